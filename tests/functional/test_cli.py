@@ -290,3 +290,30 @@ def _cpu(program: list[str]) -> float:
     subprocess.run(program, env=environment(), capture_output=True, timeout=60, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_a_deploy_syncs_what_its_app_declares(service: Launched, tmp_path: Path) -> None:
+    """Version 1, then version 2, with the diff that the guide of tasks shows."""
+    program = (
+        "from headrace import App\n"
+        "app = App(queue='synced')\n"
+        "app.queue('synced', shards={shards}, retry_strategy={{'max_retries': {retries}}})\n"
+        "@app.periodic({when})\n@app.task(name='{name}')\ndef wake(to: str = 'all'): ...\n"
+    )
+    sync = ("sync", "a_shop:app", "--prune")
+    shop = tmp_path / "a_shop.py"
+    shop.write_text(program.format(shards=2, retries=5, when="every=60", name="digest"))
+    headrace(service, *sync, folder=tmp_path)
+    headrace(service, *sync, "--dry-run", folder=tmp_path)
+    when = "cron='0 8 * * *', timezone='Europe/Madrid', args={'to': 'ada@example.org'}"
+    shop.write_text(program.format(shards=3, retries=9, when=when, name="wake"))
+
+    shown = headrace(service, *sync, "--dry-run", folder=tmp_path, code=7)
+    done = headrace(service, *sync, folder=tmp_path)
+
+    assert shown == done
+    guide = (ROOT / "docs" / "guide" / "tasks.md").read_text()
+    promised = guide.partition("--prune --dry-run\n")[2].partition("1 would be")[0]
+    assert shown == promised.replace("mail\n", "synced\n").replace("shop.tasks:", "a_shop:")
+    (left,) = json.loads(headrace(service, "schedule", "list", "synced", "--json"))
+    assert left["name"] == "wake"

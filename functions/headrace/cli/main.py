@@ -38,6 +38,7 @@ COMMANDS: Final = {
         "work": "Run an app's worker, until Ctrl-C or SIGTERM.",
         "task": "Look at tasks, and run, restart, move or delete them.",
         "schedule": "Put, show, run and delete schedules.",
+        "sync": "Bring queue settings and schedules to what an app declares.",
         "stats": "Show how queues are doing.",
         "worker": "See who works, and quiet or stop a worker.",
         "key": "Create, list, rotate and revoke keys.",

@@ -15,8 +15,7 @@ from headrace.cli.commands import (
 )
 from headrace.cli.output import answer, done, facts, made_fields, pretty, rows, span
 from headrace.cli.params import TIME
-from headrace.cli.session import CliSession, Failed
-from headrace.cli.workers import load_app
+from headrace.cli.session import CliSession
 from headrace.wire.queues import Schedule, ScheduleInShort
 
 
@@ -136,26 +135,6 @@ def delete(session: CliSession, queue: str, name: str, *, dry_run: bool, yes: bo
     session.ask(f"Schedule {name} of {queue} will be gone.", yes=yes)
     session.client.delete_schedule(queue, name)
     done(session, f"Schedule {name} of {queue} is gone.", {"queue": queue, "schedule": name})
-
-
-@schedule_command.command("sync", example="headrace schedule sync shop.tasks:app")
-@click.argument("app", metavar="MODULE:APP")
-@click.pass_obj
-def sync(session: CliSession, app: str) -> None:
-    """Put the schedules that an app declares with @app.periodic in place."""
-    found = load_app(app)
-    try:
-        schedules = found.sync_schedules(session.client)
-    except TypeError as error:  # of an app that declares what cannot be
-        raise Failed(f"{app}: {error}") from error
-    answer(
-        session,
-        schedules,
-        lambda: rows(
-            ("Schedule", "When", "Zone", "Next"),
-            ((one.name, _rhythm(one), one.timezone, one.next_run_at) for one in schedules),
-        ),
-    )
 
 
 def _rhythm(schedule: ScheduleInShort) -> str:

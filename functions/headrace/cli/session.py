@@ -52,6 +52,7 @@ class Exit(IntEnum):
     NOT_ALLOWED = 4  #: the key is unknown, or may not do this
     CONFLICT = 5  #: it exists already, was changed meanwhile, is in flight, or under another lease
     UNAVAILABLE = 6  #: the service cannot be reached, or cannot answer now
+    DIFFERENT = 7  #: `sync --dry-run` found something to do
     INTERRUPTED = 130  #: Ctrl-C
 
 

@@ -48,7 +48,8 @@ class FakeHttp(httpx.BaseTransport, httpx.AsyncBaseTransport):
             case [_, "queues", queue, *_] if queue not in self.queues:
                 return problem(404, "not_found")
             case ["GET", "queues", queue]:
-                return reply(200, queue_view(queue))
+                schedules = list(self.schedules.values())
+                return reply(200, {**queue_view(queue), "schedules": schedules})
             case ["POST", "queues", queue, "tasks"]:
                 return self.enqueue(queue, body["tasks"])
             case ["GET", "queues", _, "schedules", name]:

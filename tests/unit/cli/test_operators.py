@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -84,22 +83,6 @@ def test_a_schedule_runs_by_hand_and_is_deleted_when_that_is_meant(cli: Cli) -> 
     assert replace(cli, somebody=True)("schedule", "delete", "mail", "digest", input="n").code == 1
     assert cli("schedule", "delete", "mail", "digest", "-y").code == 0
     assert cli("schedule", "delete", "mail", "digest", "-y").code == 3
-
-
-def test_an_apps_schedules_are_synced(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "timed_app.py").write_text(
-        "from headrace import App\napp = App()\n"
-        "@app.periodic(cron='0 8 * * *')\n@app.task(queue='mail')\ndef digest():\n    pass\n"
-    )
-    monkeypatch.chdir(tmp_path)
-
-    ran = cli("schedule", "sync", "timed_app:app")
-
-    assert ran.code == 0, ran.err
-    assert "0 8 * * *" in ran.out
-    assert len(cli("schedule", "list", "mail", "--json").json) == 1
 
 
 # ------------------------------------------------------------------------------------------ keys

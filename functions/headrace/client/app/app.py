@@ -8,21 +8,22 @@ from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, TypeVa
 
 from headrace.client.aio import AsyncClient
 from headrace.client.app.attempts import AttemptRun, Middleware, Runnable, unknown
-from headrace.client.app.checks import Duration, Retries
+from headrace.client.app.checks import Duration, Retries, app_name
 from headrace.client.app.context import Context
+from headrace.client.app.drift import Declaration
 from headrace.client.app.execution import AttemptControl, TaskRoute, Timeouts
-from headrace.client.app.function import ARGS, TASK, Dedupe, RawHandler, TaskFunction
+from headrace.client.app.function import TASK, Dedupe, RawHandler, TaskFunction, is_call
 from headrace.client.app.options import Options, named
 from headrace.client.app.outcomes import OnLargeResult, checked_choice
-from headrace.client.app.periodic import Periodic, Timing
+from headrace.client.app.periodic import AppSchedules, Timing
 from headrace.client.app.posting import AppQueues, Posting
 from headrace.client.app.signature import name_of
+from headrace.client.app.syncing import AppSync, failure_of
 from headrace.client.client import Client
 from headrace.client.codec import Codec
 from headrace.client.queue_fields import QueueFields
 from headrace.client.sending import Report
 from headrace.client.settings import utc_now
-from headrace.wire.queues import Schedule
 from headrace.wire.tasks import LeasedTask
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -53,12 +54,13 @@ class App:
         key: an API key, else ``HEADRACE_KEY``.
         codec: how payloads and results are written; the client's by default.
         queue: where tasks go that name no queue.
+        name: of the program, which its schedules carry; ``module:app`` unless given.
         create_queues: whether a missing queue is made when it is first needed.
         now: the clock, in tests.
 
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each but the first a keyword)
         self,
         client: Client | None = None,
         *,
@@ -67,9 +69,11 @@ class App:
         key: str | None = None,
         codec: Codec | None = None,
         queue: str = "default",
+        name: str | None = None,
         create_queues: bool = True,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
+        self.name = None if name is None else app_name(name)
         self._default_queue = queue
         self._now = now
         self._queues = AppQueues(create=create_queues)
@@ -84,10 +88,7 @@ class App:
         )
         self._functions: dict[str, TaskFunction[..., ..., Any]] = {}
         self._handlers: dict[str, RawHandler] = {}
-        self._periodic: dict[tuple[str, str], Periodic] = {}
-        self._beats: dict[
-            Callable[..., Any], list[Timing]
-        ] = {}  # of functions that are no task yet
+        self._schedules = AppSchedules()
         self._middlewares: list[Middleware] = []
 
     @property
@@ -218,8 +219,7 @@ class App:
                 posting=self._posting,
             )
             self._add(made)
-            for beat in self._beats.pop(function, ()):
-                self._schedule(made, beat)
+            self._schedules.add(made)
             return made
 
         return declare if function is None else declare(function)
@@ -286,10 +286,7 @@ class App:
         beat = Timing.of(cron, every, timezone, name, args)
 
         def declare(target: F) -> F:
-            if isinstance(target, TaskFunction):
-                self._schedule(target, beat)
-            else:
-                self._beats.setdefault(target, []).append(beat)
+            self._schedules.declare(target, beat)
             return target
 
         return declare
@@ -311,16 +308,8 @@ class App:
         if old is not None and not _same(old.function, made.function):
             raise ValueError(f"another task is named {made.name}: give @app.task(name=…)")
         self._queues.work(made.queue)
-        self._periodic = {
-            key: each for key, each in self._periodic.items() if each.function is not old
-        }
+        self._schedules.drop(old)
         self._functions[made.name] = made
-
-    def _schedule(self, function: TaskFunction[..., ..., Any], beat: Timing) -> None:
-        made = Periodic.of(function, beat)
-        if (made.queue, made.name) in self._periodic:
-            raise ValueError(f"two schedules are named {made.name}: give periodic(name=…)")
-        self._periodic[made.queue, made.name] = made
 
     # --------------------------------------------------------------------------- in the service
 
@@ -331,15 +320,28 @@ class App:
         """
         self._queues.ensure(client or self.client)
 
-    def sync_schedules(self, client: Client | None = None) -> list[Schedule]:
-        """Put the schedules of this app, and leave all others alone.
+    def sync_schedules(self, client: Client | None = None) -> None:
+        """Make the queues that are missing, put the schedules of this app; leave all others alone.
 
-        Raises TypeError for a periodic function that is no task, Forbidden saying what to do.
+        Raises TypeError for a periodic function that is no task, and what the service refuses,
+        naming the schedule.
         """
-        for function in self._beats:
-            raise TypeError(f"{name_of(function)} is periodic but no task: add @app.task")
         reached = client or self.client
-        return [each.sync(reached, self._queues) for each in self._periodic.values()]
+        self.ensure_queues(reached)
+        sync = AppSync(reached, self.declares())
+        steps = [step for step in sync.plan().steps if step.schedule is not None]
+        error = failure_of(sync.apply(steps))
+        if error is not None:
+            raise error
+
+    def declares(self, path: str | None = None) -> Declaration:
+        """What a sync brings to the service; *path* is ``module:app``, where it is known.
+
+        Raises TypeError for a periodic function that is no task.
+        """
+        names = frozenset(filter(None, (self.name, path)))
+        mark = self.name or path
+        return Declaration(self._queues.settings, self._schedules.declared, mark, names)
 
     # ------------------------------------------------------------------------------- for workers
 
@@ -383,20 +385,12 @@ class App:
     def _found(self, task: LeasedTask) -> Runnable:
         """The function that runs *task*.  Raises UnknownTask, or Unreadable for its payload."""
         payload = task.payload
-        named = payload.get(TASK) if _is_call(payload) else None
+        named = payload.get(TASK) if is_call(payload) else None
         function = self._functions.get(named) if isinstance(named, str) else None
         found = function or self._handlers.get(task.queue)
         if found is None:
             raise unknown(named, task.queue)
         return found
-
-
-def _is_call(payload: object) -> bool:
-    return (
-        isinstance(payload, dict)
-        and payload.keys() == {TASK, ARGS}
-        and isinstance(payload[ARGS], dict)
-    )
 
 
 def _same(old: Callable[..., Any], new: Callable[..., Any]) -> bool:

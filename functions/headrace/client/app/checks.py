@@ -58,6 +58,12 @@ def name(field: str, value: str) -> str:
     return value
 
 
+def app_name(value: str) -> str:
+    """Return the name of an app, which is a tag of its schedules.  Raises InvalidRequest."""
+    _right("name", limits.text_fault(value, limits.TAG_VALUE_BYTES, 1))
+    return value
+
+
 def task_id(field: str, value: str) -> str:
     """Return the id of a task.  Raises InvalidRequest."""
     _right(field, limits.pattern_fault(value, limits.TASK_ID_RE))

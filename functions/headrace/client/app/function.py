@@ -326,3 +326,12 @@ class Chosen(Generic[P]):
 
     def _task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewTask:
         return self._function.task(args, kwargs, self._options)
+
+
+def is_call(payload: object) -> bool:
+    """Whether *payload* is a call of a task function."""
+    return (
+        isinstance(payload, dict)
+        and payload.keys() == {TASK, ARGS}
+        and isinstance(payload[ARGS], dict)
+    )

@@ -1,21 +1,17 @@
-"""Schedules declared beside the functions they call, and putting them into the service."""
+"""Schedules declared beside the functions they call."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration
+from headrace.client.app.drift import Fields, ScheduleName, schedule_fields
 from headrace.client.app.function import TaskFunction
-from headrace.client.app.posting import AppQueues
-from headrace.client.client import Client
-from headrace.client.codec import Unreadable
+from headrace.client.app.signature import name_of
 from headrace.domain import limits
-from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
-from headrace.wire.queues import Schedule
 
-_UTC: Final = "UTC"  # what the service takes for a schedule without a time zone
 _EVERY_SECONDS: Final = (1, 31_536_000)
 
 
@@ -88,6 +84,10 @@ class Periodic:
         if not limits.NAME_RE.fullmatch(name):
             raise TypeError(f"no schedule can be named {name!r}: give periodic(name=…)")
         declared = function.declared
+        if declared.tags and len(declared.tags) >= limits.TAGS:
+            most = limits.TAGS - 1
+            message = f"must have at most {most} tags for a schedule: one names the app"
+            raise checks.wrong("tags", message)
         retries = declared.retries
         fields = {
             "cron": beat.cron,
@@ -109,41 +109,47 @@ class Periodic:
         """The queue that the schedule belongs to."""
         return self.function.queue
 
-    def sync(self, client: Client, queues: AppQueues) -> Schedule:
-        """Put the schedule unless it is there already; one that was paused stays paused.
 
-        Raises Forbidden that says what to do when the key may not put schedules.
+class AppSchedules:
+    """The schedules of an app, by queue and name."""
+
+    def __init__(self) -> None:
+        self._periodic: dict[ScheduleName, Periodic] = {}
+        self._timings: dict[Callable[..., Any], list[Timing]] = {}  # of what is no task yet
+
+    @property
+    def declared(self) -> Mapping[ScheduleName, Fields]:
+        """Their fields by path.  Raises TypeError for a periodic function that is no task."""
+        for function in self._timings:
+            raise TypeError(f"{name_of(function)} is periodic but no task: add @app.task")
+        return {key: _by_path(each.fields) for key, each in self._periodic.items()}
+
+    def declare(self, target: Callable[..., Any], timing: Timing) -> None:
+        """Add a schedule of a task, or of a function that is going to be one.
+
+        Raises ValueError when the queue has a schedule of this name.
         """
-        stored = self._stored(client)
-        if stored is not None and self._is(stored):
-            return stored
-        paused = stored is not None and stored.paused
-        try:
-            return queues.with_queue(
-                client,
-                self.queue,
-                lambda: client.put_schedule(self.queue, self.name, paused=paused, **self.fields),
-            )
-        except InvalidRequest as error:
-            raise InvalidRequest(f"{self.name}: {error.detail}", errors=error.errors) from None
-        except Forbidden as error:
-            raise Forbidden(
-                f"this key may not put schedule {self.name} of queue {self.queue}: run "
-                f"`headrace schedule sync` with an operator's key ({error.detail})"
-            ) from error
+        if not isinstance(target, TaskFunction):
+            self._timings.setdefault(target, []).append(timing)
+            return
+        made = Periodic.of(target, timing)
+        if (made.queue, made.name) in self._periodic:
+            raise ValueError(f"two schedules are named {made.name}: give periodic(name=…)")
+        self._periodic[made.queue, made.name] = made
 
-    def _stored(self, client: Client) -> Schedule | None:
-        try:
-            return client.get_schedule(self.queue, self.name)
-        except NotFound:
-            return None
+    def add(self, task: TaskFunction[..., ..., Any]) -> None:
+        """Add what was declared for the function before it was a task."""
+        for timing in self._timings.pop(task.function, ()):
+            self.declare(task, timing)
 
-    def _is(self, stored: Schedule) -> bool:
-        """Whether *stored* says the same; what the service defaults is not compared."""
-        wanted = {**self.fields, "tags": self.fields["tags"] or {}}
-        if wanted["timezone"] is None:
-            wanted["timezone"] = _UTC
-        try:
-            return all(getattr(stored, name) == value for name, value in wanted.items())
-        except Unreadable:
-            return False
+    def drop(self, task: TaskFunction[..., ..., Any] | None) -> None:
+        """Drop the schedules of a task that is declared again."""
+        self._periodic = {
+            key: each for key, each in self._periodic.items() if each.function is not task
+        }
+
+
+def _by_path(fields: Mapping[str, Any]) -> Fields:
+    """The *fields* of a schedule by path."""
+    plain = {**fields, "timezone": fields["timezone"] or "UTC"}
+    return schedule_fields(plain, plain.pop("tags") or {})

@@ -1,0 +1,238 @@
+"""`headrace sync`: the diff, what is applied, and how it ends."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.session import CliSession, Exit
+from headrace.client.client import Client
+from headrace.testing import MemoryService
+from tests.unit.cli.cli_runner import Cli, Ran, invoke
+
+QUEUE = """
+from headrace import App
+app = App({named})
+app.queue("mail", {settings})
+@app.task(queue="mail", name="digest")
+def digest(to: str = "all") -> None: ...
+"""
+
+Deploy = Callable[..., None]
+
+
+@pytest.fixture
+def deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deploy]:
+    """Write the program: its queue's settings, its schedules by name and cron."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+
+    def write(settings: str = "shards=2", *, named: str = "", **schedules: str) -> None:
+        lines = [
+            f"app.periodic(cron={cron!r}, name={name!r})(digest)\n"
+            for name, cron in schedules.items()
+        ]
+        text = QUEUE.format(settings=settings, named=named) + "".join(lines)
+        (tmp_path / "a_deploy.py").write_text(text)
+        sys.modules.pop("a_deploy", None)
+
+    yield write
+    sys.modules.pop("a_deploy", None)
+
+
+@pytest.fixture
+def cli(headrace_service: MemoryService, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # versions follow within a second
+    return Cli(headrace_service)
+
+
+def sync(cli: Cli, *words: str) -> Ran:
+    return cli("sync", "a_deploy:app", *words)
+
+
+def test_it_shows_what_it_does_and_then_has_nothing_to_do(cli: Cli, deploy: Deploy) -> None:
+    deploy(early="0 8 * * *")
+
+    first, again = sync(cli), sync(cli)
+
+    assert (first.code, again.code) == (0, 0)
+    assert first.out == (
+        "+ queue mail\n"
+        "    shards: 2\n"
+        "+ schedule early of mail\n"
+        "    cron: 0 8 * * *\n"
+        '    payload: {"task":"digest","args":{}}\n'
+        "    tags.headrace-app: a_deploy:app\n"
+    )
+    assert first.err == "2 created; 0 as declared.\n"
+    assert (again.out, again.err) == ("", "Nothing to do: 2 things as declared.\n")
+
+
+def test_a_dry_run_changes_nothing_and_has_an_exit_code_of_its_own(
+    cli: Cli, deploy: Deploy
+) -> None:
+    deploy(early="0 8 * * *", late="0 20 * * *")
+    sync(cli)
+    assert sync(cli, "--dry-run").code == 0
+    deploy("shards=3, retry_strategy={'max_retries': 9}", early="0 9 * * *")
+
+    ran = sync(cli, "--prune", "--dry-run")
+
+    assert ran.code == Exit.DIFFERENT
+    assert ran.out == (
+        "~ queue mail\n"
+        "    shards: 2 → 3\n"
+        "    retry_strategy.max_retries: 5 → 9\n"
+        "~ schedule early of mail\n"
+        "    cron: 0 8 * * * → 0 9 * * *\n"
+        "- schedule late of mail\n"
+    )
+    assert ran.err == "2 would be changed, 1 would be removed; 0 as declared.\n"
+    assert cli.service.client.get_queue("mail").shards == 2
+
+
+def test_what_is_declared_no_more_is_named_until_it_is_pruned(cli: Cli, deploy: Deploy) -> None:
+    deploy(early="0 8 * * *", late="0 20 * * *")
+    sync(cli)
+    deploy(early="0 8 * * *")
+
+    kept, pruned = sync(cli), sync(cli, "--prune")
+
+    assert "Declared no more, and removed by --prune: schedule late of mail." in kept.err
+    assert pruned.out == "- schedule late of mail\n"
+    assert [one["name"] for one in cli("schedule", "list", "mail", "--json").json] == ["early"]
+
+
+def test_a_program_gets_the_plan_and_what_came_of_it(cli: Cli, deploy: Deploy) -> None:
+    deploy(named="name='shop'", early="0 8 * * *")
+
+    planned = sync(cli, "--json", "--dry-run")
+    done = sync(cli, "--json")
+
+    step = {
+        "action": "create",
+        "queue": "mail",
+        "schedule": None,
+        "fields": [{"field": "shards", "old": None, "new": 2}],
+        "outcome": None,
+        "error": None,
+    }
+    assert planned.code == Exit.DIFFERENT
+    assert planned.json["app"] == "shop"
+    assert planned.json["steps"][0] == step
+    assert done.json["steps"][0] == {**step, "outcome": "done"}
+    assert sync(cli, "--json").json == {
+        "app": "shop",
+        "steps": [],
+        "unchanged": ["queue mail", "schedule early of mail"],
+        "undeclared": [],
+    }
+
+
+def test_what_is_refused_names_queue_field_and_what_was_done(cli: Cli, deploy: Deploy) -> None:
+    deploy(early="61 8 * * *")
+
+    ran = sync(cli)
+
+    assert ran.code == Exit.USAGE
+    assert ran.error.startswith("error: schedule early of mail: cron has 61 as its minute")
+    assert ran.error.endswith("; 1 of 2 changes done")
+    assert "+ schedule early of mail: failed" in ran.out
+    shown = sync(cli, "--json")
+    assert shown.json["steps"][0]["outcome"] == "failed"
+    assert '"queues.mail.schedules.early.cron"' in shown.err
+
+
+def test_a_schedule_of_another_app_is_a_conflict(cli: Cli, deploy: Deploy) -> None:
+    deploy(named="name='books'", early="0 8 * * *")
+    sync(cli)
+    deploy(named="name='shop'", early="0 9 * * *")
+
+    dry, ran = sync(cli, "--dry-run"), sync(cli)
+
+    assert dry.out == "! schedule early of mail\n    tags.headrace-app: books → shop\n"
+    assert dry.code == Exit.DIFFERENT
+    assert ran.code == Exit.CONFLICT
+    assert "it is of the app books" in ran.error
+
+
+def test_a_key_that_may_not_is_told_so(cli: Cli, deploy: Deploy) -> None:
+    deploy()
+
+    ran = sync(cli.as_role("operator"))
+
+    assert ran.code == Exit.NOT_ALLOWED
+    assert ran.error.startswith("error: queue mail: ")
+
+
+def test_a_setting_that_is_none_ends_it_before_anything_is_done(cli: Cli, deploy: Deploy) -> None:
+    deploy("shard=2")
+    ran = sync(cli)
+
+    assert ran.code == Exit.FAILED
+    assert "queue mail has no option shard: did you mean shards?" in ran.error
+
+
+def test_a_value_out_of_its_limits_names_queue_and_field(cli: Cli, deploy: Deploy) -> None:
+    deploy("shards=65")
+    ran = sync(cli)
+
+    assert ran.code == Exit.USAGE
+    assert ran.error == "error: queue mail: shards must be a whole number from 1 to 64, not 65"
+
+
+def test_a_periodic_function_that_is_no_task_is_said(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a_wrong.py").write_text(
+        "from headrace import App\napp = App()\n@app.periodic(every=60)\ndef digest(): ...\n"
+    )
+    sys.path.insert(0, str(tmp_path))
+    try:
+        ran = cli("sync", "a_wrong:app")
+    finally:
+        sys.path.remove(str(tmp_path))
+
+    assert ran.code == Exit.FAILED
+    assert "digest is periodic but no task" in ran.error
+
+
+def test_payloads_that_the_app_encrypts_are_neither_shown_nor_sent_in_the_clear(
+    headrace_service: MemoryService, deploy: Deploy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy()
+    (tmp_path / "a_secret.py").write_text(
+        "import json\nfrom headrace import App\n"
+        "class Turned:\n"
+        "    def encode(self, value): return json.dumps(json.dumps(value)[::-1]).encode()\n"
+        "    def decode(self, text): return json.loads(json.loads(text)[::-1])\n"
+        "app = App(codec=Turned())\n"
+        "@app.periodic(every=60, args={'to': 'kay'})\n"
+        "@app.task(queue='mail', name='digest')\n"
+        "def digest(to: str) -> None: ...\n"
+    )
+    made: list[Client] = []
+
+    def connect(session: CliSession, *, codec: object = None, retries: int = 0) -> Client:
+        del session, retries
+        made.append(headrace_service.connect(codec=codec))  # type: ignore[arg-type]  # a codec
+        return made[-1]
+
+    monkeypatch.setattr(CliSession, "connect", connect)
+
+    ran = invoke("sync", "a_secret:app", session=CliSession(env={}))
+    again = invoke("sync", "a_secret:app", "--dry-run", session=CliSession(env={}))
+
+    assert (ran.code, again.code) == (0, 0), ran.err
+    assert "    payload: (encrypted)\n" in ran.out
+    assert "kay" not in ran.out
+    stored = bytes(headrace_service.client.get_schedule("mail", "digest").payload_json)
+    assert b"yak" in stored
+    assert b"kay" not in stored
+
+
+def test_no_service_named_says_how(deploy: Deploy) -> None:
+    deploy()
+    ran = invoke("sync", "a_deploy:app", session=CliSession(env={}))
+
+    assert ran.code == Exit.USAGE
+    assert "no service is named" in ran.error

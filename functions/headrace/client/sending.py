@@ -12,7 +12,7 @@ from headrace.client.calls import instant_text
 from headrace.client.codec import Codec
 from headrace.client.settings import utc_now
 from headrace.domain import limits
-from headrace.domain.errors import FieldError, InvalidRequest, PayloadTooLarge
+from headrace.domain.errors import InvalidRequest, PayloadTooLarge
 from headrace.domain.ids import new_task_id
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Overwritable
@@ -126,11 +126,10 @@ def carried(value: object, codec: Codec, *, field: str, most: int) -> msgspec.Ra
     try:
         text = codec.encode(value)
     except (TypeError, ValueError) as error:
-        message = f"cannot be written as JSON: {error}"
-        raise InvalidRequest(f"{field} {message}", errors=[FieldError(field, message)]) from error
+        raise InvalidRequest.of(field, f"cannot be written as JSON: {error}") from error
     fault = limits.json_fault(len(text), most)
     if fault:
-        raise PayloadTooLarge(f"{field} {fault}", errors=[FieldError(field, fault)])
+        raise PayloadTooLarge.of(field, fault)
     return msgspec.Raw(text)
 
 
@@ -156,9 +155,7 @@ def _given(
         elif isinstance(value, datetime):
             value = instant_text(value, field=f"{path}.{name}")
         elif isinstance(value, float) and not math.isfinite(value):
-            message = f"must be a finite number, not {value}"
-            field = f"{path}.{name}"
-            raise InvalidRequest(f"{field} {message}", errors=[FieldError(field, message)])
+            raise InvalidRequest.of(f"{path}.{name}", f"must be a finite number, not {value}")
         given[name] = value
     return given
 

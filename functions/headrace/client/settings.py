@@ -13,9 +13,11 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
 
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import InvalidRequest
 
 _log: Final = logging.getLogger("headrace.client")
+
+_wrong: Final = InvalidRequest.of
 
 RETRIES: Final = 6  # tries of a call after the first
 
@@ -78,10 +80,6 @@ def _local(host: str) -> bool:
         return not ipaddress.ip_address(host).is_global
     except ValueError:
         return host == "localhost" or "." not in host or host.endswith((".localhost", ".test"))
-
-
-def _wrong(name: str, message: str) -> InvalidRequest:
-    return InvalidRequest(f"{name} {message}", errors=[FieldError(name, message)])
 
 
 def utc_now() -> datetime:

@@ -15,10 +15,7 @@ from headrace.domain.retry import Backoff, RetryStrategy
 Duration: TypeAlias = float | timedelta  # a number is seconds
 Retries: TypeAlias = int | RetryStrategy
 
-
-def wrong(field: str, message: str) -> InvalidRequest:
-    """Return the error that says what is wrong with *field*."""
-    return all_wrong([FieldError(field, message)])
+wrong: Final = InvalidRequest.of
 
 
 def all_wrong(errors: Sequence[FieldError]) -> InvalidRequest:

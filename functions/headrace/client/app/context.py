@@ -208,7 +208,7 @@ class Context:
         together = self._spawned_bytes + size
         if together > limits.SPAWNED_BYTES:
             message = f"payloads take {together} bytes; at most {limits.SPAWNED_BYTES} are taken"
-            raise PayloadTooLarge(f"spawn {message}", errors=checks.wrong("spawn", message).errors)
+            raise PayloadTooLarge.of("spawn", message)
         self._spawned_bytes = together
         given = {field.name: getattr(task, field.name) for field in fields(NewTask)}
         self.spawned.append(SpawnedTask(**{**given, "payload": copy, "queue": queue}))

@@ -143,7 +143,7 @@ def instant_text(at: datetime, *, field: str) -> str:
     if at.utcoffset() is None:
         when = at.replace(tzinfo=None).isoformat()
         message = f"needs a time zone, as datetime(…, tzinfo=UTC) has, and {when} has none"
-        raise InvalidRequest(f"{field} {message}", errors=[FieldError(field, message)])
+        raise InvalidRequest.of(field, message)
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 

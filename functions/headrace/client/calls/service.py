@@ -20,7 +20,7 @@ from headrace.client.calls import (
 )
 from headrace.client.sending import json_body
 from headrace.domain import limits
-from headrace.domain.errors import Conflict, FieldError, InvalidRequest
+from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.ids import new_idempotency_key
 from headrace.wire.base import Answer, JsonValue
 from headrace.wire.service import AuditEntries, AuditEntry, Health, Key, Keys, NewKey
@@ -124,8 +124,7 @@ def call(
     Raises InvalidRequest for a *path* without its slash.
     """
     if not path.startswith("/"):
-        message = f"must begin with a slash, and {path!r} does not"
-        raise InvalidRequest(f"path {message}", errors=[FieldError("path", message)])
+        raise InvalidRequest.of("path", f"must begin with a slash, and {path!r} does not")
 
     def read(answer: RawAnswer) -> JsonValue:
         return msgspec.json.decode(answer.body) if answer.body else None

@@ -287,8 +287,7 @@ def bulk_tasks(
     if ids is not None and filter is not None:
         raise _both("give exactly one of ids and filter")
     if isinstance(ids, str | bytes):
-        message = "must be a list of ids, not one text"
-        raise InvalidRequest(f"ids {message}", errors=[FieldError("ids", message)])
+        raise InvalidRequest.of("ids", "must be a list of ids, not one text")
 
     def at(cursor: str | None) -> ApiCall[Bulk]:
         if filter is not None:
@@ -385,8 +384,7 @@ def _filter_body(where: Mapping[str, Any]) -> dict[str, Any]:
             is_instant = isinstance(value, datetime)
             body[name] = instant_text(value, field=f"filter.{name}") if is_instant else value
     if where and not body:  # {} is every task, but whoever names a field means some
-        message = "names fields and gives all of them as None"
-        raise InvalidRequest(f"filter {message}", errors=[FieldError("filter", message)])
+        raise InvalidRequest.of("filter", "names fields and gives all of them as None")
     return body
 
 

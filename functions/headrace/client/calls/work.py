@@ -74,8 +74,7 @@ def _dequeue_path(queue: str | None, queues: Sequence[str] | None) -> str:
     if queues is not None and queue is None:
         if not isinstance(queues, str):
             return path_of("dequeue")
-        message = "must be a list of names, not one text"
-        raise InvalidRequest(f"queues {message}", errors=[FieldError("queues", message)])
+        raise InvalidRequest.of("queues", "must be a list of names, not one text")
     message = "give exactly one of queue and queues"
     errors = [FieldError(name, message) for name in ("queue", "queues")]
     raise InvalidRequest(message, errors=errors)

@@ -21,7 +21,7 @@ from headrace.client.worker.inflight import Ended, InflightTask, Interruption
 from headrace.client.worker.observing import Observer
 from headrace.client.worker.reporting import failed, released
 from headrace.client.worker.service import Monotonic
-from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
+from headrace.domain.errors import HeadraceError, InvalidRequest
 
 _END_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.5
@@ -308,4 +308,4 @@ def path_of(app: object) -> str:
             if value is app:
                 return f"{_importable(module_name, module)}:{name}"
     message = "must be a variable of a module, or app_path name it, to be found by child processes"
-    raise InvalidRequest(f"app {message}", errors=[FieldError("app", message)])
+    raise InvalidRequest.of("app", message)

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from headrace.client.calls import instant_text
+from headrace.client.calls import instant_text, json_body
 from headrace.client.codec import Codec
 from headrace.client.settings import utc_now
 from headrace.domain import limits
@@ -20,7 +20,6 @@ from headrace.domain.task import Overwritable
 Seconds: TypeAlias = float
 Status: TypeAlias = Literal["SUCCEEDED", "INFLIGHT", "FAILED", "RELEASED", "MOVED"]
 
-_encode: Final = msgspec.json.Encoder().encode
 _CARRIED: Final = {
     "payload": limits.PAYLOAD_BYTES,
     "result": limits.RESULT_BYTES,
@@ -80,11 +79,6 @@ class Report:
     spawn: Sequence[SpawnedTask] = ()
 
 
-def json_body(value: object) -> bytes:
-    """Return *value* as the JSON of a request; entries that are None are left in."""
-    return _encode(value)
-
-
 def tasks_body(entries: Sequence[bytes]) -> bytes:
     """Return the body of an enqueue from its *entries*."""
     return b'{"tasks":[' + b",".join(entries) + b"]}"
@@ -95,7 +89,7 @@ def task_entry(task: NewTask, codec: Codec, *, path: str) -> bytes:
 
     Raises InvalidRequest or PayloadTooLarge naming the field under *path*.
     """
-    return _encode(_new_task(task, codec, path))
+    return json_body(_new_task(task, codec, path))
 
 
 def reports_body(reports: Iterable[Report], codec: Codec) -> bytes:
@@ -115,7 +109,7 @@ def reports_body(reports: Iterable[Report], codec: Codec) -> bytes:
                 for number, child in enumerate(report.spawn)
             ]
         entries.append(entry)
-    return _encode({"reports": entries})
+    return json_body({"reports": entries})
 
 
 def carried(value: object, codec: Codec, *, field: str, most: int) -> msgspec.Raw:

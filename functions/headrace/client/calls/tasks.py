@@ -18,13 +18,14 @@ from headrace.client.calls import (
     nothing,
     params_of,
     path_of,
+    posts,
     reads,
+    without_none,
 )
-from headrace.client.codec import Codec, remember_codec
-from headrace.client.sending import NewTask, json_body, task_entry, tasks_body
+from headrace.client.codec import Codec
+from headrace.client.sending import NewTask, task_entry, tasks_body
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest, NotEnqueued
-from headrace.domain.ids import new_idempotency_key
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import Overwritable, State
 from headrace.wire.base import JsonValue
@@ -121,7 +122,7 @@ def get_task(id: str, *, payload: bool | None = None) -> ApiCall[Task]:
 
     Raises NotFound.
     """
-    return ApiCall("GET", path_of("tasks", id), _read_task, params=params_of(payload=payload))
+    return ApiCall("GET", path_of("tasks", id), reads(Task), params=params_of(payload=payload))
 
 
 def delete_task(id: str, *, if_not_inflight: bool = False) -> ApiCall[None]:
@@ -168,13 +169,7 @@ def list_tasks(  # noqa: PLR0913 (the API's own fields)
         min_attempts=min_attempts,
         error=error,
     ) | params_of(order=order, payload=payload or None, limit=limit)
-
-    def entries(page: Tasks, answer: RawAnswer) -> list[Task]:
-        for task in page.tasks:
-            remember_codec(task, answer.codec)
-        return page.tasks
-
-    return lists(path_of("queues", queue, "tasks"), Tasks, entries, params)
+    return lists(path_of("queues", queue, "tasks"), Tasks, lambda page: page.tasks, params)
 
 
 def count_tasks(
@@ -328,7 +323,7 @@ def bulk_by_ids(
     dry_run: bool = False,
 ) -> ApiCall[Bulk]:
     """Act on up to 250 tasks that are named."""
-    return _bulk(action, queue, {"ids": list(ids)}, to_queue, dry_run=dry_run)
+    return _bulk(action, queue, dry_run=dry_run, to_queue=to_queue, ids=list(ids))
 
 
 def bulk_by_filter(
@@ -343,26 +338,13 @@ def bulk_by_filter(
 ) -> ApiCall[Bulk]:
     """Act on the tasks that a filter holds for: one page of them, and where to go on."""
     meant = {"filter": _filter_body(where), "limit": limit, "cursor": cursor}
-    return _bulk(action, queue, meant, to_queue, dry_run=dry_run)
+    return _bulk(action, queue, dry_run=dry_run, to_queue=to_queue, **meant)
 
 
-def _bulk(
-    action: ActionName,
-    queue: str,
-    meant: Mapping[str, Any],
-    to_queue: str | None,
-    *,
-    dry_run: bool,
-) -> ApiCall[Bulk]:
-    fields = {**meant, "dry_run": dry_run, "to_queue": to_queue}
-    body = {name: value for name, value in fields.items() if value is not None}
-    return ApiCall(
-        "POST",
-        path_of("queues", queue, "tasks", action),
-        reads(Bulk),
-        body=lambda _: json_body(body),
-        key=None if dry_run else new_idempotency_key(),
-    )
+def _bulk(action: ActionName, queue: str, *, dry_run: bool, **fields: object) -> ApiCall[Bulk]:
+    body = without_none(**fields, dry_run=dry_run)
+    call = posts(path_of("queues", queue, "tasks", action), reads(Bulk), body)
+    return replace(call, key=None) if dry_run else call
 
 
 def _words(state: str | Sequence[str] | None) -> str | None:
@@ -386,9 +368,3 @@ def _filter_body(where: Mapping[str, Any]) -> dict[str, Any]:
     if where and not body:  # {} is every task, but whoever names a field means some
         raise InvalidRequest.of("filter", "names fields and gives all of them as None")
     return body
-
-
-def _read_task(answer: RawAnswer) -> Task:
-    task = reads(Task)(answer)
-    remember_codec(task, answer.codec)
-    return task

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 from headrace.client.batches import Errors, batches_of, checked, raises
 from headrace.client.calls import (
     ApiCall,
+    CallChain,
     CallFailed,
     CallStep,
     Consumed,
@@ -74,18 +75,6 @@ def _stepped(
     async def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> S:
         steps = make(*args, **kwargs)
         return steps.total([step async for step in self.answers(steps)])
-
-    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
-
-
-def _answered(
-    make: Callable[P, SteppedCall[S]],
-) -> Callable[Concatenate["AsyncClient", P], AsyncIterator[S]]:
-    """Make a method of what may take several calls: it yields the answer of each."""
-
-    @wraps(make)
-    def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[S]:
-        return self.answers(make(*args, **kwargs))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
@@ -190,16 +179,11 @@ class AsyncClient:
 
     async def each(self, pages: PagedCall[T]) -> AsyncIterator[T]:
         """Go through the entries of a list, page after page, in constant memory."""
-        cursor: str | None = None
-        while True:
-            page = await self.send(pages.at(cursor))
+        async for page in self.answers(pages):
             for entry in page.entries:
                 yield entry
-            cursor = page.cursor
-            if cursor is None:
-                return
 
-    async def answers(self, steps: SteppedCall[S]) -> AsyncIterator[S]:
+    async def answers(self, steps: CallChain[S]) -> AsyncIterator[S]:
         """Take step after step; after each, yield what it was answered."""
         cursor: str | None = None
         while True:
@@ -257,7 +241,6 @@ class AsyncClient:
     restart_tasks = _stepped(tasks.restart_tasks)
     run_tasks = _stepped(tasks.run_tasks)
     move_tasks = _stepped(tasks.move_tasks)
-    bulk_pages = _answered(tasks.bulk_tasks)
 
     async def enqueue_many(
         self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 from headrace.client.batches import Batching, Errors, batches_of, checked, raises
 from headrace.client.calls import (
     ApiCall,
+    CallChain,
     CallFailed,
     CallStep,
     Consumed,
@@ -75,18 +76,6 @@ def _stepped(
     def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> S:
         steps = make(*args, **kwargs)
         return steps.total(list(self.answers(steps)))
-
-    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
-
-
-def _answered(
-    make: Callable[P, SteppedCall[S]],
-) -> Callable[Concatenate["Client", P], Iterator[S]]:
-    """Make a method of what may take several calls: it yields the answer of each."""
-
-    @wraps(make)
-    def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> Iterator[S]:
-        return self.answers(make(*args, **kwargs))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
@@ -191,15 +180,10 @@ class Client(Batching):
 
     def each(self, pages: PagedCall[T]) -> Iterator[T]:
         """Go through the entries of a list, page after page, in constant memory."""
-        cursor: str | None = None
-        while True:
-            page = self.send(pages.at(cursor))
+        for page in self.answers(pages):
             yield from page.entries
-            cursor = page.cursor
-            if cursor is None:
-                return
 
-    def answers(self, steps: SteppedCall[S]) -> Iterator[S]:
+    def answers(self, steps: CallChain[S]) -> Iterator[S]:
         """Take step after step; after each, yield what it was answered."""
         cursor: str | None = None
         while True:
@@ -257,7 +241,6 @@ class Client(Batching):
     restart_tasks = _stepped(tasks.restart_tasks)
     run_tasks = _stepped(tasks.run_tasks)
     move_tasks = _stepped(tasks.move_tasks)
-    bulk_pages = _answered(tasks.bulk_tasks)
 
     def enqueue_many(
         self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"

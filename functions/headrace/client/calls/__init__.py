@@ -83,13 +83,6 @@ class ListPage(Generic[T]):
     cursor: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PagedCall(Generic[T]):
-    """A list as the calls for its pages, one after the other."""
-
-    at: Callable[[str | None], ApiCall[ListPage[T]]]
-
-
 class CallStep(Protocol):
     """An answer that may not be the last; ``cursor`` goes on, None when it was."""
 
@@ -102,10 +95,20 @@ S = TypeVar("S", bound=CallStep)
 
 
 @dataclass(frozen=True, slots=True)
-class SteppedCall(Generic[S]):
-    """An operation that may take several calls, and what their answers come to."""
+class CallChain(Generic[S]):
+    """Calls one after the other, each with the cursor of the answer before; None begins."""
 
     at: Callable[[str | None], ApiCall[S]]
+
+
+PagedCall: TypeAlias = CallChain[ListPage[T]]
+"""A list as the calls for its pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class SteppedCall(CallChain[S]):
+    """An operation that may take several calls, and what their answers come to."""
+
     total: Callable[[Sequence[S]], S]
 
 
@@ -185,7 +188,7 @@ def lists(
         page = reads(shape)(answer)
         return ListPage(entries(page), page.cursor)
 
-    return PagedCall(
+    return CallChain(
         lambda cursor: ApiCall("GET", path, read, params={**params, **params_of(cursor=cursor)})
     )
 

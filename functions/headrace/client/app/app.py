@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from headrace.client.aio import AsyncClient
-from headrace.client.app.attempts import AttemptRun, Middleware, Runnable, unknown
+from headrace.client.app.attempts import AttemptRun, Middleware, unknown
 from headrace.client.app.checks import Duration, Retries
 from headrace.client.app.context import Context
 from headrace.client.app.execution import AttemptControl, TaskRoute, Timeouts
-from headrace.client.app.function import ARGS, TASK, Dedupe, RawHandler, TaskFunction
+from headrace.client.app.function import ARGS, TASK, Dedupe, RawHandler, Runnable, TaskFunction
 from headrace.client.app.options import Options, named
 from headrace.client.app.outcomes import OnLargeResult, checked_choice
 from headrace.client.app.periodic import Periodic, Timing
@@ -240,7 +240,7 @@ class App:
         timeouts, large = Timeouts.of(soft_timeout, timeout), checked_choice(on_large_result)
 
         def declare(function: F) -> F:
-            made = RawHandler.of(
+            made = RawHandler(
                 function,
                 name=name or name_of(function),
                 queue=queue,

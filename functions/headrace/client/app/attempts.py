@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from headrace.client.app.context import Context
 from headrace.client.app.execution import Timeouts
-from headrace.client.app.function import RawHandler, TaskFunction
+from headrace.client.app.function import Runnable
 from headrace.client.app.outcomes import (
     HardTimeLimit,
     Reject,
@@ -28,8 +28,6 @@ from headrace.client.sending import Report, Status
 from headrace.domain.errors import LeaseLost
 
 Middleware: TypeAlias = Callable[[Context], AbstractContextManager[Any]]
-Runnable: TypeAlias = TaskFunction[..., ..., Any] | RawHandler
-"""The handler of a task."""
 
 _log: Final = logging.getLogger("headrace.task")
 _REASONS: Final = (SoftTimeLimit, HardTimeLimit, Stopped, LeaseLost)
@@ -86,7 +84,7 @@ class AttemptRun:
     def _invoke(self) -> object:
         if isinstance(self._found, Exception):
             raise self._found
-        return self._found.invoke(self._ctx, self._ctx.payload)
+        return self._found.invoke(self._ctx)
 
     def _enter(self, around: ExitStack) -> None:
         for middleware in self._middlewares:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -145,54 +145,36 @@ def explain_task(id: str) -> ApiCall[list[Reason]]:
     return ApiCall("GET", path_of("tasks", id, "explain"), read)
 
 
-def list_tasks(  # noqa: PLR0913 (the API's own fields)
+class TaskFilters(TypedDict, total=False):
+    """Which tasks are meant: those that all of these hold for; None holds for any."""
+
+    state: str | Sequence[str] | None
+    tags: Mapping[str, str] | None
+    worker: str | None
+    scheduled_after: datetime | None
+    scheduled_before: datetime | None
+    min_attempts: int | None
+    error: str | None
+
+
+def list_tasks(
     queue: str,
     *,
-    state: str | Sequence[str] | None = None,
-    tags: Mapping[str, str] | None = None,
-    worker: str | None = None,
-    scheduled_after: datetime | None = None,
-    scheduled_before: datetime | None = None,
-    min_attempts: int | None = None,
-    error: str | None = None,
     order: Literal["asc", "desc"] | None = None,
     payload: bool = False,
     limit: int | None = None,
+    **filters: Unpack[TaskFilters],
 ) -> PagedCall[Task]:
     """Go through the tasks of *queue* that all of the filters hold for; *limit* is of a page."""
-    params = _filter_params(
-        state=_words(state),
-        tags=tags,
-        worker=worker,
-        scheduled_after=scheduled_after,
-        scheduled_before=scheduled_before,
-        min_attempts=min_attempts,
-        error=error,
-    ) | params_of(order=order, payload=payload or None, limit=limit)
+    params = _filter_params(**filters) | params_of(
+        order=order, payload=payload or None, limit=limit
+    )
     return lists(path_of("queues", queue, "tasks"), Tasks, lambda page: page.tasks, params)
 
 
-def count_tasks(
-    queue: str,
-    *,
-    state: str | Sequence[str] | None = None,
-    tags: Mapping[str, str] | None = None,
-    worker: str | None = None,
-    scheduled_after: datetime | None = None,
-    scheduled_before: datetime | None = None,
-    min_attempts: int | None = None,
-    error: str | None = None,
-) -> SteppedCall[Count]:
+def count_tasks(queue: str, **filters: Unpack[TaskFilters]) -> SteppedCall[Count]:
     """Count the tasks of *queue* that all of the filters hold for, step by step."""
-    params = _filter_params(
-        state=_words(state),
-        tags=tags,
-        worker=worker,
-        scheduled_after=scheduled_after,
-        scheduled_before=scheduled_before,
-        min_attempts=min_attempts,
-        error=error,
-    )
+    params = _filter_params(**filters)
 
     def at(cursor: str | None) -> ApiCall[Count]:
         more = params_of(cursor=cursor)
@@ -215,52 +197,35 @@ def _counted_together(counts: Sequence[Count]) -> Count:
 # ---------------------------------------------------------------------------------- many at once
 
 
-def delete_tasks(
-    queue: str,
-    *,
-    ids: Sequence[str] | None = None,
-    filter: Mapping[str, Any] | None = None,
-    dry_run: bool = False,
-) -> SteppedCall[Bulk]:
+class Meant(TypedDict, total=False):
+    """The tasks that an action takes: exactly one of ``ids`` and ``filter``."""
+
+    ids: Sequence[str] | None
+    filter: Mapping[str, Any] | None
+    dry_run: bool
+
+
+def delete_tasks(queue: str, **meant: Unpack[Meant]) -> SteppedCall[Bulk]:
     """Delete the tasks named, or else exactly those that the filter holds for.
 
     Raises InvalidRequest for both, or for neither, as do the other three.
     """
-    return bulk_tasks("delete", queue, ids=ids, filter=filter, dry_run=dry_run)
+    return bulk_tasks("delete", queue, **meant)
 
 
-def restart_tasks(
-    queue: str,
-    *,
-    ids: Sequence[str] | None = None,
-    filter: Mapping[str, Any] | None = None,
-    dry_run: bool = False,
-) -> SteppedCall[Bulk]:
+def restart_tasks(queue: str, **meant: Unpack[Meant]) -> SteppedCall[Bulk]:
     """Restart dead or succeeded tasks."""
-    return bulk_tasks("restart", queue, ids=ids, filter=filter, dry_run=dry_run)
+    return bulk_tasks("restart", queue, **meant)
 
 
-def run_tasks(
-    queue: str,
-    *,
-    ids: Sequence[str] | None = None,
-    filter: Mapping[str, Any] | None = None,
-    dry_run: bool = False,
-) -> SteppedCall[Bulk]:
+def run_tasks(queue: str, **meant: Unpack[Meant]) -> SteppedCall[Bulk]:
     """Let waiting tasks be due now."""
-    return bulk_tasks("run", queue, ids=ids, filter=filter, dry_run=dry_run)
+    return bulk_tasks("run", queue, **meant)
 
 
-def move_tasks(
-    queue: str,
-    to_queue: str,
-    *,
-    ids: Sequence[str] | None = None,
-    filter: Mapping[str, Any] | None = None,
-    dry_run: bool = False,
-) -> SteppedCall[Bulk]:
+def move_tasks(queue: str, to_queue: str, **meant: Unpack[Meant]) -> SteppedCall[Bulk]:
     """Move waiting or dead tasks to another queue."""
-    return bulk_tasks("move", queue, ids=ids, filter=filter, to_queue=to_queue, dry_run=dry_run)
+    return bulk_tasks("move", queue, to_queue=to_queue, **meant)
 
 
 def bulk_tasks(
@@ -332,12 +297,11 @@ def bulk_by_filter(
     where: Mapping[str, Any],
     *,
     to_queue: str | None = None,
-    limit: int | None = None,
     cursor: str | None = None,
     dry_run: bool = False,
 ) -> ApiCall[Bulk]:
     """Act on the tasks that a filter holds for: one page of them, and where to go on."""
-    meant = {"filter": _filter_body(where), "limit": limit, "cursor": cursor}
+    meant = {"filter": _filter_body(where), "cursor": cursor}
     return _bulk(action, queue, dry_run=dry_run, to_queue=to_queue, **meant)
 
 
@@ -351,8 +315,13 @@ def _words(state: str | Sequence[str] | None) -> str | None:
     return state if state is None or isinstance(state, str) else ",".join(state)
 
 
-def _filter_params(*, tags: Mapping[str, str] | None, **given: object) -> dict[str, str]:
-    return params_of(**given) | {f"tag.{name}": value for name, value in (tags or {}).items()}
+def _filter_params(**filters: Unpack[TaskFilters]) -> dict[str, str]:
+    unknown = filters.keys() - TaskFilters.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"there is no filter {', '.join(sorted(unknown))}")
+    given = {**filters, "tags": None, "state": _words(filters.get("state"))}
+    tags = filters.get("tags") or {}
+    return params_of(**given) | {f"tag.{name}": value for name, value in tags.items()}
 
 
 def _filter_body(where: Mapping[str, Any]) -> dict[str, Any]:

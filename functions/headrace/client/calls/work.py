@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -119,23 +119,19 @@ def report_batch(queue: str, reports: Sequence[Report]) -> ApiCall[list[Reported
     )
 
 
-def put_worker(
-    name: str,
-    *,
-    queues: Sequence[str],
-    concurrency: int,
-    running: Sequence[str],
-    version: str,
-    started_at: datetime,
-) -> ApiCall[str | None]:
+class WorkerSign(TypedDict):
+    """What a worker says of itself."""
+
+    queues: Sequence[str]
+    concurrency: int
+    running: Sequence[str]
+    version: str
+    started_at: datetime
+
+
+def put_worker(name: str, **sign: Unpack[WorkerSign]) -> ApiCall[str | None]:
     """Send a worker heartbeat; returns an operator's command: None, ``"quiet"`` or ``"stop"``."""
-    fields = {
-        "queues": list(queues),
-        "concurrency": concurrency,
-        "running": list(running),
-        "version": version,
-        "started_at": instant_text(started_at, field="started_at"),
-    }
+    fields = {**sign, "started_at": instant_text(sign["started_at"], field="started_at")}
 
     def read(answer: RawAnswer) -> str | None:
         return reads(Commanded)(answer).command

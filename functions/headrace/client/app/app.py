@@ -280,7 +280,7 @@ class App:
             ValueError: the queue has a schedule of this name.
 
         """
-        beat = Timing.of(cron, every, timezone, name, args)
+        beat = Timing(cron, every, timezone, name, dict(args or {}))
 
         def declare(target: F) -> F:
             if isinstance(target, TaskFunction):

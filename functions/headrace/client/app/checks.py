@@ -36,6 +36,11 @@ def seconds(field: str, value: object, bounds: tuple[float, float]) -> float:
     return number
 
 
+def optional(field: str, value: object, bounds: tuple[float, float]) -> float | None:
+    """The same, unless it is None."""
+    return None if value is None else seconds(field, value, bounds)
+
+
 def aware(field: str, value: object) -> datetime:
     """Return an instant that has a time zone.  Raises InvalidRequest."""
     if not isinstance(value, datetime):

@@ -12,7 +12,7 @@ from console.chalicelib import formatting, urls
 from console.chalicelib.pages import Flash
 from console.chalicelib.parts import Field, Hidden, Link
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.routes import Redirect, Reply, routes
 from console.chalicelib.views.confirm import ConfirmPage, Question, Sample, ask
 from console.chalicelib.views.navigation import crumbs, queue_options
 from headrace.domain import limits
@@ -25,7 +25,6 @@ from headrace.domain.task import State, Status, Task
 from headrace.ops.operators import visibility
 from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
 
-routes: Final = Routes()
 _SAMPLES: Final = 5
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)  # spans of states need some time
 

@@ -10,7 +10,7 @@ from console.chalicelib.forms import Errors
 from console.chalicelib.pages import Page
 from console.chalicelib.parts import Empty, Field, FilterForm, Option, Pager
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Reply, Routes
+from console.chalicelib.routes import Reply, routes
 from console.chalicelib.views.navigation import pager, per_page
 from headrace.domain import limits
 from headrace.domain.access import Permission
@@ -18,7 +18,6 @@ from headrace.domain.filters import STATE_WORDS
 from headrace.ops.operators import visibility
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 
-routes: Final = Routes()
 _NAMES: Final = ("queue", "actor", "action", "from", "to", "limit")
 _SHOWN_IDS: Final = 3
 _LONGEST: Final = 256  # bytes of a name

@@ -9,7 +9,7 @@ from console.chalicelib import formatting, urls
 from console.chalicelib.pages import Page
 from console.chalicelib.parts import Choice, Empty, Field, Hidden, Pager
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Reply, Routes
+from console.chalicelib.routes import Reply, routes
 from console.chalicelib.views.actions import ACTIONS, action_named
 from console.chalicelib.views.navigation import pager
 from console.chalicelib.views.selections import go_on
@@ -21,7 +21,6 @@ from headrace.domain.queue import Queue
 from headrace.domain.task import Task
 from headrace.ops.operators import visibility
 
-routes: Final = Routes()
 _PAGE: Final = 12  # queues
 _LOOKS: Final = 500  # dead tasks of all of them together: about 80 ms
 _GROUPS: Final = 50

@@ -9,7 +9,7 @@ from console.chalicelib.forms import NO_ERRORS, Errors
 from console.chalicelib.pages import Flash, Page
 from console.chalicelib.parts import Empty, Fact, Field, Link, Option, Pager
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.routes import Redirect, Reply, routes
 from console.chalicelib.views.confirm import ConfirmPage, Question, ask
 from console.chalicelib.views.navigation import pager
 from headrace.domain import limits
@@ -17,7 +17,6 @@ from headrace.domain.access import Permission, Role, ShownKey
 from headrace.domain.errors import Forbidden, InvalidRequest, KeyExists
 from headrace.ops.operators.keys import IssuedKey
 
-routes: Final = Routes()
 _PAGE: Final = 50
 _OVERLAPS: Final = {
     "0": "at once",

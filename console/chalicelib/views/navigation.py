@@ -6,13 +6,12 @@ from typing import Final
 from console.chalicelib import urls
 from console.chalicelib.parts import Field, Link, Option, Pager
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.routes import Redirect, Reply, routes
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, NotFound
 from headrace.ops.operators import visibility
 
-routes: Final = Routes()
 _SUGGESTED: Final = 100
 ENTRIES: Final = (
     ("Queues", urls.QUEUES, Permission.READ),

@@ -2,17 +2,15 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from console.chalicelib import formatting, urls
 from console.chalicelib.pages import Page
 from console.chalicelib.parts import Empty, Fact, Link
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Reply, Routes
+from console.chalicelib.routes import Reply, routes
 from headrace.domain.access import Permission, not_this_queue
 from headrace.history.proof import FINDINGS, Finding, ProofReport
-
-routes: Final = Routes()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,22 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from console.chalicelib import formatting, urls
 from console.chalicelib.charts import Chart
 from console.chalicelib.pages import Page
-from console.chalicelib.parts import (
-    Age,
-    Button,
-    Confirm,
-    Empty,
-    Fact,
-    FilterForm,
-    Tab,
-)
+from console.chalicelib.parts import Age, Button, Confirm, Empty, Fact, FilterForm, Tab
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Reply, Routes
+from console.chalicelib.routes import Reply, routes
 from console.chalicelib.views import charting, queue_actions, schedules, task_list
 from console.chalicelib.views.navigation import crumbs
 from console.chalicelib.views.queues import limits_of, waiting
@@ -25,8 +17,6 @@ from console.chalicelib.views.task_list import TaskList, TaskQuery
 from headrace.domain.access import Permission
 from headrace.domain.queue import Queue
 from headrace.history.stats import QueueStats
-
-routes: Final = Routes()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from console.chalicelib.forms import NO_ERRORS, Errors
 from console.chalicelib.pages import Flash, Page
 from console.chalicelib.parts import Age, Empty, Field, Pager
 from console.chalicelib.request_context import RequestContext, each
-from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.routes import Redirect, Reply, routes
 from console.chalicelib.setting_fields import INFLIGHT_HINT
 from console.chalicelib.views.confirm import ConfirmPage, Question, ask
 from console.chalicelib.views.navigation import crumbs, pager
@@ -23,7 +23,6 @@ from headrace.domain.task import Status
 from headrace.history.stats import Glance
 from headrace.ops.operators import visibility
 
-routes: Final = Routes()
 _PAGE: Final = 50
 _LONGEST: Final = 128  # letters of a name
 _AMBER: Final = 60.0  # seconds that a task may wait to be taken

@@ -11,7 +11,7 @@ from console.chalicelib.cron_words import spoken
 from console.chalicelib.pages import Flash, Page
 from console.chalicelib.parts import Button, Empty, Fact, Link, Pager, Text
 from console.chalicelib.request_context import RequestContext, each
-from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.routes import Redirect, Reply, routes
 from console.chalicelib.views.confirm import Question, ask
 from console.chalicelib.views.navigation import pager, queue_link, tag_links
 from headrace.domain.access import Permission
@@ -22,7 +22,6 @@ from headrace.domain.ticks import zone
 from headrace.ops.scheduling.schedules import LastRun
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 
-routes: Final = Routes()
 SHOWN_RUNS: Final = 5
 _PAGE: Final = 50
 

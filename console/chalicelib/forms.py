@@ -39,17 +39,15 @@ class Errors:
         """Return the error of a field; empty for none."""
         return self.found.get(name, "")
 
-    def whole(
-        self, name: str, text: str, within: tuple[int, int], *, default: int | None = None
-    ) -> int | None:
-        """Read a whole number; an empty field is *default*."""
+    def whole(self, name: str, text: str, within: tuple[int, int]) -> int | None:
+        """Read a whole number; None for nothing."""
         if not text:
-            return default
+            return None
         value = int(text) if _WHOLE.fullmatch(text) else text
         fault = limits.number_fault(value, within, whole=True)
         if fault:
             self.add(name, fault)
-            return default
+            return None
         return int(value)
 
     def instant(self, name: str, text: str) -> datetime | None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import ClassVar, Final
 
 from console.chalicelib import charts, formatting, urls
@@ -11,14 +12,13 @@ from console.chalicelib.pages import Flash, Page
 from console.chalicelib.parts import Age, Empty, Field, Pager
 from console.chalicelib.request_context import RequestContext, each
 from console.chalicelib.routes import Redirect, Reply, routes
-from console.chalicelib.setting_fields import INFLIGHT_HINT
+from console.chalicelib.setting_fields import INFLIGHT_HINT, Setting, read_settings, texts_of
 from console.chalicelib.views.confirm import ConfirmPage, Question, ask
 from console.chalicelib.views.navigation import crumbs, pager
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, InvalidRequest
-from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, Queue, QueueSettings
-from headrace.domain.retry import RetryStrategy
+from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.task import Status
 from headrace.history.stats import Glance
 from headrace.ops.operators import visibility
@@ -28,6 +28,26 @@ _LONGEST: Final = 128  # letters of a name
 _AMBER: Final = 60.0  # seconds that a task may wait to be taken
 _RED: Final = 600.0
 _DEFAULTS: Final = QueueSettings()
+_USUAL: Final = texts_of(_DEFAULTS)
+_NUMBER: Final = partial(Setting, kind="number", width="s")
+_FIELDS: Final = (
+    Setting("description", "Description", width="l"),
+    _NUMBER("keepalive", "Lease, seconds", "A worker that is silent for so long loses the task."),
+    _NUMBER("max_retries", "Retries", "How often a failed task is tried again."),
+    _NUMBER("expires", "Expires after, seconds", "Counted from when it is due; 0 is never."),
+    _NUMBER("dead_retention", "Keep the dead, seconds", "0 keeps none."),
+    _NUMBER("history", "Keep the succeeded, seconds", "0 keeps none."),
+    _NUMBER("max_inflight", "Most in flight", INFLIGHT_HINT),
+)
+_WHOLE: Final = {
+    "keepalive": limits.KEEPALIVE_SECONDS,
+    "max_retries": limits.MAX_RETRIES,
+    "expires": (0, limits.EXPIRES_SECONDS[1]),
+    "dead_retention": limits.RETENTION_SECONDS,
+    "history": limits.RETENTION_SECONDS,
+    "max_inflight": limits.INFLIGHT,
+}
+"""The numbers of a new queue, which are whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,25 +194,10 @@ def _empty(prefix: str) -> Empty:
 def ask_new(context: RequestContext, errors: Errors = NO_ERRORS) -> ConfirmPage:
     """Ask what the new queue is like."""
     given = context.request.given
-    retry = _DEFAULTS.retry_strategy
     fields = (
         Field("name", "Name", given("name"), required=True, width="l", error=errors.of("name"),
               hint="Letters, digits, dots, dashes, underscores."),
-        Field("description", "Description", given("description"), width="l",
-              error=errors.of("description")),
-        _number(errors, context, "keepalive", "Lease, seconds",
-                _DEFAULTS.keepalive_timeout_in_seconds,
-                "A worker that is silent for so long loses the task."),
-        _number(errors, context, "max_retries", "Retries", retry.max_retries,
-                "How often a failed task is tried again."),
-        _number(errors, context, "expires", "Expires after, seconds", _DEFAULTS.expires_in_seconds,
-                "Counted from when it is due; 0 is never."),
-        _number(errors, context, "dead_retention", "Keep the dead, seconds",
-                _DEFAULTS.dead_letter_queue_config.retention_period_in_seconds,
-                "0 keeps none."),
-        _number(errors, context, "history", "Keep the succeeded, seconds",
-                _DEFAULTS.history_retention_in_seconds, "0 keeps none."),
-        _number(errors, context, "max_inflight", "Most in flight", 0, INFLIGHT_HINT),
+        *(one.field(given(one.name, _USUAL[one.name]), errors.of(one.name)) for one in _FIELDS),
     )  # fmt: skip
     return ask(
         Question(
@@ -206,41 +211,11 @@ def ask_new(context: RequestContext, errors: Errors = NO_ERRORS) -> ConfirmPage:
     )
 
 
-def _number(
-    errors: Errors, context: RequestContext, name: str, label: str, default: float, hint: str
-) -> Field:
-    value = context.request.given(name, f"{default:g}" if default != int(default) else f"{default}")
-    return Field(name, label, value, "number", hint, errors.of(name), width="s")
-
-
 def _settings(context: RequestContext, errors: Errors) -> QueueSettings:
-    given = context.request.given
-
-    def whole(name: str, within: tuple[int, int], default: float) -> int:
-        read = errors.whole(name, given(name).strip(), within)
-        return int(default) if read is None else read
-
-    retention = _DEFAULTS.dead_letter_queue_config.retention_period_in_seconds
-    dead = whole("dead_retention", limits.RETENTION_SECONDS, retention)
-    return QueueSettings(
-        description=errors.text("description", given("description"), limits.DESCRIPTION_BYTES)
-        or "",
-        keepalive_timeout_in_seconds=whole(
-            "keepalive", limits.KEEPALIVE_SECONDS, _DEFAULTS.keepalive_timeout_in_seconds
-        ),
-        expires_in_seconds=whole(
-            "expires", (0, limits.EXPIRES_SECONDS[1]), _DEFAULTS.expires_in_seconds
-        ),
-        retry_strategy=RetryStrategy(
-            max_retries=whole(
-                "max_retries", limits.MAX_RETRIES, _DEFAULTS.retry_strategy.max_retries
-            )
-        ),
-        dequeuing_settings=DequeuingSettings(
-            max_inflight_tasks=whole("max_inflight", limits.INFLIGHT, 0)
-        ),
-        dead_letter_queue_config=DeadLetterConfig(retention_period_in_seconds=dead),
-        history_retention_in_seconds=whole(
-            "history", limits.RETENTION_SECONDS, _DEFAULTS.history_retention_in_seconds
-        ),
-    )
+    """Return the settings that were typed, the usual where a field is empty."""
+    texts = {**_USUAL, "description": context.request.given("description")}
+    for name, within in _WHOLE.items():
+        text = context.request.given(name).strip()
+        errors.whole(name, text, within)
+        texts[name] = text or _USUAL[name]
+    return read_settings(texts, _DEFAULTS, errors)

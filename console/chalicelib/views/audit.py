@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from console.chalicelib import formatting, urls
@@ -45,23 +44,15 @@ class AuditRow:
     """One action; ``filters`` say to what, ``ids`` to which, as far as they fit.
 
     ``actor_url`` leads to all that the same key did, known by its id, not its name.
-    ``changed`` and ``matched`` are None while it goes on, or when it was cut off.
     """
 
-    at: datetime
-    actor: str
-    actor_id: str | None
+    entry: AuditRecord
     actor_url: str | None
-    action: str
-    queue: str
     queue_url: str | None
     filters: str
     filters_url: str | None
     ids: tuple[str, ...]
     more_ids: int
-    matched: int | None
-    changed: int | None
-    request_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,20 +136,13 @@ def _row(context: RequestContext, entry: AuditRecord) -> AuditRow:
     ids = tuple(entry.ids or ())
     query = _query(entry.filter or {}) if linked else None
     return AuditRow(
-        at=entry.at,
-        actor=entry.actor,
-        actor_id=entry.actor_id,
+        entry=entry,
         actor_url=context.url(urls.AUDIT, {"actor": entry.actor_id}) if entry.actor_id else None,
-        action=entry.action,
-        queue=queue,
         queue_url=context.url(urls.QUEUE, queue=queue) if linked else None,
         filters=_filter_text(entry.filter),
         filters_url=context.url(urls.QUEUE, query, queue=queue) if query else None,
         ids=ids[:_SHOWN_IDS],
         more_ids=max(0, len(ids) - _SHOWN_IDS),
-        matched=entry.matched,
-        changed=entry.changed,
-        request_id=entry.request_id or "",
     )
 
 

@@ -1,7 +1,7 @@
 """Keys: made, listed, rotated and revoked."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import ClassVar, Final
 
 from console.chalicelib import formatting, urls
@@ -38,13 +38,7 @@ _MEANS: Final = {
 class KeyRow:
     """One key; ``own`` when it opened this session, ``over`` when it has expired."""
 
-    name: str
-    prefix: str
-    role: str
-    queues: tuple[str, ...]
-    created_at: datetime
-    last_used_at: datetime | None
-    expires_at: datetime | None
+    key: ShownKey
     over: bool
     own: bool
     rotate: str
@@ -165,13 +159,7 @@ def revoke(context: RequestContext) -> Reply:
 
 def _row(context: RequestContext, key: ShownKey) -> KeyRow:
     return KeyRow(
-        name=key.name,
-        prefix=key.prefix,
-        role=key.role.value,
-        queues=key.queues,
-        created_at=key.created_at,
-        last_used_at=key.last_used_at,
-        expires_at=key.expires_at,
+        key=key,
         over=key.expired(context.now),
         own=_own(context, key),
         rotate=context.url(urls.ROTATE_KEY, id=key.id),

@@ -1,5 +1,6 @@
 """All queues at a glance, and the form that creates one."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -20,7 +21,7 @@ from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.task import Status
-from headrace.history.stats import Glance
+from headrace.history.stats import EventRates, Glance
 from headrace.ops.operators import visibility
 
 _PAGE: Final = 50
@@ -52,22 +53,15 @@ _WHOLE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """One queue at a glance; ages are seconds, rates events per second."""
+    """One queue at a glance."""
 
     name: str
     url: str
     ready_url: str
     dead_url: str
-    description: str
-    scheduled: int
-    ready: int
-    inflight: int
-    succeeded: int
-    dead: int
+    counts: Mapping[Status, int]
     oldest: Age | None
-    enqueued_rate: float
-    succeeded_rate: float
-    failed_rate: float
+    rates: EventRates
     spark: Spark
     paused: bool
     resume_at: datetime | None
@@ -145,22 +139,14 @@ def create(context: RequestContext) -> Reply:
 
 
 def _row(context: RequestContext, queue: Queue, stats: Glance) -> QueueRow:
-    counts = stats.counts
     return QueueRow(
         name=queue.name,
         url=context.url(urls.QUEUE, queue=queue.name),
         ready_url=context.url(urls.QUEUE, {"state": "READY"}, queue=queue.name),
         dead_url=context.url(urls.QUEUE, {"state": "DEAD"}, queue=queue.name),
-        description=queue.settings.description,
-        scheduled=counts[Status.SCHEDULED],
-        ready=counts[Status.READY],
-        inflight=counts[Status.INFLIGHT],
-        succeeded=counts[Status.SUCCEEDED],
-        dead=counts[Status.DEAD],
+        counts=stats.counts,
         oldest=waiting(stats.age_of_oldest_ready),
-        enqueued_rate=stats.rates.enqueued,
-        succeeded_rate=stats.rates.succeeded,
-        failed_rate=stats.rates.failed,
+        rates=stats.rates,
         spark=charts.spark(stats.started, of="started", per="5 min"),
         paused=queue.settings.dequeuing_settings.dequeuing_paused,
         resume_at=queue.resume_at,

@@ -65,7 +65,6 @@ class TaskPage(Page):
     facts: tuple[Fact, ...]
     tags: tuple[Link, ...]
     attempts: tuple[AttemptRow, ...]
-    earlier_errors: int
     trail: tuple[HopRow, ...]
     texts: tuple[Text, ...]
     withheld: str
@@ -95,7 +94,6 @@ def show(context: RequestContext) -> Reply:
         facts=_facts(task),
         tags=tag_links(context, task.queue, task.tags),
         attempts=_attempts(task),
-        earlier_errors=max(0, task.attempts - len(task.errors) - 1),
         trail=_trail(context, task),
         texts=_texts(task) if details else (),
         withheld=""

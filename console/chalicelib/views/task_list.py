@@ -61,7 +61,6 @@ class TaskRow:
     worker: str
     tags: tuple[Link, ...]
     error: str
-    age: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +221,6 @@ def _row(context: RequestContext, task: Task, means: Mapping[State, str]) -> Tas
         worker=task.worker or "",
         tags=tag_links(context, task.queue, task.tags, state=context.request.param("state")),
         error=formatting.latest(task.errors, 300),
-        age=task.created_at,
     )
 
 

@@ -13,6 +13,7 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.ids import new_task_id
 from headrace.ops.shared.paging import AnswerRoom, Cursors
 from headrace.store.base import Record, Store
+from headrace.store.records import body_of
 
 KIND: Final = "audit"
 KEPT: Final = timedelta(days=90)
@@ -246,19 +247,7 @@ def _countdown(at: datetime) -> str:
 
 
 def _record(name: str, entry: AuditRecord) -> Record:
-    body = {
-        "at": entry.at.isoformat(),
-        "actor": entry.actor,
-        "action": entry.action,
-        "queue": entry.queue,
-        "filter": entry.filter,
-        "ids": entry.ids and list(entry.ids),
-        "matched": entry.matched,
-        "changed": entry.changed,
-        "request_id": entry.request_id,
-        "actor_id": entry.actor_id,
-    }
-    return Record(KIND, name, body, expires_at=entry.at + KEPT)
+    return Record(KIND, name, body_of(entry), expires_at=entry.at + KEPT)
 
 
 def _entry(record: Record) -> AuditRecord:

@@ -52,17 +52,9 @@ def queue_answer(
     queue: Queue, stats: QueueStats | None = None, schedules: Iterable[Seen] | None = None
 ) -> queue_wire.Queue:
     """A queue; in full with its stats and schedules."""
-    settings = queue.settings
-    return queue_wire.Queue(
+    return queue_wire.Queue.of(
+        queue.settings,
         name=queue.name,
-        description=settings.description,
-        keepalive_timeout_in_seconds=settings.keepalive_timeout_in_seconds,
-        expires_in_seconds=settings.expires_in_seconds,
-        retry_strategy=settings.retry_strategy,
-        dequeuing_settings=settings.dequeuing_settings,
-        dead_letter_queue_config=settings.dead_letter_queue_config,
-        history_retention_in_seconds=settings.history_retention_in_seconds,
-        shards=settings.shards,
         created_at=instant(queue.created_at),
         updated_at=instant(queue.updated_at),
         version=queue.version,

@@ -137,18 +137,10 @@ PUT_SCHEDULE: Final[Examples] = {
 def schedule_answer(seen: Seen, *, payload: bool) -> queue_wire.Schedule:
     """A schedule, its payload only for those who may see it."""
     settings = seen.schedule.settings
-    return queue_wire.Schedule(
+    return queue_wire.Schedule.of(
+        settings,
         name=seen.schedule.name,
-        cron=settings.cron,
-        every_seconds=settings.every_seconds,
-        timezone=settings.timezone,
-        paused=settings.paused,
         next_run_at=instant(seen.next_run_at),
-        tags=dict(settings.tags),
-        dedupe_key=settings.dedupe_key,
-        expires_in_seconds=settings.expires_in_seconds,
-        keepalive_timeout_in_seconds=settings.keepalive_timeout_in_seconds,
-        retry_strategy=settings.retry_strategy,
         last_run_at=instant(seen.last_run_at),
         created_at=instant(seen.schedule.created_at),
         updated_at=instant(seen.schedule.updated_at),
@@ -158,14 +150,9 @@ def schedule_answer(seen: Seen, *, payload: bool) -> queue_wire.Schedule:
 
 def schedule_in_short(seen: Seen) -> queue_wire.ScheduleInShort:
     """The short form of a schedule, as its queue shows it."""
-    settings = seen.schedule.settings
-    return queue_wire.ScheduleInShort(
-        name=seen.schedule.name,
-        cron=settings.cron,
-        every_seconds=settings.every_seconds,
-        timezone=settings.timezone,
-        paused=settings.paused,
-        next_run_at=instant(seen.next_run_at),
+    schedule, next_run_at = seen.schedule, instant(seen.next_run_at)
+    return queue_wire.ScheduleInShort.of(
+        schedule.settings, name=schedule.name, next_run_at=next_run_at
     )
 
 

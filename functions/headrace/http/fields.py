@@ -179,29 +179,29 @@ def _inflight(value: int) -> int:
     return value
 
 
-_PLAIN: Final = AfterValidator(_plain)
+PLAIN: Final = AfterValidator(_plain)
 
-Keepalive: TypeAlias = Annotated[float, _range(limits.KEEPALIVE_SECONDS), _PLAIN]
+Keepalive: TypeAlias = Annotated[float, _range(limits.KEEPALIVE_SECONDS), PLAIN]
 Expiry: TypeAlias = Annotated[
     float,
     _range((0, limits.EXPIRES_SECONDS[1]), "0: never."),
-    _PLAIN,
+    PLAIN,
     AfterValidator(_never_or(limits.EXPIRES_SECONDS[0])),
 ]
-Retention: TypeAlias = Annotated[float, _range(limits.RETENTION_SECONDS), _PLAIN]
-Delay: TypeAlias = Annotated[float, _range(limits.DELAY_SECONDS), _PLAIN]
+Retention: TypeAlias = Annotated[float, _range(limits.RETENTION_SECONDS), PLAIN]
+Delay: TypeAlias = Annotated[float, _range(limits.DELAY_SECONDS), PLAIN]
 Wait: TypeAlias = Annotated[
-    float, _range((0, limits.WAIT_SECONDS), "How long to wait for the first task."), _PLAIN
+    float, _range((0, limits.WAIT_SECONDS), "How long to wait for the first task."), PLAIN
 ]
-BaseSeconds: TypeAlias = Annotated[float, _range(limits.BASE_SECONDS), _PLAIN]
-RetryDelay: TypeAlias = Annotated[float, _range(limits.RETRY_DELAY_SECONDS), _PLAIN]
+BaseSeconds: TypeAlias = Annotated[float, _range(limits.BASE_SECONDS), PLAIN]
+RetryDelay: TypeAlias = Annotated[float, _range(limits.RETRY_DELAY_SECONDS), PLAIN]
 Jitter: TypeAlias = Annotated[
-    float, _range((0, 1), "0.1 spreads each wait between 90 % and 110 % of itself."), _PLAIN
+    float, _range((0, 1), "0.1 spreads each wait between 90 % and 110 % of itself."), PLAIN
 ]
 PauseLength: TypeAlias = Annotated[
-    float, Field(gt=0, le=limits.PAUSE_SECONDS[1], allow_inf_nan=False), _PLAIN
+    float, Field(gt=0, le=limits.PAUSE_SECONDS[1], allow_inf_nan=False), PLAIN
 ]
-Overlap: TypeAlias = Annotated[float, _range(limits.OVERLAP_SECONDS), _PLAIN]
+Overlap: TypeAlias = Annotated[float, _range(limits.OVERLAP_SECONDS), PLAIN]
 MaxRetries: TypeAlias = Annotated[int, _count(limits.MAX_RETRIES)]
 Shards: TypeAlias = Annotated[int, _count(limits.SHARDS)]
 Count: TypeAlias = Annotated[int, _count(limits.COUNT, "0: no limit.")]

@@ -68,12 +68,27 @@ def contradiction(*errors: tuple[str, LiteralString]) -> ValidationError:
     return refusal(*((name, wrong(message)) for name, message in errors))
 
 
-def refusal(*errors: tuple[str, PydanticCustomError]) -> ValidationError:
-    """Return the error that a body raises for fields it cannot take together."""
+def refusal(*errors: tuple[str | int | None, PydanticCustomError]) -> ValidationError:
+    """Return the error that names what is wrong in several places; None is all of the value."""
     return ValidationError.from_exception_data(
-        "contradiction",
-        [InitErrorDetails(type=error, loc=(name,), input=None) for name, error in errors],
+        "refusal",
+        [
+            InitErrorDetails(type=error, loc=() if place is None else (place,), input=None)
+            for place, error in errors
+        ],
     )
+
+
+def faultless(find: Callable[[str], str | None]) -> Callable[[str], str]:
+    """Return a check that *find* finds no fault with a text."""
+
+    def check(value: str) -> str:
+        fault = find(value)
+        if fault:
+            raise wrong("{fault}", fault=fault)
+        return value
+
+    return check
 
 
 def too_large(message: LiteralString, **values: str | float) -> PydanticCustomError:
@@ -86,14 +101,7 @@ def too_large(message: LiteralString, **values: str | float) -> PydanticCustomEr
 
 def text_within(most: int, least: int = 0) -> Callable[[str], str]:
     """Return a check that a text is *least* to *most* bytes of UTF-8."""
-
-    def check(value: str) -> str:
-        fault = limits.text_fault(value, most, least)
-        if fault:
-            raise wrong("{fault}", fault=fault)
-        return value
-
-    return check
+    return faultless(lambda value: limits.text_fault(value, most, least))
 
 
 def text_schema(most: int) -> WithJsonSchema:
@@ -105,14 +113,9 @@ def _tags(value: object) -> object:
     """Check names, values and number at once, so that everything wrong is named."""
     if not isinstance(value, dict):
         return value  # its type is checked next
-    errors = [
-        InitErrorDetails(
-            type=wrong("{fault}", fault=fault), loc=() if key is None else (key,), input=None
-        )
-        for key, fault in limits.tags_faults(value)
-    ]
-    if errors:
-        raise ValidationError.from_exception_data("tags", errors)
+    faults = list(limits.tags_faults(value))
+    if faults:
+        raise refusal(*((key, wrong("{fault}", fault=fault)) for key, fault in faults))
     return value
 
 

@@ -14,8 +14,8 @@ from headrace.http.fields import (
     Overlap,
     RequestBody,
     example,
+    faultless,
     text_within,
-    wrong,
 )
 from headrace.http.permissions import principal
 from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer, no_body
@@ -27,15 +27,10 @@ from headrace.wire.base import LEFT_OUT
 router: Final = NounRouter("Keys")
 
 
-def _key_name(name: str) -> str:
-    fault = key_name_fault(name)
-    if fault:
-        raise wrong("{fault}", fault=fault)
-    return name
-
-
 KeyName: TypeAlias = Annotated[
-    str, AfterValidator(text_within(limits.KEY_NAME_BYTES, 1)), AfterValidator(_key_name)
+    str,
+    AfterValidator(text_within(limits.KEY_NAME_BYTES, 1)),
+    AfterValidator(faultless(key_name_fault)),
 ]
 Pattern: TypeAlias = Annotated[str, AfterValidator(text_within(limits.PATTERN_BYTES, 1))]
 

@@ -1,6 +1,7 @@
 """What every store promises about keys."""
 
 import json
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -29,7 +30,7 @@ HOUR = 3600
 
 def elsewhere(world: World) -> KeyOperations:
     """Give the same keys as another process knows them."""
-    return replace(world.use.keys, _known={}, _unknown={})
+    return replace(world.use.keys, _known=OrderedDict(), _unknown=OrderedDict())
 
 
 def principal(world: World, *queues: str, role: Role = Role.ADMIN) -> Principal:

@@ -1,5 +1,6 @@
 """What every store promises about sessions in the console: whoever ends one has ended it."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -34,7 +35,7 @@ def key(world: World, name: str = "ada") -> tuple[str, str]:
 
 def elsewhere(world: World) -> Sessions:
     """Give the same sessions as another process knows them."""
-    keys = replace(world.use.keys, _known={}, _unknown={})
+    keys = replace(world.use.keys, _known=OrderedDict(), _unknown=OrderedDict())
     return replace(world.use.sessions, keys=keys)
 
 

@@ -5,12 +5,13 @@ What a key reads like and what is kept of it, see ``domain.access``.
 
 import hmac
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from headrace.domain import access
 from headrace.domain.access import (
@@ -36,6 +37,7 @@ from headrace.domain.errors import (
 )
 from headrace.ops.shared.audit import Audit, Caller, calling
 from headrace.ops.shared.paging import Cursors, seek
+from headrace.ops.shared.slots import remember
 from headrace.store.base import Record, Store, flat_rate, restricted_to
 from headrace.store.records import keys as key_records
 from headrace.store.records.keys import end_all
@@ -49,8 +51,6 @@ REVOKED_WITHIN: Final = timedelta(seconds=10)
 _USE_NOTED_EVERY: Final = timedelta(hours=1)
 _KNOWN: Final = 2_000  # keys remembered, and as many ids that are no key's
 _TRIES: Final = 10  # at a key, or a name, that others change too
-
-_T = TypeVar("_T")
 
 _ACTOR: Final[ContextVar[Principal | None]] = ContextVar("headrace_actor", default=None)
 
@@ -115,8 +115,8 @@ class KeyOperations:
     new_secret: Callable[[], str] = new_secret
     # Apart, so that made-up ids cannot drive the real ones out.  What is unknown is an id that was
     # not there, or the hash of a whole key that was refused when its record had just been read.
-    _known: dict[str, _Known] = field(default_factory=dict)
-    _unknown: dict[str, datetime] = field(default_factory=dict)
+    _known: OrderedDict[str, _Known] = field(default_factory=OrderedDict)
+    _unknown: OrderedDict[str, datetime] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def verify(self, presented: str, *, note_use: bool = True) -> Principal:
@@ -292,7 +292,7 @@ class KeyOperations:
         if found is None or found.stored.takes(digest, self.now()):
             return found
         with self._lock:
-            _remember(self._unknown, digest, found.read_at)
+            remember(self._unknown, digest, found.read_at, most=_KNOWN)
         return None
 
     def _cached(self, key_id: str) -> _Known | None:
@@ -318,11 +318,11 @@ class KeyOperations:
         if stored is None or stored.key.forgotten(read_at):
             with self._lock:
                 self._known.pop(key_id, None)
-                _remember(self._unknown, key_id, read_at)
+                remember(self._unknown, key_id, read_at, most=_KNOWN)
             return None
         found = _Known(stored, read_at)
         with self._lock:
-            _remember(self._known, key_id, found)
+            remember(self._known, key_id, found, most=_KNOWN)
         return found
 
     def _note_use(self, found: _Known) -> None:
@@ -343,13 +343,6 @@ class KeyOperations:
         with self._lock:
             self._known.pop(key_id, None)
             self._unknown.pop(key_id, None)
-
-
-def _remember(known: dict[str, _T], key_id: str, value: _T) -> None:
-    known.pop(key_id, None)
-    while len(known) >= _KNOWN:
-        del known[next(iter(known))]
-    known[key_id] = value
 
 
 def _expired(key: ShownKey) -> Unauthenticated:

@@ -46,7 +46,7 @@ def listed(keys: KeyOperations, by: Principal, limit: int = 2) -> Iterator[Shown
     cursor = None
     while True:
         page = keys.list(by, limit=limit, cursor=cursor)
-        yield from page.keys
+        yield from page.shown
         cursor = page.cursor
         if cursor is None:
             return

@@ -38,8 +38,8 @@ def listed(world: World, by: Principal = BOOTSTRAP, limit: int = 50) -> Iterator
     cursor = None
     while True:
         page = world.use.workers.list(by, limit=limit, cursor=cursor)
-        assert len(page.workers) <= limit
-        yield from page.workers
+        assert len(page.shown) <= limit
+        yield from page.shown
         cursor = page.cursor
         if cursor is None:
             return

@@ -73,9 +73,9 @@ def show(context: RequestContext) -> Reply:
     page = context.use.keys.list(context.by, limit=_PAGE, cursor=after or None)
     return KeysPage(
         title="Keys",
-        rows=tuple(_row(context, key) for key in page.keys),
+        rows=tuple(_row(context, key) for key in page.shown),
         create=context.url(urls.CREATE_KEY),
-        pager=pager(context, formatting.count_of(len(page.keys), "key"), urls.KEYS, page.cursor),
+        pager=pager(context, formatting.count_of(len(page.shown), "key"), urls.KEYS, page.cursor),
         empty=Empty(
             "Keys would be here. The deployment's own admin key is not one of them.",
             "headrace key create station --role worker",

@@ -127,7 +127,7 @@ def create(
 def list_keys(limit: Limit = 50, cursor: Cursor = None) -> Answered:
     """List keys."""
     page = use_cases().keys.list(principal(), limit=limit, cursor=cursor)
-    shown = [service_wire.Key.of(key) for key in page.keys]
+    shown = [service_wire.Key.of(key) for key in page.shown]
     return json_answer(service_wire.Keys(keys=shown, cursor=page.cursor))
 
 

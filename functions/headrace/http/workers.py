@@ -139,7 +139,7 @@ def put(
 def list_workers(limit: Limit = 50, cursor: Cursor = None) -> Answered:
     """List workers."""
     page = use_cases().workers.list(principal(), limit=limit, cursor=cursor)
-    shown = [worker_answer(one) for one in page.workers]
+    shown = [worker_answer(one) for one in page.shown]
     return json_answer(service_wire.Workers(workers=shown, cursor=page.cursor))
 
 

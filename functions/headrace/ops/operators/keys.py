@@ -36,7 +36,7 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.ops.shared.audit import Audit, Caller, calling
-from headrace.ops.shared.paging import Cursors, seek
+from headrace.ops.shared.paging import Cursors, Found, seek
 from headrace.ops.shared.slots import remember
 from headrace.store.base import Record, Store, flat_rate, restricted_to
 from headrace.store.records import keys as key_records
@@ -80,14 +80,6 @@ class IssuedKey:
 
     key: ShownKey
     secret: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class KeyPage:
-    """Keys in the order they were made, and the cursor of the next page."""
-
-    keys: tuple[ShownKey, ...]
-    cursor: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,22 +209,21 @@ class KeyOperations:
                 stored = self._own(by, key_id)
             raise Unavailable("others are changing this key too; try again")
 
-    def list(self, by: Principal, *, limit: int = 50, cursor: str | None = None) -> KeyPage:
+    def list(self, by: Principal, *, limit: int = 50, cursor: str | None = None) -> Found[ShownKey]:
         """Return a page of the keys not wider than *by*'s own; it may be short and not the last.
 
         Raises InvalidRequest for a forged cursor.
         """
         by.require(Permission.ADMINISTER)
-        scope = f"keys {by.patterns}"
-        after = self.cursors.read(scope, cursor) if cursor else ""
-        now = self.now()
+        kind, scope, now = key_records.KIND, f"keys {by.patterns}", self.now()
 
         def own(record: Record) -> ShownKey | None:
             key = key_records.from_record(record).key
             return key if by.covers_all(key.queues) and not key.forgotten(now) else None
 
-        found = seek(self.store, key_records.KIND, own, limit=limit, after=after, now=self.now)
-        return KeyPage(found.shown, found.after and self.cursors.write(scope, found.after))
+        return seek(
+            self.store, kind, own, self.cursors, scope, limit=limit, cursor=cursor, now=self.now
+        )
 
     def get(self, by: Principal, key_id: str) -> ShownKey:
         """Return a key not wider than *by*'s own.  Raises NotFound and Forbidden as revoke()."""

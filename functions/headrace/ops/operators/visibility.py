@@ -110,7 +110,6 @@ def queues(
         return all_queues.list(prefix=prefix, limit=limit, cursor=cursor)
     cursors, now = all_queues.cursors, all_queues.now()
     scope = f"queues {prefix} of {by.patterns}"
-    after = cursors.read(scope, cursor) if cursor else ""
     head = access.common_head(by.patterns)
     if not head.startswith(prefix) and not prefix.startswith(head):
         return QueueListing((), None)
@@ -118,13 +117,15 @@ def queues(
         all_queues.store,
         queue_records.KIND,
         lambda record: record if by.covers(record.name) else None,
+        cursors,
+        scope,
         limit=limit,
+        cursor=cursor,
         prefix=max(head, prefix, key=len),
-        after=after,
         now=all_queues.now,
     )
     shown = tuple(queue_records.from_record(record).as_seen(now) for record in found.shown)
-    return QueueListing(shown, found.after and cursors.write(scope, found.after))
+    return QueueListing(shown, found.cursor)
 
 
 def audit(

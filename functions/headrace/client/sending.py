@@ -16,6 +16,7 @@ from headrace.domain.errors import InvalidRequest, PayloadTooLarge
 from headrace.domain.ids import new_task_id
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Overwritable
+from headrace.wire.tasks import LeasedTask
 
 Seconds: TypeAlias = float
 Status: TypeAlias = Literal["SUCCEEDED", "INFLIGHT", "FAILED", "RELEASED", "MOVED"]
@@ -77,6 +78,11 @@ class Report:
     tags: Mapping[str, str] | None = None
     keepalive_timeout_in_seconds: Seconds | None = None
     spawn: Sequence[SpawnedTask] = ()
+
+    @classmethod
+    def on(cls, task: LeasedTask, status: Status, **fields: Any) -> "Report":  # noqa: ANN401 (of a report)
+        """The report on *task*, under the lease that it is held with."""
+        return cls(task_id=task.id, lease_id=task.lease.id, status=status, **fields)
 
 
 def tasks_body(entries: Sequence[bytes]) -> bytes:

@@ -110,9 +110,7 @@ class _Control:
         return self.clock.now >= self.lease_expires_at
 
     def progress(self, value: object) -> None:
-        beat = Report(
-            task_id=self.task.id, lease_id=self.task.lease.id, status="INFLIGHT", progress=value
-        )
+        beat = Report.on(self.task, "INFLIGHT", progress=value)
         (result,) = self.client.report(self.task.queue, [beat])
         if result.lease is not None:
             self.lease_expires_at = result.lease.expires_at

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, TypeVar, overload
 
@@ -70,7 +70,6 @@ class App:
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._default_queue = queue
-        self._now = now
         self._queues = AppQueues(create=create_queues)
         self._posting = Posting(
             self._queues,
@@ -117,17 +116,11 @@ class App:
         """Close those of the running event loop."""
         await self._posting.aclose()
 
-    @contextmanager
     def using(
         self, client: Client, async_client: AsyncClient, *, now: Callable[[], datetime] = utc_now
-    ) -> Iterator[None]:
+    ) -> AbstractContextManager[None]:
         """Talk to another service, by another clock, until the block ends: a test's, say."""
-        before, self._now = self._now, now
-        try:
-            with self._posting.using(client, async_client, now):
-                yield
-        finally:
-            self._now = before
+        return self._posting.using(client, async_client, now)
 
     # --------------------------------------------------------------------------------- declaring
 
@@ -374,7 +367,8 @@ class App:
             hard_timeout = found.timeouts.hard
         except Exception as error:  # noqa: BLE001 (raised again in the attempt, which reports it)
             found = error
-        ctx = Context(task, control, codec=self.codec, now=self._now, hard_timeout=hard_timeout)
+        now = self._posting.now
+        ctx = Context(task, control, codec=self.codec, now=now, hard_timeout=hard_timeout)
         return AttemptRun(ctx, found, middlewares=self._middlewares, codec=self.codec)
 
     def _found(self, task: LeasedTask) -> Runnable:

@@ -30,7 +30,6 @@ _WORDS: Final = (
     (r"\b__a(enter|exit)__\b", r"__\1__"),
     (r"\baclose\b", "close"),
     (r"\bAsync([A-Z]\w*)", r"\1"),
-    (r"\basync_(\w+)", r"\1"),
 )
 _TIDY: Final = "I,C416,UP028"  # imports in order; a loop that is a list, or a `yield from`
 

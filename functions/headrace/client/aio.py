@@ -7,7 +7,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from headrace.client.batches import Errors, batches_of, checked, raises
@@ -110,17 +110,18 @@ class AsyncClient:
         sleep: "AsyncSleep" = asyncio.sleep,
     ) -> None:
         # HTTP takes as long to import as all else together: not before it is needed.
-        from headrace.client.http import HttpCalls  # noqa: PLC0415 (see above)
+        from headrace.client import http  # noqa: PLC0415 (see above)
 
         self.settings = ClientSettings.of(url, key, timeout=timeout)
         self.codec = codec
-        self._calls = HttpCalls(self.settings, codec, retries=retries)
-        self._retrying = self._calls.async_retrying(sleep)
-        self._transport = transport
+        self._calls = http.HttpCalls(self.settings, codec, retries=retries)
+        self._retrying = http.AsyncRetrying(**self._calls.retrying, sleep=sleep)
+        new = partial(http.AsyncConnections, **self._calls.connecting, transport=transport)
+        self._new_connections = new
         self._connect()
 
     def _connect(self) -> None:
-        self._connections = self._calls.async_connections(self._transport)
+        self._connections = self._new_connections()
         self._process = os.getpid()
 
     @property

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from headrace.client.batches import Batching, Errors, batches_of, checked, raises
@@ -111,17 +111,18 @@ class Client(Batching):
         sleep: "Sleep" = time.sleep,
     ) -> None:
         # HTTP takes as long to import as all else together: not before it is needed.
-        from headrace.client.http import HttpCalls  # noqa: PLC0415 (see above)
+        from headrace.client import http  # noqa: PLC0415 (see above)
 
         self.settings = ClientSettings.of(url, key, timeout=timeout)
         self.codec = codec
-        self._calls = HttpCalls(self.settings, codec, retries=retries)
-        self._retrying = self._calls.retrying(sleep)
-        self._transport = transport
+        self._calls = http.HttpCalls(self.settings, codec, retries=retries)
+        self._retrying = http.Retrying(**self._calls.retrying, sleep=sleep)
+        new = partial(http.Connections, **self._calls.connecting, transport=transport)
+        self._new_connections = new
         self._connect()
 
     def _connect(self) -> None:
-        self._connections = self._calls.connections(self._transport)
+        self._connections = self._new_connections()
         self._process = os.getpid()
 
     @property

@@ -40,6 +40,10 @@ from headrace.domain.errors import (
 T = TypeVar("T")
 Sleep: TypeAlias = Callable[[float], None]
 AsyncSleep: TypeAlias = Callable[[float], Awaitable[None]]
+Connections: Final = httpx.Client
+AsyncConnections: Final = httpx.AsyncClient
+Retrying: Final = tenacity.Retrying
+AsyncRetrying: Final = tenacity.AsyncRetrying
 
 _LONGEST_WAIT: Final = 10.0  # seconds between two tries
 _CONNECT_WITHIN: Final = 5.0
@@ -83,7 +87,7 @@ class HttpCalls:
         """*retries* are tries after the first."""
         self._settings, self._codec = settings, codec
         self.usage = Usage()
-        self._connections: dict[str, Any] = {
+        self.connecting: dict[str, Any] = {
             "headers": {
                 "Authorization": f"Bearer {settings.key}",
                 "Accept": "application/json",
@@ -92,28 +96,12 @@ class HttpCalls:
             "timeout": timeout_of(settings),
             "limits": _LIMITS,
         }
-        self._retrying: dict[str, Any] = {
+        self.retrying: dict[str, Any] = {
             "retry": tenacity.retry_if_exception_type(CallFailed),
             "wait": _wait,
             "stop": tenacity.stop_after_attempt(retries + 1),
             "reraise": True,
         }
-
-    def connections(self, transport: httpx.BaseTransport | None) -> httpx.Client:
-        """A pool of connections; none is opened yet."""
-        return httpx.Client(**self._connections, transport=transport)
-
-    def async_connections(self, transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
-        """The same for an event loop."""
-        return httpx.AsyncClient(**self._connections, transport=transport)
-
-    def retrying(self, sleep: Sleep) -> tenacity.Retrying:
-        """What repeats a call that fails."""
-        return tenacity.Retrying(**self._retrying, sleep=sleep)
-
-    def async_retrying(self, sleep: AsyncSleep) -> tenacity.AsyncRetrying:
-        """The same for an event loop."""
-        return tenacity.AsyncRetrying(**self._retrying, sleep=sleep)
 
     def request(
         self,

@@ -1,9 +1,9 @@
 """A worker in the test's own thread: one task after the other, time moving only in between."""
 
 import asyncio
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -235,10 +235,5 @@ def _awaited(app: App, task: LeasedTask, control: _Control) -> Report | None:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(app.execute_async(task, control))
-    reports: list[Report | None] = []
-    thread = threading.Thread(
-        target=lambda: reports.append(asyncio.run(app.execute_async(task, control)))
-    )
-    thread.start()
-    thread.join()
-    return reports[0]
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, app.execute_async(task, control)).result()

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from console.chalicelib import formatting, urls
 from console.chalicelib.cron_words import spoken
 from console.chalicelib.pages import Flash, Page
-from console.chalicelib.parts import Button, Empty, Fact, Link, Pager, Text
+from console.chalicelib.parts import Empty, Fact, Link, Pager, Text
 from console.chalicelib.request_context import RequestContext, each
 from console.chalicelib.routes import Redirect, Reply, routes
 from console.chalicelib.views.confirm import Question, ask
@@ -85,7 +85,7 @@ class SchedulePage(Page):
     queue: Link
     when: str
     paused: bool
-    actions: tuple[Button, ...]
+    actions: tuple[Link, ...]
     runs: Runs
     last: RunOutcome | None
     facts: tuple[Fact, ...]
@@ -248,17 +248,17 @@ def _action(context: RequestContext) -> _Action:
     return _ACTIONS[name]
 
 
-def _buttons(context: RequestContext, schedule: Schedule) -> tuple[Button, ...]:
+def _buttons(context: RequestContext, schedule: Schedule) -> tuple[Link, ...]:
     if not context.allows(Permission.OPERATE, schedule.queue):
         return ()
     queue, name = schedule.queue, schedule.name
     return (
-        Button("Edit…", context.url(urls.EDIT_SCHEDULE, queue=queue, name=name)),
+        Link("Edit…", context.url(urls.EDIT_SCHEDULE, queue=queue, name=name)),
         *(
-            Button(
+            Link(
                 f"{action.verb}…",
                 context.url(urls.SCHEDULE_ACTION, queue=queue, name=name, action=action.name),
-                action.danger,
+                danger=action.danger,
             )
             for action in _ACTIONS.values()
             if action.fits(schedule.settings)

@@ -14,7 +14,7 @@ from console.chalicelib.views.actions import ACTIONS, action_named
 from console.chalicelib.views.navigation import pager
 from console.chalicelib.views.selections import go_on
 from headrace.domain.access import Permission
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import FINGERPRINT_RE, TaskFilter, fault_of, fingerprint_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import Queue
@@ -113,7 +113,7 @@ def look(context: RequestContext) -> Reply:
     named = context.request.given("fingerprint")
     if action.action not in _OFFERED or not FINGERPRINT_RE.fullmatch(named):
         message = "must be one that the page of dead letters has shown"
-        raise InvalidRequest(f"fingerprint {message}", errors=[FieldError("fingerprint", message)])
+        raise InvalidRequest.of("fingerprint", message)
     context.require(Permission.OPERATE, *queues)
     where = TaskFilter(states=_DEAD.states, fingerprint=named)
     return go_on(

@@ -58,6 +58,11 @@ class RequestContext:
         return self.request.urls.to(route, query, **names)
 
     @property
+    def cursor(self) -> str | None:
+        """Where the page of a list begins that the address asks for; None for the first."""
+        return self.request.param("cursor") or None
+
+    @property
     def queue(self) -> str:
         """The queue in the path."""
         return self.request.names["queue"]

@@ -79,12 +79,11 @@ def show(context: RequestContext) -> Reply:
         before=errors.instant("to", given["to"]),
     )
     limit = errors.whole("limit", given["limit"], (1, limits.LIST_PAGE)) or 50
-    after = context.request.param("cursor")
     rows: tuple[AuditRow, ...] = ()
     cursor = None
     if not errors:
         page = visibility.audit(
-            context.use.audit, context.by, where, limit=limit, cursor=after or None
+            context.use.audit, context.by, where, limit=limit, cursor=context.cursor
         )
         rows = tuple(_row(context, entry) for entry in page.entries)
         cursor = page.cursor

@@ -11,7 +11,7 @@ from console.chalicelib.parts import Choice, Empty, Field, Hidden, Pager
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Reply, routes
 from console.chalicelib.views.actions import ACTIONS, action_named
-from console.chalicelib.views.navigation import pager
+from console.chalicelib.views.navigation import pager, queues_named
 from console.chalicelib.views.selections import go_on
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
@@ -19,12 +19,10 @@ from headrace.domain.filters import FINGERPRINT_RE, TaskFilter, fault_of, finger
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task
-from headrace.ops.operators import visibility
 
 _PAGE: Final = 12  # queues
 _LOOKS: Final = 500  # dead tasks of all of them together: about 80 ms
 _GROUPS: Final = 50
-_LONGEST: Final = 128  # letters of a name
 _DEAD: Final = TaskFilter(states=("DEAD",))
 _OFFERED: Final = (BulkAction.RESTART, BulkAction.DELETE)
 
@@ -71,14 +69,7 @@ class DeadPage(Page):
 @routes.get(urls.DEAD, Permission.LIST)
 def show(context: RequestContext) -> Reply:
     """Show the newest dead tasks of a page of queues, grouped by error."""
-    prefix = context.request.param("name")[:_LONGEST]
-    page = visibility.queues(
-        context.use.queues,
-        context.by,
-        prefix=prefix,
-        limit=_PAGE,
-        cursor=context.request.param("cursor") or None,
-    )
+    prefix, page = queues_named(context, _PAGE)
     looks = _look(context, page.queues)
     groups = _grouped(context, looks)
     shown = groups[:_GROUPS]

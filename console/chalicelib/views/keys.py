@@ -69,8 +69,7 @@ class NewKeyPage(Page):
 @routes.get(urls.KEYS, Permission.ADMINISTER)
 def show(context: RequestContext) -> Reply:
     """Show a page of keys."""
-    after = context.request.param("cursor")
-    page = context.use.keys.list(context.by, limit=_PAGE, cursor=after or None)
+    page = context.use.keys.list(context.by, limit=_PAGE, cursor=context.cursor)
     return KeysPage(
         title="Keys",
         rows=tuple(_row(context, key) for key in page.shown),

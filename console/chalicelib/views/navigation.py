@@ -11,8 +11,10 @@ from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, NotFound
 from headrace.ops.operators import visibility
+from headrace.ops.shared.queues import QueueListing
 
 _SUGGESTED: Final = 100
+_LONGEST: Final = 128  # letters of a name
 ENTRIES: Final = (
     ("Queues", urls.QUEUES, Permission.READ),
     ("Dead letters", urls.DEAD, Permission.LIST),
@@ -69,6 +71,15 @@ def queue_options(context: RequestContext, *, but: str = "") -> tuple[Option, ..
     return tuple(Option(one.name, one.name) for one in page.queues if one.name != but)
 
 
+def queues_named(context: RequestContext, limit: int) -> tuple[str, QueueListing]:
+    """Return how the names begin that the address asks for, and a page of those queues."""
+    prefix = context.request.param("name")[:_LONGEST]
+    page = visibility.queues(
+        context.use.queues, context.by, prefix=prefix, limit=limit, cursor=context.cursor
+    )
+    return prefix, page
+
+
 def pager(
     context: RequestContext,
     shown: str,
@@ -77,10 +88,9 @@ def pager(
     query: Mapping[str, object] | None = None,
 ) -> Pager:
     """Return the links to the next page of a list, at *cursor*, and to the first one."""
-    begun = context.request.param("cursor")
     return Pager(
         shown,
-        first=context.url(route, query) if begun else None,
+        first=context.url(route, query) if context.cursor else None,
         next=context.url(route, {**(query or {}), "cursor": cursor}) if cursor else None,
     )
 
@@ -95,7 +105,7 @@ def per_page(limit: int, error: str) -> Field:
 @routes.get(urls.SEARCH, Permission.READ)
 def find(context: RequestContext) -> Reply:
     """Go to the task whose id it is, else to the queue whose name it is or to those alike."""
-    wanted = context.request.param("q")[:128]
+    wanted = context.request.param("q")[:_LONGEST]
     if limits.NAME_RE.fullmatch(wanted) and context.allows(Permission.READ, wanted):
         try:
             context.use.queues.get(wanted)

@@ -15,17 +15,15 @@ from console.chalicelib.request_context import RequestContext, each
 from console.chalicelib.routes import Redirect, Reply, routes
 from console.chalicelib.setting_fields import INFLIGHT_HINT, Setting, read_settings, texts_of
 from console.chalicelib.views.confirm import ConfirmPage, Question, ask
-from console.chalicelib.views.navigation import crumbs, pager
+from console.chalicelib.views.navigation import crumbs, pager, queues_named
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.task import Status
 from headrace.history.stats import EventRates, Glance
-from headrace.ops.operators import visibility
 
 _PAGE: Final = 50
-_LONGEST: Final = 128  # letters of a name
 _AMBER: Final = 60.0  # seconds that a task may wait to be taken
 _RED: Final = 600.0
 _DEFAULTS: Final = QueueSettings()
@@ -95,14 +93,7 @@ def waiting(seconds: float | None) -> Age | None:
 @routes.get(urls.QUEUES, Permission.READ)
 def show(context: RequestContext) -> Reply:
     """Show a page of queues."""
-    prefix = context.request.param("name")[:_LONGEST]
-    page = visibility.queues(
-        context.use.queues,
-        context.by,
-        prefix=prefix,
-        limit=_PAGE,
-        cursor=context.request.param("cursor") or None,
-    )
+    prefix, page = queues_named(context, _PAGE)
     seen = context.use.stats.overview(page.queues, each)
     rows = tuple(_row(context, queue, seen.queues[queue.name]) for queue in page.queues)
     shown = formatting.count_of(len(rows), "queue")

@@ -148,8 +148,7 @@ def when(settings: ScheduleSettings) -> str:
 @routes.get(urls.SCHEDULES, Permission.READ)
 def show_all(context: RequestContext) -> Reply:
     """Show a page of schedules."""
-    after = context.request.param("cursor")
-    page = context.use.schedules.seen_by(context.by, limit=_PAGE, cursor=after or None)
+    page = context.use.schedules.seen_by(context.by, limit=_PAGE, cursor=context.cursor)
     rows = each(lambda schedule: _line(context, schedule), page.shown)
     more = page.cursor is not None
     shown = formatting.count_of(len(rows), "schedule") if rows else ""

@@ -174,7 +174,7 @@ def tasks(context: RequestContext, queue: Queue, wanted: TaskQuery) -> TaskList:
             wanted.where,
             descending=wanted.descending,
             limit=wanted.limit,
-            cursor=context.request.param("cursor") or None,
+            cursor=context.cursor,
             look_at=_LOOK_AT,
         )
         means = {} if wanted.state in _TIMES and wanted.state else _MEANS
@@ -193,7 +193,7 @@ def tasks(context: RequestContext, queue: Queue, wanted: TaskQuery) -> TaskList:
         pager=Pager(
             shown=f"{formatting.count_of(len(rows), 'task')}{so_far}" if rows else "",
             first=context.url(urls.QUEUE, wanted.query(), queue=queue.name)
-            if context.request.param("cursor")
+            if context.cursor
             else None,
             next=more if cursor else None,
         ),

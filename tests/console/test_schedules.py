@@ -176,7 +176,7 @@ def test_a_schedule_is_run_now(planned: Browser) -> None:
     done = planned.follow(planned.submit(confirm.page, "/run"))
 
     assert "Schedule nightly made this task, due now." in done.text
-    [entry] = planned.use.audit.list(AuditFilter(action="run_schedule")).entries
+    [entry] = planned.use.audit.list(AuditFilter(action="run_schedule")).shown
     assert (entry.actor, entry.changed) == ("bootstrap", 1)
 
 

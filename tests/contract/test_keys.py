@@ -569,7 +569,7 @@ def test_a_rotation_is_audited_without_its_secret(world: World) -> None:
     world.clock.forward(1)
     rotated = world.use.keys.rotate(BOOTSTRAP, made.key.id, overlap=timedelta(minutes=1))
 
-    last = world.use.audit.list(AuditFilter()).entries[0]
+    last = world.use.audit.list(AuditFilter()).shown[0]
 
     assert (last.action, last.ids, last.changed) == ("rotate_key", [made.key.id], 1)
     assert last.filter == {"name": "sensors", "overlap_seconds": 60}
@@ -587,7 +587,7 @@ def test_making_and_revoking_is_audited_with_who_did_it(world: World) -> None:
         world.use.keys.revoke(boss, boss.key_id)
     assert current_actor() is None
 
-    last, first = world.use.audit.list(AuditFilter()).entries
+    last, first = world.use.audit.list(AuditFilter()).shown
     assert (first.actor, first.action, first.request_id) == ("bootstrap", "create_key", "r-1")
     assert (last.actor, last.action, last.ids) == ("somebody", "revoke_key", [boss.key_id])
     assert (first.actor_id, last.actor_id) == ("bootstrap", boss.key_id)

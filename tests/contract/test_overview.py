@@ -31,7 +31,7 @@ def test_an_overview_tells_of_each_queue_what_its_stats_tell(it: Recorder) -> No
         it.world.put(name, delay_in_seconds=60)
         it.record()
     stats = it.world.use.stats
-    queues = it.world.use.queues.list().queues
+    queues = it.world.use.queues.list().shown
 
     overview = stats.overview(queues)
 
@@ -63,7 +63,7 @@ def test_an_overview_of_many_queues_is_a_few_reads_for_each(it: Recorder) -> Non
     for number in range(30):
         worked(it.world, it.world.queue(f"queue-{number}", retry_strategy=AT_ONCE))
     it.record()
-    queues = it.world.use.queues.list(limit=100).queues
+    queues = it.world.use.queues.list(limit=100).shown
 
     with metered() as meter:
         it.world.use.stats.overview(queues)

@@ -48,7 +48,7 @@ def is_open(sessions: Sessions, session: Session, *, active: bool = True) -> boo
 
 
 def audited(world: World) -> list[AuditRecord]:
-    entries = world.use.audit.list(AuditFilter()).entries
+    entries = world.use.audit.list(AuditFilter()).shown
     return [entry for entry in entries if "sign" in entry.action]
 
 

@@ -85,7 +85,7 @@ def show(context: RequestContext) -> Reply:
         page = visibility.audit(
             context.use.audit, context.by, where, limit=limit, cursor=context.cursor
         )
-        rows = tuple(_row(context, entry) for entry in page.entries)
+        rows = tuple(_row(context, entry) for entry in page.shown)
         cursor = page.cursor
     narrowed = any(given[name] for name in _NAMES[:-1])
     shown = formatting.count_of(len(rows), "action") if rows else ""

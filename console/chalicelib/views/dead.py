@@ -70,13 +70,13 @@ class DeadPage(Page):
 def show(context: RequestContext) -> Reply:
     """Show the newest dead tasks of a page of queues, grouped by error."""
     prefix, page = queues_named(context, _PAGE)
-    looks = _look(context, page.queues)
+    looks = _look(context, page.shown)
     groups = _grouped(context, looks)
     shown = groups[:_GROUPS]
     here = context.url(urls.DEAD)
     operates = context.allows(Permission.OPERATE)
     left = len(groups) - len(shown)
-    queues = formatting.count_of(len(page.queues), "queue") if page.queues else ""
+    queues = formatting.count_of(len(page.shown), "queue") if page.shown else ""
     return DeadPage(
         title="Dead letters",
         here=here,
@@ -92,7 +92,7 @@ def show(context: RequestContext) -> Reply:
             if operates
         ),
         pager=pager(context, queues, urls.DEAD, page.cursor, {"name": prefix}),
-        empty=_empty(prefix, page.queues),
+        empty=_empty(prefix, page.shown),
     )
 
 

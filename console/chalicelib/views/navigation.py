@@ -10,8 +10,9 @@ from console.chalicelib.routes import Redirect, Reply, routes
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, NotFound
+from headrace.domain.queue import Queue
 from headrace.ops.operators import visibility
-from headrace.ops.shared.queues import QueueListing
+from headrace.ops.shared.paging import Found
 
 _SUGGESTED: Final = 100
 _LONGEST: Final = 128  # letters of a name
@@ -68,10 +69,10 @@ def tag_links(
 def queue_options(context: RequestContext, *, but: str = "") -> tuple[Option, ...]:
     """Return the visitor's queues to choose from, the first hundred."""
     page = visibility.queues(context.use.queues, context.by, limit=_SUGGESTED)
-    return tuple(Option(one.name, one.name) for one in page.queues if one.name != but)
+    return tuple(Option(one.name, one.name) for one in page.shown if one.name != but)
 
 
-def queues_named(context: RequestContext, limit: int) -> tuple[str, QueueListing]:
+def queues_named(context: RequestContext, limit: int) -> tuple[str, Found[Queue]]:
     """Return how the names begin that the address asks for, and a page of those queues."""
     prefix = context.request.param("name")[:_LONGEST]
     page = visibility.queues(

@@ -94,8 +94,8 @@ def waiting(seconds: float | None) -> Age | None:
 def show(context: RequestContext) -> Reply:
     """Show a page of queues."""
     prefix, page = queues_named(context, _PAGE)
-    seen = context.use.stats.overview(page.queues, each)
-    rows = tuple(_row(context, queue, seen.queues[queue.name]) for queue in page.queues)
+    seen = context.use.stats.overview(page.shown, each)
+    rows = tuple(_row(context, queue, seen.queues[queue.name]) for queue in page.shown)
     shown = formatting.count_of(len(rows), "queue")
     create = context.url(urls.CREATE_QUEUE) if context.allows(Permission.ADMINISTER) else None
     return QueuesPage(

@@ -10,7 +10,8 @@ from headrace.http.fields import Instant
 from headrace.http.permissions import principal
 from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer
 from headrace.ops.operators import visibility
-from headrace.ops.shared.audit import AuditFilter, AuditListing
+from headrace.ops.shared.audit import AuditFilter, AuditRecord
+from headrace.ops.shared.paging import Found
 from headrace.runtime.wiring import use_cases
 from headrace.wire import service as service_wire
 from headrace.wire.base import instant_text
@@ -21,12 +22,11 @@ router: Final = NounRouter("Audit")
 # ------------------------------------------------------------------------------------------ answers
 
 
-def audit_answer(page: AuditListing) -> service_wire.AuditEntries:
+def audit_answer(page: Found[AuditRecord]) -> service_wire.AuditEntries:
     """A page of what was changed by hand."""
     return service_wire.AuditEntries(
         entries=[
-            service_wire.AuditEntry.of(entry, filter=_audited(entry.filter))
-            for entry in page.entries
+            service_wire.AuditEntry.of(entry, filter=_audited(entry.filter)) for entry in page.shown
         ],
         cursor=page.cursor,
     )

@@ -30,7 +30,7 @@ from headrace.http.routing import (
 )
 from headrace.ops.operators import visibility
 from headrace.ops.scheduling.schedules import Seen
-from headrace.ops.shared.queues import QueueListing
+from headrace.ops.shared.paging import Found
 from headrace.runtime.wiring import use_cases
 from headrace.wire import queues as queue_wire
 from headrace.wire.base import LEFT_OUT, instant
@@ -65,9 +65,9 @@ def queue_answer(
     )
 
 
-def queues_answer(page: QueueListing) -> queue_wire.Queues:
+def queues_answer(page: Found[Queue]) -> queue_wire.Queues:
     """A page of queues."""
-    return queue_wire.Queues(queues=[queue_answer(one) for one in page.queues], cursor=page.cursor)
+    return queue_wire.Queues(queues=[queue_answer(one) for one in page.shown], cursor=page.cursor)
 
 
 def recount_answer(recounted: "Recounted") -> queue_wire.Recount:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Final
 
 from headrace.runtime.function import starting
@@ -10,54 +12,17 @@ with starting():
     from chalice.app import Chalice
     from chalice.app import Response as ChaliceResponse
 
+    from console.chalicelib import views
     from console.chalicelib.dispatch import answer
-    from console.chalicelib.routes import SECURITY, ConsoleRoute
-    from console.chalicelib.views import (
-        actions,
-        audit,
-        copying,
-        dead,
-        keys,
-        navigation,
-        pipelines,
-        proof,
-        queue,
-        queue_actions,
-        queues,
-        schedule_form,
-        schedules,
-        selections,
-        settings,
-        signin,
-        static,
-        task,
-    )
+    from console.chalicelib.routes import SECURITY, ConsoleRoute, routes
     from headrace.runtime.function import Timed, in_time
     from headrace.runtime.wiring import prepare
 
+    for module in iter_modules(views.__path__):  # each adds its routes
+        import_module(f"{views.__name__}.{module.name}")
     prepare("keys", "queues", "stats")
 
 FORM: Final = "application/x-www-form-urlencoded"
-VIEWS: Final = (
-    signin,
-    navigation,
-    queues,
-    queue,
-    queue_actions,
-    settings,
-    actions,
-    selections,
-    dead,
-    task,
-    copying,
-    schedules,
-    schedule_form,
-    pipelines,
-    proof,
-    keys,
-    audit,
-    static,
-)
 
 # Chalice keeps the request at hand on the app, where threads of the local service would share it.
 _EVENT: Final[ContextVar[dict[str, Any]]] = ContextVar("headrace_console_event")
@@ -81,11 +46,10 @@ def handler(event: dict[str, Any], context: Timed) -> dict[str, Any]:
 
 def _build() -> Chalice:
     built = Chalice("headrace-console", configure_logs=False, env={})
-    for views in VIEWS:
-        for route in views.routes.found:
-            types = {"content_types": [FORM]} if route.method == "POST" else {}
-            name = f"{route.method} {route.path}"
-            built.route(route.path, methods=[route.method], name=name, **types)(_view(route))
+    for route in routes.found:
+        types = {"content_types": [FORM]} if route.method == "POST" else {}
+        name = f"{route.method} {route.path}"
+        built.route(route.path, methods=[route.method], name=name, **types)(_view(route))
     return built
 
 

@@ -29,8 +29,8 @@ _WORDS: Final = (
     (r"\bawait ", ""),
     (r"\b__a(enter|exit)__\b", r"__\1__"),
     (r"\baclose\b", "close"),
+    (r"\basync_way\b", "way"),
     (r"\bAsync([A-Z]\w*)", r"\1"),
-    (r"\basync_(\w+)", r"\1"),
 )
 _TIDY: Final = "I,C416,UP028"  # imports in order; a loop that is a list, or a `yield from`
 

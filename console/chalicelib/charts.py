@@ -77,13 +77,23 @@ class ChartLine:
     values: Sequence[Value]
 
 
-def line(values: Sequence[float], width: float, height: float, *, top: float) -> str:
-    """Return the path of a line through *values*, evenly spaced; *top* is the highest value."""
-    if not values:
-        return ""
+def line(values: Sequence[Value], width: float, height: float, *, top: float) -> str:
+    """Return the path of a line through *values*, evenly spaced, with a gap wherever one is None.
+
+    *top* is the highest value.
+    """
     step = width / max(1, len(values) - 1)
-    points = ((place * step, height * (1 - value / top)) for place, value in enumerate(values))
-    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    path = []
+    before: Value = None
+    for place, value in enumerate(values):
+        if value is not None:
+            letter = "M" if before is None else "L"
+            alone = before is None and (place + 1 == len(values) or values[place + 1] is None)
+            x = min(max(0.0, place * step - _DOT / 2), width - _DOT) if alone else place * step
+            path.append(f"{letter}{x:.1f} {height * (1 - value / top):.1f}")
+            path.append(f"h{_DOT}" if alone else "")
+        before = value
+    return "".join(path)
 
 
 def area(values: Sequence[float], width: float, height: float, *, top: float) -> str:
@@ -138,19 +148,19 @@ def chart(
     inner = CHART_HEIGHT - 2  # room for half of a line above and below
     drawn = tuple(
         Series(
-            line.name,
+            one.name,
             style,
-            broken_line(
-                without_rests(line.values) if style == _LOUD else line.values,
+            line(
+                without_rests(one.values) if style == _LOUD else one.values,
                 CHART_WIDTH,
                 inner,
                 top=top,
             ),
-            area([value or 0 for value in line.values], CHART_WIDTH, inner, top=top)
+            area([value or 0 for value in one.values], CHART_WIDTH, inner, top=top)
             if filled
             else "",
         )
-        for line, style in zip(lines, STYLES, strict=False)
+        for one, style in zip(lines, STYLES, strict=False)
     )
     highest = (_highest(line, format_value, unit) for line in lines)
     return Chart(
@@ -169,22 +179,6 @@ def chart(
         CHART_WIDTH,
         CHART_HEIGHT,
     )
-
-
-def broken_line(values: Sequence[Value], width: float, height: float, *, top: float) -> str:
-    """Return the path of a line with a gap wherever a value is None."""
-    step = width / max(1, len(values) - 1)
-    path = []
-    before: Value = None
-    for place, value in enumerate(values):
-        if value is not None:
-            letter = "M" if before is None else "L"
-            alone = before is None and (place + 1 == len(values) or values[place + 1] is None)
-            x = min(max(0.0, place * step - _DOT / 2), width - _DOT) if alone else place * step
-            path.append(f"{letter}{x:.1f} {height * (1 - value / top):.1f}")
-            path.append(f"h{_DOT}" if alone else "")
-        before = value
-    return "".join(path)
 
 
 def without_rests(values: Sequence[Value]) -> list[Value]:

@@ -18,13 +18,7 @@ from console.chalicelib.render import render
 from console.chalicelib.request import ConsoleRequest, read_request
 from console.chalicelib.request_context import RequestContext, check_form, from_elsewhere
 from console.chalicelib.routes import ConsoleResponse, ConsoleRoute, Redirect, Reply, cookie
-from console.chalicelib.session import (
-    DOOR,
-    DOOR_LASTS,
-    FLASH,
-    SESSION,
-    Signing,
-)
+from console.chalicelib.session import DOOR, DOOR_LASTS, FLASH, SESSION, Signing
 from console.chalicelib.views import navigation
 from console.chalicelib.views.static import assets
 from headrace.domain.errors import (

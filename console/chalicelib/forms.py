@@ -2,17 +2,18 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, NoReturn
+
+import msgspec
 
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, HeadraceError
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _OURS: Final = re.compile(r"[0-9]{1,9}")
-_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{\[]\s*[}\]]|[{}\[\],:]|[^\s{}\[\],:"]+')
 _TIME_FORMS: Final = ("%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
 
 
@@ -38,17 +39,15 @@ class Errors:
         """Return the error of a field; empty for none."""
         return self.found.get(name, "")
 
-    def whole(
-        self, name: str, text: str, within: tuple[int, int], *, default: int | None = None
-    ) -> int | None:
-        """Read a whole number; an empty field is *default*."""
+    def whole(self, name: str, text: str, within: tuple[int, int]) -> int | None:
+        """Read a whole number; None for nothing."""
         if not text:
-            return default
+            return None
         value = int(text) if _WHOLE.fullmatch(text) else text
         fault = limits.number_fault(value, within, whole=True)
         if fault:
             self.add(name, fault)
-            return default
+            return None
         return int(value)
 
     def instant(self, name: str, text: str) -> datetime | None:
@@ -118,26 +117,6 @@ def pretty(text: str) -> str:
     Numbers are never read, so none is rounded; what is not JSON comes back as it is.
     """
     try:
-        json.loads(text, parse_int=str, parse_float=str)
+        return msgspec.json.format(text, indent=2)
     except (ValueError, RecursionError):
         return text
-    return "".join(_laid_out(text))
-
-
-def _laid_out(text: str) -> Iterator[str]:
-    depth = 0
-    for part in _TOKEN.findall(text):
-        if part in ("{", "["):
-            depth += 1
-            yield f"{part}\n{'  ' * depth}"
-        elif part in ("}", "]"):
-            depth -= 1
-            yield f"\n{'  ' * depth}{part}"
-        elif part == ",":
-            yield f",\n{'  ' * depth}"
-        elif part == ":":
-            yield ": "
-        elif part[0] in "{[":  # there is nothing in it
-            yield part[0] + part[-1]
-        else:
-            yield part

@@ -13,11 +13,15 @@ _UNFOLDED: Final = 2_000  # letters of a text that are shown at once
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link; ``current`` when it leads to the page that it is on."""
+    """A link; ``current`` when it leads to the page that it is on.
+
+    ``danger`` when what it begins, behind a confirmation, cannot be undone.
+    """
 
     text: str
     url: str
     current: bool = False
+    danger: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +69,6 @@ class Hidden:
 
     name: str
     value: str
-
-
-@dataclass(frozen=True, slots=True)
-class Button:
-    """A link to a confirmation page; ``danger`` when the action cannot be undone."""
-
-    text: str
-    url: str
-    danger: bool = False
 
 
 @dataclass(frozen=True, slots=True)

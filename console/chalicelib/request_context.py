@@ -2,8 +2,7 @@
 
 Also whether the request comes from our own pages, and several looks at the table at once.
 
-``allowed`` is the one place that says who may do what: pages ask it what to draw, and views ask it
-again, through ``require``, before they do anything.
+Pages ask ``allows`` what to draw; views ask again, through ``require``, before they do anything.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,11 +27,6 @@ _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
 
-def allowed(by: Principal, permission: Permission, queue: str | None = None) -> bool:
-    """Tell whether *by* has *permission*, and has it for *queue* if one is named."""
-    return by.may(permission, queue)
-
-
 @dataclass(frozen=True, slots=True)
 class RequestContext:
     """The argument of every view; without ``principal`` and ``session`` nobody is signed in."""
@@ -53,16 +47,20 @@ class RequestContext:
 
     def allows(self, permission: Permission, queue: str | None = None) -> bool:
         """Tell whether the visitor is permitted to: decides what to draw."""
-        return allowed(self.by, permission, queue)
+        return self.by.may(permission, queue)
 
     def require(self, permission: Permission, *queues: str) -> None:
         """Raise Forbidden unless the visitor is permitted to, for each of *queues*."""
-        if not all(allowed(self.by, permission, queue) for queue in queues or (None,)):
-            self.by.require(permission, *queues)
+        self.by.require(permission, *queues)
 
     def url(self, route: str, /, query: Mapping[str, object] | None = None, **names: str) -> str:
         """Return an address of ours as this visitor must see it."""
         return self.request.urls.to(route, query, **names)
+
+    @property
+    def cursor(self) -> str | None:
+        """Where the page of a list begins that the address asks for; None for the first."""
+        return self.request.param("cursor") or None
 
     @property
     def queue(self) -> str:

@@ -86,7 +86,7 @@ class ConsoleRoute:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """The routes of one module of views."""
+    """The routes of all views, to which each module adds its own."""
 
     found: list[ConsoleRoute] = field(default_factory=list)
 
@@ -104,3 +104,6 @@ class Routes:
             return view
 
         return register
+
+
+routes: Final = Routes()

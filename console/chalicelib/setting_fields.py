@@ -106,7 +106,7 @@ class _Typed:
         """Read a whole number that must be there."""
         if not self.texts[name]:
             self.errors.add(name, str(limits.number_fault("", within, whole=True)))
-        return self.errors.whole(name, self.texts[name], within, default=within[0]) or within[0]
+        return self.errors.whole(name, self.texts[name], within) or within[0]
 
     def choice(self, name: str, values: tuple[str, ...]) -> str:
         """Read one of *values*."""

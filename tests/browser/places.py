@@ -4,8 +4,9 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from console.app import VIEWS
+import console.app  # noqa: F401 (its views add the routes)
 from console.chalicelib import urls
+from console.chalicelib.routes import routes
 from tests.browser.fixtures import WIDE, Fixtures
 from tests.console.pattern.page import PATH as PATTERN
 
@@ -35,23 +36,22 @@ def pages(names: Names) -> dict[str, str]:
     Raises KeyError for a page with a parameter that nothing here is known for.
     """
     found = {}
-    for views in VIEWS:
-        for route in views.routes.found:
-            if route.method != "GET" or route.path in _NO_PAGES:
-                continue
-            kind = route.path.split("/")[2] if route.path != urls.ROOT else ""
-            given = {
-                "queue": names.queue,
-                "id": names.key if kind == "keys" else names.task,
-                "name": names.schedule,
-                "set": names.set,
-                "path": "no/such/page",
-            }
-            for action in _ACTIONS[kind] if "{action}" in route.path else ("",):
-                path = route.path.replace("+}", "}").format(**given, action=action)
-                words = re.findall(r"[\w-]+", route.path.removeprefix(urls.ROOT))
-                name = "-".join(action if word == "action" else word for word in words)
-                found[name or "all"] = path
+    for route in routes.found:
+        if route.method != "GET" or route.path in _NO_PAGES:
+            continue
+        kind = route.path.split("/")[2] if route.path != urls.ROOT else ""
+        given = {
+            "queue": names.queue,
+            "id": names.key if kind == "keys" else names.task,
+            "name": names.schedule,
+            "set": names.set,
+            "path": "no/such/page",
+        }
+        for action in _ACTIONS[kind] if "{action}" in route.path else ("",):
+            path = route.path.replace("+}", "}").format(**given, action=action)
+            words = re.findall(r"[\w-]+", route.path.removeprefix(urls.ROOT))
+            name = "-".join(action if word == "action" else word for word in words)
+            found[name or "all"] = path
     return found
 
 

@@ -92,6 +92,7 @@ def _found(now: datetime, number: int) -> tuple[Finding, ...]:
     return tuple(
         Finding(
             f"tsk_01k{place}9m2p4q6r8s0t2v4w6y8z",
+            created_at=now - timedelta(hours=4),
             version=place * 7,
             queue="mail" if place % 2 else WIDE,
             move="succeed",

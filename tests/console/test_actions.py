@@ -18,7 +18,7 @@ def test_a_dead_task_is_restarted_and_the_audit_names_the_key(filled: Browser) -
 
     assert f"Task {task} is restarted." in done.text
     assert filled.use.tasks.get(task).state is State.ENQUEUED
-    [entry] = filled.use.audit.list(AuditFilter(action="restart")).entries
+    [entry] = filled.use.audit.list(AuditFilter(action="restart")).shown
     assert (entry.actor, entry.ids, entry.changed) == ("the operator", [task], 1)
     assert entry.request_id is not None
 

@@ -61,7 +61,7 @@ def test_a_wrong_field_is_named(admin: Browser, field: str, value: str, says: st
     assert refused.status == 400
     wrong = refused.page.one("select" if field == "role" else "input", name=field)
     assert says in refused.page.one("p", id=wrong.attributes["aria-describedby"]).text
-    assert admin.use.keys.list(BOOTSTRAP).keys == ()
+    assert admin.use.keys.list(BOOTSTRAP).shown == ()
 
 
 def test_a_key_wider_than_ones_own_is_refused_beside_its_field(admin: Browser) -> None:
@@ -76,7 +76,7 @@ def test_a_key_wider_than_ones_own_is_refused_beside_its_field(admin: Browser) -
 def test_only_keys_not_wider_than_ones_own_are_listed_and_revoked(admin: Browser) -> None:
     made(admin, name="wide")
     part = admin.as_role(Role.ADMIN, "ngsi.*")
-    [wide] = [key for key in admin.use.keys.list(BOOTSTRAP).keys if key.name == "wide"]
+    [wide] = [key for key in admin.use.keys.list(BOOTSTRAP).shown if key.name == "wide"]
 
     text = part.get("/console/keys").page.one("table").text
     assert "wide" not in text
@@ -84,7 +84,7 @@ def test_only_keys_not_wider_than_ones_own_are_listed_and_revoked(admin: Browser
     assert part.get(f"/console/keys/{wide.id}/revoke").status == 403
     token = part.get("/console/keys").page.all("input", name="token")[0].attributes["value"]
     assert part.post(f"/console/keys/{wide.id}/revoke", {"token": token}).status == 403
-    assert wide in admin.use.keys.list(BOOTSTRAP).keys
+    assert wide in admin.use.keys.list(BOOTSTRAP).shown
 
 
 def test_a_name_that_a_living_key_has_is_refused_beside_its_field(admin: Browser) -> None:
@@ -93,7 +93,7 @@ def test_a_name_that_a_living_key_has_is_refused_beside_its_field(admin: Browser
 
     assert refused.status == 409
     assert "a living key has this name" in refused.page.one("p", class_="wrong").text
-    assert len(admin.use.keys.list(BOOTSTRAP).keys) == 1
+    assert len(admin.use.keys.list(BOOTSTRAP).shown) == 1
 
 
 def test_a_key_may_be_made_for_a_time(admin: Browser) -> None:
@@ -135,7 +135,7 @@ def test_a_key_is_rotated_and_its_secret_is_shown_once(admin: Browser) -> None:
 
 def test_a_key_wider_than_ones_own_is_not_rotated(admin: Browser) -> None:
     made(admin, name="wide")
-    [wide] = admin.use.keys.list(BOOTSTRAP).keys
+    [wide] = admin.use.keys.list(BOOTSTRAP).shown
     part = admin.as_role(Role.ADMIN, "ngsi.*")
     token = part.get("/console/keys").page.all("input", name="token")[0].attributes["value"]
 
@@ -155,14 +155,14 @@ def test_a_key_is_revoked_after_a_question(admin: Browser) -> None:
 
     done = admin.follow(admin.submit(confirm.page, "/revoke"))
     assert "Key station is revoked." in done.text
-    assert admin.use.keys.list(BOOTSTRAP).keys == ()
+    assert admin.use.keys.list(BOOTSTRAP).shown == ()
     assert admin.get(link).status == 404
     assert secret not in done.body
 
 
 def test_whoever_revokes_the_own_key_is_told_and_signed_out(admin: Browser) -> None:
     other = admin.as_role(Role.ADMIN)
-    [key] = admin.use.keys.list(BOOTSTRAP).keys
+    [key] = admin.use.keys.list(BOOTSTRAP).shown
     confirm = other.get(f"/console/keys/{key.id}/revoke")
 
     assert "You are signed in with it: this session ends." in confirm.text
@@ -183,9 +183,9 @@ def test_keys_are_for_admins(admin: Browser, role: Role) -> None:
 
 def test_a_form_without_the_sessions_token_makes_and_revokes_nothing(admin: Browser) -> None:
     made(admin)
-    [key] = admin.use.keys.list(BOOTSTRAP).keys
+    [key] = admin.use.keys.list(BOOTSTRAP).shown
     fields = {"token": "made-up", "name": "x", "role": "admin", "queues": "*"}
 
     assert admin.post("/console/create-key", fields).status == 403
     assert admin.post(f"/console/keys/{key.id}/revoke", fields).status == 403
-    assert admin.use.keys.list(BOOTSTRAP).keys == (key,)
+    assert admin.use.keys.list(BOOTSTRAP).shown == (key,)

@@ -126,7 +126,7 @@ def test_what_waits_is_counted_back_from_now(admin: Browser) -> None:
 
 def test_a_line_has_a_gap_where_nothing_is_known() -> None:
     values = [1.0, None, 2.0, 4.0, None, 1.0]
-    path = charts.broken_line(values, 50, 20, top=4)
+    path = charts.line(values, 50, 20, top=4)
 
     assert path == "M0.0 15.0h4M20.0 10.0L30.0 0.0M46.0 15.0h4"
 
@@ -135,4 +135,4 @@ def test_failures_are_drawn_where_there_are_some() -> None:
     values = [0.0, 0.0, 3.0, 0.0, 0.0, None, 0.0]
 
     assert charts.without_rests(values) == [None, 0.0, 3.0, 0.0, None, None, None]
-    assert charts.broken_line(charts.without_rests([0.0, 0.0]), 50, 20, top=4) == ""
+    assert charts.line(charts.without_rests([0.0, 0.0]), 50, 20, top=4) == ""

@@ -27,7 +27,7 @@ def test_counters_that_are_off_are_mended(off: Browser) -> None:
     done = operator.follow(operator.submit(operator.get(HERE).page, "/mail/recount"))
 
     assert f"{number} tasks counted. The counters were off by 3 and are mended." in done.text
-    [entry] = off.use.audit.list(AuditFilter(action="recount")).entries
+    [entry] = off.use.audit.list(AuditFilter(action="recount")).shown
     assert (entry.actor, entry.matched, entry.changed) == ("the operator", number, 3)
     off.clock.forward(1)
     again = operator.follow(operator.submit(operator.get(HERE).page, "/mail/recount"))

@@ -28,7 +28,7 @@ def test_a_queue_is_purged_of_its_dead_by_typing_its_name(filled: Browser) -> No
     counts = filled.use.inspect.count("mail").by_state
     assert counts[State.DEAD] == 0
     assert counts[State.ENQUEUED] > 0
-    [entry] = filled.use.audit.list(AuditFilter(action="purge")).entries
+    [entry] = filled.use.audit.list(AuditFilter(action="purge")).shown
     assert (entry.queue, entry.changed) == ("mail", 1)
 
 

@@ -64,7 +64,7 @@ def test_exactly_the_filtered_set_is_restarted_after_a_look(mail: Browser) -> No
     assert "Done: 7 tasks restarted." in done.text
     assert {mail.use.tasks.get(one).state for one in wanted} == {State.ENQUEUED}
     assert {mail.use.tasks.get(one).state for one in others} == {State.DEAD}
-    [entry] = mail.use.audit.list(AuditFilter(action="restart")).entries
+    [entry] = mail.use.audit.list(AuditFilter(action="restart")).shown
     assert (entry.matched, entry.changed) == (7, 7)
     assert entry.filter is not None
     assert entry.filter["error"] == "full"
@@ -133,7 +133,7 @@ def test_a_large_set_is_looked_at_and_acted_on_in_parts(mail: Browser) -> None:
         "aria-label": "Going on: 250 of 1\u202f600 tasks so far.",
     }
     assert "Done: 1 600 tasks due now." in to_the_end(mail, going).text
-    entries = mail.use.audit.list(AuditFilter(action="run")).entries
+    entries = mail.use.audit.list(AuditFilter(action="run")).shown
     assert sum(entry.changed or 0 for entry in entries) == 1600
 
 

@@ -176,12 +176,12 @@ def test_a_copy_of_the_cookie_is_worth_nothing_after_signing_out(admin: Browser)
     assert thief.get("/console", **{"X-Part": "live"}).status == 401
     sent = thief.post("/console/create-queue", {"token": token, "name": "stolen"})
     assert "sign-in" in sent.headers["location"]
-    assert not admin.use.queues.list().queues
+    assert not admin.use.queues.list().shown
 
 
 def test_a_revoked_key_ends_its_session_at_once_in_every_process(admin: Browser) -> None:
     viewer = admin.as_role(Role.VIEWER)
-    [key] = admin.use.keys.list(BOOTSTRAP).keys
+    [key] = admin.use.keys.list(BOOTSTRAP).shown
     assert viewer.get("/console").status == 200  # its key is known here for ten seconds
     there = build(admin.use.settings, admin.use.keys.store, now=admin.clock)
 
@@ -194,7 +194,7 @@ def test_who_comes_goes_and_is_refused_is_logged_and_audited_by_key_id(
     admin: Browser, caplog: pytest.LogCaptureFixture
 ) -> None:
     viewer = admin.as_role(Role.VIEWER)
-    [key] = admin.use.keys.list(BOOTSTRAP).keys
+    [key] = admin.use.keys.list(BOOTSTRAP).shown
     admin.queue("mail")
     token = viewer.get("/console").page.all("input", name="token")[0].attributes["value"]
     assert viewer.get("/console/keys").status == 403
@@ -202,12 +202,12 @@ def test_who_comes_goes_and_is_refused_is_logged_and_audited_by_key_id(
     assert try_key(admin.another(), f"{key.prefix}_{'0' * 40}") == 401
     viewer.submit(viewer.get("/console").page, "/sign-out")
 
-    entries = admin.use.audit.list(AuditFilter(actor=key.id)).entries
+    entries = admin.use.audit.list(AuditFilter(actor=key.id)).shown
     assert {entry.action for entry in entries} == {"sign_in", "refuse", "sign_out"}
     [refused] = [entry for entry in entries if entry.action == "refuse"]
     assert (refused.queue, refused.changed) == ("mail", 0)
     assert refused.filter == {"request": "POST /console/queues/{queue}/pause"}
-    [wrong] = admin.use.audit.list(AuditFilter(action="refuse_sign_in")).entries
+    [wrong] = admin.use.audit.list(AuditFilter(action="refuse_sign_in")).shown
     assert wrong.ids == [key.id]
     lines = [line for line in caplog.messages if key.id in line]
     assert [line.split(",")[0] for line in lines] == [

@@ -64,23 +64,39 @@ def lease_name(task: Task) -> str:
     return shown_lease(task)
 
 
-# How changes of tasks go out is nothing to those that are about the control table or the index.
+# How changes of tasks go out is nothing to those that are about the control table or the index, nor
+# to use cases that send the same changes as others do.  Each kind of change goes out both ways in
+# tests/dynamodb; what a sender makes of losers, faults, limits and cost is in the other modules.
 _ONE_SENDER = frozenset(
     f"tests.contract.test_{about}"
     for about in (
         "big_list",
+        "buckets",
         "counting",
         "keys",
         "lake",
+        "many_queues",
+        "metrics",
+        "operators",
         "overview",
+        "pools",
+        "purges",
         "queues",
         "recorder",
         "recording",
         "recount",
         "records",
+        "repeated_dequeues",
+        "repeats",
         "schedule_changes",
+        "schedule_ticks",
         "schedulers",
         "schedules",
+        "selections",
+        "sessions",
+        "shard_deliveries",
+        "upkeep",
+        "visibility",
         "workers",
     )
 )

@@ -159,7 +159,7 @@ def test_a_page_of_one_of_the_audit_takes_a_few_reads(
         counting.calls.clear()
         pages.append(page)
 
-    assert [entry.action for page in pages for entry in page.entries] == ["purge"]
+    assert [entry.action for page in pages for entry in page.shown] == ["purge"]
     assert 2 <= len(pages) <= 3
 
 
@@ -172,7 +172,7 @@ def test_the_audit_over_a_slow_table_ends_in_seconds(counted: World, counting: T
 
     page = counted.use.audit.list(AuditFilter(action="purge"), limit=1)
 
-    assert (page.entries, page.cursor is None) == ((), False)
+    assert (page.shown, page.cursor is None) == ((), False)
     assert (counted.clock() - began).total_seconds() == 6
 
 
@@ -195,7 +195,7 @@ def test_a_list_of_what_few_may_see_ends_in_time_and_its_cursor_goes_on(
         page = visibility.queues(use.queues, by, limit=1, cursor=cursor)
         assert counting.calls["records"] <= 10
         assert (counted.clock() - began).total_seconds() <= 6
-        shown += [queue.name for queue in page.queues]
+        shown += [queue.name for queue in page.shown]
         cursor = page.cursor
         calls += 1
         assert calls < 20

@@ -1,6 +1,7 @@
 """What every store promises about keys."""
 
 import json
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -29,7 +30,7 @@ HOUR = 3600
 
 def elsewhere(world: World) -> KeyOperations:
     """Give the same keys as another process knows them."""
-    return replace(world.use.keys, _known={}, _unknown={})
+    return replace(world.use.keys, _known=OrderedDict(), _unknown=OrderedDict())
 
 
 def principal(world: World, *queues: str, role: Role = Role.ADMIN) -> Principal:
@@ -45,7 +46,7 @@ def listed(keys: KeyOperations, by: Principal, limit: int = 2) -> Iterator[Shown
     cursor = None
     while True:
         page = keys.list(by, limit=limit, cursor=cursor)
-        yield from page.keys
+        yield from page.shown
         cursor = page.cursor
         if cursor is None:
             return
@@ -568,7 +569,7 @@ def test_a_rotation_is_audited_without_its_secret(world: World) -> None:
     world.clock.forward(1)
     rotated = world.use.keys.rotate(BOOTSTRAP, made.key.id, overlap=timedelta(minutes=1))
 
-    last = world.use.audit.list(AuditFilter()).entries[0]
+    last = world.use.audit.list(AuditFilter()).shown[0]
 
     assert (last.action, last.ids, last.changed) == ("rotate_key", [made.key.id], 1)
     assert last.filter == {"name": "sensors", "overlap_seconds": 60}
@@ -586,7 +587,7 @@ def test_making_and_revoking_is_audited_with_who_did_it(world: World) -> None:
         world.use.keys.revoke(boss, boss.key_id)
     assert current_actor() is None
 
-    last, first = world.use.audit.list(AuditFilter()).entries
+    last, first = world.use.audit.list(AuditFilter()).shown
     assert (first.actor, first.action, first.request_id) == ("bootstrap", "create_key", "r-1")
     assert (last.actor, last.action, last.ids) == ("somebody", "revoke_key", [boss.key_id])
     assert (first.actor_id, last.actor_id) == ("bootstrap", boss.key_id)

@@ -271,7 +271,7 @@ def test_every_action_is_noted_before_and_after(world: World) -> None:
         world.clock.forward(1)
         world.use.queues.purge(queue, (State.ENQUEUED,))
 
-    entries = world.use.audit.list(AuditFilter(actor="ada")).entries
+    entries = world.use.audit.list(AuditFilter(actor="ada")).shown
 
     assert [(entry.action, entry.matched, entry.changed) for entry in entries] == [
         ("purge", 1, 1),
@@ -296,7 +296,7 @@ def test_what_is_asked_of_a_missing_queue_is_not_noted(world: World) -> None:
         with pytest.raises(NotFound):
             ask()
 
-    assert use.audit.list(AuditFilter()).entries == ()
+    assert use.audit.list(AuditFilter()).shown == ()
 
 
 def test_the_audit_is_there_before_the_first_task_is_touched(world: World) -> None:
@@ -306,7 +306,7 @@ def test_the_audit_is_there_before_the_first_task_is_touched(world: World) -> No
     seen: list[object] = []
 
     def watching(changes: Any, *, partly: bool = False) -> Any:
-        seen.extend(world.use.audit.list(AuditFilter(action="restart")).entries)
+        seen.extend(world.use.audit.list(AuditFilter(action="restart")).shown)
         return commit(changes, partly=partly)
 
     world.store.commit = watching  # type: ignore[method-assign]
@@ -326,17 +326,17 @@ def test_audit_pages_and_filters(world: World) -> None:
     cursor = None
     while True:
         page = world.use.audit.list(AuditFilter(action="create_queue"), limit=2, cursor=cursor)
-        names += [entry.queue for entry in page.entries]
+        names += [entry.queue for entry in page.shown]
         cursor = page.cursor
         if cursor is None:
             break
 
     assert names == [f"q{number}" for number in range(6, -1, -1)]
-    assert len(world.use.audit.list(AuditFilter(since=start)).entries) == 3
-    assert len(world.use.audit.list(AuditFilter(before=start)).entries) == 4
-    assert len(world.use.audit.list(AuditFilter(queue="q3")).entries) == 1
+    assert len(world.use.audit.list(AuditFilter(since=start)).shown) == 3
+    assert len(world.use.audit.list(AuditFilter(before=start)).shown) == 4
+    assert len(world.use.audit.list(AuditFilter(queue="q3")).shown) == 1
     world.clock.forward(91 * 86_400)
-    assert world.use.audit.list(AuditFilter()).entries == ()
+    assert world.use.audit.list(AuditFilter()).shown == ()
 
 
 def test_a_task_whose_worker_is_silent_past_its_lease_is_told_apart(world: World) -> None:

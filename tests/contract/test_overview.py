@@ -5,12 +5,12 @@ import pytest
 from headrace.domain.access import Principal, Role
 from headrace.domain.errors import Forbidden
 from headrace.domain.instants import micros_of
-from headrace.domain.schedule import ScheduleSettings
+from headrace.domain.schedule import Schedule, ScheduleSettings
 from headrace.domain.task import Status
 from headrace.history.tally import MINUTE, Activity
 from headrace.history.throughput import SLOTS, Throughput, grown, throughput_of
 from headrace.history.transitions import Event, Happening
-from headrace.ops.scheduling.schedules import ScheduleListing
+from headrace.ops.shared.paging import Found
 from headrace.store.base import Store, metered
 from tests.contract.test_recording import AT_ONCE, Recorder, new_recorder, worked
 from tests.manual_clock import ManualClock
@@ -31,7 +31,7 @@ def test_an_overview_tells_of_each_queue_what_its_stats_tell(it: Recorder) -> No
         it.world.put(name, delay_in_seconds=60)
         it.record()
     stats = it.world.use.stats
-    queues = it.world.use.queues.list().queues
+    queues = it.world.use.queues.list().shown
 
     overview = stats.overview(queues)
 
@@ -63,7 +63,7 @@ def test_an_overview_of_many_queues_is_a_few_reads_for_each(it: Recorder) -> Non
     for number in range(30):
         worked(it.world, it.world.queue(f"queue-{number}", retry_strategy=AT_ONCE))
     it.record()
-    queues = it.world.use.queues.list(limit=100).queues
+    queues = it.world.use.queues.list(limit=100).shown
 
     with metered() as meter:
         it.world.use.stats.overview(queues)
@@ -158,8 +158,8 @@ def test_schedules_are_listed_in_pages_and_only_those_of_ones_queues(it: Recorde
             it.world.use.schedules.put(queue, f"s{number}", ScheduleSettings(every_seconds=60))
     schedules = it.world.use.schedules
 
-    def names(page: ScheduleListing) -> list[str]:
-        return [f"{each.queue}/{each.name}" for each in page.schedules]
+    def names(page: Found[Schedule]) -> list[str]:
+        return [f"{each.queue}/{each.name}" for each in page.shown]
 
     first = schedules.seen_by(EVERYWHERE, limit=4)
     second = schedules.seen_by(EVERYWHERE, limit=4, cursor=first.cursor)
@@ -179,7 +179,7 @@ def test_a_preview_writes_nothing_and_tells_what_saving_leads_to(it: Recorder) -
 
     runs = schedules.preview(queue, "workdays", settings, 5)
 
-    assert schedules.seen_by(EVERYWHERE).schedules == ()
+    assert schedules.seen_by(EVERYWHERE).shown == ()
     saved = schedules.put(queue, "workdays", settings).schedule
     assert schedules.coming(saved, 5) == runs
     assert len(runs) == 5
@@ -202,7 +202,7 @@ def test_only_who_may_read_is_told_anything(it: Recorder) -> None:
     it.record()
 
     assert it.world.use.flows.seen_by(nowhere).flows == ()
-    assert it.world.use.schedules.seen_by(nowhere).schedules == ()
+    assert it.world.use.schedules.seen_by(nowhere).shown == ()
     assert it.counts("mail")[0] == 1
     with pytest.raises(Forbidden):
         it.world.use.keys.get(nowhere, "key_00000000000000000000")

@@ -154,7 +154,7 @@ def test_a_delivery_that_began_after_the_call_survives_a_purge_of_what_is_in_fli
 
 
 def noted(world: World) -> AuditRecord:
-    (entry,) = world.use.audit.list(AuditFilter(action="purge")).entries
+    (entry,) = world.use.audit.list(AuditFilter(action="purge")).shown
     return entry
 
 

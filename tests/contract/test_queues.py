@@ -83,7 +83,7 @@ def test_queues_are_listed_by_name_page_by_page(world: World) -> None:
     listed, cursor = [], None
     while True:
         page = world.use.queues.list(prefix="q", limit=3, cursor=cursor)
-        listed += [queue.name for queue in page.queues]
+        listed += [queue.name for queue in page.shown]
         cursor = page.cursor
         if cursor is None:
             break

@@ -143,7 +143,7 @@ def test_each_recount_is_noted(it: Recorder) -> None:
 
     recount(it, queue)
 
-    (entry,) = it.world.use.audit.list(AuditFilter(action="recount")).entries
+    (entry,) = it.world.use.audit.list(AuditFilter(action="recount")).shown
     assert (entry.queue, entry.matched, entry.changed) == (queue, 6, 6)
 
 

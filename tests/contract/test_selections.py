@@ -186,7 +186,7 @@ def test_a_set_of_several_queues_is_one_set(world: World) -> None:
     done = all_of(world, world.use.selections.begin(found.name, at=0))
 
     assert (found.count, done.changed) == (7, 7)
-    entries = world.use.audit.list(AuditFilter(action="delete")).entries
+    entries = world.use.audit.list(AuditFilter(action="delete")).shown
     assert sorted((entry.queue, entry.changed) for entry in entries) == [(one, 3), (two, 4)]
     assert {entry.filter and entry.filter["set"] for entry in entries} == {found.name}
 
@@ -202,7 +202,7 @@ def test_a_fault_on_the_way_says_what_was_done_and_the_rest_can_follow(world: Wo
     assert (broken.at, broken.changed, broken.rest) == (3, 3, 5)
     assert broken.trouble == "the table is away"
     assert not broken.acting
-    [entry] = world.use.audit.list(AuditFilter(action="restart")).entries
+    [entry] = world.use.audit.list(AuditFilter(action="restart")).shown
     assert (entry.matched, entry.changed) == (3, 3)
     world.use.bulk.store = sound
     rest = all_of(world, world.use.selections.begin(found.name, at=3))

@@ -1,5 +1,6 @@
 """What every store promises about sessions in the console: whoever ends one has ended it."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -34,7 +35,7 @@ def key(world: World, name: str = "ada") -> tuple[str, str]:
 
 def elsewhere(world: World) -> Sessions:
     """Give the same sessions as another process knows them."""
-    keys = replace(world.use.keys, _known={}, _unknown={})
+    keys = replace(world.use.keys, _known=OrderedDict(), _unknown=OrderedDict())
     return replace(world.use.sessions, keys=keys)
 
 
@@ -47,7 +48,7 @@ def is_open(sessions: Sessions, session: Session, *, active: bool = True) -> boo
 
 
 def audited(world: World) -> list[AuditRecord]:
-    entries = world.use.audit.list(AuditFilter()).entries
+    entries = world.use.audit.list(AuditFilter()).shown
     return [entry for entry in entries if "sign" in entry.action]
 
 

@@ -26,11 +26,11 @@ def test_a_key_sees_its_own_queues_only_and_no_page_tells_of_others(world: World
     first = visibility.queues(world.use.queues, by, limit=2)
     second = visibility.queues(world.use.queues, by, limit=2, cursor=first.cursor)
 
-    assert [queue.name for queue in first.queues] == ["ngsi.1", "ngsi.3x"]
-    assert [queue.name for queue in second.queues] == ["ngsi.4"]
+    assert [queue.name for queue in first.shown] == ["ngsi.1", "ngsi.3x"]
+    assert [queue.name for queue in second.shown] == ["ngsi.4"]
     assert second.cursor is None
     one = visibility.queues(world.use.queues, by, limit=1)
-    assert [queue.name for queue in one.queues] == ["ngsi.1"]
+    assert [queue.name for queue in one.shown] == ["ngsi.1"]
     assert one.cursor is not None
 
 
@@ -45,7 +45,7 @@ def test_a_key_of_one_prefix_reads_no_more_queues_than_it_shows(world: World) ->
     with metered() as every:
         world.use.queues.list(prefix="ngsi.", limit=11)
 
-    assert len(page.queues) == 10
+    assert len(page.shown) == 10
     assert own.read == every.read
 
 
@@ -55,7 +55,7 @@ def test_a_prefix_asks_for_some_of_the_own_queues(world: World) -> None:
     by = principal(world, "ngsi.*", role=Role.VIEWER)
     found = {
         prefix: [
-            queue.name for queue in visibility.queues(world.use.queues, by, prefix=prefix).queues
+            queue.name for queue in visibility.queues(world.use.queues, by, prefix=prefix).shown
         ]
         for prefix in ("", "n", "ngsi.2", "m", "ngsi.3")
     }
@@ -114,7 +114,7 @@ def test_a_restricted_key_reads_the_audit_of_its_queues_only(world: World) -> No
 
     def seen(who: Principal, where: AuditFilter) -> list[tuple[str, str | None]]:
         page = visibility.audit(audit, who, where)
-        return [(entry.action, entry.queue) for entry in page.entries]
+        return [(entry.action, entry.queue) for entry in page.shown]
 
     assert seen(by, AuditFilter()) == [("create_queue", "ngsi.2"), ("create_queue", "ngsi.1")]
     assert seen(by, AuditFilter(actor="somebody")) == [("create_queue", "ngsi.2")]

@@ -38,8 +38,8 @@ def listed(world: World, by: Principal = BOOTSTRAP, limit: int = 50) -> Iterator
     cursor = None
     while True:
         page = world.use.workers.list(by, limit=limit, cursor=cursor)
-        assert len(page.workers) <= limit
-        yield from page.workers
+        assert len(page.shown) <= limit
+        yield from page.shown
         cursor = page.cursor
         if cursor is None:
             return
@@ -149,7 +149,7 @@ def test_after_five_minutes_of_silence_a_worker_is_gone_by_the_clock(world: Worl
 def test_an_unknown_worker_is_not_found(world: World) -> None:
     with pytest.raises(NotFound, match="there is no worker eve"):
         ask(world, Command.STOP, "eve")
-    assert world.use.audit.list(AuditFilter()).entries == ()
+    assert world.use.audit.list(AuditFilter()).shown == ()
 
 
 def test_the_list_goes_by_name_and_leaves_the_silent_out(world: World) -> None:
@@ -199,7 +199,7 @@ def test_who_is_not_for_all_queues_of_a_worker_may_not_command_it(world: World) 
 
     assert refusals[0] == refusals[1]
     assert alive(world) is None
-    assert world.use.audit.list(AuditFilter()).entries == ()
+    assert world.use.audit.list(AuditFilter()).shown == ()
     whole = key(Role.OPERATOR, "mail", "news")
     assert world.use.workers.ask(whole, ADA.name, Command.STOP).command is Command.STOP
 
@@ -277,7 +277,7 @@ def test_commands_are_audited(world: World) -> None:
         ask(world, command)
         world.clock.forward(1)
 
-    quiet, stop = world.use.audit.list(AuditFilter()).entries
+    quiet, stop = world.use.audit.list(AuditFilter()).shown
 
     assert (stop.action, stop.queue, stop.ids) == ("stop_worker", "mail", ["ada:4711"])
     assert stop.filter == {"queues": ["mail"]}

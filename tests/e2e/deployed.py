@@ -92,9 +92,16 @@ class Deployed:
         for name in _TABLES:
             table = os.environ[name]
             keys = [each["AttributeName"] for each in _schema(client, table)]
-            pages = client.get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
-            for item in (item for page in pages for item in page["Items"]):
-                client.delete_item(TableName=table, Key={key: item[key] for key in keys})
+            scanned = client.get_paginator("scan").paginate(
+                TableName=table,
+                ConsistentRead=True,
+                ProjectionExpression=",".join(f"#{key}" for key in keys),
+                ExpressionAttributeNames={f"#{key}": key for key in keys},
+            )
+            found = [{"DeleteRequest": {"Key": key}} for page in scanned for key in page["Items"]]
+            for first in range(0, len(found), 25):
+                deleted = client.batch_write_item(RequestItems={table: found[first : first + 25]})
+                assert not deleted["UnprocessedItems"]
 
 
 def _schema(client: Any, table: str) -> list[dict[str, str]]:

@@ -4,6 +4,10 @@ Those that know the service by what it answers.  Left out are those that hold it
 inside it: they name one of the words below, themselves or in a function or fixture of their module
 that they use.  Of a test with several cases one is taken: that each of them holds is shown in
 process, where it takes a hundredth of the time.  What is left out is counted as deselected.
+
+Left out as well are the modules in RULES.  What can differ in a deployment is the template, what a
+function may do, the wiring, events, API Gateway's own edge and the size of answers; every route and
+every kind of request to a table is in the modules that stay.
 """
 
 import inspect
@@ -19,6 +23,31 @@ INSIDE = re.compile(
     r"|REQUEST_ID|admin_key|keyed\(None|capsys|caplog|stage|monkeypatch|START|NOW)\b"
     r"|2026-11-21|08:0\d"  # when the manual clock starts
 )
+RULES = {
+    "test_api_bad_input": "a body is refused by its model, before any wiring",
+    "test_api_dequeue_many": "shares among queues: arithmetic, and a dequeue of each",
+    "test_api_filters": "rules of what fits, on the index that test_api_tasks lists by",
+    "test_api_key_queues": "a name is compared with the patterns of a key",
+    "test_api_key_units": "units are a sum, kept in the process",
+    "test_api_repeats": "keys are compared; the answers are items that tests/contract asks for",
+    "test_api_viewers": "what an answer leaves out, once it is there",
+    "test_selections": "steps of a form, each a call that test_api_bulk makes",
+}
+"""Modules about rules that the code alone decides, the same wherever it runs, each with its reason.
+
+They run in process in `make test`; what they ask of tables, `make test-dynamodb` asks too.
+"""
+WIRED = {
+    "test_each_task_says_its_queue_and_is_reported_on_there",
+    "test_a_list_and_a_count_mean_the_same_tasks",
+    "test_notifications_are_a_queue_like_others",
+    "test_only_the_own_queues_are_listed_and_pages_tell_nothing_of_others",
+    "test_the_same_request_under_the_same_key_is_answered_as_before_and_does_nothing",
+    "test_a_repeated_action_answers_what_the_first_one_did",
+    "test_a_viewer_never_sees_payload_result_or_progress",
+    "test_exactly_the_filtered_set_is_restarted_after_a_look",
+}
+"""Tests of these modules that do run there: one for each route, record or role of their own."""
 BESIDE = {
     "test_a_name_in_the_path_is_the_same_however_it_is_encoded": "ministack decodes a path itself",
     "test_what_is_shown_can_be_sent_back": "expects two calls at one instant",
@@ -28,6 +57,9 @@ BESIDE = {
     "test_a_waiting_task_says_why_it_waits": "expects that no time passes",
     "test_a_part_of_a_page_is_that_part_of_the_page": "likewise",
     "test_a_part_that_is_named_a_thousand_times_is_drawn_once": "likewise",
+    "test_more_dead_than_are_looked_at_are_told_of": "hundreds of tasks, to see a number",
+    "test_right_keys_are_never_slowed_down": "a count in the process",
+    "test_a_pattern_may_be_any_text_and_means_itself": "a key made for each of many texts",
     "test_errors_say_what_happened_and_the_request_id": "brings a request id of its own",
     # The recorder is a moment behind, and counts what is wiped too; test_deployed.py waits for it.
     "test_queues_are_told_at_a_glance": "expects counts at once",
@@ -57,7 +89,8 @@ def _can_run(item: pytest.Item) -> bool:
         return True
     if not isinstance(item, pytest.Function) or not SERVED & set(item.fixturenames):
         return False
-    if item.originalname in BESIDE:
+    name = item.originalname
+    if name in BESIDE or (item.path.stem in RULES and name not in WIRED):
         return False
     return not any(INSIDE.search(source) for source in _sources(item))
 

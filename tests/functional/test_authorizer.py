@@ -64,7 +64,7 @@ def test_asking_writes_nothing(call: Service) -> None:
 
     authorized(call, f"Bearer {made.secret}")
 
-    assert call.use.keys.list(BOOTSTRAP).keys == (made.key,)
+    assert call.use.keys.list(BOOTSTRAP).shown == (made.key,)
 
 
 def test_a_table_that_is_away_refuses_nobody_for_a_minute(call: Service) -> None:

@@ -218,6 +218,15 @@ def test_what_is_taken_is_refused_naming_the_option(
     assert done.stderr.count("\n") == 1
 
 
+# That it waits for half a minute is shown by a clock: see tests/unit/worker/test_life.py.
+IMPATIENT = """
+from headrace.cli.main import main
+from headrace.client.worker import worker
+worker._BURST_SECONDS = 2.0
+main(prog_name="headrace")
+"""
+
+
 @pytest.mark.slow
 def test_a_burst_whose_service_is_away_ends_with_6(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(
@@ -225,7 +234,7 @@ def test_a_burst_whose_service_is_away_ends_with_6(tmp_path: Path) -> None:
     )
 
     done = subprocess.run(
-        [*HEADRACE, "work", "shop:app", "--burst"],
+        [sys.executable, "-P", "-c", IMPATIENT, "work", "shop:app", "--burst"],
         env=environment(HEADRACE_URL="http://127.0.0.1:9", HEADRACE_KEY="a-key"),
         cwd=tmp_path,
         capture_output=True,

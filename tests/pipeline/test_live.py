@@ -51,7 +51,7 @@ def test_a_task_that_is_neither_ended_nor_in_the_table_is_lost(
     )
 
     assert report.violations == {"lost": 1}
-    assert [one["task_id"] for one in report.examples["lost"]] == ["lost"]
+    assert [one.task_id for one in report.examples["lost"]] == ["lost"]
     assert (waited, report.live) == ([7], True)
 
 

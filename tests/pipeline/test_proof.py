@@ -150,7 +150,7 @@ def test_a_lost_task_is_one_that_was_never_ended_and_is_not_there(lake: LakeFram
     report = proof(recorded(lake, story.lines), live=live)
 
     assert report.violations == {"lost": 1}
-    assert report.examples["lost"][0]["task_id"] == "lost"
+    assert report.examples["lost"][0].task_id == "lost"
 
 
 def test_a_history_that_begins_in_the_middle_is_none_of_its_fault(lake: LakeFrames) -> None:

@@ -253,7 +253,7 @@ def test_operators_see_it_among_the_workers_and_may_quiet_and_stop_it(
     heartbeat = StationHeartbeat(station, harness.uses, stopping)
 
     heartbeat.sign()
-    (seen,) = harness.uses.workers.list(BOOTSTRAP).workers
+    (seen,) = harness.uses.workers.list(BOOTSTRAP).shown
     harness.uses.workers.ask(BOOTSTRAP, station.worker, Command.QUIET)
     heartbeat.sign()
     assert (heartbeat.quiet, stopping.is_set()) == (True, False)

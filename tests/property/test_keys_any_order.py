@@ -4,6 +4,7 @@ Processes may end between any two of their calls.  What the model must see is pl
 fault is a store that leaves out a condition that keys rely on.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -46,7 +47,7 @@ class KeyCase:
     @property
     def process(self) -> KeyOperations:
         """Another process, which knows nothing."""
-        return replace(self._keys, _known={}, _unknown={})
+        return replace(self._keys, _known=OrderedDict(), _unknown=OrderedDict())
 
     def create(self) -> IssuedKey:
         return self.process.create(BOOTSTRAP, "ci", Role.WORKER)

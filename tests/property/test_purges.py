@@ -282,7 +282,7 @@ QUICK = settings(
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
-LONGER = settings(QUICK, max_examples=700)
+LONGER = settings(QUICK, max_examples=300)
 
 
 @pytest.mark.parametrize("some", [QUICK, pytest.param(LONGER, marks=pytest.mark.slow)])

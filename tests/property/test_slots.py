@@ -281,7 +281,7 @@ MACHINE: Final = settings(
 )
 
 
-LONGER: Final = settings(MACHINE, max_examples=200)
+LONGER: Final = settings(MACHINE, max_examples=80)
 
 
 @pytest.mark.parametrize("some", [MACHINE, pytest.param(LONGER, marks=pytest.mark.slow)])

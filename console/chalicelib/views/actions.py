@@ -12,12 +12,12 @@ from console.chalicelib import formatting, urls
 from console.chalicelib.pages import Flash
 from console.chalicelib.parts import Field, Hidden, Link
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.routes import Redirect, Reply, routes
 from console.chalicelib.views.confirm import ConfirmPage, Question, Sample, ask
 from console.chalicelib.views.navigation import crumbs, queue_options
 from headrace.domain import limits
 from headrace.domain.access import Permission
-from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest, NotFound
+from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.lifecycle import Action, Actor, rules
 from headrace.domain.operate import BulkAction
@@ -25,7 +25,6 @@ from headrace.domain.task import State, Status, Task
 from headrace.ops.operators import visibility
 from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
 
-routes: Final = Routes()
 _SAMPLES: Final = 5
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)  # spans of states need some time
 
@@ -123,11 +122,9 @@ def carry_out(
     moves = action.action is BulkAction.MOVE
     context.require(Permission.OPERATE, queue, *([target] if moves and target else []))
     if not 1 <= len(ids) <= limits.BULK_IDS:
-        message = f"must name 1 to {limits.BULK_IDS} tasks"
-        raise InvalidRequest(f"id {message}", errors=[FieldError("id", message)])
+        raise InvalidRequest.of("id", f"must name 1 to {limits.BULK_IDS} tasks")
     if moves and target is None and not dry_run:
-        message = "is needed"
-        raise InvalidRequest(f"to_queue {message}", errors=[FieldError("to_queue", message)])
+        raise InvalidRequest.of("to_queue", "is needed")
     if moves and dry_run:
         # The next page asks for the target, which does not decide what a move takes.
         return BulkAnswer(len(ids), 0)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from console.chalicelib import formatting, urls
@@ -10,7 +9,7 @@ from console.chalicelib.forms import Errors
 from console.chalicelib.pages import Page
 from console.chalicelib.parts import Empty, Field, FilterForm, Option, Pager
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Reply, Routes
+from console.chalicelib.routes import Reply, routes
 from console.chalicelib.views.navigation import pager, per_page
 from headrace.domain import limits
 from headrace.domain.access import Permission
@@ -18,7 +17,6 @@ from headrace.domain.filters import STATE_WORDS
 from headrace.ops.operators import visibility
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 
-routes: Final = Routes()
 _NAMES: Final = ("queue", "actor", "action", "from", "to", "limit")
 _SHOWN_IDS: Final = 3
 _LONGEST: Final = 256  # bytes of a name
@@ -46,23 +44,15 @@ class AuditRow:
     """One action; ``filters`` say to what, ``ids`` to which, as far as they fit.
 
     ``actor_url`` leads to all that the same key did, known by its id, not its name.
-    ``changed`` and ``matched`` are None while it goes on, or when it was cut off.
     """
 
-    at: datetime
-    actor: str
-    actor_id: str | None
+    entry: AuditRecord
     actor_url: str | None
-    action: str
-    queue: str
     queue_url: str | None
     filters: str
     filters_url: str | None
     ids: tuple[str, ...]
     more_ids: int
-    matched: int | None
-    changed: int | None
-    request_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +79,13 @@ def show(context: RequestContext) -> Reply:
         before=errors.instant("to", given["to"]),
     )
     limit = errors.whole("limit", given["limit"], (1, limits.LIST_PAGE)) or 50
-    after = context.request.param("cursor")
     rows: tuple[AuditRow, ...] = ()
     cursor = None
     if not errors:
         page = visibility.audit(
-            context.use.audit, context.by, where, limit=limit, cursor=after or None
+            context.use.audit, context.by, where, limit=limit, cursor=context.cursor
         )
-        rows = tuple(_row(context, entry) for entry in page.entries)
+        rows = tuple(_row(context, entry) for entry in page.shown)
         cursor = page.cursor
     narrowed = any(given[name] for name in _NAMES[:-1])
     shown = formatting.count_of(len(rows), "action") if rows else ""
@@ -146,20 +135,13 @@ def _row(context: RequestContext, entry: AuditRecord) -> AuditRow:
     ids = tuple(entry.ids or ())
     query = _query(entry.filter or {}) if linked else None
     return AuditRow(
-        at=entry.at,
-        actor=entry.actor,
-        actor_id=entry.actor_id,
+        entry=entry,
         actor_url=context.url(urls.AUDIT, {"actor": entry.actor_id}) if entry.actor_id else None,
-        action=entry.action,
-        queue=queue,
         queue_url=context.url(urls.QUEUE, queue=queue) if linked else None,
         filters=_filter_text(entry.filter),
         filters_url=context.url(urls.QUEUE, query, queue=queue) if query else None,
         ids=ids[:_SHOWN_IDS],
         more_ids=max(0, len(ids) - _SHOWN_IDS),
-        matched=entry.matched,
-        changed=entry.changed,
-        request_id=entry.request_id or "",
     )
 
 

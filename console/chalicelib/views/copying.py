@@ -1,14 +1,13 @@
 """A new task from one that is there: its payload edited, its text kept letter by letter."""
 
 import json
-from typing import Final
 
 from console.chalicelib import urls
 from console.chalicelib.forms import Errors, check_json, pretty
 from console.chalicelib.pages import Flash
 from console.chalicelib.parts import Field
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.routes import Redirect, Reply, routes
 from console.chalicelib.views.confirm import ConfirmPage, Question, ask
 from console.chalicelib.views.navigation import crumbs, queue_options
 from headrace.domain import limits
@@ -18,8 +17,6 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Task
 from headrace.ops.operators import visibility
 from headrace.ops.tasks.enqueue import EnqueueOutcome
-
-routes: Final = Routes()
 
 
 @routes.get(urls.ENQUEUE_AS_NEW, Permission.ENQUEUE)

@@ -9,23 +9,20 @@ from console.chalicelib import formatting, urls
 from console.chalicelib.pages import Page
 from console.chalicelib.parts import Choice, Empty, Field, Hidden, Pager
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Reply, Routes
+from console.chalicelib.routes import Reply, routes
 from console.chalicelib.views.actions import ACTIONS, action_named
-from console.chalicelib.views.navigation import pager
+from console.chalicelib.views.navigation import pager, queues_named
 from console.chalicelib.views.selections import go_on
 from headrace.domain.access import Permission
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import FINGERPRINT_RE, TaskFilter, fault_of, fingerprint_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task
-from headrace.ops.operators import visibility
 
-routes: Final = Routes()
 _PAGE: Final = 12  # queues
 _LOOKS: Final = 500  # dead tasks of all of them together: about 80 ms
 _GROUPS: Final = 50
-_LONGEST: Final = 128  # letters of a name
 _DEAD: Final = TaskFilter(states=("DEAD",))
 _OFFERED: Final = (BulkAction.RESTART, BulkAction.DELETE)
 
@@ -72,21 +69,14 @@ class DeadPage(Page):
 @routes.get(urls.DEAD, Permission.LIST)
 def show(context: RequestContext) -> Reply:
     """Show the newest dead tasks of a page of queues, grouped by error."""
-    prefix = context.request.param("name")[:_LONGEST]
-    page = visibility.queues(
-        context.use.queues,
-        context.by,
-        prefix=prefix,
-        limit=_PAGE,
-        cursor=context.request.param("cursor") or None,
-    )
-    looks = _look(context, page.queues)
+    prefix, page = queues_named(context, _PAGE)
+    looks = _look(context, page.shown)
     groups = _grouped(context, looks)
     shown = groups[:_GROUPS]
     here = context.url(urls.DEAD)
     operates = context.allows(Permission.OPERATE)
     left = len(groups) - len(shown)
-    queues = formatting.count_of(len(page.queues), "queue") if page.queues else ""
+    queues = formatting.count_of(len(page.shown), "queue") if page.shown else ""
     return DeadPage(
         title="Dead letters",
         here=here,
@@ -102,7 +92,7 @@ def show(context: RequestContext) -> Reply:
             if operates
         ),
         pager=pager(context, queues, urls.DEAD, page.cursor, {"name": prefix}),
-        empty=_empty(prefix, page.queues),
+        empty=_empty(prefix, page.shown),
     )
 
 
@@ -114,7 +104,7 @@ def look(context: RequestContext) -> Reply:
     named = context.request.given("fingerprint")
     if action.action not in _OFFERED or not FINGERPRINT_RE.fullmatch(named):
         message = "must be one that the page of dead letters has shown"
-        raise InvalidRequest(f"fingerprint {message}", errors=[FieldError("fingerprint", message)])
+        raise InvalidRequest.of("fingerprint", message)
     context.require(Permission.OPERATE, *queues)
     where = TaskFilter(states=_DEAD.states, fingerprint=named)
     return go_on(

@@ -1,7 +1,7 @@
 """Keys: made, listed, rotated and revoked."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import ClassVar, Final
 
 from console.chalicelib import formatting, urls
@@ -9,7 +9,7 @@ from console.chalicelib.forms import NO_ERRORS, Errors
 from console.chalicelib.pages import Flash, Page
 from console.chalicelib.parts import Empty, Fact, Field, Link, Option, Pager
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.routes import Redirect, Reply, routes
 from console.chalicelib.views.confirm import ConfirmPage, Question, ask
 from console.chalicelib.views.navigation import pager
 from headrace.domain import limits
@@ -17,7 +17,6 @@ from headrace.domain.access import Permission, Role, ShownKey
 from headrace.domain.errors import Forbidden, InvalidRequest, KeyExists
 from headrace.ops.operators.keys import IssuedKey
 
-routes: Final = Routes()
 _PAGE: Final = 50
 _OVERLAPS: Final = {
     "0": "at once",
@@ -39,13 +38,7 @@ _MEANS: Final = {
 class KeyRow:
     """One key; ``own`` when it opened this session, ``over`` when it has expired."""
 
-    name: str
-    prefix: str
-    role: str
-    queues: tuple[str, ...]
-    created_at: datetime
-    last_used_at: datetime | None
-    expires_at: datetime | None
+    key: ShownKey
     over: bool
     own: bool
     rotate: str
@@ -76,13 +69,12 @@ class NewKeyPage(Page):
 @routes.get(urls.KEYS, Permission.ADMINISTER)
 def show(context: RequestContext) -> Reply:
     """Show a page of keys."""
-    after = context.request.param("cursor")
-    page = context.use.keys.list(context.by, limit=_PAGE, cursor=after or None)
+    page = context.use.keys.list(context.by, limit=_PAGE, cursor=context.cursor)
     return KeysPage(
         title="Keys",
-        rows=tuple(_row(context, key) for key in page.keys),
+        rows=tuple(_row(context, key) for key in page.shown),
         create=context.url(urls.CREATE_KEY),
-        pager=pager(context, formatting.count_of(len(page.keys), "key"), urls.KEYS, page.cursor),
+        pager=pager(context, formatting.count_of(len(page.shown), "key"), urls.KEYS, page.cursor),
         empty=Empty(
             "Keys would be here. The deployment's own admin key is not one of them.",
             "headrace key create station --role worker",
@@ -166,13 +158,7 @@ def revoke(context: RequestContext) -> Reply:
 
 def _row(context: RequestContext, key: ShownKey) -> KeyRow:
     return KeyRow(
-        name=key.name,
-        prefix=key.prefix,
-        role=key.role.value,
-        queues=key.queues,
-        created_at=key.created_at,
-        last_used_at=key.last_used_at,
-        expires_at=key.expires_at,
+        key=key,
         over=key.expired(context.now),
         own=_own(context, key),
         rotate=context.url(urls.ROTATE_KEY, id=key.id),

@@ -6,14 +6,16 @@ from typing import Final
 from console.chalicelib import urls
 from console.chalicelib.parts import Field, Link, Option, Pager
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.routes import Redirect, Reply, routes
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, NotFound
+from headrace.domain.queue import Queue
 from headrace.ops.operators import visibility
+from headrace.ops.shared.paging import Found
 
-routes: Final = Routes()
 _SUGGESTED: Final = 100
+_LONGEST: Final = 128  # letters of a name
 ENTRIES: Final = (
     ("Queues", urls.QUEUES, Permission.READ),
     ("Dead letters", urls.DEAD, Permission.LIST),
@@ -67,7 +69,16 @@ def tag_links(
 def queue_options(context: RequestContext, *, but: str = "") -> tuple[Option, ...]:
     """Return the visitor's queues to choose from, the first hundred."""
     page = visibility.queues(context.use.queues, context.by, limit=_SUGGESTED)
-    return tuple(Option(one.name, one.name) for one in page.queues if one.name != but)
+    return tuple(Option(one.name, one.name) for one in page.shown if one.name != but)
+
+
+def queues_named(context: RequestContext, limit: int) -> tuple[str, Found[Queue]]:
+    """Return how the names begin that the address asks for, and a page of those queues."""
+    prefix = context.request.param("name")[:_LONGEST]
+    page = visibility.queues(
+        context.use.queues, context.by, prefix=prefix, limit=limit, cursor=context.cursor
+    )
+    return prefix, page
 
 
 def pager(
@@ -78,10 +89,9 @@ def pager(
     query: Mapping[str, object] | None = None,
 ) -> Pager:
     """Return the links to the next page of a list, at *cursor*, and to the first one."""
-    begun = context.request.param("cursor")
     return Pager(
         shown,
-        first=context.url(route, query) if begun else None,
+        first=context.url(route, query) if context.cursor else None,
         next=context.url(route, {**(query or {}), "cursor": cursor}) if cursor else None,
     )
 
@@ -96,7 +106,7 @@ def per_page(limit: int, error: str) -> Field:
 @routes.get(urls.SEARCH, Permission.READ)
 def find(context: RequestContext) -> Reply:
     """Go to the task whose id it is, else to the queue whose name it is or to those alike."""
-    wanted = context.request.param("q")[:128]
+    wanted = context.request.param("q")[:_LONGEST]
     if limits.NAME_RE.fullmatch(wanted) and context.allows(Permission.READ, wanted):
         try:
             context.use.queues.get(wanted)

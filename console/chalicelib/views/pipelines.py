@@ -9,10 +9,9 @@ from console.chalicelib.flowchart import Flowchart, flowchart
 from console.chalicelib.pages import Page
 from console.chalicelib.parts import Empty, Link
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Reply, Routes
+from console.chalicelib.routes import Reply, routes
 from headrace.domain.access import Permission
 
-routes: Final = Routes()
 _DRAWN: Final = 40  # flows; a picture of more is a tangle
 _LISTED: Final = 250
 

@@ -1,30 +1,25 @@
 """The proof: whether the history of every task is one that the lifecycle allows."""
 
 from dataclasses import dataclass
-from datetime import datetime
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from console.chalicelib import formatting, urls
 from console.chalicelib.pages import Page
 from console.chalicelib.parts import Empty, Fact, Link
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Reply, Routes
+from console.chalicelib.routes import Reply, routes
+from console.chalicelib.views.navigation import queue_link
 from headrace.domain.access import Permission, not_this_queue
 from headrace.history.proof import FINDINGS, Finding, ProofReport
-
-routes: Final = Routes()
 
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """One change that should not be."""
+    """One change that should not be, with links to its task and queue."""
 
+    finding: Finding
     task: Link
     queue: Link
-    version: int
-    move: str
-    at: datetime
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +105,5 @@ def _facts(report: ProofReport) -> tuple[Fact, ...]:
 
 
 def _row(context: RequestContext, one: Finding) -> FindingRow:
-    return FindingRow(
-        Link(one.task_id, context.url(urls.TASK, id=one.task_id)),
-        Link(one.queue, context.url(urls.QUEUE, queue=one.queue)),
-        one.version,
-        one.move,
-        one.at,
-        one.detail,
-    )
+    task = Link(one.task_id, context.url(urls.TASK, id=one.task_id))
+    return FindingRow(one, task, queue_link(context, one.queue))

@@ -2,22 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from console.chalicelib import formatting, urls
 from console.chalicelib.charts import Chart
 from console.chalicelib.pages import Page
-from console.chalicelib.parts import (
-    Age,
-    Button,
-    Confirm,
-    Empty,
-    Fact,
-    FilterForm,
-    Tab,
-)
+from console.chalicelib.parts import Age, Confirm, Empty, Fact, FilterForm, Link, Tab
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Reply, Routes
+from console.chalicelib.routes import Reply, routes
 from console.chalicelib.views import charting, queue_actions, schedules, task_list
 from console.chalicelib.views.navigation import crumbs
 from console.chalicelib.views.queues import limits_of, waiting
@@ -25,8 +17,6 @@ from console.chalicelib.views.task_list import TaskList, TaskQuery
 from headrace.domain.access import Permission
 from headrace.domain.queue import Queue
 from headrace.history.stats import QueueStats
-
-routes: Final = Routes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +61,7 @@ class QueuePage(Page):
     filter: FilterForm | None
     tasks: TaskList | None
     settings: tuple[Fact, ...]
-    setting_actions: tuple[Button, ...]
+    setting_actions: tuple[Link, ...]
     schedules: tuple[ScheduleRow, ...]
     create_schedule: str | None
     no_schedules: Empty
@@ -150,14 +140,14 @@ def _tabs(context: RequestContext, stats: QueueStats, wanted: TaskQuery) -> tupl
     )
 
 
-def _setting_actions(context: RequestContext, queue: str) -> tuple[Button, ...]:
+def _setting_actions(context: RequestContext, queue: str) -> tuple[Link, ...]:
     offered = (
         (Permission.ADMINISTER, "Edit settings", urls.SETTINGS, False),
         (Permission.OPERATE, "Purge…", urls.PURGE, True),
         (Permission.ADMINISTER, "Delete queue…", urls.DELETE_QUEUE, True),
     )
     return tuple(
-        Button(text, context.url(url, queue=queue), danger)
+        Link(text, context.url(url, queue=queue), danger=danger)
         for needs, text, url, danger in offered
         if context.allows(needs, queue)
     )

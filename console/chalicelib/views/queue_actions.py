@@ -9,15 +9,9 @@ from typing import Final
 from console.chalicelib import formatting, urls
 from console.chalicelib.forms import NO_ERRORS, Errors
 from console.chalicelib.pages import Flash
-from console.chalicelib.parts import (
-    Choice,
-    Confirm,
-    Field,
-    Hidden,
-    Option,
-)
+from console.chalicelib.parts import Choice, Confirm, Field, Hidden, Option
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.routes import Redirect, Reply, routes
 from console.chalicelib.views.confirm import ConfirmPage, Question, ask
 from console.chalicelib.views.navigation import crumbs
 from headrace.domain import limits
@@ -25,7 +19,6 @@ from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.task import State
 
-routes: Final = Routes()
 _STATES: Final = {
     "dead": ("dead tasks", (State.DEAD,)),
     "succeeded": ("succeeded tasks", (State.SUCCEEDED,)),

@@ -1,7 +1,9 @@
 """All queues at a glance, and the form that creates one."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import ClassVar, Final
 
 from console.chalicelib import charts, formatting, urls
@@ -10,45 +12,54 @@ from console.chalicelib.forms import NO_ERRORS, Errors
 from console.chalicelib.pages import Flash, Page
 from console.chalicelib.parts import Age, Empty, Field, Pager
 from console.chalicelib.request_context import RequestContext, each
-from console.chalicelib.routes import Redirect, Reply, Routes
-from console.chalicelib.setting_fields import INFLIGHT_HINT
+from console.chalicelib.routes import Redirect, Reply, routes
+from console.chalicelib.setting_fields import INFLIGHT_HINT, Setting, read_settings, texts_of
 from console.chalicelib.views.confirm import ConfirmPage, Question, ask
-from console.chalicelib.views.navigation import crumbs, pager
+from console.chalicelib.views.navigation import crumbs, pager, queues_named
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, InvalidRequest
-from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, Queue, QueueSettings
-from headrace.domain.retry import RetryStrategy
+from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.task import Status
-from headrace.history.stats import Glance
-from headrace.ops.operators import visibility
+from headrace.history.stats import EventRates, Glance
 
-routes: Final = Routes()
 _PAGE: Final = 50
-_LONGEST: Final = 128  # letters of a name
 _AMBER: Final = 60.0  # seconds that a task may wait to be taken
 _RED: Final = 600.0
 _DEFAULTS: Final = QueueSettings()
+_USUAL: Final = texts_of(_DEFAULTS)
+_NUMBER: Final = partial(Setting, kind="number", width="s")
+_FIELDS: Final = (
+    Setting("description", "Description", width="l"),
+    _NUMBER("keepalive", "Lease, seconds", "A worker that is silent for so long loses the task."),
+    _NUMBER("max_retries", "Retries", "How often a failed task is tried again."),
+    _NUMBER("expires", "Expires after, seconds", "Counted from when it is due; 0 is never."),
+    _NUMBER("dead_retention", "Keep the dead, seconds", "0 keeps none."),
+    _NUMBER("history", "Keep the succeeded, seconds", "0 keeps none."),
+    _NUMBER("max_inflight", "Most in flight", INFLIGHT_HINT),
+)
+_WHOLE: Final = {
+    "keepalive": limits.KEEPALIVE_SECONDS,
+    "max_retries": limits.MAX_RETRIES,
+    "expires": (0, limits.EXPIRES_SECONDS[1]),
+    "dead_retention": limits.RETENTION_SECONDS,
+    "history": limits.RETENTION_SECONDS,
+    "max_inflight": limits.INFLIGHT,
+}
+"""The numbers of a new queue, which are whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """One queue at a glance; ages are seconds, rates events per second."""
+    """One queue at a glance."""
 
     name: str
     url: str
     ready_url: str
     dead_url: str
-    description: str
-    scheduled: int
-    ready: int
-    inflight: int
-    succeeded: int
-    dead: int
+    counts: Mapping[Status, int]
     oldest: Age | None
-    enqueued_rate: float
-    succeeded_rate: float
-    failed_rate: float
+    rates: EventRates
     spark: Spark
     paused: bool
     resume_at: datetime | None
@@ -82,16 +93,9 @@ def waiting(seconds: float | None) -> Age | None:
 @routes.get(urls.QUEUES, Permission.READ)
 def show(context: RequestContext) -> Reply:
     """Show a page of queues."""
-    prefix = context.request.param("name")[:_LONGEST]
-    page = visibility.queues(
-        context.use.queues,
-        context.by,
-        prefix=prefix,
-        limit=_PAGE,
-        cursor=context.request.param("cursor") or None,
-    )
-    seen = context.use.stats.overview(page.queues, each)
-    rows = tuple(_row(context, queue, seen.queues[queue.name]) for queue in page.queues)
+    prefix, page = queues_named(context, _PAGE)
+    seen = context.use.stats.overview(page.shown, each)
+    rows = tuple(_row(context, queue, seen.queues[queue.name]) for queue in page.shown)
     shown = formatting.count_of(len(rows), "queue")
     create = context.url(urls.CREATE_QUEUE) if context.allows(Permission.ADMINISTER) else None
     return QueuesPage(
@@ -126,22 +130,14 @@ def create(context: RequestContext) -> Reply:
 
 
 def _row(context: RequestContext, queue: Queue, stats: Glance) -> QueueRow:
-    counts = stats.counts
     return QueueRow(
         name=queue.name,
         url=context.url(urls.QUEUE, queue=queue.name),
         ready_url=context.url(urls.QUEUE, {"state": "READY"}, queue=queue.name),
         dead_url=context.url(urls.QUEUE, {"state": "DEAD"}, queue=queue.name),
-        description=queue.settings.description,
-        scheduled=counts[Status.SCHEDULED],
-        ready=counts[Status.READY],
-        inflight=counts[Status.INFLIGHT],
-        succeeded=counts[Status.SUCCEEDED],
-        dead=counts[Status.DEAD],
+        counts=stats.counts,
         oldest=waiting(stats.age_of_oldest_ready),
-        enqueued_rate=stats.rates.enqueued,
-        succeeded_rate=stats.rates.succeeded,
-        failed_rate=stats.rates.failed,
+        rates=stats.rates,
         spark=charts.spark(stats.started, of="started", per="5 min"),
         paused=queue.settings.dequeuing_settings.dequeuing_paused,
         resume_at=queue.resume_at,
@@ -175,25 +171,10 @@ def _empty(prefix: str) -> Empty:
 def ask_new(context: RequestContext, errors: Errors = NO_ERRORS) -> ConfirmPage:
     """Ask what the new queue is like."""
     given = context.request.given
-    retry = _DEFAULTS.retry_strategy
     fields = (
         Field("name", "Name", given("name"), required=True, width="l", error=errors.of("name"),
               hint="Letters, digits, dots, dashes, underscores."),
-        Field("description", "Description", given("description"), width="l",
-              error=errors.of("description")),
-        _number(errors, context, "keepalive", "Lease, seconds",
-                _DEFAULTS.keepalive_timeout_in_seconds,
-                "A worker that is silent for so long loses the task."),
-        _number(errors, context, "max_retries", "Retries", retry.max_retries,
-                "How often a failed task is tried again."),
-        _number(errors, context, "expires", "Expires after, seconds", _DEFAULTS.expires_in_seconds,
-                "Counted from when it is due; 0 is never."),
-        _number(errors, context, "dead_retention", "Keep the dead, seconds",
-                _DEFAULTS.dead_letter_queue_config.retention_period_in_seconds,
-                "0 keeps none."),
-        _number(errors, context, "history", "Keep the succeeded, seconds",
-                _DEFAULTS.history_retention_in_seconds, "0 keeps none."),
-        _number(errors, context, "max_inflight", "Most in flight", 0, INFLIGHT_HINT),
+        *(one.field(given(one.name, _USUAL[one.name]), errors.of(one.name)) for one in _FIELDS),
     )  # fmt: skip
     return ask(
         Question(
@@ -207,41 +188,11 @@ def ask_new(context: RequestContext, errors: Errors = NO_ERRORS) -> ConfirmPage:
     )
 
 
-def _number(
-    errors: Errors, context: RequestContext, name: str, label: str, default: float, hint: str
-) -> Field:
-    value = context.request.given(name, f"{default:g}" if default != int(default) else f"{default}")
-    return Field(name, label, value, "number", hint, errors.of(name), width="s")
-
-
 def _settings(context: RequestContext, errors: Errors) -> QueueSettings:
-    given = context.request.given
-
-    def whole(name: str, within: tuple[int, int], default: float) -> int:
-        read = errors.whole(name, given(name).strip(), within)
-        return int(default) if read is None else read
-
-    retention = _DEFAULTS.dead_letter_queue_config.retention_period_in_seconds
-    dead = whole("dead_retention", limits.RETENTION_SECONDS, retention)
-    return QueueSettings(
-        description=errors.text("description", given("description"), limits.DESCRIPTION_BYTES)
-        or "",
-        keepalive_timeout_in_seconds=whole(
-            "keepalive", limits.KEEPALIVE_SECONDS, _DEFAULTS.keepalive_timeout_in_seconds
-        ),
-        expires_in_seconds=whole(
-            "expires", (0, limits.EXPIRES_SECONDS[1]), _DEFAULTS.expires_in_seconds
-        ),
-        retry_strategy=RetryStrategy(
-            max_retries=whole(
-                "max_retries", limits.MAX_RETRIES, _DEFAULTS.retry_strategy.max_retries
-            )
-        ),
-        dequeuing_settings=DequeuingSettings(
-            max_inflight_tasks=whole("max_inflight", limits.INFLIGHT, 0)
-        ),
-        dead_letter_queue_config=DeadLetterConfig(retention_period_in_seconds=dead),
-        history_retention_in_seconds=whole(
-            "history", limits.RETENTION_SECONDS, _DEFAULTS.history_retention_in_seconds
-        ),
-    )
+    """Return the settings that were typed, the usual where a field is empty."""
+    texts = {**_USUAL, "description": context.request.given("description")}
+    for name, within in _WHOLE.items():
+        text = context.request.given(name).strip()
+        errors.whole(name, text, within)
+        texts[name] = text or _USUAL[name]
+    return read_settings(texts, _DEFAULTS, errors)

@@ -9,7 +9,7 @@ from console.chalicelib.forms import Errors, check_json
 from console.chalicelib.pages import Flash, Page
 from console.chalicelib.parts import Field, Link, Option
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.routes import Redirect, Reply, routes
 from console.chalicelib.setting_fields import OPTIONAL, USUAL, read_retry, retry_texts
 from console.chalicelib.views.navigation import queue_link, queue_options
 from console.chalicelib.views.schedules import SHOWN_RUNS, Runs, runs_of, schedules_crumb, when
@@ -19,7 +19,6 @@ from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
 
-routes: Final = Routes()
 _EVERY: Final = (1, 31_536_000)  # seconds
 _ZONES: Final = ("UTC", "Europe/Madrid", "Europe/London", "America/New_York", "Asia/Tokyo")
 _NEW: Final = ScheduleSettings(cron="*/15 * * * *")

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 from console.chalicelib import formatting, urls
 from console.chalicelib.cron_words import spoken
 from console.chalicelib.pages import Flash, Page
-from console.chalicelib.parts import Button, Empty, Fact, Link, Pager, Text
+from console.chalicelib.parts import Empty, Fact, Link, Pager, Text
 from console.chalicelib.request_context import RequestContext, each
-from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.routes import Redirect, Reply, routes
 from console.chalicelib.views.confirm import Question, ask
 from console.chalicelib.views.navigation import pager, queue_link, tag_links
 from headrace.domain.access import Permission
@@ -22,7 +22,6 @@ from headrace.domain.ticks import zone
 from headrace.ops.scheduling.schedules import LastRun
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 
-routes: Final = Routes()
 SHOWN_RUNS: Final = 5
 _PAGE: Final = 50
 
@@ -86,7 +85,7 @@ class SchedulePage(Page):
     queue: Link
     when: str
     paused: bool
-    actions: tuple[Button, ...]
+    actions: tuple[Link, ...]
     runs: Runs
     last: RunOutcome | None
     facts: tuple[Fact, ...]
@@ -149,9 +148,8 @@ def when(settings: ScheduleSettings) -> str:
 @routes.get(urls.SCHEDULES, Permission.READ)
 def show_all(context: RequestContext) -> Reply:
     """Show a page of schedules."""
-    after = context.request.param("cursor")
-    page = context.use.schedules.seen_by(context.by, limit=_PAGE, cursor=after or None)
-    rows = each(lambda schedule: _line(context, schedule), page.schedules)
+    page = context.use.schedules.seen_by(context.by, limit=_PAGE, cursor=context.cursor)
+    rows = each(lambda schedule: _line(context, schedule), page.shown)
     more = page.cursor is not None
     shown = formatting.count_of(len(rows), "schedule") if rows else ""
     return SchedulesPage(
@@ -249,17 +247,17 @@ def _action(context: RequestContext) -> _Action:
     return _ACTIONS[name]
 
 
-def _buttons(context: RequestContext, schedule: Schedule) -> tuple[Button, ...]:
+def _buttons(context: RequestContext, schedule: Schedule) -> tuple[Link, ...]:
     if not context.allows(Permission.OPERATE, schedule.queue):
         return ()
     queue, name = schedule.queue, schedule.name
     return (
-        Button("Edit…", context.url(urls.EDIT_SCHEDULE, queue=queue, name=name)),
+        Link("Edit…", context.url(urls.EDIT_SCHEDULE, queue=queue, name=name)),
         *(
-            Button(
+            Link(
                 f"{action.verb}…",
                 context.url(urls.SCHEDULE_ACTION, queue=queue, name=name, action=action.name),
-                action.danger,
+                danger=action.danger,
             )
             for action in _ACTIONS.values()
             if action.fits(schedule.settings)

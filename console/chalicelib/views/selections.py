@@ -15,7 +15,7 @@ from console.chalicelib import formatting, urls
 from console.chalicelib.pages import Page
 from console.chalicelib.parts import Choice, Confirm, Fact, Hidden, Link
 from console.chalicelib.request_context import RequestContext, elsewhere
-from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.routes import Redirect, Reply, routes
 from console.chalicelib.views.actions import ACTIONS, TaskAction, action_named, target_fields, why
 from console.chalicelib.views.navigation import crumbs
 from console.chalicelib.views.task_list import TaskQuery
@@ -24,7 +24,6 @@ from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from headrace.ops.operators.selections import STEP, Check
 from headrace.store.records.selections import TaskSelection
 
-routes: Final = Routes()
 FEW: Final = 5
 LASTS: Final = timedelta(hours=1)
 _GO: Final = "go"

@@ -8,10 +8,9 @@ from typing import Final
 
 from console.chalicelib import urls
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import ConsoleResponse, Reply, Routes
+from console.chalicelib.routes import ConsoleResponse, Reply, routes
 from headrace.domain.errors import NotFound
 
-routes: Final = Routes()
 _KEPT: Final = "public, max-age=31536000, immutable"
 FOLDER: Final = Path(__file__).parents[1] / "static"
 _TYPES: Final = {

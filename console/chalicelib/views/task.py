@@ -2,23 +2,19 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from console.chalicelib import formatting, urls
 from console.chalicelib.diagram import Diagram, lifecycle
 from console.chalicelib.pages import Page
-from console.chalicelib.parts import Button, Fact, Link, Text
+from console.chalicelib.parts import Fact, Link, Text
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Reply, Routes
-from console.chalicelib.views.actions import (
-    ACTIONS,
-)
+from console.chalicelib.routes import Reply, routes
+from console.chalicelib.views.actions import ACTIONS
 from console.chalicelib.views.navigation import crumbs, queue_link, tag_links
 from headrace.domain.access import Permission
 from headrace.domain.task import ErrorKind, State, Status, Task, TaskError
 from headrace.ops.operators import visibility
-
-routes: Final = Routes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +61,10 @@ class TaskPage(Page):
     dead_reason: str
     diagram: Diagram
     reasons: tuple[ReasonRow, ...]
-    actions: tuple[Button, ...]
+    actions: tuple[Link, ...]
     facts: tuple[Fact, ...]
     tags: tuple[Link, ...]
     attempts: tuple[AttemptRow, ...]
-    earlier_errors: int
     trail: tuple[HopRow, ...]
     texts: tuple[Text, ...]
     withheld: str
@@ -99,7 +94,6 @@ def show(context: RequestContext) -> Reply:
         facts=_facts(task),
         tags=tag_links(context, task.queue, task.tags),
         attempts=_attempts(task),
-        earlier_errors=max(0, task.attempts - len(task.errors) - 1),
         trail=_trail(context, task),
         texts=_texts(task) if details else (),
         withheld=""
@@ -108,18 +102,18 @@ def show(context: RequestContext) -> Reply:
     )
 
 
-def _actions(context: RequestContext, task: Task, status: Status) -> tuple[Button, ...]:
+def _actions(context: RequestContext, task: Task, status: Status) -> tuple[Link, ...]:
     may = (Permission.ENQUEUE, Permission.DETAILS)
     copies = all(context.allows(each, task.queue) for each in may)
-    again = Button("Edit and enqueue as new", context.url(urls.ENQUEUE_AS_NEW, id=task.id))
+    again = Link("Edit and enqueue as new", context.url(urls.ENQUEUE_AS_NEW, id=task.id))
     copying = (again,) if copies else ()
     if not context.allows(Permission.OPERATE, task.queue):
         return copying
     buttons = tuple(
-        Button(
+        Link(
             f"{each.verb}…",
             context.url(urls.TASK_ACTION, id=task.id, action=each.name),
-            each.danger,
+            danger=each.danger,
         )
         for each in ACTIONS.values()
         if each.fits(task, status)

@@ -61,7 +61,6 @@ class TaskRow:
     worker: str
     tags: tuple[Link, ...]
     error: str
-    age: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +174,7 @@ def tasks(context: RequestContext, queue: Queue, wanted: TaskQuery) -> TaskList:
             wanted.where,
             descending=wanted.descending,
             limit=wanted.limit,
-            cursor=context.request.param("cursor") or None,
+            cursor=context.cursor,
             look_at=_LOOK_AT,
         )
         means = {} if wanted.state in _TIMES and wanted.state else _MEANS
@@ -194,7 +193,7 @@ def tasks(context: RequestContext, queue: Queue, wanted: TaskQuery) -> TaskList:
         pager=Pager(
             shown=f"{formatting.count_of(len(rows), 'task')}{so_far}" if rows else "",
             first=context.url(urls.QUEUE, wanted.query(), queue=queue.name)
-            if context.request.param("cursor")
+            if context.cursor
             else None,
             next=more if cursor else None,
         ),
@@ -222,7 +221,6 @@ def _row(context: RequestContext, task: Task, means: Mapping[State, str]) -> Tas
         worker=task.worker or "",
         tags=tag_links(context, task.queue, task.tags, state=context.request.param("state")),
         error=formatting.latest(task.errors, 300),
-        age=task.created_at,
     )
 
 

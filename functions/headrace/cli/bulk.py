@@ -17,7 +17,7 @@ from headrace.cli.commands import (
 from headrace.cli.filters import described, filter_options, take_filters
 from headrace.cli.output import count_of, document, many, progress, rows
 from headrace.cli.session import CliSession, Exit
-from headrace.client.calls.tasks import ActionName
+from headrace.client.calls.tasks import ActionName, bulk_tasks
 from headrace.domain.errors import NotFound
 from headrace.wire.tasks import Bulk, BulkResult
 
@@ -111,9 +111,8 @@ def _act(
     if action == "delete" and not yes and not given["dry_run"]:
         total = count_of(session, queue, where).count
         session.ask(f"{many(total, 'task')} of {queue} ({described(where)}) will be gone.", yes=yes)
-    pages = session.client.bulk_pages(
-        action, queue, filter=where, to_queue=to_queue, dry_run=given["dry_run"]
-    )
+    steps = bulk_tasks(action, queue, filter=where, to_queue=to_queue, dry_run=given["dry_run"])
+    pages = session.client.answers(steps)
     return _show_outcome(session, action, pages, total=total, dry_run=given["dry_run"])
 
 
@@ -143,7 +142,8 @@ def _by_ids(
         if missing:
             yield Bulk(matched=0, changed=0, results=missing)
     for name, some in by_queue.items():
-        yield from client.bulk_pages(action, name, ids=some, to_queue=to_queue, dry_run=dry_run)
+        steps = bulk_tasks(action, name, ids=some, to_queue=to_queue, dry_run=dry_run)
+        yield from client.answers(steps)
 
 
 def _show_outcome(

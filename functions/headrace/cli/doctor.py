@@ -44,11 +44,6 @@ class Advice:
     level: str = "ok"  #: ok, advice, or failed
 
 
-def well(subject: str, seen: str) -> Advice:
-    """Return a finding with nothing to do."""
-    return Advice(subject, seen)
-
-
 def hint(subject: str, seen: str, advice: str) -> Advice:
     """Return a finding that something should be done about."""
     return Advice(subject, seen, advice, "advice")
@@ -58,7 +53,7 @@ def skew_advice(ours: datetime, theirs: datetime) -> Advice:
     """Compare this machine's clock with the service's."""
     off = (ours - theirs).total_seconds()
     if abs(off) <= _SKEW:
-        return well("clock", f"within {max(abs(off), 0.1):.1f} s of the service's")
+        return Advice("clock", f"within {max(abs(off), 0.1):.1f} s of the service's")
     side = "ahead of" if off > 0 else "behind"
     return hint(
         "clock",
@@ -70,7 +65,7 @@ def skew_advice(ours: datetime, theirs: datetime) -> Advice:
 def version_advice(ours: str, theirs: str) -> Advice:
     """Compare the versions of both sides."""
     if ours == theirs:
-        return well("version", f"{theirs} on both sides")
+        return Advice("version", f"{theirs} on both sides")
     return hint("version", f"{ours} here, {theirs} there", "bring both to one version")
 
 
@@ -87,7 +82,7 @@ def queue_advice(queue: Queue, workers: Sequence[WorkerSeen] | None, now: dateti
             *_backlog(queue, workers, now),
         )
     ]
-    return found or [well(f"queue {name}", "settings and backlog are fine")]
+    return found or [Advice(f"queue {name}", "settings and backlog are fine")]
 
 
 _Hints = Iterator[tuple[str, str]]
@@ -268,14 +263,14 @@ def _checks(
     health = client.health()
     took = now() - before
     url = getattr(client, "url", "the service")
-    yield well("service", f"{url} answers in {took.total_seconds() * 1000:.0f} ms")
+    yield Advice("service", f"{url} answers in {took.total_seconds() * 1000:.0f} ms")
     yield skew_advice(before + took / 2, health.now)
     yield version_advice(__version__, health.version)
-    yield well("key", f"is known: {_role(client)}")
+    yield Advice("key", f"is known: {_role(client)}")
     workers = _workers(client)
     names = queues or tuple(queue.name for queue in client.list_queues())
     if not names:
-        yield well("queues", "none that this key may see: `headrace queue create NAME`")
+        yield Advice("queues", "none that this key may see: `headrace queue create NAME`")
     for name in names:
         try:
             yield from queue_advice(client.get_queue(name), workers, health.now)

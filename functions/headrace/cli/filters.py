@@ -4,7 +4,7 @@ A payload says its function, where it is a call that can be read here.
 """
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -131,7 +131,7 @@ def list_calls(
     """
     tasks: Iterator[Task] = client.list_tasks(queue, **filters, payload=True)
     try:
-        first = list(_some(tasks))
+        first = list(islice(tasks, 1))
     except Forbidden:
         if payload or function is not None:
             raise
@@ -140,10 +140,3 @@ def list_calls(
     for task in chain(first, tasks):
         if function is None or function_of(task) == function:
             yield task
-
-
-def _some(tasks: Iterator[Task]) -> Iterator[Task]:
-    """Take the first, if there is one."""
-    for task in tasks:
-        yield task
-        return

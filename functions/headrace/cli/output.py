@@ -238,9 +238,7 @@ def problem(session: CliSession, error: Any, text: str) -> str:
     fields = {
         "code": getattr(error, "code", None),
         "detail": text,
-        "errors": [
-            {"field": one.field, "message": one.message} for one in getattr(error, "errors", ())
-        ],
+        "errors": getattr(error, "errors", ()),
         "request_id": getattr(error, "request_id", None),
     }
     return to_json({"error": fields})

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar, Unpack
 from headrace.client.batches import Errors, batches_of, checked, raises
 from headrace.client.calls import (
     ApiCall,
+    CallChain,
     CallFailed,
     CallStep,
     Consumed,
@@ -79,18 +80,6 @@ def _stepped(
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
 
-def _answered(
-    make: Callable[P, SteppedCall[S]],
-) -> Callable[Concatenate["AsyncClient", P], AsyncIterator[S]]:
-    """Make a method of what may take several calls: it yields the answer of each."""
-
-    @wraps(make)
-    def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[S]:
-        return self.answers(make(*args, **kwargs))
-
-    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
-
-
 class AsyncClient:
     """Headrace's API.  Tasks of one loop may share one; every method raises headrace.domain.errors.
 
@@ -122,17 +111,22 @@ class AsyncClient:
         sleep: "AsyncSleep" = asyncio.sleep,
     ) -> None:
         # HTTP takes as long to import as all else together: not before it is needed.
-        from headrace.client.http import HttpCalls  # noqa: PLC0415 (see above)
+        from headrace.client import http  # noqa: PLC0415 (see above)
 
         self.settings = ClientSettings.of(url, key, timeout=timeout)
         self.codec = codec
-        self._calls = HttpCalls(self.settings, codec, retries=retries)
-        self._retrying = self._calls.async_retrying(sleep)
-        self._transport = transport
+        self._calls = http.HttpCalls(self.settings, codec, retries=retries)
+        self._retrying = http.AsyncRetrying(**self._calls.retrying, sleep=sleep)
+
+        def connected() -> "httpx.AsyncClient":
+            way = self._calls.async_way(transport)
+            return http.AsyncConnections(**self._calls.connecting, transport=way)
+
+        self._new_connections = connected
         self._connect()
 
     def _connect(self) -> None:
-        self._connections = self._calls.async_connections(self._transport)
+        self._connections = self._new_connections()
         self._process = os.getpid()
 
     @property
@@ -191,16 +185,11 @@ class AsyncClient:
 
     async def each(self, pages: PagedCall[T]) -> AsyncIterator[T]:
         """Go through the entries of a list, page after page, in constant memory."""
-        cursor: str | None = None
-        while True:
-            page = await self.send(pages.at(cursor))
+        async for page in self.answers(pages):
             for entry in page.entries:
                 yield entry
-            cursor = page.cursor
-            if cursor is None:
-                return
 
-    async def answers(self, steps: SteppedCall[S]) -> AsyncIterator[S]:
+    async def answers(self, steps: CallChain[S]) -> AsyncIterator[S]:
         """Take step after step; after each, yield what it was answered."""
         cursor: str | None = None
         while True:
@@ -258,7 +247,6 @@ class AsyncClient:
     restart_tasks = _stepped(tasks.restart_tasks)
     run_tasks = _stepped(tasks.run_tasks)
     move_tasks = _stepped(tasks.move_tasks)
-    bulk_pages = _answered(tasks.bulk_tasks)
 
     async def enqueue_many(
         self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"

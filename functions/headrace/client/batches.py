@@ -18,7 +18,7 @@ from headrace.client.calls import ApiCall, tasks
 from headrace.client.codec import Codec
 from headrace.client.sending import NewTask, task_entry
 from headrace.domain import limits
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import InvalidRequest
 from headrace.wire.base import JsonValue
 from headrace.wire.tasks import Enqueued
 
@@ -55,8 +55,7 @@ def batches_of(new: Iterable[NewTask], codec: Codec) -> Iterator[list[bytes]]:
 def raises(errors: Errors) -> bool:
     """Whether INVALID is an error.  Raises InvalidRequest for another word than the two."""
     if errors not in {"raise", "return"}:
-        message = f'must be "raise" or "return", not {errors!r:.100}'
-        raise InvalidRequest(f"errors {message}", errors=[FieldError("errors", message)])
+        raise InvalidRequest.of("errors", f'must be "raise" or "return", not {errors!r:.100}')
     return errors == "raise"
 
 

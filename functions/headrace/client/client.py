@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar, Unpack
 from headrace.client.batches import Batching, Errors, batches_of, checked, raises
 from headrace.client.calls import (
     ApiCall,
+    CallChain,
     CallFailed,
     CallStep,
     Consumed,
@@ -80,18 +81,6 @@ def _stepped(
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
 
-def _answered(
-    make: Callable[P, SteppedCall[S]],
-) -> Callable[Concatenate["Client", P], Iterator[S]]:
-    """Make a method of what may take several calls: it yields the answer of each."""
-
-    @wraps(make)
-    def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> Iterator[S]:
-        return self.answers(make(*args, **kwargs))
-
-    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
-
-
 class Client(Batching):
     """Headrace's API.  Threads may share one; every method raises headrace.domain.errors.
 
@@ -123,17 +112,22 @@ class Client(Batching):
         sleep: "Sleep" = time.sleep,
     ) -> None:
         # HTTP takes as long to import as all else together: not before it is needed.
-        from headrace.client.http import HttpCalls  # noqa: PLC0415 (see above)
+        from headrace.client import http  # noqa: PLC0415 (see above)
 
         self.settings = ClientSettings.of(url, key, timeout=timeout)
         self.codec = codec
-        self._calls = HttpCalls(self.settings, codec, retries=retries)
-        self._retrying = self._calls.retrying(sleep)
-        self._transport = transport
+        self._calls = http.HttpCalls(self.settings, codec, retries=retries)
+        self._retrying = http.Retrying(**self._calls.retrying, sleep=sleep)
+
+        def connected() -> "httpx.Client":
+            way = self._calls.way(transport)
+            return http.Connections(**self._calls.connecting, transport=way)
+
+        self._new_connections = connected
         self._connect()
 
     def _connect(self) -> None:
-        self._connections = self._calls.connections(self._transport)
+        self._connections = self._new_connections()
         self._process = os.getpid()
 
     @property
@@ -192,15 +186,10 @@ class Client(Batching):
 
     def each(self, pages: PagedCall[T]) -> Iterator[T]:
         """Go through the entries of a list, page after page, in constant memory."""
-        cursor: str | None = None
-        while True:
-            page = self.send(pages.at(cursor))
+        for page in self.answers(pages):
             yield from page.entries
-            cursor = page.cursor
-            if cursor is None:
-                return
 
-    def answers(self, steps: SteppedCall[S]) -> Iterator[S]:
+    def answers(self, steps: CallChain[S]) -> Iterator[S]:
         """Take step after step; after each, yield what it was answered."""
         cursor: str | None = None
         while True:
@@ -258,7 +247,6 @@ class Client(Batching):
     restart_tasks = _stepped(tasks.restart_tasks)
     run_tasks = _stepped(tasks.run_tasks)
     move_tasks = _stepped(tasks.move_tasks)
-    bulk_pages = _answered(tasks.bulk_tasks)
 
     def enqueue_many(
         self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"

@@ -62,7 +62,7 @@ class JsonCodec:
                 ensure_ascii=False,
                 allow_nan=False,
                 separators=(",", ":"),
-                default=_plain,
+                default=msgspec.to_builtins,
             ).encode()
         except RecursionError as error:
             raise ValueError("the value is nested too deeply for JSON") from error
@@ -76,11 +76,6 @@ class JsonCodec:
         thousands of levels.
         """
         return decode_json(text)
-
-
-def _plain(value: object) -> JsonValue:
-    """Say in JSON's words what the standard library has none for."""
-    return msgspec.to_builtins(value)
 
 
 PLAIN: Final = JsonCodec()

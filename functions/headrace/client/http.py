@@ -42,6 +42,10 @@ from headrace.domain.errors import (
 T = TypeVar("T")
 Sleep: TypeAlias = Callable[[float], None]
 AsyncSleep: TypeAlias = Callable[[float], Awaitable[None]]
+Connections: Final = httpx.Client
+AsyncConnections: Final = httpx.AsyncClient
+Retrying: Final = tenacity.Retrying
+AsyncRetrying: Final = tenacity.AsyncRetrying
 
 _NO_HOST: Final = "http://embedded"
 """What requests that no socket sees are addressed to."""
@@ -89,7 +93,7 @@ class HttpCalls:
         self._settings, self._codec = settings, codec
         self._base = settings.url if isinstance(settings.address, HttpAddress) else _NO_HOST
         self.usage = Usage()
-        self._connections: dict[str, Any] = {
+        self.connecting: dict[str, Any] = {
             "headers": {
                 "Authorization": f"Bearer {settings.key}",
                 "Accept": "application/json",
@@ -98,30 +102,20 @@ class HttpCalls:
             "timeout": timeout_of(settings),
             "limits": _LIMITS,
         }
-        self._retrying: dict[str, Any] = {
+        self.retrying: dict[str, Any] = {
             "retry": tenacity.retry_if_exception_type(CallFailed),
             "wait": _wait,
             "stop": tenacity.stop_after_attempt(retries + 1),
             "reraise": True,
         }
 
-    def connections(self, transport: httpx.BaseTransport | None) -> httpx.Client:
-        """A pool of connections; none is opened yet."""
-        way = transport or transport_to(self._settings.address)
-        return httpx.Client(**self._connections, transport=way)
+    def way(self, given: httpx.BaseTransport | None) -> httpx.BaseTransport | None:
+        """What requests go through in place of the network, if anything does."""
+        return given or transport_to(self._settings.address)
 
-    def async_connections(self, transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
+    def async_way(self, given: httpx.AsyncBaseTransport | None) -> httpx.AsyncBaseTransport | None:
         """The same for an event loop."""
-        way = transport or async_transport_to(self._settings.address)
-        return httpx.AsyncClient(**self._connections, transport=way)
-
-    def retrying(self, sleep: Sleep) -> tenacity.Retrying:
-        """What repeats a call that fails."""
-        return tenacity.Retrying(**self._retrying, sleep=sleep)
-
-    def async_retrying(self, sleep: AsyncSleep) -> tenacity.AsyncRetrying:
-        """The same for an event loop."""
-        return tenacity.AsyncRetrying(**self._retrying, sleep=sleep)
+        return given or async_transport_to(self._settings.address)
 
     def request(
         self,

@@ -8,19 +8,19 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from headrace.client.calls import instant_text
+from headrace.client.calls import instant_text, json_body
 from headrace.client.codec import Codec
 from headrace.client.settings import utc_now
 from headrace.domain import limits
-from headrace.domain.errors import FieldError, InvalidRequest, PayloadTooLarge
+from headrace.domain.errors import InvalidRequest, PayloadTooLarge
 from headrace.domain.ids import new_task_id
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Overwritable
+from headrace.wire.tasks import LeasedTask
 
 Seconds: TypeAlias = float
 Status: TypeAlias = Literal["SUCCEEDED", "INFLIGHT", "FAILED", "RELEASED", "MOVED"]
 
-_encode: Final = msgspec.json.Encoder().encode
 _CARRIED: Final = {
     "payload": limits.PAYLOAD_BYTES,
     "result": limits.RESULT_BYTES,
@@ -79,10 +79,10 @@ class Report:
     keepalive_timeout_in_seconds: Seconds | None = None
     spawn: Sequence[SpawnedTask] = ()
 
-
-def json_body(value: object) -> bytes:
-    """Return *value* as the JSON of a request; entries that are None are left in."""
-    return _encode(value)
+    @classmethod
+    def on(cls, task: LeasedTask, status: Status, **fields: Any) -> "Report":  # noqa: ANN401 (of a report)
+        """The report on *task*, under the lease that it is held with."""
+        return cls(task_id=task.id, lease_id=task.lease.id, status=status, **fields)
 
 
 def tasks_body(entries: Sequence[bytes]) -> bytes:
@@ -95,7 +95,7 @@ def task_entry(task: NewTask, codec: Codec, *, path: str) -> bytes:
 
     Raises InvalidRequest or PayloadTooLarge naming the field under *path*.
     """
-    return _encode(_new_task(task, codec, path))
+    return json_body(_new_task(task, codec, path))
 
 
 def reports_body(reports: Iterable[Report], codec: Codec) -> bytes:
@@ -115,7 +115,7 @@ def reports_body(reports: Iterable[Report], codec: Codec) -> bytes:
                 for number, child in enumerate(report.spawn)
             ]
         entries.append(entry)
-    return _encode({"reports": entries})
+    return json_body({"reports": entries})
 
 
 def carried(value: object, codec: Codec, *, field: str, most: int) -> msgspec.Raw:
@@ -126,11 +126,10 @@ def carried(value: object, codec: Codec, *, field: str, most: int) -> msgspec.Ra
     try:
         text = codec.encode(value)
     except (TypeError, ValueError) as error:
-        message = f"cannot be written as JSON: {error}"
-        raise InvalidRequest(f"{field} {message}", errors=[FieldError(field, message)]) from error
+        raise InvalidRequest.of(field, f"cannot be written as JSON: {error}") from error
     fault = limits.json_fault(len(text), most)
     if fault:
-        raise PayloadTooLarge(f"{field} {fault}", errors=[FieldError(field, fault)])
+        raise PayloadTooLarge.of(field, fault)
     return msgspec.Raw(text)
 
 
@@ -156,9 +155,7 @@ def _given(
         elif isinstance(value, datetime):
             value = instant_text(value, field=f"{path}.{name}")
         elif isinstance(value, float) and not math.isfinite(value):
-            message = f"must be a finite number, not {value}"
-            field = f"{path}.{name}"
-            raise InvalidRequest(f"{field} {message}", errors=[FieldError(field, message)])
+            raise InvalidRequest.of(f"{path}.{name}", f"must be a finite number, not {value}")
         given[name] = value
     return given
 

@@ -22,7 +22,7 @@ HeadraceError
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class InvalidRequest(HeadraceError):
     title = "Invalid request"
 
     @classmethod
-    def of(cls, field: str, message: str) -> "InvalidRequest":
+    def of(cls, field: str, message: str) -> Self:
         """Return the error of one *field*; *message* says what it must be."""
         return cls(f"{field} {message}", errors=[FieldError(field, message)])
 

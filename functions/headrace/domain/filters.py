@@ -7,7 +7,7 @@ the same ``BLANKS``.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final, Self
@@ -158,35 +158,26 @@ class TaskFilter:
 
     def fields(self) -> dict[str, Any]:
         """Return the fields that are set, as JSON: the audit keeps them."""
-        times = {"scheduled_after": self.scheduled_after, "scheduled_before": self.scheduled_before}
-        named = {
-            "state": ",".join(self.states) or None,
-            "tags": dict(self.tags) or None,
-            "worker": self.worker,
-            **{name: at.isoformat() if at else None for name, at in times.items()},
-            "min_attempts": self.min_attempts,
-            "error": self.error,
-            "fingerprint": self.fingerprint,
+        kept = asdict(self)
+        states, tags = ",".join(kept.pop("states")), kept["tags"]
+        named = {"state": states or None, **kept, "tags": tags or None}
+        return {
+            name: value.isoformat() if isinstance(value, datetime) else value
+            for name, value in named.items()
+            if value is not None
         }
-        return {name: value for name, value in named.items() if value is not None}
 
     @classmethod
     def of_fields(cls, named: Mapping[str, Any]) -> Self:
         """Return the filter that fields() wrote."""
-
-        def instant(name: str) -> datetime | None:
-            return datetime.fromisoformat(named[name]) if name in named else None
-
-        return cls(
-            states=tuple(named["state"].split(",")) if "state" in named else (),
-            tags=named.get("tags", {}),
-            worker=named.get("worker"),
-            scheduled_after=instant("scheduled_after"),
-            scheduled_before=instant("scheduled_before"),
-            min_attempts=named.get("min_attempts"),
-            error=named.get("error"),
-            fingerprint=named.get("fingerprint"),
-        )
+        times = {
+            name: datetime.fromisoformat(named[name])
+            for name in ("scheduled_after", "scheduled_before")
+            if name in named
+        }
+        known = {name: named[name] for name in cls.__dataclass_fields__ if name in named}
+        states = tuple(named["state"].split(",")) if "state" in named else ()
+        return cls(**{**known, **times, "states": states})
 
     @property
     def by_index(self) -> bool:

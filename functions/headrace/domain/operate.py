@@ -6,7 +6,7 @@
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from headrace.domain import limits, plan
 from headrace.domain.change import Change, Condition, Equals
@@ -78,17 +78,12 @@ def _run(task: Task, queue: Queue, *, now: datetime) -> Change | Unfit:
     """Due at once; attempts and expiry stay."""
     if task.due_at <= now:
         return Unfit("the task is due already")
-    put = {
-        "place": plan.place_in(queue, State.ENQUEUED, task.id),
-        "scheduled_at": now,
-        "due_at": now,
-    }
     row = rule(Action.RUN, State.ENQUEUED, State.ENQUEUED)
     return Change(
         row,
         task.id,
         when=plan.unchanged(task),
-        put=put,
+        put=plan.waiting(queue, task.id, now),
         done_when=(*_itself(task), Equals("due_at", now)),
     )
 
@@ -122,18 +117,7 @@ def _move(task: Task, target: Queue, *, now: datetime) -> Change:
 
 def _reborn(change: Change, task: Task, queue: Queue, *, now: datetime, due_at: datetime) -> Change:
     """Begin a new life in *queue*."""
-    put: dict[str, Any] = {
-        "place": plan.place_in(queue, State.ENQUEUED, task.id),
-        "scheduled_at": due_at,
-        "due_at": due_at,
-        "enqueued_at": now,
-        "returned_at": now,
-        "attempts": 0,
-    }
-    expires_at = queue.expiry(due_at)
-    unset = ("expires_at",) if expires_at is None else ()
-    if expires_at is not None:
-        put["expires_at"] = expires_at
+    put, unset = plan.new_life(queue, task.id, due_at=due_at, now=now)
     return replace(
         change,
         when=plan.unchanged(task),

@@ -24,7 +24,7 @@ from headrace.domain.change import (
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.ids import shard_of
 from headrace.domain.lease import Group
-from headrace.domain.lifecycle import Action, Rule, rule
+from headrace.domain.lifecycle import Action, rule
 from headrace.domain.queue import Queue
 from headrace.domain.retry import RetryStrategy, Seconds
 from headrace.domain.slots import Reservation
@@ -63,17 +63,6 @@ class TaskSpec:
         return now + timedelta(seconds=self.delay_in_seconds or 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Effects:
-    """What a transition asks and does besides what its row of the lifecycle says."""
-
-    when: tuple[Condition, ...] = ()
-    put: Mapping[str, Any] = field(default_factory=dict)
-    append: Mapping[str, Any] = field(default_factory=dict)
-    add: Mapping[str, int] = field(default_factory=dict)
-    done_when: tuple[Condition, ...] = ()
-
-
 def holder(queue: str, dedupe_key: str, *, value: str | None, expects: str | None) -> KeyLock:
     """Return the key lock that says which task of *queue* holds *dedupe_key*."""
     return KeyLock(f"dedupe:{queue}", dedupe_key, value, expects)
@@ -89,6 +78,22 @@ def freed(task: Task) -> tuple[KeyLock, ...]:
 def place_in(queue: Queue, state: State, task_id: str) -> Place:
     """Return where the index keeps *task_id* in *queue* and *state*."""
     return Place(queue.name, state, shard_of(task_id, queue.settings.shards))
+
+
+def waiting(queue: Queue, task_id: str, due_at: datetime) -> dict[str, Any]:
+    """Return the fields by which a task waits in *queue* until it is due."""
+    place = place_in(queue, State.ENQUEUED, task_id)
+    return {"place": place, "scheduled_at": due_at, "due_at": due_at}
+
+
+def new_life(
+    queue: Queue, task_id: str, *, due_at: datetime, now: datetime
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the fields of a task that begins anew in *queue*, and those that it has no more."""
+    put = waiting(queue, task_id, due_at)
+    put |= {"enqueued_at": now, "returned_at": now, "attempts": 0}
+    expires_at = queue.expiry(due_at)
+    return (put, ("expires_at",)) if expires_at is None else (put | {"expires_at": expires_at}, ())
 
 
 def enqueue(
@@ -145,8 +150,7 @@ def overwrite(held: Task, new: TaskSpec, queue: Queue, *, now: datetime) -> Chan
         put["tags"] = new.tags
     if "scheduled_at" in new.overwrite:
         due_at = new.due_at(now)
-        place = place_in(queue, State.ENQUEUED, held.id)
-        put |= {"scheduled_at": due_at, "due_at": due_at, "place": place}
+        put |= waiting(queue, held.id, due_at)
     if "expires_at" in new.overwrite:
         expires_at = new.expires_at or queue.expiry(due_at)
         put |= {"expires_at": expires_at} if expires_at else {}
@@ -226,10 +230,9 @@ def expire(of: Entry | Task, queue: Queue, *, now: datetime) -> Change:
     """Plan the end of a task that waited past its ``expires_at``."""
     row = rule(Action.EXPIRE, State.ENQUEUED, State.DEAD)
     when = (In(queue.name, State.ENQUEUED), AtMost("expires_at", now))
-    effects = Effects(when=when, put={"dead_reason": DeadReason.EXPIRED})
     task_id = of.id if isinstance(of, Task) else of.task_id
-    change = end(row, task_id, queue, effects, now=now, retention=dead_retention(queue))
-    return parted(change, of)
+    change = Change(row, task_id, when=when, put={"dead_reason": DeadReason.EXPIRED})
+    return parted(end(change, queue, now=now, retention=dead_retention(queue)), of)
 
 
 def delete(task: Task, *, unless_changed: bool = False) -> Change:
@@ -281,55 +284,25 @@ def parted(change: Change, of: "Entry | Task | None") -> Change:
     return replace(change, when=(*change.when, Unset("dedupe_key")))
 
 
-def end(
-    row: Rule,
-    task_id: str,
-    queue: Queue,
-    effects: Effects,
-    *,
-    now: datetime,
-    retention: Seconds,
-) -> Change:
-    """Plan the end of a task's life: kept for *retention* seconds, or gone.
+def end(change: Change, queue: Queue, *, now: datetime, retention: Seconds) -> Change:
+    """Complete a change that ends a task's life: it is kept for *retention* seconds, or gone.
 
     Of one that is gone its id stays for a while, at no cost: the write that takes it out of the
     index is what a removal costs.  So an enqueue whose answer was lost, and is repeated after the
     task is done, does not make it anew.
     """
-    if row.target is None:
-        message = f"{row.action} is no end of a life"
+    if change.rule.target is None:
+        message = f"{change.rule.action} is no end of a life"
         raise LookupError(message)
-    if retention <= 0:
-        until = now + timedelta(seconds=limits.SPENT_SECONDS)
-        return Change(
-            row,
-            task_id,
-            when=effects.when,
-            gone=True,
-            put={
-                "spent": place_in(queue, row.target, task_id),
-                "finished_at": now,
-                "retained_until": _whole_second(until),
-            },
-            clear=_FORGOTTEN,
-            done_when=effects.done_when,
-        )
-    return Change(
-        row,
-        task_id,
-        when=effects.when,
-        put={
-            **effects.put,
-            "place": place_in(queue, row.target, task_id),
-            "scheduled_at": now,
-            "finished_at": now,
-            "retained_until": _whole_second(now + timedelta(seconds=retention)),
-        },
-        clear=LEASE,
-        append=effects.append,
-        add=effects.add,
-        done_when=effects.done_when,
-    )
+    place = place_in(queue, change.rule.target, change.task_id)
+    kept = retention > 0
+    until = now + timedelta(seconds=retention if kept else limits.SPENT_SECONDS)
+    finish = {"finished_at": now, "retained_until": _whole_second(until)}
+    if not kept:
+        put = {"spent": place, **finish}
+        return replace(change, gone=True, put=put, clear=_FORGOTTEN, append={}, add={})
+    put = {**change.put, "place": place, "scheduled_at": now, **finish}
+    return replace(change, put=put, clear=LEASE)
 
 
 def dead_retention(queue: Queue) -> Seconds:

@@ -29,7 +29,15 @@ from headrace.domain.change import (
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.lease import group_of, leases_of, opened_at
 from headrace.domain.lifecycle import Action, Actor, LeaseRule, Rule, rule
-from headrace.domain.plan import LEASE, Effects, dead_retention, end, parted, place_in
+from headrace.domain.plan import (
+    LEASE,
+    dead_retention,
+    end,
+    new_life,
+    parted,
+    place_in,
+    waiting,
+)
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.task import DeadReason, ErrorKind, Hop, State, Task, TaskError
@@ -94,10 +102,10 @@ def heartbeat(
 def succeed(held: Held, queue: Queue, *, now: datetime, result: str | None) -> Change:
     """Plan a success: the result is kept as long as the queue keeps history."""
     row = rule(Action.SUCCEED, State.INFLIGHT, State.SUCCEEDED)
-    effects = _report(row, held, Effects(put={} if result is None else {"result": result}))
+    put = {} if result is None else {"result": result}
+    change = _report(Change(row, held.task_id, put=put), held)
     retention = queue.settings.history_retention_in_seconds
-    change = end(row, held.task_id, queue, effects, now=now, retention=retention)
-    return parted(change, held.task)
+    return parted(end(change, queue, now=now, retention=retention), held.task)
 
 
 def fail(
@@ -115,22 +123,19 @@ def fail(
 
     *delay* is the wait the worker asked for; *spread* is the random number of the jitter.
     """
-    if held.task is not None:
-        effects = Effects(put={"errors": (*held.task.errors, error)[-limits.ERRORS_KEPT :]})
-    else:
-        room = Shorter("errors", limits.ERRORS_KEPT)
-        effects = Effects(when=(room,), append={"errors": error})
+    row = rule(action, State.INFLIGHT, State.ENQUEUED)
+    change = _longer(Change(row, held.task_id), held, "errors", error, most=limits.ERRORS_KEPT)
     if not retryable:
-        return _bury(action, held, queue, DeadReason.REJECTED, effects, now=now)
+        return _bury(change, held, queue, DeadReason.REJECTED, now=now)
 
     if held.task is None:
-        effects = replace(effects, when=(*effects.when, Unset("retry")))
+        change = replace(change, when=(*change.when, Unset("retry")))
     strategy = (held.task.retry if held.task else None) or queue.settings.retry_strategy
     if held.attempts > strategy.max_retries:
-        return _bury(action, held, queue, DeadReason.EXHAUSTED, effects, now=now)
+        return _bury(change, held, queue, DeadReason.EXHAUSTED, now=now)
 
     seconds = delay if delay is not None else strategy.delay_seconds(held.attempts, spread)
-    return _wait(action, held, queue, effects, now=now, seconds=seconds)
+    return _wait(change, held, queue, now=now, seconds=seconds)
 
 
 def reclaim(task: Task, queue: Queue, *, now: datetime, spread: float) -> Change:
@@ -173,9 +178,10 @@ def release(
     delay: Seconds | None = None,
 ) -> Change:
     """Plan giving a task back unworked, due now or after a *delay*: the attempt does not count."""
-    effects = Effects(add={"attempts": -1})
     actor = Actor.SERVICE if reason is ReleaseReason.GROUP_CLOSED else None
-    change = _wait(Action.RELEASE, held, queue, effects, now=now, seconds=delay or 0, actor=actor)
+    row = rule(Action.RELEASE, State.INFLIGHT, State.ENQUEUED, actor=actor)
+    change = Change(row, held.task_id, add={"attempts": -1})
+    change = _wait(change, held, queue, now=now, seconds=delay or 0)
     keeps_its_turn = reason is ReleaseReason.UNDELIVERED and change.rule.target is State.ENQUEUED
     if held.task is None or not keeps_its_turn:
         return change
@@ -197,35 +203,21 @@ def move(
     """Plan a move to *target*: one write; what travels and what stays is in the contract."""
     row = rule(Action.MOVE, State.INFLIGHT, State.ENQUEUED)
     due_at = now + timedelta(seconds=delay or 0)
-    expires_at = target.expiry(due_at)
     hop = Hop(held.queue, now)
-    if held.task is not None:
-        effects = Effects(put={"trail": (*held.task.trail, hop)[-limits.TRAIL_KEPT :]})
-    else:
-        effects = Effects(when=(Shorter("trail", limits.TRAIL_KEPT),), append={"trail": hop})
-    report = _report(row, held, effects)
-    put: dict[str, Any] = {
-        **report.put,
-        "place": place_in(target, State.ENQUEUED, held.task_id),
-        "scheduled_at": due_at,
-        "due_at": due_at,
-        "enqueued_at": now,
-        "returned_at": now,
-        "attempts": 0,
-    }
-    given = {"payload": payload, "tags": tags, "expires_at": expires_at}
+    change = _longer(Change(row, held.task_id), held, "trail", hop, most=limits.TRAIL_KEPT)
+    change = _report(change, held)
+    put, unset = new_life(target, held.task_id, due_at=due_at, now=now)
+    given = {"payload": payload, "tags": tags}
     put |= {name: value for name, value in given.items() if value is not None}
-    unset = ("expires_at",) if expires_at is None else ()
-    change = Change(
-        row,
-        held.task_id,
-        when=report.when,
-        put=put,
-        clear=(*LEASE, "keepalive", "retry", "dedupe_key", *unset),
-        append=report.append,
-        done_when=report.done_when,
-    )
-    return parted(change, held.task)
+    clear = (*LEASE, "keepalive", "retry", "dedupe_key", *unset)
+    return parted(replace(change, put={**change.put, **put}, clear=clear), held.task)
+
+
+def _longer(change: Change, held: Held, name: str, entry: object, *, most: int) -> Change:
+    """Add *entry* to the list *name*, which keeps the last *most*; unread, it must have room."""
+    if held.task is None:
+        return replace(change, when=(Shorter(name, most),), append={name: entry})
+    return replace(change, put={name: (*getattr(held.task, name), entry)[-most:]})
 
 
 def _held(row: Rule, held: Held) -> tuple[Condition, ...]:
@@ -250,16 +242,16 @@ def _held(row: Rule, held: Held) -> tuple[Condition, ...]:
     return lease
 
 
-def _report(row: Rule, held: Held, effects: Effects) -> Effects:
+def _report(change: Change, held: Held) -> Change:
     """Add what every report asks, and the mark by which a repeat of it is recognised."""
-    name = held.group or held.lease_id
+    row, name = change.rule, held.group or held.lease_id
     settled = {"settled_lease_id": name, "settled_status": str(row.action)}
     if row.lease is not LeaseRule.HELD:
         settled = {}
     return replace(
-        effects,
-        when=(*_held(row, held), *effects.when),
-        put={**effects.put, **settled},
+        change,
+        when=(*_held(row, held), *change.when),
+        put={**change.put, **settled},
         done_when=_already(row, held, settled),
     )
 
@@ -277,52 +269,23 @@ def _already(row: Rule, held: Held, settled: Mapping[str, str]) -> tuple[Conditi
     return tuple(marks)
 
 
-def _wait(
-    action: Action,
-    held: Held,
-    queue: Queue,
-    effects: Effects,
-    *,
-    now: datetime,
-    seconds: Seconds,
-    actor: Actor | None = None,
-) -> Change:
+def _wait(change: Change, held: Held, queue: Queue, *, now: datetime, seconds: Seconds) -> Change:
     """Plan to wait again, unless the task would expire before its turn."""
-    row = rule(action, State.INFLIGHT, State.ENQUEUED, actor=actor)
     due_at = now + timedelta(seconds=seconds)
     expires_at = held.task.expires_at if held.task else None
     if expires_at is not None and expires_at <= due_at:
-        return _bury(action, held, queue, DeadReason.EXPIRED, effects, now=now, actor=actor)
-    report = _report(row, held, effects)
-    return Change(
-        row,
-        held.task_id,
-        when=(*report.when, UnsetOrAfter("expires_at", due_at)),
-        put={
-            **report.put,
-            "place": place_in(queue, State.ENQUEUED, held.task_id),
-            "scheduled_at": due_at,
-            "due_at": due_at,
-            "returned_at": now,
-        },
+        return _bury(change, held, queue, DeadReason.EXPIRED, now=now)
+    change = _report(change, held)
+    return replace(
+        change,
+        when=(*change.when, UnsetOrAfter("expires_at", due_at)),
+        put={**change.put, **waiting(queue, held.task_id, due_at), "returned_at": now},
         clear=LEASE,
-        append=report.append,
-        add=report.add,
-        done_when=report.done_when,
     )
 
 
-def _bury(
-    action: Action,
-    held: Held,
-    queue: Queue,
-    reason: DeadReason,
-    effects: Effects,
-    *,
-    now: datetime,
-    actor: Actor | None = None,
-) -> Change:
-    row = rule(action, State.INFLIGHT, State.DEAD, actor=actor)
-    report = _report(row, held, replace(effects, put={**effects.put, "dead_reason": reason}))
-    change = end(row, held.task_id, queue, report, now=now, retention=dead_retention(queue))
-    return parted(change, held.task)
+def _bury(change: Change, held: Held, queue: Queue, reason: DeadReason, *, now: datetime) -> Change:
+    row = rule(change.rule.action, State.INFLIGHT, State.DEAD, actor=change.rule.actor)
+    put = {**change.put, "dead_reason": reason}
+    change = _report(replace(change, rule=row, put=put), held)
+    return parted(end(change, queue, now=now, retention=dead_retention(queue)), held.task)

@@ -5,8 +5,8 @@ It names tasks and queues and holds nothing that a task carries.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from headrace.domain.errors import Unavailable
@@ -45,6 +45,7 @@ class Finding:
     """One change that should not be: of which task, which version, and what was seen."""
 
     task_id: str
+    created_at: datetime
     version: int
     queue: str
     move: str
@@ -54,23 +55,33 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ProofReport:
-    """A report, read back.
+    """What a proof looked at and found.
 
-    ``made_at`` is when the proof ran, None where it was not told; ``since`` the first day it was
-    asked for, None for all; ``live`` whether lost tasks were looked for; ``first`` and ``last`` are
-    when the changes it saw were recorded, None where there was none.  ``violations`` are numbers by
-    kind, ``examples`` some of each.
+    ``first`` and ``last`` are when the changes it saw were recorded, None where there was none.
+    ``violations`` are numbers by kind, ``examples`` some of each.  ``made_at`` is when the proof
+    ran, None where it was not told; ``since`` the first day it was asked for, None for all;
+    ``live`` whether lost tasks were looked for.
     """
 
-    made_at: datetime | None
-    since: date | None
-    live: bool
     first: datetime | None
     last: datetime | None
     tasks: int
     changes: int
-    violations: Mapping[str, int]
-    examples: Mapping[str, Sequence[Finding]]
+    violations: Mapping[str, int] = field(default_factory=dict)
+    examples: Mapping[str, Sequence[Finding]] = field(default_factory=dict)
+    made_at: datetime | None = None
+    since: date | None = None
+    live: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing was found."""
+        return not self.violations
+
+    def text(self) -> str:
+        """Return it as JSON."""
+        body = {"holds": self.holds, **asdict(self)}
+        return json.dumps(body, indent=1, default=_plain, ensure_ascii=False)
 
     @classmethod
     def of(cls, text: bytes) -> "ProofReport":
@@ -98,21 +109,26 @@ def _read(body: Mapping[str, Any]) -> ProofReport:
 
 
 def _finding(body: Mapping[str, Any]) -> Finding:
-    at = _instant(body["at"])
-    if at is None:
-        raise KeyError("at")
     return Finding(
         str(body["task_id"]),
+        datetime.fromisoformat(body["created_at"]),
         int(body["version"]),
         str(body["queue"] or ""),
         str(body["move"] or ""),
-        at,
+        datetime.fromisoformat(body["at"]),
         str(body["detail"] or ""),
     )
 
 
 def _instant(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
+
+
+def _plain(value: object) -> str:
+    """Return what JSON does not know; an instant without a zone, as Spark has it, is local time."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return str(value)
 
 
 @dataclass(frozen=True, slots=True)

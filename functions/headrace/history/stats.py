@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from headrace.domain.change import Entry
 from headrace.domain.filters import TaskFilter
@@ -39,13 +39,8 @@ _SHARDS_ASKED: Final = 4  # tasks are spread evenly: what is missing is missing 
 _LEAST_PART: Final = 0.001
 
 
-class Each(Protocol):
-    """What map() does with one iterable."""
-
-    def __call__(
-        self, look: Callable[[Queue], "Glance"], queues: Iterable[Queue], /
-    ) -> Iterable["Glance"]:
-        """Return the result of *look* for each of *queues*, in order."""
+Each: TypeAlias = Callable[[Callable[[Queue], "Glance"], Iterable[Queue]], Iterable["Glance"]]
+"""What map() does with one iterable: the result of a look at each of some queues, in order."""
 
 
 @dataclass(frozen=True, slots=True)

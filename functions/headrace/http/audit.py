@@ -10,10 +10,11 @@ from headrace.http.fields import Instant
 from headrace.http.permissions import principal
 from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer
 from headrace.ops.operators import visibility
-from headrace.ops.shared.audit import AuditFilter, AuditListing
+from headrace.ops.shared.audit import AuditFilter, AuditRecord
+from headrace.ops.shared.paging import Found
 from headrace.runtime.wiring import use_cases
 from headrace.wire import service as service_wire
-from headrace.wire.base import instant, instant_text
+from headrace.wire.base import instant_text
 
 router: Final = NounRouter("Audit")
 
@@ -21,23 +22,11 @@ router: Final = NounRouter("Audit")
 # ------------------------------------------------------------------------------------------ answers
 
 
-def audit_answer(page: AuditListing) -> service_wire.AuditEntries:
+def audit_answer(page: Found[AuditRecord]) -> service_wire.AuditEntries:
     """A page of what was changed by hand."""
     return service_wire.AuditEntries(
         entries=[
-            service_wire.AuditEntry(
-                at=instant(entry.at),
-                actor=entry.actor,
-                actor_id=entry.actor_id,
-                action=entry.action,
-                queue=entry.queue,
-                filter=_audited(entry.filter),
-                ids=None if entry.ids is None else list(entry.ids),
-                matched=entry.matched,
-                changed=entry.changed,
-                request_id=entry.request_id,
-            )
-            for entry in page.entries
+            service_wire.AuditEntry.of(entry, filter=_audited(entry.filter)) for entry in page.shown
         ],
         cursor=page.cursor,
     )

@@ -28,7 +28,6 @@ from headrace.http.routing import (
 from headrace.ops.operators.bulk import BulkAnswer
 from headrace.runtime.wiring import use_cases
 from headrace.wire import tasks as task_wire
-from headrace.wire.base import word
 
 router: Final = NounRouter("Bulk actions")
 _HOW: Final = (
@@ -134,15 +133,8 @@ MOVE_TASKS: Final[Examples] = {
 
 def bulk_answer(answer: BulkAnswer) -> task_wire.Bulk:
     """The outcome for the tasks that were meant."""
-    return task_wire.Bulk(
-        matched=answer.matched,
-        changed=answer.changed,
-        results=[
-            task_wire.BulkResult(id=one.id, outcome=word(one.outcome), detail=one.detail)
-            for one in answer.results
-        ],
-        cursor=answer.cursor,
-    )
+    results = [task_wire.BulkResult.of(one) for one in answer.results]
+    return task_wire.Bulk.of(answer, results=results)
 
 
 # ------------------------------------------------------------------------------------------- routes

@@ -67,12 +67,27 @@ def contradiction(*errors: tuple[str, LiteralString]) -> ValidationError:
     return refusal(*((name, wrong(message)) for name, message in errors))
 
 
-def refusal(*errors: tuple[str, PydanticCustomError]) -> ValidationError:
-    """Return the error that a body raises for fields it cannot take together."""
+def refusal(*errors: tuple[str | int | None, PydanticCustomError]) -> ValidationError:
+    """Return the error that names what is wrong in several places; None is all of the value."""
     return ValidationError.from_exception_data(
-        "contradiction",
-        [InitErrorDetails(type=error, loc=(name,), input=None) for name, error in errors],
+        "refusal",
+        [
+            InitErrorDetails(type=error, loc=() if place is None else (place,), input=None)
+            for place, error in errors
+        ],
     )
+
+
+def faultless(find: Callable[[str], str | None]) -> Callable[[str], str]:
+    """Return a check that *find* finds no fault with a text."""
+
+    def check(value: str) -> str:
+        fault = find(value)
+        if fault:
+            raise wrong("{fault}", fault=fault)
+        return value
+
+    return check
 
 
 def too_large(message: LiteralString, **values: str | float) -> PydanticCustomError:
@@ -85,14 +100,7 @@ def too_large(message: LiteralString, **values: str | float) -> PydanticCustomEr
 
 def text_within(most: int, least: int = 0) -> Callable[[str], str]:
     """Return a check that a text is *least* to *most* bytes of UTF-8."""
-
-    def check(value: str) -> str:
-        fault = limits.text_fault(value, most, least)
-        if fault:
-            raise wrong("{fault}", fault=fault)
-        return value
-
-    return check
+    return faultless(lambda value: limits.text_fault(value, most, least))
 
 
 def text_schema(most: int) -> WithJsonSchema:
@@ -104,14 +112,9 @@ def _tags(value: object) -> object:
     """Check names, values and number at once, so that everything wrong is named."""
     if not isinstance(value, dict):
         return value  # its type is checked next
-    errors = [
-        InitErrorDetails(
-            type=wrong("{fault}", fault=fault), loc=() if key is None else (key,), input=None
-        )
-        for key, fault in limits.tags_faults(value)
-    ]
-    if errors:
-        raise ValidationError.from_exception_data("tags", errors)
+    faults = list(limits.tags_faults(value))
+    if faults:
+        raise refusal(*((key, wrong("{fault}", fault=fault)) for key, fault in faults))
     return value
 
 
@@ -178,29 +181,29 @@ def _inflight(value: int) -> int:
     return value
 
 
-_PLAIN: Final = AfterValidator(_plain)
+PLAIN: Final = AfterValidator(_plain)
 
-Keepalive: TypeAlias = Annotated[float, _range(limits.KEEPALIVE_SECONDS), _PLAIN]
+Keepalive: TypeAlias = Annotated[float, _range(limits.KEEPALIVE_SECONDS), PLAIN]
 Expiry: TypeAlias = Annotated[
     float,
     _range((0, limits.EXPIRES_SECONDS[1]), "0: never."),
-    _PLAIN,
+    PLAIN,
     AfterValidator(_never_or(limits.EXPIRES_SECONDS[0])),
 ]
-Retention: TypeAlias = Annotated[float, _range(limits.RETENTION_SECONDS), _PLAIN]
-Delay: TypeAlias = Annotated[float, _range(limits.DELAY_SECONDS), _PLAIN]
+Retention: TypeAlias = Annotated[float, _range(limits.RETENTION_SECONDS), PLAIN]
+Delay: TypeAlias = Annotated[float, _range(limits.DELAY_SECONDS), PLAIN]
 Wait: TypeAlias = Annotated[
-    float, _range((0, limits.WAIT_SECONDS), "How long to wait for the first task."), _PLAIN
+    float, _range((0, limits.WAIT_SECONDS), "How long to wait for the first task."), PLAIN
 ]
-BaseSeconds: TypeAlias = Annotated[float, _range(limits.BASE_SECONDS), _PLAIN]
-RetryDelay: TypeAlias = Annotated[float, _range(limits.RETRY_DELAY_SECONDS), _PLAIN]
+BaseSeconds: TypeAlias = Annotated[float, _range(limits.BASE_SECONDS), PLAIN]
+RetryDelay: TypeAlias = Annotated[float, _range(limits.RETRY_DELAY_SECONDS), PLAIN]
 Jitter: TypeAlias = Annotated[
-    float, _range((0, 1), "0.1 spreads each wait between 90 % and 110 % of itself."), _PLAIN
+    float, _range((0, 1), "0.1 spreads each wait between 90 % and 110 % of itself."), PLAIN
 ]
 PauseLength: TypeAlias = Annotated[
-    float, Field(gt=0, le=limits.PAUSE_SECONDS[1], allow_inf_nan=False), _PLAIN
+    float, Field(gt=0, le=limits.PAUSE_SECONDS[1], allow_inf_nan=False), PLAIN
 ]
-Overlap: TypeAlias = Annotated[float, _range(limits.OVERLAP_SECONDS), _PLAIN]
+Overlap: TypeAlias = Annotated[float, _range(limits.OVERLAP_SECONDS), PLAIN]
 MaxRetries: TypeAlias = Annotated[int, _count(limits.MAX_RETRIES)]
 Shards: TypeAlias = Annotated[int, _count(limits.SHARDS)]
 Count: TypeAlias = Annotated[int, _count(limits.COUNT, "0: no limit.")]

@@ -1,41 +1,36 @@
 """Keys: make, list, rotate, revoke."""
 
 from datetime import timedelta
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path
 from pydantic import AfterValidator, Field
 
 from headrace.domain import limits
-from headrace.domain.access import Role, ShownKey, key_name_fault
+from headrace.domain.access import Role, key_name_fault
 from headrace.http.fields import (
     Examples,
     Instant,
     Overlap,
     RequestBody,
     example,
+    faultless,
     text_within,
-    wrong,
 )
 from headrace.http.permissions import principal
 from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer, no_body
 from headrace.ops.operators.keys import IssuedKey
 from headrace.runtime.wiring import use_cases
 from headrace.wire import service as service_wire
-from headrace.wire.base import LEFT_OUT, instant
+from headrace.wire.base import LEFT_OUT
 
 router: Final = NounRouter("Keys")
 
 
-def _key_name(name: str) -> str:
-    fault = key_name_fault(name)
-    if fault:
-        raise wrong("{fault}", fault=fault)
-    return name
-
-
 KeyName: TypeAlias = Annotated[
-    str, AfterValidator(text_within(limits.KEY_NAME_BYTES, 1)), AfterValidator(_key_name)
+    str,
+    AfterValidator(text_within(limits.KEY_NAME_BYTES, 1)),
+    AfterValidator(faultless(key_name_fault)),
 ]
 Pattern: TypeAlias = Annotated[str, AfterValidator(text_within(limits.PATTERN_BYTES, 1))]
 
@@ -92,22 +87,7 @@ ROTATE_KEY: Final[Examples] = {
 
 def new_key_answer(made: IssuedKey) -> service_wire.NewKey:
     """A key just made or rotated, with its secret."""
-    return service_wire.NewKey(
-        **{**_key_members(made.key), "last_used_at": LEFT_OUT}, secret=made.secret
-    )
-
-
-def _key_members(key: ShownKey) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "name": key.name,
-        "role": key.role,
-        "queues": list(key.queues),
-        "prefix": key.prefix,
-        "created_at": instant(key.created_at),
-        "expires_at": instant(key.expires_at),
-        "last_used_at": instant(key.last_used_at),
-    }
+    return service_wire.NewKey.of(made.key, last_used_at=LEFT_OUT, secret=made.secret)
 
 
 # ------------------------------------------------------------------------------------------- routes
@@ -147,7 +127,7 @@ def create(
 def list_keys(limit: Limit = 50, cursor: Cursor = None) -> Answered:
     """List keys."""
     page = use_cases().keys.list(principal(), limit=limit, cursor=cursor)
-    shown = [service_wire.Key(**_key_members(key)) for key in page.keys]
+    shown = [service_wire.Key.of(key) for key in page.shown]
     return json_answer(service_wire.Keys(keys=shown, cursor=page.cursor))
 
 

@@ -82,10 +82,7 @@ def problem(error: Exception, *, request_id: str, where: str) -> ProblemAnswer:
         status=cause.status,
         code=cause.code,
         detail=cause.detail,
-        errors=[
-            FieldProblem(field=wrong.field, message=wrong.message)
-            for wrong in cause.errors[:_NAMED]
-        ],
+        errors=[FieldProblem.of(wrong) for wrong in cause.errors[:_NAMED]],
         request_id=request_id if cause.status >= HTTPStatus.INTERNAL_SERVER_ERROR else LEFT_OUT,
     )
     headers: dict[str, str] = {}

@@ -3,17 +3,12 @@
 from typing import Annotated, Final, LiteralString, TypeAlias
 
 from aws_lambda_powertools.event_handler.openapi.params import Body
+from msgspec import convert
 from pydantic import Field, model_validator
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.queue import (
-    DeadLetterConfig,
-    DequeuingSettings,
-    IntervalUnit,
-    QueueSettings,
-    RateLimiting,
-)
+from headrace.domain.queue import IntervalUnit, QueueSettings
 from headrace.domain.retry import DEFAULT_RETRY, Backoff, RetryStrategy
 from headrace.domain.task import State
 from headrace.http.fields import (
@@ -67,18 +62,12 @@ class RetryStrategyBody(RequestBody):
         if "max_retries" in self.model_fields_set and self.max_retries != len(self.intervals):
             message: LiteralString = "must be the number of intervals, or left out"
             raise contradiction(("max_retries", message))
+        self.max_retries = len(self.intervals)
         return self
 
     def strategy(self) -> RetryStrategy:
         """Return the strategy as the domain has it."""
-        return RetryStrategy(
-            kind=self.kind,
-            max_retries=len(self.intervals) or self.max_retries,
-            base_seconds=self.base_seconds,
-            max_delay_seconds=self.max_delay_seconds,
-            jitter=self.jitter,
-            intervals=tuple(self.intervals),
-        )
+        return convert(self.model_dump(), RetryStrategy)
 
 
 class RateLimitingBody(RequestBody):
@@ -88,10 +77,6 @@ class RateLimitingBody(RequestBody):
     interval: Interval = 1
     interval_unit: Annotated[IntervalUnit, Field(strict=False)] = IntervalUnit.SECONDS
 
-    def limit(self) -> RateLimiting:
-        """Return the limit as the domain has it."""
-        return RateLimiting(self.max_tokens, self.interval, self.interval_unit)
-
 
 class DequeuingSettingsBody(RequestBody):
     """What holds deliveries back."""
@@ -99,15 +84,6 @@ class DequeuingSettingsBody(RequestBody):
     max_inflight_tasks: Inflight = 0
     rate_limiting: RateLimitingBody | None = None
     dequeuing_paused: bool = False
-
-    def settings(self) -> DequeuingSettings:
-        """Return the settings as the domain has them."""
-        rate = self.rate_limiting
-        return DequeuingSettings(
-            max_inflight_tasks=self.max_inflight_tasks,
-            rate_limiting=rate.limit() if rate else None,
-            dequeuing_paused=self.dequeuing_paused,
-        )
 
 
 class DeadLetterBody(RequestBody):
@@ -134,19 +110,7 @@ class SettingsBody(RequestBody):
 
     def settings(self) -> QueueSettings:
         """Return the settings as the domain has them."""
-        dead = self.dead_letter_queue_config
-        return QueueSettings(
-            description=self.description,
-            keepalive_timeout_in_seconds=self.keepalive_timeout_in_seconds,
-            expires_in_seconds=self.expires_in_seconds,
-            retry_strategy=self.retry_strategy.strategy(),
-            dequeuing_settings=self.dequeuing_settings.settings(),
-            dead_letter_queue_config=DeadLetterConfig(
-                dead.enable, dead.retention_period_in_seconds, dead.max_size
-            ),
-            history_retention_in_seconds=self.history_retention_in_seconds,
-            shards=self.shards,
-        )
+        return convert(self.model_dump(), QueueSettings)
 
 
 class CreateQueueBody(SettingsBody):

@@ -30,7 +30,7 @@ from headrace.http.routing import (
 )
 from headrace.ops.operators import visibility
 from headrace.ops.scheduling.schedules import Seen
-from headrace.ops.shared.queues import QueueListing
+from headrace.ops.shared.paging import Found
 from headrace.runtime.wiring import use_cases
 from headrace.wire import queues as queue_wire
 from headrace.wire.base import LEFT_OUT, instant
@@ -52,17 +52,9 @@ def queue_answer(
     queue: Queue, stats: QueueStats | None = None, schedules: Iterable[Seen] | None = None
 ) -> queue_wire.Queue:
     """A queue; in full with its stats and schedules."""
-    settings = queue.settings
-    return queue_wire.Queue(
+    return queue_wire.Queue.of(
+        queue.settings,
         name=queue.name,
-        description=settings.description,
-        keepalive_timeout_in_seconds=settings.keepalive_timeout_in_seconds,
-        expires_in_seconds=settings.expires_in_seconds,
-        retry_strategy=settings.retry_strategy,
-        dequeuing_settings=settings.dequeuing_settings,
-        dead_letter_queue_config=settings.dead_letter_queue_config,
-        history_retention_in_seconds=settings.history_retention_in_seconds,
-        shards=settings.shards,
         created_at=instant(queue.created_at),
         updated_at=instant(queue.updated_at),
         version=queue.version,
@@ -73,9 +65,9 @@ def queue_answer(
     )
 
 
-def queues_answer(page: QueueListing) -> queue_wire.Queues:
+def queues_answer(page: Found[Queue]) -> queue_wire.Queues:
     """A page of queues."""
-    return queue_wire.Queues(queues=[queue_answer(one) for one in page.queues], cursor=page.cursor)
+    return queue_wire.Queues(queues=[queue_answer(one) for one in page.shown], cursor=page.cursor)
 
 
 def recount_answer(recounted: "Recounted") -> queue_wire.Recount:

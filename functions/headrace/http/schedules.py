@@ -4,12 +4,14 @@ from typing import Annotated, Final, LiteralString, TypeAlias
 from urllib.parse import unquote
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path
+from msgspec import convert
 from pydantic import Field, model_validator
 
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.schedule import ScheduleSettings
 from headrace.http.fields import (
+    PLAIN,
     DedupeKey,
     Examples,
     Expiry,
@@ -53,7 +55,7 @@ _DEFAULT: Final = ScheduleSettings()
 # An empty one is refused by who reads it, which says what belongs there.
 CronText: TypeAlias = Annotated[str, Field(max_length=CRON_LENGTH)]
 EverySeconds: TypeAlias = Annotated[
-    float, Field(ge=EVERY_SECONDS[0], le=EVERY_SECONDS[1], allow_inf_nan=False)
+    float, Field(ge=EVERY_SECONDS[0], le=EVERY_SECONDS[1], allow_inf_nan=False), PLAIN
 ]
 
 
@@ -100,19 +102,7 @@ class ScheduleBody(RequestBody):
         """Return the settings.  Raises InvalidRequest when they are another schedule's."""
         if self.name is not None and self.name != name:
             raise InvalidRequest.of("name", f"must be the name in the path, {name[:128]}")
-        every = self.every_seconds
-        return ScheduleSettings(
-            cron=self.cron,
-            every_seconds=int(every) if every is not None and every.is_integer() else every,
-            timezone=self.timezone,
-            payload=str(self.payload) if self.payload is not None else _DEFAULT.payload,
-            tags=self.tags or {},
-            dedupe_key=self.dedupe_key,
-            expires_in_seconds=self.expires_in_seconds,
-            keepalive_timeout_in_seconds=self.keepalive_timeout_in_seconds,
-            retry_strategy=self.retry_strategy.strategy() if self.retry_strategy else None,
-            paused=self.paused,
-        )
+        return convert(self.model_dump(exclude_none=True), ScheduleSettings)
 
 
 PUT_SCHEDULE: Final[Examples] = {
@@ -137,18 +127,10 @@ PUT_SCHEDULE: Final[Examples] = {
 def schedule_answer(seen: Seen, *, payload: bool) -> queue_wire.Schedule:
     """A schedule, its payload only for those who may see it."""
     settings = seen.schedule.settings
-    return queue_wire.Schedule(
+    return queue_wire.Schedule.of(
+        settings,
         name=seen.schedule.name,
-        cron=settings.cron,
-        every_seconds=settings.every_seconds,
-        timezone=settings.timezone,
-        paused=settings.paused,
         next_run_at=instant(seen.next_run_at),
-        tags=dict(settings.tags),
-        dedupe_key=settings.dedupe_key,
-        expires_in_seconds=settings.expires_in_seconds,
-        keepalive_timeout_in_seconds=settings.keepalive_timeout_in_seconds,
-        retry_strategy=settings.retry_strategy,
         last_run_at=instant(seen.last_run_at),
         created_at=instant(seen.schedule.created_at),
         updated_at=instant(seen.schedule.updated_at),
@@ -158,15 +140,9 @@ def schedule_answer(seen: Seen, *, payload: bool) -> queue_wire.Schedule:
 
 def schedule_in_short(seen: Seen) -> queue_wire.ScheduleInShort:
     """The short form of a schedule, as its queue shows it."""
-    settings = seen.schedule.settings
-    return queue_wire.ScheduleInShort(
-        name=seen.schedule.name,
-        cron=settings.cron,
-        every_seconds=settings.every_seconds,
-        timezone=settings.timezone,
-        paused=settings.paused,
-        next_run_at=instant(seen.next_run_at),
-        tags=dict(settings.tags),
+    schedule, next_run_at = seen.schedule, instant(seen.next_run_at)
+    return queue_wire.ScheduleInShort.of(
+        schedule.settings, name=schedule.name, next_run_at=next_run_at
     )
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from headrace.domain.lease import shown_lease
-from headrace.domain.task import State, Task, TaskError
+from headrace.domain.task import State, Task
 from headrace.ops.delivery.dequeue import DequeueResult
 from headrace.ops.delivery.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
 from headrace.ops.operators.keys import current_actor
@@ -56,7 +56,7 @@ def _members(
         "finished_at": instant(task.finished_at),
         "result_json": raw(task.result),
         "dead_reason": task.dead_reason,
-        "errors": [_error(error) for error in task.errors],
+        "errors": [task_wire.TaskError.of(error) for error in task.errors],
         "trail": _trail(task),
         "retained_until": instant(task.retained_until),
         "schedule": task.schedule,
@@ -144,40 +144,17 @@ def _reported(report: TaskReport, result: ReportResult) -> task_wire.Reported:
 
 def count_answer(counted: Counted) -> task_wire.Count:
     """How many tasks there are."""
-    return task_wire.Count(
-        count=counted.count,
-        by_state={state: counted.by_state.get(state, 0) for state in State},
-        exact=not counted.partial,
-        as_of=instant(counted.as_of),
-        partial=counted.partial,
-        cursor=counted.cursor,
-    )
+    by_state = {state: counted.by_state.get(state, 0) for state in State}
+    return task_wire.Count.of(counted, by_state=by_state, exact=not counted.partial)
 
 
 def explained_answer(reasons: Iterable[NotRunningReason]) -> task_wire.Explained:
     """Why a task is not running."""
-    return task_wire.Explained(
-        reasons=[
-            task_wire.Reason(code=reason.code, detail=reason.detail, until=instant(reason.until))
-            for reason in reasons
-        ]
-    )
+    return task_wire.Explained(reasons=[task_wire.Reason.of(reason) for reason in reasons])
 
 
 def _lease(task: Task) -> task_wire.Lease:
     return task_wire.Lease(id=shown_lease(task), expires_at=instant(task.lease_expires_at))
-
-
-def _error(error: TaskError) -> task_wire.TaskError:
-    return task_wire.TaskError(
-        attempt=error.attempt,
-        at=instant(error.at),
-        worker=error.worker,
-        kind=word(error.kind),
-        type=error.type,
-        message=error.message,
-        detail=error.detail,
-    )
 
 
 def _trail(task: Task) -> list[task_wire.Hop]:

@@ -2,8 +2,7 @@
 
 from typing import Annotated, Final, LiteralString
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
-from pydantic_core import InitErrorDetails
+from pydantic import AfterValidator, Field, model_validator
 
 from headrace.domain import limits
 from headrace.domain.plan import TaskSpec
@@ -25,6 +24,7 @@ from headrace.http.fields import (
     WorkerName,
     contradiction,
     example,
+    refusal,
     wrong,
 )
 from headrace.http.queue_bodies import RetryStrategyBody
@@ -137,13 +137,9 @@ class DequeueBody(RequestBody):
 
 def _once_each(queues: list[str]) -> list[str]:
     """Check that no queue is named twice, naming each place where one is."""
-    errors = [
-        InitErrorDetails(type=wrong("is named before"), loc=(place,), input=None)
-        for place, queue in enumerate(queues)
-        if queue in queues[:place]
-    ]
-    if errors:
-        raise ValidationError.from_exception_data("queues", errors)
+    again = [place for place, queue in enumerate(queues) if queue in queues[:place]]
+    if again:
+        raise refusal(*((place, wrong("is named before")) for place in again))
     return queues
 
 

@@ -95,17 +95,8 @@ PUT_WORKER: Final[Examples] = {
 
 def worker_answer(worker: LiveWorker) -> service_wire.WorkerSeen:
     """A worker."""
-    heartbeat = worker.heartbeat
-    return service_wire.WorkerSeen(
-        name=heartbeat.name,
-        queues=list(heartbeat.queues),
-        concurrency=heartbeat.concurrency,
-        running=None if heartbeat.running is None else list(heartbeat.running),
-        version=heartbeat.version,
-        started_at=instant(heartbeat.started_at),
-        seen_at=instant(worker.seen_at),
-        command=worker.command,
-    )
+    seen_at, command = instant(worker.seen_at), worker.command
+    return service_wire.WorkerSeen.of(worker.heartbeat, seen_at=seen_at, command=command)
 
 
 # ------------------------------------------------------------------------------------------- routes
@@ -148,7 +139,7 @@ def put(
 def list_workers(limit: Limit = 50, cursor: Cursor = None) -> Answered:
     """List workers."""
     page = use_cases().workers.list(principal(), limit=limit, cursor=cursor)
-    shown = [worker_answer(one) for one in page.workers]
+    shown = [worker_answer(one) for one in page.shown]
     return json_answer(service_wire.Workers(workers=shown, cursor=page.cursor))
 
 

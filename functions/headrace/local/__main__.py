@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict
 from types import FrameType
 from typing import Final
 
@@ -52,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in _stop_signals():
         signal.signal(number, on_signal)
     try:
-        service = Service(**asdict(settings_from()))
+        service = Service(settings_from())
         service.start()
     except LocalServiceError as error:
         print(refusal(error, say_options=options.say_options), file=sys.stderr)

@@ -48,9 +48,6 @@ class InvocationContext:
     function: Function
     stopping: Stopping
     aws_request_id: str = field(default_factory=lambda: str(uuid4()))
-    function_version: str = "$LATEST"
-    identity: None = None
-    client_context: None = None
     _started: float = field(default_factory=time.monotonic)
 
     @property
@@ -67,16 +64,6 @@ class InvocationContext:
     def memory_limit_in_mb(self) -> str:
         """The template's memory size; text, as in Lambda. Nothing enforces it here."""
         return str(self.function.memory_mb)
-
-    @property
-    def log_group_name(self) -> str:
-        """Name of the log group it would have."""
-        return f"/aws/lambda/{self.function.name}"
-
-    @property
-    def log_stream_name(self) -> str:
-        """Name of the log stream it would have."""
-        return "local"
 
     def get_remaining_time_in_millis(self) -> int:
         """Milliseconds until the template's timeout; nothing enforces it here."""

@@ -8,15 +8,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 from urllib.parse import urlsplit
 
 from headrace.client.threads import PeriodicThread, every
 from headrace.local import ServiceUnhealthy, stream
 from headrace.local.engine import HOST, Engine, running_engine
 from headrace.local.environment import (
-    DEFAULT_DATA_DIR,
-    DEFAULT_PORT,
     LocalSettings,
     applied,
     dynamodb_client,
@@ -54,23 +52,16 @@ HEALTH_PATH: Final = "/v1/health"
 
 
 class Service:
-    """A local service; `with Service(port=0, data_dir=":memory:") as service: service.url`.
+    """A local service, as `settings` say.
 
     It changes this process's environment while it runs, because that is where the handlers find
     their settings, so there can be one in a process. Start it from a thread that lives as long as
     it should (see `start_engine`).
     """
 
-    def __init__(
-        self,
-        *,
-        port: int = DEFAULT_PORT,
-        data_dir: str = DEFAULT_DATA_DIR,
-        admin_key: str | None = None,
-        dynamodb_url: str | None = None,
-    ) -> None:
-        """Take the settings; see `LocalSettings`, which refuses what cannot work."""
-        self.settings = LocalSettings(port, data_dir, admin_key, dynamodb_url)
+    def __init__(self, settings: LocalSettings) -> None:
+        """Take the settings."""
+        self.settings = settings
         self.url = ""
         self.dynamodb_url = ""
         self.admin_key = ""
@@ -95,15 +86,6 @@ class Service:
         """Take no more requests, finish those under way, end timers and engine. May be repeated."""
         self._stopping.set()
         self._running.close()
-
-    def __enter__(self) -> Self:
-        """Start."""
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Stop."""
-        self.stop()
 
     def _start(self, undo: contextlib.ExitStack) -> None:
         """Start one thing after another; `undo` stops them the other way round."""

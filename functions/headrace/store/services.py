@@ -24,7 +24,7 @@ def secret(arn: str) -> str:
     passes through.
     """
     with _vendor_errors("a secret cannot be read", broken=_WRONG):
-        text: str = _client("secretsmanager").get_secret_value(SecretId=arn)["SecretString"]
+        text: str = client_of("secretsmanager").get_secret_value(SecretId=arn)["SecretString"]
         return text
 
 
@@ -115,13 +115,23 @@ def lake_in_s3(bucket: str, prefix: str) -> S3Lake:
 
     AWS_ENDPOINT_URL_S3 names another S3.
     """
-    return S3Lake(_client("s3"), bucket, prefix)
+    return S3Lake(client_of("s3"), bucket, prefix)
 
 
-def _client(service: str) -> Any:  # noqa: ANN401  botocore makes its clients at run time
-    retries = {"mode": "standard", "total_max_attempts": ATTEMPTS}
-    config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries=retries)
-    client = Session().create_client(service, config=config)
+def client_of(
+    service: str,
+    session: Session | None = None,
+    url: str | None = None,
+    **more: Any,  # noqa: ANN401  botocore's settings
+) -> Any:  # noqa: ANN401  botocore makes its clients at run time
+    """Return botocore's client of *service*, at *url* or where AWS has it, which minds the time."""
+    config = Config(
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=READ_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        **more,
+    )
+    client = (session or Session()).create_client(service, endpoint_url=url, config=config)
     mind_time(client)
     return client
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, Self, TypeAlias
 
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import InvalidRequest
 
 Call: TypeAlias = Literal["enqueue", "dequeue", "report"]
 Kind: TypeAlias = Literal[
@@ -41,10 +41,7 @@ def chosen_seed(env: Mapping[str, str] = os.environ) -> int:
     try:
         return int(text)
     except ValueError:
-        message = f"must be a whole number, not {text!r}"
-        raise InvalidRequest(
-            f"{SEED_VARIABLE} {message}", errors=[FieldError(SEED_VARIABLE, message)]
-        ) from None
+        raise InvalidRequest.of(SEED_VARIABLE, f"must be a whole number, not {text!r}") from None
 
 
 class ManualClock:
@@ -215,17 +212,13 @@ class Faults:
         self, kind: Kind, times: int | None, rate: float | None, of: Call | None = None
     ) -> Fault:
         if times is not None and rate is not None:
-            raise _wrong("times", "and rate exclude each other: give one of them")
+            raise InvalidRequest.of("times", "and rate exclude each other: give one of them")
         if times is not None and times < 1:
-            raise _wrong("times", f"must be 1 or more, not {times}")
+            raise InvalidRequest.of("times", f"must be 1 or more, not {times}")
         if rate is not None and not 0 <= rate <= 1:
-            raise _wrong("rate", f"must be from 0 to 1, not {rate}")
+            raise InvalidRequest.of("rate", f"must be from 0 to 1, not {rate}")
         if of not in (None, "enqueue", "dequeue", "report"):
-            raise _wrong("of", f"must be enqueue, dequeue or report, not {of!r}")
+            raise InvalidRequest.of("of", f"must be enqueue, dequeue or report, not {of!r}")
         fault = Fault(self, kind, 1 if times is None and rate is None else times, rate, of)
         self.requested.append(fault)
         return fault
-
-
-def _wrong(name: str, message: str) -> InvalidRequest:
-    return InvalidRequest(f"{name} {message}", errors=[FieldError(name, message)])

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Self, TypedDict
+from typing import Final, Self
 
 import httpx2 as httpx
 
@@ -34,11 +34,6 @@ REQUEST_TAKES: Final = timedelta(milliseconds=1)
 TIMERS_EVERY: Final = timedelta(minutes=1)
 _A_MOMENT: Final = timedelta(milliseconds=1)
 _RETRIES: Final = 30  # no try waits, and an unlucky seed should not end a story
-
-
-class _How(TypedDict):
-    codec: Codec
-    transport: httpx.MockTransport | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +150,9 @@ class MemoryService:
         transport: httpx.MockTransport | None = None,
     ) -> Iterator[Self]:
         """Let what *app* enqueues go to this service, and its clock be this one's, for a block."""
-        how: _How = {"codec": app.codec, "transport": transport}
-        clients = self.connect(key, **how), self.connect_async(key, **how)
-        with app.using(*clients, now=self.clock):
+        client = self.connect(key, codec=app.codec, transport=transport)
+        async_client = self.connect_async(key, codec=app.codec, transport=transport)
+        with app.using(client, async_client, now=self.clock):
             yield self
 
     def tick(self) -> Timers:

@@ -1,9 +1,9 @@
 """A worker in the test's own thread: one task after the other, time moving only in between."""
 
 import asyncio
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -110,9 +110,7 @@ class _Control:
         return self.clock.now >= self.lease_expires_at
 
     def progress(self, value: object) -> None:
-        beat = Report(
-            task_id=self.task.id, lease_id=self.task.lease.id, status="INFLIGHT", progress=value
-        )
+        beat = Report.on(self.task, "INFLIGHT", progress=value)
         (result,) = self.client.report(self.task.queue, [beat])
         if result.lease is not None:
             self.lease_expires_at = result.lease.expires_at
@@ -237,10 +235,5 @@ def _awaited(app: App, task: LeasedTask, control: _Control) -> Report | None:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(app.execute_async(task, control))
-    reports: list[Report | None] = []
-    thread = threading.Thread(
-        target=lambda: reports.append(asyncio.run(app.execute_async(task, control)))
-    )
-    thread.start()
-    thread.join()
-    return reports[0]
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, app.execute_async(task, control)).result()

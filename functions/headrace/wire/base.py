@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Self, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -58,6 +58,16 @@ Cursor: TypeAlias = Annotated[
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The base of every answer.  The service writes every member; an older one may not know all."""
+
+    @classmethod
+    def of(cls, source: object, **others: Written) -> Self:
+        """The answer about *source*: of each member the attribute of its name, save *others*."""
+        names = [name for name in cls.__struct_fields__ if name not in others]
+        return cls(**{name: _shown(getattr(source, name)) for name in names}, **others)
+
+
+def _shown(value: Written) -> Written:
+    return instant(value) if isinstance(value, datetime) else value
 
 
 def words_of(name: str) -> Meta:

@@ -19,7 +19,6 @@ from console.chalicelib.flowchart import Flowchart
 from console.chalicelib.pages import ErrorPage, Flash, Frame, Page, PageCost, Who
 from console.chalicelib.parts import (
     Age,
-    Button,
     Choice,
     Confirm,
     Empty,
@@ -75,7 +74,7 @@ class PatternPage(Page):
     fields: tuple[Field, ...]
     filter: FilterForm
     prefix: Field
-    buttons: tuple[Button, ...]
+    buttons: tuple[Link, ...]
     choices: tuple[Choice, ...]
     confirm: Confirm
     danger: Confirm
@@ -173,7 +172,7 @@ def _page(now: datetime, here: str) -> PatternPage:
         fields=samples.fields("alone"),
         filter=FilterForm(here, samples.fields("filter")[:3], (), here, open=True),
         prefix=samples.fields("prefix")[0],
-        buttons=(Button("Restart…", here), Button("Delete…", here, danger=True)),
+        buttons=(Link("Restart…", here), Link("Delete…", here, danger=True)),
         choices=(Choice("restart", "Restart…"), Choice("delete", "Delete…", danger=True)),
         confirm=Confirm(
             here, (Choice("", "Restart 214 tasks"),), cancel, fields=samples.fields("confirm")[:1]

@@ -35,6 +35,7 @@ from console.chalicelib.views.task_list import TaskList, TaskRow
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.task import Status
 from headrace.history.flows import Flow
+from headrace.history.stats import EventRates
 
 LONG: Final = "tsk_01kx3v9m2p4q6r8s0t2v4w6y8z"
 WIDE: Final = (
@@ -249,16 +250,9 @@ def queues(now: datetime, here: str) -> tuple[QueueRow, ...]:
             url=here,
             ready_url=here,
             dead_url=here,
-            description="",
-            scheduled=count,
-            ready=count,
-            inflight=count,
-            succeeded=count,
-            dead=count,
+            counts=dict.fromkeys(Status, count),
             oldest=Age(4_000.0, "bad", "over 10 min") if count else None,
-            enqueued_rate=count / 60,
-            succeeded_rate=count / 7e6,
-            failed_rate=count / 9e8,
+            rates=EventRates(count / 60, 0.0, count / 7e6, count / 9e8),
             spark=charts.spark(values, of="started", per="5 min"),
             paused=count > 0,
             resume_at=now + timedelta(hours=2),
@@ -282,7 +276,6 @@ def tasks(now: datetime, here: str) -> TaskList:
             worker="host-17.eu-west-3.example:4711",
             tags=(Link("service=smartcity", here), Link(f"path={WIDE}", here)),
             error=_ERROR * place,
-            age=now - timedelta(hours=place),
         )
         for place, status in enumerate(Status)
     )

@@ -42,6 +42,6 @@ def test_a_bulk_action_that_was_cut_is_noted_with_what_it_had_done(
     with service.suffering(blocked=away_at(4)), pytest.raises(Unavailable):
         act(world, ids)
 
-    (entry,) = world.use.audit.list(AuditFilter(action="delete")).entries
+    (entry,) = world.use.audit.list(AuditFilter(action="delete")).shown
     assert (entry.matched, entry.changed) == (3, 3)
     assert len(world.store.read(ids)) == 6

@@ -363,7 +363,7 @@ def test_a_key_whose_making_and_rotation_were_not_heard_of_is_made_and_rotated_o
     assert world.use.keys.verify(rotated.secret).name == "sensors"
     with pytest.raises(Unauthenticated):
         world.use.keys.verify(made.secret)
-    actions = [entry.action for entry in world.use.audit.list(AuditFilter()).entries]
+    actions = [entry.action for entry in world.use.audit.list(AuditFilter()).shown]
     assert sorted(actions) == ["create_key", "rotate_key"]
 
 

@@ -25,10 +25,11 @@ from pyspark.sql import functions as f
 from headrace.client.client import Client
 from headrace.client.queue_fields import RetryFields
 from headrace.client.sending import NewTask
+from headrace.history.proof import ProofReport
 from headrace.local.engine import PROJECT_ROOT
 from headrace.local.launch import Launched, launched
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.proof import LakeProof, proof
+from headrace.spark.lake.proof import proof
 from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES
 from headrace.spark.session import session
@@ -109,7 +110,7 @@ class ChaosOutcome:
     moved_as_planned: int
     in_queues: dict[str, int]
     exit_codes: list[int]
-    proof: LakeProof
+    proof: ProofReport
 
     @property
     def holds(self) -> bool:
@@ -191,7 +192,7 @@ def _size(client: Client, queue: str) -> int:
     return client.count_tasks(queue).count
 
 
-def _lake(folder: Path, tasks: int) -> tuple[LakeProof, int]:
+def _lake(folder: Path, tasks: int) -> tuple[ProofReport, int]:
     """Roll the service's lake up until it has all moves; return proof and tasks moved twice."""
     spark = session("headrace chaos", **{"spark.master": "local[2]", "spark.driver.memory": "2g"})
     lake = LakeFrames(spark, str(folder / "lake"))

@@ -17,8 +17,8 @@ from headrace.http.queue_bodies import ReplaceQueueBody
 from headrace.ops.delivery.dequeue import DequeueResult
 from headrace.ops.delivery.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
 from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
-from headrace.ops.shared.audit import AuditListing, AuditRecord
-from headrace.ops.shared.queues import QueueListing
+from headrace.ops.shared.audit import AuditRecord
+from headrace.ops.shared.paging import Found
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from headrace.ops.tasks.explain import NotRunningReason, ReasonCode
 from headrace.ops.tasks.inspect import Counted, TaskListing
@@ -301,7 +301,7 @@ def test_what_a_bulk_action_did() -> None:
 
 def test_a_page_of_the_audit() -> None:
     where = {"state": "DEAD", "scheduled_after": NOW.isoformat(), "tags": {"a": "1"}}
-    page = AuditListing(
+    page = Found(
         (
             AuditRecord(NOW, "ada", "restart", "mail", where, None, 2, 1, "r-1", "key_1"),
             AuditRecord(NOW, "ada", "delete", "mail", ids=("tsk_1",)),
@@ -398,9 +398,7 @@ def test_a_queue_with_every_setting_survives_being_sent_back() -> None:
         dequeuing_settings=DequeuingSettings(7, RateLimiting(1000, 1), dequeuing_paused=True),
         shards=4,
     )
-    text = to_json(
-        queues.queues_answer(QueueListing((Queue("mail", settings, NOW, NOW, 3),), "next"))
-    )
+    text = to_json(queues.queues_answer(Found((Queue("mail", settings, NOW, NOW, 3),), "next")))
 
     check_documented("Queues", json.loads(text))
     body = ReplaceQueueBody.model_validate(json.loads(text)["queues"][0])

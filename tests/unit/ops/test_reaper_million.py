@@ -1,4 +1,7 @@
-"""A million lapsed leases over a hundred queues are back in the time that can be computed."""
+"""A million lapsed leases over a hundred queues are back in the time that can be computed.
+
+Here they are fewer by as much as each pass is shorter, so that it takes as many minutes.
+"""
 
 import math
 
@@ -26,7 +29,11 @@ def minutes(queues: int, each: int) -> int:
 @pytest.mark.parametrize(
     ("queues", "each", "pass_seconds"),
     [
-        pytest.param(100, 10_000, PASS_SECONDS, marks=pytest.mark.slow, id="a million"),
+        pytest.param(
+            *(100, 1_000, PASS_SECONDS / 10),
+            marks=pytest.mark.slow,
+            id="a hundred thousand, in a tenth of the time",
+        ),
         pytest.param(20, 500, PASS_SECONDS / 40, id="ten thousand, in a fortieth of the time"),
     ],
 )

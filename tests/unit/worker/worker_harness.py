@@ -13,7 +13,7 @@ from headrace.client.app.app import App
 from headrace.client.app.execution import TaskRoute
 from headrace.client.codec import PLAIN, Codec, remember_codec
 from headrace.client.sending import Report, reports_body
-from headrace.client.worker.inflight import InflightTask, Interruption
+from headrace.client.worker.inflight import InflightTask, Interruption, RunningHandler
 from headrace.client.worker.service import ServiceClock, WorkerService
 from headrace.domain.errors import HeadraceError, LeaseLost, Unavailable
 from headrace.domain.task import State, Status
@@ -258,7 +258,7 @@ class FakeService(WorkerService):
             raise self.fault
 
 
-class Noted:
+class Noted(RunningHandler):
     """An attempt that notes how it was interrupted."""
 
     def __init__(self) -> None:
@@ -266,10 +266,6 @@ class Noted:
 
     def interrupt(self, why: Interruption) -> None:
         self.interruptions.append(why)
-
-    def prolonged(self, expires_at: datetime) -> None: ...
-
-    def ended(self) -> None: ...
 
 
 class Losses:

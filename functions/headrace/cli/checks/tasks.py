@@ -140,7 +140,7 @@ def heartbeat(smoke: Smoke) -> str:
         work.report_batch(
             smoke.name,
             [
-                _report(held, "INFLIGHT", progress={"step": 1}),
+                Report.on(held, "INFLIGHT", progress={"step": 1}),
                 Report(task_id=other.id, lease_id=held.lease.id, status="SUCCEEDED"),
             ],
         )
@@ -177,15 +177,11 @@ def _reports(smoke: Smoke) -> list[Report]:
     held = [smoke.holding(what) for what in DUE]
     child = SpawnedTask(queue=smoke.name, id=smoke.id("child"), delay_in_seconds=3600)
     return [
-        _report(held[0], "SUCCEEDED", result={"rows": 12}, spawn=[child]),
-        _report(held[1], "FAILED", retryable=False, error=Failure("Smoke", "this is a test")),
-        _report(held[2], "MOVED", to_queue=smoke.other, delay_in_seconds=3600),
-        _report(held[3], "RELEASED", delay_in_seconds=3600),
+        Report.on(held[0], "SUCCEEDED", result={"rows": 12}, spawn=[child]),
+        Report.on(held[1], "FAILED", retryable=False, error=Failure("Smoke", "this is a test")),
+        Report.on(held[2], "MOVED", to_queue=smoke.other, delay_in_seconds=3600),
+        Report.on(held[3], "RELEASED", delay_in_seconds=3600),
     ]
-
-
-def _report(task: LeasedTask, status: str, **fields: object) -> Report:
-    return Report(task_id=task.id, lease_id=task.lease.id, status=status, **fields)  # type: ignore[arg-type]  # as named above
 
 
 def _outcomes(results: list[Reported]) -> list[tuple[str, str]]:

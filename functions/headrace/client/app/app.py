@@ -2,17 +2,17 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from headrace.client.aio import AsyncClient
-from headrace.client.app.attempts import AttemptRun, Middleware, Runnable, unknown
+from headrace.client.app.attempts import AttemptRun, Middleware, unknown
 from headrace.client.app.checks import Duration, Retries, app_name
 from headrace.client.app.context import Context
 from headrace.client.app.drift import Declaration
 from headrace.client.app.execution import AttemptControl, TaskRoute, Timeouts
-from headrace.client.app.function import TASK, Dedupe, RawHandler, TaskFunction, is_call
+from headrace.client.app.function import TASK, Dedupe, RawHandler, Runnable, TaskFunction, is_call
 from headrace.client.app.options import Options, named
 from headrace.client.app.outcomes import OnLargeResult, checked_choice
 from headrace.client.app.periodic import AppSchedules, Timing
@@ -75,7 +75,6 @@ class App:
     ) -> None:
         self.name = None if name is None else app_name(name)
         self._default_queue = queue
-        self._now = now
         self._queues = AppQueues(create=create_queues)
         self._posting = Posting(
             self._queues,
@@ -119,17 +118,11 @@ class App:
         """Close those of the running event loop."""
         await self._posting.aclose()
 
-    @contextmanager
     def using(
         self, client: Client, async_client: AsyncClient, *, now: Callable[[], datetime] = utc_now
-    ) -> Iterator[None]:
+    ) -> AbstractContextManager[None]:
         """Talk to another service, by another clock, until the block ends: a test's, say."""
-        before, self._now = self._now, now
-        try:
-            with self._posting.using(client, async_client, now):
-                yield
-        finally:
-            self._now = before
+        return self._posting.using(client, async_client, now)
 
     # --------------------------------------------------------------------------------- declaring
 
@@ -243,7 +236,7 @@ class App:
         timeouts, large = Timeouts.of(soft_timeout, timeout), checked_choice(on_large_result)
 
         def declare(function: F) -> F:
-            made = RawHandler.of(
+            made = RawHandler(
                 function,
                 name=name or name_of(function),
                 queue=queue,
@@ -283,7 +276,7 @@ class App:
             ValueError: the queue has a schedule of this name.
 
         """
-        beat = Timing.of(cron, every, timezone, name, args)
+        beat = Timing(cron, every, timezone, name, dict(args or {}))
 
         def declare(target: F) -> F:
             self._schedules.declare(target, beat)
@@ -379,7 +372,8 @@ class App:
             hard_timeout = found.timeouts.hard
         except Exception as error:  # noqa: BLE001 (raised again in the attempt, which reports it)
             found = error
-        ctx = Context(task, control, codec=self.codec, now=self._now, hard_timeout=hard_timeout)
+        now = self._posting.now
+        ctx = Context(task, control, codec=self.codec, now=now, hard_timeout=hard_timeout)
         return AttemptRun(ctx, found, middlewares=self._middlewares, codec=self.codec)
 
     def _found(self, task: LeasedTask) -> Runnable:

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from headrace.client.app.context import Context
 from headrace.client.app.execution import Timeouts
-from headrace.client.app.function import RawHandler, TaskFunction
+from headrace.client.app.function import Runnable
 from headrace.client.app.outcomes import (
     HardTimeLimit,
     Reject,
@@ -24,12 +24,10 @@ from headrace.client.app.outcomes import (
     kept_result,
 )
 from headrace.client.codec import Codec, Unreadable
-from headrace.client.sending import Report, Status
+from headrace.client.sending import Report
 from headrace.domain.errors import LeaseLost
 
 Middleware: TypeAlias = Callable[[Context], AbstractContextManager[Any]]
-Runnable: TypeAlias = TaskFunction[..., ..., Any] | RawHandler
-"""The handler of a task."""
 
 _log: Final = logging.getLogger("headrace.task")
 _REASONS: Final = (SoftTimeLimit, HardTimeLimit, Stopped, LeaseLost)
@@ -86,7 +84,7 @@ class AttemptRun:
     def _invoke(self) -> object:
         if isinstance(self._found, Exception):
             raise self._found
-        return self._found.invoke(self._ctx, self._ctx.payload)
+        return self._found.invoke(self._ctx)
 
     def _enter(self, around: ExitStack) -> None:
         for middleware in self._middlewares:
@@ -103,13 +101,14 @@ class AttemptRun:
             _log.error("the result of %s cannot be kept: %s", self._called, error, extra=about)
             # To do the work again would not help, so nobody does.
             failure = failure_of(error, private=self._codec.private)
-            return self._report("FAILED", error=failure, retryable=False)
+            return Report.on(self._ctx.task, "FAILED", error=failure, retryable=False)
 
     def _returned(self, result: object) -> Report:
         move, spawned = self._ctx.moved, tuple(self._ctx.spawned)
         if move is None:
-            return self._report("SUCCEEDED", result=self._kept(result), spawn=spawned)
-        return self._report(
+            return Report.on(self._ctx.task, "SUCCEEDED", result=self._kept(result), spawn=spawned)
+        return Report.on(
+            self._ctx.task,
             "MOVED",
             to_queue=move.queue,
             payload=move.payload,
@@ -138,23 +137,25 @@ class AttemptRun:
             return None
         if isinstance(error, Stopped):
             _log.info("%s is released: the worker stops", self._called, extra=self._about())
-            return self._report("RELEASED")
+            return Report.on(self._ctx.task, "RELEASED")
         if isinstance(error, SoftTimeLimit | HardTimeLimit) and not error.args:
             error.args = (self._over_time(error),)
         failure = failure_of(error, private=self._codec.private)
         if isinstance(error, Reject) or (isinstance(error, Unreadable) and error is self._found):
             _log.warning("%s is rejected: %s", self._called, error, extra=self._about())
-            return self._report("FAILED", error=failure, retryable=False)
+            return Report.on(self._ctx.task, "FAILED", error=failure, retryable=False)
         if isinstance(error, Retry):
             _log.info("%s asks for a retry: %s", self._called, error, extra=self._about())
-            return self._report("FAILED", error=failure, delay_in_seconds=error.delay_in_seconds)
+            return Report.on(
+                self._ctx.task, "FAILED", error=failure, delay_in_seconds=error.delay_in_seconds
+            )
         _log.warning(
             "%s failed",
             self._called,
             exc_info=(type(error), error, from_the_handler(error)),
             extra=self._about(),
         )
-        return self._report("FAILED", error=failure)
+        return Report.on(self._ctx.task, "FAILED", error=failure)
 
     @property
     def _called(self) -> str:
@@ -168,10 +169,6 @@ class AttemptRun:
         soft = isinstance(error, SoftTimeLimit)
         seconds = known.soft if soft else known.hard
         return f"the {'soft' if soft else 'hard'} time limit of {seconds} seconds is over"
-
-    def _report(self, status: Status, **fields: Any) -> Report:  # noqa: ANN401 (of a Report)
-        task = self._ctx.task
-        return Report(task_id=task.id, lease_id=task.lease.id, status=status, **fields)
 
     def _about(self) -> dict[str, Any]:
         ctx = self._ctx

@@ -15,10 +15,7 @@ from headrace.domain.retry import Backoff, RetryStrategy
 Duration: TypeAlias = float | timedelta  # a number is seconds
 Retries: TypeAlias = int | RetryStrategy
 
-
-def wrong(field: str, message: str) -> InvalidRequest:
-    """Return the error that says what is wrong with *field*."""
-    return all_wrong([FieldError(field, message)])
+wrong: Final = InvalidRequest.of
 
 
 def all_wrong(errors: Sequence[FieldError]) -> InvalidRequest:
@@ -37,6 +34,11 @@ def seconds(field: str, value: object, bounds: tuple[float, float]) -> float:
         raise wrong(field, f"must be seconds or a timedelta, not {type(value).__name__}")
     _right(field, limits.number_fault(number, bounds, unit="seconds"))
     return number
+
+
+def optional(field: str, value: object, bounds: tuple[float, float]) -> float | None:
+    """The same, unless it is None."""
+    return None if value is None else seconds(field, value, bounds)
 
 
 def aware(field: str, value: object) -> datetime:

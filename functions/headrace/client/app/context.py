@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration, Retries
@@ -15,24 +15,10 @@ from headrace.domain import limits
 from headrace.domain.errors import LeaseLost, PayloadTooLarge
 from headrace.wire.tasks import LeasedTask
 
+if TYPE_CHECKING:
+    from headrace.client.app.function import TaskFunction
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Addressable(Protocol):
-    """What tasks can be made for: a function declared with ``@app.task``."""
-
-    @property
-    def queue(self) -> str:
-        """The queue its tasks go to."""
-        ...
-
-    def envelope(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the payload of a call with *args*.  Raises InvalidRequest naming the argument."""
-        ...
-
-    def new_task(self, args: Mapping[str, Any], options: Options) -> NewTask:
-        """Return the task of a call with *args*.  Raises InvalidRequest naming the argument."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +119,7 @@ class Context:
 
     def move(
         self,
-        target: str | Addressable,
+        target: "str | TaskFunction[..., ..., Any]",
         payload: JsonValue = None,
         *,
         delay: Duration = 0,
@@ -165,7 +151,7 @@ class Context:
 
     def spawn(  # noqa: PLR0913 (options by keyword, as `options` has them)
         self,
-        target: str | Addressable,
+        target: "str | TaskFunction[..., ..., Any]",
         payload: JsonValue = None,
         *,
         delay: Duration | None = None,
@@ -208,7 +194,7 @@ class Context:
         together = self._spawned_bytes + size
         if together > limits.SPAWNED_BYTES:
             message = f"payloads take {together} bytes; at most {limits.SPAWNED_BYTES} are taken"
-            raise PayloadTooLarge(f"spawn {message}", errors=checks.wrong("spawn", message).errors)
+            raise PayloadTooLarge.of("spawn", message)
         self._spawned_bytes = together
         given = {field.name: getattr(task, field.name) for field in fields(NewTask)}
         self.spawned.append(SpawnedTask(**{**given, "payload": copy, "queue": queue}))

@@ -20,10 +20,8 @@ class Timeouts:
     @classmethod
     def of(cls, soft_timeout: Duration | None, timeout: Duration | None) -> "Timeouts":
         """Check what was declared.  Raises InvalidRequest."""
-        soft = (
-            None if soft_timeout is None else checks.seconds("soft_timeout", soft_timeout, _BOUNDS)
-        )
-        hard = None if timeout is None else checks.seconds("timeout", timeout, _BOUNDS)
+        soft = checks.optional("soft_timeout", soft_timeout, _BOUNDS)
+        hard = checks.optional("timeout", timeout, _BOUNDS)
         if soft is not None and hard is not None and soft >= hard:
             raise checks.wrong("soft_timeout", f"must be shorter than timeout, {hard} seconds")
         return cls(soft, hard)

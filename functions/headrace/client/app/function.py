@@ -3,12 +3,23 @@
 import hashlib
 import inspect
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import update_wrapper
 from string import Formatter
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+)
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration, Retries
@@ -86,89 +97,132 @@ def _known(signature: Signature, names: set[str]) -> None:
         raise TypeError(f"dedupe asks for {', '.join(unknown)!r}, no argument of {signature}")
 
 
-@dataclass(frozen=True, slots=True)
-class RawHandler:
-    """What ``@app.handler`` knows of a function; ``parameter`` names the one for the payload."""
+class Known(TypedDict):
+    """What is declared with every function, whatever becomes of it."""
 
-    function: Callable[..., Any]
     name: str
     queue: str
     timeouts: Timeouts
     on_large_result: OnLargeResult | None
-    signature: Signature
-    parameter: str | None
-    is_async: bool
 
-    @classmethod
-    def of(
-        cls,
-        function: Callable[..., Any],
-        *,
-        name: str,
-        queue: str,
-        timeouts: Timeouts,
-        on_large_result: OnLargeResult | None,
-    ) -> "RawHandler":
-        """Read the signature of *function*.  Raises TypeError unless it takes one payload."""
-        signature = Signature.of(function)
-        parameters = list(signature.hints)
-        if len(parameters) > 1:
-            raise TypeError(
-                f"{signature} is given the payload as one argument, and takes {len(parameters)}"
-            )
-        return cls(
-            function,
-            name,
-            queue,
-            timeouts,
-            on_large_result,
-            signature,
-            parameters[0] if parameters else None,
-            inspect.iscoroutinefunction(function),
-        )
 
-    def invoke(self, ctx: Context, payload: JsonValue) -> object:
-        """Call the function.  Raises Reject for a payload that does not fit its type hint."""
-        args: dict[str, Any] = {}
-        if self.parameter is not None:
-            try:
-                hint = self.signature.hints[self.parameter]
-                args[self.parameter] = fitting("payload", payload, hint)
-            except InvalidRequest as error:
-                raise Reject(error.detail) from None
+class Runnable(ABC):
+    """What an app knows of a function, and how an attempt calls it."""
+
+    function: Callable[..., Any]
+
+    def __init__(self, function: Callable[..., Any], **known: Unpack[Known]) -> None:
+        self.function, self.name, self.queue = function, known["name"], known["queue"]
+        self.timeouts, self.on_large_result = known["timeouts"], known["on_large_result"]
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.signature = Signature.of(function)
+
+    @abstractmethod
+    def arguments(self, payload: JsonValue) -> dict[str, Any]:
+        """The arguments that *payload* holds.  Raises InvalidRequest for what does not fit."""
+
+    def invoke(self, ctx: Context) -> object:
+        """Call the function as the payload says.  Raises Reject for arguments that do not fit."""
+        try:
+            args = self.arguments(ctx.payload)
+        except InvalidRequest as error:
+            raise Reject(error.detail) from None
         if self.signature.context is not None:
             args[self.signature.context] = ctx
         return self.function(**args)
 
 
-class TaskFunction(Generic[C, P, R]):
+class RawHandler(Runnable):
+    """What ``@app.handler`` knows of a function, which is given the payload as it is.
+
+    Raises TypeError for one that takes more than that.
+    """
+
+    def __init__(self, function: Callable[..., Any], **known: Unpack[Known]) -> None:
+        super().__init__(function, **known)
+        taken = len(self.signature.hints)
+        if taken > 1:
+            raise TypeError(
+                f"{self.signature} is given the payload as one argument, and takes {taken}"
+            )
+
+    def arguments(self, payload: JsonValue) -> dict[str, Any]:
+        """The payload, under the name of its parameter, if there is one."""
+        hints = self.signature.hints
+        return {name: fitting("payload", payload, hint) for name, hint in hints.items()}
+
+
+class Chosen(Generic[P]):
+    """The enqueueing of a task function, with the options declared or chosen for some calls."""
+
+    def __init__(
+        self, function: "TaskFunction[..., P, Any]", options: Options, posting: Posting
+    ) -> None:
+        self._function = function
+        self._options = options
+        self._posting = posting
+        options.task(None, posting.now())  # says now what is wrong with the options
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
+        """Enqueue a call with these arguments.
+
+        Raises InvalidRequest naming the argument that does not fit, PayloadTooLarge over 256 KiB,
+        NotFound when the queue is missing and cannot be made with this key.
+        """
+        return self._posting.enqueue(self._function.queue, self._task(args, kwargs))
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
+        """Do the same from an event loop."""
+        return await self._posting.aenqueue(self._function.queue, self._task(args, kwargs))
+
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask:
+        """Return what `enqueue` would send, for an outbox to write down.  Raises InvalidRequest."""
+        return PreparedTask(self._function.queue, self._task(args, kwargs), self._posting.codec)
+
+    def enqueue_many(
+        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
+    ) -> list[Enqueued]:
+        """Enqueue any number of calls, each given as its arguments by name; results in order.
+
+        *errors* is as in `Client.enqueue_many`.
+        """
+        raising = raises(errors)
+        return checked(list(self.enqueue_each(calls, errors="return")), raising=raising)
+
+    def enqueue_each(
+        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
+    ) -> Iterator[Enqueued]:
+        """Do the same in constant memory: batches go out as their results are consumed."""
+        for option in ("id", "key"):
+            if getattr(self._options, option) is not None:
+                raise checks.wrong(option, "would make one task of many calls")
+        tasks = (self._task((), args) for args in calls)
+        return self._posting.enqueue_each(self._function.queue, tasks, errors=errors)
+
+    def _task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewTask:
+        return self._function.task(args, kwargs, self._options)
+
+
+class TaskFunction(Runnable, Chosen[P], Generic[C, P, R]):
     """What ``@app.task`` makes of a function.  Calling it calls the function, here and now."""
+
+    function: Callable[C, R]
 
     def __init__(
         self,
         function: Callable[C, R],
         *,
-        name: str,
-        queue: str,
         declared: Options,
         dedupe: Dedupe | None,
-        timeouts: Timeouts,
-        on_large_result: OnLargeResult | None,
         posting: Posting,
+        **known: Unpack[Known],
     ) -> None:
         update_wrapper(self, function)
-        self.function = function
-        self.name = name
-        self.queue = queue
+        Runnable.__init__(self, function, **known)
         self.declared = declared
-        self.timeouts = timeouts
-        self.on_large_result = on_large_result
-        self.is_async = inspect.iscoroutinefunction(function)
-        self.signature = Signature.of(function)
-        self._key = key_maker(dedupe, name, self.signature)
-        self._posting = posting
+        self._key = key_maker(dedupe, self.name, self.signature)
         declared.expires_seconds()
-        declared.task(None, posting.now())  # says now what is wrong with the options
+        Chosen.__init__(self, self, declared, posting)
 
     def __call__(self, *args: C.args, **kwargs: C.kwargs) -> R:
         """Call the function itself."""
@@ -188,38 +242,6 @@ class TaskFunction(Generic[C, P, R]):
             raise AttributeError(message)
 
     # ----------------------------------------------------------------------------------- to enqueue
-
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
-        """Enqueue a call with these arguments.
-
-        Raises InvalidRequest naming the argument that does not fit, PayloadTooLarge over 256 KiB,
-        NotFound when the queue is missing and cannot be made with this key.
-        """
-        return self._posting.enqueue(self.queue, self.task(args, kwargs, self.declared))
-
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
-        """Do the same from an event loop."""
-        return await self._posting.aenqueue(self.queue, self.task(args, kwargs, self.declared))
-
-    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask:
-        """Return what `enqueue` would send, for an outbox to write down.  Raises InvalidRequest."""
-        task = self.task(args, kwargs, self.declared)
-        return PreparedTask(self.queue, task, self._posting.codec)
-
-    def enqueue_many(
-        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
-    ) -> list[Enqueued]:
-        """Enqueue any number of calls, each given as its arguments by name; results in order.
-
-        *errors* is as in `Client.enqueue_many`.
-        """
-        return self.options().enqueue_many(calls, errors=errors)
-
-    def enqueue_each(
-        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
-    ) -> Iterator[Enqueued]:
-        """Do the same in constant memory: batches go out as their results are consumed."""
-        return self.options().enqueue_each(calls, errors=errors)
 
     @named
     def options(
@@ -274,58 +296,9 @@ class TaskFunction(Generic[C, P, R]):
 
     # --------------------------------------------------------------------------------------- to run
 
-    def invoke(self, ctx: Context, payload: Mapping[str, Any]) -> object:
-        """Call the function as the payload says.  Raises Reject for arguments that do not fit."""
-        try:
-            args = self.signature.typed(payload[ARGS])
-        except InvalidRequest as error:
-            raise Reject(error.detail) from None
-        if self.signature.context is not None:
-            args[self.signature.context] = ctx
-        function: Callable[..., Any] = self.function
-        return function(**args)
-
-
-class Chosen(Generic[P]):
-    """A task function with options chosen for some calls."""
-
-    def __init__(self, task: TaskFunction[..., P, Any], options: Options, posting: Posting) -> None:
-        self._function = task
-        self._options = options
-        self._posting = posting
-        options.task(None, posting.now())  # says now what is wrong with the options
-
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
-        """Enqueue a call, as `TaskFunction.enqueue` does."""
-        return self._posting.enqueue(self._function.queue, self._task(args, kwargs))
-
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
-        """Do the same from an event loop."""
-        return await self._posting.aenqueue(self._function.queue, self._task(args, kwargs))
-
-    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask:
-        """Return what `enqueue` would send, for an outbox to write down.  Raises InvalidRequest."""
-        return PreparedTask(self._function.queue, self._task(args, kwargs), self._posting.codec)
-
-    def enqueue_many(
-        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
-    ) -> list[Enqueued]:
-        """Enqueue any number of calls, each given as its arguments by name; results in order."""
-        raising = raises(errors)
-        return checked(list(self.enqueue_each(calls, errors="return")), raising=raising)
-
-    def enqueue_each(
-        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
-    ) -> Iterator[Enqueued]:
-        """Do the same in constant memory: batches go out as their results are consumed."""
-        for option in ("id", "key"):
-            if getattr(self._options, option) is not None:
-                raise checks.wrong(option, "would make one task of many calls")
-        tasks = (self._task((), args) for args in calls)
-        return self._posting.enqueue_each(self._function.queue, tasks, errors=errors)
-
-    def _task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewTask:
-        return self._function.task(args, kwargs, self._options)
+    def arguments(self, payload: JsonValue) -> dict[str, Any]:
+        """Those of the call that the payload is."""
+        return self.signature.typed(payload[ARGS])
 
 
 def is_call(payload: object) -> bool:

@@ -16,6 +16,7 @@ from headrace.client.app.checks import Duration, Retries
 from headrace.client.codec import JsonValue
 from headrace.client.sending import NewTask
 from headrace.domain import limits
+from headrace.domain.retry import RetryStrategy
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -102,11 +103,7 @@ class Options:
         if self.at is not None and self.delay is not None:
             raise checks.wrong("at", "and delay exclude each other")
         at = None if self.at is None else checks.aware("at", self.at)
-        delay = (
-            None
-            if self.delay is None
-            else checks.seconds("delay", self.delay, limits.DELAY_SECONDS)
-        )
+        delay = checks.optional("delay", self.delay, limits.DELAY_SECONDS)
         return NewTask(
             payload=payload,
             id=None if self.id is None else checks.task_id("id", self.id),
@@ -115,26 +112,24 @@ class Options:
             expires_at=self._expires_at(at or now + timedelta(seconds=delay or 0)),
             dedupe_key=None if self.key is None else checks.key("key", self.key),
             keepalive_timeout_in_seconds=self.keepalive_seconds(),
-            retry_strategy=(
-                None if self.retries is None else checks.retry_strategy("retries", self.retries)
-            ),
+            retry_strategy=self.retry_strategy(),
             tags=checks.tags("tags", self.tags) if self.tags is not None else None,
         )
 
     def keepalive_seconds(self) -> float | None:
         """Return how long a lease lasts, if that is given."""
-        if self.keepalive is None:
-            return None
-        return checks.seconds("keepalive", self.keepalive, limits.KEEPALIVE_SECONDS)
+        return checks.optional("keepalive", self.keepalive, limits.KEEPALIVE_SECONDS)
+
+    def retry_strategy(self) -> RetryStrategy | None:
+        """How often and when it is retried, if that is given."""
+        return None if self.retries is None else checks.retry_strategy("retries", self.retries)
 
     def expires_seconds(self) -> float | None:
         """Return how long after its due time a task expires, if that is given.
 
         Raises InvalidRequest for a moment instead of a length.
         """
-        if self.expires is None:
-            return None
-        return checks.seconds("expires", self.expires, limits.EXPIRES_SECONDS)
+        return checks.optional("expires", self.expires, limits.EXPIRES_SECONDS)
 
     def _expires_at(self, due: datetime) -> datetime | None:
         if not isinstance(self.expires, datetime):

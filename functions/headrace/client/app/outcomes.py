@@ -40,9 +40,7 @@ class Retry(Exception):
 
     def __init__(self, message: str = "", *, delay: Duration | None = None) -> None:
         super().__init__(message)
-        self.delay_in_seconds = (
-            None if delay is None else checks.seconds("delay", delay, limits.DELAY_SECONDS)
-        )
+        self.delay_in_seconds = checks.optional("delay", delay, limits.DELAY_SECONDS)
 
 
 class Reject(Exception):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.client.app import checks
-from headrace.client.app.checks import Duration
+from headrace.client.app.checks import Duration, optional
 from headrace.client.app.drift import Fields, ScheduleName, schedule_fields
 from headrace.client.app.function import TaskFunction
 from headrace.client.app.signature import name_of
@@ -38,32 +38,30 @@ def _check_cron(cron: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """When, and with what: exactly one of ``cron`` and ``every`` (seconds)."""
+    """When, and with what: exactly one of ``cron`` and ``every``.
+
+    Raises InvalidRequest naming the field that is wrong.
+    """
 
     cron: str | None
-    every: float | None
+    every: Duration | None
     timezone: str | None
     name: str | None
     args: Mapping[str, Any]
 
-    @classmethod
-    def of(
-        cls,
-        cron: str | None,
-        every: Duration | None,
-        timezone: str | None,
-        name: str | None,
-        args: Mapping[str, Any] | None,
-    ) -> "Timing":
-        """Check what was declared.  Raises InvalidRequest naming the field."""
-        if (cron is None) == (every is None):
+    def __post_init__(self) -> None:
+        """Check what was declared."""
+        if (self.cron is None) == (self.every is None):
             raise checks.wrong("cron", "or every: give exactly one of the two")
-        if cron is not None:
-            _check_cron(cron)
-        seconds = None if every is None else checks.seconds("every", every, _EVERY_SECONDS)
-        if name is not None:
-            checks.name("name", name)
-        return cls(cron, seconds, timezone, name, dict(args or {}))
+        if self.cron is not None:
+            _check_cron(self.cron)
+        self.every_seconds()
+        if self.name is not None:
+            checks.name("name", self.name)
+
+    def every_seconds(self) -> float | None:
+        """The seconds between two ticks, if that is given."""
+        return optional("every", self.every, _EVERY_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +86,16 @@ class Periodic:
             most = limits.TAGS - 1
             message = f"must have at most {most} tags for a schedule: one names the app"
             raise checks.wrong("tags", message)
-        retries = declared.retries
         fields = {
             "cron": beat.cron,
-            "every_seconds": beat.every,
+            "every_seconds": beat.every_seconds(),
             "timezone": beat.timezone,
             "payload": function.envelope(beat.args),
             "tags": dict(declared.tags) if declared.tags else None,
             "dedupe_key": declared.key or function.dedupe_key(beat.args),
             "expires_in_seconds": declared.expires_seconds(),
             "keepalive_timeout_in_seconds": declared.keepalive_seconds(),
-            "retry_strategy": (
-                None if retries is None else checks.retry_strategy("retries", retries)
-            ),
+            "retry_strategy": declared.retry_strategy(),
         }
         return cls(name, function, fields)
 

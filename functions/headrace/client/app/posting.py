@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from headrace.client.aio import AsyncClient
@@ -16,6 +16,7 @@ from headrace.client.app.declared import Declared, declared, nested
 from headrace.client.batches import Errors
 from headrace.client.calls import ApiCall
 from headrace.client.calls.queues import create_queue
+from headrace.client.calls.tasks import enqueue_task
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
 from headrace.client.queue_fields import QueueFields
@@ -82,31 +83,25 @@ class AppQueues:
 
     def make(self, client: Client, name: str, missing: NotFound) -> None:
         """Make a queue.  Raises NotFound naming the command when it may not be made."""
-        self.check_wanted(name, missing)
-        try:
-            client.send(self._creation(name))
-        except QueueExists:
-            return  # somebody was quicker
-        except Forbidden as error:
-            raise _missing(name, "this key may not make queues") from error
+        with self._creation(name, missing) as call:
+            client.send(call)
 
     async def amake(self, client: AsyncClient, name: str, missing: NotFound) -> None:
         """Do the same from an event loop."""
-        self.check_wanted(name, missing)
-        try:
-            await client.send(self._creation(name))
-        except QueueExists:
-            return
-        except Forbidden as error:
-            raise _missing(name, "this key may not make queues") from error
+        with self._creation(name, missing) as call:
+            await client.send(call)
 
-    def _creation(self, name: str) -> ApiCall[Queue]:
-        return create_queue(name, **nested(self._settings.get(name, {})))
-
-    def check_wanted(self, name: str, missing: NotFound) -> None:
-        """Raise NotFound naming the command if missing queues are not to be made."""
+    @contextmanager
+    def _creation(self, name: str, missing: NotFound) -> Iterator[ApiCall[Queue]]:
+        """Give the call that makes a queue, to be sent in the block."""
         if not self._create:
             raise _missing(name, "this app makes none (create_queues=False)") from missing
+        try:
+            yield create_queue(name, **nested(self._settings.get(name, {})))
+        except QueueExists:
+            pass  # somebody was quicker
+        except Forbidden as error:
+            raise _missing(name, "this key may not make queues") from error
 
 
 def _missing(name: str, why: str) -> NotFound:
@@ -212,19 +207,17 @@ class Posting:
 
         Raises NotEnqueued for an entry that only the service could tell is wrong.
         """
-        client = self.client
-        given = _given(task)
-        return self._queues.with_queue(client, queue, lambda: client.enqueue(queue, **given))
+        client, call = self.client, enqueue_task(queue, task)
+        return self._queues.with_queue(client, queue, lambda: client.send(call))
 
     async def aenqueue(self, queue: str, task: NewTask) -> Enqueued:
         """Do the same from an event loop."""
-        client = self.async_client
-        given = _given(task)
+        client, call = self.async_client, enqueue_task(queue, task)
         try:
-            return await client.enqueue(queue, **given)
+            return await client.send(call)
         except NotFound as missing:
             await self._queues.amake(client, queue, missing)
-        return await client.enqueue(queue, **given)
+        return await client.send(call)
 
     def enqueue_each(
         self, queue: str, tasks: Iterable[NewTask], *, errors: Errors
@@ -253,7 +246,3 @@ class Posting:
         if first is not None:
             yield first
             yield from results
-
-
-def _given(task: NewTask) -> dict[str, Any]:
-    return {field.name: getattr(task, field.name) for field in fields(NewTask)}

@@ -197,19 +197,13 @@ def _mismatch(name: str, error: msgspec.ValidationError, *, root: str = "args.")
 
 def _not_json(args: Mapping[str, Any]) -> list[FieldError]:
     """Name the arguments that hold NaN or the like."""
-    try:
-        PLAIN.encode(args)
-    except ValueError:
-        return [error for name, value in args.items() for error in _no_json(name, value)]
-    return []
-
-
-def _no_json(name: str, value: object) -> list[FieldError]:
-    try:
-        PLAIN.encode(value)
-    except ValueError as error:
-        return [FieldError(f"args.{name}", f"cannot be written as JSON: {error}")]
-    return []
+    errors = []
+    for name, value in args.items():
+        try:
+            PLAIN.encode(value)
+        except ValueError as error:
+            errors.append(FieldError(f"args.{name}", f"cannot be written as JSON: {error}"))
+    return errors
 
 
 def _hints(function: Callable[..., Any], title: str) -> dict[str, Any]:

@@ -14,8 +14,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from headrace.client.codec import Codec, decoded
+from headrace.client.codec import Codec, decoded, remember_codec
 from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
+from headrace.domain.ids import new_idempotency_key
+from headrace.wire.base import Carrying
 
 T = TypeVar("T")
 
@@ -24,6 +26,7 @@ ATTEMPT_HEADER: Final = "X-Attempt"
 UNITS_HEADER: Final = "X-Consumed-Units"
 _UNITS: Final = re.compile(r"w=([0-9.]+), r=([0-9.]+)")
 _ACCEPTED: Final = 202
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class CallFailed(Exception):
@@ -80,13 +83,6 @@ class ListPage(Generic[T]):
     cursor: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PagedCall(Generic[T]):
-    """A list as the calls for its pages, one after the other."""
-
-    at: Callable[[str | None], ApiCall[ListPage[T]]]
-
-
 class CallStep(Protocol):
     """An answer that may not be the last; ``cursor`` goes on, None when it was."""
 
@@ -99,10 +95,20 @@ S = TypeVar("S", bound=CallStep)
 
 
 @dataclass(frozen=True, slots=True)
-class SteppedCall(Generic[S]):
-    """An operation that may take several calls, and what their answers come to."""
+class CallChain(Generic[S]):
+    """Calls one after the other, each with the cursor of the answer before; None begins."""
 
     at: Callable[[str | None], ApiCall[S]]
+
+
+PagedCall: TypeAlias = CallChain[ListPage[T]]
+"""A list as the calls for its pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class SteppedCall(CallChain[S]):
+    """An operation that may take several calls, and what their answers come to."""
+
     total: Callable[[Sequence[S]], S]
 
 
@@ -123,7 +129,7 @@ def params_of(**given: object) -> dict[str, str]:
 
     Raises InvalidRequest naming the one that is an instant without a time zone.
     """
-    words = {name.removesuffix("_"): value for name, value in given.items() if value is not None}
+    words = {name.removesuffix("_"): value for name, value in without_none(**given).items()}
     return {name: _parameter(name, value) for name, value in words.items()}
 
 
@@ -143,7 +149,7 @@ def instant_text(at: datetime, *, field: str) -> str:
     if at.utcoffset() is None:
         when = at.replace(tzinfo=None).isoformat()
         message = f"needs a time zone, as datetime(…, tzinfo=UTC) has, and {when} has none"
-        raise InvalidRequest(f"{field} {message}", errors=[FieldError(field, message)])
+        raise InvalidRequest.of(field, message)
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -154,7 +160,7 @@ def _decoder_of(shape: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 (a typ
 
 
 def reads(shape: type[T]) -> Read[T]:
-    """How an answer of *shape* is read."""
+    """How an answer of *shape* is read; what it or its tasks carry is the codec's to decode."""
     decoder = _decoder_of(shape)  # type: ignore[arg-type]  # a type is hashable
 
     def read(answer: RawAnswer) -> T:
@@ -162,6 +168,9 @@ def reads(shape: type[T]) -> Read[T]:
             found: T = decoder.decode(answer.body)
         except msgspec.DecodeError:
             found = decoded(decoder, answer.body)
+        for one in getattr(found, "tasks", (found,)):
+            if isinstance(one, Carrying):
+                remember_codec(one, answer.codec)
         return found
 
     return read
@@ -170,17 +179,38 @@ def reads(shape: type[T]) -> Read[T]:
 def lists(
     path: str,
     shape: type[S],
-    entries: Callable[[S, RawAnswer], list[T]],
+    entries: Callable[[S], list[T]],
     params: Mapping[str, str],
 ) -> PagedCall[T]:
     """A list whose pages are answers of *shape*, with its *entries* in them."""
 
     def read(answer: RawAnswer) -> ListPage[T]:
         page = reads(shape)(answer)
-        return ListPage(entries(page, answer), page.cursor)
+        return ListPage(entries(page), page.cursor)
 
-    return PagedCall(
+    return CallChain(
         lambda cursor: ApiCall("GET", path, read, params={**params, **params_of(cursor=cursor)})
+    )
+
+
+def json_body(value: object) -> bytes:
+    """*value* as the JSON of a request; entries that are None are left in."""
+    return _encode(value)
+
+
+def without_none(**fields: object) -> dict[str, Any]:
+    """The *fields* that are not None: the service has a default for the others."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def posts(path: str, read: Read[T], body: Mapping[str, Any] | None = None) -> ApiCall[T]:
+    """A POST of the JSON *body*, with a key, so that it happens once however often it is sent."""
+    return ApiCall(
+        "POST",
+        path,
+        read,
+        body=None if body is None else lambda _: json_body(body),
+        key=new_idempotency_key(),
     )
 
 

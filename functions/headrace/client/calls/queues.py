@@ -11,18 +11,20 @@ from headrace.client.calls import (
     PagedCall,
     RawAnswer,
     SteppedCall,
+    json_body,
     lists,
     nothing,
     params_of,
     path_of,
+    posts,
     reads,
+    without_none,
 )
 from headrace.client.calls.tasks import read_one
-from headrace.client.codec import Codec, remember_codec
+from headrace.client.codec import Codec
 from headrace.client.queue_fields import QueueFields
-from headrace.client.sending import carried, json_body
+from headrace.client.sending import carried
 from headrace.domain import limits
-from headrace.domain.ids import new_idempotency_key
 from headrace.domain.retry import RetryStrategy
 from headrace.wire.base import JsonValue
 from headrace.wire.queues import Metrics, Purged, Queue, Queues, Recount, Schedule, Stats
@@ -36,14 +38,7 @@ def create_queue(name: str, **settings: Unpack[QueueFields]) -> ApiCall[Queue]:
 
     Raises QueueExists, or InvalidRequest naming the field.
     """
-    body = {**settings, "name": name}
-    return ApiCall(
-        "POST",
-        path_of("queues"),
-        reads(Queue),
-        body=lambda _: json_body(body),
-        key=new_idempotency_key(),
-    )
+    return posts(path_of("queues"), reads(Queue), {**settings, "name": name})
 
 
 def get_queue(name: str) -> ApiCall[Queue]:
@@ -54,7 +49,7 @@ def get_queue(name: str) -> ApiCall[Queue]:
 def list_queues(prefix: str | None = None) -> PagedCall[Queue]:
     """Go through the queues by name, those that begin with *prefix*."""
     params = params_of(prefix=prefix, limit=limits.LIST_PAGE)
-    return lists(path_of("queues"), Queues, lambda page, _: page.queues, params)
+    return lists(path_of("queues"), Queues, lambda page: page.queues, params)
 
 
 def replace_queue(queue: Queue | Mapping[str, Any]) -> ApiCall[Queue]:
@@ -92,20 +87,13 @@ def delete_queue(name: str) -> ApiCall[bool]:
 
 def pause_queue(name: str, resume_in_seconds: float | None = None) -> ApiCall[Queue]:
     """Stop deliveries, for good or for so many seconds."""
-    body = {} if resume_in_seconds is None else {"resume_in_seconds": resume_in_seconds}
-    return ApiCall(
-        "POST",
-        path_of("queues", name, "pause"),
-        reads(Queue),
-        body=lambda _: json_body(body),
-        key=new_idempotency_key(),
-    )
+    body = without_none(resume_in_seconds=resume_in_seconds)
+    return posts(path_of("queues", name, "pause"), reads(Queue), body)
 
 
 def resume_queue(name: str) -> ApiCall[Queue]:
     """Let deliveries go on."""
-    path = path_of("queues", name, "resume")
-    return ApiCall("POST", path, reads(Queue), key=new_idempotency_key())
+    return posts(path_of("queues", name, "resume"), reads(Queue))
 
 
 def purge_queue(name: str, states: Sequence[str]) -> ApiCall[Purged]:
@@ -115,13 +103,7 @@ def purge_queue(name: str, states: Sequence[str]) -> ApiCall[Purged]:
         purged = reads(Purged)(answer)
         return Purged(deleted=purged.deleted, in_background=answer.in_background)
 
-    return ApiCall(
-        "POST",
-        path_of("queues", name, "purge"),
-        read,
-        body=lambda _: json_body({"states": list(states)}),
-        key=new_idempotency_key(),
-    )
+    return posts(path_of("queues", name, "purge"), read, {"states": list(states)})
 
 
 def recount_queue(name: str) -> SteppedCall[Recount]:
@@ -132,10 +114,8 @@ def recount_queue(name: str) -> SteppedCall[Recount]:
     """
 
     def at(cursor: str | None) -> ApiCall[Recount]:
-        body = {} if cursor is None else {"cursor": cursor}
         path = path_of("queues", name, "recount")
-        key = new_idempotency_key()
-        return ApiCall("POST", path, reads(Recount), body=lambda _: json_body(body), key=key)
+        return posts(path, reads(Recount), without_none(cursor=cursor))
 
     return SteppedCall(at, lambda steps: steps[-1])
 
@@ -185,29 +165,30 @@ def put_schedule(  # noqa: PLR0913 (the API's own fields)
     paused: bool = False,
 ) -> ApiCall[Schedule]:
     """Create or replace a schedule, with exactly one of *cron* and *every_seconds*."""
-    given = {
-        "cron": cron,
-        "every_seconds": every_seconds,
-        "timezone": timezone,
-        "tags": tags,
-        "dedupe_key": dedupe_key,
-        "expires_in_seconds": expires_in_seconds,
-        "keepalive_timeout_in_seconds": keepalive_timeout_in_seconds,
-        "retry_strategy": retry_strategy,
-    }
+    fields = without_none(
+        cron=cron,
+        every_seconds=every_seconds,
+        timezone=timezone,
+        tags=tags,
+        dedupe_key=dedupe_key,
+        expires_in_seconds=expires_in_seconds,
+        keepalive_timeout_in_seconds=keepalive_timeout_in_seconds,
+        retry_strategy=retry_strategy,
+        paused=paused,
+    )
 
     def body(codec: Codec) -> bytes:
-        fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        if payload is not None:
-            fields["payload"] = carried(payload, codec, field="payload", most=limits.PAYLOAD_BYTES)
-        return json_body({**fields, "paused": paused})
+        if payload is None:
+            return json_body(fields)
+        text = carried(payload, codec, field="payload", most=limits.PAYLOAD_BYTES)
+        return json_body({**fields, "payload": text})
 
-    return ApiCall("PUT", path_of("queues", queue, "schedules", name), _read_schedule, body=body)
+    return ApiCall("PUT", path_of("queues", queue, "schedules", name), reads(Schedule), body=body)
 
 
 def get_schedule(queue: str, name: str) -> ApiCall[Schedule]:
     """Return a schedule.  Raises NotFound."""
-    return ApiCall("GET", path_of("queues", queue, "schedules", name), _read_schedule)
+    return ApiCall("GET", path_of("queues", queue, "schedules", name), reads(Schedule))
 
 
 def delete_schedule(queue: str, name: str) -> ApiCall[None]:
@@ -217,11 +198,4 @@ def delete_schedule(queue: str, name: str) -> ApiCall[None]:
 
 def run_schedule(queue: str, name: str) -> ApiCall[Enqueued]:
     """Enqueue a schedule's task now.  Raises NotEnqueued."""
-    path = path_of("queues", queue, "schedules", name, "run")
-    return ApiCall("POST", path, read_one, key=new_idempotency_key())
-
-
-def _read_schedule(answer: RawAnswer) -> Schedule:
-    schedule = reads(Schedule)(answer)
-    remember_codec(schedule, answer.codec)
-    return schedule
+    return posts(path_of("queues", queue, "schedules", name, "run"), read_one)

@@ -12,15 +12,16 @@ from headrace.client.calls import (
     RawAnswer,
     Read,
     instant_text,
+    json_body,
     lists,
     nothing,
     params_of,
     path_of,
+    posts,
     reads,
 )
-from headrace.client.sending import json_body
 from headrace.domain import limits
-from headrace.domain.errors import Conflict, FieldError, InvalidRequest
+from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.ids import new_idempotency_key
 from headrace.wire.base import Answer, JsonValue
 from headrace.wire.service import AuditEntries, AuditEntry, Health, Key, Keys, NewKey
@@ -42,13 +43,7 @@ def create_key(
     body = {"name": name, "role": role, "queues": list(queues)}
     if expires_at is not None:
         body["expires_at"] = instant_text(expires_at, field="expires_at")
-    return ApiCall(
-        "POST",
-        path_of("keys"),
-        _reads_secret("was made", "delete it and make another"),
-        body=lambda _: json_body(body),
-        key=new_idempotency_key(),
-    )
+    return posts(path_of("keys"), _reads_secret("was made", "delete it and make another"), body)
 
 
 def rotate_key(id: str, *, overlap_seconds: float = 0) -> ApiCall[NewKey]:
@@ -57,14 +52,8 @@ def rotate_key(id: str, *, overlap_seconds: float = 0) -> ApiCall[NewKey]:
     At most two work at a time.  Raises NotFound, and Conflict when it is rotated, and the answer
     with the secret was lost.
     """
-    body = {"overlap_seconds": overlap_seconds}
-    return ApiCall(
-        "POST",
-        path_of("keys", id, "rotate"),
-        _reads_secret("has another secret", "let the overlap pass and rotate it again"),
-        body=lambda _: json_body(body),
-        key=new_idempotency_key(),
-    )
+    read = _reads_secret("has another secret", "let the overlap pass and rotate it again")
+    return posts(path_of("keys", id, "rotate"), read, {"overlap_seconds": overlap_seconds})
 
 
 def _reads_secret(done: str, instead: str) -> Read[NewKey]:
@@ -82,7 +71,7 @@ def _reads_secret(done: str, instead: str) -> Read[NewKey]:
 def list_keys() -> PagedCall[Key]:
     """Go through the keys in the order they were made."""
     params = params_of(limit=limits.LIST_PAGE)
-    return lists(path_of("keys"), Keys, lambda page, _: page.keys, params)
+    return lists(path_of("keys"), Keys, lambda page: page.keys, params)
 
 
 def delete_key(id: str) -> ApiCall[None]:
@@ -102,7 +91,7 @@ def list_audit(
     params = params_of(
         queue=queue, actor=actor, action=action, from_=from_, to=to, limit=limits.LIST_PAGE
     )
-    return lists(path_of("audit"), AuditEntries, lambda page, _: page.entries, params)
+    return lists(path_of("audit"), AuditEntries, lambda page: page.entries, params)
 
 
 def health() -> ApiCall[Health]:
@@ -124,8 +113,7 @@ def call(
     Raises InvalidRequest for a *path* without its slash.
     """
     if not path.startswith("/"):
-        message = f"must begin with a slash, and {path!r} does not"
-        raise InvalidRequest(f"path {message}", errors=[FieldError("path", message)])
+        raise InvalidRequest.of("path", f"must begin with a slash, and {path!r} does not")
 
     def read(answer: RawAnswer) -> JsonValue:
         return msgspec.json.decode(answer.body) if answer.body else None

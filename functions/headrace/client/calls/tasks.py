@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -18,13 +18,14 @@ from headrace.client.calls import (
     nothing,
     params_of,
     path_of,
+    posts,
     reads,
+    without_none,
 )
-from headrace.client.codec import Codec, remember_codec
-from headrace.client.sending import NewTask, json_body, task_entry, tasks_body
+from headrace.client.codec import Codec
+from headrace.client.sending import NewTask, task_entry, tasks_body
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest, NotEnqueued
-from headrace.domain.ids import new_idempotency_key
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import Overwritable, State
 from headrace.wire.base import JsonValue
@@ -121,7 +122,7 @@ def get_task(id: str, *, payload: bool | None = None) -> ApiCall[Task]:
 
     Raises NotFound.
     """
-    return ApiCall("GET", path_of("tasks", id), _read_task, params=params_of(payload=payload))
+    return ApiCall("GET", path_of("tasks", id), reads(Task), params=params_of(payload=payload))
 
 
 def delete_task(id: str, *, if_not_inflight: bool = False) -> ApiCall[None]:
@@ -144,60 +145,36 @@ def explain_task(id: str) -> ApiCall[list[Reason]]:
     return ApiCall("GET", path_of("tasks", id, "explain"), read)
 
 
-def list_tasks(  # noqa: PLR0913 (the API's own fields)
+class TaskFilters(TypedDict, total=False):
+    """Which tasks are meant: those that all of these hold for; None holds for any."""
+
+    state: str | Sequence[str] | None
+    tags: Mapping[str, str] | None
+    worker: str | None
+    scheduled_after: datetime | None
+    scheduled_before: datetime | None
+    min_attempts: int | None
+    error: str | None
+
+
+def list_tasks(
     queue: str,
     *,
-    state: str | Sequence[str] | None = None,
-    tags: Mapping[str, str] | None = None,
-    worker: str | None = None,
-    scheduled_after: datetime | None = None,
-    scheduled_before: datetime | None = None,
-    min_attempts: int | None = None,
-    error: str | None = None,
     order: Literal["asc", "desc"] | None = None,
     payload: bool = False,
     limit: int | None = None,
+    **filters: Unpack[TaskFilters],
 ) -> PagedCall[Task]:
     """Go through the tasks of *queue* that all of the filters hold for; *limit* is of a page."""
-    params = _filter_params(
-        state=_words(state),
-        tags=tags,
-        worker=worker,
-        scheduled_after=scheduled_after,
-        scheduled_before=scheduled_before,
-        min_attempts=min_attempts,
-        error=error,
-    ) | params_of(order=order, payload=payload or None, limit=limit)
-
-    def entries(page: Tasks, answer: RawAnswer) -> list[Task]:
-        for task in page.tasks:
-            remember_codec(task, answer.codec)
-        return page.tasks
-
-    return lists(path_of("queues", queue, "tasks"), Tasks, entries, params)
-
-
-def count_tasks(
-    queue: str,
-    *,
-    state: str | Sequence[str] | None = None,
-    tags: Mapping[str, str] | None = None,
-    worker: str | None = None,
-    scheduled_after: datetime | None = None,
-    scheduled_before: datetime | None = None,
-    min_attempts: int | None = None,
-    error: str | None = None,
-) -> SteppedCall[Count]:
-    """Count the tasks of *queue* that all of the filters hold for, step by step."""
-    params = _filter_params(
-        state=_words(state),
-        tags=tags,
-        worker=worker,
-        scheduled_after=scheduled_after,
-        scheduled_before=scheduled_before,
-        min_attempts=min_attempts,
-        error=error,
+    params = _filter_params(**filters) | params_of(
+        order=order, payload=payload or None, limit=limit
     )
+    return lists(path_of("queues", queue, "tasks"), Tasks, lambda page: page.tasks, params)
+
+
+def count_tasks(queue: str, **filters: Unpack[TaskFilters]) -> SteppedCall[Count]:
+    """Count the tasks of *queue* that all of the filters hold for, step by step."""
+    params = _filter_params(**filters)
 
     def at(cursor: str | None) -> ApiCall[Count]:
         more = params_of(cursor=cursor)
@@ -220,52 +197,35 @@ def _counted_together(counts: Sequence[Count]) -> Count:
 # ---------------------------------------------------------------------------------- many at once
 
 
-def delete_tasks(
-    queue: str,
-    *,
-    ids: Sequence[str] | None = None,
-    filter: Mapping[str, Any] | None = None,
-    dry_run: bool = False,
-) -> SteppedCall[Bulk]:
+class Meant(TypedDict, total=False):
+    """The tasks that an action takes: exactly one of ``ids`` and ``filter``."""
+
+    ids: Sequence[str] | None
+    filter: Mapping[str, Any] | None
+    dry_run: bool
+
+
+def delete_tasks(queue: str, **meant: Unpack[Meant]) -> SteppedCall[Bulk]:
     """Delete the tasks named, or else exactly those that the filter holds for.
 
     Raises InvalidRequest for both, or for neither, as do the other three.
     """
-    return bulk_tasks("delete", queue, ids=ids, filter=filter, dry_run=dry_run)
+    return bulk_tasks("delete", queue, **meant)
 
 
-def restart_tasks(
-    queue: str,
-    *,
-    ids: Sequence[str] | None = None,
-    filter: Mapping[str, Any] | None = None,
-    dry_run: bool = False,
-) -> SteppedCall[Bulk]:
+def restart_tasks(queue: str, **meant: Unpack[Meant]) -> SteppedCall[Bulk]:
     """Restart dead or succeeded tasks."""
-    return bulk_tasks("restart", queue, ids=ids, filter=filter, dry_run=dry_run)
+    return bulk_tasks("restart", queue, **meant)
 
 
-def run_tasks(
-    queue: str,
-    *,
-    ids: Sequence[str] | None = None,
-    filter: Mapping[str, Any] | None = None,
-    dry_run: bool = False,
-) -> SteppedCall[Bulk]:
+def run_tasks(queue: str, **meant: Unpack[Meant]) -> SteppedCall[Bulk]:
     """Let waiting tasks be due now."""
-    return bulk_tasks("run", queue, ids=ids, filter=filter, dry_run=dry_run)
+    return bulk_tasks("run", queue, **meant)
 
 
-def move_tasks(
-    queue: str,
-    to_queue: str,
-    *,
-    ids: Sequence[str] | None = None,
-    filter: Mapping[str, Any] | None = None,
-    dry_run: bool = False,
-) -> SteppedCall[Bulk]:
+def move_tasks(queue: str, to_queue: str, **meant: Unpack[Meant]) -> SteppedCall[Bulk]:
     """Move waiting or dead tasks to another queue."""
-    return bulk_tasks("move", queue, ids=ids, filter=filter, to_queue=to_queue, dry_run=dry_run)
+    return bulk_tasks("move", queue, to_queue=to_queue, **meant)
 
 
 def bulk_tasks(
@@ -287,8 +247,7 @@ def bulk_tasks(
     if ids is not None and filter is not None:
         raise _both("give exactly one of ids and filter")
     if isinstance(ids, str | bytes):
-        message = "must be a list of ids, not one text"
-        raise InvalidRequest(f"ids {message}", errors=[FieldError("ids", message)])
+        raise InvalidRequest.of("ids", "must be a list of ids, not one text")
 
     def at(cursor: str | None) -> ApiCall[Bulk]:
         if filter is not None:
@@ -329,7 +288,7 @@ def bulk_by_ids(
     dry_run: bool = False,
 ) -> ApiCall[Bulk]:
     """Act on up to 250 tasks that are named."""
-    return _bulk(action, queue, {"ids": list(ids)}, to_queue, dry_run=dry_run)
+    return _bulk(action, queue, dry_run=dry_run, to_queue=to_queue, ids=list(ids))
 
 
 def bulk_by_filter(
@@ -338,40 +297,31 @@ def bulk_by_filter(
     where: Mapping[str, Any],
     *,
     to_queue: str | None = None,
-    limit: int | None = None,
     cursor: str | None = None,
     dry_run: bool = False,
 ) -> ApiCall[Bulk]:
     """Act on the tasks that a filter holds for: one page of them, and where to go on."""
-    meant = {"filter": _filter_body(where), "limit": limit, "cursor": cursor}
-    return _bulk(action, queue, meant, to_queue, dry_run=dry_run)
+    meant = {"filter": _filter_body(where), "cursor": cursor}
+    return _bulk(action, queue, dry_run=dry_run, to_queue=to_queue, **meant)
 
 
-def _bulk(
-    action: ActionName,
-    queue: str,
-    meant: Mapping[str, Any],
-    to_queue: str | None,
-    *,
-    dry_run: bool,
-) -> ApiCall[Bulk]:
-    fields = {**meant, "dry_run": dry_run, "to_queue": to_queue}
-    body = {name: value for name, value in fields.items() if value is not None}
-    return ApiCall(
-        "POST",
-        path_of("queues", queue, "tasks", action),
-        reads(Bulk),
-        body=lambda _: json_body(body),
-        key=None if dry_run else new_idempotency_key(),
-    )
+def _bulk(action: ActionName, queue: str, *, dry_run: bool, **fields: object) -> ApiCall[Bulk]:
+    body = without_none(**fields, dry_run=dry_run)
+    call = posts(path_of("queues", queue, "tasks", action), reads(Bulk), body)
+    return replace(call, key=None) if dry_run else call
 
 
 def _words(state: str | Sequence[str] | None) -> str | None:
     return state if state is None or isinstance(state, str) else ",".join(state)
 
 
-def _filter_params(*, tags: Mapping[str, str] | None, **given: object) -> dict[str, str]:
-    return params_of(**given) | {f"tag.{name}": value for name, value in (tags or {}).items()}
+def _filter_params(**filters: Unpack[TaskFilters]) -> dict[str, str]:
+    unknown = filters.keys() - TaskFilters.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"there is no filter {', '.join(sorted(unknown))}")
+    given = {**filters, "tags": None, "state": _words(filters.get("state"))}
+    tags = filters.get("tags") or {}
+    return params_of(**given) | {f"tag.{name}": value for name, value in tags.items()}
 
 
 def _filter_body(where: Mapping[str, Any]) -> dict[str, Any]:
@@ -385,12 +335,5 @@ def _filter_body(where: Mapping[str, Any]) -> dict[str, Any]:
             is_instant = isinstance(value, datetime)
             body[name] = instant_text(value, field=f"filter.{name}") if is_instant else value
     if where and not body:  # {} is every task, but whoever names a field means some
-        message = "names fields and gives all of them as None"
-        raise InvalidRequest(f"filter {message}", errors=[FieldError("filter", message)])
+        raise InvalidRequest.of("filter", "names fields and gives all of them as None")
     return body
-
-
-def _read_task(answer: RawAnswer) -> Task:
-    task = reads(Task)(answer)
-    remember_codec(task, answer.codec)
-    return task

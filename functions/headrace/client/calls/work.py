@@ -1,8 +1,9 @@
 """Calls of workers: taking tasks, reporting on them, sending worker heartbeats."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -11,17 +12,18 @@ from headrace.client.calls import (
     PagedCall,
     RawAnswer,
     instant_text,
+    json_body,
     lists,
     nothing,
     params_of,
     path_of,
+    posts,
     reads,
+    without_none,
 )
-from headrace.client.codec import remember_codec
-from headrace.client.sending import Report, json_body, reports_body
+from headrace.client.sending import Report, reports_body
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
-from headrace.domain.ids import new_idempotency_key
 from headrace.wire.service import Commanded, Workers, WorkerSeen
 from headrace.wire.tasks import Dequeued, Lease, Leased, Reported, ReportResults
 
@@ -48,24 +50,16 @@ def dequeue(
     Raises NotFound, LeaseLost when that lease has ended, and InvalidRequest unless exactly one of
     queue and queues is given.
     """
-    fields = {
-        "queues": None if queues is None else list(queues),
-        "order": order,
-        "batch_size": batch_size,
-        "wait_seconds": wait_seconds or None,
-        "worker": worker,
-        "keepalive_timeout_in_seconds": keepalive_timeout_in_seconds,
-        "lease_id": lease_id,
-    }
-    body = {name: value for name, value in fields.items() if value is not None}
-    return ApiCall(
-        "POST",
-        _dequeue_path(queue, queues),
-        _read_dequeued,
-        body=lambda _: json_body(body),
-        key=new_idempotency_key(),
-        attempt=1,
+    body = without_none(
+        queues=None if queues is None else list(queues),
+        order=order,
+        batch_size=batch_size,
+        wait_seconds=wait_seconds or None,
+        worker=worker,
+        keepalive_timeout_in_seconds=keepalive_timeout_in_seconds,
+        lease_id=lease_id,
     )
+    return replace(posts(_dequeue_path(queue, queues), reads(Dequeued), body), attempt=1)
 
 
 def _dequeue_path(queue: str | None, queues: Sequence[str] | None) -> str:
@@ -74,18 +68,10 @@ def _dequeue_path(queue: str | None, queues: Sequence[str] | None) -> str:
     if queues is not None and queue is None:
         if not isinstance(queues, str):
             return path_of("dequeue")
-        message = "must be a list of names, not one text"
-        raise InvalidRequest(f"queues {message}", errors=[FieldError("queues", message)])
+        raise InvalidRequest.of("queues", "must be a list of names, not one text")
     message = "give exactly one of queue and queues"
     errors = [FieldError(name, message) for name in ("queue", "queues")]
     raise InvalidRequest(message, errors=errors)
-
-
-def _read_dequeued(answer: RawAnswer) -> Dequeued:
-    found = reads(Dequeued)(answer)
-    for task in found.tasks:
-        remember_codec(task, answer.codec)
-    return found
 
 
 def open_lease(
@@ -96,14 +82,9 @@ def open_lease(
     Raises LeaseLost when *name* is taken: by a lease that is open, or ended within the last day.
     """
     fields = {"name": name, "keepalive_timeout_in_seconds": keepalive_timeout_in_seconds}
-    return ApiCall(
-        "POST",
-        path_of("leases"),
-        _lease,
-        body=lambda _: json_body(fields),
-        # One without a name whose answer was lost holds nothing, and lapses.
-        key=None if name is None else new_idempotency_key(),
-    )
+    call = posts(path_of("leases"), _lease, fields)
+    # One without a name whose answer was lost holds nothing, and lapses.
+    return replace(call, key=None) if name is None else call
 
 
 def extend_lease(id: str) -> ApiCall[Lease]:
@@ -138,23 +119,19 @@ def report_batch(queue: str, reports: Sequence[Report]) -> ApiCall[list[Reported
     )
 
 
-def put_worker(
-    name: str,
-    *,
-    queues: Sequence[str],
-    concurrency: int,
-    running: Sequence[str],
-    version: str,
-    started_at: datetime,
-) -> ApiCall[str | None]:
+class WorkerSign(TypedDict):
+    """What a worker says of itself."""
+
+    queues: Sequence[str]
+    concurrency: int
+    running: Sequence[str]
+    version: str
+    started_at: datetime
+
+
+def put_worker(name: str, **sign: Unpack[WorkerSign]) -> ApiCall[str | None]:
     """Send a worker heartbeat; returns an operator's command: None, ``"quiet"`` or ``"stop"``."""
-    fields = {
-        "queues": list(queues),
-        "concurrency": concurrency,
-        "running": list(running),
-        "version": version,
-        "started_at": instant_text(started_at, field="started_at"),
-    }
+    fields = {**sign, "started_at": instant_text(sign["started_at"], field="started_at")}
 
     def read(answer: RawAnswer) -> str | None:
         return reads(Commanded)(answer).command
@@ -165,14 +142,14 @@ def put_worker(
 def list_workers() -> PagedCall[WorkerSeen]:
     """Go through the workers that sent a heartbeat in the last five minutes."""
     params = params_of(limit=limits.LIST_PAGE)
-    return lists(path_of("workers"), Workers, lambda page, _: page.workers, params)
+    return lists(path_of("workers"), Workers, lambda page: page.workers, params)
 
 
 def quiet_worker(name: str) -> ApiCall[None]:
     """Ask a worker to take nothing more.  Raises NotFound."""
-    return ApiCall("POST", path_of("workers", name, "quiet"), nothing, key=new_idempotency_key())
+    return posts(path_of("workers", name, "quiet"), nothing)
 
 
 def stop_worker(name: str) -> ApiCall[None]:
     """Ask a worker to finish what it holds, and end.  Raises NotFound."""
-    return ApiCall("POST", path_of("workers", name, "stop"), nothing, key=new_idempotency_key())
+    return posts(path_of("workers", name, "stop"), nothing)

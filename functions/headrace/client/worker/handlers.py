@@ -10,13 +10,12 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from datetime import datetime
 from typing import Final
 
 from headrace.client.app.app import App
 from headrace.client.app.attempts import cancel
 from headrace.client.sending import Report
-from headrace.client.worker.inflight import Ended, InflightTask, Interruption
+from headrace.client.worker.inflight import Ended, InflightTask, Interruption, RunningHandler
 from headrace.client.worker.isolate import Children
 from headrace.client.worker.observing import Observer
 from headrace.client.worker.reporting import THROWN, released, report_of
@@ -27,7 +26,7 @@ _set_async_exc: Final = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _log = logging.getLogger("headrace.worker")
 
 
-class ThreadAttempt:
+class ThreadAttempt(RunningHandler):
     """A handler in a thread, which an exception can be thrown into.
 
     It arrives between two steps of Python: a call into C that blocks is not interrupted.
@@ -41,9 +40,6 @@ class ThreadAttempt:
         """Throw; a second one takes the place of one that has not arrived."""
         self._thrown = True
         _set_async_exc(self._thread, ctypes.py_object(THROWN[why]))
-
-    def prolonged(self, expires_at: datetime) -> None:
-        """Do nothing: the handler sees what is held."""
 
     def ended(self) -> None:
         """Take back what was thrown and has not arrived."""
@@ -119,21 +115,15 @@ class Threads:
             _log.exception("A fault of the worker itself")
 
 
-class CoroutineAttempt:
-    """A handler that is a task of an event loop, which can be cancelled with a reason."""
+class CoroutineAttempt(RunningHandler):
+    """A handler that is a task of an event loop, which can be cancelled until it is done."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]") -> None:
         self._loop, self._task = loop, task
 
     def interrupt(self, why: Interruption) -> None:
-        """Cancel it."""
+        """Cancel it with the reason."""
         self._loop.call_soon_threadsafe(cancel, self._task, THROWN[why]())
-
-    def prolonged(self, expires_at: datetime) -> None:
-        """Do nothing: the handler sees what is held."""
-
-    def ended(self) -> None:
-        """Do nothing: a task that is done cannot be cancelled."""
 
 
 class Coroutines:

@@ -173,10 +173,9 @@ class Heartbeats:
         return True
 
     def _report(self, held: InflightTask, progress: object) -> Report:
-        return Report(
-            task_id=held.task.id,
-            lease_id=held.task.lease.id,
-            status="INFLIGHT",
+        return Report.on(
+            held.task,
+            "INFLIGHT",
             progress=None if progress is NOTHING else progress,
             keepalive_timeout_in_seconds=self._keepalive if held.group is None else None,
         )

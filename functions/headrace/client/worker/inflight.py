@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from headrace.client.app.execution import TaskRoute
 from headrace.client.codec import Codec
@@ -48,20 +48,17 @@ class Interruption(enum.Enum):
     LEASE_LOST = enum.auto()
 
 
-class RunningHandler(Protocol):
-    """A handler at work."""
+class RunningHandler:
+    """A handler at work; what it need not do is left out by the classes made of this one."""
 
     def interrupt(self, why: Interruption) -> None:
         """Make it end soon; never waits for that."""
-        ...
 
     def prolonged(self, expires_at: datetime) -> None:
-        """Hear of the new end of its lease."""
-        ...
+        """Hear of the new end of its lease, where the handler does not see what is held."""
 
     def ended(self) -> None:
         """Take back an interruption that has not arrived yet; called where the handler ran."""
-        ...
 
 
 class GroupLease:

@@ -17,11 +17,11 @@ from typing import Final
 from headrace.client.app.app import App
 from headrace.client.sending import Report
 from headrace.client.worker import child, logs
-from headrace.client.worker.inflight import Ended, InflightTask, Interruption
+from headrace.client.worker.inflight import Ended, InflightTask, Interruption, RunningHandler
 from headrace.client.worker.observing import Observer
 from headrace.client.worker.reporting import failed, released
 from headrace.client.worker.service import Monotonic
-from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
+from headrace.domain.errors import HeadraceError, InvalidRequest
 
 _END_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.5
@@ -118,8 +118,8 @@ class ChildProcess:
         return f"killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
 
 
-class ChildAttempt:
-    """A handler in a child process."""
+class ChildAttempt(RunningHandler):
+    """A handler in a child process; one that was killed has no further task."""
 
     def __init__(self, process: ChildProcess) -> None:
         self._process = process
@@ -137,9 +137,6 @@ class ChildAttempt:
     def prolonged(self, expires_at: datetime) -> None:
         """Send it the new end."""
         self._process.say(("lease", expires_at))
-
-    def ended(self) -> None:
-        """Do nothing: a child that was killed has no further task."""
 
 
 class Children:
@@ -308,4 +305,4 @@ def path_of(app: object) -> str:
             if value is app:
                 return f"{_importable(module_name, module)}:{name}"
     message = "must be a variable of a module, or app_path name it, to be found by child processes"
-    raise InvalidRequest(f"app {message}", errors=[FieldError("app", message)])
+    raise InvalidRequest.of("app", message)

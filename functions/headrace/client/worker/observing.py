@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import ParamSpec
+from typing import Concatenate, ParamSpec
 
 from headrace.client.app.execution import TaskRoute
 from headrace.wire.tasks import LeasedTask
@@ -31,35 +31,29 @@ class Observer:
         """A lease, or the report of a task, was lost."""
 
 
+def _to_all(
+    note: Callable[Concatenate[Observer, P], None],
+) -> Callable[Concatenate["Observers", P], None]:
+    """Make a method of *note*: it notifies all of them."""
+    name = note.__name__
+
+    def notify(self: "Observers", /, *what: P.args, **more: P.kwargs) -> None:
+        for observer in self.all:
+            try:
+                getattr(observer, name)(*what, **more)
+            except Exception:  # noqa: BLE001 (who only looks on must not harm the work)
+                _log.exception("%s failed", type(observer).__name__)
+
+    return notify
+
+
 class Observers(Observer):
     """Several of them."""
 
     def __init__(self, observers: Iterable[Observer]) -> None:
-        self._all = tuple(observers)
+        self.all = tuple(observers)
 
-    def taken(self, queue: str, count: int) -> None:
-        """Notify all."""
-        for observer in self._all:
-            _notify(observer.taken, queue, count)
-
-    def started(self, task: LeasedTask, route: TaskRoute) -> None:
-        """Notify all."""
-        for observer in self._all:
-            _notify(observer.started, task, route)
-
-    def ended(self, task: LeasedTask, route: TaskRoute, outcome: str, seconds: float) -> None:
-        """Notify all."""
-        for observer in self._all:
-            _notify(observer.ended, task, route, outcome, seconds)
-
-    def lost(self, task: LeasedTask, why: str) -> None:
-        """Notify all."""
-        for observer in self._all:
-            _notify(observer.lost, task, why)
-
-
-def _notify(note: Callable[P, None], *what: P.args, **more: P.kwargs) -> None:
-    try:
-        note(*what, **more)
-    except Exception:  # noqa: BLE001 (who only looks on must not harm the work)
-        _log.exception("%s failed", type(getattr(note, "__self__", note)).__name__)
+    taken = _to_all(Observer.taken)
+    started = _to_all(Observer.started)
+    ended = _to_all(Observer.ended)
+    lost = _to_all(Observer.lost)

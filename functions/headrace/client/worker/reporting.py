@@ -60,20 +60,12 @@ THROWN: Final[dict[Interruption, type[BaseException]]] = {
 
 def released(task: LeasedTask, *, delay: float | None = None) -> Report:
     """Give a task back, for *delay* seconds from now; it costs it no attempt."""
-    return Report(
-        task_id=task.id, lease_id=task.lease.id, status="RELEASED", delay_in_seconds=delay
-    )
+    return Report.on(task, "RELEASED", delay_in_seconds=delay)
 
 
 def failed(task: LeasedTask, kind: str, message: str, *, retryable: bool = True) -> Report:
     """The report of an attempt that failed, and why."""
-    return Report(
-        task_id=task.id,
-        lease_id=task.lease.id,
-        status="FAILED",
-        error=Failure(kind, message),
-        retryable=retryable,
-    )
+    return Report.on(task, "FAILED", error=Failure(kind, message), retryable=retryable)
 
 
 def came_of(report: Report, result: Reported, task: LeasedTask) -> str:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, Unpack
 
 from headrace.client.app.app import App
 from headrace.client.calls import ApiCall, queues, work
@@ -118,26 +118,9 @@ class WorkerService:
         call: ApiCall[list[Reported]] = work.report_batch(queue, reports)
         return self._client.send(call, again=False, timeout=within)
 
-    def sign(
-        self,
-        name: str,
-        *,
-        queues: Sequence[str],
-        concurrency: int,
-        running: Sequence[str],
-        version: str,
-        started_at: datetime,
-    ) -> str | None:
+    def sign(self, name: str, **sign: Unpack[work.WorkerSign]) -> str | None:
         """Send a worker heartbeat and return the command of an operator; the next follows soon."""
-        call = work.put_worker(
-            name,
-            queues=queues,
-            concurrency=concurrency,
-            running=running,
-            version=version,
-            started_at=started_at,
-        )
-        return self._client.send(call, again=False)
+        return self._client.send(work.put_worker(name, **sign), again=False)
 
 
 class ServiceClock:

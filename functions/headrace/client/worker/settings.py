@@ -5,10 +5,10 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, TypeAlias
 
 from headrace.domain import limits
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import InvalidRequest
 
 Queues: TypeAlias = Sequence[str] | Mapping[str, float]
 
@@ -16,6 +16,8 @@ THREADS: Final = 10
 """Tasks at a time by default: most tasks wait for a network."""
 
 _LONGEST_PREFETCH: Final = 1000
+
+_wrong: Final = InvalidRequest.of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ class WorkerSettings:
             _within("keepalive", keepalive, limits.KEEPALIVE_SECONDS)
         fault = limits.text_fault(name, limits.WORKER_BYTES, 1)
         if fault:
-            _wrong("name", fault)
+            raise _wrong("name", fault)
         return cls(
             queues=_weights(queues, strict=strict),
             strict=strict,
@@ -79,25 +81,23 @@ class WorkerSettings:
 
 def _weights(queues: Queues, *, strict: bool) -> Mapping[str, float]:
     if isinstance(queues, str):
-        _wrong("queues", f"must be a list of names or a mapping to weights, not {queues!r}")
+        raise _wrong("queues", f"must be a list of names or a mapping to weights, not {queues!r}")
     least, most = limits.WORKER_QUEUES
     if not least <= len(queues) <= most:
-        _wrong("queues", f"must be {least} to {most} names; there are {len(queues)}")
+        raise _wrong("queues", f"must be {least} to {most} names; there are {len(queues)}")
     if not isinstance(queues, Mapping):
         return dict.fromkeys(queues, 1.0)
     if strict:
-        _wrong("strict", "and weights exclude each other: give queues as a list, first one first")
+        raise _wrong(
+            "strict", "and weights exclude each other: give queues as a list, first one first"
+        )
     for queue, weight in queues.items():
         if not 0 < weight < math.inf:
-            _wrong(f"queues.{queue}", f"must have a weight above 0, not {weight!r}")
+            raise _wrong(f"queues.{queue}", f"must have a weight above 0, not {weight!r}")
     return dict(queues)
 
 
 def _within(field: str, value: object, bounds: limits.Bounds, *, whole: bool = False) -> None:
     fault = limits.number_fault(value, bounds, whole=whole)
     if fault:
-        _wrong(field, fault)
-
-
-def _wrong(field: str, message: str) -> NoReturn:
-    raise InvalidRequest(f"{field} {message}", errors=[FieldError(field, message)])
+        raise _wrong(field, fault)

@@ -24,12 +24,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil, log2
-from typing import Final, TypeVar
+from typing import Final
 from zlib import crc32
 
 from headrace.domain.change import Entry
 from headrace.domain.queue import Queue
 from headrace.domain.worker import Portion, portion
+from headrace.ops.shared.slots import remember
 from headrace.store.base import Store, metered
 from headrace.store.records.workers import KIND, from_record
 
@@ -152,9 +153,6 @@ class Claims:
             del self._taken[key]
 
 
-_K = TypeVar("_K")
-_V = TypeVar("_V")
-
 _LISTED_FOR: Final = timedelta(seconds=10)
 _AGAIN_AFTER: Final = timedelta(seconds=1)  # where a race was lost, for each page there is
 _PAGE: Final = 250  # records, those of workers that are silent too, until the table removes them
@@ -204,7 +202,7 @@ class Members:
             return None, True
         now = self.now()
         with self._lock:
-            _put(self._callers, (queue.name, worker), now, most=_CALLERS)
+            remember(self._callers, (queue.name, worker), now, most=_CALLERS)
             if self._listed_at is None or now - self._listed_at >= _LISTED_FOR:
                 return None, False
             return self._portion(queue, worker, now), True
@@ -284,7 +282,7 @@ class Members:
         view = _View(
             last.still_since if still else now, now, {key: last.seen.get(key, now) for key in keys}
         )
-        _put(self._views, (queue, shard), view, most=_VIEWS)
+        remember(self._views, (queue, shard), view, most=_VIEWS)
         return view
 
     def _portion(self, queue: Queue, worker: str, now: datetime) -> Portion | None:
@@ -301,13 +299,6 @@ class Members:
 
 def _index_order(entry: Entry) -> tuple[datetime, str]:
     return (entry.scheduled_at, entry.task_id)
-
-
-def _put(where: OrderedDict[_K, _V], key: _K, value: _V, *, most: int) -> None:
-    where.pop(key, None)
-    where[key] = value
-    while len(where) > most:
-        where.popitem(last=False)
 
 
 LOOKS_PER_SECOND: Final = 500

@@ -186,7 +186,7 @@ class Pass:
         cursor = None
         while True:
             page = self.reaper.queues.list(limit=_QUEUES, cursor=cursor)
-            yield from page.queues
+            yield from page.shown
             cursor = page.cursor
             if cursor is None:
                 return

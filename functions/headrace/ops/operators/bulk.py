@@ -20,6 +20,7 @@ from headrace.ops.shared.audit import ActionOutcome, Audit
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.paging import Cursors
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.tasks.enqueue import key_holder
 from headrace.ops.tasks.inspect import Inspect, Walk
 from headrace.store.base import Done, Store
 
@@ -251,8 +252,8 @@ class BulkOperations:
             if isinstance(outcome, Done) or gone:  # gone since it was read
                 return BulkOutcome(task_id, _DONE[job.action])
             if outcome.blocked:
-                dead_holder, live = self._holder(change, job.queue)
-                if live:
+                dead_holder, held = self._holder(change, job.queue)
+                if held is not None:
                     return BulkOutcome(task_id, "SKIPPED", _CONFLICT)
             else:
                 task = outcome.task
@@ -267,17 +268,15 @@ class BulkOperations:
     def _foreseen(self, job: _Job, task: Task, change: Change) -> BulkOutcome:
         """What would become of *task*, without touching it."""
         if job.action is BulkAction.RESTART and task.dedupe_key is not None:
-            _, live = self._holder(change, job.queue)
-            if live:
+            _, held = self._holder(change, job.queue)
+            if held is not None:
                 return BulkOutcome(task.id, "SKIPPED", _CONFLICT)
         return BulkOutcome(task.id, _DONE[job.action])
 
-    def _holder(self, change: Change, queue: Queue) -> tuple[str | None, bool]:
-        """Return who holds the dedupe key that *change* wants, and whether that one lives."""
+    def _holder(self, change: Change, queue: Queue) -> tuple[str | None, Task | None]:
+        """Return who holds the dedupe key that *change* wants, and that task if it lives."""
         lock = next(also for also in change.also if isinstance(also, KeyLock))
-        holder = self.store.key_lock(lock.kind, lock.name)
-        held = self.store.read([holder]).get(holder) if holder else None
-        return holder, held is not None and held.holds(queue.name, lock.name, self.now())
+        return key_holder(self.store, queue.name, lock.name, self.now())
 
 
 def _noted(to_queue: str | None) -> dict[str, str] | None:

@@ -5,12 +5,13 @@ What a key reads like and what is kept of it, see ``domain.access``.
 
 import hmac
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from headrace.domain import access
 from headrace.domain.access import (
@@ -35,7 +36,8 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.ops.shared.audit import Audit, Caller, calling
-from headrace.ops.shared.paging import Cursors, seek
+from headrace.ops.shared.paging import Cursors, Found, seek
+from headrace.ops.shared.slots import remember
 from headrace.store.base import Record, Store, flat_rate, restricted_to
 from headrace.store.records import keys as key_records
 from headrace.store.records.keys import end_all
@@ -49,8 +51,6 @@ REVOKED_WITHIN: Final = timedelta(seconds=10)
 _USE_NOTED_EVERY: Final = timedelta(hours=1)
 _KNOWN: Final = 2_000  # keys remembered, and as many ids that are no key's
 _TRIES: Final = 10  # at a key, or a name, that others change too
-
-_T = TypeVar("_T")
 
 _ACTOR: Final[ContextVar[Principal | None]] = ContextVar("headrace_actor", default=None)
 
@@ -83,14 +83,6 @@ class IssuedKey:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyPage:
-    """Keys in the order they were made, and the cursor of the next page."""
-
-    keys: tuple[ShownKey, ...]
-    cursor: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Known:
     """A key as read, and when that was."""
 
@@ -115,8 +107,8 @@ class KeyOperations:
     new_secret: Callable[[], str] = new_secret
     # Apart, so that made-up ids cannot drive the real ones out.  What is unknown is an id that was
     # not there, or the hash of a whole key that was refused when its record had just been read.
-    _known: dict[str, _Known] = field(default_factory=dict)
-    _unknown: dict[str, datetime] = field(default_factory=dict)
+    _known: OrderedDict[str, _Known] = field(default_factory=OrderedDict)
+    _unknown: OrderedDict[str, datetime] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def verify(self, presented: str, *, note_use: bool = True) -> Principal:
@@ -217,22 +209,21 @@ class KeyOperations:
                 stored = self._own(by, key_id)
             raise Unavailable("others are changing this key too; try again")
 
-    def list(self, by: Principal, *, limit: int = 50, cursor: str | None = None) -> KeyPage:
+    def list(self, by: Principal, *, limit: int = 50, cursor: str | None = None) -> Found[ShownKey]:
         """Return a page of the keys not wider than *by*'s own; it may be short and not the last.
 
         Raises InvalidRequest for a forged cursor.
         """
         by.require(Permission.ADMINISTER)
-        scope = f"keys {by.patterns}"
-        after = self.cursors.read(scope, cursor) if cursor else ""
-        now = self.now()
+        kind, scope, now = key_records.KIND, f"keys {by.patterns}", self.now()
 
         def own(record: Record) -> ShownKey | None:
             key = key_records.from_record(record).key
             return key if by.covers_all(key.queues) and not key.forgotten(now) else None
 
-        found = seek(self.store, key_records.KIND, own, limit=limit, after=after, now=self.now)
-        return KeyPage(found.shown, found.after and self.cursors.write(scope, found.after))
+        return seek(
+            self.store, kind, own, self.cursors, scope, limit=limit, cursor=cursor, now=self.now
+        )
 
     def get(self, by: Principal, key_id: str) -> ShownKey:
         """Return a key not wider than *by*'s own.  Raises NotFound and Forbidden as revoke()."""
@@ -292,7 +283,7 @@ class KeyOperations:
         if found is None or found.stored.takes(digest, self.now()):
             return found
         with self._lock:
-            _remember(self._unknown, digest, found.read_at)
+            remember(self._unknown, digest, found.read_at, most=_KNOWN)
         return None
 
     def _cached(self, key_id: str) -> _Known | None:
@@ -318,11 +309,11 @@ class KeyOperations:
         if stored is None or stored.key.forgotten(read_at):
             with self._lock:
                 self._known.pop(key_id, None)
-                _remember(self._unknown, key_id, read_at)
+                remember(self._unknown, key_id, read_at, most=_KNOWN)
             return None
         found = _Known(stored, read_at)
         with self._lock:
-            _remember(self._known, key_id, found)
+            remember(self._known, key_id, found, most=_KNOWN)
         return found
 
     def _note_use(self, found: _Known) -> None:
@@ -343,13 +334,6 @@ class KeyOperations:
         with self._lock:
             self._known.pop(key_id, None)
             self._unknown.pop(key_id, None)
-
-
-def _remember(known: dict[str, _T], key_id: str, value: _T) -> None:
-    known.pop(key_id, None)
-    while len(known) >= _KNOWN:
-        del known[next(iter(known))]
-    known[key_id] = value
 
 
 def _expired(key: ShownKey) -> Unauthenticated:

@@ -8,11 +8,12 @@ from headrace.domain import access
 from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import Forbidden, NotFound
 from headrace.domain.lease import Group
+from headrace.domain.queue import Queue
 from headrace.domain.task import Task
-from headrace.ops.shared.audit import Audit, AuditFilter, AuditListing, AuditRecord
+from headrace.ops.shared.audit import Audit, AuditFilter, AuditRecord
 from headrace.ops.shared.leases import Leases
-from headrace.ops.shared.paging import read_units, seek
-from headrace.ops.shared.queues import QueueListing, QueueOperations
+from headrace.ops.shared.paging import Found, read_units, seek
+from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.tasks.enqueue import EnqueueResult, TaskOperations
 from headrace.ops.tasks.inspect import TaskListing
 from headrace.store.base import flat_rate
@@ -99,7 +100,7 @@ def queues(
     prefix: str = "",
     limit: int = 50,
     cursor: str | None = None,
-) -> QueueListing:
+) -> Found[Queue]:
     """Return a page of *by*'s queues by name.  Raises InvalidRequest for a forged cursor.
 
     A page may be short or empty and still have a cursor; see ``paging``.  Only names that begin
@@ -110,21 +111,22 @@ def queues(
         return all_queues.list(prefix=prefix, limit=limit, cursor=cursor)
     cursors, now = all_queues.cursors, all_queues.now()
     scope = f"queues {prefix} of {by.patterns}"
-    after = cursors.read(scope, cursor) if cursor else ""
     head = access.common_head(by.patterns)
     if not head.startswith(prefix) and not prefix.startswith(head):
-        return QueueListing((), None)
+        return Found((), None)
     found = seek(
         all_queues.store,
         queue_records.KIND,
         lambda record: record if by.covers(record.name) else None,
+        cursors,
+        scope,
         limit=limit,
+        cursor=cursor,
         prefix=max(head, prefix, key=len),
-        after=after,
         now=all_queues.now,
     )
     shown = tuple(queue_records.from_record(record).as_seen(now) for record in found.shown)
-    return QueueListing(shown, found.after and cursors.write(scope, found.after))
+    return Found(shown, found.cursor)
 
 
 def audit(
@@ -134,7 +136,7 @@ def audit(
     *,
     limit: int = 50,
     cursor: str | None = None,
-) -> AuditListing:
+) -> Found[AuditRecord]:
     """Return a page of what was changed by hand in *by*'s queues, newest first.
 
     What was changed outside of queues (keys) is only for keys that are for all queues, and where
@@ -147,9 +149,9 @@ def audit(
     where = _OwnAudit(**asdict(where), patterns=by.patterns)
     with flat_rate() as rate:
         page = whole.list(where, limit=limit, cursor=cursor)
-        entries = tuple(_entry_seen_by(by, entry) for entry in page.entries)
+        entries = tuple(_entry_seen_by(by, entry) for entry in page.shown)
         rate.read = read_units(entries)
-    return replace(page, entries=entries)
+    return replace(page, shown=entries)
 
 
 def _entry_seen_by(by: Principal, entry: AuditRecord) -> AuditRecord:

@@ -15,20 +15,12 @@ from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import Forbidden, NotFound, Unavailable
 from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
 from headrace.ops.shared.audit import Audit
-from headrace.ops.shared.paging import Cursors, seek
+from headrace.ops.shared.paging import Cursors, Found, seek
 from headrace.store.base import Record, Store, flat_rate
 from headrace.store.records.workers import KIND, from_record, note_of, to_record
 
 _LOOKS: Final = 5  # at a worker that others command too
 _SHOWN: Final = 128
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerPage:
-    """Workers by name, and the cursor of the next page."""
-
-    workers: tuple[LiveWorker, ...]
-    cursor: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +52,9 @@ class WorkerOperations:
                     heartbeat = replace(heartbeat, started_at=before.heartbeat.started_at)
         return from_record(self.store.renew_record(to_record(heartbeat, self.now()))).command
 
-    def list(self, by: Principal, *, limit: int = 50, cursor: str | None = None) -> WorkerPage:
+    def list(
+        self, by: Principal, *, limit: int = 50, cursor: str | None = None
+    ) -> Found[LiveWorker]:
         """Return a page of the workers on *by*'s queues, by name, without the silent ones.
 
         It may be short and not the last.
@@ -69,14 +63,14 @@ class WorkerOperations:
         """
         by.require(Permission.LIST)
         scope = f"workers of {by.patterns}"
-        after = self.cursors.read(scope, cursor) if cursor else ""
 
         def seen(record: Record) -> LiveWorker | None:
             worker = self._living(record)
             return _as_seen_by(by, worker) if worker else None
 
-        found = seek(self.store, KIND, seen, limit=limit, after=after, now=self.now)
-        return WorkerPage(found.shown, found.after and self.cursors.write(scope, found.after))
+        return seek(
+            self.store, KIND, seen, self.cursors, scope, limit=limit, cursor=cursor, now=self.now
+        )
 
     def ask(self, by: Principal, name: str, command: Command) -> LiveWorker:
         """Leave *command* for the worker's next heartbeat; it holds for this process only.

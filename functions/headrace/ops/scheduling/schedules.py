@@ -1,11 +1,10 @@
 """What people do with schedules: make, change, look, delete, run now."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
-from typing import Final
 
 from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import InvalidRequest, NotFound
@@ -17,12 +16,10 @@ from headrace.domain.task import Task
 from headrace.domain.ticks import cron_ticks, ticks, zone
 from headrace.ops.scheduling.ticking import Ticking
 from headrace.ops.shared.audit import Audit
-from headrace.ops.shared.paging import read_units
+from headrace.ops.shared.paging import Found, seek
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
-from headrace.store.base import Store, flat_rate
+from headrace.store.base import Record, Store
 from headrace.store.records import schedules as schedule_records
-
-_STRIDES: Final = 10  # reads for one page, where many schedules are others'
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +41,6 @@ class LastRun:
     at: datetime
     by_hand: bool
     task: Task | None
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleListing:
-    """Schedules by queue and name, and the cursor of the next page."""
-
-    schedules: tuple[Schedule, ...]
-    cursor: str | None
 
 
 @dataclass(slots=True)
@@ -103,35 +92,22 @@ class Schedules:
 
     def seen_by(
         self, by: Principal, *, limit: int = 50, cursor: str | None = None
-    ) -> ScheduleListing:
-        """Return a page of the schedules of *by*'s queues, those of all queues by name.
+    ) -> Found[Schedule]:
+        """Return a page of the schedules of *by*'s queues, by queue and name.
 
-        A page may be short and still have a cursor: it looks at no more than some hundred.
+        A page may be short and still have a cursor.
         Raises InvalidRequest for a forged cursor.
         """
         by.require(Permission.READ)
         cursors, scope = self.ticking.queues.cursors, f"schedules of {by.patterns}"
-        after = cursors.read(scope, cursor) if cursor else ""
-        found: list[Schedule] = []
-        with flat_rate() as rate:
-            last = self._seek(by, found, after, limit)
-            rate.read = read_units(found)
-        return ScheduleListing(self._living(found), last and cursors.write(scope, last))
 
-    def _seek(self, by: Principal, found: list[Schedule], after: str, limit: int) -> str | None:
-        """Put up to *limit* schedules of *by*'s queues into *found*; return where to go on."""
-        for _ in range(_STRIDES):
-            records, more = self.store.records(schedule_records.KIND, after=after, limit=limit + 1)
-            for record in records:
-                schedule = schedule_records.from_record(record)
-                if by.covers(schedule.queue):
-                    if len(found) == limit:
-                        return schedule_records.key(found[-1].queue, found[-1].name)
-                    found.append(schedule)
-                after = record.name
-            if not more:
-                return None
-        return after
+        def own(record: Record) -> Schedule | None:
+            schedule = schedule_records.from_record(record)
+            return schedule if by.covers(schedule.queue) else None
+
+        kind, store = schedule_records.KIND, self.store
+        page = seek(store, kind, own, cursors, scope, limit=limit, cursor=cursor, now=self.now)
+        return replace(page, shown=self._living(page.shown))
 
     def coming(self, schedule: Schedule, count: int) -> tuple[datetime, ...]:
         """Return the next *count* runs of a schedule, as if it were not paused.
@@ -188,7 +164,7 @@ class Schedules:
                 self.ticking.note_run(schedule_records.key(queue, name), now, result.id)
         return result
 
-    def _living(self, schedules: list[Schedule]) -> tuple[Schedule, ...]:
+    def _living(self, schedules: Sequence[Schedule]) -> tuple[Schedule, ...]:
         """Leave out those of queues that were deleted; theirs go a moment later."""
         owners = {each.queue: self.ticking.queue_of(each) for each in schedules}
         return tuple(

@@ -30,7 +30,7 @@ from headrace.domain.task import State, Task
 from headrace.domain.ticks import ReadCron, ticks
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult, existing
+from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult, existing, key_holder
 from headrace.store.base import Done, Refused, Store, every_record
 from headrace.store.records import schedules as schedule_records
 
@@ -130,7 +130,7 @@ class TickTasks:
         Raises Unavailable when its dedupe key keeps changing hands.
         """
         holder: str | None = None
-        now, key = self.now(), new.dedupe_key or ""
+        now = self.now()
         for _ in range(_LOOKS):
             change = self._birth(queue, new, due_at=due_at, now=now, replaces=holder)
             if fence is not None:
@@ -145,10 +145,8 @@ class TickTasks:
                 self.store.commit([plan.delete(outcome.task, unless_changed=True)])
             if outcome.task is not None or new.dedupe_key is None:
                 continue
-            lock = plan.holder(queue.name, key, value=None, expects=None)
-            holder = self.store.key_lock(lock.kind, lock.name)
-            held = self.store.read([holder]).get(holder) if holder else None
-            if held is not None and held.holds(queue.name, key, now):
+            holder, held = key_holder(self.store, queue.name, new.dedupe_key, now)
+            if held is not None:
                 return EnqueueResult(EnqueueOutcome.DUPLICATE, held.id, held)
         message = "the dedupe key keeps changing hands; try again"
         raise Unavailable(message)

@@ -11,8 +11,9 @@ from typing import Any, Final
 from headrace.domain.access import SERVICE
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.ids import new_task_id
-from headrace.ops.shared.paging import AnswerRoom, Cursors
+from headrace.ops.shared.paging import AnswerRoom, Cursors, Found
 from headrace.store.base import Record, Store
+from headrace.store.records import body_of
 
 KIND: Final = "audit"
 KEPT: Final = timedelta(days=90)
@@ -74,14 +75,6 @@ class ActionOutcome:
     changed: int = 1
     entry: str = ""
     """Which entry it is, for one that goes on in the background."""
-
-
-@dataclass(frozen=True, slots=True)
-class AuditListing:
-    """Entries, newest first, and the cursor of the next page."""
-
-    entries: tuple[AuditRecord, ...]
-    cursor: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +185,7 @@ class Audit:
 
     def list(
         self, where: AuditFilter, *, limit: int = 50, cursor: str | None = None
-    ) -> AuditListing:
+    ) -> Found[AuditRecord]:
         """Return a page of entries, newest first.
 
         Raises InvalidRequest for a forged cursor, and naming ``from`` for a span that ends before
@@ -215,17 +208,17 @@ class Audit:
                 looked_at += 1
                 entry = _entry(record)
                 if entry.at < began - KEPT or (where.since is not None and entry.at < where.since):
-                    return AuditListing(tuple(entries), None)
+                    return Found(tuple(entries), None)
                 if where.means(entry):
                     if not room.takes(_text(entry), besides=_ENTRY) and entries:
-                        return AuditListing(tuple(entries), self.cursors.write(scope, before))
+                        return Found(tuple(entries), self.cursors.write(scope, before))
                     entries.append(entry)
                 if len(entries) == limit or looked_at == _LOOKED_AT:
-                    return AuditListing(tuple(entries), self.cursors.write(scope, after))
+                    return Found(tuple(entries), self.cursors.write(scope, after))
             if not more:
-                return AuditListing(tuple(entries), None)
+                return Found(tuple(entries), None)
             if self.now() >= began + _LOOKS_FOR:
-                return AuditListing(tuple(entries), self.cursors.write(scope, after))
+                return Found(tuple(entries), self.cursors.write(scope, after))
 
 
 def _text(entry: AuditRecord) -> str:
@@ -246,19 +239,7 @@ def _countdown(at: datetime) -> str:
 
 
 def _record(name: str, entry: AuditRecord) -> Record:
-    body = {
-        "at": entry.at.isoformat(),
-        "actor": entry.actor,
-        "action": entry.action,
-        "queue": entry.queue,
-        "filter": entry.filter,
-        "ids": entry.ids and list(entry.ids),
-        "matched": entry.matched,
-        "changed": entry.changed,
-        "request_id": entry.request_id,
-        "actor_id": entry.actor_id,
-    }
-    return Record(KIND, name, body, expires_at=entry.at + KEPT)
+    return Record(KIND, name, body_of(entry), expires_at=entry.at + KEPT)
 
 
 def _entry(record: Record) -> AuditRecord:

@@ -20,12 +20,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum, auto
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 from headrace.domain.change import Change, Entry, KeyLock
 from headrace.domain.lease import Group, GroupChange, group_of
 from headrace.domain.task import Place, State, Task
-from headrace.ops.shared.slots import Slots
+from headrace.ops.shared.slots import Slots, remember
 from headrace.store.base import Done, Outcome, Store
 
 
@@ -56,8 +56,6 @@ def commit_proposed(
     return outcomes
 
 
-_K = TypeVar("_K")
-_V = TypeVar("_V")
 _Key = tuple[str, datetime]
 
 _HALF_A_UNIT: Final = 4096  # bytes of the index
@@ -131,7 +129,7 @@ class Watch:
     def extended(self, group: Group) -> None:
         """Learn the end of a group, wherever it comes from."""
         with self._lock:
-            _put(self._groups, group.id, group.expires_at, most=_PLACES)
+            remember(self._groups, group.id, group.expires_at, most=_PLACES)
 
     def standing(self, entry: Entry, now: datetime) -> SuspectStanding:
         """Return the standing of an overdue *entry*."""
@@ -155,7 +153,7 @@ class Watch:
         """
         with self._lock:
             looks = self._looks.get(place) or _Looks()
-            _put(self._looks, place, looks, most=_PLACES)
+            remember(self._looks, place, looks, most=_PLACES)
         if looks.pending and looks.at_index:
             looks.at_index = False
             left, looks.pending = looks.pending, ()
@@ -187,19 +185,12 @@ class Watch:
         if until is not None:
             known = _KnownSuspect(until, group_of(task.lease_id), ours)
             with self._lock:
-                _put(self._known, _key(task), known, most=_REMEMBERED)
+                remember(self._known, _key(task), known, most=_REMEMBERED)
 
 
 def _key(task: Task) -> _Key:
     """A delivery is known by the task and the end of its lease as first granted."""
     return (task.id, task.scheduled_at)
-
-
-def _put(where: OrderedDict[_K, _V], key: _K, value: _V, *, most: int) -> None:
-    where.pop(key, None)
-    where[key] = value
-    while len(where) > most:
-        where.popitem(last=False)
 
 
 class Observed:

@@ -87,30 +87,33 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[_T]):
-    """What is shown of a page, and behind which name the next one begins; None: that was all."""
+    """What is shown of a page, and the cursor of the next one; None: that was all."""
 
     shown: tuple[_T, ...]
-    after: str | None
+    cursor: str | None
 
 
-def seek(
+def seek(  # noqa: PLR0913  of whom, what, whence and how many
     store: Store,
     kind: str,
     keep: Callable[[Record], _T | None],
+    cursors: Cursors,
+    scope: str,
     *,
     limit: int,
+    cursor: str | None,
     prefix: str = "",
-    after: str = "",
     now: Callable[[], datetime],
 ) -> Found[_T]:
     """Return up to *limit* records of *kind* as *keep* makes them, without those it leaves out.
 
+    They come behind *cursor*, which is good for *scope*; raises InvalidRequest for a forged one.
     A page is full if there is enough to fill it within what one call looks at; else it is short,
     or empty, and there may be more.  Whoever may not know of all queues pays for what is shown.
     """
     until, looked_at, stride = now() + LOOKS_FOR, 0, min(_STRIDE, limit + 1)
     shown: list[_T] = []
-    last = ""
+    after, last = cursors.read(scope, cursor) if cursor else "", ""
     with flat_rate() as rate:
         while True:
             records, more = store.records(kind, prefix=prefix, after=after, limit=stride)
@@ -119,7 +122,7 @@ def seek(
                 if kept is not None:
                     if len(shown) == limit:  # one more than wanted: there is a next page
                         rate.read = read_units(shown)
-                        return Found(tuple(shown), last)
+                        return Found(tuple(shown), cursors.write(scope, last))
                     shown.append(kept)
                     last = record.name
                 after = record.name
@@ -128,7 +131,7 @@ def seek(
             if not more:
                 return Found(tuple(shown), None)
             if looked_at >= LOOKED_AT or now() >= until:
-                return Found(tuple(shown), after)
+                return Found(tuple(shown), cursors.write(scope, after))
             stride = _STRIDE  # where much is left out, go on in longer strides
 
 

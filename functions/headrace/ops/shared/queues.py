@@ -20,20 +20,12 @@ from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.retry import Seconds
 from headrace.domain.task import State
 from headrace.ops.shared.audit import Audit
-from headrace.ops.shared.paging import Cursors
+from headrace.ops.shared.paging import Cursors, Found
 from headrace.ops.shared.removals import Removals
 from headrace.store.base import Store
 from headrace.store.records import queues as queue_records
 from headrace.store.records import schedules as schedule_records
 from headrace.store.records.queues import Removal
-
-
-@dataclass(frozen=True, slots=True)
-class QueueListing:
-    """Queues by name, and the cursor of the next page."""
-
-    queues: tuple[Queue, ...]
-    cursor: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +91,7 @@ class QueueOperations:
         found = self._cache.get(name)
         return None if found is None else found[1]
 
-    def list(self, *, prefix: str = "", limit: int = 50, cursor: str | None = None) -> QueueListing:
+    def list(self, *, prefix: str = "", limit: int = 50, cursor: str | None = None) -> Found[Queue]:
         """Return a page of queues by name.  Raises InvalidRequest for a forged cursor."""
         scope = f"queues {prefix}"
         after = self.cursors.read(scope, cursor) if cursor else ""
@@ -110,7 +102,7 @@ class QueueOperations:
         more = more or len(records) > limit
         now = self.now()
         queues = tuple(queue_records.from_record(record).as_seen(now) for record in records[:limit])
-        return QueueListing(queues, self.cursors.write(scope, queues[-1].name) if more else None)
+        return Found(queues, self.cursors.write(scope, queues[-1].name) if more else None)
 
     def replace(self, name: str, settings: QueueSettings, *, version: int | None = None) -> Queue:
         """Replace the settings; *version*, when given, must be the stored one.

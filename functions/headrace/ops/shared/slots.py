@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from headrace.domain.change import Change, Entry
 from headrace.domain.errors import Unavailable
@@ -39,6 +39,18 @@ _PAGE: Final = 250
 _TOKEN: Final = 4  # characters of chance
 
 
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+def remember(known: OrderedDict[_K, _V], key: _K, value: _V, *, most: int) -> None:
+    """Put *value* into *known* as its newest, and forget the oldest of more than *most*."""
+    known.pop(key, None)
+    known[key] = value
+    while len(known) > most:
+        known.popitem(last=False)
+
+
 @dataclass(slots=True)
 class _Here:
     """What this process knows of the pools of one queue."""
@@ -51,11 +63,10 @@ class _Here:
 
     def learn(self, pool: int, held: int) -> None:
         """Note how many reservations a pool holds."""
-        self.room.pop(pool, None)
         if held < places(self.limit, pool):
-            self.room[pool] = places(self.limit, pool) - held
-            while len(self.room) > _REMEMBERED:
-                self.room.popitem(last=False)
+            remember(self.room, pool, places(self.limit, pool) - held, most=_REMEMBERED)
+        else:
+            self.room.pop(pool, None)
 
     def use(self, wanted: int, chance: random.Random) -> tuple[int, int] | None:
         """Return a pool, and how many of its places to try for; they are as good as taken."""
@@ -294,7 +305,8 @@ class Slots:
             if standing is Standing.OVER:
                 over.setdefault(one.pool, []).append(one.text)
             elif standing is Standing.IN_USE:
-                self._remember(one, now)
+                with self._lock:
+                    remember(self._in_use, one.text, now + _IN_USE_FOR, most=_KNOWN_IN_USE)
             elif task is not None and task.live(now) and now - one.made_at >= _DEAD_AFTER:
                 waiting[Entry(task.id, task.place, task.due_at, task.expires_at)] = one
         for pool, texts in over.items():
@@ -303,13 +315,6 @@ class Slots:
             self._uncounted.pop(queue.name, None)
             most = min(1, _limit(queue) - self.beyond(queue).flying) if waiting else 0
         return dict(list(waiting.items())[: max(0, most)])
-
-    def _remember(self, reservation: Reservation, now: datetime) -> None:
-        with self._lock:
-            self._in_use.pop(reservation.text, None)
-            self._in_use[reservation.text] = now + _IN_USE_FOR
-            while len(self._in_use) > _KNOWN_IN_USE:
-                self._in_use.popitem(last=False)
 
     def _free(self, queue: str, pool: int, texts: Sequence[str]) -> None:
         try:

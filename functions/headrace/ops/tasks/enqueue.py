@@ -190,15 +190,9 @@ class TaskOperations:
             if isinstance(outcome, Done) or outcome.task is not None:
                 return _enqueued(change, outcome, queue)
             key = entry.new.dedupe_key or ""
-            lock = plan.holder(queue.name, key, value=None, expects=None)
-            dead_holder = self.store.key_lock(lock.kind, lock.name)
-            if dead_holder is None:
-                continue
-            held = self.store.read([dead_holder]).get(dead_holder)
-            if held is None or not held.holds(queue.name, key, now):
-                continue
-            result = self._duplicate(held, entry.new, queue, now)
-            if result is not None:
+            dead_holder, held = key_holder(self.store, queue.name, key, now)
+            result = held and self._duplicate(held, entry.new, queue, now)
+            if result:
                 return result
         message = "the dedupe key keeps changing hands; try again"
         raise Unavailable(message)
@@ -255,6 +249,14 @@ def _takes_id(there: Task, queue: Queue, now: datetime) -> bool:
 def with_id(store: Store, task_id: str) -> Task | None:
     """Return the task of an id, or what is left of one that is gone."""
     return (store.read([task_id]) or store.spent([task_id])).get(task_id)
+
+
+def key_holder(store: Store, queue: str, key: str, now: datetime) -> tuple[str | None, Task | None]:
+    """Return the id of who holds a dedupe key of *queue*, and that task if it lives."""
+    lock = plan.holder(queue, key, value=None, expects=None)
+    holder = store.key_lock(lock.kind, lock.name)
+    held = store.read([holder]).get(holder) if holder else None
+    return holder, held if held is not None and held.holds(queue, key, now) else None
 
 
 def existing(there: Task, queue: str) -> EnqueueResult:

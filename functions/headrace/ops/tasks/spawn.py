@@ -15,7 +15,7 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task
 from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult, existing, with_id
+from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult, existing, key_holder, with_id
 from headrace.store.base import Done, Store
 
 _LOOKS: Final = 10  # at ids and keys that change hands while we look
@@ -184,10 +184,8 @@ class Spawning:
             settled[place] = existing(there, child.queue.name)
         elif child.new.dedupe_key is not None:
             key = child.new.dedupe_key
-            lock = plan.holder(child.queue.name, key, value=None, expects=None)
-            holder = self.store.key_lock(lock.kind, lock.name)
-            held = self.store.read([holder]).get(holder) if holder else None
-            if held is not None and held.holds(child.queue.name, key, now):
+            holder, held = key_holder(self.store, child.queue.name, key, now)
+            if held is not None:
                 settled[place] = EnqueueResult(EnqueueOutcome.DUPLICATE, held.id, held)
             elif holder is not None:
                 replaced[place] = holder

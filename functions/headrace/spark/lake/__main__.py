@@ -143,7 +143,7 @@ def _proof(
         f"violations      {sum(report.violations.values()):,}",
     ]
     for kind, number in report.violations.items():
-        ids = [f"{one['task_id']} version {one['version']}" for one in report.examples[kind][:3]]
+        ids = [f"{one.task_id} version {one.version}" for one in report.examples[kind][:3]]
         lines.append(f"  {kind}: {number:,}, such as {'; '.join(ids)}")
     output.outcome(json.loads(report.text()), lines)
     return DONE if report.holds else FAILED

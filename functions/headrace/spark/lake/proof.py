@@ -6,9 +6,7 @@ missing, no task had two leases at a time and none was forgotten.  With the tabl
 changes it also finds tasks that were never ended, and yet are gone.
 """
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
@@ -17,7 +15,7 @@ from pyspark.sql import functions as f
 
 from headrace.domain.instants import instant_of
 from headrace.domain.task import State
-from headrace.history.proof import LATEST, REPORTS
+from headrace.history.proof import LATEST, REPORTS, Finding, ProofReport
 from headrace.spark.lake.checks import REMEMBERED, checks
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.rollup import rollup
@@ -38,35 +36,6 @@ CLOCKS_APART: Final = timedelta(minutes=1)
 _LIFE: Final = ("task_id", "created_at")
 
 
-@dataclass(frozen=True, slots=True)
-class LakeProof:
-    """What the proof looked at and found; ``violations`` are numbers by kind.
-
-    ``headrace.history.proof`` reads it back.  ``made_at`` is when it was made, if known;
-    ``since`` the first day requested; ``live`` whether lost tasks were looked for.
-    """
-
-    first: datetime | None
-    last: datetime | None
-    tasks: int
-    changes: int
-    violations: dict[str, int] = field(default_factory=dict)
-    examples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    made_at: datetime | None = None
-    since: date | None = None
-    live: bool = False
-
-    @property
-    def holds(self) -> bool:
-        """Whether nothing was found."""
-        return not self.violations
-
-    def text(self) -> str:
-        """Return it as JSON."""
-        body = {"holds": self.holds, **asdict(self)}
-        return json.dumps(body, indent=1, default=_plain, ensure_ascii=False)
-
-
 def proof(
     lake: LakeFrames,
     *,
@@ -75,7 +44,7 @@ def proof(
     live_at: datetime | None = None,
     now: datetime | None = None,
     say: Callable[[str], None] = lambda _: None,
-) -> LakeProof:
+) -> ProofReport:
     """Prove the changes *since* a day, or all; write the report to ``reports/proof/`` of the lake.
 
     *now* is put on it.
@@ -96,7 +65,7 @@ def proof(
         f.approx_count_distinct(f.struct(*_LIFE)).alias("tasks"),
     ).first()
     if size is None or size["first"] is None:
-        return _written(lake, LakeProof(None, None, 0, 0, **made))
+        return _written(lake, ProofReport(None, None, 0, 0, **made))
     first, last = instant_of(size["first"]), instant_of(size["last"])
     say(f"replaying {size['changes']:,} changes")
     found = violations(changes, first=first, last=last, live=live, live_at=live_at).cache()
@@ -108,13 +77,13 @@ def proof(
         some = numbered.where(f.col("_n") <= EXAMPLES).drop("_n").collect() if counts else []
     finally:
         found.unpersist()
-    examples: dict[str, list[dict[str, Any]]] = {}
+    examples: dict[str, list[Finding]] = {}
     for row in some:
-        finding = row.asDict()
-        examples.setdefault(finding.pop("kind"), []).append(finding)
+        kind, *finding = row
+        examples.setdefault(kind, []).append(Finding(*finding))
     tasks = changes.select(*_LIFE).distinct().count()
     kinds = dict(sorted(counts.items()))
-    report = LakeProof(first, last, tasks, size["changes"], kinds, examples, **made)
+    report = ProofReport(first, last, tasks, size["changes"], kinds, examples, **made)
     return _written(lake, report)
 
 
@@ -135,7 +104,7 @@ def proof_with_table(
     sleep: Callable[[float], None],
     since: date | None = None,
     say: Callable[[str], None] = lambda _: None,
-) -> LakeProof:
+) -> ProofReport:
     """Prove the changes *since* a day, and look for every task that they leave unended.
 
     The table is read first and the lake brought up after it, so that what ended in between is
@@ -148,7 +117,7 @@ def proof_with_table(
     try:
         say(f"{live.count():,} tasks in the table")
 
-        def looked() -> LakeProof:
+        def looked() -> ProofReport:
             rollup(lake, today=now().date(), say=say)
             return proof(lake, since=since, live=live, live_at=at, now=now(), say=say)
 
@@ -241,18 +210,11 @@ def _seen() -> Column:
     return f.concat_ws(" ", *words)
 
 
-def _written(lake: LakeFrames, report: LakeProof) -> LakeProof:
+def _written(lake: LakeFrames, report: ProofReport) -> ProofReport:
     text = report.text().encode()
     when = report.made_at or report.last
     if when is not None:
-        name = _plain(when)[:19].replace(":", "-")
+        name = f"{when.astimezone(UTC):%Y-%m-%dT%H-%M-%S}"
         lake.files.put(f"{REPORTS}/{name}.json", text)
     lake.files.put(LATEST, text)
     return report
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, datetime):
-        aware = value.astimezone(UTC) if value.tzinfo else value.astimezone().astimezone(UTC)
-        return aware.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return str(value)

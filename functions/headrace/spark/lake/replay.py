@@ -121,9 +121,11 @@ def _sql_errors() -> Iterator[None]:
 def _rows(found: DataFrame, replay: Replay) -> DataFrame:
     for name in (*REQUIRED, *(("at",) if replay.speed else ())):
         if name not in found.columns:
-            raise _wrong("sql", f"must select {name}, and selects {', '.join(found.columns)}")
+            raise InvalidRequest.of(
+                "sql", f"must select {name}, and selects {', '.join(found.columns)}"
+            )
     if replay.queue is None and "queue" not in found.columns:
-        raise _wrong("queue", "is missing: give one, or select it")
+        raise InvalidRequest.of("queue", "is missing: give one, or select it")
     queue = f.lit(replay.queue) if replay.queue else f.col("queue")
     at = f.col("at").cast("timestamp") if "at" in found.columns else f.lit(None).cast("timestamp")
     version = f.col("version") if "version" in found.columns else f.lit(0)
@@ -150,7 +152,7 @@ def looked_at(rows: DataFrame) -> ReplaySelection:
     known = rows.where("payload IS NOT NULL")
     lost = known.where("queue IS NULL").count()
     if lost:
-        raise _wrong(
+        raise InvalidRequest.of(
             "queue", f"is null in {lost:,} of the rows selected: select others, or give one"
         )
     queues = {
@@ -241,13 +243,9 @@ def _enqueue(client: Client, queue: str, new: list[NewTask], done: Replayed) -> 
 
 def _check(replay: Replay) -> None:
     if not TASK_ID_RE.fullmatch(replay.name):
-        raise _wrong("name", "must be 1 to 64 letters, digits, - or _")
+        raise InvalidRequest.of("name", "must be 1 to 64 letters, digits, - or _")
     if replay.speed is not None and not replay.speed > 0:
-        raise _wrong("speed", f"must be more than 0, not {replay.speed:g}")
-
-
-def _wrong(name: str, message: str) -> InvalidRequest:
-    return InvalidRequest(f"{name} {message}", errors=[FieldError(name, message)])
+        raise InvalidRequest.of("speed", f"must be more than 0, not {replay.speed:g}")
 
 
 def _aware(instant: datetime) -> datetime:

@@ -9,7 +9,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, cast
@@ -111,31 +111,7 @@ def store(connection: StoreConnection) -> Store:
         if meant := _meant(error, connection):
             raise meant from None
         raise
-    return cast("Store", RetryingStore(_Explained(made, connection)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Explained:
-    """A store, or its pages, that says what is wrong with the way to it."""
-
-    there: Any
-    connection: StoreConnection
-
-    def __getattr__(self, name: str) -> object:
-        call = getattr(self.there, name)
-        if not callable(call):
-            return call
-
-        def explained(*given: object, **named: object) -> object:
-            try:
-                answer = call(*given, **named)
-            except Exception as error:
-                if meant := _meant(error, self.connection):
-                    raise meant from None
-                raise
-            return _Explained(answer, self.connection) if name == "pages" else answer
-
-        return explained
+    return cast("Store", RetryingStore(made, connection=connection))
 
 
 def _meant(error: Exception, connection: StoreConnection) -> InvalidRequest | None:
@@ -187,29 +163,36 @@ def _local_engine(env: Mapping[str, str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class RetryingStore:
-    """A store whose every call is made again while it is unavailable.
+    """A store, or its pages, whose every call is made again while it is unavailable.
 
     It waits a random time up to a bound that doubles (full jitter), so that many who were throttled
     together do not come back together; in all half a minute at most.  All calls of a store may be
-    repeated.
+    repeated.  What is wrong with the way to it, a *connection*, is said at once.
     """
 
     store: Any
     sleep: Callable[[float], None] = time.sleep
     chance: Callable[[float, float], float] = random.uniform
+    connection: StoreConnection = field(default_factory=StoreConnection)
 
     def __getattr__(self, name: str) -> Callable[..., object]:
         call = getattr(self.store, name)
 
         def retrying(*given: object, **named: object) -> object:
-            bound = _FIRST
-            for _ in range(TRIES - 1):
+            left, bound = TRIES, _FIRST
+            while True:
                 try:
-                    return call(*given, **named)
-                except Unavailable:
+                    answer = call(*given, **named)
+                except Exception as error:
+                    left -= 1
+                    if meant := _meant(error, self.connection):
+                        raise meant from None
+                    if not left or not isinstance(error, Unavailable):
+                        raise
                     self.sleep(self.chance(0, bound))
                     bound = min(_LONGEST, 2 * bound)
-            return call(*given, **named)
+                else:
+                    return replace(self, store=answer) if name == "pages" else answer
 
         return retrying
 

@@ -17,7 +17,7 @@ from headrace.domain.errors import FieldError
 from headrace.domain.task import Place, State
 from headrace.spark.sources import TABLE, connect, decode
 from headrace.spark.sources.columns import DEFAULT, TaskColumn, columns_of, ddl
-from headrace.spark.sources.connect import RateLimiter, RetryingStore
+from headrace.spark.sources.connect import RateLimiter
 from headrace.spark.sources.options import (
     SourceOption,
     choice,
@@ -248,5 +248,4 @@ def _spend(limiter: RateLimiter, units: float) -> None:
 
 def _pages(reading: TableReading) -> Pages:
     """The pages of the table, retried while it is away: no page is ever left out."""
-    store = cast("DynamoStore", connect.store(reading.connection))
-    return cast("Pages", RetryingStore(store.pages()))
+    return cast("DynamoStore", connect.store(reading.connection)).pages()

@@ -6,6 +6,7 @@ costs for every batch.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,14 +22,12 @@ from headrace.domain.lease import is_group_id
 from headrace.ops.delivery.reports import WorkerError
 from headrace.spark.session import SparkFiles
 from headrace.spark.sources.connect import StoreConnection, store
-from headrace.spark.sources.decode import schema_of
 from headrace.spark.sources.leasing import SCHEMA, Intake, leased, named
 from headrace.spark.sources.rows import fitted, rows_of
 from headrace.spark.sources.settling import Outlet, SettleSummary, settle
 
 Transform = Callable[[DataFrame], DataFrame]
 
-_OUTCOMES: Final = "outcome string, number bigint, reasons string"
 _LAST_LINE: Final = re.compile(r"^([A-Za-z_][\w.]*): ?(.*)$")
 _PY4J: Final = "An error occurred while calling "
 _AWAY: Final = "headrace.domain.errors.Unavailable"
@@ -37,8 +36,7 @@ _OVER: Final = "headrace.domain.errors.LeaseLost"
 
 def leasing(spark: SparkSession, intake: Intake, shards: int) -> DataFrame:
     """Return the frame of what *intake* leases: one partition a shard, leased when it is read."""
-    numbers = spark.range(0, shards, 1, shards)
-    return numbers.mapInArrow(partial(_leased, intake), SCHEMA)
+    return _numbered(spark, shards, partial(leased, intake))
 
 
 def ids(leased: DataFrame) -> list[str]:
@@ -51,49 +49,44 @@ def only(
 ) -> DataFrame:
     """Return the frame of those tasks of *ids* that a group still holds."""
     parts = [list(ids[place::partitions]) for place in range(min(partitions, len(ids)))]
-    numbers = spark.range(0, len(parts), 1, len(parts))
-    return numbers.mapInArrow(partial(_named, outlet, group_id, parts), SCHEMA)
+    return _numbered(spark, len(parts), partial(_named, outlet, group_id, parts))
 
 
 def settled(frame: DataFrame, outlet: Outlet) -> SettleSummary:
     """Run the job: settle every row of *frame*; return what became of them."""
-    outcomes = frame.mapInArrow(partial(_settled, outlet), _OUTCOMES).collect()
     summary = SettleSummary()
-    for row in outcomes:
-        reasons = json.loads(row["reasons"])
-        part = SettleSummary(reasons={row["outcome"]: reasons} if reasons else {})
-        part.counts[row["outcome"]] = row["number"]
-        summary.merge(part)
+    for (text,) in frame.mapInArrow(partial(_settled, outlet), "summary string").collect():
+        counts, reasons = json.loads(text)
+        summary.merge(SettleSummary(Counter(counts), reasons))
     return summary
 
 
-def _leased(intake: Intake, numbers: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+def _numbered(
+    spark: SparkSession, partitions: int, rows: Callable[[int], Iterator[pa.RecordBatch]]
+) -> DataFrame:
+    """Return the frame of the *rows* of each partition, made from its number when it is read."""
+    numbers = spark.range(0, partitions, 1, partitions)
+    return numbers.mapInArrow(partial(_rows, rows), SCHEMA)
+
+
+def _rows(
+    rows: Callable[[int], Iterator[pa.RecordBatch]], numbers: Iterable[Any]
+) -> Iterator[pa.RecordBatch]:
     for batch in numbers:
-        for shard in batch.column(0).to_pylist():
-            yield from leased(intake, shard)
+        for number in batch.column(0).to_pylist():
+            yield from rows(number)
 
 
 def _named(
-    outlet: Outlet, group_id: str, parts: Sequence[Sequence[str]], numbers: Iterable[Any]
+    outlet: Outlet, group_id: str, parts: Sequence[Sequence[str]], part: int
 ) -> Iterator[pa.RecordBatch]:
-    for batch in numbers:
-        for part in batch.column(0).to_pylist():
-            yield from named(outlet.connection, outlet.queue, group_id, parts[part])
+    return named(outlet.connection, outlet.queue, group_id, parts[part])
 
 
 def _settled(outlet: Outlet, batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     summary = settle(outlet, rows_of(batches, outlet.default))
-    yield pa.RecordBatch.from_pylist(
-        [
-            {
-                "outcome": outcome,
-                "number": number,
-                "reasons": json.dumps(summary.reasons.get(outcome, [])),
-            }
-            for outcome, number in summary.counts.items()
-        ],
-        schema=schema_of(_OUTCOMES),
-    )
+    text = json.dumps([summary.counts, summary.reasons])
+    yield pa.RecordBatch.from_pydict({"summary": [text]})
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from functools import cached_property, partial
 from types import SimpleNamespace
 from typing import Any, Final
 
-from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -26,7 +25,7 @@ from botocore.session import Session
 from headrace.domain.errors import Unavailable
 from headrace.store.base import charge
 from headrace.store.dynamo.raw_client import CONNECTIONS, RawClient
-from headrace.store.services import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS, mind_time
+from headrace.store.services import client_of
 
 _BROKEN: Final = frozenset(
     {"ValidationException", "ResourceNotFoundException", "AccessDeniedException"}
@@ -110,23 +109,12 @@ def connected(url: str | None) -> RawClient:
 
 def late_client(session: Session, url: str | None) -> Any:  # noqa: ANN401  as above
     """Return botocore's client, not yet made where its address is known without it."""
-    make = partial(_client, session, url)
+    # Requests are built in one place, and tested there.
+    more = {"max_pool_connections": CONNECTIONS, "parameter_validation": False}
+    make = partial(client_of, "dynamodb", session, url, **more)
     region = session.get_config_variable("region")
     address = url or _address(session, region)
     return _WhenAsked(make, address, region) if region and address else make()
-
-
-def _client(session: Session, url: str | None) -> Any:  # noqa: ANN401  as above
-    config = Config(
-        connect_timeout=CONNECT_SECONDS,
-        read_timeout=READ_SECONDS,
-        max_pool_connections=CONNECTIONS,
-        parameter_validation=False,  # our requests are built in one place, and tested there
-        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
-    )
-    client = session.create_client("dynamodb", endpoint_url=url, config=config)
-    mind_time(client)
-    return client
 
 
 def _address(session: Session, region: str | None) -> str | None:

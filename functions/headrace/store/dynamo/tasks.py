@@ -156,20 +156,18 @@ class DynamoStore(StateIndex, GroupLeaseTable, Limits, ControlTable):
         A refused statement never carries its item, so the refused are read back together.
         """
         todo = batch
-        if self._sender == "together" and self._send_together(batch, outcomes):
+        if not batch or (self._sender == "together" and self._send_together(batch, outcomes)):
             return
         items: dict[int, Item | None] = {}
-        for attempt in range(_TRIES):
-            if not todo:
-                break
-            if attempt:
-                self._sleep(random.uniform(0, 0.05 * 2**attempt))  # noqa: S311  jitter is no secret
+        for _ in self._attempts():
             answered = self._execute(todo)
             items |= answered
             for place, item in answered.items():
                 if item is not None:
                     outcomes[place] = Done(batch[place].insert or from_item(item))
             todo = {place: change for place, change in todo.items() if place not in items}
+            if not todo:
+                break
         unmade = {place: batch[place] for place, item in items.items() if item is None}
         if unmade:
             current = self._found(change.task_id for change in unmade.values())
@@ -205,6 +203,13 @@ class DynamoStore(StateIndex, GroupLeaseTable, Limits, ControlTable):
             own = change.insert is not None or not change.done_when or change.already_done(task)
             outcomes[place] = Done(task) if task is not None and own else Refused(task)
         return True
+
+    def _attempts(self) -> Iterator[int]:
+        """Number the attempts at a request, and pause before each but the first."""
+        for attempt in range(_TRIES):
+            if attempt:
+                self._sleep(random.uniform(0, 0.05 * 2**attempt))  # noqa: S311  jitter is no secret
+            yield attempt
 
     def _execute(self, todo: dict[int, Change]) -> dict[int, Item | None]:
         """Return the item of each change that was made and None for each refused one.
@@ -253,9 +258,7 @@ class DynamoStore(StateIndex, GroupLeaseTable, Limits, ControlTable):
         boto3 marks the request, so that it may be repeated after a lost answer.
         """
         items, places = transaction(change, self._tasks, self._control)
-        for attempt in range(_TRIES):
-            if attempt:
-                self._sleep(random.uniform(0, 0.05 * 2**attempt))  # noqa: S311  jitter is no secret
+        for _ in self._attempts():
             with aws_errors():
                 try:
                     answer = self._client.transact_write_items(
@@ -322,9 +325,7 @@ class DynamoStore(StateIndex, GroupLeaseTable, Limits, ControlTable):
                 "ExpressionAttributeNames": aliases,
             }
         pending = {self._tasks: request}
-        for attempt in range(_TRIES):
-            if attempt:
-                self._sleep(random.uniform(0, 0.05 * 2**attempt))  # noqa: S311  jitter is no secret
+        for _ in self._attempts():
             with aws_errors():
                 answer = self._client.batch_get_item(
                     RequestItems=pending, ReturnConsumedCapacity="TOTAL"

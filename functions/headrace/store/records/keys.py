@@ -12,6 +12,7 @@ from msgspec import convert
 
 from headrace.domain.access import Former, ShownKey, StoredKey
 from headrace.store.base import Record, Store, every_record
+from headrace.store.records import body_of
 
 KIND: Final = "key"
 NAMES: Final = "key_name"
@@ -19,17 +20,8 @@ NAMES: Final = "key_name"
 
 def to_record(stored: StoredKey) -> Record:
     """Return a key as its record."""
-    key, former = stored.key, stored.former
-    body = {
-        "name": key.name,
-        "role": key.role.value,
-        "queues": list(key.queues),
-        "hash": stored.hash,
-        "former": former and {"hash": former.hash, "until": former.until.isoformat()},
-        "created_at": key.created_at.isoformat(),
-        "last_used_at": key.last_used_at and key.last_used_at.isoformat(),
-        "expires_at": key.expires_at and key.expires_at.isoformat(),
-    }
+    key = stored.key
+    body = {**body_of(key, "id"), **body_of(stored, "key", "version")}
     return Record(KIND, key.id, body, stored.version, key.listed_until)
 
 
@@ -90,7 +82,7 @@ def session_name(key_id: str, nonce: str) -> str:
 
 def session_record(session: Session) -> Record:
     """Return a session as its record."""
-    body = {"seen_at": session.seen_at.isoformat(), "digest": session.digest}
+    body = body_of(session, "key_id", "nonce", "until", "version")
     return Record(SESSIONS, session.name, body, session.version, session.until)
 
 

@@ -1,7 +1,7 @@
 """Records of a queue, and of its removals: what is to be removed, and how far that is."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -10,30 +10,19 @@ from msgspec import convert
 from headrace.domain.queue import Queue
 from headrace.domain.task import State
 from headrace.store.base import Position, Record
+from headrace.store.records import body_of
 
 KIND: Final = "queue"
+_SELDOM: Final = ("drained", "resharded_at", "uncounted_since")
 _FOUND_OUT: Final = ("shards_in_use", "drained", "uncounted_since")
 """What is not decided by anybody, but found out once settings have been changed."""
 
 
 def to_record(queue: Queue) -> Record:
     """Return *queue* as a record."""
-    body: dict[str, Any] = {
-        "settings": asdict(queue.settings),
-        "created_at": queue.created_at.isoformat(),
-        "updated_at": queue.updated_at.isoformat(),
-        "resume_at": queue.resume_at and queue.resume_at.isoformat(),
-        "shards_in_use": queue.shards_in_use,
-    }
-    if queue.uncounted_since is not None:
-        body["uncounted_since"] = queue.uncounted_since.isoformat()
-    if queue.resharded_at is not None:
-        body["resharded_at"] = queue.resharded_at.isoformat()
-    if queue.shards_ever > queue.shards_in_use:
-        body["shards_ever"] = queue.shards_ever
-    if queue.drained:
-        body["drained"] = sorted(queue.drained)
-    return Record(KIND, queue.name, body, queue.version)
+    usual = ["shards_ever"] if queue.shards_ever <= queue.shards_in_use else []
+    usual += [name for name in _SELDOM if not getattr(queue, name)]
+    return Record(KIND, queue.name, body_of(queue, "name", "version", *usual), queue.version)
 
 
 def from_record(record: Record) -> Queue:
@@ -99,20 +88,9 @@ class Removal:
 
     def record(self) -> Record:
         """Return the removal as a record."""
-        body = {
-            "queue": self.queue,
-            "states": [str(state) for state in self.states],
-            "asked_at": self.requested_at.isoformat(),
-            "shards": self.shards,
-            "deletes_queue": self.deletes_queue,
-            "swept": self.swept,
-            "at": self.at,
-            "after": self.after and [self.after.scheduled_at.isoformat(), self.after.task_id],
-            "quiet": self.quiet,
-            "away": sorted(self.away),
-            "removed": self.removed,
-            "noted": self.noted,
-        }
+        body = body_of(self, "name", "requested_at", "version")
+        body["asked_at"] = self.requested_at.isoformat()
+        body["after"] = self.after and [*body["after"].values()]
         return Record(REMOVALS, self.key, body, self.version)
 
     @classmethod

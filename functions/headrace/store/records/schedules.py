@@ -4,7 +4,6 @@ import base64
 import json
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Final
 
 from msgspec import convert
@@ -13,6 +12,7 @@ from headrace.domain.change import KeyLock
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.schedule import Progress, Schedule
 from headrace.store.base import Record, Store, every_record
+from headrace.store.records import body_of
 
 KIND: Final = "schedule"
 PROGRESS: Final = "ticks"
@@ -27,16 +27,8 @@ def key(queue: str, name: str) -> str:
 
 def to_record(schedule: Schedule) -> Record:
     """Return *schedule* as a record."""
-    body = {
-        "settings": {**asdict(schedule.settings), "payload": _packed(schedule.settings.payload)},
-        "created_at": schedule.created_at.isoformat(),
-        "updated_at": schedule.updated_at.isoformat(),
-        "since": schedule.since.isoformat(),
-        "anchor": schedule.anchor.isoformat(),
-        "edition": schedule.edition,
-        "queue_created_at": schedule.queue_created_at.isoformat(),
-        "changes": schedule.changes,
-    }
+    body = body_of(schedule, "queue", "name", "version")
+    body["settings"]["payload"] = _packed(schedule.settings.payload)
     return Record(KIND, key(schedule.queue, schedule.name), body, schedule.version)
 
 

@@ -1,7 +1,7 @@
 """One selection: what is to be done to which tasks, and how far that is."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ from msgspec import convert
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.store.base import Record
+from headrace.store.records import body_of
 
 KIND: Final = "matched"
 KEPT: Final = timedelta(days=1)
@@ -76,17 +77,9 @@ class TaskSelection:
         return self.count - self.at
 
 
-_PLAIN: Final = ("name", "version", "where", "seen_at", "busy_until")
-
-
 def to_record(at: TaskSelection) -> Record:
     """Return a set as a record."""
-    body = {name: value for name, value in asdict(at).items() if name not in _PLAIN}
-    body |= {
-        "where": at.where.fields(),
-        "seen_at": at.seen_at.isoformat(),
-        "busy_until": at.busy_until and at.busy_until.isoformat(),
-    }
+    body = {**body_of(at, "name", "version", "where"), "where": at.where.fields()}
     return Record(KIND, at.name, body, at.version, at.seen_at + KEPT)
 
 

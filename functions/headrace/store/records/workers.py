@@ -7,20 +7,14 @@ from msgspec import convert
 
 from headrace.domain.worker import FORGOTTEN_AFTER, Command, LiveWorker, WorkerHeartbeat
 from headrace.store.base import Record
+from headrace.store.records import body_of
 
 KIND: Final = "worker"
 
 
 def to_record(heartbeat: WorkerHeartbeat, now: datetime) -> Record:
     """Return a heartbeat that comes *now* as the record of its worker."""
-    body = {
-        "queues": [*heartbeat.queues],
-        "started_at": heartbeat.started_at.isoformat(),
-        "concurrency": heartbeat.concurrency,
-        "running": [*(heartbeat.running or ())],
-        "version": heartbeat.version,
-        "seen_at": now.isoformat(),
-    }
+    body = {**body_of(heartbeat, "name"), "seen_at": now.isoformat()}
     return Record(KIND, heartbeat.name, body, expires_at=now + FORGOTTEN_AFTER)
 
 

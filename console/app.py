@@ -10,9 +10,12 @@ with starting():
     from chalice.app import Chalice
     from chalice.app import Response as ChaliceResponse
 
-    from console.chalicelib.dispatch import answer
-    from console.chalicelib.routes import SECURITY, ConsoleRoute
-    from console.chalicelib.views import (
+    from headrace.runtime.function import Timed, in_time
+    from headrace.runtime.wiring import prepare
+
+    from .chalicelib.dispatch import answer
+    from .chalicelib.routes import SECURITY, ConsoleRoute
+    from .chalicelib.views import (
         actions,
         audit,
         copying,
@@ -32,8 +35,6 @@ with starting():
         static,
         task,
     )
-    from headrace.runtime.function import Timed, in_time
-    from headrace.runtime.wiring import prepare
 
     prepare("keys", "queues", "stats")
 

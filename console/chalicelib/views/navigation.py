@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 from typing import Final
 
-from console.chalicelib import urls
-from console.chalicelib.parts import Field, Link, Option, Pager
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, Routes
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, NotFound
 from headrace.ops.operators import visibility
+
+from .. import urls
+from ..parts import Field, Link, Option, Pager
+from ..request_context import RequestContext
+from ..routes import Redirect, Reply, Routes
 
 routes: Final = Routes()
 _SUGGESTED: Final = 100

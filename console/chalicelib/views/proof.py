@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final
 
-from console.chalicelib import formatting, urls
-from console.chalicelib.pages import Page
-from console.chalicelib.parts import Empty, Fact, Link
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Reply, Routes
 from headrace.domain.access import Permission, not_this_queue
 from headrace.history.proof import FINDINGS, Finding, ProofReport
+
+from .. import formatting, urls
+from ..pages import Page
+from ..parts import Empty, Fact, Link
+from ..request_context import RequestContext
+from ..routes import Reply, Routes
 
 routes: Final = Routes()
 

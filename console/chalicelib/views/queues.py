@@ -4,16 +4,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final
 
-from console.chalicelib import charts, formatting, urls
-from console.chalicelib.charts import Spark
-from console.chalicelib.forms import NO_ERRORS, Errors
-from console.chalicelib.pages import Flash, Page
-from console.chalicelib.parts import Age, Empty, Field, Pager
-from console.chalicelib.request_context import RequestContext, each
-from console.chalicelib.routes import Redirect, Reply, Routes
-from console.chalicelib.setting_fields import INFLIGHT_HINT
-from console.chalicelib.views.confirm import ConfirmPage, Question, ask
-from console.chalicelib.views.navigation import crumbs, pager
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, InvalidRequest
@@ -22,6 +12,17 @@ from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import Status
 from headrace.history.stats import Glance
 from headrace.ops.operators import visibility
+
+from .. import charts, formatting, urls
+from ..charts import Spark
+from ..forms import NO_ERRORS, Errors
+from ..pages import Flash, Page
+from ..parts import Age, Empty, Field, Pager
+from ..request_context import RequestContext, each
+from ..routes import Redirect, Reply, Routes
+from ..setting_fields import INFLIGHT_HINT
+from .confirm import ConfirmPage, Question, ask
+from .navigation import crumbs, pager
 
 routes: Final = Routes()
 _PAGE: Final = 50

@@ -4,19 +4,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final
 
-from console.chalicelib import formatting, urls
-from console.chalicelib.diagram import Diagram, lifecycle
-from console.chalicelib.pages import Page
-from console.chalicelib.parts import Button, Fact, Link, Text
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Reply, Routes
-from console.chalicelib.views.actions import (
-    ACTIONS,
-)
-from console.chalicelib.views.navigation import crumbs, queue_link, tag_links
 from headrace.domain.access import Permission
 from headrace.domain.task import ErrorKind, State, Status, Task, TaskError
 from headrace.ops.operators import visibility
+
+from .. import formatting, urls
+from ..diagram import Diagram, lifecycle
+from ..pages import Page
+from ..parts import Button, Fact, Link, Text
+from ..request_context import RequestContext
+from ..routes import Reply, Routes
+from .actions import (
+    ACTIONS,
+)
+from .navigation import crumbs, queue_link, tag_links
 
 routes: Final = Routes()
 

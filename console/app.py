@@ -12,11 +12,12 @@ with starting():
     from chalice.app import Chalice
     from chalice.app import Response as ChaliceResponse
 
-    from console.chalicelib import views
-    from console.chalicelib.dispatch import answer
-    from console.chalicelib.routes import SECURITY, ConsoleRoute, routes
     from headrace.runtime.function import Timed, in_time
     from headrace.runtime.wiring import prepare
+
+    from .chalicelib import views
+    from .chalicelib.dispatch import answer
+    from .chalicelib.routes import SECURITY, ConsoleRoute, routes
 
     for module in iter_modules(views.__path__):  # each adds its routes
         import_module(f"{views.__name__}.{module.name}")

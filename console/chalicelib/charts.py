@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from console.chalicelib import formatting
+from . import formatting
 
 SPARK_WIDTH: Final = 120
 SPARK_HEIGHT: Final = 20

@@ -11,16 +11,6 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Final
 
-from console.chalicelib import urls
-from console.chalicelib.pages import BouncePage, ErrorPage, Flash, Frame, Page, PageCost, Who
-from console.chalicelib.parts import Link
-from console.chalicelib.render import render
-from console.chalicelib.request import ConsoleRequest, read_request
-from console.chalicelib.request_context import RequestContext, check_form, from_elsewhere
-from console.chalicelib.routes import ConsoleResponse, ConsoleRoute, Redirect, Reply, cookie
-from console.chalicelib.session import DOOR, DOOR_LASTS, FLASH, SESSION, Signing
-from console.chalicelib.views import navigation
-from console.chalicelib.views.static import assets
 from headrace.domain.errors import (
     Forbidden,
     HeadraceError,
@@ -33,6 +23,17 @@ from headrace.ops.operators.keys import acting
 from headrace.ops.operators.sessions import new_nonce
 from headrace.runtime.wiring import UseCases, use_cases, utc_now
 from headrace.store.base import Meter, metered
+
+from . import urls
+from .pages import BouncePage, ErrorPage, Flash, Frame, Page, PageCost, Who
+from .parts import Link
+from .render import render
+from .request import ConsoleRequest, read_request
+from .request_context import RequestContext, check_form, from_elsewhere
+from .routes import ConsoleResponse, ConsoleRoute, Redirect, Reply, cookie
+from .session import DOOR, DOOR_LASTS, FLASH, SESSION, Signing
+from .views import navigation
+from .views.static import assets
 
 _FLASH_SECONDS: Final = 60
 _log: Final = logging.getLogger("headrace.console")

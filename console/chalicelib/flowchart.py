@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from console.chalicelib import formatting
 from headrace.history.flows import Flow
+
+from . import formatting
 
 BOX_WIDTH: Final = 176
 BOX_HEIGHT: Final = 40

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final, Self
 
-from console.chalicelib import formatting
-from console.chalicelib.parts import Link
 from headrace.domain.errors import FieldError, HeadraceError
+
+from . import formatting
+from .parts import Link
 
 _FAILED: Final = 500
 _NAMES: Final = {

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Self
 
-from console.chalicelib.forms import pretty
 from headrace.domain.limits import utf8_bytes
 from headrace.domain.task import Status
+
+from .forms import pretty
 
 _UNFOLDED: Final = 2_000  # letters of a text that are shown at once
 

@@ -14,8 +14,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from console.chalicelib import formatting
-from console.chalicelib.pages import Frame, Page
+from . import formatting
+from .pages import Frame, Page
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 _TIME: Final = Markup('<time datetime="{}" title="{}" data-{}>{}</time>')

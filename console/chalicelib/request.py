@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from console.chalicelib.urls import Urls
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest, PayloadTooLarge
+
+from .urls import Urls
 
 _FIELDS: Final = 1_000
 _LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypeVar
 
-from console.chalicelib.request import ConsoleRequest
-from console.chalicelib.session import Signing
 from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import Forbidden, Unauthenticated
 from headrace.runtime.wiring import UseCases
 from headrace.store.records.keys import Session
+
+from .request import ConsoleRequest
+from .session import Signing
 
 TOKEN: Final = "token"  # noqa: S105  the name of a field
 _OURS: Final = ("same-origin", "none")  # none: typed or reloaded by a person

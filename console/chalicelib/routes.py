@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from console.chalicelib.pages import Flash, Page
-from console.chalicelib.request import ConsoleRequest
-from console.chalicelib.request_context import RequestContext
 from headrace.domain.access import Permission
 from headrace.runtime.function import ALWAYS
+
+from .pages import Flash, Page
+from .request import ConsoleRequest
+from .request_context import RequestContext
 
 HTML: Final = "text/html; charset=utf-8"
 SECURITY: Final[Mapping[str, str]] = {

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from console.chalicelib.forms import Errors
-from console.chalicelib.parts import Field, Option
 from headrace.domain import limits
 from headrace.domain.queue import (
     DeadLetterConfig,
@@ -19,6 +17,9 @@ from headrace.domain.queue import (
     RateLimiting,
 )
 from headrace.domain.retry import Backoff, RetryStrategy, Seconds
+
+from .forms import Errors
+from .parts import Field, Option
 
 _NUMBER: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?", re.ASCII)
 

@@ -196,8 +196,9 @@ def lacking_in_glue(pinned: str) -> Iterator[str]:
 def _wheel_of_ours(folder: Path) -> None:
     # From a copy: what setuptools leaves beside its sources would be in the next wheel.
     with tempfile.TemporaryDirectory() as copy:
-        for name in ("pyproject.toml", "README.md", "LICENSE"):
+        for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
             shutil.copy(PROJECT_ROOT / name, copy)
+        shutil.copytree(PROJECT_ROOT / "console", Path(copy, "console"))
         shutil.copytree(_FUNCTIONS / "headrace", Path(copy, "functions", "headrace"))
         _pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), copy)
 

@@ -8,13 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from console.chalicelib import formatting, urls
-from console.chalicelib.pages import Flash
-from console.chalicelib.parts import Field, Hidden, Link
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, routes
-from console.chalicelib.views.confirm import ConfirmPage, Question, Sample, ask
-from console.chalicelib.views.navigation import crumbs, queue_options
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound
@@ -24,6 +17,14 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.task import State, Status, Task
 from headrace.ops.operators import visibility
 from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
+
+from .. import formatting, urls
+from ..pages import Flash
+from ..parts import Field, Hidden, Link
+from ..request_context import RequestContext
+from ..routes import Redirect, Reply, routes
+from .confirm import ConfirmPage, Question, Sample, ask
+from .navigation import crumbs, queue_options
 
 _SAMPLES: Final = 5
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)  # spans of states need some time

@@ -4,18 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from console.chalicelib import formatting, urls
-from console.chalicelib.forms import Errors
-from console.chalicelib.pages import Page
-from console.chalicelib.parts import Empty, Field, FilterForm, Option, Pager
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Reply, routes
-from console.chalicelib.views.navigation import pager, per_page
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.filters import STATE_WORDS
 from headrace.ops.operators import visibility
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
+
+from .. import formatting, urls
+from ..forms import Errors
+from ..pages import Page
+from ..parts import Empty, Field, FilterForm, Option, Pager
+from ..request_context import RequestContext
+from ..routes import Reply, routes
+from .navigation import pager, per_page
 
 _NAMES: Final = ("queue", "actor", "action", "from", "to", "limit")
 _SHOWN_IDS: Final = 3

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from console.chalicelib import charts, formatting, urls
-from console.chalicelib.charts import Chart, ChartLine
-from console.chalicelib.parts import Tab
-from console.chalicelib.request_context import RequestContext
 from headrace.domain.task import Status
 from headrace.history.metrics import STEP_SECONDS, MetricSeries
 from headrace.history.stats import QueueStats
 from headrace.history.tally import Activity, Histogram
 from headrace.history.transitions import Event
+
+from .. import charts, formatting, urls
+from ..charts import Chart, ChartLine
+from ..parts import Tab
+from ..request_context import RequestContext
 
 SPAN: Final = "span"
 _EVENTS: Final = (Event.ENQUEUED, Event.STARTED, Event.SUCCEEDED, Event.FAILED)

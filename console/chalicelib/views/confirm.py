@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from console.chalicelib.pages import Page
-from console.chalicelib.parts import Choice, Confirm, Field, Hidden, Link
+from ..pages import Page
+from ..parts import Choice, Confirm, Field, Hidden, Link
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,6 @@
 
 import json
 
-from console.chalicelib import urls
-from console.chalicelib.forms import Errors, check_json, pretty
-from console.chalicelib.pages import Flash
-from console.chalicelib.parts import Field
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, routes
-from console.chalicelib.views.confirm import ConfirmPage, Question, ask
-from console.chalicelib.views.navigation import crumbs, queue_options
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
@@ -17,6 +9,15 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Task
 from headrace.ops.operators import visibility
 from headrace.ops.tasks.enqueue import EnqueueOutcome
+
+from .. import urls
+from ..forms import Errors, check_json, pretty
+from ..pages import Flash
+from ..parts import Field
+from ..request_context import RequestContext
+from ..routes import Redirect, Reply, routes
+from .confirm import ConfirmPage, Question, ask
+from .navigation import crumbs, queue_options
 
 
 @routes.get(urls.ENQUEUE_AS_NEW, Permission.ENQUEUE)

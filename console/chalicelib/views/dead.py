@@ -5,20 +5,21 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar, Final
 
-from console.chalicelib import formatting, urls
-from console.chalicelib.pages import Page
-from console.chalicelib.parts import Choice, Empty, Field, Hidden, Pager
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Reply, routes
-from console.chalicelib.views.actions import ACTIONS, action_named
-from console.chalicelib.views.navigation import pager, queues_named
-from console.chalicelib.views.selections import go_on
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import FINGERPRINT_RE, TaskFilter, fault_of, fingerprint_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task
+
+from .. import formatting, urls
+from ..pages import Page
+from ..parts import Choice, Empty, Field, Hidden, Pager
+from ..request_context import RequestContext
+from ..routes import Reply, routes
+from .actions import ACTIONS, action_named
+from .navigation import pager, queues_named
+from .selections import go_on
 
 _PAGE: Final = 12  # queues
 _LOOKS: Final = 500  # dead tasks of all of them together: about 80 ms

@@ -4,18 +4,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar, Final
 
-from console.chalicelib import formatting, urls
-from console.chalicelib.forms import NO_ERRORS, Errors
-from console.chalicelib.pages import Flash, Page
-from console.chalicelib.parts import Empty, Fact, Field, Link, Option, Pager
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, routes
-from console.chalicelib.views.confirm import ConfirmPage, Question, ask
-from console.chalicelib.views.navigation import pager
 from headrace.domain import limits
 from headrace.domain.access import Permission, Role, ShownKey
 from headrace.domain.errors import Forbidden, InvalidRequest, KeyExists
 from headrace.ops.operators.keys import IssuedKey
+
+from .. import formatting, urls
+from ..forms import NO_ERRORS, Errors
+from ..pages import Flash, Page
+from ..parts import Empty, Fact, Field, Link, Option, Pager
+from ..request_context import RequestContext
+from ..routes import Redirect, Reply, routes
+from .confirm import ConfirmPage, Question, ask
+from .navigation import pager
 
 _PAGE: Final = 50
 _OVERLAPS: Final = {

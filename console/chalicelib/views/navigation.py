@@ -3,16 +3,17 @@
 from collections.abc import Mapping
 from typing import Final
 
-from console.chalicelib import urls
-from console.chalicelib.parts import Field, Link, Option, Pager
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, routes
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, NotFound
 from headrace.domain.queue import Queue
 from headrace.ops.operators import visibility
 from headrace.ops.shared.paging import Found
+
+from .. import urls
+from ..parts import Field, Link, Option, Pager
+from ..request_context import RequestContext
+from ..routes import Redirect, Reply, routes
 
 _SUGGESTED: Final = 100
 _LONGEST: Final = 128  # letters of a name

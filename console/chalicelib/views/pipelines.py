@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final
 
-from console.chalicelib import urls
-from console.chalicelib.flowchart import Flowchart, flowchart
-from console.chalicelib.pages import Page
-from console.chalicelib.parts import Empty, Link
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Reply, routes
 from headrace.domain.access import Permission
+
+from .. import urls
+from ..flowchart import Flowchart, flowchart
+from ..pages import Page
+from ..parts import Empty, Link
+from ..request_context import RequestContext
+from ..routes import Reply, routes
 
 _DRAWN: Final = 40  # flows; a picture of more is a tangle
 _LISTED: Final = 250

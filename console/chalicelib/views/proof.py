@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from console.chalicelib import formatting, urls
-from console.chalicelib.pages import Page
-from console.chalicelib.parts import Empty, Fact, Link
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Reply, routes
-from console.chalicelib.views.navigation import queue_link
 from headrace.domain.access import Permission, not_this_queue
 from headrace.history.proof import FINDINGS, Finding, ProofReport
+
+from .. import formatting, urls
+from ..pages import Page
+from ..parts import Empty, Fact, Link
+from ..request_context import RequestContext
+from ..routes import Reply, routes
+from .navigation import queue_link
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,19 +4,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
-from console.chalicelib import formatting, urls
-from console.chalicelib.charts import Chart
-from console.chalicelib.pages import Page
-from console.chalicelib.parts import Age, Confirm, Empty, Fact, FilterForm, Link, Tab
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Reply, routes
-from console.chalicelib.views import charting, queue_actions, schedules, task_list
-from console.chalicelib.views.navigation import crumbs
-from console.chalicelib.views.queues import limits_of, waiting
-from console.chalicelib.views.task_list import TaskList, TaskQuery
 from headrace.domain.access import Permission
 from headrace.domain.queue import Queue
 from headrace.history.stats import QueueStats
+
+from .. import formatting, urls
+from ..charts import Chart
+from ..pages import Page
+from ..parts import Age, Confirm, Empty, Fact, FilterForm, Link, Tab
+from ..request_context import RequestContext
+from ..routes import Reply, routes
+from . import charting, queue_actions, schedules, task_list
+from .navigation import crumbs
+from .queues import limits_of, waiting
+from .task_list import TaskList, TaskQuery
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,19 @@ Those that cannot be undone ask for the queue's name.
 from datetime import timedelta
 from typing import Final
 
-from console.chalicelib import formatting, urls
-from console.chalicelib.forms import NO_ERRORS, Errors
-from console.chalicelib.pages import Flash
-from console.chalicelib.parts import Choice, Confirm, Field, Hidden, Option
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, routes
-from console.chalicelib.views.confirm import ConfirmPage, Question, ask
-from console.chalicelib.views.navigation import crumbs
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.task import State
+
+from .. import formatting, urls
+from ..forms import NO_ERRORS, Errors
+from ..pages import Flash
+from ..parts import Choice, Confirm, Field, Hidden, Option
+from ..request_context import RequestContext
+from ..routes import Redirect, Reply, routes
+from .confirm import ConfirmPage, Question, ask
+from .navigation import crumbs
 
 _STATES: Final = {
     "dead": ("dead tasks", (State.DEAD,)),

@@ -6,22 +6,23 @@ from datetime import datetime
 from functools import partial
 from typing import ClassVar, Final
 
-from console.chalicelib import charts, formatting, urls
-from console.chalicelib.charts import Spark
-from console.chalicelib.forms import NO_ERRORS, Errors
-from console.chalicelib.pages import Flash, Page
-from console.chalicelib.parts import Age, Empty, Field, Pager
-from console.chalicelib.request_context import RequestContext, each
-from console.chalicelib.routes import Redirect, Reply, routes
-from console.chalicelib.setting_fields import INFLIGHT_HINT, Setting, read_settings, texts_of
-from console.chalicelib.views.confirm import ConfirmPage, Question, ask
-from console.chalicelib.views.navigation import crumbs, pager, queues_named
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.task import Status
 from headrace.history.stats import EventRates, Glance
+
+from .. import charts, formatting, urls
+from ..charts import Spark
+from ..forms import NO_ERRORS, Errors
+from ..pages import Flash, Page
+from ..parts import Age, Empty, Field, Pager
+from ..request_context import RequestContext, each
+from ..routes import Redirect, Reply, routes
+from ..setting_fields import INFLIGHT_HINT, Setting, read_settings, texts_of
+from .confirm import ConfirmPage, Question, ask
+from .navigation import crumbs, pager, queues_named
 
 _PAGE: Final = 50
 _AMBER: Final = 60.0  # seconds that a task may wait to be taken

@@ -4,20 +4,21 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 from zoneinfo import available_timezones
 
-from console.chalicelib import urls
-from console.chalicelib.forms import Errors, check_json
-from console.chalicelib.pages import Flash, Page
-from console.chalicelib.parts import Field, Link, Option
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, routes
-from console.chalicelib.setting_fields import OPTIONAL, USUAL, read_retry, retry_texts
-from console.chalicelib.views.navigation import queue_link, queue_options
-from console.chalicelib.views.schedules import SHOWN_RUNS, Runs, runs_of, schedules_crumb, when
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
+
+from .. import urls
+from ..forms import Errors, check_json
+from ..pages import Flash, Page
+from ..parts import Field, Link, Option
+from ..request_context import RequestContext
+from ..routes import Redirect, Reply, routes
+from ..setting_fields import OPTIONAL, USUAL, read_retry, retry_texts
+from .navigation import queue_link, queue_options
+from .schedules import SHOWN_RUNS, Runs, runs_of, schedules_crumb, when
 
 _EVERY: Final = (1, 31_536_000)  # seconds
 _ZONES: Final = ("UTC", "Europe/Madrid", "Europe/London", "America/New_York", "Asia/Tokyo")

@@ -6,14 +6,6 @@ from datetime import datetime
 from typing import ClassVar, Final
 from zoneinfo import ZoneInfo
 
-from console.chalicelib import formatting, urls
-from console.chalicelib.cron_words import spoken
-from console.chalicelib.pages import Flash, Page
-from console.chalicelib.parts import Empty, Fact, Link, Pager, Text
-from console.chalicelib.request_context import RequestContext, each
-from console.chalicelib.routes import Redirect, Reply, routes
-from console.chalicelib.views.confirm import Question, ask
-from console.chalicelib.views.navigation import pager, queue_link, tag_links
 from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
 from headrace.domain.schedule import Schedule, ScheduleSettings
@@ -21,6 +13,15 @@ from headrace.domain.task import Status
 from headrace.domain.ticks import zone
 from headrace.ops.scheduling.schedules import LastRun
 from headrace.ops.tasks.enqueue import EnqueueOutcome
+
+from .. import formatting, urls
+from ..cron_words import spoken
+from ..pages import Flash, Page
+from ..parts import Empty, Fact, Link, Pager, Text
+from ..request_context import RequestContext, each
+from ..routes import Redirect, Reply, routes
+from .confirm import Question, ask
+from .navigation import pager, queue_link, tag_links
 
 SHOWN_RUNS: Final = 5
 _PAGE: Final = 50

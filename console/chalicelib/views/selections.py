@@ -11,18 +11,19 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Any, ClassVar, Final
 
-from console.chalicelib import formatting, urls
-from console.chalicelib.pages import Page
-from console.chalicelib.parts import Choice, Confirm, Fact, Hidden, Link
-from console.chalicelib.request_context import RequestContext, elsewhere
-from console.chalicelib.routes import Redirect, Reply, routes
-from console.chalicelib.views.actions import ACTIONS, TaskAction, action_named, target_fields, why
-from console.chalicelib.views.navigation import crumbs
-from console.chalicelib.views.task_list import TaskQuery
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from headrace.ops.operators.selections import STEP, Check
 from headrace.store.records.selections import TaskSelection
+
+from .. import formatting, urls
+from ..pages import Page
+from ..parts import Choice, Confirm, Fact, Hidden, Link
+from ..request_context import RequestContext, elsewhere
+from ..routes import Redirect, Reply, routes
+from .actions import ACTIONS, TaskAction, action_named, target_fields, why
+from .navigation import crumbs
+from .task_list import TaskQuery
 
 FEW: Final = 5
 LASTS: Final = timedelta(hours=1)

@@ -9,17 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from console.chalicelib import formatting, urls
-from console.chalicelib.forms import Errors, number_of_ours
-from console.chalicelib.pages import Flash, Page
-from console.chalicelib.parts import Choice, Confirm, Field, Hidden, Link
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, routes
-from console.chalicelib.setting_fields import GROUPS, LABELS, read_settings, texts_of
-from console.chalicelib.views.navigation import crumbs
 from headrace.domain.access import Permission
 from headrace.domain.errors import VersionMismatch
 from headrace.domain.queue import Queue
+
+from .. import formatting, urls
+from ..forms import Errors, number_of_ours
+from ..pages import Flash, Page
+from ..parts import Choice, Confirm, Field, Hidden, Link
+from ..request_context import RequestContext
+from ..routes import Redirect, Reply, routes
+from ..setting_fields import GROUPS, LABELS, read_settings, texts_of
+from .navigation import crumbs
 
 Texts = Mapping[str, str]
 

@@ -4,15 +4,16 @@ import logging
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from console.chalicelib import formatting, urls
-from console.chalicelib.pages import Flash, Page
-from console.chalicelib.parts import Field, Hidden
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, cookie, routes
-from console.chalicelib.session import DOOR, SESSION
 from headrace.domain.access import Permission, id_in
 from headrace.domain.errors import RateLimited, Unauthenticated
 from headrace.store.records.keys import LASTS
+
+from .. import formatting, urls
+from ..pages import Flash, Page
+from ..parts import Field, Hidden
+from ..request_context import RequestContext
+from ..routes import Redirect, Reply, cookie, routes
+from ..session import DOOR, SESSION
 
 _LONGEST: Final = 256  # letters of a key
 _log: Final = logging.getLogger("headrace.console")

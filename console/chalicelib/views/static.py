@@ -6,10 +6,11 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from console.chalicelib import urls
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import ConsoleResponse, Reply, routes
 from headrace.domain.errors import NotFound
+
+from .. import urls
+from ..request_context import RequestContext
+from ..routes import ConsoleResponse, Reply, routes
 
 _KEPT: Final = "public, max-age=31536000, immutable"
 FOLDER: Final = Path(__file__).parents[1] / "static"

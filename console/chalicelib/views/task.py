@@ -4,17 +4,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
-from console.chalicelib import formatting, urls
-from console.chalicelib.diagram import Diagram, lifecycle
-from console.chalicelib.pages import Page
-from console.chalicelib.parts import Fact, Link, Text
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Reply, routes
-from console.chalicelib.views.actions import ACTIONS
-from console.chalicelib.views.navigation import crumbs, queue_link, tag_links
 from headrace.domain.access import Permission
 from headrace.domain.task import ErrorKind, State, Status, Task, TaskError
 from headrace.ops.operators import visibility
+
+from .. import formatting, urls
+from ..diagram import Diagram, lifecycle
+from ..pages import Page
+from ..parts import Fact, Link, Text
+from ..request_context import RequestContext
+from ..routes import Reply, routes
+from .actions import ACTIONS
+from .navigation import crumbs, queue_link, tag_links
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from console.chalicelib import formatting, urls
-from console.chalicelib.forms import Errors, number_of_ours
-from console.chalicelib.parts import (
+from headrace.domain import limits
+from headrace.domain.access import Permission
+from headrace.domain.filters import FINGERPRINT_RE, LENGTH, STATE_WORDS, TaskFilter
+from headrace.domain.queue import Queue
+from headrace.domain.task import State, Status, Task
+
+from .. import formatting, urls
+from ..forms import Errors, number_of_ours
+from ..parts import (
     Choice,
     Empty,
     Field,
@@ -17,14 +23,9 @@ from console.chalicelib.parts import (
     Option,
     Pager,
 )
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.views.actions import ACTIONS
-from console.chalicelib.views.navigation import per_page, tag_links
-from headrace.domain import limits
-from headrace.domain.access import Permission
-from headrace.domain.filters import FINGERPRINT_RE, LENGTH, STATE_WORDS, TaskFilter
-from headrace.domain.queue import Queue
-from headrace.domain.task import State, Status, Task
+from ..request_context import RequestContext
+from .actions import ACTIONS
+from .navigation import per_page, tag_links
 
 STATE: Final = "state"
 ORDER: Final = "order"

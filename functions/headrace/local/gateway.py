@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 from uuid import uuid4
@@ -33,7 +34,7 @@ _WAIT: Final = re.compile(rb'"(?:wait_seconds|worker)"|\\u')  # a worker leaves 
 Event: TypeAlias = dict[str, Any]
 Handler: TypeAlias = Callable[[Event, "InvocationContext"], Any]
 Stopping: TypeAlias = Callable[[], bool]
-_CONSOLE: Final = PROJECT_ROOT / "console"
+_INSTALLED_CONSOLE: Final = Path(__file__).parents[1] / "console"
 
 _log = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ def _module(path: str) -> str:
     folder, _, name = path.rpartition("/")
     if not folder:
         return f"headrace.entries.{name}"
-    if folder == "console" and not _CONSOLE.is_dir():
+    if folder == "console" and _INSTALLED_CONSOLE.is_dir():
         return f"headrace.console.{name}"
     if str(PROJECT_ROOT) not in sys.path:
         sys.path.insert(0, str(PROJECT_ROOT))

@@ -1,0 +1,58 @@
+"""What the wheel is made of: every package of ours, the console below `headrace`, no other name.
+
+`make test-wheel` builds it, and runs what is in it.
+"""
+
+import ast
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import setuptools
+
+from headrace.local.engine import PROJECT_ROOT
+
+CONSOLE = PROJECT_ROOT / "console"
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return what setup.py says."""
+    found: dict[str, Any] = {}
+    monkeypatch.setattr(setuptools, "setup", lambda **fields: found.update(fields))
+    monkeypatch.chdir(PROJECT_ROOT)
+    runpy.run_path("setup.py")
+    return found
+
+
+def test_every_folder_of_modules_is_in_it(given: dict[str, Any]) -> None:
+    ours = {
+        f"headrace.{'.'.join(place.parent.relative_to(root).parts)}".rstrip(".")
+        for root in (PROJECT_ROOT / "functions" / "headrace",)
+        for place in root.rglob("*.py")
+    }
+    console = {
+        ".".join(("headrace.console", *place.parent.relative_to(CONSOLE).parts))
+        for place in CONSOLE.rglob("*.py")
+    }
+
+    assert set(given["packages"]) == ours | console
+
+
+def test_no_name_but_ours_is_put_beside_other_peoples(given: dict[str, Any]) -> None:
+    assert {name.partition(".")[0] for name in given["packages"]} == {"headrace"}
+
+
+@pytest.mark.parametrize(
+    "module", sorted(CONSOLE.rglob("*.py")), ids=lambda path: str(path.relative_to(CONSOLE))
+)
+def test_the_console_names_its_own_modules_by_where_they_stand(module: Path) -> None:
+    """In the wheel they are not below `console`."""
+    imported = [
+        node.module or ""
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.ImportFrom) and not node.level
+    ]
+
+    assert not [name for name in imported if name.partition(".")[0] == "console"]

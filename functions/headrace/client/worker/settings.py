@@ -24,7 +24,8 @@ class WorkerSettings:
 
     ``queues`` maps names to weights, in the order given; ``prefetch`` None adapts to the pace of
     the tasks; ``keepalive`` None leaves the length of leases to the tasks and queues;
-    ``group_lease`` puts all tasks under one.
+    ``group_lease`` puts all tasks under one.  ``sync`` brings queues and schedules to what the app
+    declares before the first task, ``prune`` removes schedules that it declares no more.
     """
 
     queues: Mapping[str, float]
@@ -36,6 +37,9 @@ class WorkerSettings:
     shutdown_timeout: float = 30.0
     keepalive: float | None = None
     group_lease: bool = False
+    app_path: str | None = None
+    sync: bool = False
+    prune: bool = False
 
     @classmethod
     def of(  # noqa: PLR0913 (each a keyword)
@@ -50,6 +54,9 @@ class WorkerSettings:
         shutdown_timeout: float = 30.0,
         keepalive: float | None = None,
         group_lease: bool = False,
+        app_path: str | None = None,
+        sync: bool = False,
+        prune: bool = False,
     ) -> "WorkerSettings":
         """Check what is given.  Raises InvalidRequest naming the setting and its limit."""
         if concurrency is None:
@@ -61,6 +68,8 @@ class WorkerSettings:
             _within("prefetch", prefetch, (0, _LONGEST_PREFETCH), whole=True)
         if keepalive is not None:
             _within("keepalive", keepalive, limits.KEEPALIVE_SECONDS)
+        if prune and not sync:
+            _wrong("prune", "needs sync")
         fault = limits.text_fault(name, limits.WORKER_BYTES, 1)
         if fault:
             _wrong("name", fault)
@@ -74,6 +83,9 @@ class WorkerSettings:
             shutdown_timeout=shutdown_timeout,
             keepalive=keepalive,
             group_lease=group_lease,
+            app_path=app_path,
+            sync=sync,
+            prune=prune,
         )
 
 

@@ -1,16 +1,48 @@
 """Stores that fail when told, and what is done with streams in tests."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.task import Place, State, Task
+from headrace.domain.write import StoredView, TaskView, TaskWrite
 from headrace.store.base import Record, Store
-from headrace.testing.stores import SHARD, Streamed, stream_record
+from headrace.store.items import to_item
+from headrace.testing.stores import SHARD, Streamed
 from tests.manual_clock import ManualClock
 
-__all__ = ["SHARD", "Streamed", "Unsure", "a_task", "stream_record"]
+__all__ = ["SHARD", "Streamed", "Unsure", "a_task", "stream_records"]
+
+
+def stream_records(writes: Sequence[TaskWrite]) -> list[dict[str, Any]]:
+    """Return the records that Lambda would be given of *writes* to a table."""
+    return [_stream_record(write) for write in writes]
+
+
+def _stream_record(write: TaskWrite) -> dict[str, Any]:
+    old, new = _image(write.before), _image(write.after)
+    images = {"OldImage": old, "NewImage": new}
+    record: dict[str, Any] = {
+        "eventID": str(write.sequence),
+        "eventName": "REMOVE" if new is None else "MODIFY" if old else "INSERT",
+        "eventSource": "aws:dynamodb",
+        "dynamodb": {
+            "SequenceNumber": str(write.sequence),
+            "ApproximateCreationDateTime": write.recorded_at // 1_000_000,
+            **{name: image for name, image in images.items() if image},
+        },
+    }
+    if write.forgotten:
+        record["userIdentity"] = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+    return record
+
+
+def _image(side: TaskView | None) -> dict[str, Any] | None:
+    if side is None:
+        return None
+    assert isinstance(side, StoredView)
+    return to_item(side.task)
 
 
 class Unsure:

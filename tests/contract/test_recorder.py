@@ -13,7 +13,7 @@ from headrace.runtime.wiring import using
 from headrace.store.base import Store
 from tests.contract.test_recording import Recorder, new_recorder
 from tests.manual_clock import ManualClock
-from tests.streamed import SHARD, Unsure
+from tests.streamed import SHARD, Unsure, stream_records
 
 
 @pytest.fixture
@@ -30,7 +30,9 @@ class TestTheHandler:
         it.world.put(queue)
 
         with using(it.world.use):
-            answer = recorder.handler({"shardId": SHARD, "Records": it.stream.taken()}, CONTEXT)
+            answer = recorder.handler(
+                {"shardId": SHARD, "Records": stream_records(it.stream.taken())}, CONTEXT
+            )
 
         assert answer == {"batchItemFailures": [], "state": {}}
         assert it.counts(queue) == (1, 0, 0, 0)
@@ -47,7 +49,7 @@ class TestTheHandler:
         unsure = Unsure(store)
         it = new_recorder(unsure.store, clock)
         it.world.put(it.world.queue(), *["{}"] * 3)
-        event = {"shardId": SHARD, "Records": it.stream.taken()[1:]}
+        event = {"shardId": SHARD, "Records": stream_records(it.stream.taken()[1:])}
 
         with using(it.world.use), unsure.failing("lost"):
             answer = recorder.handler(event, CONTEXT)

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headrace.history.changelog import SIZES
 from headrace.local import stream
 from headrace.local.engine import Engine
 from headrace.local.launch import Launched, launched
 from headrace.local.pump import Pump, stream_function
 from headrace.local.stream import Reader
 from headrace.local.tables import DynamoDBClient, Function, TableNames, Template
+from headrace.store.stream import SIZES
 
 SOON = 20.0  # seconds until a test gives up
 FUNCTION = Function("RecorderFunction", "recorder.handler", 60, 512)

@@ -14,6 +14,7 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Place, State, Task
+from headrace.domain.write import TaskWrite
 from headrace.history.counters import BUFFER_BYTES, FLOWS_BYTES, Counters
 from headrace.history.recorder import Recording
 from headrace.history.tally import COUNTED, STATES, Activity, Tally
@@ -23,7 +24,7 @@ from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import new_world
 from tests.manual_clock import ManualClock
-from tests.streamed import SHARD, Streamed, Unsure, stream_record
+from tests.streamed import SHARD, Streamed, Unsure
 
 COMMON = settings(
     derandomize=True,
@@ -41,11 +42,9 @@ def no_wait(_: float) -> None:
     """Do not wait."""
 
 
-def delivered(
-    changes: Sequence[dict[str, Any]], chance: random.Random
-) -> list[list[dict[str, Any]]]:
+def delivered(changes: Sequence[TaskWrite], chance: random.Random) -> list[list[TaskWrite]]:
     """Cut *changes* into batches, and let some come again: whole, in halves, long after."""
-    batches: list[list[dict[str, Any]]] = []
+    batches: list[list[TaskWrite]] = []
     start = 0
     while start < len(changes):
         end = start + chance.choice((1, 2, 5, 20))
@@ -140,16 +139,17 @@ def test_after_any_history_the_counts_are_the_truth(
         assert counters.counts(queue, counters.buffers()) == truth
 
 
-def change_id(change: dict[str, Any]) -> str:
-    images = change["dynamodb"]
-    return str((images.get("NewImage") or images["OldImage"])["task_id"]["S"])
+def change_id(change: TaskWrite) -> str:
+    side = change.after or change.before
+    assert side is not None
+    return side.id
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
+def histories(draw: st.DrawFn) -> list[TaskWrite]:
     """Return a stream in which tasks wander between queues and states, minutes apart."""
     clock = ManualClock()
-    changes: list[dict[str, Any]] = []
+    changes: list[TaskWrite] = []
     tasks: dict[str, Task] = {}
     steps = st.tuples(
         st.integers(0, 5), st.sampled_from(QUEUES), st.sampled_from(State), st.floats(0, 45)
@@ -161,7 +161,7 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
         after = None if before is not None and seconds < 5 else at(task_id, queue, state, clock)
         if after is not None:
             tasks[task_id] = after
-        changes.append(stream_record(len(changes) + 1, before, after, clock()))
+        changes.append(TaskWrite.of(len(changes) + 1, before, after, at=clock()))
     return changes
 
 
@@ -189,20 +189,17 @@ def at(task_id: str, queue: str, state: State, clock: ManualClock) -> Task:
     )
 
 
-def truth_of(changes: Sequence[dict[str, Any]]) -> Tally:
+def truth_of(changes: Sequence[TaskWrite]) -> Tally:
     tally = Tally()
     for change in changes:
-        images = change["dynamodb"]
-        at_micros = images["ApproximateCreationDateTime"] * 1_000_000
-        old, new = images.get("OldImage"), images.get("NewImage")
-        tally.add(transition(old, new, recorded_at=at_micros))
+        tally.add(transition(change))
     return tally
 
 
 @given(histories(), st.randoms(use_true_random=False), FATES)
 @settings(COMMON, max_examples=300)
 def test_crashes_lost_answers_and_late_twins_lose_and_double_nothing(
-    changes: list[dict[str, Any]], chance: random.Random, fates: list[str | None]
+    changes: list[TaskWrite], chance: random.Random, fates: list[str | None]
 ) -> None:
     unsure = Unsure(MemoryStore())
     clock = ManualClock()

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.task import Place, Task
+from headrace.domain.write import TaskWrite
 from headrace.history.counters import Counters
 from headrace.history.recorder import Recording
 from headrace.history.recounting import Recounted
@@ -57,7 +58,7 @@ class RecountStory:
         self.unsure = Unsure(self.midst)
         self.life = RecordedService(self.unsure.store, self.clock)
         self.world = self.life.world
-        self.backlog: list[dict[str, Any]] = []
+        self.backlog: list[TaskWrite] = []
         self.cursors: dict[str, str | None] = {}
         self.recorders = [self.recorder(), self.recorder()]
 

@@ -79,6 +79,8 @@ def _weights(texts: tuple[str, ...]) -> dict[str, float] | None:
 )
 @click.option("--keepalive", **TIME, help="How long leases last.")
 @click.option("--group-lease", is_flag=True, help="One lease over all tasks, of 60s.")
+@click.option("--sync", is_flag=True, help="Before that, do as `headrace sync` does.")
+@click.option("--prune", is_flag=True, help="With --sync, as there.")
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
@@ -118,6 +120,8 @@ def work_command(
     """
     from headrace.client.worker.worker import Worker  # noqa: PLC0415 (for --help, not needed)
 
+    if given["prune"] and not given["sync"]:
+        raise click.UsageError("--prune needs --sync")
     weights = _weights(queues)
     named = bool(session.url or session.key or session.key_file)
     if named:

@@ -10,6 +10,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.runtime import telemetry
 from headrace.runtime.wiring import prepare, use_cases
+from headrace.store.stream import writes_of
 
 logger = Logger()
 prepare("recording")
@@ -20,10 +21,11 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
     """Count a batch, and say from which record on it must come again."""
     shard = event.get("shardId") or event.get("eventSourceARN") or "only"
     use = use_cases()
-    recorded = use.recording.record(shard, event["Records"])
-    for reason in recorded.unreadable:
+    writes, unreadable = writes_of(event["Records"])
+    recorded = use.recording.record(shard, writes)
+    for reason in (*unreadable, *recorded.unreadable):
         logger.error("left out a record", extra={"shard": shard, "reason": reason})
-    failed = [] if recorded.failed_at is None else [{"itemIdentifier": recorded.failed_at}]
+    failed = [] if recorded.failed_at is None else [{"itemIdentifier": str(recorded.failed_at)}]
     logger.debug("recorded", extra={"shard": shard, "counted": recorded.counted})
     telemetry.emit(use.settings.metrics, telemetry.of_recorder(recorded.events), use.now())
     return {"batchItemFailures": failed, "state": {}}

@@ -1,6 +1,6 @@
 """The raw changes of the lake: each write of a task is a line, each batch of lines a file.
 
-A line says what the images before and after say, flat and without what nobody asks a history for:
+A line says what the task was before and after, flat and without what nobody asks a history for:
 no tags, results or progress, and a payload only where its queue keeps it.  Leases are told apart
 but not told: each is written as a digest, because a lease is its worker's secret.
 
@@ -27,22 +27,8 @@ from headrace.domain.access import covers
 from headrace.domain.filters import MESSAGE
 from headrace.domain.lease import group_of, settled_under
 from headrace.domain.lifecycle import Action
-from headrace.history.transitions import (
-    DUE,
-    ENQUEUED_AT,
-    ERRORS,
-    EXPIRES_AT,
-    FINISHED_AT,
-    LAST_MOVE,
-    LEASE_EXPIRES_AT,
-    LEASE_ID,
-    SPENT,
-    STARTED_AT,
-    Image,
-    Transition,
-    UnreadableImage,
-    lease_in,
-)
+from headrace.domain.write import Spot, TaskView, TaskWrite
+from headrace.history.transitions import MALFORMED, Transition, UnreadableImage
 from headrace.store.base import Lake
 
 RAW: Final = "raw"
@@ -55,77 +41,53 @@ FORGET: Final = "forget"
 FILLED: Final = "export-"
 """How the shard of a line begins that no stream wrote: it was made from an export."""
 
-# Attributes by the names under which headrace.store.items keeps them; a test compares.
-TASK_ID: Final = "task_id"
-CREATED_AT: Final = "created_at"
-VERSION: Final = "version"
-ATTEMPTS: Final = "attempts"
-WORKER: Final = "worker"
-SETTLED: Final = "settled_lease_id"
-DEAD_REASON: Final = "dead_reason"
-PAYLOAD: Final = "payload"
-RESULT: Final = "result"
-TRAIL: Final = "trail"
-
-SIZES: Final = "_sizes"
-"""Where an image whose large texts were left out says how many bytes they have."""
-
-_ERROR: Final = ("kind", "type", "message")
 _FAILURES: Final = (Action.FAIL, Action.RECLAIM)
 
 Line = dict[str, Any]
 
 
-def line(
-    old: Image | None,
-    new: Image | None,
-    change: Transition,
-    *,
-    shard: str,
-    sequence: int,
-    recorded_at: int,
-    forgotten: bool,
-    payload: bool,
-) -> Line:
-    """Return the lake's line for *change*, which was read from the images *old* and *new*.
+def line(write: TaskWrite, change: Transition, *, shard: str, payload: bool) -> Line:
+    """Return the lake's line for *change*, which was read from *write*.
 
-    *forgotten* is a removal by the table itself; *payload* keeps a payload that is new.
-    Raises UnreadableImage.
+    *shard* is the part of the store's log that the write is from; *payload* keeps a payload that
+    is new.  Raises UnreadableImage.
     """
-    last = new if new is not None and SPENT in new else None  # all that is left of it
+    old, new = write.before, write.after
+    last = new if new is not None and new.spot is None else None  # all that is left of it
     if last is not None:
         new = None
-    image = new if new is not None else old
-    if image is None:
-        message = f"{sequence}: a change without images"
+    task = new or old
+    if task is None:
+        message = f"{write.sequence}: a change without images"
         raise UnreadableImage(message)
     try:
+        held, lease = (None if side is None else side.lease_id for side in (old, new))
         entry: Line = {
             "format": FORMAT,
             "shard": shard,
-            "sequence": str(sequence),
-            "recorded_at": recorded_at,
+            "sequence": str(write.sequence),
+            "recorded_at": write.recorded_at,
             "at": change.at,
-            "task_id": image[TASK_ID]["S"],
-            "created_at": int(image[CREATED_AT]["N"]),
-            "version": int(image[VERSION]["N"]) + (new is None),
-            "move": _move(new or last, forgotten=forgotten),
-            **_side("from", change.left, old),
-            **_side("to", change.entered, new),
-            "settled": _settled(old, new),
-            "lease_group": _group(new) or _group(old),
+            "task_id": task.id,
+            "created_at": task.created_at,
+            "version": task.version + (new is None),
+            "move": _move(new or last, forgotten=write.forgotten),
+            **_side("from", change.left, old, held),
+            **_side("to", change.entered, new, lease),
+            "settled": new and _settled(new.settled_lease_id, held),
+            "lease_group": _group(lease) or _group(held),
             **_delivery(old, new, change),
-            "finished_at": _number(image, FINISHED_AT),
-            "expires_at": _number(image, EXPIRES_AT),
-            "dead_reason": _text(image, DEAD_REASON),
+            "finished_at": task.finished_at,
+            "expires_at": task.expires_at,
+            "dead_reason": task.dead_reason,
             **_error(new),
-            "payload_bytes": _bytes(image, PAYLOAD),
-            "result_bytes": _bytes(image, RESULT),
+            "payload_bytes": task.payload_bytes,
+            "result_bytes": task.result_bytes,
         }
-        if payload and new is not None and (old is None or old.get(PAYLOAD) != new.get(PAYLOAD)):
-            entry["payload"] = _text(new, PAYLOAD)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        message = f"{sequence}: not the image of a task: {type(error).__name__}: {error}"
+        if payload and new is not None and (old is None or old.payload != new.payload):
+            entry["payload"] = new.payload
+    except MALFORMED as error:
+        message = f"{write.sequence}: not the image of a task: {type(error).__name__}: {error}"
         raise UnreadableImage(message) from error
     return {name: value for name, value in entry.items() if value is not None}
 
@@ -135,79 +97,63 @@ def digest(secret: str) -> str:
     return blake2b(secret.encode(), digest_size=8, person=b"headrace").hexdigest()
 
 
-def _side(side: str, spot: tuple[str, str] | None, image: Image | None) -> Line:
-    """Return where the task was before (*from*) or after (*to*), as that image says."""
-    if spot is None or image is None:
+def _side(side: str, spot: Spot | None, task: TaskView | None, lease: str | None) -> Line:
+    """Return where the task was before (*from*) or after (*to*), as that side says."""
+    if spot is None or task is None:
         return {}
-    lease = _text(lease_in(image), LEASE_ID)
-    trail = image.get(TRAIL)
     return {
         f"queue_{side}": spot[0],
         f"state_{side}": str(spot[1]),
-        f"due_{side}": _number(image, DUE),
-        f"enqueued_{side}": _number(image, ENQUEUED_AT),
-        f"attempts_{side}": _number(image, ATTEMPTS),
-        f"hop_{side}": len(trail["L"]) if trail else 0,
+        f"due_{side}": task.due_at,
+        f"enqueued_{side}": task.enqueued_at,
+        f"attempts_{side}": task.attempts,
+        f"hop_{side}": task.hops,
         f"lease_{side}": lease and digest(lease),
-        f"lease_end_{side}": _number(lease_in(image), LEASE_EXPIRES_AT),
+        f"lease_end_{side}": task.lease_expires_at,
     }
 
 
-def _settled(old: Image | None, new: Image | None) -> str | None:
+def _settled(settled: str | None, held: str | None) -> str | None:
     """Return whose report this write was, as a digest of its lease; a group's is its delivery's."""
-    settled = _text(new, SETTLED) if new else None
     if settled is None:
         return None
-    held = _text(lease_in(old), LEASE_ID) if old else None
     group = group_of(held)
     if held and group and settled_under(group, settled):
         return digest(held)
     return digest(settled)
 
 
-def _group(image: Image | None) -> str | None:
+def _group(lease: str | None) -> str | None:
     """Return the group that a lease is under, as a digest."""
-    group = group_of(_text(lease_in(image), LEASE_ID)) if image else None
+    group = group_of(lease)
     return group and digest(group)
 
 
-def _delivery(old: Image | None, new: Image | None, change: Transition) -> Line:
+def _delivery(old: TaskView | None, new: TaskView | None, change: Transition) -> Line:
     """Return worker and start of the delivery that the change begins, continues or ends."""
-    for spot, image in ((change.left, old), (change.entered, new)):
-        if spot is not None and spot[1] == "INFLIGHT" and image is not None:
-            return {"worker": _text(image, WORKER), "started_at": _number(image, STARTED_AT)}
+    for spot, task in ((change.left, old), (change.entered, new)):
+        if spot is not None and spot[1] == "INFLIGHT" and task is not None:
+            return {"worker": task.worker, "started_at": task.started_at}
     return {}
 
 
-def _move(image: Image | None, *, forgotten: bool) -> str:
-    """Return the action that *image* names; of a task of which there is none, how it went."""
-    if image is not None:
-        return str(image[LAST_MOVE]["S"])
+def _move(task: TaskView | None, *, forgotten: bool) -> str:
+    """Return the action that *task* names; of a task of which there is none, how it went."""
+    if task is not None:
+        return task.last_move
     return FORGET if forgotten else Action.DELETE
 
 
-def _error(new: Image | None) -> Line:
+def _error(new: TaskView | None) -> Line:
     """Return the error of the attempt that just failed."""
-    if new is None or new[LAST_MOVE]["S"] not in _FAILURES or not new[ERRORS]["L"]:
+    error = new.latest_error if new is not None and new.last_move in _FAILURES else None
+    if error is None:
         return {}
-    error = json.loads(new[ERRORS]["L"][-1]["S"])
-    return {f"error_{name}": str(error.get(name, ""))[:MESSAGE] for name in _ERROR}
-
-
-def _text(image: Image, name: str) -> str | None:
-    return str(image[name]["S"]) if name in image else None
-
-
-def _number(image: Image, name: str) -> int | None:
-    return int(image[name]["N"]) if name in image else None
-
-
-def _bytes(image: Image, name: str) -> int | None:
-    size = image.get(SIZES, {}).get(name)
-    if size is not None:
-        return int(size)
-    text = _text(image, name)
-    return None if text is None else len(text.encode())
+    return {
+        "error_kind": str(error.kind)[:MESSAGE],
+        "error_type": error.type[:MESSAGE],
+        "error_message": error.message[:MESSAGE],
+    }
 
 
 _LEVEL: Final = 3  # twice as quick as gzip's own choice, for a tenth more

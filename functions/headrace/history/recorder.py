@@ -1,6 +1,6 @@
-"""Counting the changes of the tasks table, as its stream shows them.
+"""Counting the writes of tasks, as the store's log shows them: on DynamoDB its table's stream.
 
-A batch of the stream becomes one conditional write, whatever its size; see ``counters``.  Lambda
+A batch of the log becomes one conditional write, whatever its size; see ``counters``.  Lambda
 delivers a batch again, whole or in halves, when it is not sure that it was taken: the buffer says
 how far each shard is counted, so what comes again changes nothing.
 
@@ -12,10 +12,11 @@ A queue that is counted anew gets what the new count has not seen; see ``recount
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.instants import micros_of
+from headrace.domain.write import TaskWrite
 from headrace.history import recount as recount_record
 from headrace.history.changelog import Changelog, Line, line
 from headrace.history.counter_buffer import Buffer, BufferedRecount
@@ -24,7 +25,6 @@ from headrace.history.recount import NewCount
 from headrace.history.tally import MINUTE
 from headrace.history.transitions import (
     Event,
-    Image,
     IndexEntry,
     Transition,
     UnreadableImage,
@@ -121,22 +121,17 @@ def _of(queue: str, changes: Sequence[IndexChange]) -> list[IndexChange]:
 _TRIES: Final = 20
 _HELD_TRIES: Final = 100  # longer than any buffer is held
 _HELD_SECONDS: Final = 0.25
-_MICROS: Final = 1_000_000
 # What a record of a buffer takes for a queue or a minute besides the name, and for one duration.
 _ENTRY_BYTES: Final = 48
 _DURATION_BYTES: Final = 12
 _SURELY_SMALL: Final = 250  # records
-_BROOM: Final = "dynamodb.amazonaws.com"  # who removes what is past its retention
-
-StreamRecord = Mapping[str, Any]
-"""A record as Lambda hands it on: ``{"eventName": …, "dynamodb": {"NewImage": …, …}, …}``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What became of a batch: numbers of records, and the sequence number to go on from.
+    """What became of a batch: numbers of writes, and the sequence number to go on from.
 
-    ``unreadable`` are records that are none of a task and say why; they are left out for good.
+    ``unreadable`` says of each write that shows no task why; they are left out for good.
     ``failed_at`` is the first that could not be counted now and must come again, None if all were.
     ``events`` is what happened in those that were counted, all queues together.
     """
@@ -144,24 +139,21 @@ class Recorded:
     counted: int
     repeated: int
     unreadable: tuple[str, ...] = ()
-    failed_at: str | None = None
+    failed_at: int | None = None
     events: Mapping[Event, int] = field(default_factory=dict, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """One record that was understood."""
+class _Reading(NamedTuple):
+    """One write that was understood."""
 
-    sequence: int
+    write: TaskWrite
     change: Transition
     line: Line | None
-    images: tuple[Image | None, Image | None]
 
     @property
     def index_change(self) -> IndexChange:
         """What it did to the index."""
-        old, new = self.images
-        return index_entry(old), index_entry(new), self.change.at
+        return index_entry(self.write.before), index_entry(self.write.after), self.change.at
 
 
 @dataclass(slots=True)
@@ -176,22 +168,20 @@ class Recording:
     def __post_init__(self) -> None:
         self._judging = Judging(self.counters)
 
-    def record(self, shard: str, records: Sequence[StreamRecord]) -> Recorded:
-        """Count *records* of one shard of the stream, each once however often it comes."""
+    def record(self, shard: str, writes: Sequence[TaskWrite]) -> Recorded:
+        """Count *writes* of one shard of the log, each once however often it comes."""
         readings: dict[int, _Reading] = {}
         unreadable: list[str] = []
-        for record in records:
+        for write in writes:
             try:
-                reading = self._read(shard, record)
+                readings[write.sequence] = self._read(shard, write)
             except UnreadableImage as error:
                 unreadable.append(str(error))
-            else:
-                readings[reading.sequence] = reading
         ordered = [readings[sequence] for sequence in sorted(readings)]
         try:
             self._write(ordered)
         except Unavailable:
-            return Recorded(0, 0, tuple(unreadable), str(ordered[0].sequence))
+            return Recorded(0, 0, tuple(unreadable), ordered[0].write.sequence)
         waiting = deque([ordered] if ordered else ())
         events: Counter[Event] = Counter()
         counted = 0
@@ -204,8 +194,7 @@ class Recording:
             try:
                 counted += self._count(shard, part, events)
             except Unavailable:
-                failed_at = str(part[0].sequence)
-                return Recorded(counted, 0, tuple(unreadable), failed_at, events)
+                return Recorded(counted, 0, tuple(unreadable), part[0].write.sequence, events)
         repeated = len(readings) - counted
         return Recorded(counted, repeated, tuple(unreadable), events=events)
 
@@ -223,7 +212,7 @@ class Recording:
             # Taken out until it is written: what is half done must not be gone on with.
             buffer = self._buffers.pop(number, None) or self.counters.buffer(number)
             done = buffer.done(shard)
-            fresh = [reading for reading in readings if reading.sequence > done]
+            fresh = [reading for reading in readings if reading.write.sequence > done]
             if not fresh:
                 self._buffers[number] = buffer
                 return 0
@@ -237,7 +226,7 @@ class Recording:
                 self.counters.sleep(_HELD_SECONDS)  # its queue is just being counted anew
                 continue
             buffer.as_of = max(buffer.as_of, *(reading.change.at for reading in fresh))
-            buffer.reach(shard, fresh[-1].sequence, self.counters.now())
+            buffer.reach(shard, fresh[-1].write.sequence, self.counters.now())
             if self.counters.keep(buffer):
                 self._buffers[number] = buffer
                 events.update(one.event for read in fresh for one in read.change.happenings)
@@ -251,41 +240,18 @@ class Recording:
         if self.changelog is not None:
             self.changelog.write([reading.line for reading in readings if reading.line])
 
-    def _read(self, shard: str, record: StreamRecord) -> _Reading:
-        """Return the reading of *record*.  Raises UnreadableImage."""
+    def _read(self, shard: str, write: TaskWrite) -> _Reading:
+        """Return the reading of *write*.  Raises UnreadableImage."""
         try:
-            change = record["dynamodb"]
-            sequence = int(change["SequenceNumber"])
-            recorded_at = int(float(change["ApproximateCreationDateTime"]) * _MICROS)
-            old, new = change.get("OldImage"), change.get("NewImage")
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            message = f"not a record of the stream: {type(error).__name__}: {error}"
-            raise UnreadableImage(message) from error
-        try:
-            read = transition(old, new, recorded_at=recorded_at)
+            change = transition(write)
         except UnreadableImage as error:
-            message = f"{sequence}: {error}"
+            message = f"{write.sequence}: {error}"
             raise UnreadableImage(message) from error
-        if self.changelog is None or not (read.left or read.entered):
-            return _Reading(sequence, read, None, (old, new))
-        queue = (read.entered or read.left or ("",))[0]
-        lake_line = line(
-            old,
-            new,
-            read,
-            shard=shard,
-            sequence=sequence,
-            recorded_at=recorded_at,
-            forgotten=_forgotten(record),
-            payload=self.changelog.keeps_payload(queue),
-        )
-        return _Reading(sequence, read, lake_line, (old, new))
-
-
-def _forgotten(record: StreamRecord) -> bool:
-    """Tell whether the table itself removed a task, because it was past its retention."""
-    identity = record.get("userIdentity")
-    return isinstance(identity, Mapping) and identity.get("principalId") == _BROOM
+        spot = change.entered or change.left
+        if self.changelog is None or spot is None:
+            return _Reading(write, change, None)
+        payload = self.changelog.keeps_payload(spot[0])
+        return _Reading(write, change, line(write, change, shard=shard, payload=payload))
 
 
 def _too_large(readings: Sequence[_Reading]) -> bool:

@@ -47,7 +47,7 @@ _TRIM: Final = """
     )
 """
 # What nobody counts may be large, and is left out of large images before Python sees them; the
-# lake is told its size (headrace.history.changelog.SIZES).
+# lake is told its size (headrace.store.stream.SIZES).
 _SMALL_IMAGE: Final = 8192
 _LEFT_OUT: Final = "'$.payload', '$.result', '$.progress'"
 _SIZES: Final = ", ".join(

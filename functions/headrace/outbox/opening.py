@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from headrace.domain.errors import InvalidRequest
 from headrace.outbox.relay import OutboxTable
 from headrace.outbox.rows import TABLE
 
@@ -19,6 +20,12 @@ def open_outbox(database: str, *, name: str = TABLE, schema: str | None = None) 
 
     Raises InvalidRequest, which does not show a URL, if there can be none.
     """
-    from headrace.outbox.sqlalchemy import open_url  # noqa: PLC0415 (an extra)
+    if database.startswith(DJANGO):
+        if (name, schema) != (TABLE, None):
+            raise InvalidRequest.of("table", "is Django's to name: its model does")
+        from headrace.outbox.django.table import open_settings  # noqa: PLC0415 (an extra)
+
+        return open_settings(database.removeprefix(DJANGO))
+    from headrace.outbox.sqlalchemy import open_url  # noqa: PLC0415 (likewise)
 
     return open_url(database, name=name, schema=schema)

@@ -1,4 +1,4 @@
-"""The stores of tests: one with a stream like the table's, one whose index lags on request."""
+"""The stores of tests: one that notes what was written, one whose index lags on request."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from headrace.domain.change import Change
 from headrace.domain.task import Place, Task
+from headrace.domain.write import TaskWrite
 from headrace.store.base import EntryPage, Outcome, Position, Store
-from headrace.store.items import to_item
 from headrace.store.memory import MemoryStore
 from headrace.testing.conditions import Faults
 
@@ -23,7 +23,7 @@ class Streamed:
         self._now = now
         self._lock = threading.RLock()  # what was there before and after is one thread's doing
         self._written = 0
-        self.changes: list[dict[str, Any]] = []
+        self.changes: list[TaskWrite] = []
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever the store has)
         """The attribute *name* of the store."""
@@ -48,15 +48,15 @@ class Streamed:
         """The items under *ids*, be it only what is left of a task."""
         return {**self._store.spent(ids), **self._store.read(ids)}
 
-    def note(self, before: Task | None, after: Task | None, **more: Any) -> None:  # noqa: ANN401 (fields of a record)
-        """Add a record to the stream."""
+    def note(self, before: Task | None, after: Task | None, *, forgotten: bool = False) -> None:
+        """Add a write to those that taken() returns."""
         with self._lock:
-            self._written += 1
-            record = stream_record(self._written, before, after, self._now())
-            self.changes.append({**record, **more})
+            number = self._written = self._written + 1
+            write = TaskWrite.of(number, before, after, at=self._now(), forgotten=forgotten)
+            self.changes.append(write)
 
-    def taken(self) -> list[dict[str, Any]]:
-        """Return the records since the last call."""
+    def taken(self) -> list[TaskWrite]:
+        """Return the writes since the last call."""
         with self._lock:
             changes, self.changes = self.changes, []
         return changes
@@ -72,23 +72,6 @@ def _ids(change: Change) -> Iterator[str]:
     for also in change.also:
         if isinstance(also, Change):
             yield from _ids(also)
-
-
-def stream_record(
-    sequence: int, before: Task | None, after: Task | None, at: datetime
-) -> dict[str, Any]:
-    """Return the record Lambda would be given of one write."""
-    images = {"OldImage": before and to_item(before), "NewImage": after and to_item(after)}
-    return {
-        "eventID": str(sequence),
-        "eventName": "REMOVE" if after is None else "MODIFY" if before else "INSERT",
-        "eventSource": "aws:dynamodb",
-        "dynamodb": {
-            "SequenceNumber": str(sequence),
-            "ApproximateCreationDateTime": int(at.timestamp()),
-            **{name: image for name, image in images.items() if image},
-        },
-    }
 
 
 class LaggingStore(MemoryStore):

@@ -158,3 +158,27 @@ def test_without_a_service_it_says_how_to_start_one(monkeypatch: pytest.MonkeyPa
 
     assert ran.code == 2
     assert "`headrace run`" in ran.error
+
+
+def test_it_syncs_first_if_it_is_to(headrace_service: MemoryService, folder: Path) -> None:
+    (folder / "a_deploy.py").write_text(
+        APP + "app.queue('mail', shards=2)\n"
+        "@app.periodic(every=60)\n@app.task(queue='mail', name='tick')\ndef tick(): ...\n"
+    )
+    headrace_service.client.create_queue("mail")
+
+    warned = work("a_deploy:app", "--burst", service=headrace_service)
+    assert headrace_service.client.get_queue("mail").shards == 1
+    synced = work("a_deploy:app", "--burst", "--sync", "--prune", service=headrace_service)
+
+    assert (warned.code, synced.code) == (0, 0)
+    assert headrace_service.client.get_queue("mail").shards == 2
+    assert headrace_service.client.get_schedule("mail", "tick").tags == {
+        "headrace-app": "a_deploy:app"
+    }
+
+
+def test_pruning_goes_with_syncing() -> None:
+    ran = work("a_shop:app", "--prune")
+
+    assert (ran.code, ran.error) == (2, "error: --prune needs --sync")

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from headrace.domain.task import ErrorKind, Place, State, Task, TaskError
-from headrace.history import changelog
+from headrace.domain.write import StoredView, TaskWrite
 from headrace.history.changelog import FORGET, Changelog, digest, line, packed, raw_name
 from headrace.history.transitions import UnreadableImage, transition
 from headrace.store.base import LakeObject
-from headrace.store.items import FIELDS, to_item
+from headrace.store.items import to_item
+from headrace.store.stream import ImageView
 
 NOW = datetime(2026, 11, 21, 13, 5, tzinfo=UTC)
 AT = 1_795_266_300_000_000
@@ -30,12 +31,16 @@ def in_flight(**fields: Any) -> Task:
     return a_task(State.INFLIGHT, **{**given, **fields})
 
 
-def reported(before: Task | None, after: Task | None, **how: Any) -> dict[str, Any]:
-    old = None if before is None else to_item(before)
-    new = None if after is None else to_item(after)
-    change = how.pop("change", None) or transition(old, new, recorded_at=AT)
-    given = {"shard": "s", "sequence": 7, "recorded_at": AT, "forgotten": False, "payload": False}
-    return line(old, new, change, **{**given, **how})
+def reported(
+    before: Task | None,
+    after: Task | None,
+    *,
+    sequence: int = 7,
+    forgotten: bool = False,
+    payload: bool = False,
+) -> dict[str, Any]:
+    write = TaskWrite.of(sequence, before, after, at=NOW, forgotten=forgotten)
+    return line(write, transition(write), shard="s", payload=payload)
 
 
 def test_a_new_task_is_told_by_where_it_came_to() -> None:
@@ -145,57 +150,27 @@ def test_a_payload_is_kept_where_it_is_new() -> None:
 
 def test_texts_that_were_left_out_of_an_image_still_have_a_size() -> None:
     image = {**to_item(a_task(payload=None)), "_sizes": {"payload": 70_000, "result": None}}
-    change = transition(None, image, recorded_at=AT)
-    line = changelog.line(
-        None,
-        image,
-        change,
-        shard="s",
-        sequence=1,
-        recorded_at=AT,
-        forgotten=False,
-        payload=False,
-    )
+    write = TaskWrite(1, AT, None, ImageView(image))
+    entry = line(write, transition(write), shard="s", payload=False)
 
-    assert line["payload_bytes"] == 70_000
-    assert "result_bytes" not in line
+    assert entry["payload_bytes"] == 70_000
+    assert "result_bytes" not in entry
+
+
+def test_a_payload_that_was_left_out_of_a_task_still_has_its_size() -> None:
+    write = TaskWrite(1, AT, StoredView(a_task(payload=None), 70_000), None)
+
+    assert line(write, transition(write), shard="s", payload=True)["payload_bytes"] == 70_000
 
 
 def test_an_image_without_a_version_is_unreadable() -> None:
     image = to_item(a_task())
-    change = transition(None, image, recorded_at=AT)
     del image["version"]
+    write = TaskWrite(7, AT, None, ImageView(image))
+    change = transition(write)
 
     with pytest.raises(UnreadableImage, match=r"7: .*version"):
-        line(
-            None,
-            image,
-            change,
-            shard="s",
-            sequence=7,
-            recorded_at=AT,
-            forgotten=False,
-            payload=False,
-        )
-
-
-def test_attributes_go_by_the_names_the_items_have() -> None:
-    attributes = {attribute for attribute, _ in FIELDS.values()}
-    named = {
-        changelog.TASK_ID,
-        changelog.CREATED_AT,
-        changelog.VERSION,
-        changelog.ATTEMPTS,
-        changelog.WORKER,
-        changelog.SETTLED,
-        changelog.DEAD_REASON,
-        changelog.PAYLOAD,
-        changelog.RESULT,
-        changelog.TRAIL,
-    }
-
-    assert named <= attributes
-    assert changelog.SIZES not in attributes
+        line(write, change, shard="s", payload=False)
 
 
 class Kept:

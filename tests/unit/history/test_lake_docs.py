@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from headrace.domain.task import Place, State, Task
+from headrace.domain.write import TaskWrite
 from headrace.history import changelog
 from headrace.history.proof import FINDINGS
 from headrace.history.transitions import transition
 from headrace.spark.lake.schemas import CHANGES, DAY, TABLES, Table, markdown
-from headrace.store.items import to_item
 from tests.manual_clock import ManualClock
 
 ROOT = Path(__file__).parents[3]
@@ -58,18 +58,10 @@ def test_a_raw_line_has_no_field_that_the_table_of_changes_lacks() -> None:
         "result": "2",
     }
     place = Place("q", State.INFLIGHT, 0)
-    old = to_item(Task("t", place, now, now, **fields))
-    new = to_item(Task("t", place, now, now, **{**fields, "payload": "3"}, last_move="heartbeat"))
-    line = changelog.line(
-        old,
-        new,
-        transition(old, new, recorded_at=1),
-        shard="s",
-        sequence=1,
-        recorded_at=1,
-        forgotten=False,
-        payload=True,
-    )
+    old = Task("t", place, now, now, **fields)
+    new = Task("t", place, now, now, **{**fields, "payload": "3"}, last_move="heartbeat")
+    write = TaskWrite.of(1, old, new, at=now)
+    line = changelog.line(write, transition(write), shard="s", payload=True)
 
     columns = {column.name for column in CHANGES.columns}
     assert set(line) - columns == {"format"}

@@ -15,7 +15,7 @@ from headrace.store.lake import FolderLake
 from headrace.store.memory import MemoryStore
 from tests.contract.test_recording import AT_ONCE, Recorder, new_recorder, worked
 from tests.manual_clock import ManualClock
-from tests.streamed import SHARD
+from tests.streamed import SHARD, stream_records
 
 CONTEXT: Any = InvocationContext(Function("Recorder", "recorder.handler", 60, 512), lambda: False)
 GONE = object()
@@ -50,7 +50,7 @@ def test_every_attribute_of_a_task_may_be_anything(it: Recorder, odd: Any) -> No
     queue = it.world.queue(retry_strategy=AT_ONCE)
     worked(it.world, queue)
     it.world.put(queue, "{}", dedupe_key="k", tags={"a": "b"})
-    whole = it.stream.taken()
+    whole = stream_records(it.stream.taken())
     spoilt = [
         change
         for record in whole

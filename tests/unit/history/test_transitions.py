@@ -12,10 +12,8 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
-from headrace.history import transitions
+from headrace.domain.write import TaskWrite
 from headrace.history.transitions import Event, Transition, transition
-from headrace.store import keys
-from headrace.store.items import FIELDS
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
@@ -33,7 +31,7 @@ class WatchedWorld(World):
 
     def moved(self) -> list[Transition]:
         """The transitions since the last call."""
-        return [read(record) for record in self.store.taken()]
+        return [transition(write) for write in self.store.taken()]
 
     def last(self) -> Transition:
         """The only transition since the last call."""
@@ -48,34 +46,11 @@ class WatchedWorld(World):
         ]
 
 
-def read(record: dict[str, Any]) -> Transition:
-    change = record["dynamodb"]
-    recorded_at = change["ApproximateCreationDateTime"] * 1_000_000
-    return transition(change.get("OldImage"), change.get("NewImage"), recorded_at=recorded_at)
-
-
 @pytest.fixture
 def watched() -> WatchedWorld:
     clock = ManualClock()
     world = new_world(Streamed(MemoryStore(), clock).store, clock)
     return WatchedWorld(world.store, world.clock, world.use)
-
-
-def test_the_attributes_are_those_the_store_writes() -> None:
-    assert keys.QUEUE_STATE == transitions.PLACE
-    same_named = {
-        transitions.LAST_MOVE,
-        transitions.DUE,
-        transitions.ENQUEUED_AT,
-        transitions.STARTED_AT,
-        transitions.FINISHED_AT,
-        transitions.EXPIRES_AT,
-        transitions.ERRORS,
-    }
-    assert {FIELDS[name][0] for name in same_named} == same_named
-    lease = {"lease_id": transitions.LEASE_ID, "lease_expires_at": transitions.LEASE_EXPIRES_AT}
-    for name, part in lease.items():
-        assert FIELDS[name][0] == f"{transitions.LEASE}.{part}"
 
 
 def test_an_enqueue_brings_a_task(watched: WatchedWorld) -> None:
@@ -365,8 +340,7 @@ def test_a_waiting_task_that_is_deleted_has_met_nothing(watched: WatchedWorld) -
 
 
 def goodbyes(watched: WatchedWorld, queue: str) -> list[Event]:
-    (record,) = watched.store.taken()
-    change = read(record)
+    change = watched.last()
     assert (change.left and change.left[0], change.entered) == (queue, None)
     assert instant_of(change.at) == watched.clock() or not change.happenings
     return [happening.event for happening in change.happenings]
@@ -375,9 +349,8 @@ def goodbyes(watched: WatchedWorld, queue: str) -> list[Event]:
 def test_that_nothing_is_left_of_a_task_any_more_is_no_event(watched: WatchedWorld) -> None:
     task = delivered(watched, history_retention_in_seconds=0)
     watched.say(task, "SUCCEEDED")
-    (record,) = watched.store.taken()
-    left = record["dynamodb"]["NewImage"]
+    (write,) = watched.store.taken()
 
-    swept = transition(left, None, recorded_at=7)
+    swept = transition(TaskWrite(8, 7, write.after, None))
 
     assert (swept.left, swept.entered, swept.happenings) == (None, None, ())

@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from headrace.domain.task import State
+from headrace.domain.write import TaskWrite
 from headrace.history.transitions import Transition, UnreadableImage, transition
+from headrace.store.stream import ImageView
 
 
-def read(record: dict[str, Any]) -> Transition:
-    change = record["dynamodb"]
-    recorded_at = change["ApproximateCreationDateTime"] * 1_000_000
-    return transition(change.get("OldImage"), change.get("NewImage"), recorded_at=recorded_at)
+def read(old: dict[str, Any] | None, new: dict[str, Any] | None) -> Transition:
+    before, after = (None if image is None else ImageView(image) for image in (old, new))
+    return transition(TaskWrite(1, 0, before, after))
 
 
 GOOD = {
@@ -23,7 +24,7 @@ GOOD = {
 
 
 def test_the_example_of_the_next_test_can_be_read() -> None:
-    assert transition(None, GOOD, recorded_at=0).entered == ("mail", State.INFLIGHT)
+    assert read(None, GOOD).entered == ("mail", State.INFLIGHT)
 
 
 @pytest.mark.parametrize(
@@ -57,10 +58,10 @@ def test_the_example_of_the_next_test_can_be_read() -> None:
 def test_what_is_no_image_of_a_task_is_refused(wrong: dict[str, Any]) -> None:
     image = {**GOOD, **wrong} if wrong else {}
     with pytest.raises(UnreadableImage):
-        transition(GOOD, image, recorded_at=0)
+        read(GOOD, image)
 
 
 @pytest.mark.parametrize("old", [{}, {"queue#state": {"S": "mail"}}])
 def test_a_removal_of_what_was_no_task_is_refused(old: dict[str, Any]) -> None:
     with pytest.raises(UnreadableImage):
-        transition(old, None, recorded_at=0)
+        read(old, None)

@@ -20,6 +20,7 @@ from headrace.client.app.context import Context
 from headrace.client.app.outcomes import Reject, Retry, SoftTimeLimit
 from headrace.client.worker.inflight import InflightTask, InflightTasks
 from headrace.client.worker.observing import Observer
+from headrace.client.worker.settings import WorkerSettings
 from headrace.client.worker.worker import Worker
 from headrace.domain.errors import (
     Forbidden,
@@ -269,7 +270,7 @@ def test_an_async_handler_that_would_end_the_program_ends_only_itself(
 
 
 def test_an_app_that_cannot_be_prepared_ends_the_worker_at_once(harness: WorkerHarness) -> None:
-    def prepare(app: App) -> None:
+    def prepare(app: App, settings: WorkerSettings) -> None:
         raise TypeError("forgot is periodic but no task: add @app.task")
 
     harness.service.prepare = prepare  # type: ignore[method-assign]

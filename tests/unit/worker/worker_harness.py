@@ -15,6 +15,7 @@ from headrace.client.codec import PLAIN, Codec, remember_codec
 from headrace.client.sending import Report, reports_body
 from headrace.client.worker.inflight import InflightTask, Interruption, RunningHandler
 from headrace.client.worker.service import ServiceClock, WorkerService
+from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import HeadraceError, LeaseLost, Unavailable
 from headrace.domain.task import State, Status
 from headrace.wire.tasks import Dequeued, Lease, LeasedTask, Reported
@@ -130,7 +131,7 @@ class FakeService(WorkerService):
         for each in tasks:
             self.leases[each.task.lease.id] = each.task.id
 
-    def prepare(self, app: App) -> None: ...
+    def prepare(self, app: App, settings: WorkerSettings) -> None: ...
 
     def check_queue(self, queue: str) -> None:
         self._may_fail()

@@ -190,8 +190,9 @@ class AppSync:
             return
         if now.action is SyncAction.CONFLICT:
             raise Conflict(
-                f"it is of the app {now.fields[0].old}: give this one another name, with "
-                f"periodic(name=…), or run `headrace schedule delete {' '.join(key)}` first"
+                f"it is of the app {now.fields[0].old}: give this one another name with "
+                f"periodic(name=…), or, if that was this app, run "
+                f"`headrace schedule delete {' '.join(key)}` first"
             )
         if now != step:
             raise VersionMismatch(_changed(step, now))

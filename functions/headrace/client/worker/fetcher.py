@@ -294,7 +294,7 @@ class Fetcher:
 
     def _prepare(self) -> Fetched:
         try:
-            self._service.prepare(self._app)
+            self._service.prepare(self._app, self._settings)
             for source in self._sources.all:
                 self._check(source.queue)
         except (Unavailable, RateLimited) as error:

@@ -3,7 +3,6 @@
 Each call is tried once, because each step of the worker has a backoff of its own.
 """
 
-import logging
 import random
 import re
 import time
@@ -17,7 +16,9 @@ from headrace.client.calls import ApiCall, queues, work
 from headrace.client.client import Client
 from headrace.client.codec import Codec
 from headrace.client.sending import Failure, Report
-from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
+from headrace.client.worker.preparing import prepare
+from headrace.client.worker.settings import WorkerSettings
+from headrace.domain.errors import Forbidden, InvalidRequest
 from headrace.wire.tasks import Dequeued, Lease, Reported
 
 Monotonic: TypeAlias = Callable[[], float]
@@ -29,8 +30,6 @@ _DRIFT: Final = 0.001
 
 _FIRST_WAIT: Final = 0.1
 _NAMED: Final = re.compile(r"reports\[(\d+)\]")
-
-_log = logging.getLogger("headrace.worker")
 
 
 class WorkerService:
@@ -44,16 +43,9 @@ class WorkerService:
         """How payloads, results and progress are written: as the client does."""
         return self._client.codec
 
-    def prepare(self, app: App) -> None:
-        """Make missing queues of *app* and put its schedules, as far as the key may.
-
-        What is not allowed is logged: a worker needs neither to take tasks.
-        """
-        try:
-            app.ensure_queues(self._client)
-            app.sync_schedules(self._client)
-        except (Forbidden, NotFound) as error:
-            _log.warning("Queues and schedules are left as they are: %s", error)
+    def prepare(self, app: App, settings: WorkerSettings) -> None:
+        """Make what *app* misses, and warn of what differs; or sync it."""
+        prepare(self._client, app, settings)
 
     def check_queue(self, queue: str) -> None:
         """Raise NotFound, Forbidden or Unauthenticated if *queue* cannot be seen."""

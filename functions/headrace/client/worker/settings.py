@@ -26,7 +26,8 @@ class WorkerSettings:
 
     ``queues`` maps names to weights, in the order given; ``prefetch`` None adapts to the pace of
     the tasks; ``keepalive`` None leaves the length of leases to the tasks and queues;
-    ``group_lease`` puts all tasks under one.
+    ``group_lease`` puts all tasks under one.  ``sync`` brings queues and schedules to what the app
+    declares before the first task, ``prune`` removes schedules that it declares no more.
     """
 
     queues: Mapping[str, float]
@@ -38,6 +39,9 @@ class WorkerSettings:
     shutdown_timeout: float = 30.0
     keepalive: float | None = None
     group_lease: bool = False
+    app_path: str | None = None
+    sync: bool = False
+    prune: bool = False
 
     @classmethod
     def of(  # noqa: PLR0913 (each a keyword)
@@ -52,6 +56,9 @@ class WorkerSettings:
         shutdown_timeout: float = 30.0,
         keepalive: float | None = None,
         group_lease: bool = False,
+        app_path: str | None = None,
+        sync: bool = False,
+        prune: bool = False,
     ) -> "WorkerSettings":
         """Check what is given.  Raises InvalidRequest naming the setting and its limit."""
         if concurrency is None:
@@ -63,6 +70,8 @@ class WorkerSettings:
             _within("prefetch", prefetch, (0, _LONGEST_PREFETCH), whole=True)
         if keepalive is not None:
             _within("keepalive", keepalive, limits.KEEPALIVE_SECONDS)
+        if prune and not sync:
+            _wrong("prune", "needs sync")
         fault = limits.text_fault(name, limits.WORKER_BYTES, 1)
         if fault:
             raise _wrong("name", fault)
@@ -76,6 +85,9 @@ class WorkerSettings:
             shutdown_timeout=shutdown_timeout,
             keepalive=keepalive,
             group_lease=group_lease,
+            app_path=app_path,
+            sync=sync,
+            prune=prune,
         )
 
 

@@ -82,6 +82,8 @@ class Worker:
         keepalive: seconds that leases last between two heartbeats; the task's own by default.
         group_lease: hold all tasks under one lease, which lasts *keepalive* (60) seconds and is
             extended by one call.
+        sync: bring queues and schedules to what the app declares, before the first task.
+        prune: remove the schedules that the app has made and declares no more, with *sync*.
         app_path: ``module:name`` of the app, for the child processes; found by itself by default.
         version: of the program, for operators to see.
         observers: are notified of what happens, to count it.
@@ -108,6 +110,8 @@ class Worker:
         shutdown_timeout: float = 30.0,
         keepalive: float | None = None,
         group_lease: bool = False,
+        sync: bool = False,
+        prune: bool = False,
         app_path: str | None = None,
         version: str = "",
         observers: Sequence[Observer] = (),
@@ -127,6 +131,9 @@ class Worker:
             shutdown_timeout=shutdown_timeout,
             keepalive=keepalive,
             group_lease=group_lease,
+            app_path=app_path,
+            sync=sync,
+            prune=prune,
         )
         chance = chance or random.SystemRandom()
         self._where = ""

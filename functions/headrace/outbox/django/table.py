@@ -1,0 +1,215 @@
+"""What a relay reads of Django's database."""
+
+import os
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import django
+from django.apps import apps
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
+from django.db import Error, connections, transaction
+from django.db.models import Count, F, Min, Q
+from django.utils import timezone
+
+from headrace.client.settings import utc_now
+from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
+from headrace.outbox.django.apps import LABEL
+from headrace.outbox.relay import OutboxState, RowFault, Send, Settled
+from headrace.outbox.rows import ERROR_LENGTH, TABLE, NewRow, OutboxRow
+
+T = TypeVar("T")
+
+_DEFAULT = "default"
+
+
+class DjangoTable:
+    """The table of an outbox in one of Django's databases: see `relay.OutboxTable`.
+
+    Raises InvalidRequest where the app is not installed.
+    """
+
+    def __init__(self, using: str = _DEFAULT, *, now: Callable[[], datetime] = utc_now) -> None:
+        try:
+            self._model: Any = apps.get_model(LABEL, "OutboxEntry")
+        except LookupError:
+            raise InvalidRequest.of(
+                "outbox", "needs the app: add headrace.outbox.django to INSTALLED_APPS"
+            ) from None
+        self._using, self._now = using, now
+        self.name = f"{TABLE} of Django's database {using}"
+
+    @property
+    def _all(self) -> Any:  # noqa: ANN401 (Django has no types)
+        return self._model.objects.using(self._using)
+
+    def insert(self, rows: Sequence[NewRow]) -> None:
+        """Write rows in the transaction that is open.  Raises what Django does."""
+        self._all.bulk_create(
+            self._model(
+                task_id=row.task_id,
+                queue=row.queue,
+                entry=row.entry,
+                created_at=_stored(row.created_at),
+            )
+            for row in rows
+        )
+
+    def settle(self, limit: int, without: Collection[str], send: Send) -> Sequence[OutboxRow]:
+        """Have waiting rows sent: within one transaction where the database locks rows."""
+        waiting = self._all.filter(refused_at=None).exclude(queue__in=without).order_by("seq")
+        with self._errors():
+            if connections[self._using].features.has_select_for_update_skip_locked:
+                with transaction.atomic(using=self._using):
+                    rows = _rows(waiting.select_for_update(skip_locked=True)[:limit])
+                    self._write(rows, send(rows))
+                return rows
+            rows = _rows(waiting[:limit])
+            if rows:
+                settled = send(rows)
+                with transaction.atomic(using=self._using):
+                    self._write(rows, settled)
+            return rows
+
+    def state(self) -> OutboxState:
+        """Count the rows."""
+        waits = Q(refused_at=None)
+        with self._errors():
+            found = self._all.aggregate(
+                waiting=Count("seq", filter=waits),
+                refused=Count("refused_at"),
+                oldest=Min("created_at", filter=waits),
+            )
+        return OutboxState(found["waiting"], found["refused"], _read(found["oldest"]))
+
+    def rows(self, *, refused: bool = False, limit: int | None = None) -> list[OutboxRow]:
+        """Return rows in order, or only those refused."""
+        which = self._all.order_by("seq")
+        if refused:
+            which = which.exclude(refused_at=None)
+        with self._errors():
+            return _rows(which[:limit])
+
+    def retry(self, ids: Collection[str] | None = None) -> int:
+        """Let refused rows wait again: those of the tasks named, or all."""
+        which = self._all.exclude(refused_at=None)
+        if ids is not None:
+            which = which.filter(task_id__in=ids)
+        with self._errors():
+            return int(which.update(refused_at=None))
+
+    def delete(self, ids: Collection[str]) -> int:
+        """Delete the rows of the tasks named."""
+        with self._errors():
+            return int(self._all.filter(task_id__in=ids).delete()[0])
+
+    def create(self) -> None:
+        """Create the table, by its migration."""
+        with self._errors():
+            call_command("migrate", LABEL, database=self._using, verbosity=0)
+
+    def close(self) -> None:
+        """Close this thread's connection."""
+        connections[self._using].close()
+
+    def _write(self, rows: Sequence[OutboxRow], settled: Settled) -> None:
+        by_seq = {row.seq: row for row in rows}
+        if settled.done:
+            self._these([by_seq[seq] for seq in settled.done]).delete()
+        by_fault: dict[RowFault, list[OutboxRow]] = {}
+        for seq, fault in settled.faults.items():
+            by_fault.setdefault(fault, []).append(by_seq[seq])
+        for fault, failed in by_fault.items():
+            self._these(failed).update(
+                attempts=F("attempts") + 1,
+                error=fault.error[:ERROR_LENGTH],
+                refused_at=_stored(self._now()) if fault.refused else None,
+            )
+
+    def _these(self, rows: Sequence[OutboxRow]) -> Any:  # noqa: ANN401 (Django has no types)
+        """Exactly *rows*: where nothing is locked, a number may be another row's by now."""
+        return self._all.filter(
+            seq__in=[row.seq for row in rows], task_id__in=[row.task_id for row in rows]
+        )
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Use the connection as a request would.  Raises NotFound, Unavailable."""
+        connections[self._using].close_if_unusable_or_obsolete()
+        try:
+            yield
+        except Error as error:
+            if self._is_missing():
+                raise NotFound(
+                    f"there is no table {TABLE}: create it with `manage.py migrate`"
+                ) from None
+            first = (str(error).splitlines() or [type(error).__name__])[0]
+            text = f"the database of the outbox cannot be used: {first}"
+            raise Unavailable(text) from None  # the statement names what is in the rows
+        finally:
+            connections[self._using].close_if_unusable_or_obsolete()
+
+    def _is_missing(self) -> bool:
+        try:
+            return TABLE not in connections[self._using].introspection.table_names()
+        except Error:
+            return False
+
+
+def _rows(found: Any) -> list[OutboxRow]:  # noqa: ANN401 (Django has no types)
+    return [
+        OutboxRow(
+            task_id=row.task_id,
+            queue=row.queue,
+            entry=row.entry,
+            created_at=_read(row.created_at) or utc_now(),
+            seq=row.seq,
+            attempts=row.attempts,
+            error=row.error,
+            refused_at=_read(row.refused_at),
+        )
+        for row in found
+    ]
+
+
+def _stored(moment: datetime) -> datetime:
+    """Return *moment* as Django wants it: without a zone if ``USE_TZ`` is off."""
+    if settings.USE_TZ:
+        return moment
+    return timezone.make_naive(moment, timezone.get_default_timezone())  # type: ignore[no-any-return]  # it has no types
+
+
+def _read(moment: datetime | None) -> datetime | None:
+    if moment is None or timezone.is_aware(moment):
+        return moment
+    return timezone.make_aware(moment, timezone.get_default_timezone())  # type: ignore[no-any-return]  # likewise
+
+
+def open_settings(text: str) -> DjangoTable:
+    """Return the outbox of a Django project: ``shop.settings``, ``shop.settings/database``.
+
+    With no settings named, Django's own: those that are in use, or ``DJANGO_SETTINGS_MODULE``.
+
+    Raises InvalidRequest if there can be none.
+    """
+    module, _, using = text.partition("/")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    if module:
+        os.environ["DJANGO_SETTINGS_MODULE"] = module
+    try:
+        if not apps.ready:
+            django.setup()
+        known = list(settings.DATABASES)
+    except (ImproperlyConfigured, ModuleNotFoundError) as error:
+        raise InvalidRequest.of("outbox", f"cannot load Django's settings: {error}") from None
+    using = using or _DEFAULT
+    if using not in known:
+        raise InvalidRequest.of("outbox", f"must name one of DATABASES: {', '.join(known)}")
+    return DjangoTable(using)

@@ -1,0 +1,1 @@
+"""A Django app that sells books, and its tasks."""

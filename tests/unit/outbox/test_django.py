@@ -1,0 +1,354 @@
+"""The outbox for Django, on SQLite and on PostgreSQL: in the transaction, or not at all."""
+
+import io
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import django
+import pytest
+import sqlalchemy as sa
+from django.core.management import call_command, execute_from_command_line
+from django.db import connections, transaction
+
+from headrace import NewTask
+from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
+from headrace.outbox.django import DjangoOutbox
+from headrace.outbox.opening import open_outbox
+from headrace.outbox.relay import Relay, Settled
+from headrace.outbox.rows import OutboxRow
+from headrace.outbox.sqlalchemy import open_url
+from headrace.testing import MemoryService
+
+SETTINGS = "tests.unit.outbox.bookshop.settings"
+ROOT = Path(__file__).parents[3]
+EXPIRED = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Django, set up once: its settings are the process's."""
+    file = tmp_path_factory.mktemp("bookshop") / "books.db"
+    os.environ |= {"DJANGO_SETTINGS_MODULE": SETTINGS, "BOOKSHOP_SQLITE": str(file)}
+    django.setup()
+    yield file
+    for name in ("DJANGO_SETTINGS_MODULE", "BOOKSHOP_SQLITE"):
+        del os.environ[name]
+
+
+@dataclass
+class Bookshop:
+    """A database of the project, and the service."""
+
+    using: str
+    service: MemoryService
+
+    @property
+    def outbox(self) -> DjangoOutbox:
+        return DjangoOutbox(using=self.using)
+
+    @property
+    def relay(self) -> Relay:
+        return self.outbox.relay(self.service.client)
+
+    @property
+    def books(self) -> Any:
+        from tests.unit.outbox.bookshop.models import Book  # noqa: PLC0415 (once Django is ready)
+
+        return Book.objects.using(self.using)
+
+    def sell(self, *titles: str) -> list[str]:
+        """Write books and their tasks in one transaction."""
+        with transaction.atomic(using=self.using):
+            for title in titles:
+                self.books.create(title=title)
+            return [self.outbox.enqueue(send_invoice(), book=title) for title in titles]
+
+    def tasks(self) -> list[str]:
+        return [task.id for task in self.service.client.list_tasks("mail")]
+
+
+def send_invoice() -> Any:
+    from tests.unit.outbox.bookshop import tasks  # noqa: PLC0415 (once Django is ready)
+
+    return tasks.send_invoice
+
+
+def migrated(using: str) -> None:
+    call_command("migrate", database=using, run_syncdb=True, verbosity=0)
+
+
+@pytest.fixture(params=["default", "postgres"])
+def shop(
+    request: pytest.FixtureRequest, project: Path, service: MemoryService
+) -> Iterator[Bookshop]:
+    if request.param == "postgres":
+        url = sa.make_url(request.getfixturevalue("postgres_url"))
+        connections["postgres"].settings_dict["PORT"] = str(url.port)
+    migrated(request.param)
+    yield Bookshop(request.param, service)
+    call_command("flush", database=request.param, interactive=False, verbosity=0)
+    connections[request.param].close()
+
+
+def test_a_task_is_committed_with_the_data_it_is_about(shop: Bookshop) -> None:
+    ids = shop.sell("Ulysses", "Emma")
+
+    assert shop.tasks() == []
+    assert shop.relay.drain() == {"CREATED": 2}
+    assert shop.tasks() == ids
+    task = shop.service.client.get_task(ids[0], payload=True)
+    assert task.payload == {"task": "invoice", "args": {"book": "Ulysses"}}
+    assert shop.outbox.open().state().waiting == 0
+
+
+def test_what_is_rolled_back_is_never_enqueued(shop: Bookshop) -> None:
+    with transaction.atomic(using=shop.using):
+        shop.outbox.enqueue(send_invoice(), book="Emma")
+        shop.books.create(title="Emma")
+        transaction.set_rollback(True, using=shop.using)
+
+    assert shop.relay.drain() == {}
+    assert shop.books.count() == 0
+
+
+def test_a_savepoint_takes_its_tasks_with_it(shop: Bookshop) -> None:
+    with transaction.atomic(using=shop.using):
+        kept = shop.outbox.enqueue(send_invoice(), book="Emma")
+        with pytest.raises(ZeroDivisionError), transaction.atomic(using=shop.using):
+            shop.outbox.enqueue(send_invoice(), book=str(1 / 0))
+
+    shop.relay.drain()
+
+    assert shop.tasks() == [kept]
+
+
+def test_options_raw_tasks_and_many_at_once_are_written_too(shop: Bookshop) -> None:
+    with transaction.atomic(using=shop.using):
+        late = shop.outbox.enqueue(send_invoice().options(delay=60), book="Emma")
+        many = shop.outbox.enqueue_many(send_invoice(), [{"book": "a"}, {"book": "b"}])
+        raw = shop.outbox.add("mail", NewTask(payload="raw", id="order-4"))
+        more = shop.outbox.add_many("mail", [NewTask(), NewTask()])
+
+    shop.relay.drain()
+
+    assert set(shop.tasks()) == {late, *many, raw, *more}
+    assert shop.service.client.get_task(late).scheduled_at > datetime.now(UTC)
+
+
+def test_nothing_is_written_of_a_call_that_does_not_fit(shop: Bookshop) -> None:
+    with transaction.atomic(using=shop.using), pytest.raises(InvalidRequest, match="book"):
+        shop.outbox.enqueue(send_invoice(), book=5)
+
+    assert shop.outbox.open().state().waiting == 0
+
+
+def test_rows_come_in_the_order_in_which_they_were_written(shop: Bookshop) -> None:
+    ids = [task for n in range(10) for task in shop.sell(*(f"{n}.{m}" for m in range(13)))]
+
+    assert shop.relay.drain() == {"CREATED": 130}
+    given: list[str] = []
+    while tasks := shop.service.client.dequeue("mail", batch_size=25).tasks:
+        given += [task.id for task in tasks]
+    assert given == ids
+
+
+def test_several_relays_at_once_enqueue_each_row_once(shop: Bookshop) -> None:
+    ids = shop.sell(*map(str, range(150)))
+
+    def drain() -> None:
+        Relay(shop.outbox.open(), shop.service.client, batch=10).drain()
+        connections[shop.using].close()
+
+    threads = [threading.Thread(target=drain) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    shop.relay.drain()
+
+    assert sorted(shop.tasks()) == sorted(ids)
+
+
+def test_a_relay_that_ends_before_the_rows_are_removed_does_no_harm(shop: Bookshop) -> None:
+    class Killed(BaseException):
+        pass
+
+    ids = shop.sell("Ulysses", "Emma")
+    relay = shop.relay
+
+    def sent_and_killed(rows: Sequence[OutboxRow]) -> Settled:
+        relay._send("mail", rows, Settled())  # noqa: SLF001 (half of a step is what is tested)
+        raise Killed
+
+    with pytest.raises(Killed):
+        shop.outbox.open().settle(25, [], sent_and_killed)
+
+    assert shop.relay.drain() == {"EXISTING": 2}
+    assert shop.tasks() == ids
+
+
+def test_a_commit_is_seen_at_once_by_a_relay_of_the_process(shop: Bookshop) -> None:
+    with shop.outbox.relay(shop.service.client, interval=600):
+        time.sleep(0.1)  # it has looked, and found nothing
+        ids = shop.sell("Emma")
+        end = time.monotonic() + 20
+        while shop.tasks() != ids and time.monotonic() < end:
+            time.sleep(0.01)
+
+    assert shop.tasks() == ids
+
+
+def test_refused_rows_are_shown_and_retried_or_deleted(shop: Bookshop) -> None:
+    shop.outbox.add_many("mail", (NewTask(id=one, expires_at=EXPIRED) for one in "abc"))
+    shop.outbox.add("missing", NewTask(id="waits"))
+    table = shop.outbox.open()
+
+    assert shop.relay.drain() == {"REFUSED": 3, "FAILED": 1}
+    assert shop.relay.drain() == {"FAILED": 1}
+
+    state = table.state()
+    assert (state.waiting, state.refused) == (1, 3)
+    assert 0 <= state.oldest_seconds(datetime.now(UTC)) < 60
+    refused = table.rows(refused=True, limit=2)
+    assert [row.task_id for row in refused] == ["a", "b"]
+    assert refused[0].error == "expires_at would pass before the task is due"
+    assert (refused[0].attempts, refused[0].created_at.tzinfo) == (1, UTC)
+    assert table.rows()[3].error == "there is no queue missing"
+    assert table.retry(["a"]) == 1
+    assert table.retry() == 2
+    assert table.delete(["a", "b"]) == 2
+    assert [row.task_id for row in table.rows()] == ["c", "waits"]
+
+
+def test_the_table_is_that_of_sqlalchemy(
+    shop: Bookshop, project: Path, request: pytest.FixtureRequest
+) -> None:
+    ids = shop.sell("Ulysses", "Emma")
+    shop.outbox.add("mail", NewTask(id="bad", expires_at=EXPIRED))
+    if shop.using == "default":
+        table = open_url(f"sqlite:///{project}")
+    else:
+        table = open_url(request.getfixturevalue("postgres_url"))
+
+    assert 0 <= table.state().oldest_seconds(datetime.now(UTC)) < 60
+    assert Relay(table, shop.service.client).drain() == {"CREATED": 2, "REFUSED": 1}
+    table.close()
+
+    assert shop.tasks() == ids
+    assert [row.task_id for row in shop.outbox.open().rows(refused=True)] == ["bad"]
+    assert shop.outbox.open().rows()[0].refused_at is not None
+
+
+@pytest.fixture
+def sqlite_shop(project: Path, service: MemoryService) -> Iterator[Bookshop]:
+    migrated("default")
+    yield Bookshop("default", service)
+    call_command("flush", interactive=False, verbosity=0)
+
+
+def test_the_migration_makes_what_the_model_says(sqlite_shop: Bookshop) -> None:
+    call_command("makemigrations", "headrace_outbox", check=True, dry_run=True, verbosity=0)
+
+
+def test_a_missing_table_names_the_command_that_creates_it(sqlite_shop: Bookshop) -> None:
+    table = sqlite_shop.outbox.open()
+    call_command("migrate", "headrace_outbox", "zero", verbosity=0)
+
+    with pytest.raises(NotFound, match=r"there is no table headrace_outbox: .*manage.py migrate"):
+        table.state()
+
+    table.create()
+    assert table.state().waiting == 0
+
+
+def test_a_database_that_is_away_is_unavailable(project: Path) -> None:
+    connections["postgres"].settings_dict["PORT"] = "1"
+
+    with pytest.raises(Unavailable, match="the database of the outbox cannot be used"):
+        DjangoOutbox(using="postgres").open().state()
+
+
+def test_an_outbox_is_opened_by_the_settings(sqlite_shop: Bookshop) -> None:
+    sqlite_shop.sell("Emma")
+
+    assert open_outbox("django:").state().waiting == 1
+    assert open_outbox(f"django:{SETTINGS}/default").name.endswith("Django's database default")
+    with pytest.raises(InvalidRequest, match="must name one of DATABASES: default, postgres"):
+        open_outbox("django:/elsewhere")
+    with pytest.raises(InvalidRequest, match="is Django's to name"):
+        open_outbox("django:", name="mine")
+
+
+def test_dates_of_a_project_without_time_zones_are_instants_too(
+    sqlite_shop: Bookshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from django.conf import settings  # noqa: PLC0415 (once Django is ready)
+
+    monkeypatch.setattr(settings, "USE_TZ", False)  # a project of its own would take seconds
+    connections["default"].close()
+    sqlite_shop.outbox.add("mail", NewTask(id="bad", expires_at=EXPIRED))
+    sqlite_shop.relay.drain()
+
+    row = sqlite_shop.outbox.open().rows()[0]
+
+    assert row.refused_at is not None
+    assert abs((datetime.now(UTC) - row.created_at).total_seconds()) < 60
+    assert abs((datetime.now(UTC) - row.refused_at).total_seconds()) < 60
+    connections["default"].close()
+
+
+def test_manage_py_runs_the_command(sqlite_shop: Bookshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    sqlite_shop.sell("Emma")
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+
+    with pytest.raises(SystemExit) as ended:
+        execute_from_command_line(
+            ["manage.py", "headrace", "outbox", "status", "django:", "--json"]
+        )
+
+    assert ended.value.code == 0
+    assert '"waiting": 1' in out.getvalue()
+
+
+def command(*words: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "headrace.cli.main", *words],
+        env={"PYTHONPATH": f"{ROOT / 'functions'}:{ROOT}", **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_the_command_finds_a_project_by_its_settings(tmp_path: Path) -> None:
+    file = str(tmp_path / "books.db")
+
+    made = command("outbox", "create", f"django:{SETTINGS}", BOOKSHOP_SQLITE=file)
+    shown = command("outbox", "status", f"django:{SETTINGS}", "--json", BOOKSHOP_SQLITE=file)
+    nowhere = command("outbox", "status", "django:no.such.settings")
+    none = command("outbox", "status", "django:")
+
+    assert made.returncode == 0, made.stderr
+    assert '"waiting": 0' in shown.stdout
+    assert (nowhere.returncode, none.returncode) == (2, 2)
+    assert "cannot load Django's settings: No module named 'no'" in nowhere.stderr
+    assert "cannot load Django's settings" in none.stderr
+
+
+def test_a_project_without_the_app_says_what_to_add(tmp_path: Path) -> None:
+    (tmp_path / "bare.py").write_text("DATABASES = {'default': {}}\nINSTALLED_APPS = []\n")
+
+    ran = command("outbox", "status", "django:bare", PYTHONPATH=f"{ROOT / 'functions'}:{tmp_path}")
+
+    assert ran.returncode == 2
+    assert "add headrace.outbox.django to INSTALLED_APPS" in ran.stderr

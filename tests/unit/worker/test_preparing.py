@@ -1,0 +1,212 @@
+"""What a worker does about queues and schedules before its first task."""
+
+import logging
+from collections.abc import Iterator
+
+import httpx2 as httpx
+import pytest
+
+from headrace import App, Client, Worker
+from headrace.client.app.drift import MARK
+from headrace.client.worker.preparing import prepare
+from headrace.client.worker.settings import WorkerSettings
+from headrace.domain.errors import Forbidden, InvalidRequest, Unavailable
+from headrace.testing import MemoryService
+
+
+def digest(to: str = "all") -> None: ...
+
+
+def shop(shards: int = 2, *, create_queues: bool = True, **schedules: str) -> App:
+    """An app with a queue, and schedules by name and cron."""
+    app = App(create_queues=create_queues)
+    app.queue("mail", shards=shards)
+    task = app.task(queue="mail", name="digest")(digest)
+    for name, cron in schedules.items():
+        app.periodic(cron=cron, name=name)(task)
+    return app
+
+
+@pytest.fixture
+def service() -> Iterator[MemoryService]:
+    with MemoryService() as service:
+        yield service
+
+
+@pytest.fixture
+def warned(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
+    """The lines that were logged, by level."""
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(f"{record.levelname} {record.getMessage()}")
+
+    lines: list[str] = []
+    kept, log = Kept(), logging.getLogger("headrace.worker")
+    caplog.set_level(logging.INFO, "headrace.worker")
+    log.addHandler(kept)
+    yield lines
+    log.removeHandler(kept)
+
+
+def started(
+    app: App, client: Client, *, sync: bool = False, prune: bool = False, path: str | None = "a:app"
+) -> None:
+    settings = WorkerSettings.of(app.queues, app_path=path, sync=sync, prune=prune)
+    prepare(client, app, settings)
+
+
+def with_key(service: MemoryService, role: str) -> Client:
+    return service.connect(service.client.create_key(role, role, ["*"]).secret)
+
+
+def test_what_is_missing_is_made_and_nothing_is_said(
+    service: MemoryService, warned: list[str]
+) -> None:
+    started(shop(early="0 8 * * *"), service.client)
+
+    assert warned == []
+    assert service.client.get_queue("mail").shards == 2
+    assert service.client.get_schedule("mail", "early").tags == {MARK: "a:app"}
+
+
+def test_drift_is_one_line_for_each_difference_and_the_command_that_mends_it(
+    service: MemoryService, warned: list[str]
+) -> None:
+    started(shop(early="0 8 * * *", late="0 20 * * *"), service.client)
+    stored = service.client.get_schedule("mail", "early")
+    service.client.put_schedule("mail", "early", cron="0 7 * * *", tags=stored.tags, payload="x")
+    service.client.edit_queue("mail", shards=1, description="by hand")
+
+    started(shop(early="0 8 * * *"), service.client)
+
+    cron = "cron is 0 7 * * *, declared is 0 8 * * *"
+    assert warned == [
+        "WARNING Drift: queue mail: shards is 1, declared is 2",
+        f"WARNING Drift: schedule early of mail: {cron}; payload differs",
+        "WARNING Drift: schedule late of mail is declared no more",
+        "WARNING To mend that: headrace sync a:app --prune",
+    ]
+    assert service.client.get_queue("mail").shards == 1
+    assert service.client.get_schedule("mail", "early").cron == "0 7 * * *"
+
+
+def test_with_sync_it_is_mended_first_and_only_prune_removes(
+    service: MemoryService, warned: list[str]
+) -> None:
+    started(shop(early="0 8 * * *", late="0 20 * * *"), service.client)
+    new = shop(3, early="0 9 * * *")
+
+    started(new, service.client, sync=True)
+
+    assert warned == [
+        "INFO Synced: change queue mail: shards is 2, declared is 3",
+        "INFO Synced: change schedule early of mail: cron is 0 8 * * *, declared is 0 9 * * *",
+    ]
+    assert service.client.get_queue("mail").shards == 3
+    assert service.client.get_schedule("mail", "late").cron == "0 20 * * *"
+    warned.clear()
+    started(new, service.client, sync=True, prune=True)
+    started(new, service.client)
+    assert warned == ["INFO Synced: remove schedule late of mail"]
+
+
+def test_a_schedule_of_another_app_is_warned_of_and_ends_a_worker_that_syncs(
+    service: MemoryService, warned: list[str]
+) -> None:
+    started(shop(early="0 8 * * *"), service.client, path="books:app")
+
+    started(shop(early="0 9 * * *"), service.client)
+
+    assert warned[0] == "WARNING Drift: schedule early of mail is of the app books:app"
+    with pytest.raises(Exception, match="it is of the app books:app"):
+        started(shop(early="0 9 * * *"), service.client, sync=True)
+
+
+def test_a_worker_whose_key_may_not_put_schedules_says_which_are_missing(
+    service: MemoryService, warned: list[str]
+) -> None:
+    service.client.create_queue("mail", shards=2)
+
+    started(shop(early="0 8 * * *"), with_key(service, "worker"))
+
+    assert warned == [
+        "WARNING Drift: schedule early of mail is missing",
+        "WARNING To mend that: headrace sync a:app",
+    ]
+
+
+def test_a_worker_whose_key_may_not_make_queues_says_so(
+    service: MemoryService, warned: list[str]
+) -> None:
+    started(shop(early="0 8 * * *"), with_key(service, "worker"))
+    started(shop(create_queues=False), service.client)
+
+    assert warned[0].startswith("WARNING Queues and schedules are left as they are: there is no")
+    assert "headrace queue create mail" in warned[0]
+    assert "create_queues=False" in warned[1]
+
+
+def test_a_worker_that_is_to_sync_and_may_not_ends(service: MemoryService) -> None:
+    with pytest.raises(Forbidden, match=r"^queue mail: "):
+        started(shop(), with_key(service, "worker"), sync=True)
+
+
+def test_a_schedule_that_makes_no_sense_ends_the_worker(service: MemoryService) -> None:
+    with pytest.raises(InvalidRequest, match=r"^schedule early of mail: cron has 61"):
+        started(shop(early="61 8 * * *"), service.client)
+
+
+def test_a_program_without_a_path_leaves_marks_as_they_are(
+    service: MemoryService, warned: list[str]
+) -> None:
+    started(shop(early="0 8 * * *"), service.client)
+
+    started(shop(early="0 8 * * *", late="0 20 * * *"), service.client, path=None)
+    started(shop(3), service.client, path=None)
+
+    assert service.client.get_schedule("mail", "early").tags == {MARK: "a:app"}
+    assert service.client.get_schedule("mail", "late").tags == {}
+    assert warned[-1] == "WARNING To mend that: headrace sync MODULE:APP"
+
+
+def test_a_worker_waits_for_a_service_that_is_away_in_the_middle(service: MemoryService) -> None:
+    calls = iter(range(100))
+
+    def send(request: httpx.Request) -> httpx.Response:
+        if next(calls) == 3:
+            raise httpx.ConnectError("away")
+        return service.transport.handle_request(request)
+
+    client = Client(service.url, service.key, transport=httpx.MockTransport(send), retries=0)
+    app = shop(early="0 8 * * *")
+    for sync in (True, True, False):
+        try:
+            started(app, client, sync=sync)
+        except Unavailable:
+            assert sync
+
+    assert service.client.get_schedule("mail", "early").cron == "0 8 * * *"
+
+
+def test_a_sync_that_others_get_in_the_way_of_is_tried_again(service: MemoryService) -> None:
+    service.client.create_queue("mail")
+    calls = iter(range(100))
+
+    def send(request: httpx.Request) -> httpx.Response:
+        if request.method == "PUT" and next(calls) == 0:
+            service.client.edit_queue("mail", shards=5)
+        return service.transport.handle_request(request)
+
+    started(
+        shop(2),
+        Client(service.url, service.key, transport=httpx.MockTransport(send)),
+        sync=True,
+    )
+
+    assert service.client.get_queue("mail").shards == 2
+
+
+def test_prune_needs_sync() -> None:
+    with pytest.raises(InvalidRequest, match=r"^prune needs sync"):
+        Worker(shop(), prune=True)

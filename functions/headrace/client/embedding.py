@@ -4,27 +4,37 @@ Nothing of the service is imported before a file, or a deployment's tables, are 
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
 
 from headrace.client.address import Address, FileAddress, HttpAddress
+from headrace.domain.errors import InvalidRequest
 
 if TYPE_CHECKING:
     import httpx2 as httpx
 
+_NEEDED: Final = ("aws_lambda_powertools", "cronsim", "pydantic")
+"""What the service stands on and a client of HTTP does not: the extra `file`."""
+
 
 def transport_to(address: Address) -> "httpx.BaseTransport | None":
-    """Return what takes the place of the network; None where the network is."""
+    """Return what takes the place of the network; None where the network is.
+
+    Raises InvalidRequest where the service's libraries are not installed.
+    """
     if isinstance(address, HttpAddress):
         return None
+    _need_packages()
     from headrace.embedded.transport import EmbeddedTransport  # noqa: PLC0415  see above
 
     return EmbeddedTransport(address)
 
 
 def async_transport_to(address: Address) -> "httpx.AsyncBaseTransport | None":
-    """Return the same for an event loop."""
+    """Return the same for an event loop.  Raises InvalidRequest likewise."""
     if isinstance(address, HttpAddress):
         return None
+    _need_packages()
     from headrace.embedded.transport import AsyncEmbeddedTransport  # noqa: PLC0415  see above
 
     return AsyncEmbeddedTransport(address)
@@ -39,3 +49,13 @@ def timers_of(address: Address) -> AbstractContextManager[object]:
 
     service = opened(address)
     return Timers(service, now=service.use.now)
+
+
+def _need_packages() -> None:
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise InvalidRequest.of(
+            "url",
+            "names no HTTP service, and a service in this process needs Python packages that are"
+            f" not here ({', '.join(missing)}): pip install 'headrace[file]'",
+        )

@@ -38,7 +38,7 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (whatever the name stands for)
-    """Load a name on first use.  Raises ImportError when the extra ``server`` is missing."""
+    """Load a name on first use.  Raises ImportError when the extra ``file`` is missing."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
@@ -48,7 +48,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 (whatever the name stands for
             raise
         raise ImportError(
             f"headrace.testing.{name} needs the service itself, and {error.name} is missing: "
-            "pip install 'headrace[server]'"
+            "pip install 'headrace[file]'"
         ) from error
     return getattr(module, name)
 

@@ -168,7 +168,7 @@ def test_a_missing_extra_is_named() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
 
-    assert "pip install 'headrace[server]'" in done.stdout
+    assert "pip install 'headrace[file]'" in done.stdout
     assert "aws_lambda_powertools is missing" in done.stdout
 
 

@@ -1,0 +1,19 @@
+"""Where the command `headrace` starts: with what to install, where its libraries are missing."""
+
+import sys
+from importlib.util import find_spec
+
+_NEEDED = ("click", "rich")
+
+
+def main() -> None:
+    """Run the command line of this process, and leave it with the exit code."""
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        sys.exit(
+            "error: the command needs Python packages that are not here"
+            f" ({', '.join(missing)}): pip install 'headrace[cli]'"
+        )
+    from headrace.cli.main import main as command  # noqa: PLC0415 (imports them)
+
+    command()

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +17,7 @@ from headrace.cli.workers import load_app
 from headrace.client.app.drift import FieldChange, SyncAction, SyncPlan, SyncStep
 from headrace.client.app.syncing import AppSync, StepOutcome, StepResult, failure_of
 from headrace.client.codec import PLAIN
+from headrace.domain.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from headrace.client.app.app import App
@@ -83,9 +84,16 @@ def sync_command(session: CliSession, app: str, *, prune: bool, dry_run: bool) -
 
 @contextmanager
 def _connected(session: CliSession, app: "App") -> "Iterator[Client]":
-    """Yield a client with the codec of *app*, as payloads are compared and written."""
-    if session.given_client is not None:
-        yield session.given_client
+    """Yield a client with the codec of *app*, as payloads are compared and written.
+
+    An address of the command line or the environment goes before one that the app was given.
+    """
+    known = session.given_client
+    if known is None and session.address() is None:
+        with suppress(InvalidRequest):  # it has none either: connect() says how to name one
+            known = app.client
+    if known is not None:
+        yield known
         return
     client = session.connect(codec=app.codec, retries=session.retries)
     try:
@@ -114,11 +122,13 @@ class _Diff:
                 line.append(": failed")
             elif self.results is not None and result.outcome is StepOutcome.SKIPPED:
                 line.append(": not tried")
-            out.print(line)
+            out.print(line, soft_wrap=True)
             for change in step.fields:
                 old, new = self._values(change)
-                before = [] if step.action is SyncAction.CREATE else [_short(old), " → "]
-                out.print(f"    {change.field}: ", *before, _short(new), sep="")
+                line = Text(f"    {change.field}: ")
+                if step.action is not SyncAction.CREATE:
+                    line.append(_short(old), "red").append(" → ")
+                out.print(line.append(_short(new), "green"), soft_wrap=True)
 
     def end(self, would: str = "") -> None:
         """Say what has come of all, to a person in a line."""

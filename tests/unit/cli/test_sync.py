@@ -4,9 +4,11 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx2 as httpx
 import pytest
 
 from headrace.cli.session import CliSession, Exit
+from headrace.cli.workers import load_app
 from headrace.client.client import Client
 from headrace.testing import MemoryService
 from tests.unit.cli.cli_runner import Cli, Ran, invoke
@@ -236,3 +238,72 @@ def test_no_service_named_says_how(deploy: Deploy) -> None:
 
     assert ran.code == Exit.USAGE
     assert "no service is named" in ran.error
+
+
+def test_an_app_that_knows_its_service_needs_no_other_address(
+    headrace_service: MemoryService, deploy: Deploy
+) -> None:
+    deploy(named="url='http://headrace.test', key='k'")
+    app = load_app("a_deploy:app")
+    with app.using(headrace_service.client, headrace_service.async_client):
+        ran = invoke("sync", "a_deploy:app", session=CliSession(env={}))
+
+    assert ran.code == 0, ran.err
+    assert headrace_service.client.get_queue("mail").shards == 2
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_interrupted_sync_says_what_it_has_done(
+    headrace_service: MemoryService,
+    deploy: Deploy,
+    as_json: bool,  # noqa: FBT001 (a case)
+) -> None:
+    deploy(early="0 8 * * *")
+
+    def send(request: httpx.Request) -> httpx.Response:
+        if request.method == "PUT":
+            raise KeyboardInterrupt
+        return headrace_service.transport.handle_request(request)
+
+    client = headrace_service.connect(transport=httpx.MockTransport(send))
+    ran = sync(Cli(headrace_service, client), *(["--json"] if as_json else []))
+
+    assert ran.code == Exit.INTERRUPTED
+    if as_json:
+        assert [one["outcome"] for one in ran.json["steps"]] == ["done", None]
+    else:
+        assert ran.out == "+ queue mail\n    shards: 2\n"
+        assert ran.err.split("\n") == ["1 created; 0 as declared.", "", "interrupted", ""]
+
+
+def test_a_service_that_is_lost_in_the_middle_is_said_with_what_was_done(
+    headrace_service: MemoryService, deploy: Deploy
+) -> None:
+    deploy(early="0 8 * * *", late="0 20 * * *")
+
+    def send(request: httpx.Request) -> httpx.Response:
+        if request.method == "PUT":
+            raise httpx.ConnectError("refused")
+        return headrace_service.transport.handle_request(request)
+
+    client = headrace_service.connect(transport=httpx.MockTransport(send))
+    ran = sync(Cli(headrace_service, client))
+
+    assert ran.code == Exit.UNAVAILABLE
+    assert "+ schedule early of mail: failed\n" in ran.out
+    assert "+ schedule late of mail: not tried\n" in ran.out
+    assert ran.error.startswith("error: schedule early of mail: PUT ")
+    assert ran.error.endswith("not tried: create schedule late of mail; 1 of 3 changes done")
+
+
+def test_a_diff_is_coloured_on_a_terminal(
+    cli: Cli, deploy: Deploy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    deploy()
+
+    ran = sync(cli, "--dry-run")
+
+    assert "\x1b[32m+ queue mail\x1b[0m\n" in ran.out

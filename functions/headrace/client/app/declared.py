@@ -95,7 +95,9 @@ def _completed(found: dict[str, JsonValue]) -> Declared:
     elif _KIND in found:
         found[_INTERVALS] = []
     if found.get(_RATE):
-        found[_RATE] = {"interval": 1, "interval_unit": str(IntervalUnit.SECONDS), **found[_RATE]}
+        rate = found[_RATE]
+        usual = {"interval": 1, "interval_unit": str(IntervalUnit.SECONDS)}
+        found[_RATE] = {"max_tokens": rate["max_tokens"], **usual, **rate}
     return found
 
 

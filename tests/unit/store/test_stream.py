@@ -14,7 +14,7 @@ from headrace.history.transitions import UnreadableImage, index_entry, transitio
 from headrace.store.items import to_item
 from headrace.store.stream import SIZES, ImageView, writes_of
 from tests.streamed import stream_records
-from tests.unit.store.test_items import instants, names, payloads, tasks, texts
+from tests.unit.store.test_items import NOW, instants, names, payloads, tasks, texts
 
 FIELDS = tuple(name for name in vars(TaskView) if isinstance(vars(TaskView)[name], property))
 NOT_OF_SPENT = {"shard", "scheduled_at", "hops", "latest_error"}
@@ -92,6 +92,26 @@ writes = st.builds(
 def test_the_recorder_makes_the_same_of_a_write_whichever_way_it_comes(write: TaskWrite) -> None:
     assert recorded(of_stream(write)) == recorded(write)
     assert recorded(of_stream(write, later={"BOOL": True})) == recorded(write)
+
+
+@given(lively | left_over, lively | left_over, st.booleans())
+def test_a_log_may_keep_sizes_of_payloads_and_only_those_that_are_new(
+    before: Task,
+    after: Task,
+    same: bool,  # noqa: FBT001  (a case)
+) -> None:
+    after = replace(after, payload=before.payload) if same else after
+    new = after.payload if after.payload != before.payload else None
+    whole = TaskWrite.of(7, before, after, at=NOW)
+
+    lean = TaskWrite(
+        7,
+        whole.recorded_at,
+        StoredView(replace(before, payload=None), StoredView(before).payload_bytes),
+        StoredView(replace(after, payload=new), StoredView(after).payload_bytes),
+    )
+
+    assert recorded(lean) == recorded(whole)
 
 
 @given(lively, payloads, payloads)

@@ -9,8 +9,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.store.base import Store
 from headrace.store.dynamo import Dialect, DynamoStore
-from headrace.store.memory import MemoryStore
 from tests.property.machine import AnyOrder
+from tests.property.stores import STORES
 
 # The same calls in every run: what has failed once fails again.  To look further, raise the number
 # of examples, or take `derandomize` away; a failure then prints the line that brings it back.
@@ -27,14 +27,25 @@ MEMORY = settings(
 # Nothing is shrunk where each call takes milliseconds: what fails here and not in memory is about
 # the store, and its few calls can be read as they are.
 LONGER = settings(MEMORY, max_examples=110)
+DEEPER = settings(MEMORY, max_examples=30, stateful_step_count=400)
+QUICK = settings(MEMORY, max_examples=8)
 ENGINE = settings(MEMORY, max_examples=7, stateful_step_count=25, phases=[Phase.generate])
 
 
-@pytest.mark.parametrize("some", [MEMORY, pytest.param(LONGER, marks=pytest.mark.slow)])
-def test_any_order_of_calls_keeps_every_promise(some: settings) -> None:
+@pytest.mark.parametrize(
+    ("store", "some"),
+    [
+        ("memory", MEMORY),
+        pytest.param("memory", LONGER, marks=pytest.mark.slow),
+        ("sqlite", QUICK),
+        pytest.param("sqlite", LONGER, marks=pytest.mark.slow),
+        pytest.param("sqlite", DEEPER, marks=pytest.mark.slow),
+    ],
+)
+def test_any_order_of_calls_keeps_every_promise(store: str, some: settings) -> None:
     class InMemory(AnyOrder):
         def make_store(self) -> Store:
-            return MemoryStore()
+            return STORES[store]()
 
     run_state_machine_as_test(InMemory, settings=some)
 

@@ -24,8 +24,10 @@ from headrace.domain.task import State, Task
 from headrace.ops.delivery.idempotency import DeliveryBatch
 from headrace.store.base import Record
 from headrace.store.memory import MemoryStore
+from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
+from tests.property.stores import everything
 
 TOKENS: Final = 20
 SECONDS: Final = timedelta(seconds=10)  # that a call may take
@@ -52,8 +54,8 @@ class ProcessDied(BaseException):
     """It does nothing more, not even what stands in a ``finally``."""
 
 
-class InterruptedStore(MemoryStore):
-    """Lets an event happen at the n-th call."""
+class InterruptedStore:
+    """Lets an event happen at the n-th call of the store beside it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,18 +79,31 @@ class InterruptedStore(MemoryStore):
         return call()
 
 
+class InMemory(InterruptedStore, MemoryStore):
+    """In memory."""
+
+
+class OnSqlite(InterruptedStore, SqliteStore):
+    """On SQLite, in memory too."""
+
+
+ON: dict[str, type[InMemory | OnSqlite]] = {"memory": InMemory, "sqlite": OnSqlite}
+
+
 @dataclass
 class DequeueStory:
     """One dequeue of three tasks under a key, what happens to it, and how it goes on."""
 
     how: str
     batches: type[DeliveryBatch] = DeliveryBatch
-    store: InterruptedStore = field(default_factory=InterruptedStore)
+    on: str = "memory"
+    store: InMemory | OnSqlite = field(init=False)
     world: World = field(init=False)
     answers: list[list[Task]] = field(default_factory=list)
     tries: int = 0
 
     def __post_init__(self) -> None:
+        self.store = ON[self.on]()
         self.world = new_world(self.store, ManualClock())
         at_once = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0, max_retries=9)
         self.world.queue("mail", retry_strategy=at_once, **QUEUES[self.how])
@@ -175,7 +190,7 @@ class DequeueStory:
     def check(self) -> None:
         """Compare what was answered with what stands in the store."""
         now = self.world.clock()
-        every = self.store.read(list(self.store._tasks)).values()  # noqa: SLF001
+        every = [task for task in everything(self.store) if task.spent is None]
         held = {
             task.id: task.lease_id
             for task in every
@@ -195,20 +210,20 @@ class DequeueStory:
         if self.how == "tokens":
             self.world.put("mail", *["1"] * 25)
             self.world.take("mail", 25, worker="bob")
-            leased = sum(task.attempts for task in self.store._tasks.values())  # noqa: SLF001
+            leased = sum(task.attempts for task in everything(self.store))
             assert leased <= TOKENS
             assert not exactly or leased == TOKENS
         if self.how == "slots":
-            flying = [t for t in self.store._tasks.values() if t.state is State.INFLIGHT]  # noqa: SLF001
+            flying = [t for t in everything(self.store) if t.state is State.INFLIGHT]
             assert len(flying) <= 3
 
 
 def stories(
-    how: str, event: str, batches: type[DeliveryBatch] = DeliveryBatch
+    how: str, event: str, batches: type[DeliveryBatch] = DeliveryBatch, on: str = "memory"
 ) -> Iterator[DequeueStory]:
     """Yield every story in which *event* happens once, at whatever call of the store."""
     for at in range(1, 100):
-        story = DequeueStory(how, batches)
+        story = DequeueStory(how, batches, on)
         if not story.happens(event, at):
             assert at > 3
             return
@@ -218,8 +233,9 @@ def stories(
 
 @pytest.mark.parametrize("event", [*EVENTS, STOLEN])
 @pytest.mark.parametrize("how", QUEUES)
-def test_whatever_happens_a_repeat_gets_all_that_was_leased(how: str, event: str) -> None:
-    for story in stories(how, event):
+@pytest.mark.parametrize("on", ON)
+def test_whatever_happens_a_repeat_gets_all_that_was_leased(on: str, how: str, event: str) -> None:
+    for story in stories(how, event, on=on):
         story.repeated()
         story.check()
         story.repeated()
@@ -253,8 +269,8 @@ class NotesLater(DeliveryBatch):
 
     def note(self, entries: Any, *, now: Any) -> None:
         store = self.store
-        assert isinstance(store, InterruptedStore)
-        commit = type(store).commit
+        assert isinstance(store, InMemory | OnSqlite)
+        commit: Any = type(store).commit
         super_note = super().note
 
         def committed(changes: Any, *, partly: bool = False) -> Any:

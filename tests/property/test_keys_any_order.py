@@ -5,7 +5,7 @@ fault is a store that leaves out a condition that keys rely on.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -16,12 +16,13 @@ import pytest
 from headrace.domain.access import Role, hashed
 from headrace.domain.errors import KeyExists, Unauthenticated
 from headrace.ops.operators.keys import BOOTSTRAP, IssuedKey, KeyOperations
-from headrace.store.base import Record
+from headrace.store.base import Record, Store
 from headrace.store.memory import MemoryStore
 from headrace.store.records import keys as key_records
 from tests.contract.conftest import new_world
 from tests.manual_clock import ManualClock
 from tests.property.all_orders import Actor, Gated, all_orders
+from tests.property.stores import STORES
 
 HOUR = timedelta(hours=1)
 
@@ -32,7 +33,7 @@ class KeyCase:
     ``rotate!1`` is a process that ends before the second of its calls.
     """
 
-    def __init__(self, store: MemoryStore, what: Sequence[str]) -> None:
+    def __init__(self, store: Store, what: Sequence[str]) -> None:
         gated: Any = Gated(store, key_records.KIND, key_records.NAMES)
         self.clock = ManualClock()
         self._keys = new_world(gated, self.clock).use.keys
@@ -121,7 +122,7 @@ def _calls(what: str) -> int | None:
     return int(calls) if calls else None
 
 
-def run(what: str, store: type[MemoryStore] = MemoryStore) -> int:
+def run(what: str, store: Callable[[], Store] = MemoryStore) -> int:
     """Check each order of *what*; return how many there are."""
     case: list[KeyCase] = []
 
@@ -152,8 +153,9 @@ def run(what: str, store: type[MemoryStore] = MemoryStore) -> int:
         pytest.param("create rotate revoke", marks=pytest.mark.slow),
     ],
 )
-def test_what_holds_of_keys_holds_in_every_order(what: str) -> None:
-    assert run(what) > 1
+@pytest.mark.parametrize("store", STORES)
+def test_what_holds_of_keys_holds_in_every_order(store: str, what: str) -> None:
+    assert run(what, STORES[store]) > 1
 
 
 @pytest.mark.parametrize(
@@ -167,9 +169,10 @@ def test_what_holds_of_keys_holds_in_every_order(what: str) -> None:
         "rotate revoke!{}",
     ],
 )
-def test_it_holds_where_a_process_ends_between_any_two_of_its_calls(what: str) -> None:
+@pytest.mark.parametrize("store", STORES)
+def test_it_holds_where_a_process_ends_between_any_two_of_its_calls(store: str, what: str) -> None:
     for calls in range(5):
-        run(what.format(calls))
+        run(what.format(calls), STORES[store])
 
 
 # ------------------------------------------------------------------------------------- planted

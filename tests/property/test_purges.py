@@ -32,6 +32,7 @@ from headrace.testing.conditions import Faults
 from headrace.testing.stores import LaggingStore
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
+from tests.property.stores import LaggingSqlite
 
 AT_ONCE = RetryStrategy(Backoff.FIXED, max_retries=100, base_seconds=0, jitter=0)
 E, F, S, D = State.ENQUEUED, State.INFLIGHT, State.SUCCEEDED, State.DEAD
@@ -39,11 +40,12 @@ STEPS = ("enqueue", "take", "take", "release", "fail", "beat", "succeed", "die",
 NAMED = [(E,), (F,), (D,), (S,), (E, F), (E, D), (D, S), (E, F, S, D)]
 
 
-class Meddled(LaggingStore):
-    """A store where others act before each call, as long as there is something for them to do."""
+class Meddling:
+    """Lets others act before each call of a store, as long as there is something for them to do."""
 
     def __init__(self, faults: Faults) -> None:
-        super().__init__(faults)
+        beside: Any = super()
+        beside.__init__(faults)
         self.meanwhile: list[Callable[[], None]] = []
 
     def _let_others_act(self) -> None:
@@ -55,15 +57,29 @@ class Meddled(LaggingStore):
 
     def commit(self, changes: Iterable[Change], *, partly: bool = False) -> list[Outcome]:
         self._let_others_act()
-        return super().commit([*changes], partly=partly)
+        beside: Any = super()
+        outcomes: list[Outcome] = beside.commit([*changes], partly=partly)
+        return outcomes
 
     def read(self, task_ids: Iterable[str], **how: bool) -> dict[str, Task]:
         self._let_others_act()
-        return super().read(task_ids, **how)
+        beside: Any = super()
+        found: dict[str, Task] = beside.read(task_ids, **how)
+        return found
 
     def entries(self, *place: Any, **how: Any) -> EntryPage:
         self._let_others_act()
-        return super().entries(*place, **how)
+        beside: Any = super()
+        page: EntryPage = beside.entries(*place, **how)
+        return page
+
+
+class Meddled(Meddling, LaggingStore):
+    """In memory."""
+
+
+class MeddledSqlite(Meddling, LaggingSqlite):
+    """On SQLite, in memory too."""
 
 
 @dataclass
@@ -92,11 +108,13 @@ class Purge:
 class Purges(RuleBasedStateMachine):
     """Rules are calls, and those that others make while a purge is under way."""
 
+    meddled: type[Meddled | MeddledSqlite] = Meddled
+
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
         self.faults = Faults(7)
-        self.store = Meddled(self.faults)
+        self.store = self.meddled(self.faults)
         self.world = new_world(self.store, self.clock)
         queues = self.world.use.queues
         queues.removals = replace(queues.removals, sleep=lambda _: None)
@@ -285,11 +303,25 @@ QUICK = settings(
 LONGER = settings(QUICK, max_examples=300)
 
 
-@pytest.mark.parametrize("some", [QUICK, pytest.param(LONGER, marks=pytest.mark.slow)])
+class PurgesOfSqlite(Purges):
+    """The same on SQLite."""
+
+    meddled = MeddledSqlite
+
+
+@pytest.mark.parametrize(
+    ("machine", "some"),
+    [
+        (Purges, QUICK),
+        pytest.param(Purges, LONGER, marks=pytest.mark.slow),
+        (PurgesOfSqlite, settings(QUICK, max_examples=40)),
+        pytest.param(PurgesOfSqlite, LONGER, marks=pytest.mark.slow),
+    ],
+)
 def test_a_purge_takes_what_it_named_and_nothing_else_whatever_goes_on_meanwhile(
-    some: settings,
+    machine: type[Purges], some: settings
 ) -> None:
-    run_state_machine_as_test(Purges, settings=some)
+    run_state_machine_as_test(machine, settings=some)
 
 
 class InStep(MemoryStore):

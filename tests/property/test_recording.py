@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,8 +25,10 @@ from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import new_world
 from tests.manual_clock import ManualClock
+from tests.property.stores import STORES
 from tests.streamed import SHARD, Streamed, Unsure
 
+LONG = ["memory", pytest.param("sqlite", marks=pytest.mark.slow)]
 COMMON = settings(
     derandomize=True,
     database=None,
@@ -116,12 +119,13 @@ class RecordedService:
             )
 
 
+@pytest.mark.parametrize("store", LONG)
 @given(st.lists(calls, min_size=20, max_size=80), st.randoms(use_true_random=False))
 @settings(COMMON, max_examples=100)
 def test_after_any_history_the_counts_are_the_truth(
-    history: list[tuple[str, str, int, float]], chance: random.Random
+    store: str, history: list[tuple[str, str, int, float]], chance: random.Random
 ) -> None:
-    life = RecordedService()
+    life = RecordedService(STORES[store]())
     for call in history:
         life.call(*call)
     changes = life.stream.taken()
@@ -196,12 +200,13 @@ def truth_of(changes: Sequence[TaskWrite]) -> Tally:
     return tally
 
 
+@pytest.mark.parametrize("store", LONG)
 @given(histories(), st.randoms(use_true_random=False), FATES)
 @settings(COMMON, max_examples=300)
 def test_crashes_lost_answers_and_late_twins_lose_and_double_nothing(
-    changes: list[TaskWrite], chance: random.Random, fates: list[str | None]
+    store: str, changes: list[TaskWrite], chance: random.Random, fates: list[str | None]
 ) -> None:
-    unsure = Unsure(MemoryStore())
+    unsure = Unsure(STORES[store]())
     clock = ManualClock()
     use = build(Settings(admin_key="test"), unsure.store, now=clock)
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.domain.errors import InvalidRequest, Unavailable
-from headrace.domain.task import Place, Task
+from headrace.domain.task import Place
 from headrace.domain.write import TaskWrite
 from headrace.history.counters import Counters
 from headrace.history.recorder import Recording
@@ -24,15 +24,17 @@ from headrace.history.recounting import Recounted
 from headrace.history.tally import STATES
 from headrace.store.base import CountPage
 from headrace.store.memory import MemoryStore
+from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
+from tests.property.stores import everything
 from tests.property.test_recording import COMMON, QUEUES, RecordedService, calls
 from tests.streamed import SHARD, Unsure
 
 Call = tuple[str, str, int, float]
 
 
-class Midst(MemoryStore):
-    """A store in which something may happen after each page that is counted."""
+class Midst:
+    """Lets something happen after each page of a store that is counted."""
 
     counted_at_once = 2
 
@@ -43,18 +45,30 @@ class Midst(MemoryStore):
 
     def count(self, place: Place, **given: Any) -> CountPage:
         self.clock.forward(1)
-        page = super().count(place, **given)
+        beside: Any = super()
+        page: CountPage = beside.count(place, **given)
         self.clock.forward(1)
         self.then()
         return page
 
 
+class InMemory(Midst, MemoryStore):
+    """In memory."""
+
+
+class OnSqlite(Midst, SqliteStore):
+    """On SQLite, in memory too."""
+
+
+ON: dict[str, type[InMemory | OnSqlite]] = {"memory": InMemory, "sqlite": OnSqlite}
+
+
 class RecountStory:
     """A service whose recorder is behind, and may lose what it has not come to."""
 
-    def __init__(self) -> None:
+    def __init__(self, on: str = "memory") -> None:
         self.clock = ManualClock()
-        self.midst = Midst(self.clock)
+        self.midst = ON[on](self.clock)
         self.unsure = Unsure(self.midst)
         self.life = RecordedService(self.unsure.store, self.clock)
         self.world = self.life.world
@@ -98,8 +112,7 @@ class RecountStory:
         return step
 
     def truth(self, queue: str) -> list[int]:
-        held: dict[str, Task] = self.midst._tasks  # noqa: SLF001  whatever the index shows
-        there = (task for task in held.values() if task.spent is None)
+        there = (task for task in everything(self.midst) if task.spent is None)
         places = Counter(task.state for task in there if task.queue == queue)
         return [places[state] for state in STATES]
 
@@ -116,8 +129,8 @@ class RecountStory:
 class RandomStory(RecountStory):
     """A story in which acts are drawn by *chance*."""
 
-    def __init__(self, history: Sequence[Call], chance: random.Random) -> None:
-        super().__init__()
+    def __init__(self, on: str, history: Sequence[Call], chance: random.Random) -> None:
+        super().__init__(on)
         self.chance = chance
         self.history = iter(history)
         recounting = self.world.use.recounting
@@ -158,6 +171,7 @@ ACTS = st.sampled_from(("change", "change", "record", "record", "lose", "step"))
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("on", ON)
 @given(
     st.lists(calls, min_size=30, max_size=90),
     st.lists(ACTS, max_size=30),
@@ -166,9 +180,9 @@ ACTS = st.sampled_from(("change", "change", "record", "record", "lose", "step"))
 )
 @settings(COMMON, max_examples=75)
 def test_whatever_happens_meanwhile_the_counters_are_true_once_the_stream_is_drained(
-    history: list[Call], acts: list[str], chance: random.Random, fates: list[str | None]
+    on: str, history: list[Call], acts: list[str], chance: random.Random, fates: list[str | None]
 ) -> None:
-    story = RandomStory(history, chance)
+    story = RandomStory(on, history, chance)
     with story.unsure.failing(*fates):
         for name in acts:
             story.act(name)
@@ -190,10 +204,11 @@ COMES_BACK: list[Call] = [("move", "plain", 0, 0), ("move", "wide", 0, 0)]
 
 @pytest.mark.parametrize("life", [SUCCEEDS, IS_RUN, COMES_BACK])
 @pytest.mark.parametrize("steps", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_in_every_order_of_a_small_case(life: list[Call], steps: int) -> None:
+@pytest.mark.parametrize("on", ON)
+def test_in_every_order_of_a_small_case(on: str, life: list[Call], steps: int) -> None:
     """Two changes, the recorder that comes to each, and a recount in so many steps."""
     for order in sorted(set(permutations("ccrr" + "s" * steps))):
-        story = RecountStory()
+        story = RecountStory(on)
         story.world.use.recounting.patience = 2.5 if steps == 2 else -1
         story.midst.counted_at_once = 100
         story.change(("enqueue", "plain", 1, 4))

@@ -16,9 +16,9 @@ from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store.base import Done
-from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
+from tests.property.stores import STORES
 
 WRITE, POST, TAKE = "write", "post", "take"
 ENDS = ("SUCCEEDED", "FAILED", "lapse", "expire")
@@ -37,13 +37,14 @@ def insert(world: World, queue: str, task_id: str, token: str | None) -> Change:
     return plan.enqueue(new, target, task_id=task_id, due_at=now, now=now, token=token)
 
 
+@pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("own", [False, True], ids=["an id of ours", "an id of theirs"])
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("order", orders(), ids=" ".join)
 def test_a_task_is_delivered_once_whoever_repeats_its_enqueue_whenever(
-    order: Sequence[str], end: str, *, own: bool
+    order: Sequence[str], end: str, store: str, *, own: bool
 ) -> None:
-    world = new_world(MemoryStore(), ManualClock())
+    world = new_world(STORES[store](), ManualClock())
     queue = world.use.queues.create(
         "mail",
         QueueSettings(

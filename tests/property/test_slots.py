@@ -32,6 +32,7 @@ from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import lease_name
 from tests.manual_clock import ManualClock
+from tests.property.stores import STORES, everything
 
 _SERVICES: Final = 3
 _AT_ONCE: Final = RetryStrategy(Backoff.FIXED, max_retries=100, base_seconds=0, jitter=0)
@@ -45,7 +46,7 @@ class Died(BaseException):
 class Fused:
     """A store as one service sees it; its next calls may be cut, or overtaken."""
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self.calls_left: int | None = None
         self.before = True
@@ -96,9 +97,12 @@ services = st.integers(0, _SERVICES - 1)
 class Limited(RuleBasedStateMachine):
     """Nothing is ever delivered beyond the limit, and no place is lost for good."""
 
+    def make_store(self) -> Store:
+        return MemoryStore()
+
     def __init__(self) -> None:
         super().__init__()
-        self.store, self.clock = MemoryStore(), ManualClock()
+        self.store, self.clock = self.make_store(), ManualClock()
         self.limit = 2
         self.numbers = itertools.count()
         self.views = [Fused(self.store) for _ in range(_SERVICES)]
@@ -160,8 +164,7 @@ class Limited(RuleBasedStateMachine):
         return [task for task in self._tasks() if task.state is State.INFLIGHT]
 
     def _tasks(self) -> list[Task]:
-        with self.store._lock:  # noqa: SLF001  all there is, by its owner's leave
-            return list(self.store._tasks.values())  # noqa: SLF001  likewise
+        return everything(self.store)
 
     def _dequeue(self, who: int, count: int) -> None:
         self.held += self.use[who].deliveries.dequeue("q", batch_size=count).tasks
@@ -282,8 +285,23 @@ MACHINE: Final = settings(
 
 
 LONGER: Final = settings(MACHINE, max_examples=80)
+QUICK: Final = settings(MACHINE, max_examples=8)
 
 
-@pytest.mark.parametrize("some", [MACHINE, pytest.param(LONGER, marks=pytest.mark.slow)])
-def test_no_fault_puts_more_in_flight_than_allowed_or_loses_a_place(some: settings) -> None:
-    run_state_machine_as_test(Limited, settings=some)
+@pytest.mark.parametrize(
+    ("store", "some"),
+    [
+        ("memory", MACHINE),
+        pytest.param("memory", LONGER, marks=pytest.mark.slow),
+        ("sqlite", QUICK),
+        pytest.param("sqlite", LONGER, marks=pytest.mark.slow),
+    ],
+)
+def test_no_fault_puts_more_in_flight_than_allowed_or_loses_a_place(
+    store: str, some: settings
+) -> None:
+    class InMemory(Limited):
+        def make_store(self) -> Store:
+            return STORES[store]()
+
+    run_state_machine_as_test(InMemory, settings=some)

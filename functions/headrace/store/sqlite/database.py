@@ -257,6 +257,11 @@ class Database:
         with self._memory, self._writer_mutex, self._mutex:
             self._drop_connections()
 
+    def __del__(self) -> None:
+        """Close what nobody closed: a store in memory is just let go of."""
+        with suppress(AttributeError, sqlite3.Error):
+            self._drop_connections()
+
     def _drop_connections(self) -> None:
         self._drop_writer()
         for db in self._readers:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from headrace.domain.change import Change
 from headrace.domain.instants import instant_of, micros_of
@@ -15,8 +15,6 @@ from headrace.store.sqlite.log import Log
 from headrace.store.sqlite.rows import entry_of, read_rows, task_of
 from headrace.store.sqlite.units import entries_units, read_units
 
-_COUNTED_AT_ONCE: Final = 5_000  # about as many entries as DynamoDB reads for one request
-
 
 class Tasks:
     """Implements the part of ``headrace.store.base.Store`` that is about tasks."""
@@ -24,6 +22,8 @@ class Tasks:
     _db: Database
     _log: Log
     _arrivals: Arrivals
+
+    counted_at_once = 5_000  # about as many entries as DynamoDB reads for one request
 
     def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:  # noqa: ARG002  all or none fails here
         if not changes:
@@ -92,7 +92,7 @@ class Tasks:
             last = db.execute(
                 f"SELECT scheduled_at, id FROM tasks WHERE {where}"
                 " ORDER BY scheduled_at, id LIMIT 1 OFFSET ?",
-                (*values, _COUNTED_AT_ONCE - 1),
+                (*values, self.counted_at_once - 1),
             ).fetchone()
             if last is not None:
                 where += " AND (scheduled_at, id) <= (?, ?)"

@@ -26,6 +26,6 @@ def open_outbox(database: str, *, name: str = TABLE, schema: str | None = None) 
         from headrace.outbox.django.table import open_settings  # noqa: PLC0415 (an extra)
 
         return open_settings(database.removeprefix(DJANGO))
-    from headrace.outbox.sqlalchemy import open_url  # noqa: PLC0415 (likewise)
+    from headrace.outbox.sqlalchemy.table import open_url  # noqa: PLC0415 (likewise)
 
     return open_url(database, name=name, schema=schema)

@@ -14,7 +14,7 @@ from headrace.cli.outbox import TABLE
 from headrace.cli.session import CliSession
 from headrace.outbox import rows
 from headrace.outbox.metrics import OutboxMetrics
-from headrace.outbox.sqlalchemy import open_url
+from headrace.outbox.sqlalchemy.table import open_url
 from headrace.testing import MemoryService
 from tests.unit.cli.cli_runner import Ran, invoke
 from tests.unit.outbox.shop import OUTBOX, Shop, app, shop_in

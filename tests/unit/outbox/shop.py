@@ -9,7 +9,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from headrace import App
 from headrace.outbox.relay import Relay
-from headrace.outbox.sqlalchemy import SqlAlchemyOutbox, SqlAlchemyTable
+from headrace.outbox.sqlalchemy import SqlAlchemyOutbox
+from headrace.outbox.sqlalchemy.table import SqlAlchemyTable
 from headrace.testing import MemoryService
 
 

@@ -24,7 +24,7 @@ from headrace.outbox.django import DjangoOutbox
 from headrace.outbox.opening import open_outbox
 from headrace.outbox.relay import Relay, Settled
 from headrace.outbox.rows import OutboxRow
-from headrace.outbox.sqlalchemy import open_url
+from headrace.outbox.sqlalchemy.table import open_url
 from headrace.testing import MemoryService
 
 SETTINGS = "tests.unit.outbox.bookshop.settings"

@@ -18,7 +18,8 @@ from headrace import NewTask
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.outbox.relay import Relay, Settled
 from headrace.outbox.rows import OutboxRow
-from headrace.outbox.sqlalchemy import SqlAlchemyOutbox, open_url
+from headrace.outbox.sqlalchemy import SqlAlchemyOutbox
+from headrace.outbox.sqlalchemy.table import open_url
 from headrace.testing import MemoryService
 from tests.unit.outbox.shop import OUTBOX, Order, Shop, send_receipt, shop_in
 

@@ -1,59 +1,34 @@
-"""The outbox for SQLAlchemy: sessions and connections, sync and async.
-
-::
-
-    outbox = SqlAlchemyOutbox(Base.metadata)
-
-    with Session(engine) as session, session.begin():
-        session.add(order)
-        outbox.enqueue(session, send_receipt, order=42)
-
-Needs ``headrace[sqlalchemy]``.
-"""
+"""What a relay reads of SQLAlchemy's database, and the table itself."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy import event
 from sqlalchemy.dialects.mysql import MEDIUMTEXT
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.orm import Session, SessionTransaction, registry, scoped_session
 from sqlalchemy.pool import NullPool
 
 from headrace.client.app import checks
-from headrace.client.app.app import App
-from headrace.client.app.posting import PreparedTask
-from headrace.client.client import Client
-from headrace.client.codec import PLAIN, Codec
-from headrace.client.sending import NewTask
 from headrace.client.settings import utc_now
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound, Unavailable
-from headrace.outbox.relay import INTERVAL, OutboxState, Relay, RowFault, Send, Settled, wake_relays
-from headrace.outbox.rows import ERROR_LENGTH, TABLE, OutboxRow, new_row
-from headrace.outbox.writing import Preparing, prepared_calls, prepared_tasks
+from headrace.outbox.relay import OutboxState, RowFault, Send, Settled
+from headrace.outbox.rows import ERROR_LENGTH, TABLE, OutboxRow
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
-P = ParamSpec("P")
 T = TypeVar("T")
-Transaction: TypeAlias = (
-    "Session | scoped_session[Any] | AsyncSession | async_scoped_session[Any] | sa.Connection"
-)
 
 _LOCKING: Final = ("postgresql", "mysql", "mariadb")
 """Databases in which relays pass over each other's rows.  In others they may send one twice, which
 the service knows by its id."""
 
 _ENTRY: Final = sa.Text().with_variant(MEDIUMTEXT(), "mysql", "mariadb")  # their text is 64 KiB
-_PENDING: Final = "headrace_outbox_pending"
-_LISTENING: Final = "headrace_outbox_listening"
 
 
 def outbox_table(metadata: sa.MetaData, name: str = TABLE, schema: str | None = None) -> sa.Table:
@@ -73,128 +48,6 @@ def outbox_table(metadata: sa.MetaData, name: str = TABLE, schema: str | None = 
         schema=schema,
         sqlite_autoincrement=True,  # so that no number is given twice
     )
-
-
-class SqlAlchemyOutbox:
-    """Writes tasks into a table of the user's database, in the user's transaction.
-
-    Args:
-        metadata: where the table is added, so that it is created and migrated with the others.
-        name: the table's.
-        schema: the table's, if not the default one.
-        codec: how payloads of raw tasks are written; those of task functions as their app says.
-        now: the clock, in tests.
-
-    """
-
-    def __init__(
-        self,
-        metadata: sa.MetaData | None = None,
-        *,
-        name: str = TABLE,
-        schema: str | None = None,
-        codec: Codec = PLAIN,
-        now: Callable[[], datetime] = utc_now,
-    ) -> None:
-        metadata = sa.MetaData() if metadata is None else metadata
-        self.table = outbox_table(metadata, name, schema)
-        self._codec, self._now = codec, now
-        # A class of its own, for a class can be of one table only.
-        self._entry: type[Any] = type("OutboxEntry", (), {})
-        registry(metadata=metadata).map_imperatively(self._entry, self.table)
-
-    def enqueue(
-        self, session: Transaction, task: Preparing[P], *args: P.args, **kwargs: P.kwargs
-    ) -> str:
-        """Write a call of a task function, or of ``function.options(…)``; return its task's id.
-
-        It is enqueued once *session* is committed.  Nothing has to be awaited.
-
-        Raises InvalidRequest naming what is wrong, PayloadTooLarge over 256 KiB: as an enqueue.
-        """
-        return self._write(session, [task.prepare(*args, **kwargs)])[0]
-
-    def enqueue_many(
-        self, session: Transaction, task: Preparing[...], calls: Iterable[Mapping[str, Any]]
-    ) -> list[str]:
-        """Write any number of calls, each given as its arguments by name; ids in order."""
-        return self._write(session, prepared_calls(task, calls))
-
-    def add(self, session: Transaction, queue: str, task: NewTask) -> str:
-        """Write a task of *queue*; return its id.  Raises what `enqueue` does."""
-        return self.add_many(session, queue, [task])[0]
-
-    def add_many(self, session: Transaction, queue: str, tasks: Iterable[NewTask]) -> list[str]:
-        """Write any number of tasks of *queue*; ids in order."""
-        return self._write(session, prepared_tasks(queue, tasks, self._codec))
-
-    def open(self, engine: "sa.Engine | AsyncEngine") -> "SqlAlchemyTable":
-        """Return the outbox in the database of *engine*, to look at it or relay it."""
-        return SqlAlchemyTable(engine, self.table)
-
-    def relay(
-        self, engine: "sa.Engine | AsyncEngine", to: Client | App, *, interval: float = INTERVAL
-    ) -> Relay:
-        """Return a relay of the outbox in the database of *engine*: see `Relay`."""
-        return Relay(self.open(engine), to, interval=interval)
-
-    def _write(self, session: Transaction, tasks: Iterable[PreparedTask]) -> list[str]:
-        now = self._now()
-        rows = [new_row(one.queue, one.task, one.codec, now=now) for one in tasks]
-        values = [
-            {
-                "task_id": row.task_id,
-                "queue": row.queue,
-                "entry": row.entry,
-                "created_at": row.created_at,
-                "attempts": 0,
-            }
-            for row in rows
-        ]
-        target = _sync(session)
-        if isinstance(target, sa.Connection):
-            if values:
-                target.execute(sa.insert(self.table), values)
-        else:
-            for one in values:
-                entry = self._entry()
-                for name, value in one.items():
-                    setattr(entry, name, value)
-                target.add(entry)
-            _wake_after(target)
-        return [row.task_id for row in rows]
-
-
-def _sync(session: Transaction) -> Session | sa.Connection:
-    """Return what *session* works by.  Raises TypeError for what is no transaction."""
-    found: Any = session
-    if hasattr(found, "registry"):  # a scoped session
-        found = found()
-    found = getattr(found, "sync_session", found)
-    if hasattr(found, "sync_connection"):
-        raise TypeError(
-            "an AsyncConnection waits for its answers: "
-            "write `await connection.run_sync(outbox.enqueue, …)`"
-        )
-    if not isinstance(found, Session | sa.Connection):
-        raise TypeError(f"session must be one of SQLAlchemy, not {type(session).__name__}")
-    return found
-
-
-def _wake_after(session: Session) -> None:
-    """Wake the relays of this process once the transaction of *session* has ended."""
-    session.info[_PENDING] = True
-    if not session.info.get(_LISTENING):
-        session.info[_LISTENING] = True
-        event.listen(session, "after_transaction_end", _ended)
-
-
-def _ended(session: Session, transaction: SessionTransaction) -> None:
-    if transaction.parent is None and session.info.pop(_PENDING, False):
-        wake_relays()
-
-
-# ------------------------------------------------------------------------------- what a relay reads
 
 
 class SqlAlchemyTable:

@@ -11,10 +11,14 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from headrace.client.aio import AsyncClient as AsyncClient
+    from headrace.client.app import backoff as backoff
     from headrace.client.app.app import App as App
     from headrace.client.app.context import Context as Context
+    from headrace.client.app.outcomes import HardTimeLimit as HardTimeLimit
     from headrace.client.app.outcomes import Reject as Reject
     from headrace.client.app.outcomes import Retry as Retry
+    from headrace.client.app.outcomes import SoftTimeLimit as SoftTimeLimit
+    from headrace.client.app.outcomes import Stopped as Stopped
     from headrace.client.client import Client as Client
     from headrace.client.codec import Codec as Codec
     from headrace.client.codec import JsonCodec as JsonCodec
@@ -22,28 +26,74 @@ if TYPE_CHECKING:
     from headrace.client.sending import NewTask as NewTask
     from headrace.client.sending import Report as Report
     from headrace.client.worker.worker import Worker as Worker
+    from headrace.domain import limits as limits
+    from headrace.domain.errors import Conflict as Conflict
+    from headrace.domain.errors import FieldError as FieldError
+    from headrace.domain.errors import Forbidden as Forbidden
+    from headrace.domain.errors import HeadraceError as HeadraceError
+    from headrace.domain.errors import IdempotencyConflict as IdempotencyConflict
+    from headrace.domain.errors import Inflight as Inflight
+    from headrace.domain.errors import InvalidRequest as InvalidRequest
+    from headrace.domain.errors import KeyExists as KeyExists
+    from headrace.domain.errors import LeaseLost as LeaseLost
+    from headrace.domain.errors import NotEnqueued as NotEnqueued
+    from headrace.domain.errors import NotFound as NotFound
+    from headrace.domain.errors import PayloadTooLarge as PayloadTooLarge
+    from headrace.domain.errors import QueueExists as QueueExists
+    from headrace.domain.errors import RateLimited as RateLimited
+    from headrace.domain.errors import Unauthenticated as Unauthenticated
+    from headrace.domain.errors import Unavailable as Unavailable
+    from headrace.domain.errors import VersionMismatch as VersionMismatch
     from headrace.domain.retry import RetryStrategy as RetryStrategy
+    from headrace.wire.base import Unreadable as Unreadable
 
 _FROM: Final = {
     "App": "headrace.client.app.app",
     "AsyncClient": "headrace.client.aio",
     "Client": "headrace.client.client",
     "Codec": "headrace.client.codec",
+    "Conflict": "headrace.domain.errors",
     "Context": "headrace.client.app.context",
     "Failure": "headrace.client.sending",
+    "FieldError": "headrace.domain.errors",
+    "Forbidden": "headrace.domain.errors",
+    "HardTimeLimit": "headrace.client.app.outcomes",
+    "HeadraceError": "headrace.domain.errors",
+    "IdempotencyConflict": "headrace.domain.errors",
+    "Inflight": "headrace.domain.errors",
+    "InvalidRequest": "headrace.domain.errors",
     "JsonCodec": "headrace.client.codec",
+    "KeyExists": "headrace.domain.errors",
+    "LeaseLost": "headrace.domain.errors",
     "NewTask": "headrace.client.sending",
+    "NotEnqueued": "headrace.domain.errors",
+    "NotFound": "headrace.domain.errors",
+    "PayloadTooLarge": "headrace.domain.errors",
+    "QueueExists": "headrace.domain.errors",
+    "RateLimited": "headrace.domain.errors",
     "Reject": "headrace.client.app.outcomes",
     "Report": "headrace.client.sending",
     "Retry": "headrace.client.app.outcomes",
     "RetryStrategy": "headrace.domain.retry",
+    "SoftTimeLimit": "headrace.client.app.outcomes",
+    "Stopped": "headrace.client.app.outcomes",
+    "Unauthenticated": "headrace.domain.errors",
+    "Unavailable": "headrace.domain.errors",
+    "Unreadable": "headrace.wire.base",
+    "VersionMismatch": "headrace.domain.errors",
     "Worker": "headrace.client.worker.worker",
 }
+_MODULES: Final = {
+    "backoff": "headrace.client.app.backoff",
+    "limits": "headrace.domain.limits",
+}
 
-__all__ = ["__version__", *_FROM]  # noqa: PLE0604 (names, all of them)
+__all__ = ["__version__", *_FROM, *_MODULES]  # noqa: PLE0604 (names, all of them)
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 (a class)
+def __getattr__(name: str) -> Any:  # noqa: ANN401 (a class or a module)
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     if name not in _FROM:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_FROM[name]), name)

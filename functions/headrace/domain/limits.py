@@ -72,6 +72,7 @@ OVERLAP_SECONDS: Final = (0, 86_400)  # that a rotated key's secret lives on
 MAX_RETRIES: Final = (0, 100)
 BASE_SECONDS: Final = (0, 86_400)
 RETRY_DELAY_SECONDS: Final = (0, 2_592_000)
+JITTER: Final = (0, 1)
 INTERVALS: Final = (1, 100)
 SHARDS: Final = (1, 64)
 INFLIGHT: Final = (0, 10_000)  # max_inflight_tasks

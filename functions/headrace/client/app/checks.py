@@ -120,7 +120,7 @@ _RETRY: Final[Mapping[str, limits.Bounds]] = {
     "max_retries": limits.MAX_RETRIES,
     "base_seconds": limits.BASE_SECONDS,
     "max_delay_seconds": limits.RETRY_DELAY_SECONDS,
-    "jitter": (0, 1),
+    "jitter": limits.JITTER,
 }
 
 

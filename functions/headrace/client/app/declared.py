@@ -185,7 +185,7 @@ _FIELDS: Final[Mapping[str, Fault]] = {
     _RETRIES: _number(limits.MAX_RETRIES, whole=True),
     "retry_strategy.base_seconds": _number(limits.BASE_SECONDS),
     "retry_strategy.max_delay_seconds": _number(limits.RETRY_DELAY_SECONDS),
-    "retry_strategy.jitter": partial(limits.number_fault, bounds=(0, 1)),
+    "retry_strategy.jitter": partial(limits.number_fault, bounds=limits.JITTER),
     _INTERVALS: _intervals,
     "dequeuing_settings.max_inflight_tasks": _number(limits.INFLIGHT, whole=True),
     _RATE: _rate,

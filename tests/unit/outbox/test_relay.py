@@ -1,5 +1,6 @@
 """The relay: what it does with rows that cannot be enqueued, and with a service that is away."""
 
+import json
 import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -8,8 +9,10 @@ from typing import Any
 import pytest
 
 from headrace import App, NewTask
+from headrace.client.codec import JsonValue
 from headrace.domain.errors import Unauthenticated, Unavailable
 from headrace.outbox.relay import Relay, wake_relays
+from headrace.outbox.sqlalchemy import SqlAlchemyOutbox
 from headrace.testing import MemoryService
 from tests.unit.outbox.shop import OUTBOX, Shop, app, send_receipt, shop_in
 
@@ -231,3 +234,37 @@ def test_waking_relays_does_not_disturb_one_that_leaves_a_service_alone(shop: Sh
 
     assert shop.tasks() == []
     assert relay.step() == 600
+
+
+class Backwards:
+    """A codec that nobody can read at a glance."""
+
+    private = True
+
+    def encode(self, value: object) -> bytes:
+        return json.dumps(json.dumps(value)[::-1]).encode()
+
+    def decode(self, text: bytes) -> JsonValue:
+        found: JsonValue = json.loads(json.loads(text)[::-1])
+        return found
+
+
+def test_payloads_are_in_the_row_as_the_codec_writes_them(shop: Shop) -> None:
+    codec = Backwards()
+    private = App(shop.service.connect(codec=codec))
+    sent: list[str] = []
+
+    @private.task(queue="mail")
+    def note(text: str) -> None:
+        sent.append(text)
+
+    outbox = SqlAlchemyOutbox(codec=codec)
+    with shop.session() as session, session.begin():
+        outbox.enqueue(session, note, "a secret")
+        outbox.add(session, "mail", NewTask(payload="another secret"))
+
+    assert "secret" not in str([row.entry for row in shop.table.rows()])
+    OUTBOX.relay(shop.engine, private).drain()
+    work = shop.service.run(private)
+    assert work.succeeded == 1
+    assert sent == ["a secret"]

@@ -1,16 +1,13 @@
-"""`headrace run`: the whole service on this machine.
-
-The service lives in the checkout beside this package, not in the package: this command finds it,
-sees to its engine, and becomes it, so that signals and exit code are the service's own.
-"""
+"""`headrace run`: the whole service on this machine, which this command becomes."""
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import click
 
@@ -22,11 +19,19 @@ DEFAULT_DATA_DIR: Final = ".headrace"
 SAY_OPTIONS: Final = "--say-options"
 """Tells the service to name this command's options, not variables, in what it refuses."""
 
-_NEEDED: Final = ("aws_lambda_powertools", "boto3", "cronsim", "pydantic", "yaml")
+_NEEDED: Final = (
+    *("aws_lambda_powertools", "boto3", "chalice", "cronsim", "h11", "itsdangerous", "jinja2"),
+    "pydantic",
+)
 _NPM: Final = ("ci", "--loglevel=error", "--no-audit", "--no-fund")
 
 
 @click.command("run", cls=CliCommand, example="headrace run --port 8080 --data-dir :memory:")
+@click.option(
+    "--host",
+    metavar="HOST",
+    help="To listen on; else HEADRACE_HOST, else 127.0.0.1: this machine alone.",
+)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -35,6 +40,8 @@ _NPM: Final = ("ci", "--loglevel=error", "--no-audit", "--no-fund")
 )
 @click.option(
     "--data-dir",
+    "--data",
+    "data_dir",
     metavar="FOLDER",
     help=f"Where tasks are kept; {IN_MEMORY} keeps nothing; else HEADRACE_DATA_DIR, "
     f"else {DEFAULT_DATA_DIR} in this folder.",
@@ -46,7 +53,12 @@ _NPM: Final = ("ci", "--loglevel=error", "--no-audit", "--no-fund")
 )
 @click.pass_obj
 def run_command(
-    session: CliSession, port: int | None, data_dir: str | None, admin_key: str | None
+    session: CliSession,
+    /,
+    host: str | None,
+    port: int | None,
+    data_dir: str | None,
+    admin_key: str | None,
 ) -> None:
     """Start a service on this machine.
 
@@ -54,18 +66,26 @@ def run_command(
     and the tasks stay in the data folder.
     """
     root = checkout()
-    if root is None:
-        raise Failed(
-            "the service is not part of the installed package: clone Headrace's repository and "
-            "say `make run` there, or `pip install -e '.[server]'` and `headrace run`"
-        )
-    need_packages("the service needs", _NEEDED, f"-e '{root}[server]'")
-    if not session.env.get("HEADRACE_DYNAMODB_URL"):
+    need_packages(
+        "the service needs",
+        _NEEDED,
+        "'headrace[server]'" if root is None else f"-e '{root}[server]'",
+    )
+    if root is not None and not session.env.get("HEADRACE_DYNAMODB_URL"):
         ensure_engine(session, root)
-    env = environment(session.env, root, port=port, data_dir=data_dir, admin_key=admin_key)
+    env = environment(session.env, host=host, port=port, data_dir=data_dir, admin_key=admin_key)
     # -P: a `console` of one's own in this folder is another one.
-    command = [sys.executable, "-P", "-m", "headrace.local", SAY_OPTIONS]
-    os.execve(sys.executable, command, env)  # noqa: S606
+    become([sys.executable, "-P", "-m", "headrace.local", SAY_OPTIONS], env)
+
+
+def become(command: list[str], env: Mapping[str, str]) -> NoReturn:
+    """Run *command* in place of this process, so that signals and exit code are its own."""
+    if sys.platform == "win32":
+        # There a new process would be started and the terminal given back.  Ctrl-C reaches both.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        sys.exit(subprocess.run(command, env=env, check=False).returncode)  # noqa: S603 (our own)
+    else:
+        os.execve(command[0], command, env)  # noqa: S606 (our own)
 
 
 def checkout(package: Path = Path(__file__).parents[1]) -> Path | None:
@@ -96,8 +116,8 @@ def ensure_engine(session: CliSession, root: Path) -> None:
 
 def environment(
     env: Mapping[str, str],
-    root: Path,
     *,
+    host: str | None = None,
     port: int | None = None,
     data_dir: str | None = None,
     admin_key: str | None = None,
@@ -109,9 +129,10 @@ def environment(
     given = dict(env)
     kept = data_dir or env.get("HEADRACE_DATA_DIR") or DEFAULT_DATA_DIR
     given["HEADRACE_DATA_DIR"] = kept if kept == IN_MEMORY else str(Path(kept).absolute())
+    if host is not None:
+        given["HEADRACE_HOST"] = host
     if port is not None:
         given["HEADRACE_PORT"] = str(port)
     if admin_key is not None:
         given["HEADRACE_ADMIN_KEY"] = admin_key
-    given["PYTHONPATH"] = os.pathsep.join([str(root), str(root / "functions")])
     return given

@@ -22,10 +22,15 @@ SAY_OPTIONS: Final = "--say-options"
 """Given by `headrace run`: its options are named in place of the variables."""
 
 _OPTIONS: Final = {
+    "HEADRACE_HOST": "--host",
     "HEADRACE_PORT": "--port",
     "HEADRACE_DATA_DIR": "--data-dir",
     "HEADRACE_ADMIN_KEY": "--admin-key",
 }
+IN_CLEAR: Final = (
+    "warning: it listens on {}, and http carries keys and tasks in clear: let only a network that"
+    " you trust reach it, or put a proxy with TLS before it."
+)
 _SETTINGS: Final = f"Its settings are in the environment: {', '.join(_OPTIONS)} and others."
 _WATCH_SECONDS: Final = 1.0
 # A request that takes no notice of the stop does not keep the service alive for longer.
@@ -57,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(refusal(error, say_options=options.say_options), file=sys.stderr)
         return CANNOT_START
     print(greeting(service), flush=True)
+    if service.settings.open_to_others:
+        print(IN_CLEAR.format(service.settings.host), file=sys.stderr, flush=True)
     exit_code = 0
     while not stop.wait(_WATCH_SECONDS):
         if service.engine is not None and not service.engine.is_running():

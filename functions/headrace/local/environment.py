@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import hmac
+import ipaddress
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -18,9 +19,11 @@ from headrace.local import SettingInvalid
 from headrace.local.folder import is_key
 from headrace.local.tables import DynamoDBClient, TableNames
 
+DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8080
 DEFAULT_DATA_DIR: Final = ".headrace"
 _LAST_PORT: Final = 65535
+_LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (what is given, not taken)
 _REGION: Final = "us-east-1"
 # The embedded engine takes any; without some, boto3 would go looking for real ones.
 _DUMMY_CREDENTIALS: Final = {
@@ -44,6 +47,7 @@ class LocalSettings:
 
     Attributes:
         port: to listen on; 0 is any free one.
+        host: likewise, a name or an address of this machine; its own loopback alone by default.
         data_dir: a folder, or `:memory:` to keep nothing.
         admin_key: None makes one and keeps it in the data folder.
         dynamodb_url: an endpoint to use in place of the embedded engine.
@@ -54,6 +58,7 @@ class LocalSettings:
     data_dir: str = DEFAULT_DATA_DIR
     admin_key: str | None = None
     dynamodb_url: str | None = None
+    host: str = DEFAULT_HOST
 
     def __post_init__(self) -> None:
         """Refuse what cannot work.
@@ -64,6 +69,10 @@ class LocalSettings:
         """
         if not 0 <= self.port <= _LAST_PORT:
             raise SettingInvalid(f"HEADRACE_PORT must be 0 to {_LAST_PORT}, not {self.port}.")
+        if not re.fullmatch(r"[0-9A-Za-z.:_%-]{1,253}", self.host):
+            raise SettingInvalid(
+                f"HEADRACE_HOST must be a name or an address of this machine, not {self.host!r}."
+            )
         if self.admin_key is not None and not is_key(self.admin_key):
             raise SettingInvalid(
                 "HEADRACE_ADMIN_KEY must be 16 to 256 visible ASCII characters; leave it out to"
@@ -73,6 +82,20 @@ class LocalSettings:
             raise SettingInvalid(
                 f"HEADRACE_DYNAMODB_URL must be an http or https address, not {self.dynamodb_url}."
             )
+
+    @property
+    def at(self) -> str:
+        """The host as a URL has it, by which this machine reaches it."""
+        near = _LOOPBACK_OF.get(self.host, self.host)
+        return f"[{near}]" if ":" in near else near
+
+    @property
+    def open_to_others(self) -> bool:
+        """Whether other machines may reach it."""
+        try:
+            return not ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host != "localhost"
 
 
 def settings_from(environment: Mapping[str, str] = os.environ) -> LocalSettings:
@@ -90,6 +113,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> LocalSettings:
         data_dir=environment.get("HEADRACE_DATA_DIR") or DEFAULT_DATA_DIR,
         admin_key=environment.get("HEADRACE_ADMIN_KEY") or None,
         dynamodb_url=environment.get("HEADRACE_DYNAMODB_URL") or None,
+        host=environment.get("HEADRACE_HOST") or DEFAULT_HOST,
     )
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-import resource
+import errno
 import socket
 import sys
 import threading
@@ -72,12 +72,18 @@ def listen(
     `clock` returns seconds, by which what is too slow is ended.
 
     Raises:
-        PortUnusable: the port is taken, or may not be used.
+        PortUnusable: the port is taken, or may not be used; the host is not this machine.
 
     """
     try:
-        listening = socket.create_server((host, port), backlog=_BACKLOG)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            raise PortUnusable(
+                f"{host} cannot be listened on ({error.strerror}): set HEADRACE_HOST to an address"
+                " of this machine."
+            ) from error
         raise PortUnusable(
             f"Port {port} cannot be used ({error.strerror}): set HEADRACE_PORT to another one."
         ) from error
@@ -220,7 +226,15 @@ def _start(name: str, work: Callable[..., None], *arguments: object) -> None:
     threading.Thread(target=work, args=arguments, name=name, daemon=True).start()
 
 
-def _files() -> int:
-    """Return how many files this process may have open."""
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if files == resource.RLIM_INFINITY else files
+if sys.platform == "win32":
+
+    def _files() -> int:
+        return sys.maxsize  # sockets are none there
+
+else:
+    import resource
+
+    def _files() -> int:
+        """Return how many files this process may have open."""
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return sys.maxsize if files == resource.RLIM_INFINITY else files

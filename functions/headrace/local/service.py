@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from headrace.client.threads import PeriodicThread, every
 from headrace.local import ServiceUnhealthy, stream
-from headrace.local.engine import HOST, Engine, running_engine
+from headrace.local.engine import Engine, running_engine
 from headrace.local.environment import (
     LocalSettings,
     applied,
@@ -108,10 +108,12 @@ class Service:
         self._prepare_pump(undo, template, names)
         timers = self._prepare_timers(undo, schedule_timers, handlers)
         server = listen(
-            Gateway(api, handlers, stopping=self._stopping.is_set), HOST, self.settings.port
+            Gateway(api, handlers, stopping=self._stopping.is_set),
+            self.settings.host,
+            self.settings.port,
         )
         undo.callback(server.stop)
-        self.url = f"http://{HOST}:{server.bind_addr[1]}"
+        self.url = f"http://{self.settings.at}:{server.bind_addr[1]}"
         # Late, because they read the environment, and because it takes the longest.
         functions = {
             *(route.function for route in api),

@@ -1,8 +1,13 @@
 """The service in a terminal: what it takes besides its environment."""
 
+from typing import cast
+
 import pytest
 
-from headrace.local.__main__ import CANNOT_START, main
+from headrace.local import PortUnusable, SettingInvalid
+from headrace.local.__main__ import CANNOT_START, main, refusal
+from headrace.local.environment import settings_from
+from headrace.local.server import LocalApp, listen
 
 
 @pytest.mark.parametrize("arguments", [["--port", "8081"], ["8081"], ["--say"]])
@@ -14,3 +19,38 @@ def test_an_argument_that_it_does_not_know_is_refused(
 
     assert ended.value.code == CANNOT_START
     assert arguments[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("host", "at", "open_to_others"),
+    [
+        ("127.0.0.1", "127.0.0.1", False),
+        ("localhost", "localhost", False),
+        ("::1", "[::1]", False),
+        ("0.0.0.0", "127.0.0.1", True),  # noqa: S104  what a person may give
+        ("::", "[::1]", True),
+        ("192.168.1.5", "192.168.1.5", True),
+        ("laptop.lan", "laptop.lan", True),
+    ],
+)
+def test_it_is_known_who_may_reach_the_service(host: str, at: str, *, open_to_others: bool) -> None:
+    settings = settings_from({"HEADRACE_HOST": host})
+
+    assert (settings.at, settings.open_to_others) == (at, open_to_others)
+
+
+@pytest.mark.parametrize("host", ["a b", "http://x", "a/b", "[::1]"])
+def test_what_is_no_host_is_refused(host: str) -> None:
+    with pytest.raises(SettingInvalid, match="HEADRACE_HOST must be a name or an address"):
+        settings_from({"HEADRACE_HOST": host})
+
+
+def test_without_being_told_it_is_this_machine_alone() -> None:
+    assert settings_from({}).host == "127.0.0.1"
+
+
+def test_an_address_of_another_machine_is_named_with_what_to_set() -> None:
+    with pytest.raises(PortUnusable, match="set HEADRACE_HOST to an address of this machine") as at:
+        listen(cast("LocalApp", None), "192.0.2.1", 0)
+
+    assert "say --host with an address" in refusal(at.value, say_options=True)

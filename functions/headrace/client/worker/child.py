@@ -38,7 +38,7 @@ FromChild: TypeAlias = (
     | tuple[Literal["report"], Report | None]
 )
 
-_SOFT_SIGNAL: Final = signal.SIGUSR2
+_SOFT_SIGNAL: Final = getattr(signal, "SIGUSR2", signal.SIGTERM)  # Windows has none, nor isolate
 
 
 _log: Final = logging.getLogger("headrace.worker")

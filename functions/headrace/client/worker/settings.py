@@ -3,6 +3,7 @@
 import math
 import os
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -70,6 +71,8 @@ class WorkerSettings:
             _within("prefetch", prefetch, (0, _LONGEST_PREFETCH), whole=True)
         if keepalive is not None:
             _within("keepalive", keepalive, limits.KEEPALIVE_SECONDS)
+        if isolate and sys.platform == "win32":
+            raise _wrong("isolate", "needs signals and process groups, which Windows does not have")
         if prune and not sync:
             _wrong("prune", "needs sync")
         fault = limits.text_fault(name, limits.WORKER_BYTES, 1)

@@ -92,6 +92,10 @@ def test_a_program_with_isolation_runs_what_it_has_enqueued(
     assert tasks["eve"].errors[0].type == "ValueError"
     lines = [json.loads(line) for line in ended.stderr.splitlines()]  # the child's among them
     assert {line["message"] for line in lines} >= {"hello ada", "hello eve", f"{name} failed"}
+    for line in lines:  # the handler's own lines say whose they are
+        if line["message"].startswith("hello"):
+            assert (line["queue"], line["attempt"], line["task_name"]) == (queue, 1, name)
+            assert line["task_id"] == tasks[line["message"].removeprefix("hello ")].id
     (dead,) = [line for line in lines if "is dead" in line["message"]]
     assert dead["message"].endswith("s and is dead: no retries left")
     (ready,) = [line for line in lines if "takes tasks of" in line["message"]]

@@ -1,16 +1,21 @@
 """Lines that say which task they are about."""
 
+import asyncio
 import io
 import json
 import logging
 import pickle
 import sys
 from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
 
 import pytest
 
-from headrace.client.worker.logs import JsonFormatter, about, configure, configured
-from tests.unit.worker.worker_harness import leased
+from headrace.client.app.app import App
+from headrace.client.app.context import Context
+from headrace.client.worker.logs import JsonFormatter, TaskFilter, about, configure, configured
+from tests.unit.worker.worker_harness import held, leased
 
 LOG = logging.getLogger("headrace.worker")
 
@@ -34,7 +39,9 @@ def test_text_names_task_and_attempt() -> None:
     LOG.info("Stopped")
 
     first, second = out.getvalue().splitlines()
-    assert first.endswith("INFO headrace.worker: mail.send succeeded [task task-1, attempt 1]")
+    assert first.endswith(
+        "INFO headrace.worker: mail.send succeeded [task task-1, queue mail, attempt 1]"
+    )
     assert second.endswith("INFO headrace.worker: Stopped")
 
 
@@ -60,6 +67,194 @@ def test_json_is_one_object_a_line_with_what_is_known_of_the_task() -> None:
     }
     assert "ValueError: broken" in second["traceback"]
     assert "task_id" not in second
+
+
+def logged(out: io.StringIO) -> list[dict[str, Any]]:
+    """Return what was logged as JSON."""
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+@pytest.fixture
+def out(root: None) -> io.StringIO:
+    stream = io.StringIO()
+    configure("json", stream=stream)
+    return stream
+
+
+def test_json_keeps_the_extra_fields_of_a_line(out: io.StringIO) -> None:
+    logging.getLogger("shop").info("sold", extra={"order": 7, "lines": [{"sku": "a"}], "who": None})
+
+    (line,) = logged(out)
+    assert (line["order"], line["lines"], line["who"]) == (7, [{"sku": "a"}], None)
+    assert line.keys() == {"time", "level", "logger", "message", "order", "lines", "who"}
+
+
+def test_an_extra_field_does_not_take_the_place_of_the_lines_own(out: io.StringIO) -> None:
+    logging.getLogger("shop").info("sold", extra={"level": "gold", "time": "noon"})
+
+    (line,) = logged(out)
+    assert (line["level"], line["extra_level"], line["extra_time"]) == ("INFO", "gold", "noon")
+
+
+@pytest.mark.parametrize("value", [float("nan"), {(1, 2): 3}, object(), {1, 2}])
+def test_a_value_that_is_no_json_is_written_as_text(out: io.StringIO, value: object) -> None:
+    logging.getLogger("shop").info("sold", extra={"value": value, "order": 7})
+
+    (line,) = logged(out)
+    assert (line["value"], line["order"]) == (str(value), 7)
+
+
+def test_a_value_that_holds_itself_loses_no_line(out: io.StringIO) -> None:
+    ring: list[Any] = []
+    ring.append(ring)
+
+    logging.getLogger("shop").info("sold", extra={"value": ring})
+
+    assert logged(out)[0]["value"] == "[[...]]"
+
+
+def test_where_a_line_comes_from_is_kept(out: io.StringIO) -> None:
+    logging.getLogger("shop").info("sold", stack_info=True)
+
+    assert "test_where_a_line_comes_from_is_kept" in logged(out)[0]["stack"]
+
+
+def run(app: App) -> None:
+    task = leased()
+    if app.route(task).kind == "sync":
+        app.execute(task, held())
+    else:
+        asyncio.run(app.execute_async(task, held()))
+
+
+TASK = {"task_id": "task-1", "queue": "mail", "attempt": 1, "task_name": "letters"}
+
+
+def of_task(line: dict[str, Any]) -> dict[str, Any]:
+    return {name: line[name] for name in TASK if name in line}
+
+
+def test_the_lines_of_a_handler_and_its_middlewares_carry_its_task(out: io.StringIO) -> None:
+    app, log = App(), logging.getLogger("shop")
+
+    @app.middleware
+    def around(ctx: Context) -> Iterator[None]:
+        log.info("around %s", ctx.name)
+        yield
+
+    @app.handler(queue="mail", name="letters")
+    def letters(payload: Any) -> None:
+        log.info("inside", extra={"order": 7})
+
+    run(app)
+    log.info("after")
+
+    around_it, inside, after = logged(out)
+    assert around_it["message"] == "around letters"
+    assert of_task(around_it) == of_task(inside) == TASK
+    assert inside["order"] == 7
+    assert of_task(after) == {}
+
+
+def test_the_lines_of_an_async_handler_carry_it_in_its_tasks_and_threads_too(
+    out: io.StringIO,
+) -> None:
+    app, log = App(), logging.getLogger("shop")
+
+    async def part() -> None:
+        log.info("in a task")
+
+    @app.handler(queue="mail", name="letters")
+    async def letters(payload: Any) -> None:
+        log.info("inside")
+        await asyncio.gather(part(), asyncio.to_thread(log.info, "in a thread"))
+
+    run(app)
+
+    lines = logged(out)
+    assert {line["message"] for line in lines} == {"inside", "in a task", "in a thread"}
+    assert [of_task(line) for line in lines] == [TASK] * 3
+
+
+def test_async_handlers_side_by_side_do_not_mix_up_their_tasks(out: io.StringIO) -> None:
+    app, log = App(), logging.getLogger("shop")
+
+    @app.handler(queue="mail")
+    async def letters(ctx: Context) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+            log.info(ctx.id)
+
+    async def both() -> None:
+        await asyncio.gather(*(app.execute_async(leased(n), held(n)) for n in (1, 2)))
+
+    asyncio.run(both())
+
+    lines = logged(out)
+    assert len(lines) == 6
+    assert all(line["task_id"] == line["message"] for line in lines)
+
+
+def test_a_field_that_the_line_has_itself_stays(out: io.StringIO) -> None:
+    app = App()
+
+    @app.handler(queue="mail", name="letters")
+    def letters(payload: Any) -> None:
+        logging.getLogger("shop").info("moved on", extra={"queue": "fax"})
+
+    run(app)
+
+    assert of_task(logged(out)[0]) == TASK | {"queue": "fax"}
+
+
+@pytest.mark.usefixtures("root")
+def test_text_names_the_task_in_a_handlers_lines() -> None:
+    out, app = io.StringIO(), App()
+    configure("text", stream=out)
+
+    @app.handler(queue="mail")
+    def letters(payload: Any) -> None:
+        logging.getLogger("shop").info("inside")
+
+    run(app)
+
+    assert out.getvalue().endswith("INFO shop: inside [task task-1, queue mail, attempt 1]\n")
+
+
+def test_a_programs_own_log_handler_takes_the_filter() -> None:
+    seen: list[logging.LogRecord] = []
+    app, log = App(), logging.getLogger("shop.own")
+    handler = logging.Handler()
+    handler.emit = seen.append  # type: ignore[method-assign, assignment]
+    handler.addFilter(TaskFilter())
+    log.addHandler(handler)
+
+    @app.handler(queue="mail")
+    def letters(payload: Any) -> None:
+        log.warning("inside")
+
+    try:
+        run(app)
+    finally:
+        log.removeHandler(handler)
+
+    assert vars(seen[0])["task_id"] == "task-1"
+
+
+def test_what_a_handler_puts_in_context_variables_ends_with_its_attempt() -> None:
+    app = App()
+    variable: ContextVar[str] = ContextVar("variable", default="")
+    seen = []
+
+    @app.handler(queue="mail")
+    def letters(payload: Any) -> None:
+        seen.append(variable.get())
+        variable.set("of the first")
+
+    run(app)
+    run(app)
+
+    assert seen == ["", ""]
 
 
 def test_another_format_is_refused() -> None:

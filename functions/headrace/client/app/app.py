@@ -366,14 +366,17 @@ class App:
 
     def _attempt(self, task: LeasedTask, control: AttemptControl) -> AttemptRun:
         hard_timeout: float | None = None
+        name = _UNKNOWN.name
         found: Runnable | Exception
         try:
             found = self._found(task)
-            hard_timeout = found.timeouts.hard
+            hard_timeout, name = found.timeouts.hard, found.name
         except Exception as error:  # noqa: BLE001 (raised again in the attempt, which reports it)
             found = error
         now = self._posting.now
-        ctx = Context(task, control, codec=self.codec, now=now, hard_timeout=hard_timeout)
+        ctx = Context(
+            task, control, codec=self.codec, now=now, hard_timeout=hard_timeout, name=name
+        )
         return AttemptRun(ctx, found, middlewares=self._middlewares, codec=self.codec)
 
     def _found(self, task: LeasedTask) -> Runnable:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from headrace.client.app.context import Context
+from headrace.client.app.current import part_of, within
 from headrace.client.app.execution import Timeouts
 from headrace.client.app.function import Runnable
 from headrace.client.app.outcomes import (
@@ -52,6 +53,14 @@ class AttemptRun:
 
     def run(self) -> Report | None:
         """Run it here, and return the report; None when the lease is lost."""
+        return within(self._ctx, self._run)
+
+    async def run_async(self) -> Report | None:
+        """Run it in this event loop, likewise."""
+        with part_of(self._ctx):
+            return await self._run_async()
+
+    def _run(self) -> Report | None:
         result = None
         try:
             with ExitStack() as around:
@@ -64,8 +73,7 @@ class AttemptRun:
             return self._failed(error)
         return self._reported(result)
 
-    async def run_async(self) -> Report | None:
-        """Run it in this event loop, likewise."""
+    async def _run_async(self) -> Report | None:
         result = None
         try:
             with ExitStack() as around:
@@ -172,7 +180,12 @@ class AttemptRun:
 
     def _about(self) -> dict[str, Any]:
         ctx = self._ctx
-        return {"task_id": ctx.id, "queue": ctx.queue, "attempt": ctx.attempt}
+        return {
+            "task_id": ctx.id,
+            "queue": ctx.queue,
+            "attempt": ctx.attempt,
+            "task_name": ctx.name,
+        }
 
 
 def cancel(task: "asyncio.Task[Any]", reason: BaseException) -> None:

@@ -34,7 +34,8 @@ class MoveTarget:
 class Context:
     """One attempt at one task.
 
-    A parameter annotated with this class is given it, whatever its name.
+    A parameter annotated with this class is given it, whatever its name.  ``name`` is that of the
+    task function or handler, ``unknown`` where the app has none for the task.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Context:
         codec: Codec,
         now: Callable[[], datetime],
         hard_timeout: float | None = None,
+        name: str = "unknown",
     ) -> None:
         self._control = control
         self._codec = codec
@@ -52,6 +54,7 @@ class Context:
         self._hard_end = None if hard_timeout is None else now() + timedelta(seconds=hard_timeout)
         self._spawned_bytes = 0
         self.task = task
+        self.name = name
         self.moved: MoveTarget | None = None
         self.spawned: list[SpawnedTask] = []
 

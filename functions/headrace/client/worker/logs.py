@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TextIO, TypeAlias
 
+from headrace.client.app.current import current_attempt
 from headrace.wire.tasks import LeasedTask
 
 LogFormat: TypeAlias = Literal["text", "json"]
 
 FIELDS: Final = ("task_id", "queue", "attempt", "task_name", "outcome", "seconds", "worker")
 """What records of this package may carry beside the message."""
+
+_OWN: Final = frozenset({"time", "level", "logger", "message", "traceback", "stack"})
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,22 @@ def about(task: LeasedTask, **more: object) -> dict[str, object]:
     return {"task_id": task.id, "queue": task.queue, "attempt": task.attempts, **more}
 
 
+class TaskFilter(logging.Filter):
+    """Gives what a handler logs, by whatever logger, the fields of the task it runs for.
+
+    `configure` sets it; where a program configures logging itself, add one to its log handlers.
+    It lets every record through, and fields that a record has already stay as they are.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add ``task_id``, ``queue``, ``attempt`` and ``task_name``, where there is a task."""
+        ctx = current_attempt()
+        if ctx is not None and "task_id" not in vars(record):
+            known = {**about(ctx.task), "task_name": ctx.name}
+            vars(record).update({**known, **_extra(record)})
+        return True
+
+
 class TextFormatter(logging.Formatter):
     """``2026-11-21 08:00:00,000 INFO headrace.worker: …``, the task in brackets behind it."""
 
@@ -54,14 +74,18 @@ class TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (the base's name)
         """Return the line without its traceback."""
         text = super().formatMessage(record)
-        task = getattr(record, "task_id", None)
-        if task is None:
+        known = vars(record)
+        if known.get("task_id") is None:
             return text
-        return f"{text} [task {task}, attempt {getattr(record, 'attempt', '?')}]"
+        queue, attempt = known.get("queue", "?"), known.get("attempt", "?")
+        return f"{text} [task {known['task_id']}, queue {queue}, attempt {attempt}]"
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and what is known of the task."""
+    """One JSON object a line: time, level, logger, message, the task, and the record's ``extra``.
+
+    What an ``extra`` has under one of the line's own names is ``extra_level`` and so on.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the object."""
@@ -72,11 +96,36 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        known = record.__dict__
-        line |= {field: known[field] for field in FIELDS if known.get(field) is not None}
+        extra = _extra(record)
+        line |= {field: extra[field] for field in FIELDS if extra.get(field) is not None}
+        for name, value in extra.items():
+            if name not in FIELDS:
+                line[f"extra_{name}" if name in _OWN else name] = value
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        if record.stack_info:
+            line["stack"] = self.formatStack(record.stack_info)
+        return _json(line)
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+
+
+def _json(line: dict[str, Any]) -> str:
+    """*line* as JSON; what JSON does not know is text, so that no line is lost for one value."""
+    try:
+        return json.dumps(line, ensure_ascii=False, default=str, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return json.dumps({name: _plain(value) for name, value in line.items()}, ensure_ascii=False)
+
+
+def _plain(value: object) -> object:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
+    return value
 
 
 def configure(
@@ -92,6 +141,7 @@ def configure(
         raise ValueError(f"log_format must be text or json, not {log_format!r}")
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(formatters[log_format]())
+    handler.addFilter(TaskFilter())
     root = logging.getLogger()
     for old in root.handlers[:]:
         root.removeHandler(old)

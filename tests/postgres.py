@@ -20,7 +20,7 @@ _POLL_SECONDS: Final = 0.05
 
 
 def postgres_folder() -> Path | None:
-    """Return where initdb and postgres are; None: they are not."""
+    """Return where initdb and postgres are, Debian's newest before the path's; None: nowhere."""
     found = shutil.which("initdb")
     folders = [Path(found).resolve().parent] if found else []
     versions = [path for path in _DEBIAN.glob("*/bin") if (path / "initdb").exists()]
@@ -36,7 +36,7 @@ def postgres(programs: Path) -> Iterator[str]:
 
 
 def _run(programs: Path, folder: Path) -> Iterator[str]:
-    user = _unprivileged_user(folder)
+    user = unprivileged_user(folder)
     data = folder / "data"
     subprocess.run(
         [programs / "initdb", "-D", data, "-A", "trust", "-U", "shop", "--no-sync", "-E", "UTF8"],
@@ -75,7 +75,7 @@ def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
     raise RuntimeError(f"PostgreSQL on port {port} did not start: {log.read_text()}")
 
 
-def _unprivileged_user(folder: Path) -> int | None:
+def unprivileged_user(folder: Path) -> int | None:
     """Give *folder* to a user that PostgreSQL runs as; None: ours will do."""
     if os.geteuid() != 0:
         return None

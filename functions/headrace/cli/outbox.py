@@ -291,7 +291,8 @@ def delete(
     with opened(session, database, table, schema) as outbox:
         named = [row.task_id for row in outbox.rows(refused=True)] if everything else ids
         text = "that were refused" if everything else "named"
-        session.ask(f"{many(len(named), 'row')} {text} will be gone.", yes=yes)
+        if named:
+            session.ask(f"{many(len(named), 'row')} {text} will be gone.", yes=yes)
         count = outbox.delete(named)
     done(session, f"{many(count, 'row')} deleted.", {"deleted": count})
 

@@ -327,11 +327,12 @@ def _log_faults(rows: Sequence[OutboxRow], settled: Settled) -> None:
         if not fault.refused:
             again[row.queue, fault.error] += 1
             continue
-        extra = {"task_id": row.task_id, "queue": row.queue}
+        extra = {"task_id": row.task_id, "queue": row.queue, "attempt": row.attempts + 1}
         text = "Task %s of the outbox is refused by queue %s, and kept: %s"
         _log.warning(text, row.task_id, row.queue, fault.error, extra=extra)
     for (queue, error), count in again.items():
-        _log.warning("%d rows of the outbox wait for queue %s: %s", count, queue, error)
+        text = "Rows of the outbox wait for queue %s, %d of them were tried: %s"
+        _log.warning(text, queue, count, error)
 
 
 def _note(row: OutboxRow, result: Enqueued, settled: Settled) -> None:

@@ -6,7 +6,6 @@ environment variables.
 
 import contextlib
 import os
-import pwd
 import shutil
 import socket
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.local.launch import launched
+from tests.postgres import postgres_folder, unprivileged_user
 
 Environment = dict[str, str]
 Broker = Callable[[Path], AbstractContextManager[Environment]]
@@ -24,8 +24,6 @@ Broker = Callable[[Path], AbstractContextManager[Environment]]
 _START_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.02
-_DEBIAN_POSTGRES: Final = Path("/usr/lib/postgresql")
-_UNPRIVILEGED: Final = ("postgres", "nobody")
 
 
 class LeftOut(Exception):
@@ -66,8 +64,10 @@ def postgres(folder: Path) -> Iterator[Environment]:
         LeftOut: it is not installed, or did not start.
 
     """
-    bin_folder = _postgres_folder()
-    user = _unprivileged_user(folder)
+    bin_folder = postgres_folder()
+    if bin_folder is None:
+        raise LeftOut("PostgreSQL is missing: apt-get install postgresql")
+    user = unprivileged_user(folder)
     data = folder / "data"
     words = [str(bin_folder / "initdb"), "-D", str(data), "-A", "trust", "-U", "bench"]
     made = subprocess.run(
@@ -104,29 +104,6 @@ def free_port() -> int:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
     return port
-
-
-def _postgres_folder() -> Path:
-    """Return where initdb and postgres are: the newest of Debian's, else those on the path."""
-    found = shutil.which("initdb")
-    folders = [Path(found).resolve().parent] if found else []
-    versions = [path for path in _DEBIAN_POSTGRES.glob("*/bin") if (path / "initdb").exists()]
-    folders += sorted(versions, key=lambda path: float(path.parent.name))
-    if not folders:
-        raise LeftOut("PostgreSQL is missing: apt-get install postgresql")
-    return folders[-1]
-
-
-def _unprivileged_user(folder: Path) -> int | None:
-    """Return whom to run PostgreSQL as, who is given the *folder*; None for ourselves."""
-    if os.geteuid() != 0:
-        return None
-    for name in _UNPRIVILEGED:
-        with contextlib.suppress(KeyError):
-            user = pwd.getpwnam(name).pw_uid
-            os.chown(folder, user, -1)
-            return user
-    raise LeftOut("PostgreSQL does not run as root, and there is no user postgres or nobody")
 
 
 @contextlib.contextmanager

@@ -128,6 +128,7 @@ def test_refused_rows_are_listed_retried_and_deleted(shop: Shop, url: str) -> No
     assert outbox("delete", url, "--id", "b", "--yes", "--json").json == {"deleted": 1}
     assert outbox("delete", url, "--all").code == 2  # nobody to ask
     assert outbox("delete", url, "--all", "--yes").err == "1 row deleted.\n"
+    assert outbox("delete", url, "--all").err == "0 rows deleted.\n"  # nothing to ask about
     assert [row["id"] for row in outbox("list", url, "--json").lines] == ["a", "waits"]
 
 

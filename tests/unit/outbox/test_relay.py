@@ -94,7 +94,7 @@ def test_rows_for_a_missing_queue_wait_and_keep_no_other_queue_back(
 
     assert outcomes == {"FAILED": 3, "CREATED": 1}  # one try for all of the queue
     assert shop.tasks() == [sent]
-    assert "3 rows of the outbox wait for queue later: there is no queue later" in caplog.text
+    assert "wait for queue later, 3 of them were tried: there is no queue later" in caplog.text
     first = shop.table.rows()[0]
     assert (first.attempts, first.error) == (1, "there is no queue later")
     assert shop.table.state().refused == 0

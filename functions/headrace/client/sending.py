@@ -11,6 +11,7 @@ import msgspec
 from headrace.client.calls import instant_text, json_body
 from headrace.client.codec import Codec
 from headrace.client.settings import utc_now
+from headrace.client.tracing import traced
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, PayloadTooLarge
 from headrace.domain.ids import new_task_id
@@ -135,6 +136,8 @@ def carried(value: object, codec: Codec, *, field: str, most: int) -> msgspec.Ra
 
 def _new_task(task: NewTask, codec: Codec, path: str) -> dict[str, Any]:
     entry = _given(task, codec, path)
+    if tags := traced(entry.get("tags")):
+        entry["tags"] = tags
     entry.setdefault("id", new_task_id(utc_now()))
     return entry
 

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from headrace.client.app.app import App
 from headrace.client.app.outcomes import Reject
 from headrace.client.codec import JsonCodec
-from headrace.client.worker.telemetry.otel import trace, traced
+from headrace.client.worker.telemetry.otel import trace
 from headrace.client.worker.telemetry.prometheus import PrometheusMetrics
 from headrace.client.worker.worker import Worker
 from tests.unit.worker.worker_harness import FakeService, held, leased
@@ -45,34 +45,16 @@ def traces() -> Traces:
 
 
 def test_an_attempt_is_a_span_that_names_queue_task_and_attempt(traces: Traces) -> None:
-    traces.app.handler(queue="mail")(lambda payload: None)
+    traces.app.handler(queue="mail", name="letters")(lambda payload: None)
 
     span = traces.run()
 
-    assert (span.name, span.kind) == ("process mail", SpanKind.CONSUMER)
+    assert (span.name, span.kind) == ("letters", SpanKind.CONSUMER)
     assert span.attributes is not None
     assert span.attributes["messaging.message.id"] == "task-1"
     assert span.attributes["messaging.destination.name"] == "mail"
     assert span.attributes["headrace.attempt"] == 1
     assert span.status.status_code is StatusCode.UNSET
-
-
-def test_the_span_belongs_to_the_trace_of_who_enqueued_the_task(traces: Traces) -> None:
-    traces.app.handler(queue="mail")(lambda payload: None)
-    with traces.tracer.start_as_current_span("request") as request:
-        tags = traced({"service": "smartcity"})
-
-    span = traces.run(tags)
-
-    assert tags["service"] == "smartcity"
-    assert span.parent is not None
-    assert span.parent.span_id == request.get_span_context().span_id
-    assert span.context is not None
-    assert span.context.trace_id == request.get_span_context().trace_id
-
-
-def test_without_a_span_there_is_no_tag() -> None:
-    assert traced({"service": "x"}) == {"service": "x"}
 
 
 def test_spans_of_async_handlers_are_the_parents_of_what_they_do(traces: Traces) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from headrace.client.app.context import Context
-from headrace.client.app.current import part_of, within
 from headrace.client.app.execution import Timeouts
 from headrace.client.app.function import Runnable
 from headrace.client.app.outcomes import (
@@ -25,6 +24,7 @@ from headrace.client.app.outcomes import (
     kept_result,
 )
 from headrace.client.codec import Codec, Unreadable
+from headrace.client.current import part_of, within
 from headrace.client.sending import Report
 from headrace.domain.errors import LeaseLost
 

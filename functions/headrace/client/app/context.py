@@ -11,6 +11,7 @@ from headrace.client.app.execution import AttemptControl
 from headrace.client.app.options import Options
 from headrace.client.codec import Codec, JsonValue
 from headrace.client.sending import NewTask, SpawnedTask, carried
+from headrace.client.tracing import traced, traced_move
 from headrace.domain import limits
 from headrace.domain.errors import LeaseLost, PayloadTooLarge
 from headrace.wire.tasks import LeasedTask
@@ -148,9 +149,8 @@ class Context:
             queue = target.queue
             kept = self._copy("payload", target.envelope(payload or {}))[0]
         wait = checks.seconds("delay", delay, limits.DELAY_SECONDS)
-        self.moved = MoveTarget(
-            queue, kept, wait, None if tags is None else checks.tags("tags", tags)
-        )
+        new_tags = traced_move(None if tags is None else checks.tags("tags", tags), self.tags)
+        self.moved = MoveTarget(queue, kept, wait, None if new_tags is None else dict(new_tags))
 
     def spawn(  # noqa: PLR0913 (options by keyword, as `options` has them)
         self,
@@ -200,7 +200,8 @@ class Context:
             raise PayloadTooLarge.of("spawn", message)
         self._spawned_bytes = together
         given = {field.name: getattr(task, field.name) for field in fields(NewTask)}
-        self.spawned.append(SpawnedTask(**{**given, "payload": copy, "queue": queue}))
+        spawned = {**given, "payload": copy, "queue": queue, "tags": traced(task.tags)}
+        self.spawned.append(SpawnedTask(**spawned))
 
     def _copy(self, field: str, payload: object) -> tuple[Any, int]:
         """Return *payload* as it is now, whatever the handler does to it later, and its size."""

@@ -1,12 +1,11 @@
 """OpenTelemetry spans around attempts, in the trace of who enqueued the task.
 
-Needs ``headrace[otel]``.  The trace travels in the task's tag ``traceparent``::
+Needs ``headrace[otel]``.  The trace travels by itself, in the task's tag ``traceparent``::
 
     trace(app)                                         # in the module of the app
-    send.options(tags=traced()).enqueue(to="ada")      # where it is enqueued
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from opentelemetry import trace as api
@@ -14,23 +13,15 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from headrace.client.app.app import App
 from headrace.client.app.context import Context
-
-TAG: Final = "traceparent"
+from headrace.client.tracing import TRACEPARENT
 
 _propagator: Final = TraceContextTextMapPropagator()
 
 
-def traced(tags: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return *tags* with the current span in ``traceparent``; without a span as they are."""
-    carrier: dict[str, str] = {}
-    _propagator.inject(carrier)
-    known = dict(tags or {})
-    return known | {TAG: carrier[TAG]} if TAG in carrier else known
-
-
 def trace(app: App, *, provider: api.TracerProvider | None = None) -> None:
-    """Put a span around every attempt of *app*; *provider* None is the global one.
+    """Put a span named after the task around every attempt of *app*.
 
+    *provider* None is the global one.
     Attempts that fail are marked so, with the exception, unless the app's codec is private: then
     only its type is shown.
     """
@@ -40,8 +31,8 @@ def trace(app: App, *, provider: api.TracerProvider | None = None) -> None:
     def span(ctx: Context) -> Iterator[None]:
         open_ = not app.codec.private
         with tracer.start_as_current_span(
-            f"process {ctx.queue}",
-            context=_propagator.extract({TAG: ctx.tags.get(TAG, "")}),
+            ctx.name,
+            context=_propagator.extract({TRACEPARENT: ctx.tags.get(TRACEPARENT, "")}),
             kind=api.SpanKind.CONSUMER,
             attributes={
                 "messaging.system": "headrace",
@@ -49,6 +40,7 @@ def trace(app: App, *, provider: api.TracerProvider | None = None) -> None:
                 "messaging.destination.name": ctx.queue,
                 "messaging.message.id": ctx.id,
                 "headrace.attempt": ctx.attempt,
+                "headrace.task": ctx.name,
             },
             record_exception=open_,
             set_status_on_exception=open_,

@@ -7,21 +7,22 @@ too; a thread that a handler starts by itself has it if it is run in a copy of t
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from headrace.client.app.context import Context
+if TYPE_CHECKING:
+    from headrace.client.app.context import Context
 
 R = TypeVar("R")
 
-_current: Final[ContextVar[Context | None]] = ContextVar("headrace_attempt", default=None)
+_current: Final[ContextVar["Context | None"]] = ContextVar("headrace_attempt", default=None)
 
 
-def current_attempt() -> Context | None:
+def current_attempt() -> "Context | None":
     """The attempt that this code is part of; None outside of handlers and middlewares."""
     return _current.get()
 
 
-def within(ctx: Context, run: Callable[[], R]) -> R:
+def within(ctx: "Context", run: Callable[[], R]) -> R:
     """Return what *run* returns, called as a part of *ctx*.
 
     What it does to context variables ends with it, so no attempt sees those of the one before.
@@ -35,7 +36,7 @@ def within(ctx: Context, run: Callable[[], R]) -> R:
 
 
 @contextmanager
-def part_of(ctx: Context) -> Iterator[None]:
+def part_of(ctx: "Context") -> Iterator[None]:
     """Let the block be a part of *ctx*, where the context is the block's own already."""
     before = _current.set(ctx)
     try:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
 from headrace import NewTask, RetryStrategy
 from headrace.client.codec import PLAIN
@@ -37,6 +38,16 @@ def test_a_delay_counts_from_when_the_row_was_written() -> None:
     assert entry(delay_in_seconds=60)["scheduled_at"] == "2026-11-21T08:01:00.000000Z"
     assert "delay_in_seconds" not in entry(delay_in_seconds=60)
     assert "scheduled_at" not in entry(delay_in_seconds=0)
+
+
+def test_a_task_belongs_to_the_trace_in_which_its_row_was_written() -> None:
+    tracer = TracerProvider(shutdown_on_exit=False).get_tracer("tests")
+
+    with tracer.start_as_current_span("checkout") as span:
+        tags = entry(tags={"a": "b"})["tags"]
+
+    assert tags["a"] == "b"
+    assert f"{span.get_span_context().trace_id:032x}" in tags["traceparent"]
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

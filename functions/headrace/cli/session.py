@@ -142,7 +142,11 @@ class CliSession:
 
     def connect(self, *, codec: "Codec | None" = None, retries: int | None = None) -> "Client":
         """Return a new client.  Raises Failed when it is not known where the service is."""
-        from headrace.client.client import Client  # noqa: PLC0415 (`headrace --help` needs none)
+        from headrace.client.address import (  # noqa: PLC0415 (`headrace --help` needs none)
+            HttpAddress,
+            read_address,
+        )
+        from headrace.client.client import Client  # noqa: PLC0415 (likewise)
         from headrace.client.codec import PLAIN  # noqa: PLC0415 (likewise)
 
         url, key = self.address(), self.secret
@@ -152,7 +156,7 @@ class CliSession:
                 "`headrace run` starts a service here and prints both",
                 Exit.USAGE,
             )
-        if not key:
+        if not key and isinstance(read_address(url), HttpAddress):
             raise Failed(
                 "there is no key: set HEADRACE_KEY, or say --key-file; "
                 "`headrace run` prints one for the service it starts",

@@ -22,7 +22,8 @@ class Settings:
     folder or ``s3://bucket/prefix``; ``lake_payloads`` are patterns of the queues whose payloads
     go there too.  ``metrics`` is the stack that metrics are about, None for no metrics.  The two
     that end in ``_arn`` name secrets which `with_secrets` reads.  ``function`` is the name of the
-    Lambda function that this is, None elsewhere.
+    Lambda function that this is, None elsewhere.  ``tables_named`` is whether the names of the
+    tables were given, or are those of a service on one machine.
     """
 
     tasks_table: str = "headrace-tasks"
@@ -39,6 +40,7 @@ class Settings:
     admin_key_arn: str | None = None
     session_secret_arn: str | None = None
     function: str | None = None
+    tables_named: bool = False
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "Settings":
@@ -47,6 +49,7 @@ class Settings:
         if sender not in ("batch", "single", "together"):
             message = f"HEADRACE_SENDER must be batch, single or together, not {sender!r}"
             raise ValueError(message)
+        named = [env.get(f"HEADRACE_{table}_TABLE") for table in ("TASKS", "CONTROL")]
         return cls(
             tasks_table=env.get("HEADRACE_TASKS_TABLE", cls.tasks_table),
             control_table=env.get("HEADRACE_CONTROL_TABLE", cls.control_table),
@@ -64,6 +67,7 @@ class Settings:
             admin_key_arn=env.get("HEADRACE_ADMIN_KEY_ARN") or None,
             session_secret_arn=env.get("HEADRACE_SESSION_SECRET_ARN") or None,
             function=env.get("AWS_LAMBDA_FUNCTION_NAME") or None,
+            tables_named=all(named),
         )
 
     def with_secrets(self, read: Callable[[str], str]) -> "Settings":

@@ -61,8 +61,8 @@ class FolderLake:
 class LakeToBe:
     """A lake in S3, connected when it is first used: most requests need none, and it takes time."""
 
-    def __init__(self, bucket: str, prefix: str) -> None:
-        self._place = bucket, prefix
+    def __init__(self, bucket: str, prefix: str, session: object = None) -> None:
+        self._place = bucket, prefix, session
 
     @cached_property
     def _lake(self) -> Lake:
@@ -83,13 +83,16 @@ class LakeToBe:
         return self._lake.list(prefix)
 
 
-def lake_at(address: str) -> Lake:
-    """Return the lake at *address*.  Raises InvalidRequest for what is no address of one."""
+def lake_at(address: str, session: object = None) -> Lake:
+    """Return the lake at *address*.  Raises InvalidRequest for what is no address of one.
+
+    *session* of botocore has region and credentials; None for those of the environment.
+    """
     try:
         place = s3_place(address)
     except ValueError as error:
         raise InvalidRequest(str(error)) from error
-    return FolderLake(Path(address)) if place is None else LakeToBe(*place)
+    return FolderLake(Path(address)) if place is None else LakeToBe(*place, session)
 
 
 def s3_place(address: str) -> tuple[str, str] | None:

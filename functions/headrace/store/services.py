@@ -110,12 +110,12 @@ class S3Lake:
                 yield LakeObject(name, one["Size"], one["ETag"])
 
 
-def lake_in_s3(bucket: str, prefix: str) -> S3Lake:
+def lake_in_s3(bucket: str, prefix: str, session: Session | None = None) -> S3Lake:
     """Return the lake under *prefix* of *bucket*, credentials and region as AWS SDKs find them.
 
     AWS_ENDPOINT_URL_S3 names another S3.
     """
-    return S3Lake(client_of("s3"), bucket, prefix)
+    return S3Lake(client_of("s3", session), bucket, prefix)
 
 
 def client_of(

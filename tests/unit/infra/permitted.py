@@ -52,12 +52,20 @@ class WatchedClient:
         real = getattr(self.client, name)
 
         def call(**arguments: Any) -> Any:
-            self.seen |= set(self._uses(name, arguments))
+            self.seen |= set(Calls(self.tables).uses(name, arguments))
             return real(**arguments)
 
         return call if callable(real) and name != "exceptions" else real
 
-    def _uses(self, name: str, arguments: Mapping[str, Any]) -> Iterator[Use]:
+
+@dataclass(frozen=True)
+class Calls:
+    """Reads what a call of DynamoDB asks for."""
+
+    tables: TableNames
+
+    def uses(self, name: str, arguments: Mapping[str, Any]) -> Iterator[Use]:
+        """What the call *name*, as boto3 names it, does with these arguments."""
         match name:
             case "transact_write_items":
                 for item in arguments["TransactItems"]:

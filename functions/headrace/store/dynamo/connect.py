@@ -98,12 +98,13 @@ class _WhenAsked:
         return getattr(self._client, name)
 
 
-def connected(url: str | None) -> RawClient:
+def connected(url: str | None, session: Session | None = None) -> RawClient:
     """Return a client of the DynamoDB at *url*, or of Amazon's where it is None.
 
-    Region and credentials are those of the environment, as every AWS SDK finds them.
+    Region and credentials are those of *session*, else of the environment, as every AWS SDK finds
+    them.
     """
-    session = Session()
+    session = session or Session()
     return RawClient(late_client(session, url), session.get_credentials())
 
 

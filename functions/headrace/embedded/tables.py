@@ -1,0 +1,64 @@
+"""The use cases over a deployment's tables, by the rights of whoever runs this program.
+
+Which tables is said by the stack's outputs, once a process; or by the environment, as the functions
+have it: HEADRACE_TASKS_TABLE and HEADRACE_CONTROL_TABLE save that call, and the right to make it.
+The deployment's reaper, scheduler and recorder do what timers do.
+"""
+
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from headrace.client.address import TablesAddress
+from headrace.domain.errors import InvalidRequest
+from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.store.base import Store
+
+if TYPE_CHECKING:
+    from headrace.store.dynamo.deployment import Deployment
+
+
+def over_tables(address: TablesAddress, *, admin_key: str) -> tuple[UseCases, Store]:
+    """Return the use cases over the tables of *address*, and those.
+
+    Raises InvalidRequest where botocore, the stack or its tables are missing, Unauthenticated
+    without credentials, Forbidden without the right to ask, Unavailable without an answer.
+    """
+    if find_spec("botocore") is None:
+        raise InvalidRequest.of(
+            "url", "is for tables, which take botocore: pip install 'headrace[dynamodb]'"
+        )
+    from headrace.store.dynamo import DynamoStore  # noqa: PLC0415  a file needs no botocore
+    from headrace.store.dynamo.deployment import Deployment  # noqa: PLC0415  likewise
+
+    deployment = Deployment(address.region, address.stack)
+    settings = replace(_settings(deployment), admin_key=admin_key)
+    store = DynamoStore(
+        deployment.client(settings.dynamodb_url),
+        tasks_table=settings.tasks_table,
+        control_table=settings.control_table,
+        sender=settings.sender,
+    )
+    # Metrics of long ago are read from the lake; nothing is written there.
+    lake = deployment.lake(settings.lake) if settings.lake else None
+    return build(settings, store, lake=lake), store
+
+
+def _settings(deployment: "Deployment") -> Settings:
+    from headrace.store.dynamo.deployment import CONTROL_TABLE, TASKS_TABLE  # noqa: PLC0415  as above
+
+    try:
+        settings = Settings.from_env()
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from error
+    if settings.tables_named:
+        return settings
+    facts = deployment.facts()
+    ttl = facts.parameters.get("SettingsTtlSeconds")  # not of the environment: the stack decides
+    return replace(
+        settings,
+        tasks_table=facts.outputs[TASKS_TABLE],
+        control_table=facts.outputs[CONTROL_TABLE],
+        settings_ttl_seconds=float(ttl) if ttl else settings.settings_ttl_seconds,
+        lake=settings.lake or facts.outputs.get("LakeAddress"),
+    )

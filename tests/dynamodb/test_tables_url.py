@@ -1,0 +1,299 @@
+"""A program with a deployment's tables for a service: no API Gateway, no Lambda, its own rights."""
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace import App, AsyncClient, Client, Report, Worker
+from headrace.cli.main import main
+from headrace.client.embedding import timers_of
+from headrace.client.settings import ClientSettings
+from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unauthenticated
+from headrace.embedded.service import close_all
+from headrace.local.tables import TableNames
+from tests.aws import REGION, STACK, Account, account
+
+URL = f"dynamodb://{REGION}/{STACK}"
+
+
+@pytest.fixture
+def aws(
+    dynamodb_url: str, tables: TableNames, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Account]:
+    """Give the account that AWS's clients find in the environment."""
+    for name in [each for each in os.environ if each.startswith(("AWS_", "HEADRACE_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local")
+    with account(dynamodb_url, tables) as made:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", made.url)
+        monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", made.url)
+        yield made
+        close_all()
+
+
+def test_what_one_client_puts_in_another_takes_out(aws: Account) -> None:
+    with Client(URL) as producer, Client(URL) as consumer:
+        producer.create_queue("mail")
+        task = producer.enqueue("mail", {"to": "ada"})
+        (taken,) = consumer.dequeue("mail", worker="w").tasks
+
+        assert (taken.id, taken.payload) == (task.id, {"to": "ada"})
+        report = Report(task_id=taken.id, lease_id=taken.lease.id, status="SUCCEEDED")
+        assert consumer.report("mail", [report])[0].outcome == "OK"
+        assert producer.get_task(taken.id).state == "SUCCEEDED"
+
+
+def test_the_stack_is_asked_once_a_process_and_in_its_region(aws: Account) -> None:
+    with Client(URL) as first, Client(URL) as second:
+        first.create_queue("mail")
+        second.enqueue("mail", 1)
+
+    assert aws.calls["DescribeStacks"] == 1
+    assert aws.regions == {REGION}
+
+
+def test_it_is_not_asked_where_the_environment_names_the_tables(
+    aws: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_TASKS_TABLE", aws.tables.tasks)
+    monkeypatch.setenv("HEADRACE_CONTROL_TABLE", aws.tables.control)
+    with Client(URL) as client:
+        client.create_queue("mail")
+
+    assert aws.calls["DescribeStacks"] == 0
+
+
+def test_one_name_without_the_other_names_no_tables(
+    aws: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_TASKS_TABLE", "another")
+    with Client(URL) as client:
+        client.create_queue("mail")
+
+    assert aws.calls["DescribeStacks"] == 1
+
+
+def test_a_task_enqueued_by_itself_is_one_request(aws: Account) -> None:
+    with Client(URL) as client:
+        client.create_queue("mail")
+        client.enqueue("mail", 1)
+        aws.calls.clear()
+        client.enqueue("mail", 2)
+
+    assert aws.calls == {"BatchExecuteStatement": 1}
+
+
+def test_errors_and_limits_are_those_of_the_api(aws: Account) -> None:
+    with Client(URL) as client:
+        client.create_queue("mail")
+        with pytest.raises(Conflict):
+            client.create_queue("mail")
+        with pytest.raises(NotFound):
+            client.enqueue("nowhere", 1)
+        with pytest.raises(InvalidRequest, match="batch_size"):
+            client.dequeue("mail", batch_size=26)
+        with pytest.raises(InvalidRequest, match="name"):
+            client.create_queue("no name")
+        assert client.enqueue("mail", 1, id="a").outcome == "CREATED"
+        assert client.enqueue("mail", 1, id="a").outcome == "EXISTING"
+
+
+def test_an_event_loop_goes_on_while_a_call_waits(aws: Account) -> None:
+    async def story() -> object:
+        async with AsyncClient(URL) as client:
+            await client.create_queue("mail")
+            waiting = asyncio.ensure_future(client.dequeue("mail", wait_seconds=15))
+            await asyncio.sleep(0.1)
+            await client.enqueue("mail", "now")
+            (task,) = (await waiting).tasks
+            return task.payload
+
+    assert asyncio.run(story()) == "now"
+
+
+def test_a_worker_runs_tasks_and_does_not_let_the_service_wait(aws: Account) -> None:
+    app = App(Client(URL))
+    seen: list[int] = []
+
+    @app.task(queue="mail")
+    def note(number: int) -> None:
+        seen.append(number)
+
+    for number in range(30):
+        note.enqueue(number)
+    Worker(app).run(burst=True)
+    assert sorted(seen) == list(range(30))
+
+    answer = app.client.dequeue("mail")
+    assert not answer.tasks
+    assert answer.poll_after_seconds == 1.0  # as in the cloud: more than a worker lets it wait for
+
+
+def test_an_idle_worker_begins_what_comes_and_ends_soon(aws: Account) -> None:
+    app = App(Client(URL))
+    begun = threading.Event()
+
+    @app.task(queue="mail")
+    def note() -> None:
+        begun.set()
+
+    app.ensure_queues()
+    worker = Worker(app)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    time.sleep(0.5)
+    note.enqueue()
+    assert begun.wait(10)
+    asked = time.monotonic()
+    worker.stop()
+    thread.join(10)
+
+    assert not thread.is_alive()
+    assert time.monotonic() - asked < 5
+
+
+def test_no_timers_run_in_the_process(aws: Account) -> None:
+    with timers_of(ClientSettings.of(URL, env={}).address):
+        names = {thread.name for thread in threading.enumerate()}
+
+    assert not [name for name in names if name.startswith("headrace-")]
+
+
+def test_the_settings_of_the_stack_hold(aws: Account) -> None:
+    aws.parameters["SettingsTtlSeconds"] = "0"
+    with Client(URL) as client:
+        client.create_queue("mail")
+        client.enqueue("mail", 1)
+        aws.calls.clear()
+        client.enqueue("mail", 1)
+
+    assert aws.calls["GetItem"] > 0  # the queue is looked up again
+
+
+def test_a_child_of_a_fork_has_connections_of_its_own(aws: Account) -> None:
+    with Client(URL) as client:
+        client.create_queue("mail")
+        child = os.fork()
+        if not child:  # pragma: no cover  another process
+            client.enqueue("mail", "child")
+            os._exit(0)
+        client.enqueue("mail", "parent")
+        _, status = os.waitpid(child, 0)
+
+        assert status == 0
+        assert aws.calls["DescribeStacks"] == 2
+        assert sorted(task.payload for task in client.list_tasks("mail", payload=True)) == [
+            "child",
+            "parent",
+        ]
+
+
+def test_a_stack_that_is_not_there_is_a_wrong_url(aws: Account) -> None:
+    with (
+        Client(f"dynamodb://{REGION}/nowhere") as client,
+        pytest.raises(InvalidRequest, match="url means the stack nowhere in eu-west-1: there is"),
+    ):
+        client.enqueue("mail", 1)
+
+
+def test_a_stack_of_something_else_is_one_too(aws: Account) -> None:
+    del aws.outputs["TasksTableName"]
+    with (
+        Client(URL) as client,
+        pytest.raises(InvalidRequest, match="names no tables of Headrace: it is UPDATE_COMPLETE"),
+    ):
+        client.enqueue("mail", 1)
+
+
+def test_so_is_a_table_that_is_not_there(aws: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aws, "tables", TableNames("gone", "gone-too"))
+    aws.outputs |= {"TasksTableName": "gone", "ControlTableName": "gone-too"}
+    with Client(URL) as client, pytest.raises(InvalidRequest, match="has no such table"):
+        client.enqueue("mail", 1)
+
+
+def test_without_the_right_to_describe_the_stack_the_action_is_named(aws: Account) -> None:
+    aws.stack_readable = False
+    with (
+        Client(URL) as client,
+        pytest.raises(
+            Forbidden, match=r"IAM refuses DescribeStacks .* cloudformation:DescribeStacks"
+        ),
+    ):
+        client.enqueue("mail", 1)
+
+
+def test_without_credentials_that_is_what_is_said(
+    aws: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with Client(URL) as client, pytest.raises(Unauthenticated, match="without credentials"):
+        client.enqueue("mail", 1)
+
+    monkeypatch.setenv("HEADRACE_TASKS_TABLE", aws.tables.tasks)
+    monkeypatch.setenv("HEADRACE_CONTROL_TABLE", aws.tables.control)
+    with Client(URL) as client, pytest.raises(Unauthenticated, match="without credentials"):
+        client.enqueue("mail", 1)
+
+
+def test_a_profile_that_is_not_there_is_named(
+    aws: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    with Client(URL) as client, pytest.raises(Unauthenticated, match="nobody"):
+        client.enqueue("mail", 1)
+
+
+def test_a_setting_that_is_wrong_is_named(aws: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_POLL_AFTER_SECONDS", "soon")
+    with Client(URL) as client, pytest.raises(InvalidRequest, match="HEADRACE_POLL_AFTER_SECONDS"):
+        client.enqueue("mail", 1)
+
+
+def command(*arguments: str) -> int:
+    """Run one, and return its exit code."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return int(ended.value.code or 0)
+
+
+def test_the_command_needs_no_key(
+    aws: Account, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADRACE_URL", URL)
+
+    assert command("queue", "create", "mail") == 0
+    assert command("enqueue", "mail", "{}", "--id", "first") == 0
+    assert "first" in capsys.readouterr().out
+    assert command("task", "show", "nobody") == 3
+    assert command("--url", f"dynamodb://{REGION}/nowhere", "queue", "list") == 2
+
+
+def test_the_command_names_the_action_that_iam_refuses(
+    aws: Account, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADRACE_URL", URL)
+    aws.policy = ()
+
+    assert command("enqueue", "mail", "{}") == 4
+    assert "is not authorized to perform: dynamodb:GetItem" in capsys.readouterr().err
+
+
+def test_without_botocore_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "botocore", None)
+    with (
+        Client(f"dynamodb://{REGION}/another") as client,
+        pytest.raises(InvalidRequest, match=r"pip install 'headrace\[dynamodb\]'"),
+    ):
+        client.enqueue("mail", 1)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -241,6 +242,48 @@ def test_an_app_that_no_child_can_load_ends_the_worker_and_costs_no_attempt(
 
     assert harness.service.done[task].status == "RELEASED"
     assert worker.prefetch.size == 0  # what never ran says nothing of how long tasks run
+
+
+def test_exceptions_that_only_the_children_know_are_retried_or_rejected_by_class(
+    harness: IsolatedWorkerHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "only_in_children.py").write_text(ONLY_IN_CHILDREN)
+    monkeypatch.syspath_prepend(tmp_path)
+    retried, rejected = harness.service.put("own", "other")
+    worker = Worker(
+        App(),
+        isolate=True,
+        service=harness.service,
+        queues=["mail"],
+        concurrency=1,
+        app_path="only_in_children:app",
+    )
+
+    worker.run(burst=True)
+
+    reports = [harness.service.done[task] for task in (retried, rejected)]
+    assert [(each.retryable, each.delay_in_seconds) for each in reports] == [
+        (True, 7),
+        (False, None),
+    ]
+    assert harness.outcome(retried)[1] == "only_in_children.Own"
+    assert "only_in_children" not in sys.modules
+
+
+ONLY_IN_CHILDREN = """
+from headrace import App
+
+app = App()
+
+
+class Own(Exception):
+    pass
+
+
+@app.handler(queue="mail", retry_on={Own: 7})
+def handle(payload):
+    raise Own if payload == "own" else ValueError
+"""
 
 
 def test_an_app_that_children_could_not_find_is_refused_at_once() -> None:

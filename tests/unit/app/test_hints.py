@@ -34,7 +34,9 @@ def test_what_other_task_queues_call_it_is_answered_with_what_it_is_here(
 
 def test_an_option_with_a_slip_in_its_name_is_told_the_one_that_was_meant(app: App) -> None:
     wrong: Any = {"retry": 3}
-    with pytest.raises(TypeError, match="task has no option retry: did you mean retries"):
+    with pytest.raises(
+        TypeError, match="task has no option retry: did you mean retries or retry_on"
+    ):
         app.task(**wrong)
 
     @app.task

@@ -4,33 +4,31 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
-from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from headrace.client.aio import AsyncClient
-from headrace.client.app.attempts import AttemptRun, Middleware, unknown
+from headrace.client.app.attempts import Middleware
 from headrace.client.app.checks import Duration, Retries, app_name
 from headrace.client.app.context import Context
 from headrace.client.app.drift import Declaration
-from headrace.client.app.execution import AttemptControl, TaskRoute, Timeouts
-from headrace.client.app.function import TASK, Dedupe, RawHandler, Runnable, TaskFunction, is_call
+from headrace.client.app.execution import Timeouts
+from headrace.client.app.failing import ErrorClasses, ErrorRules, RetryOn
+from headrace.client.app.function import Dedupe, RawHandler, TaskFunction
 from headrace.client.app.options import Options, named
 from headrace.client.app.outcomes import OnLargeResult, checked_choice
 from headrace.client.app.periodic import AppSchedules, Timing
 from headrace.client.app.posting import AppQueues, Posting
+from headrace.client.app.running import TaskRunner
 from headrace.client.app.signature import name_of
 from headrace.client.app.syncing import AppSync, failure_of
 from headrace.client.client import Client
 from headrace.client.codec import Codec
 from headrace.client.queue_fields import QueueFields
-from headrace.client.sending import Report
 from headrace.client.settings import utc_now
-from headrace.wire.tasks import LeasedTask
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_UNKNOWN: Final = TaskRoute("sync", "unknown")
 
 
 class Declaring(Protocol):
@@ -44,7 +42,7 @@ class Declaring(Protocol):
     def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, P, R]: ...
 
 
-class App:
+class App(TaskRunner):
     """The tasks of a program.
 
     Args:
@@ -76,19 +74,18 @@ class App:
         self.name = None if name is None else app_name(name)
         self._default_queue = queue
         self._queues = AppQueues(create=create_queues)
-        self._posting = Posting(
-            self._queues,
-            client=client,
-            async_client=async_client,
-            url=url,
-            key=key,
-            codec=codec,
-            now=now,
-        )
-        self._functions: dict[str, TaskFunction[..., ..., Any]] = {}
-        self._handlers: dict[str, RawHandler] = {}
         self._schedules = AppSchedules()
-        self._middlewares: list[Middleware] = []
+        super().__init__(
+            Posting(
+                self._queues,
+                client=client,
+                async_client=async_client,
+                url=url,
+                key=key,
+                codec=codec,
+                now=now,
+            )
+        )
 
     @property
     def client(self) -> Client:
@@ -150,6 +147,8 @@ class App:
         queue: str | None = None,
         name: str | None = None,
         retries: Retries | None = None,
+        retry_on: RetryOn | None = None,
+        reject_on: ErrorClasses | None = None,
         timeout: Duration | None = None,
         soft_timeout: Duration | None = None,
         dedupe: Dedupe | None = None,
@@ -167,6 +166,8 @@ class App:
         queue: str | None = None,
         name: str | None = None,
         retries: Retries | None = None,
+        retry_on: RetryOn | None = None,
+        reject_on: ErrorClasses | None = None,
         timeout: Duration | None = None,
         soft_timeout: Duration | None = None,
         dedupe: Dedupe | None = None,
@@ -181,7 +182,11 @@ class App:
             function: what to run; its arguments need names, and are checked by their type hints.
             queue: where its tasks go, else the app's default.
             name: what payloads call it, else module and function.
-            retries: a number, a RetryStrategy, or None: as the queue says.
+            retries: a number, a RetryStrategy (`headrace.backoff` has them), or None: as the queue
+                says.
+            retry_on: exception classes that are retried, and no others: those are rejected; or a
+                mapping of such to the wait before the retry, or to a RetryStrategy of their own.
+            reject_on: exception classes that are rejected: dead at once.
             timeout: the attempt has failed after that.
             soft_timeout: the handler is asked to end after that, by SoftTimeLimit.
             dedupe: a format over the arguments (``"mail:{to}"``), a function of them, or True: a
@@ -199,6 +204,7 @@ class App:
 
         """
         large = checked_choice(on_large_result)
+        rules = ErrorRules.of(retry_on, reject_on)
 
         def declare(function: Callable[..., Any]) -> TaskFunction[..., ..., Any]:
             made: TaskFunction[..., ..., Any] = TaskFunction(
@@ -209,6 +215,7 @@ class App:
                 dedupe=dedupe,
                 timeouts=Timeouts.of(soft_timeout, timeout),
                 on_large_result=large,
+                error_rules=rules,
                 posting=self._posting,
             )
             self._add(made)
@@ -223,6 +230,8 @@ class App:
         *,
         queue: str,
         name: str | None = None,
+        retry_on: RetryOn | None = None,
+        reject_on: ErrorClasses | None = None,
         timeout: Duration | None = None,
         soft_timeout: Duration | None = None,
         on_large_result: OnLargeResult | None = None,
@@ -234,6 +243,7 @@ class App:
         Raises TypeError for other parameters, ValueError when the queue has a handler.
         """
         timeouts, large = Timeouts.of(soft_timeout, timeout), checked_choice(on_large_result)
+        rules = ErrorRules.of(retry_on, reject_on)
 
         def declare(function: F) -> F:
             made = RawHandler(
@@ -242,6 +252,7 @@ class App:
                 queue=queue,
                 timeouts=timeouts,
                 on_large_result=large,
+                error_rules=rules,
             )
             old = self._handlers.get(queue)
             if old is not None and not _same(old.function, function):
@@ -335,59 +346,6 @@ class App:
         names = frozenset(filter(None, (self.name, path)))
         mark = self.name or path
         return Declaration(self._queues.settings, self._schedules.declared, mark, names)
-
-    # ------------------------------------------------------------------------------- for workers
-
-    def route(self, task: LeasedTask) -> TaskRoute:
-        """The route of *task*.  Raises nothing: an unknown one fails when it is executed."""
-        try:
-            found = self._found(task)
-        except Exception:  # noqa: BLE001 (raised again in the attempt, which reports it)
-            return _UNKNOWN
-        kind: Literal["sync", "async"] = "async" if found.is_async else "sync"
-        return TaskRoute(kind, found.name, found.timeouts.soft, found.timeouts.hard)
-
-    def execute(self, task: LeasedTask, control: AttemptControl) -> Report | None:
-        """Run a task of a sync route and return its final report; None: the lease is lost.
-
-        Raises no Exception.  HardTimeLimit, Stopped or LeaseLost thrown into this thread become
-        the report; thrown when the handler has ended already they may come out.  A
-        KeyboardInterrupt in the main thread goes through: there a person wants to stop.
-        """
-        return self._attempt(task, control).run()
-
-    async def execute_async(self, task: LeasedTask, control: AttemptControl) -> Report | None:
-        """Run a task of any route in this event loop, likewise.
-
-        To interrupt it, cancel its asyncio task with the reason: ``task.cancel(HardTimeLimit())``,
-        ``SoftTimeLimit()``, ``Stopped()``, ``LeaseLost(…)``.  Without a reason it is Stopped.
-        """
-        return await self._attempt(task, control).run_async()
-
-    def _attempt(self, task: LeasedTask, control: AttemptControl) -> AttemptRun:
-        hard_timeout: float | None = None
-        name = _UNKNOWN.name
-        found: Runnable | Exception
-        try:
-            found = self._found(task)
-            hard_timeout, name = found.timeouts.hard, found.name
-        except Exception as error:  # noqa: BLE001 (raised again in the attempt, which reports it)
-            found = error
-        now = self._posting.now
-        ctx = Context(
-            task, control, codec=self.codec, now=now, hard_timeout=hard_timeout, name=name
-        )
-        return AttemptRun(ctx, found, middlewares=self._middlewares, codec=self.codec)
-
-    def _found(self, task: LeasedTask) -> Runnable:
-        """The function that runs *task*.  Raises UnknownTask, or Unreadable for its payload."""
-        payload = task.payload
-        named = payload.get(TASK) if is_call(payload) else None
-        function = self._functions.get(named) if isinstance(named, str) else None
-        found = function or self._handlers.get(task.queue)
-        if found is None:
-            raise unknown(named, task.queue)
-        return found
 
 
 def _same(old: Callable[..., Any], new: Callable[..., Any]) -> bool:

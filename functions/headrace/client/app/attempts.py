@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import logging
+import random
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -11,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from headrace.client.app.context import Context
 from headrace.client.app.execution import Timeouts
+from headrace.client.app.failing import AfterFailure
 from headrace.client.app.function import Runnable
 from headrace.client.app.outcomes import (
     HardTimeLimit,
@@ -36,7 +38,10 @@ _cancelled_for: Final[WeakKeyDictionary["asyncio.Task[Any]", BaseException]] = W
 
 
 class AttemptRun:
-    """One attempt at one task; *found* is what runs it, or why nothing can."""
+    """One attempt at one task; *found* is what runs it, or why nothing can.
+
+    *spread* draws from [0, 1), for the jitter of backoffs by exception.
+    """
 
     def __init__(
         self,
@@ -45,8 +50,10 @@ class AttemptRun:
         *,
         middlewares: Sequence[Middleware],
         codec: Codec,
+        spread: Callable[[], float] = random.random,
     ) -> None:
         self._ctx = ctx
+        self._spread = spread
         self._found = found
         self._middlewares = middlewares
         self._codec = codec
@@ -157,13 +164,25 @@ class AttemptRun:
             return Report.on(
                 self._ctx.task, "FAILED", error=failure, delay_in_seconds=error.delay_in_seconds
             )
+        after = self._after(error)
         _log.warning(
-            "%s failed",
+            "%s failed" if after.retryable else "%s failed, and is not tried again",
             self._called,
             exc_info=(type(error), error, from_the_handler(error)),
             extra=self._about(),
         )
-        return Report.on(self._ctx.task, "FAILED", error=failure)
+        return Report.on(
+            self._ctx.task,
+            "FAILED",
+            error=failure,
+            retryable=after.retryable,
+            delay_in_seconds=after.delay_in_seconds,
+        )
+
+    def _after(self, error: BaseException) -> AfterFailure:
+        if isinstance(self._found, Exception):
+            return AfterFailure()
+        return self._found.error_rules.after(error, self._ctx.attempt, self._spread())
 
     @property
     def _called(self) -> str:

@@ -25,6 +25,7 @@ from headrace.client.app import checks
 from headrace.client.app.checks import Duration, Retries
 from headrace.client.app.context import Context
 from headrace.client.app.execution import Timeouts
+from headrace.client.app.failing import ErrorRules
 from headrace.client.app.options import ELSEWHERE, Options, named
 from headrace.client.app.outcomes import OnLargeResult, Reject
 from headrace.client.app.posting import Posting, PreparedTask
@@ -104,6 +105,7 @@ class Known(TypedDict):
     queue: str
     timeouts: Timeouts
     on_large_result: OnLargeResult | None
+    error_rules: ErrorRules
 
 
 class Runnable(ABC):
@@ -114,6 +116,7 @@ class Runnable(ABC):
     def __init__(self, function: Callable[..., Any], **known: Unpack[Known]) -> None:
         self.function, self.name, self.queue = function, known["name"], known["queue"]
         self.timeouts, self.on_large_result = known["timeouts"], known["on_large_result"]
+        self.error_rules = known["error_rules"]
         self.is_async = inspect.iscoroutinefunction(function)
         self.signature = Signature.of(function)
 

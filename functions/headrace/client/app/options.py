@@ -56,9 +56,9 @@ def _options(function: Callable[..., Any]) -> list[str]:
 
 def unknown(name: str, of: str, known: list[str]) -> str:
     """The error message for an unknown option."""
-    near = get_close_matches(name, known, n=1)
+    near = sorted(get_close_matches(name, known, n=2))
     return f"{of} has no option {name}: " + (
-        f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
+        f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(known)}"
     )
 
 

@@ -1,0 +1,73 @@
+"""The part of an app that a worker needs: which function runs a task, and running it."""
+
+from typing import Any, Final, Literal
+
+from headrace.client.app.attempts import AttemptRun, Middleware, unknown
+from headrace.client.app.context import Context
+from headrace.client.app.execution import AttemptControl, TaskRoute
+from headrace.client.app.function import TASK, RawHandler, Runnable, TaskFunction, is_call
+from headrace.client.app.posting import Posting
+from headrace.client.sending import Report
+from headrace.wire.tasks import LeasedTask
+
+_UNKNOWN: Final = TaskRoute("sync", "unknown")
+
+
+class TaskRunner:
+    """The functions of a program by what they run, and attempts with them."""
+
+    def __init__(self, posting: Posting) -> None:
+        self._posting = posting
+        self._functions: dict[str, TaskFunction[..., ..., Any]] = {}
+        self._handlers: dict[str, RawHandler] = {}
+        self._middlewares: list[Middleware] = []
+
+    def route(self, task: LeasedTask) -> TaskRoute:
+        """The route of *task*.  Raises nothing: an unknown one fails when it is executed."""
+        try:
+            found = self._found(task)
+        except Exception:  # noqa: BLE001 (raised again in the attempt, which reports it)
+            return _UNKNOWN
+        kind: Literal["sync", "async"] = "async" if found.is_async else "sync"
+        return TaskRoute(kind, found.name, found.timeouts.soft, found.timeouts.hard)
+
+    def execute(self, task: LeasedTask, control: AttemptControl) -> Report | None:
+        """Run a task of a sync route and return its final report; None: the lease is lost.
+
+        Raises no Exception.  HardTimeLimit, Stopped or LeaseLost thrown into this thread become
+        the report; thrown when the handler has ended already they may come out.  A
+        KeyboardInterrupt in the main thread goes through: there a person wants to stop.
+        """
+        return self._attempt(task, control).run()
+
+    async def execute_async(self, task: LeasedTask, control: AttemptControl) -> Report | None:
+        """Run a task of any route in this event loop, likewise.
+
+        To interrupt it, cancel its asyncio task with the reason: ``task.cancel(HardTimeLimit())``,
+        ``SoftTimeLimit()``, ``Stopped()``, ``LeaseLost(…)``.  Without a reason it is Stopped.
+        """
+        return await self._attempt(task, control).run_async()
+
+    def _attempt(self, task: LeasedTask, control: AttemptControl) -> AttemptRun:
+        hard_timeout: float | None = None
+        name = _UNKNOWN.name
+        found: Runnable | Exception
+        try:
+            found = self._found(task)
+            hard_timeout, name = found.timeouts.hard, found.name
+        except Exception as error:  # noqa: BLE001 (raised again in the attempt, which reports it)
+            found = error
+        now = self._posting.now
+        codec = self._posting.codec
+        ctx = Context(task, control, codec=codec, now=now, hard_timeout=hard_timeout, name=name)
+        return AttemptRun(ctx, found, middlewares=self._middlewares, codec=codec)
+
+    def _found(self, task: LeasedTask) -> Runnable:
+        """The function that runs *task*.  Raises UnknownTask, or Unreadable for its payload."""
+        payload = task.payload
+        named = payload.get(TASK) if is_call(payload) else None
+        function = self._functions.get(named) if isinstance(named, str) else None
+        found = function or self._handlers.get(task.queue)
+        if found is None:
+            raise unknown(named, task.queue)
+        return found

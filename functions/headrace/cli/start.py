@@ -1,13 +1,14 @@
 """Where the command `headrace` starts: with what to install, where its libraries are missing."""
 
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 _NEEDED = ("click", "rich")
 
 
-def main() -> None:
-    """Run the command line of this process, and leave it with the exit code."""
+def main(args: Sequence[str] | None = None, *, name: str = "headrace") -> None:
+    """Run *args*, else the command line of this process, and leave it with the exit code."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         sys.exit(
@@ -16,4 +17,4 @@ def main() -> None:
         )
     from headrace.cli.main import main as command  # noqa: PLC0415 (imports them)
 
-    command()
+    command(args=args, prog_name=name)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from django.core.management.base import BaseCommand
 
-from headrace.cli.main import main
+from headrace.cli.start import main
 
 
 class Command(BaseCommand):
@@ -14,4 +14,4 @@ class Command(BaseCommand):
 
     def run_from_argv(self, argv: Sequence[str]) -> None:
         """Run what comes after the name of this command."""
-        main(args=list(argv[2:]), prog_name="manage.py headrace")
+        main(argv[2:], name="manage.py headrace")

@@ -268,6 +268,23 @@ def test_a_commit_is_seen_at_once_by_a_relay_of_the_process(shop: Shop) -> None:
     assert shop.tasks() == ids
 
 
+def test_a_commit_of_an_async_session_is_seen_at_once_too(shop: Shop, url: str) -> None:
+    ids = []
+
+    async def story(session: AsyncSession) -> None:
+        async with session.begin():
+            ids.append(OUTBOX.enqueue(session, send_receipt, order=1))
+
+    with OUTBOX.relay(shop.engine, shop.service.client, interval=600):
+        time.sleep(0.1)  # it has looked, and found nothing
+        run_async(url, story)
+        end = time.monotonic() + 20
+        while shop.tasks() != ids and time.monotonic() < end:
+            time.sleep(0.01)
+
+    assert shop.tasks() == ids
+
+
 # ------------------------------------------------------------------------------------- what is seen
 
 

@@ -74,7 +74,7 @@ class WorkerSettings:
         if isolate and sys.platform == "win32":
             raise _wrong("isolate", "needs signals and process groups, which Windows does not have")
         if prune and not sync:
-            _wrong("prune", "needs sync")
+            raise _wrong("prune", "needs sync")
         fault = limits.text_fault(name, limits.WORKER_BYTES, 1)
         if fault:
             raise _wrong("name", fault)

@@ -1,8 +1,11 @@
-"""What each call costs on the real engine, in DynamoDB's own units: the floor of design 2."""
+"""What each call costs on the real engine, in DynamoDB's own units: the floor of design 2.
+
+On SQLite it is what the same would cost there.
+"""
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -13,11 +16,12 @@ from headrace.domain.queue import DequeuingSettings
 from headrace.domain.repeat import KeyedRequest
 from headrace.domain.task import State, Task
 from headrace.domain.worker import Command, WorkerHeartbeat
-from headrace.local.tables import DynamoDBClient, TableNames
+from headrace.local.tables import TableNames
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.store.base import Meter, metered
-from headrace.store.dynamo import Dialect, DynamoStore, Sender
+from headrace.store.dynamo import DynamoStore, Sender
+from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import World, lease_name, new_world
 from tests.manual_clock import ManualClock
 
@@ -33,18 +37,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     There tests/dynamodb/test_statements.py holds the one against the other, change by change.
     """
     if "sender" in metafunc.fixturenames:
-        embedded = metafunc.config.getoption("--engine") == "embedded"
-        metafunc.parametrize("sender", ("batch", "single") if embedded else ("single",))
+        senders = {
+            "embedded": ("batch", "single", "sqlite"),
+            "dynamodb": ("single",),
+            "none": ("sqlite",),
+        }
+        metafunc.parametrize("sender", senders[metafunc.config.getoption("--engine")])
 
 
 @pytest.fixture
-def world(dynamodb: DynamoDBClient, tables: TableNames, sender: Sender, dialect: Dialect) -> World:
+def world(request: pytest.FixtureRequest, sender: Sender | Literal["sqlite"]) -> World:
+    if sender == "sqlite":
+        return new_world(SqliteStore(), ManualClock())
+    tables: TableNames = request.getfixturevalue("tables")
     store = DynamoStore(
-        dynamodb,
+        request.getfixturevalue("dynamodb"),
         tasks_table=tables.tasks,
         control_table=tables.control,
         sender=sender,
-        dialect=dialect,
+        dialect=request.getfixturevalue("dialect"),
     )
     return new_world(store, ManualClock())
 

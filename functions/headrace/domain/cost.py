@@ -49,6 +49,36 @@ class Units:
         return Units(self.write * times, self.read * times)
 
 
+# -- what a call takes, by the sizes of what it touches --------------------------------------------
+
+TRANSACTION: Final = 2
+"""How often what is written in a transaction is counted."""
+
+
+def write_units(before: int, after: int = 0) -> int:
+    """Return the units of one write by the item's bytes *before* and *after* it (0: none there)."""
+    return max(1, math.ceil(max(before, after) / _KB))
+
+
+def read_units(size: int, *, consistent: bool = True) -> float:
+    """Return the units of one item, or of all that one query goes through, of *size* bytes."""
+    return max(1, math.ceil(size / (4 * _KB))) * (1.0 if consistent else 0.5)
+
+
+def entry_units(*, was: bool, is_: bool, moved: bool, changed: bool) -> int:
+    """Return the write units of an index entry, which takes less than a kilobyte.
+
+    One for each entry that goes (*was*) or comes (*is_*), so two for one that is *moved* to
+    another key; one for other fields of it that are *changed*.
+    """
+    if was and is_:
+        return 2 if moved else int(changed)
+    return int(was or is_)
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+
 def item_units(payload_bytes: int) -> int:
     """Return the write units of one write of a task's item, its index entries left out."""
     return max(1, math.ceil((OVERHEAD_BYTES + payload_bytes) / _KB))

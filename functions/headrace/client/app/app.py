@@ -99,7 +99,7 @@ class App(TaskRunner):
 
     @property
     def queues(self) -> list[str]:
-        """The queues that a worker takes from: those with a task or a handler, as declared."""
+        """The queues that a worker takes tasks from, in order of declaration."""
         return self._queues.worked
 
     @property
@@ -123,14 +123,18 @@ class App(TaskRunner):
 
     # --------------------------------------------------------------------------------- declaring
 
-    def queue(self, name: str, **settings: Unpack[QueueFields]) -> None:
+    def queue(self, name: str, *, work: bool = False, **settings: Unpack[QueueFields]) -> None:
         """Declare a queue and its settings; ``headrace sync`` brings those to one that exists.
 
         Declare those that tasks are only moved or spawned to as well, so that a worker makes them.
+        A worker takes tasks from those with a task function or a handler, and from those with
+        *work*: where single calls go by ``options(queue=…)``, say.
 
         Raises TypeError for a setting that is none, InvalidRequest for a value out of its limits.
         """
         self._queues.declare(name, settings)
+        if work:
+            self._queues.work(name)
 
     @overload
     def task(

@@ -157,6 +157,7 @@ class Context:
         target: "str | TaskFunction[..., ..., Any]",
         payload: JsonValue = None,
         *,
+        queue: str | None = None,
         delay: Duration | None = None,
         at: datetime | None = None,
         key: str | None = None,
@@ -178,6 +179,7 @@ class Context:
         if place == limits.SPAWN:
             raise checks.wrong("spawn", f"takes at most {limits.SPAWN} tasks in one attempt")
         options = Options(
+            queue=queue,
             delay=delay,
             at=at,
             key=key,
@@ -188,10 +190,12 @@ class Context:
             keepalive=keepalive,
         )
         if isinstance(target, str):
-            queue = checks.name("queue", target)
+            if queue is not None:
+                raise checks.wrong("queue", f"is {target} already, the target")
+            where = checks.name("queue", target)
             task = options.task(payload, self._now())
         else:
-            queue = target.queue
+            where = queue or target.queue
             task = target.new_task(payload or {}, options)
         copy, size = self._copy(f"spawn[{place}].payload", task.payload)
         together = self._spawned_bytes + size
@@ -200,7 +204,7 @@ class Context:
             raise PayloadTooLarge.of("spawn", message)
         self._spawned_bytes = together
         given = {field.name: getattr(task, field.name) for field in fields(NewTask)}
-        spawned = {**given, "payload": copy, "queue": queue, "tags": traced(task.tags)}
+        spawned = {**given, "payload": copy, "queue": where, "tags": traced(task.tags)}
         self.spawned.append(SpawnedTask(**spawned))
 
     def _copy(self, field: str, payload: object) -> tuple[Any, int]:

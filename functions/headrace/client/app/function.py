@@ -164,6 +164,7 @@ class Chosen(Generic[P]):
         self._function = function
         self._options = options
         self._posting = posting
+        self._to = options.queue or function.queue
         options.task(None, posting.now())  # says now what is wrong with the options
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
@@ -172,15 +173,15 @@ class Chosen(Generic[P]):
         Raises InvalidRequest naming the argument that does not fit, PayloadTooLarge over 256 KiB,
         NotFound when the queue is missing and cannot be made with this key.
         """
-        return self._posting.enqueue(self._function.queue, self._task(args, kwargs))
+        return self._posting.enqueue(self._to, self._task(args, kwargs))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         """Do the same from an event loop."""
-        return await self._posting.aenqueue(self._function.queue, self._task(args, kwargs))
+        return await self._posting.aenqueue(self._to, self._task(args, kwargs))
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask:
         """Return what `enqueue` would send, for an outbox to write down.  Raises InvalidRequest."""
-        return PreparedTask(self._function.queue, self._task(args, kwargs), self._posting.codec)
+        return PreparedTask(self._to, self._task(args, kwargs), self._posting.codec)
 
     def enqueue_many(
         self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
@@ -200,7 +201,7 @@ class Chosen(Generic[P]):
             if getattr(self._options, option) is not None:
                 raise checks.wrong(option, "would make one task of many calls")
         tasks = (self._task((), args) for args in calls)
-        return self._posting.enqueue_each(self._function.queue, tasks, errors=errors)
+        return self._posting.enqueue_each(self._to, tasks, errors=errors)
 
     def _task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewTask:
         return self._function.task(args, kwargs, self._options)
@@ -247,9 +248,10 @@ class TaskFunction(Runnable, Chosen[P], Generic[C, P, R]):
     # ----------------------------------------------------------------------------------- to enqueue
 
     @named
-    def options(
+    def options(  # noqa: PLR0913 (each a keyword)
         self,
         *,
+        queue: str | None = None,
         delay: Duration | None = None,
         at: datetime | None = None,
         key: str | None = None,
@@ -264,6 +266,7 @@ class TaskFunction(Runnable, Chosen[P], Generic[C, P, R]):
         See `Options` for their meaning.
         """
         chosen = Options(
+            queue=queue,
             delay=delay,
             at=at,
             key=key,

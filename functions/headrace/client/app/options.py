@@ -67,6 +67,7 @@ class Options:
     """The options of a task besides its arguments; None leaves one out.
 
     Args:
+        queue: where it goes, instead of the queue of its function.
         delay: how long it waits before it is due.
         at: when it is due, an aware datetime; instead of ``delay``.
         key: while a task of the queue lives under this key, no other is made.
@@ -78,6 +79,7 @@ class Options:
 
     """
 
+    queue: str | None = None
     delay: Duration | None = None
     at: datetime | None = None
     key: str | None = None
@@ -102,6 +104,8 @@ class Options:
         """Return the task to be made of *payload*.  Raises InvalidRequest naming the option."""
         if self.at is not None and self.delay is not None:
             raise checks.wrong("at", "and delay exclude each other")
+        if self.queue is not None:
+            checks.name("queue", self.queue)
         at = None if self.at is None else checks.aware("at", self.at)
         delay = checks.optional("delay", self.delay, limits.DELAY_SECONDS)
         return NewTask(

@@ -31,7 +31,7 @@ T = TypeVar("T")
 class AppQueues:
     """Names in order of declaration, each with the settings it is made with.
 
-    A worker makes all of them, and takes tasks from those that something is declared for.
+    A worker makes all of them, and takes tasks from those that `work` names.
     """
 
     def __init__(self, *, create: bool) -> None:
@@ -41,7 +41,7 @@ class AppQueues:
 
     @property
     def worked(self) -> list[str]:
-        """The queues with a task function or a handler, in order of declaration."""
+        """The queues that a worker takes tasks from, in order of declaration."""
         return [name for name in self._settings if name in self._worked]
 
     @property

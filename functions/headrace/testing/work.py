@@ -1,22 +1,30 @@
 """A worker in the test's own thread: one task after the other, time moving only in between."""
 
 import asyncio
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.client.app.app import App
+from headrace.client.app.execution import TaskRoute
 from headrace.client.client import Client
 from headrace.client.sending import Report
+from headrace.client.worker.fetcher import check_queues
+from headrace.client.worker.handlers import CoroutineAttempt, ThreadAttempt
+from headrace.client.worker.reporting import instead_of_invalid
+from headrace.client.worker.service import Refused, WorkerService, failure_instead, send_each
+from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import NotFound
 from headrace.domain.task import State
 from headrace.ops.shared.queues import QueueOperations
 from headrace.testing.conditions import ManualClock
+from headrace.testing.limits import time_limits
 from headrace.testing.stores import LaggingStore
-from headrace.wire.tasks import LeasedTask
+from headrace.wire.tasks import LeasedTask, Reported
 
 NAME: Final = "test"
 LIMIT: Final = 10_000
@@ -116,6 +124,16 @@ class _Control:
             self.lease_expires_at = result.lease.expires_at
 
 
+class _RetryingService(WorkerService):
+    """The service as a worker sees it, by a client that tries again by itself."""
+
+    def check_queue(self, queue: str) -> None:
+        self._client.get_queue(queue)
+
+    def report(self, queue: str, reports: Sequence[Report], *, within: float) -> list[Reported]:  # noqa: ARG002 (time stands still)
+        return self._client.report(queue, reports)
+
+
 class Work:
     """One run of an app over a service in memory; see `MemoryService.run`.
 
@@ -134,6 +152,7 @@ class Work:
         tick: Callable[[], object],
     ) -> None:
         self._app, self._client, self._limit = app, client, limit
+        self._service = _RetryingService(client)
         self._clock, self._store, self._queues, self._tick = clock, store, queues, tick
         self._attempts: list[Attempt] = []
 
@@ -142,8 +161,8 @@ class Work:
         clock = self._clock
         step = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
         end = clock.now + step
-        self._app.ensure_queues(self._client)
-        self._app.sync_schedules(self._client)
+        self._service.prepare(self._app, WorkerSettings.of(self._app.queues, name=NAME))
+        check_queues(self._service, self._app.queues)
         if step:
             self._tick()
         self._work()
@@ -183,14 +202,35 @@ class Work:
         report = self._executed(task)
         outcome = None
         if report is not None:
-            outcome = self._client.report(task.queue, [report])[0].outcome
+            report, outcome = self._reported(task, report)
         self._attempts.append(Attempt(task, report, outcome))
+
+    def _reported(self, task: LeasedTask, report: Report) -> tuple[Report, str]:
+        """Report, as a worker does; what counted in the end, and the service's answer to it."""
+        sent = [report]
+
+        def instead(refused: Report, error: Refused) -> Report | None:
+            failure = failure_instead(refused, error)
+            sent.extend([failure] if failure is not None else [])
+            return failure
+
+        try:
+            (result,) = send_each(self._service, task.queue, sent[:1], instead, within=math.inf)
+        except NotFound:  # its queue is gone, which a worker only logs
+            return report, "NOT_FOUND"
+        if result is None:
+            return sent[-1], "INVALID"
+        if after := instead_of_invalid(sent[-1], result, task):
+            return self._reported(task, after)
+        return sent[-1], result.outcome
 
     def _executed(self, task: LeasedTask) -> Report | None:
         control = _Control(self._client, self._clock, task, task.lease.expires_at)
-        if self._app.route(task).kind == "sync":
+        route = self._app.route(task)
+        if route.kind == "async":
+            return _awaited(self._app, task, control, route)
+        with time_limits(route, ThreadAttempt):
             return self._app.execute(task, control)
-        return _awaited(self._app, task, control)
 
     def _anything_due(self) -> bool:
         """Whether a dequeue could find something; most minutes of a long time are empty."""
@@ -229,11 +269,18 @@ class Work:
         return min(moments) if min(moments) > now else now + _A_MOMENT
 
 
-def _awaited(app: App, task: LeasedTask, control: _Control) -> Report | None:
+def _awaited(app: App, task: LeasedTask, control: _Control, route: TaskRoute) -> Report | None:
     """Run an async route in a loop of its own, in another thread where one is running here."""
+
+    async def limited() -> Report | None:
+        running = asyncio.ensure_future(app.execute_async(task, control))
+        attempt = CoroutineAttempt(asyncio.get_running_loop(), running)
+        with time_limits(route, lambda: attempt):
+            return await running
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(app.execute_async(task, control))
+        return asyncio.run(limited())
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, app.execute_async(task, control)).result()
+        return thread.submit(asyncio.run, limited()).result()

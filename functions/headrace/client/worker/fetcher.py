@@ -295,8 +295,7 @@ class Fetcher:
     def _prepare(self) -> Fetched:
         try:
             self._service.prepare(self._app, self._settings)
-            for source in self._sources.all:
-                self._check(source.queue)
+            check_queues(self._service, [source.queue for source in self._sources.all])
         except (Unavailable, RateLimited) as error:
             return self._away(error)
         except Exception as error:  # noqa: BLE001 (an app that makes no sense, say: it stays so)
@@ -304,12 +303,6 @@ class Fetcher:
         self._prepared = True
         self._back()
         return Fetched(prepared=True)
-
-    def _check(self, queue: str) -> None:
-        try:
-            self._service.check_queue(queue)
-        except NotFound:
-            raise NotFound(missing(queue)) from None
 
     def _ask(self, request: _DequeueRequest, now: float) -> Fetched:
         group = request.group
@@ -389,3 +382,15 @@ class Fetcher:
 def missing(queue: str) -> str:
     """Say that *queue* is missing, and how to mend that."""
     return f"there is no queue {queue}; create it with: headrace queue create {queue}"
+
+
+def check_queues(service: WorkerService, queues: Sequence[str]) -> None:
+    """Raise NotFound, Forbidden or Unauthenticated for the first of *queues* that cannot be seen.
+
+    NotFound says how to create it.
+    """
+    for queue in queues:
+        try:
+            service.check_queue(queue)
+        except NotFound:
+            raise NotFound(missing(queue)) from None

@@ -10,7 +10,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from headrace.client.app.app import App
 from headrace.client.app.attempts import cancel
@@ -118,7 +118,7 @@ class Threads:
 class CoroutineAttempt(RunningHandler):
     """A handler that is a task of an event loop, which can be cancelled until it is done."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]") -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]") -> None:
         self._loop, self._task = loop, task
 
     def interrupt(self, why: Interruption) -> None:

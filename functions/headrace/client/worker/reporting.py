@@ -97,6 +97,16 @@ def report_of(error: BaseException, task: LeasedTask) -> Report | None:
     return failed(task, type(error).__name__, str(error))
 
 
+def instead_of_invalid(report: Report, result: Reported, task: LeasedTask) -> Report | None:
+    """The report to send after one that the stored state speaks against; None: there is none.
+
+    A queue to move to is missing, say.
+    """
+    if result.outcome != "INVALID" or report.status not in {"SUCCEEDED", "MOVED"}:
+        return None
+    return failed(task, "InvalidReport", result.detail or "")
+
+
 class ReportAnswer(NamedTuple):
     """The answer to a report, or why it came to nothing."""
 
@@ -279,9 +289,7 @@ class Reporter:
             self._clock.heard(result.now, sent_at=sent_at)
         if result.outcome == "OK":
             return ReportAnswer(kept.held, kept.report, result)
-        if result.outcome == "INVALID" and kept.report.status in {"SUCCEEDED", "MOVED"}:
-            # The stored state speaks against it: a queue to move to is missing, say.
-            instead = failed(kept.held.task, "InvalidReport", result.detail or "")
+        if instead := instead_of_invalid(kept.report, result, kept.held.task):
             self.add(kept.held, instead)
         elif result.outcome == "NOT_FOUND" and kept.tried:
             _log.info("Task %s is gone: an earlier try of its report has counted", result.task_id)

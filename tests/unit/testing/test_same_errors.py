@@ -1,0 +1,300 @@
+"""The test kit and a worker give the same errors, case by case."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from headrace import App, Context, Reject, Retry, Worker
+from headrace.client.codec import JsonCodec
+from headrace.client.queue_fields import RetryFields
+from headrace.domain import limits
+from headrace.domain.errors import HeadraceError
+from headrace.testing import MemoryService
+
+AGAIN: RetryFields = {"max_retries": 1, "kind": "fixed", "base_seconds": 60, "jitter": 0}
+
+
+class Sealed(JsonCodec):
+    """A codec that cannot read what is in the queue, and shows nothing of it."""
+
+    private = True
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What is left of a task, as an operator sees it."""
+
+    state: str
+    dead_reason: str | None
+    errors: list[tuple[str, str]]
+    waits: float | None
+    result: Any
+
+
+Handler = Callable[[Context, Any], Any]
+
+
+def too_large(ctx: Context, _: Any) -> str:
+    return "x" * (limits.RESULT_BYTES + 1)
+
+
+def not_json(ctx: Context, _: Any) -> object:
+    return object()
+
+
+def broken(ctx: Context, _: Any) -> None:
+    raise ValueError("broken")
+
+
+def rejected(ctx: Context, _: Any) -> None:
+    raise Reject("no such address")
+
+
+def retried(ctx: Context, _: Any) -> None:
+    raise Retry("come back", delay=90)
+
+
+def left(ctx: Context, _: Any) -> None:
+    raise SystemExit(3)
+
+
+def interrupted(ctx: Context, _: Any) -> None:
+    raise asyncio.CancelledError
+
+
+def moved_nowhere(ctx: Context, _: Any) -> None:
+    ctx.move("missing")
+
+
+def moved_to_itself(ctx: Context, _: Any) -> None:
+    ctx.move("mail", "again" * limits.PAYLOAD_BYTES)
+
+
+def spawned_nowhere(ctx: Context, _: Any) -> None:
+    ctx.spawn("missing", 1)
+
+
+def spawned_too_many(ctx: Context, _: Any) -> None:
+    for _each in range(limits.SPAWN + 1):
+        ctx.spawn("mail")
+
+
+def spawned_too_large(ctx: Context, _: Any) -> None:
+    ctx.spawn("mail", "x" * (limits.PAYLOAD_BYTES + 1))
+
+
+def spawned_expired(ctx: Context, _: Any) -> None:
+    ctx.spawn("mail", 1, expires=0.001, id="short")
+
+
+def large_progress(ctx: Context, _: Any) -> None:
+    ctx.progress("x" * (limits.PROGRESS_BYTES + 1))
+
+
+def an_awaitable(ctx: Context, _: Any) -> Any:
+    return asyncio.sleep(0)
+
+
+def slow(ctx: Context, _: Any) -> None:
+    for _each in range(300):
+        time.sleep(0.01)
+
+
+async def slow_async(ctx: Context, _: Any) -> None:
+    await asyncio.sleep(3)
+
+
+async def broken_async(ctx: Context, _: Any) -> None:
+    raise ValueError("broken")
+
+
+async def cancelled_async(ctx: Context, _: Any) -> None:
+    raise asyncio.CancelledError
+
+
+def no_lease(ctx: Context, _: Any) -> str:
+    ctx.check()
+    return "held"
+
+
+def none_of_ours(ctx: Context, _: Any) -> None:
+    raise HeadraceError("the other service is away")
+
+
+HANDLERS: list[tuple[Handler, dict[str, Any]]] = [
+    *[
+        (each, {})
+        for each in (
+            too_large,
+            not_json,
+            broken,
+            rejected,
+            retried,
+            left,
+            interrupted,
+            moved_nowhere,
+            moved_to_itself,
+            spawned_nowhere,
+            spawned_too_many,
+            spawned_too_large,
+            spawned_expired,
+            large_progress,
+            an_awaitable,
+            broken_async,
+            cancelled_async,
+            no_lease,
+            none_of_ours,
+        )
+    ],
+    (slow, {"timeout": 0.1}),
+    (slow, {"soft_timeout": 0.1}),
+    (slow, {"soft_timeout": 0.1, "timeout": 2}),
+    (slow_async, {"timeout": 0.1}),
+    (slow_async, {"soft_timeout": 0.1}),
+]
+
+PAYLOADS: dict[str, Any] = {
+    "no call": {"to": "ada"},
+    "unknown task": {"task": "gone", "args": {}},
+    "missing argument": {"task": "send", "args": {}},
+    "wrong argument": {"task": "send", "args": {"to": [1]}},
+    "another argument": {"task": "send", "args": {"to": "ada", "cc": "eve"}},
+    "arguments by place": {"task": "send", "args": ["ada"]},
+    "nothing": None,
+}
+
+
+def by_kit(service: MemoryService, app: App) -> None:
+    service.run(app)
+
+
+def by_worker(service: MemoryService, app: App) -> None:
+    client = service.connect(codec=app.codec)
+    with service.serving(app):
+        Worker(app, client=client, concurrency=1).run(burst=True)
+
+
+RUNNERS = (by_kit, by_worker)
+
+
+def ended(run: Callable[[MemoryService, App], None], app: App, payload: Any) -> Ended:
+    """Run *app* over a task with *payload* until nothing is ready."""
+    with MemoryService(seed=1) as service:
+        service.client.create_queue("mail", retry_strategy=AGAIN)
+        service.client.enqueue("mail", payload, id="task", expires_at=None)
+        run(service, app)
+        task = service.client.get_task("task")
+        wait = (task.scheduled_at - service.clock.now).total_seconds()
+        return Ended(
+            state=task.state,
+            dead_reason=task.dead_reason,
+            errors=[(error.type, error.message) for error in task.errors],
+            waits=round(wait, -1) if task.state == "ENQUEUED" else None,
+            result=task.result,
+        )
+
+
+@pytest.mark.parametrize(
+    ("handler", "options"), HANDLERS, ids=lambda each: getattr(each, "__name__", str(each))
+)
+def test_a_handler_ends_alike_in_both(handler: Handler, options: dict[str, Any]) -> None:
+    def app() -> App:
+        made = App()
+        made.handler(queue="mail", name="letters", **options)(handler)
+        return made
+
+    kit, worker = (ended(run, app(), {"to": "ada"}) for run in RUNNERS)
+
+    assert kit == worker
+    assert kit.errors or kit.result == "held"
+    assert kit.state != "INFLIGHT"
+
+
+@pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
+def test_a_payload_that_does_not_fit_is_refused_alike(payload: Any) -> None:
+    def app() -> App:
+        made = App()
+
+        @made.task(queue="mail", name="send")
+        def send(to: str) -> None: ...
+
+        return made
+
+    kit, worker = (ended(run, app(), payload) for run in RUNNERS)
+
+    assert kit == worker
+    assert kit.errors
+
+
+def test_private_payloads_are_withheld_alike() -> None:
+    def app() -> App:
+        made = App(codec=Sealed())
+        made.handler(queue="mail")(broken)
+        return made
+
+    kit, worker = (ended(run, app(), {"to": "ada"}) for run in RUNNERS)
+
+    assert kit == worker
+    assert "broken" not in str(kit.errors)
+
+
+def no_tasks() -> App:
+    return App()
+
+
+def no_queue() -> App:
+    made = App(create_queues=False)
+    made.handler(queue="missing")(broken)
+    return made
+
+
+def no_task() -> App:
+    made = App()
+    made.handler(queue="mail")(broken)
+    made.periodic(every=60)(lambda: None)
+    return made
+
+
+def wrong_queue() -> App:
+    made = App()
+    made.queue("mail", shards=0)
+    made.handler(queue="mail")(broken)
+    return made
+
+
+@pytest.mark.parametrize("app", [no_tasks, no_queue, no_task, wrong_queue])
+def test_an_app_that_cannot_work_is_refused_alike(app: Callable[[], App]) -> None:
+    raised = []
+    for run in RUNNERS:
+        with MemoryService(seed=1) as service, pytest.raises(Exception) as caught:  # noqa: PT011 (they are compared)
+            run(service, app())
+        raised.append((type(caught.value), str(caught.value)))
+
+    assert raised[0] == raised[1]
+
+
+@pytest.mark.parametrize("role", ["viewer", "producer"])
+def test_a_key_that_may_not_work_is_refused_alike(role: str) -> None:
+    raised = []
+
+    def by_kit(service: MemoryService, app: App, key: str) -> None:
+        service.run(app, key=key)
+
+    def by_worker(service: MemoryService, app: App, key: str) -> None:
+        Worker(app, client=service.connect(key)).run(burst=True)
+
+    for run in (by_kit, by_worker):
+        app = App()
+        app.handler(queue="mail")(broken)
+        with MemoryService(seed=1) as service:
+            service.client.create_queue("mail")
+            key = service.client.create_key("limited", role, ["*"]).secret
+            with pytest.raises(HeadraceError) as caught:
+                run(service, app, str(key))
+        raised.append((type(caught.value), str(caught.value)))
+
+    assert raised[0] == raised[1]

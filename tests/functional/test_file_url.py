@@ -164,3 +164,27 @@ def test_a_file_of_something_else_is_refused_and_left_alone(
     with Client(url) as client, pytest.raises(Unavailable, match=r"headrace\.db: "):
         list(client.list_queues())
     assert (tmp_path / "headrace.db").read_bytes() == content
+
+
+def test_a_program_that_has_set_up_no_logging_prints_what_it_prints(url: str) -> None:
+    program = (
+        "from headrace import App, Worker\n"
+        "app = App()\n"
+        "@app.task(queue='mail')\n"
+        "def send(to: str) -> str:\n"
+        "    return to\n"
+        "print(send.enqueue(to='ada').outcome)\n"
+        "Worker(app).run(burst=True)\n"
+        "print(*(task.status for task in app.client.list_tasks('mail')))\n"
+    )
+
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "HEADRACE_URL": url},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert (ran.stdout, ran.stderr) == ("CREATED\nSUCCEEDED\n", "")

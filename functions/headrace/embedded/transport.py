@@ -5,6 +5,8 @@ It goes the way of every request: bodies are checked, errors and limits are thos
 
 import asyncio
 import base64
+import logging
+import sys
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +23,7 @@ from headrace.runtime.wiring import using
 
 _THREADS: Final = 64  # of an event loop's calls, most of which wait for tasks
 _SECONDS: Final = 30.0
+_SERVICE_LOG: Final = "headrace"  # above those of worker and timers
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +63,29 @@ def _event(request: httpx.Request, context: _Context) -> dict[str, Any]:
     return event
 
 
+def _log_as_a_library() -> None:
+    """Leave what the service logs to the program: Lambda's way is every line, on stdout.
+
+    A program that has set up no logging sees what is wrong, on stderr, as with any library.
+    """
+    log = logging.getLogger(_SERVICE_LOG)
+    log.setLevel(logging.NOTSET)
+    for handler in log.handlers:
+        handler.addFilter(_unless_the_program_logs)
+        if isinstance(handler, logging.StreamHandler):
+            handler.setStream(sys.stderr)
+
+
+def _unless_the_program_logs(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.WARNING and not logging.getLogger().handlers
+
+
 class EmbeddedTransport(httpx.BaseTransport):
     """What a client sends its requests through, instead of the network."""
 
     def __init__(self, address: FileAddress | TablesAddress) -> None:
         self._address = address
+        _log_as_a_library()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Answer *request*.  Raises Unavailable where the store cannot be opened."""
@@ -76,6 +97,7 @@ class AsyncEmbeddedTransport(httpx.AsyncBaseTransport):
 
     def __init__(self, address: FileAddress | TablesAddress) -> None:
         self._address = address
+        _log_as_a_library()
         self._threads = ThreadPoolExecutor(_THREADS, "headrace")
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from headrace.domain import cost
 from headrace.domain.change import Change
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import Place, Task
@@ -13,8 +12,9 @@ from headrace.store.sqlite.arrivals import Arrivals
 from headrace.store.sqlite.commits import Commit
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.log import Log
+from headrace.store.sqlite.pages import FilePages
 from headrace.store.sqlite.rows import entry_of, read_rows, task_of
-from headrace.store.sqlite.units import counted_bytes, entries_bytes, task_bytes
+from headrace.store.sqlite.units import entries_units, read_units
 
 
 class Tasks:
@@ -40,22 +40,20 @@ class Tasks:
         task_ids: Iterable[str],
         *,
         payload: bool = True,
-        consistent: bool = True,  # it always is; what it costs hangs on that
+        consistent: bool = True,  # noqa: ARG002  always is
     ) -> dict[str, Task]:
-        found = self._found(task_ids, payload=payload, consistent=consistent)
-        return {task.id: task for task in found if task.spent is None}
+        return {
+            task.id: task for task in self._found(task_ids, payload=payload) if task.spent is None
+        }
 
     def spent(self, task_ids: Iterable[str]) -> dict[str, Task]:
         return {task.id: task for task in self._found(task_ids) if task.spent is not None}
 
-    def _found(
-        self, task_ids: Iterable[str], *, payload: bool = True, consistent: bool = True
-    ) -> list[Task]:
+    def _found(self, task_ids: Iterable[str], *, payload: bool = True) -> list[Task]:
         with self._db.reading() as db:
             rows = read_rows(db, task_ids, payload=payload)
-        sizes = (task_bytes(row, None if payload else row[-1] or 0) for row in rows.values())
-        charge(read=sum(cost.read_units(size, consistent=consistent) for size in sizes))
-        return [task_of(row if payload else (*row[:-1], None)) for row in rows.values()]
+        charge(read=sum(map(read_units, rows.values())))
+        return [task_of(row) for row in rows.values()]
 
     def entries(
         self,
@@ -76,8 +74,7 @@ class Tasks:
                 (*values, limit + 1),
             ).fetchall()
         entries = tuple(entry_of(place, row) for row in rows[:limit])
-        size = entries_bytes(place, rows[:limit])
-        charge(read=cost.read_units(size, consistent=False))
+        charge(read=entries_units(place, len(entries)))
         if len(rows) <= limit:
             return EntryPage(entries, None)
         return EntryPage(entries, Position(entries[-1].scheduled_at, entries[-1].task_id))
@@ -106,8 +103,12 @@ class Tasks:
                 f" OR retained_until > ?), count(*) FROM tasks WHERE {where}",
                 (*(2 * [None if now is None else micros_of(now)]), *values),
             ).fetchone()
-        charge(read=cost.read_units(counted_bytes(place, read), consistent=False))
+        charge(read=entries_units(place, read))
         return CountPage(number, last and Position(instant_of(last[0]), last[1]))
+
+    def pages(self) -> FilePages:
+        """Return the way to read the tasks in bulk."""
+        return FilePages(self._db)
 
 
 def _bounds(

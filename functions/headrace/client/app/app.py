@@ -156,6 +156,7 @@ class App(TaskRunner):
         timeout: Duration | None = None,
         soft_timeout: Duration | None = None,
         dedupe: Dedupe | None = None,
+        unique_for: Duration | None = None,
         keepalive: Duration | None = None,
         tags: Mapping[str, str] | None = None,
         expires: Duration | None = None,
@@ -175,6 +176,7 @@ class App(TaskRunner):
         timeout: Duration | None = None,
         soft_timeout: Duration | None = None,
         dedupe: Dedupe | None = None,
+        unique_for: Duration | None = None,
         keepalive: Duration | None = None,
         tags: Mapping[str, str] | None = None,
         expires: Duration | None = None,
@@ -195,6 +197,8 @@ class App(TaskRunner):
             soft_timeout: the handler is asked to end after that, by SoftTimeLimit.
             dedupe: a format over the arguments (``"mail:{to}"``), a function of them, or True: a
                 digest of all; while a task lives under this key, no other is made.
+            unique_for: also at most one in each window of this length, even after that one has
+                ended; the key is a digest of all arguments unless *dedupe* makes another.
             keepalive: how long a lease lasts between two heartbeats.
             tags: for filters.
             expires: how long after its due time a task is still worth running.
@@ -209,13 +213,16 @@ class App(TaskRunner):
         """
         large = checked_choice(on_large_result)
         rules = ErrorRules.of(retry_on, reject_on)
+        declared = Options(
+            retries=retries, keepalive=keepalive, tags=tags, expires=expires, unique_for=unique_for
+        )
 
         def declare(function: Callable[..., Any]) -> TaskFunction[..., ..., Any]:
             made: TaskFunction[..., ..., Any] = TaskFunction(
                 function,
                 name=name or name_of(function),
                 queue=queue or self._default_queue,
-                declared=Options(retries=retries, keepalive=keepalive, tags=tags, expires=expires),
+                declared=declared,
                 dedupe=dedupe,
                 timeouts=Timeouts.of(soft_timeout, timeout),
                 on_large_result=large,

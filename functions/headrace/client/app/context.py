@@ -166,6 +166,7 @@ class Context:
         retries: Retries | None = None,
         id: str | None = None,
         keepalive: Duration | None = None,
+        unique_for: Duration | None = None,
     ) -> None:
         """Have another task made in the very write that reports the end of this attempt.
 
@@ -188,12 +189,15 @@ class Context:
             retries=retries,
             id=id,
             keepalive=keepalive,
+            unique_for=unique_for,
         )
         if isinstance(target, str):
             if queue is not None:
                 raise checks.wrong("queue", f"is {target} already, the target")
+            if unique_for is not None:
+                raise checks.wrong("unique_for", "needs a task function as the target")
             where = checks.name("queue", target)
-            task = options.task(payload, self._now())
+            task = options.task(payload, self._now(), where)
         else:
             where = queue or target.queue
             task = target.new_task(payload or {}, options)

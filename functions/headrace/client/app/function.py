@@ -165,7 +165,7 @@ class Chosen(Generic[P]):
         self._options = options
         self._posting = posting
         self._to = options.queue or function.queue
-        options.task(None, posting.now())  # says now what is wrong with the options
+        options.task(None, posting.now(), self._to)  # says now what is wrong with the options
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         """Enqueue a call with these arguments.
@@ -225,6 +225,8 @@ class TaskFunction(Runnable, Chosen[P], Generic[C, P, R]):
         Runnable.__init__(self, function, **known)
         self.declared = declared
         self._key = key_maker(dedupe, self.name, self.signature)
+        unique: Dedupe = True if dedupe is None else dedupe
+        self._unique_key = key_maker(unique, self.name, self.signature)
         declared.expires_seconds()
         Chosen.__init__(self, self, declared, posting)
 
@@ -260,6 +262,7 @@ class TaskFunction(Runnable, Chosen[P], Generic[C, P, R]):
         retries: Retries | None = None,
         id: str | None = None,
         keepalive: Duration | None = None,
+        unique_for: Duration | None = None,
     ) -> "Chosen[P]":
         """Choose for the next enqueue: ``send.options(delay=60).enqueue(to="…")``.
 
@@ -275,6 +278,7 @@ class TaskFunction(Runnable, Chosen[P], Generic[C, P, R]):
             retries=retries,
             id=id,
             keepalive=keepalive,
+            unique_for=unique_for,
         )
         return Chosen(self, chosen.over(self.declared), self._posting)
 
@@ -293,9 +297,14 @@ class TaskFunction(Runnable, Chosen[P], Generic[C, P, R]):
     def task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Options) -> NewTask:
         given = self.signature.bind(args, kwargs)
         payload = self._envelope(given)
-        if options.key is None and (key := self._key(given)) is not None:
+        queue = options.queue or self.queue
+        key_of, seconds = self._key, options.unique_seconds()
+        if seconds is not None:
+            key_of = self._unique_key
+            self._posting.check_kept(queue, seconds)
+        if options.key is None and (key := key_of(given)) is not None:
             options = Options(key=key).over(options)
-        return options.task(payload, self._posting.now())
+        return options.task(payload, self._posting.now(), queue)
 
     def _envelope(self, given: Mapping[str, Any]) -> dict[str, Any]:
         return {TASK: self.name, ARGS: self.signature.plain(given)}

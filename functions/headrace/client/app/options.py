@@ -4,9 +4,10 @@ Whoever writes an option that is none reads what they may have meant.
 """
 
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
@@ -16,10 +17,13 @@ from headrace.client.app.checks import Duration, Retries
 from headrace.client.codec import JsonValue
 from headrace.client.sending import NewTask
 from headrace.domain import limits
+from headrace.domain.ids import derived_task_id
 from headrace.domain.retry import RetryStrategy
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 ELSEWHERE: Final = {
     "delay": "say {0}.enqueue(…), or {0}.options(delay=…).enqueue(…)",
@@ -75,6 +79,8 @@ class Options:
         expires: how long after it is due it is still worth running, or an aware datetime.
         retries: how often and when a failed attempt is repeated; a number keeps the usual backoff.
         id: an id of your own, which makes the call safe to repeat.
+        unique_for: length of the windows of time in each of which at most one task of the queue
+            is made under one key, even after that one has ended.
         keepalive: how long a lease of it lasts between two heartbeats.
 
     """
@@ -88,6 +94,7 @@ class Options:
     retries: Retries | None = None
     id: str | None = None
     keepalive: Duration | None = None
+    unique_for: Duration | None = None
 
     def over(self, declared: "Options") -> "Options":
         """These options over *declared*."""
@@ -100,20 +107,24 @@ class Options:
             given["tags"] = {**declared.tags, **self.tags}
         return replace(declared, **given) if given else declared
 
-    def task(self, payload: JsonValue, now: datetime) -> NewTask:
-        """Return the task to be made of *payload*.  Raises InvalidRequest naming the option."""
+    def task(self, payload: JsonValue, now: datetime, queue: str) -> NewTask:
+        """Return the task to be made of *payload* in *queue*.
+
+        Raises InvalidRequest naming the option.
+        """
         if self.at is not None and self.delay is not None:
             raise checks.wrong("at", "and delay exclude each other")
         if self.queue is not None:
             checks.name("queue", self.queue)
         at = None if self.at is None else checks.aware("at", self.at)
         delay = checks.optional("delay", self.delay, limits.DELAY_SECONDS)
+        due = at or now + timedelta(seconds=delay or 0)
         return NewTask(
             payload=payload,
-            id=None if self.id is None else checks.task_id("id", self.id),
+            id=self._id(queue, due),
             scheduled_at=at,
             delay_in_seconds=delay,
-            expires_at=self._expires_at(at or now + timedelta(seconds=delay or 0)),
+            expires_at=self._expires_at(due),
             dedupe_key=None if self.key is None else checks.key("key", self.key),
             keepalive_timeout_in_seconds=self.keepalive_seconds(),
             retry_strategy=self.retry_strategy(),
@@ -134,6 +145,26 @@ class Options:
         Raises InvalidRequest for a moment instead of a length.
         """
         return checks.optional("expires", self.expires, limits.EXPIRES_SECONDS)
+
+    def unique_seconds(self) -> float | None:
+        """Return the length of the windows, if that is given."""
+        return checks.optional("unique_for", self.unique_for, limits.EXPIRES_SECONDS)
+
+    def _id(self, queue: str, due: datetime) -> str | None:
+        """Return the id of a task due at *due*: with ``unique_for``, one that its window has.
+
+        The service makes no second task of an id, for as long as it keeps the first.
+        """
+        seconds = self.unique_seconds()
+        if self.id is not None:
+            if seconds is not None:
+                raise checks.wrong("id", "and unique_for exclude each other")
+            return checks.task_id("id", self.id)
+        if seconds is None or self.key is None:
+            return None
+        window = timedelta(seconds=seconds)
+        start = due - (due - _EPOCH) % window
+        return derived_task_id(start, json.dumps(["unique", queue, self.key, float(seconds)]))
 
     def _expires_at(self, due: datetime) -> datetime | None:
         if not isinstance(self.expires, datetime):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from threading import Lock
-from typing import TypeVar
+from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from headrace.client.aio import AsyncClient
@@ -21,11 +21,15 @@ from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
 from headrace.client.queue_fields import QueueFields
 from headrace.client.sending import NewTask
+from headrace.domain import limits
 from headrace.domain.errors import Forbidden, NotFound, QueueExists
+from headrace.domain.queue import QueueSettings
 from headrace.wire.queues import Queue
 from headrace.wire.tasks import Enqueued
 
 T = TypeVar("T")
+
+_RETENTION: Final = QueueSettings().history_retention_in_seconds
 
 
 class AppQueues:
@@ -61,6 +65,22 @@ class AppQueues:
         """Add a queue that a worker takes tasks from.  Raises InvalidRequest."""
         self.declare(name, {})
         self._worked.add(name)
+
+    def check_kept(self, name: str, seconds: float) -> None:
+        """Check that a finished task is known for *seconds*, by what is declared of its queue.
+
+        Raises InvalidRequest naming ``unique_for``.
+        """
+        field = "history_retention_in_seconds"
+        retention = self._settings.get(name, {}).get(field, _RETENTION)
+        kept = retention or limits.SPENT_SECONDS
+        if isinstance(kept, int | float) and seconds > kept:
+            seconds = int(seconds) if seconds == int(seconds) else seconds
+            message = (
+                f"must be at most {kept} seconds, as long as queue {name} knows finished tasks, "
+                f"not {seconds}: declare app.queue({name!r}, {field}={seconds})"
+            )
+            raise checks.wrong("unique_for", message)
 
     def ensure(self, client: Client) -> None:
         """Make those that are missing; existing ones stay as they are.
@@ -189,6 +209,10 @@ class Posting:
             return AsyncClient(self._url, self._key, codec=self.codec)
         known = self._client.settings
         return AsyncClient(known.url, known.key, timeout=known.timeout, codec=self.codec)
+
+    def check_kept(self, queue: str, seconds: float) -> None:
+        """Check that *queue* knows finished tasks for *seconds*.  Raises InvalidRequest."""
+        self._queues.check_kept(queue, seconds)
 
     def close(self) -> None:
         """Close the client that was made here."""

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.domain import cost
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.task import State, Task
 from headrace.store.base import Done, Outcome, Refused, refused
 from headrace.store.sqlite.log import WRITE_LOG, Line, Log
 from headrace.store.sqlite.rows import COLUMNS, Row, read_rows, row_of, task_of
-from headrace.store.sqlite.units import change_units, read_units, write_units
+from headrace.store.sqlite.units import change_units, key_lock_bytes, task_bytes
 
 _WRITE: Final = (
     f"INSERT INTO tasks ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET"
@@ -73,7 +74,7 @@ class Commit:
         if blocked:
             return self._refuse(change, Refused(before, blocked))
         after = change.apply(before)
-        times = 2 if change.also else 1  # a transaction writes everything twice
+        times = cost.TRANSACTION if change.also else 1
         self._put(change.task_id, after or change.remains(before), times)
         for also in change.also:
             self._put_also(also, times)
@@ -88,7 +89,7 @@ class Commit:
     def _put_also(self, also: KeyLock | Change, times: int) -> None:
         if isinstance(also, KeyLock):
             write_key_lock(self._db, also)
-            self._write += times
+            self._write += times * cost.write_units(key_lock_bytes(also))
             return
         self._put(also.task_id, also.apply(self._task(also.task_id)), times)
         for inner in also.also:
@@ -97,11 +98,11 @@ class Commit:
     def _refuse(self, change: Change, outcome: Outcome) -> Outcome:
         """Count what the refused write costs, and the look at what stands there instead."""
         if change.also:
-            self._write += 2 * (1 + sum(1 for _ in _flat(change.also)))
+            self._write += cost.TRANSACTION * (1 + sum(1 for _ in _flat(change.also)))
         else:
-            row = self._rows[change.task_id]
-            self._write += max(1, write_units(row))
-            self._read += max(1, read_units(row))
+            size = task_bytes(self._rows[change.task_id])
+            self._write += cost.write_units(size)
+            self._read += cost.read_units(size)
         return outcome
 
     def _put(self, task_id: str, after: Task | None, times: int) -> None:

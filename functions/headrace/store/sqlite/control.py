@@ -2,12 +2,14 @@
 
 import json
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from headrace.domain import cost
 from headrace.domain.change import KeyLock
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.lease import Group, GroupChange, group_key
@@ -15,8 +17,10 @@ from headrace.domain.rate import Bucket, Draw, Rate
 from headrace.store.base import Record, charge
 from headrace.store.sqlite.commits import key_lock, write_key_lock
 from headrace.store.sqlite.database import Database
-from headrace.store.sqlite.units import record_units, texts_units
+from headrace.store.sqlite.units import group_bytes, key_lock_bytes, pool_bytes, record_bytes
 
+_T = TypeVar("_T")
+_LAST_POOL: Final = 99_999
 _RECORD: Final = "kind, name, body, version, expires_at, note"
 _group: Final = msgspec.json.Decoder(Group).decode
 _text: Final = msgspec.json.Encoder().encode
@@ -37,7 +41,8 @@ class Control:
     def key_locks(self, kind: str) -> dict[str, str]:
         with self._db.reading() as db:
             found = dict(db.execute("SELECT name, value FROM key_locks WHERE kind = ?", (kind,)))
-        charge(read=texts_units(text for pair in found.items() for text in (kind, *pair)))
+        locks = (KeyLock(kind, name, value) for name, value in found.items())
+        charge(read=cost.read_units(sum(map(key_lock_bytes, locks))))
         return found
 
     def set_key_lock(self, lock: KeyLock) -> bool:
@@ -47,7 +52,7 @@ class Control:
             write_key_lock(db, lock)
             return True
 
-        charge(write=1.0)
+        charge(write=cost.write_units(key_lock_bytes(lock)))
         return self._db.write(write)
 
     # -- records -------------------------------------------------------------------------------
@@ -55,7 +60,7 @@ class Control:
     def record(self, kind: str, name: str) -> Record | None:
         with self._db.reading() as db:
             found = _record(db, kind, name)
-        charge(read=record_units(found, read=True))
+        charge(read=cost.read_units(record_bytes(found)))
         return found
 
     def records(
@@ -73,29 +78,36 @@ class Control:
                 " AND substr(name, 1, ?) = ? ORDER BY name LIMIT ?",
                 (kind, after, prefix, len(prefix), prefix, limit + 1),
             ).fetchall()
-        texts = (text for row in rows[:limit] for text in (*row[:3], row[5] or ""))
-        charge(read=texts_units(texts) * (1 if consistent else 0.5))
-        return tuple(map(_read_record, rows[:limit])), len(rows) > limit
+        found = tuple(map(_read_record, rows[:limit]))
+        charge(read=cost.read_units(sum(map(record_bytes, found)), consistent=consistent))
+        return found, len(rows) > limit
 
     def put_record(self, record: Record, *, replaces: int | None) -> bool:
-        return self.put_records([(record, replaces)])
+        return self._put_records([(record, replaces)], transaction=False)
 
     def put_records(self, writes: Sequence[tuple[Record, int | None]]) -> bool:
-        def write(db: sqlite3.Connection) -> bool:
-            for record, replaces in writes:
-                stored = _record(db, record.kind, record.name)
-                if (stored.version if stored else None) != replaces:
-                    return False
-            for record, _ in writes:
-                _write_record(db, record)
-            return True
+        return self._put_records(writes, transaction=True)
 
-        units = sum(record_units(record) for record, _ in writes)
-        charge(write=units * (2 if len(writes) > 1 else 1))
-        return self._db.write(write)
+    def _put_records(
+        self, writes: Sequence[tuple[Record, int | None]], *, transaction: bool
+    ) -> bool:
+        def write(db: sqlite3.Connection) -> tuple[bool, int]:
+            stored = [_record(db, record.kind, record.name) for record, _ in writes]
+            there = [one.version if one else None for one in stored]
+            made = there == [replaces for _, replaces in writes]
+            units = 0
+            for before, (record, _) in zip(stored, writes, strict=True):
+                after = record if made else None
+                units += cost.write_units(record_bytes(before), record_bytes(after))
+                if made:
+                    _write_record(db, record)
+            return made, units * times
+
+        times = cost.TRANSACTION if transaction else 1
+        return self._charged(write)
 
     def renew_record(self, record: Record) -> Record:
-        def write(db: sqlite3.Connection) -> Record:
+        def write(db: sqlite3.Connection) -> tuple[Record, int]:
             stored = _record(db, record.kind, record.name)
             renewed = Record(
                 record.kind,
@@ -106,69 +118,84 @@ class Control:
                 stored.note if stored else None,
             )
             _write_record(db, renewed)
-            return renewed
+            return renewed, cost.write_units(record_bytes(stored), record_bytes(renewed))
 
-        charge(write=record_units(record))
-        return self._db.write(write)
+        return self._charged(write)
 
     def leave_note(self, kind: str, name: str, note: str, *, expects: str | None) -> bool:
-        return self._changed(
-            "UPDATE records SET note = ? WHERE kind = ? AND name = ? AND note IS ?",
-            (note, kind, name, expects),
-        )
+        def write(db: sqlite3.Connection) -> tuple[bool, int]:
+            stored = _record(db, kind, name)
+            before = record_bytes(stored)
+            if stored is None or stored.note != expects:
+                return False, cost.write_units(before)
+            noted = replace(stored, note=note)
+            _write_record(db, noted)
+            return True, cost.write_units(before, record_bytes(noted))
+
+        return self._charged(write)
 
     def drop_record(self, kind: str, name: str, *, version: int | None = None) -> bool:
-        return self._changed(
-            "DELETE FROM records WHERE kind = ? AND name = ? AND version = ifnull(?, version)",
-            (kind, name, None if version is None else str(version)),
-        )
+        def write(db: sqlite3.Connection) -> tuple[bool, int]:
+            stored = _record(db, kind, name)
+            units = cost.write_units(record_bytes(stored))
+            if stored is None or version not in (None, stored.version):
+                return False, units
+            db.execute("DELETE FROM records WHERE kind = ? AND name = ?", (kind, name))
+            return True, units
 
-    def _changed(self, statement: str, values: Sequence[Any]) -> bool:
-        charge(write=1.0)
-        return self._db.write(lambda db: db.execute(statement, values).rowcount > 0)
+        return self._charged(write)
+
+    def _charged(self, write: Callable[[sqlite3.Connection], tuple[_T, int]]) -> _T:
+        """Do *write*, which returns its units too, and put them on the meter of the caller."""
+        result, units = self._db.write(write)
+        charge(write=units)
+        return result
 
     # -- limits --------------------------------------------------------------------------------
 
     def reserve(
         self, queue: str, pool: int, texts: Collection[str], *, room: int
     ) -> tuple[frozenset[str], bool]:
-        def write(db: sqlite3.Connection) -> tuple[frozenset[str], bool]:
+        def write(db: sqlite3.Connection) -> tuple[tuple[frozenset[str], bool], int]:
             there = _pool(db, queue, pool)
+            before = pool_bytes(queue, there)
             if not there.issuperset(texts) and len(there) + len(texts) > room:
-                return there, False
+                return (there, False), cost.write_units(before)
             db.executemany(
                 "INSERT OR IGNORE INTO pools (queue, pool, held) VALUES (?, ?, ?)",
                 [(queue, pool, text) for text in texts],
             )
-            return there | frozenset(texts), True
+            after = there | frozenset(texts)
+            return (after, True), cost.write_units(before, pool_bytes(queue, after))
 
-        charge(write=1.0)
-        return self._db.write(write)
+        return self._charged(write)
 
     def free(self, queue: str, pool: int, texts: Collection[str]) -> frozenset[str]:
-        def write(db: sqlite3.Connection) -> frozenset[str]:
+        def write(db: sqlite3.Connection) -> tuple[frozenset[str], int]:
+            there = _pool(db, queue, pool)
             db.executemany(
                 "DELETE FROM pools WHERE queue = ? AND pool = ? AND held = ?",
                 [(queue, pool, text) for text in texts],
             )
-            return _pool(db, queue, pool)
+            return there.difference(texts), cost.write_units(pool_bytes(queue, there))
 
-        charge(write=1.0)
-        return self._db.write(write)
+        return self._charged(write)
 
     def pools(self, queue: str, first: int, last: int) -> dict[int, frozenset[str]]:
-        found: dict[int, set[str]] = {}
         with self._db.reading() as db:
-            for pool, held in db.execute(
-                "SELECT pool, held FROM pools WHERE queue = ? AND pool BETWEEN ? AND ?",
-                (queue, first, last),
-            ):
-                found.setdefault(pool, set()).add(held)
-        charge(read=texts_units(text for held in found.values() for text in held) / 2)
-        return {pool: frozenset(held) for pool, held in found.items()}
+            found = _pools(db, queue, first, last)
+        size = sum(pool_bytes(queue, held) for held in found.values())
+        charge(read=cost.read_units(size, consistent=False))
+        return found
 
     def drop_pools(self, queue: str) -> None:
-        self._changed("DELETE FROM pools WHERE queue = ?", (queue,))
+        def write(db: sqlite3.Connection) -> tuple[float, int]:
+            found = _pools(db, queue, 0, _LAST_POOL)
+            db.execute("DELETE FROM pools WHERE queue = ?", (queue,))
+            sizes = [pool_bytes(queue, held) for held in found.values()]
+            return cost.read_units(sum(sizes), consistent=False), sum(map(cost.write_units, sizes))
+
+        charge(read=self._charged(write))
 
     def bucket(self, queue: str) -> Bucket | None:
         charge(read=0.5)
@@ -202,36 +229,40 @@ class Control:
         return self._db.write(write)
 
     def drop_bucket(self, queue: str) -> None:
-        self._changed("DELETE FROM buckets WHERE queue = ?", (queue,))
+        charge(write=1.0)
+        self._db.write(
+            lambda db: db.execute("DELETE FROM buckets WHERE queue = ?", (queue,)).rowcount
+        )
 
     # -- groups --------------------------------------------------------------------------------
 
     def open_group(self, group: Group, *, now: datetime) -> bool:
-        def write(db: sqlite3.Connection) -> bool:
+        def write(db: sqlite3.Connection) -> tuple[bool, int]:
             there = _group_at(db, group.key)
+            before = group_bytes(there)
             if there is not None and there.kept_until > now:
-                return False
+                return False, cost.write_units(before)
             _write_group(db, group)
-            return True
+            return True, cost.write_units(before, group_bytes(group))
 
-        charge(write=1.0)
-        return self._db.write(write)
+        return self._charged(write)
 
     def group(self, group_id: str) -> Group | None:
-        charge(read=1.0)
         with self._db.reading() as db:
             there = _group_at(db, group_key(group_id))
+        charge(read=cost.read_units(group_bytes(there)))
         return there if there is not None and there.id == group_id else None
 
     def change_group(self, change: GroupChange) -> Group | None:
-        def write(db: sqlite3.Connection) -> Group | None:
+        def write(db: sqlite3.Connection) -> tuple[Group | None, int]:
             there = _group_at(db, group_key(change.id))
+            before = group_bytes(there)
             if there is None or not change.allowed(there):
-                return None
-            return _write_group(db, change.apply(there))
+                return None, cost.write_units(before)
+            changed = _write_group(db, change.apply(there))
+            return changed, cost.write_units(before, group_bytes(changed))
 
-        charge(write=1.0)
-        return self._db.write(write)
+        return self._charged(write)
 
 
 def _record(db: sqlite3.Connection, kind: str, name: str) -> Record | None:
@@ -263,6 +294,16 @@ def _pool(db: sqlite3.Connection, queue: str, pool: int) -> frozenset[str]:
             "SELECT held FROM pools WHERE queue = ? AND pool = ?", (queue, pool)
         )
     )
+
+
+def _pools(db: sqlite3.Connection, queue: str, first: int, last: int) -> dict[int, frozenset[str]]:
+    found: dict[int, set[str]] = {}
+    for pool, held in db.execute(
+        "SELECT pool, held FROM pools WHERE queue = ? AND pool BETWEEN ? AND ?",
+        (queue, first, last),
+    ):
+        found.setdefault(pool, set()).add(held)
+    return {pool: frozenset(held) for pool, held in found.items()}
 
 
 def _bucket(db: sqlite3.Connection, queue: str) -> Bucket | None:

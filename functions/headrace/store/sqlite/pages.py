@@ -132,7 +132,8 @@ class FilePages:
 def _size(row: Row) -> int:
     """Return about how long the item of a row is, as far as it was read."""
     *_, rest, payload = row
-    return 100 + len(rest or "") + len(payload or "")
+    size = payload if isinstance(payload, int) else len(payload or "")  # of one that was left out
+    return 100 + len(rest or "") + size
 
 
 def _item(row: Row, attributes: Sequence[str]) -> Item:

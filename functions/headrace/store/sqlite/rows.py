@@ -17,7 +17,8 @@ from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import Place, State, Task
 
 COLUMNS: Final = "id, queue, state, shard, scheduled_at, expires_at, retained_until, rest, payload"
-WITHOUT_PAYLOAD: Final = COLUMNS.replace("payload", "NULL")
+MEASURED: Final = COLUMNS.replace("payload", "length(CAST(payload AS BLOB))")
+"""The same with the size of the payload in its place."""
 
 Row = tuple[Any, ...]
 """The values of ``COLUMNS``."""
@@ -42,7 +43,16 @@ def _default(field: Any) -> Any:  # noqa: ANN401  dataclasses' own
 
 _Rest: Final = msgspec.defstruct("_Rest", map(_default, _REST), omit_defaults=True)
 _rest_of: Final = attrgetter(*_NAMES)
-_encode: Final = msgspec.json.Encoder().encode
+
+
+def _plain(value: object) -> str:
+    """A text of a type of its own, as bodies bring them, is the text."""
+    if isinstance(value, str):
+        return str(value)
+    raise NotImplementedError(type(value))
+
+
+_encode: Final = msgspec.json.Encoder(enc_hook=_plain).encode
 _decode: Final[Callable[[str], Any]] = msgspec.json.Decoder(_Rest).decode
 _STATES: Final = {str(state): state for state in State}
 
@@ -99,8 +109,8 @@ def entry_of(place: Place, row: Row) -> Entry:
 def read_rows(
     db: sqlite3.Connection, task_ids: Iterable[str], *, payload: bool = True
 ) -> dict[str, Row]:
-    """Return the rows of those tasks that exist, by id."""
-    columns = COLUMNS if payload else WITHOUT_PAYLOAD
+    """Return the rows of those tasks that exist, by id; without *payload* its size is in them."""
+    columns = COLUMNS if payload else MEASURED
     ids = list(dict.fromkeys(task_ids))
     found: dict[str, Row] = {}
     for start in range(0, len(ids), _AT_A_TIME):

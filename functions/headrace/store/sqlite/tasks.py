@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from headrace.domain import cost
 from headrace.domain.change import Change
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import Place, Task
@@ -14,7 +15,7 @@ from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.log import Log
 from headrace.store.sqlite.pages import FilePages
 from headrace.store.sqlite.rows import entry_of, read_rows, task_of
-from headrace.store.sqlite.units import entries_units, read_units
+from headrace.store.sqlite.units import counted_bytes, entries_bytes, task_bytes
 
 
 class Tasks:
@@ -40,20 +41,22 @@ class Tasks:
         task_ids: Iterable[str],
         *,
         payload: bool = True,
-        consistent: bool = True,  # noqa: ARG002  always is
+        consistent: bool = True,  # it always is; what it costs hangs on that
     ) -> dict[str, Task]:
-        return {
-            task.id: task for task in self._found(task_ids, payload=payload) if task.spent is None
-        }
+        found = self._found(task_ids, payload=payload, consistent=consistent)
+        return {task.id: task for task in found if task.spent is None}
 
     def spent(self, task_ids: Iterable[str]) -> dict[str, Task]:
         return {task.id: task for task in self._found(task_ids) if task.spent is not None}
 
-    def _found(self, task_ids: Iterable[str], *, payload: bool = True) -> list[Task]:
+    def _found(
+        self, task_ids: Iterable[str], *, payload: bool = True, consistent: bool = True
+    ) -> list[Task]:
         with self._db.reading() as db:
             rows = read_rows(db, task_ids, payload=payload)
-        charge(read=sum(map(read_units, rows.values())))
-        return [task_of(row) for row in rows.values()]
+        sizes = (task_bytes(row, None if payload else row[-1] or 0) for row in rows.values())
+        charge(read=sum(cost.read_units(size, consistent=consistent) for size in sizes))
+        return [task_of(row if payload else (*row[:-1], None)) for row in rows.values()]
 
     def entries(
         self,
@@ -74,7 +77,8 @@ class Tasks:
                 (*values, limit + 1),
             ).fetchall()
         entries = tuple(entry_of(place, row) for row in rows[:limit])
-        charge(read=entries_units(place, len(entries)))
+        size = entries_bytes(place, rows[:limit])
+        charge(read=cost.read_units(size, consistent=False))
         if len(rows) <= limit:
             return EntryPage(entries, None)
         return EntryPage(entries, Position(entries[-1].scheduled_at, entries[-1].task_id))
@@ -103,7 +107,7 @@ class Tasks:
                 f" OR retained_until > ?), count(*) FROM tasks WHERE {where}",
                 (*(2 * [None if now is None else micros_of(now)]), *values),
             ).fetchone()
-        charge(read=entries_units(place, read))
+        charge(read=cost.read_units(counted_bytes(place, read), consistent=False))
         return CountPage(number, last and Position(instant_of(last[0]), last[1]))
 
     def pages(self) -> FilePages:

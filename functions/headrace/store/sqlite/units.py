@@ -1,63 +1,117 @@
-"""What reads and writes of a row would cost on DynamoDB."""
+"""How large on DynamoDB would be what is read and written, so that ``domain.cost`` can tell units.
+
+Control records count as the items that ``store.dynamo`` makes of them.
+"""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from math import ceil
+from typing import Any, Final
 
+from headrace.domain import cost
+from headrace.domain.change import KeyLock
+from headrace.domain.lease import Group
 from headrace.domain.task import Place
 from headrace.store.base import Record
 from headrace.store.items import item_bytes, to_item
 from headrace.store.sqlite.rows import Row, task_of
 
-_KB = 1024
-_ENTRY_BYTES = 100  # of an index entry, besides the name of its queue
-_SURELY_SMALL = 800
-"""Characters of a row whose item surely takes less than a kilobyte."""
+_KB: Final = 1024
+_TOKEN_BYTES: Final = 10  # by which a record tells who has written it
+_INSTANT_BYTES: Final = 9  # microseconds since 1970, a byte for two digits
+_SECONDS_BYTES: Final = 6
+_BESIDES: Final = 250
+"""What a task's item takes at most besides its texts in columns, and the rest as it is in JSON."""
 
 
-def _bytes(row: Row) -> int:
-    """Return what the item of a row takes, or less where that is surely under a kilobyte."""
-    *_, rest, payload = row
-    length = len(rest) + len(payload or "") * 4
-    return length if length < _SURELY_SMALL else item_bytes(to_item(task_of(row)))
+def task_bytes(row: Row | None, payload: int | None = None) -> int:
+    """Return what the item of a row takes, or less where that is surely under a kilobyte.
 
-
-def write_units(row: Row | None) -> int:
-    return 0 if row is None else max(1, ceil(_bytes(row) / _KB))
-
-
-def read_units(row: Row | None) -> int:
-    return 0 if row is None else max(1, ceil(_bytes(row) / (4 * _KB)))
+    *payload* is its bytes where the row is without it.
+    """
+    if row is None:
+        return 0
+    id_, queue, *_, rest, text = row
+    if payload is None:
+        payload = _text_bytes(text or "")
+    most = _text_bytes(rest) + payload + len(id_) + len(queue or "") + _BESIDES
+    if most < _KB:
+        return most
+    task = replace(task_of((*row[:-1], None)), payload="") if payload else task_of(row)
+    return item_bytes(to_item(task)) + payload
 
 
 def change_units(old: Row | None, new: Row | None) -> int:
-    return max(write_units(old), write_units(new)) + _entry_units(old, new)
-
-
-def _entry_units(old: Row | None, new: Row | None) -> int:
+    """Return the write units of a task's change, its index entry's among them."""
     left = None if old is None or old[1] is None else old[1:7]
     entered = None if new is None or new[1] is None else new[1:7]
-    if left is None or entered is None:
-        return int(left is not entered)
-    if left[:4] != entered[:4]:
-        return 2
-    return int(left != entered)  # what the index projects besides its keys
+    return cost.write_units(task_bytes(old), task_bytes(new)) + cost.entry_units(
+        was=left is not None,
+        is_=entered is not None,
+        moved=(left or ())[:4] != (entered or ())[:4],
+        changed=left != entered,
+    )
 
 
-def entries_units(place: Place, entries: int) -> float:
-    """Return the read units of so many index entries of *place*, read as the index is."""
-    size = len(place.queue) + _ENTRY_BYTES
-    return max(1, ceil(entries * size / (4 * _KB))) / 2
+def entries_bytes(place: Place, entries: Iterable[tuple[Any, ...]]) -> int:
+    """Return what index entries of *place* take, each (id, scheduled_at, expires_at, ttl)."""
+    each = len("queue#state") + len(f"{place.queue}#{place.state}#{place.shard}")
+    each += len("scheduled_at") + _INSTANT_BYTES + len("task_id")
+    expires, retained = len("expires_at") + _INSTANT_BYTES, len("ttl") + _SECONDS_BYTES
+    return sum(
+        each + len(id_) + (expires if until is not None else 0) + (retained if ttl else 0)
+        for id_, _, until, ttl in entries
+    )
 
 
-def record_units(record: Record | None, *, read: bool = False) -> int:
-    """Return the units of one record, written unless *read*."""
-    size = 0
-    if record is not None:
-        size = len(json.dumps(record.body)) + len(record.note or "") + len(record.name) + 100
-    return max(1, ceil(size / (4 * _KB if read else _KB)))
+def counted_bytes(place: Place, entries: int) -> int:
+    """Return what so many index entries of *place* take, with ids of ours and without ends."""
+    return entries_bytes(place, [("tsk_" + 26 * "0", 0, None, None)]) * entries
 
 
-def texts_units(texts: Iterable[str]) -> int:
-    """Return the read units of what holds *texts*, read at once and consistently."""
-    return max(1, ceil(sum(map(len, texts)) / (4 * _KB)))
+def record_bytes(record: Record | None) -> int:
+    """Return what a record takes."""
+    if record is None:
+        return 0
+    size = _key_bytes(record.kind, record.name)
+    size += len("body") + _text_bytes(json.dumps(record.body, ensure_ascii=False))
+    size += len("version") + number_bytes(record.version)
+    size += len("written_by") + _TOKEN_BYTES
+    size += len("ttl") + _SECONDS_BYTES if record.expires_at is not None else 0
+    return size + (len("note") + _text_bytes(record.note) if record.note is not None else 0)
+
+
+def key_lock_bytes(lock: KeyLock) -> int:
+    """Return what a key lock takes."""
+    return _key_bytes(lock.kind, lock.name) + len("mark") + _text_bytes(lock.value or "")
+
+
+def pool_bytes(queue: str, held: Collection[str]) -> int:
+    """Return what a pool takes; one that is empty stands there without its set."""
+    size = _key_bytes(f"slots:{queue}", "00000")
+    return size + (len("held") + sum(map(_text_bytes, held)) if held else 0)
+
+
+def group_bytes(group: Group | None) -> int:
+    """Return about what a group takes: exactly but for its numbers."""
+    if group is None:
+        return 0
+    names = "id" + "name" + "keepalive" + "granted_until" + "expires_at" + "ttl" + "state"
+    size = _key_bytes("lease", group.key) + len(names) + 3 * _INSTANT_BYTES + _SECONDS_BYTES
+    size += _text_bytes(group.id) + _text_bytes(group.name or "") + len(group.state)
+    return size + len("queues") + sum(map(_text_bytes, group.queues))
+
+
+def number_bytes(number: int) -> int:
+    """Return what a number takes."""
+    digits = str(number).strip("-0")
+    return ceil(len(digits) / 2) + 1 + (number < 0)
+
+
+def _key_bytes(kind: str, name: str) -> int:
+    return len("pk") + _text_bytes(kind) + len("sk") + _text_bytes(name)
+
+
+def _text_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())

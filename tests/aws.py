@@ -22,6 +22,7 @@ from tests.unit.infra.permitted import Allowed, Calls, Use
 
 REGION: Final = "eu-west-1"
 STACK: Final = "headrace-prod"
+URL: Final = f"dynamodb://{REGION}/{STACK}"
 USER: Final = "arn:aws:iam::111122223333:user/ada"
 
 _STACK: Final = """<DescribeStacksResponse xmlns="http://cloudformation.amazonaws.com/doc/2010-05-15/">

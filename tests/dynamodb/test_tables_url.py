@@ -5,8 +5,6 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,30 +13,8 @@ from headrace.cli.main import main
 from headrace.client.embedding import timers_of
 from headrace.client.settings import ClientSettings
 from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unauthenticated
-from headrace.embedded.service import close_all
 from headrace.local.tables import TableNames
-from tests.aws import REGION, STACK, Account, account
-
-URL = f"dynamodb://{REGION}/{STACK}"
-
-
-@pytest.fixture
-def aws(
-    dynamodb_url: str, tables: TableNames, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Account]:
-    """Give the account that AWS's clients find in the environment."""
-    for name in [each for each in os.environ if each.startswith(("AWS_", "HEADRACE_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local")
-    with account(dynamodb_url, tables) as made:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", made.url)
-        monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", made.url)
-        yield made
-        close_all()
+from tests.aws import REGION, URL, Account
 
 
 def test_what_one_client_puts_in_another_takes_out(aws: Account) -> None:

@@ -1,7 +1,7 @@
 """What a function's code asks of DynamoDB, in the words of a policy; and what a policy allows."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -126,10 +126,15 @@ class Allowed:
 
 def allowed(template: Template, function: str) -> list[Allowed]:
     """The actions that the policies of *function* allow on the tables and the index."""
+    return allowed_by(template["Resources"][function]["Properties"]["Policies"])
+
+
+def allowed_by(policies: Iterable[Mapping[str, Any]]) -> list[Allowed]:
+    """The actions that *policies* allow on the tables and the index."""
     found = []
-    for policy in template["Resources"][function]["Properties"]["Policies"]:
+    for policy in policies:
         for statement in policy["Statement"]:
-            resource = next(iter(statement["Resource"].values()))
+            resource = next(iter(statement.get("Resource", {"": ""}).values()))
             if resource not in _RESOURCES:
                 continue
             (condition,) = statement.get("Condition", {"": {}}).values()

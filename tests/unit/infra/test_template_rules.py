@@ -15,11 +15,16 @@ WILD = {
     ("ConsoleFunction", "${Lake.Arn}/reports/*"): "a file for each proof of a day",
     ("RecorderFunction", "${TasksTable.Arn}/stream/*"): "a stream's name is the time it was made",
     ("RecorderFunction", "${Lake.Arn}/raw/*"): "a file for each batch",
+    ("OperatorPolicy", "${Lake.Arn}/series/*"): "as the API",
     ("SparkRole", "${Lake.Arn}/*"): "reads the lake and its own code",
     ("SparkRole", "${Lake.Arn}/raw/dt=*/hh=*/export-*.json.gz"): "a backfill's own, by the hour",
 }
 """Where a policy has a star, and why none does without."""
 
+OWN_STACK = (
+    "arn:${AWS::Partition}:cloudformation:${AWS::Region}:${AWS::AccountId}"
+    ":stack/${AWS::StackName}/*"
+)
 FOLDERS_OF_SPARK = ("logs", "reports", "series", "state", "tables")
 STAYS_WHEN_THE_STACK_GOES = {
     "AWS::DynamoDB::Table",
@@ -68,6 +73,8 @@ def test_a_star_in_a_policy_has_its_reason(template: Template) -> None:
     allowed = dict(WILD)
     for folder in FOLDERS_OF_SPARK:
         allowed["SparkRole", f"${{Lake.Arn}}/{folder}/*"] = "what it makes of raw/"
+    for name in ("ProducerPolicy", "WorkerPolicy", "OperatorPolicy"):
+        allowed[name, OWN_STACK] = "its id ends in letters of chance"
     logs = "arn:${AWS::Partition}:logs:${AWS::Region}:${AWS::AccountId}:log-group:/aws-glue/*"
     allowed["SparkRole", logs] = "Glue names its log groups itself"
 

@@ -1,0 +1,288 @@
+"""Least privilege for programs that use the tables themselves: producers, workers, operators.
+
+What each does is done through its URL, by the SDK; what that asks of AWS is compared both ways with
+the stack's policy, which is in force meanwhile.  What others did an hour ago is not noted.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pytest
+
+from headrace import App, Client, NewTask, Report, Worker
+from headrace.client.calls import service, work
+from headrace.client.sending import SpawnedTask
+from headrace.domain.errors import Forbidden
+from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, RateLimiting
+from headrace.domain.retry import RetryStrategy
+from headrace.domain.worker import WorkerHeartbeat
+from headrace.local.tables import DynamoDBClient, Template
+from headrace.ops.operators.keys import BOOTSTRAP
+from headrace.store.dynamo import DynamoStore
+from tests.aws import URL, Account
+from tests.contract.conftest import World, new_world
+from tests.manual_clock import ManualClock
+from tests.unit.infra.permitted import Use, allowed_by
+
+ONCE = RetryStrategy(max_retries=0)
+
+
+@dataclass
+class Past:
+    """What others did before, and what the program under test does now."""
+
+    world: World
+    recent: World
+    client: Client
+
+    def forward(self, seconds: float) -> None:
+        self.world.clock.forward(seconds)
+
+
+def rules(**more: Any) -> dict[str, Any]:
+    """Return settings that bring every rule of a queue into play."""
+    limited = DequeuingSettings(max_inflight_tasks=50, rate_limiting=RateLimiting(100, 1))
+    given = {"dequeuing_settings": limited, "shards": 2, "history_retention_in_seconds": 60}
+    return given | {"dead_letter_queue_config": DeadLetterConfig(max_size=1)} | more
+
+
+def a_producer(past: Past) -> None:
+    before, client = past.world, past.client
+    before.queue("mail", **rules())
+    (gone,) = before.put("mail", "{}", dedupe_key="left", expires_at=before.clock() + timedelta(10))
+    before.put("mail", "{}", dedupe_key="over", expires_at=before.clock() + timedelta(seconds=10))
+    before.put("mail", "{}", dedupe_key="lapsed", retry=ONCE)
+    before.take("mail", 9)
+
+    new = client.enqueue("mail", {"to": "ada"}, id="hello", delay_in_seconds=60)
+    assert client.enqueue("mail", {"to": "ada"}, id="hello").outcome == "EXISTING"
+    client.enqueue_many("mail", [NewTask(payload=number) for number in range(30)])
+    for key in ("left", "over", "lapsed", "new", "new"):
+        client.enqueue("mail", {"to": "eve"}, dedupe_key=key, overwrite_on_duplicate=["payload"])
+    _takes_ids_of_the_finished(past)
+    client.get_task(str(new.id))
+    client.get_task(gone)
+
+
+def _takes_ids_of_the_finished(past: Past) -> None:
+    """Enqueue under the ids of tasks that are past their retention, or were never kept."""
+    for world, history in ((past.world, 60), (past.recent, 0)):
+        queue = world.queue(f"kept-{history}", history_retention_in_seconds=history)
+        ids = world.put(queue, "{}", "{}")
+        for task in world.take(queue, 2):
+            world.say(task, "SUCCEEDED")
+        for key, task_id in zip((None, "its-own"), ids, strict=True):
+            past.client.enqueue(queue, {}, id=task_id, dedupe_key=key)
+
+
+def a_worker(past: Past) -> None:
+    before, client = past.world, past.client
+    before.queue("mail", **rules())
+    before.queue("other")
+    unkept = DeadLetterConfig(enable=False)
+    before.queue("unkept", dead_letter_queue_config=unkept, history_retention_in_seconds=0)
+    for queue in ("mail", "unkept"):
+        before.put(queue, *["{}"] * 6)
+        before.put(queue, "{}", dedupe_key="lapsed", retry=ONCE)
+        before.put(queue, "{}", dedupe_key="lapses too", retry=ONCE)
+        before.take(queue, 8)
+        before.put(queue, "{}", expires_at=before.clock() + timedelta(seconds=10))
+        before.put(queue, "{}", dedupe_key="over", expires_at=before.clock() + timedelta(seconds=9))
+    lapsed = before.use.leases.open("stage", keepalive=20).id
+    before.put("mail", "{}", "{}")
+    before.take("mail", 2, lease_id=lapsed)
+
+    client.put_worker(
+        "ada:1",
+        queues=["mail", "other"],
+        concurrency=4,
+        running=[],
+        version="1",
+        started_at=datetime.now(UTC),
+    )
+    client.enqueue("mail", 1, dedupe_key="mine")
+    for queue in ("mail", "unkept"):
+        client.enqueue_many(queue, [NewTask(payload=number) for number in range(12)])
+    taken = []
+    for _ in range(4):
+        taken += client.dequeue("mail", worker="ada:1", batch_size=25).tasks
+        taken += client.dequeue(queues=["mail", "unkept"], order="due", batch_size=25).tasks
+        taken += client.dequeue("unkept", batch_size=25).tasks
+    asked = replace(work.dequeue("mail"), key="once")
+    taken += client.send(asked).tasks
+    client.send(replace(asked, attempt=2))  # its answer was lost
+    by_queue: dict[str, list[Any]] = {"mail": [], "unkept": []}
+    for task in taken:
+        by_queue[task.queue].append(task)
+    for queue, tasks in by_queue.items():
+        spawn = [
+            SpawnedTask(queue="other", payload=1),
+            SpawnedTask(queue=queue, payload=1, dedupe_key="spawned"),
+        ]
+        client.report(queue, [Report.on(tasks[0], "INFLIGHT", progress=1)])
+        client.report(queue, [Report.on(tasks[0], "SUCCEEDED", result=1, spawn=spawn)])
+        client.report(queue, [Report.on(tasks[1], "MOVED", to_queue="other")])
+        client.report(queue, [Report.on(task, "RELEASED") for task in tasks[2:4]])
+        client.report(queue, [Report.on(task, "FAILED") for task in tasks[4:5]])
+        client.report(queue, [Report.on(task, "FAILED", retryable=False) for task in tasks[5:9]])
+        client.report(queue, [Report.on(task, "SUCCEEDED") for task in tasks[9:]])
+    group = client.open_lease("ours", keepalive_timeout_in_seconds=60).id
+    client.enqueue_many("other", [NewTask(payload=number) for number in range(3)])
+    held = client.dequeue("other", batch_size=2, lease_id=group).tasks
+    client.extend_lease(group)
+    client.report("other", [Report(task_id=held[0].id, lease_id=group, status="SUCCEEDED")])
+    client.close_lease(group)
+    client.get_task(held[0].id)
+    _takes_ids_of_the_finished(past)
+    _an_app(client)
+
+
+def _an_app(client: Client) -> None:
+    app = App(client)
+
+    @app.task(queue="other", retries=1)
+    def note(number: int) -> None:
+        """Do nothing."""
+
+    for number in range(3):
+        note.enqueue(number)
+    Worker(app).run(burst=True)
+
+
+def an_operator(past: Past) -> None:
+    before, client = past.world, past.client
+    before.queue("mail", **rules())
+    ids = before.put("mail", *["{}"] * 9)
+    before.put("mail", "{}", dedupe_key="kept")
+    for task in before.take("mail", 4):
+        before.say(task, "FAILED", retryable=False)
+    delayed = before.put("mail", *["{}"] * 6, delay_in_seconds=7200)
+    before.put("mail", "{}", dedupe_key="held", delay_in_seconds=7200)
+
+    list(client.list_queues())
+    client.create_queue("other")
+    client.create_queue("third", shards=3)
+    client.edit_queue("mail", shards=3, dequeuing_settings={"max_inflight_tasks": 9})
+    client.pause_queue("mail", resume_in_seconds=60)
+    client.resume_queue("mail")
+    client.get_stats("mail", exact=True)
+    client.recount_queue("mail")
+    list(client.list_tasks("mail", payload=True))
+    client.count_tasks("mail", tags={"a": "b"})
+    client.explain_task(ids[0])
+    client.enqueue("mail", 1)
+    client.enqueue("mail", 1, dedupe_key="mine")
+    client.run_tasks("mail", ids=delayed[:1])
+    client.move_tasks("mail", "other", ids=delayed[1:2])
+    client.move_tasks("mail", "other", filter={"state": "SCHEDULED"})
+    client.restart_tasks("mail", filter={"state": "DEAD"})
+    client.delete_task(delayed[2])
+    client.delete_tasks("other", filter={})
+    client.delete_tasks("mail", ids=ids[:2])
+    client.put_schedule("mail", "daily", every_seconds=60, dedupe_key="daily")
+    client.put_schedule("mail", "daily", every_seconds=60, dedupe_key="daily", paused=True)
+    client.get_schedule("mail", "daily")
+    client.run_schedule("mail", "daily")
+    client.delete_schedule("mail", "daily")
+    heartbeat = WorkerHeartbeat("ada:1", ("mail",), datetime.now(UTC))
+    past.recent.use.workers.alive(BOOTSTRAP, heartbeat)
+    client.quiet_worker("ada:1")
+    client.stop_worker("ada:1")
+    list(client.list_workers())
+    list(client.list_audit())
+    purge = service.call("POST", "/v1/queues/mail/purge", body={"states": ["ENQUEUED"]})
+    for _ in range(2):  # the first answer was lost
+        client.send(replace(purge, key="once"))
+    client.purge_queue("mail", ["ENQUEUED", "INFLIGHT", "SUCCEEDED", "DEAD"])
+    client.delete_queue("mail")
+    client.delete_queue("third")
+
+
+STORIES: dict[str, Callable[[Past], None]] = {
+    "ProducerPolicy": a_producer,
+    "WorkerPolicy": a_worker,
+    "OperatorPolicy": an_operator,
+}
+
+
+@pytest.fixture
+def past(aws: Account, dynamodb: DynamoDBClient) -> Past:
+    store = DynamoStore(dynamodb, tasks_table=aws.tables.tasks, control_table=aws.tables.control)
+    clock = ManualClock(datetime.now(UTC) - timedelta(hours=1))
+    return Past(
+        new_world(store, clock), new_world(store, ManualClock(datetime.now(UTC))), Client(URL)
+    )
+
+
+def statements(template: Template, policy: str) -> list[dict[str, Any]]:
+    """Return what *policy* allows; the key's statement, which is there under a condition, too."""
+    document = template["Resources"][policy]["Properties"]["PolicyDocument"]
+    return [one["Fn::If"][1] if "Fn::If" in one else one for one in document["Statement"]]
+
+
+@pytest.mark.parametrize("policy", STORIES)
+def test_a_policy_allows_what_its_programs_do_and_nothing_more(
+    past: Past, aws: Account, template: Template, policy: str
+) -> None:
+    may = aws.policy = allowed_by([{"Statement": statements(template, policy)}])
+    STORIES[policy](past)
+
+    used = {each: {use for use in aws.seen if each.covers(use)} for each in may}
+    unused = {
+        (name, each.resource)
+        for each, uses in used.items()
+        for name in each.actions - {use.action for use in uses}
+    }
+    assert unused == set()
+    kinds = {(each.resource, kind) for each in may for kind in each.leading}
+    seen = {
+        (each.resource, kind)
+        for each, uses in used.items()
+        for kind in each.leading
+        if any(fnmatchcase(use.leading, kind) for use in uses)
+    }
+    assert kinds - seen == set()
+
+
+@pytest.mark.parametrize("policy", STORIES)
+def test_no_policy_reaches_keys_or_sessions_or_scans(template: Template, policy: str) -> None:
+    may = allowed_by([{"Statement": statements(template, policy)}])
+    control = [each for each in may if each.resource == "control"]
+
+    for kind in ("key", "key_name", "session", "attempts"):
+        assert not [
+            each
+            for each in control
+            for one in each.actions
+            if each.covers(Use(one, "control", kind))
+        ]
+    assert not [each for each in may if "Scan" in each.actions]
+
+
+def test_a_producer_is_refused_what_a_worker_does(
+    past: Past, aws: Account, template: Template
+) -> None:
+    past.world.queue("mail")
+    past.world.put("mail")
+    aws.policy = allowed_by([{"Statement": statements(template, "ProducerPolicy")}])
+
+    with pytest.raises(Forbidden, match=r"not authorized to perform: dynamodb:Query"):
+        past.client.dequeue("mail")
+    with pytest.raises(Forbidden, match=r"not authorized to perform: dynamodb:PutItem"):
+        past.client.create_queue("other")
+
+
+def test_a_refused_statement_of_a_batch_is_named_too(
+    past: Past, aws: Account, template: Template
+) -> None:
+    past.world.queue("mail")
+    may = allowed_by([{"Statement": statements(template, "ProducerPolicy")}])
+    aws.policy = [replace(one, actions=one.actions - {"PartiQLInsert"}) for one in may]
+
+    with pytest.raises(Forbidden, match=r"not authorized to perform: dynamodb:PartiQLInsert"):
+        past.client.enqueue("mail", 1)
+    aws.policy = may
+    assert past.client.enqueue("mail", 1).outcome == "CREATED"

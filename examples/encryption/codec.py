@@ -9,8 +9,7 @@ from typing import Any
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
-from headrace import JsonCodec
-from headrace.client.codec import Unreadable
+from headrace import JsonCodec, Unreadable
 
 
 class EncryptedCodec:

@@ -13,8 +13,7 @@ from typing import Any
 
 from examples.ngsi.ngsi import Row, Unreadable, split
 from examples.ngsi.rows_file import RowsFile
-from headrace import App, Context, Reject
-from headrace.domain.errors import InvalidRequest
+from headrace import App, Context, InvalidRequest, Reject
 
 NOTIFY_QUEUE = "ngsi.notify"
 ENTITIES_QUEUE = "ngsi.entities"

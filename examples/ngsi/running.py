@@ -11,8 +11,7 @@ from pathlib import Path
 from examples.ngsi.app import ENTITIES_QUEUE, NOTIFY_QUEUE
 from examples.ngsi.display import Display, Standing
 from examples.ngsi.posting import Posting, PostingFailed
-from headrace import Client, RetryStrategy
-from headrace.domain.errors import HeadraceError
+from headrace import Client, HeadraceError, RetryStrategy
 from headrace.domain.task import State
 from headrace.local.launch import Launched, launched
 from headrace.wire.tasks import Task

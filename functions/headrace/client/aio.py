@@ -81,7 +81,7 @@ def _stepped(
 
 
 class AsyncClient:
-    """Headrace's API.  Tasks of one loop may share one; every method raises headrace.domain.errors.
+    """Headrace's API.  Tasks of one loop may share one; every method raises kinds of HeadraceError.
 
     Address and key are taken from the arguments, else from ``HEADRACE_URL`` and ``HEADRACE_KEY``.
 

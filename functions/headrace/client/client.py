@@ -82,7 +82,7 @@ def _stepped(
 
 
 class Client(Batching):
-    """Headrace's API.  Threads may share one; every method raises headrace.domain.errors.
+    """Headrace's API.  Threads may share one; every method raises kinds of HeadraceError.
 
     Address and key are taken from the arguments, else from ``HEADRACE_URL`` and ``HEADRACE_KEY``.
 

@@ -48,3 +48,18 @@ def test_an_option_with_a_slip_in_its_name_is_told_the_one_that_was_meant(app: A
     wrong = {"zzz": 5}
     with pytest.raises(TypeError, match="periodic has no option zzz: it has cron, every"):
         app.periodic(**wrong)
+
+
+def test_an_option_as_other_task_queues_call_it_is_told_what_it_is_here(app: App) -> None:
+    wrong: Any = {"autoretry_for": (OSError,)}
+    with pytest.raises(TypeError, match="no option autoretry_for: did you mean retry_on"):
+        app.task(**wrong)
+    wrong = {"throws": OSError}
+    with pytest.raises(TypeError, match="handler has no option throws: did you mean reject_on"):
+        app.handler(queue="mail", **wrong)
+    wrong = {"countdown": 5}
+    with pytest.raises(TypeError, match="options has no option countdown: did you mean delay"):
+        app.task(lambda to: None).options(**wrong)
+    wrong = {"throws": OSError}
+    with pytest.raises(TypeError, match="options has no option throws: it has queue"):
+        app.task(lambda to: None).options(**wrong)

@@ -106,6 +106,16 @@ def test_what_is_no_transaction_says_so(shop: Shop) -> None:
         OUTBOX.enqueue("session", send_receipt, order=1)  # type: ignore[arg-type]  # that is wrong
 
 
+def test_of_two_calls_in_one_window_of_time_one_becomes_a_task(shop: Shop) -> None:
+    chosen = send_receipt.options(unique_for=60, at=datetime(2026, 12, 1, tzinfo=UTC))
+    for _ in range(2):
+        with shop.session() as session, session.begin():
+            OUTBOX.enqueue(session, chosen, order=1)
+
+    assert shop.relay.drain() == {"CREATED": 1, "EXISTING": 1}
+    assert shop.table.state().waiting == 0
+
+
 def test_options_raw_tasks_and_many_at_once_are_written_too(shop: Shop) -> None:
     before = datetime.now(UTC)
     with shop.session() as session, session.begin():

@@ -33,6 +33,23 @@ ELSEWHERE: Final = {
 """What other task queues call it, and what it is here."""
 
 
+_FOREIGN: Final = {
+    "autoretry_for": "retry_on",
+    "countdown": "delay",
+    "dont_autoretry_for": "reject_on",
+    "eta": "at",
+    "job_id": "id",
+    "max_retries": "retries",
+    "queue_name": "queue",
+    "retry_backoff": "retries",
+    "soft_time_limit": "soft_timeout",
+    "task_id": "id",
+    "throws": "reject_on",
+    "time_limit": "timeout",
+}
+"""What other task queues call an option, and what it is here."""
+
+
 def named(function: Callable[P, R]) -> Callable[P, R]:
     """Let *function* say which of its options was meant by one that it does not have."""
 
@@ -60,7 +77,8 @@ def _options(function: Callable[..., Any]) -> list[str]:
 
 def unknown(name: str, of: str, known: list[str]) -> str:
     """The error message for an unknown option."""
-    near = sorted(get_close_matches(name, known, n=2))
+    meant = _FOREIGN.get(name)
+    near = [meant] if meant in known else sorted(get_close_matches(name, known, n=2))
     return f"{of} has no option {name}: " + (
         f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(known)}"
     )

@@ -61,6 +61,10 @@ ON_THE_ENGINE := tests/property/test_any_order.py::test_any_order_of_calls_keeps
 BEFORE_TABLES := $(patsubst %,tests/functional/test_api_%.py,bad_input key_queues key_units keys metrics_lake \
   ngsi operators quantumleap repeats roles service stats viewers)
 
+.PHONY: test-wheel
+test-wheel: $(VENV)/.ready $(ENGINE) ## Build the wheel, install it where nothing else is, and run the README's first task (under a minute)
+	@$(PY) -m pytest tests/wheel $(ARGS)
+
 .PHONY: test-pythons $(PYTHONS:%=test-python-%)
 test-pythons: $(PYTHONS:%=test-python-%) ## Run the unit tests and the contract of stores on each Python that is supported
 

@@ -1,0 +1,148 @@
+"""Building sdist and wheel, and what an environment holds with them.
+
+`python -m tests.wheel.installing` prints, for each way to install, packages and megabytes.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headrace.local.engine import PROJECT_ROOT
+
+_SOURCES: Final = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
+_FOLDERS: Final = ("functions/headrace", "console")
+_LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "*.egg-info")
+_BUILD: Final = "import sys; from setuptools import build_meta as b; b.build_sdist(sys.argv[1])"
+_LIST: Final = """
+import importlib.metadata, pathlib
+for one in importlib.metadata.distributions():
+    files = [pathlib.Path(one.locate_file(file)) for file in one.files or ()]
+    there = [file for file in files if file.is_file()]
+    made = sum(file.stat().st_size for file in there if file.suffix == ".pyc")
+    print(one.name, sum(file.stat().st_size for file in there) - made, made)
+"""
+_OF_PYTHON: Final = {"pip", "setuptools"}
+WAYS: Final = ("", "[cli]", "[file]", "[cli,file]", "[server]")
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """What one distribution takes, in bytes: its own files, and what Python makes of them."""
+
+    name: str
+    files: int
+    bytecode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A virtual environment outside of the checkout."""
+
+    folder: Path
+
+    @property
+    def programs(self) -> Path:
+        """Where `python` and `headrace` are."""
+        return self.folder / "bin"
+
+    @property
+    def python(self) -> Path:
+        return self.programs / "python"
+
+    def install(self, wheel: Path, extras: str = "") -> None:
+        """Install the wheel as a person does, each library in the version that is locked."""
+        locked = self.folder / "locked.txt"
+        locked.write_text(versions((PROJECT_ROOT / "requirements" / "dev.txt").read_text()))
+        words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        run([str(self.python), *words, "--constraint", str(locked), f"{wheel}{extras}"])
+
+    def packages(self) -> list[Package]:
+        """List what is installed, save what came with the environment; the largest first."""
+        lines = run([str(self.python), "-c", _LIST]).splitlines()
+        found = [Package(name, int(own), int(made)) for name, own, made in map(str.split, lines)]
+        ours = [package for package in found if package.name not in _OF_PYTHON]
+        return sorted(ours, key=lambda package: -package.files)
+
+
+def build(folder: Path) -> tuple[Path, Path]:
+    """Build sdist and wheel into *folder*, the wheel out of the sdist; return both."""
+    copy = folder / "copy"
+    for name in _FOLDERS:
+        shutil.copytree(PROJECT_ROOT / name, copy / name, ignore=_LEFT_OUT)
+    for name in _SOURCES:
+        shutil.copy(PROJECT_ROOT / name, copy)
+    run([sys.executable, "-c", _BUILD, str(folder)], cwd=copy)
+    (sdist,) = folder.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder / "unpacked", filter="data")
+    (unpacked,) = (folder / "unpacked").iterdir()
+    words = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    run([sys.executable, *words, "--wheel-dir", str(folder), str(unpacked)])
+    (wheel,) = folder.glob("*.whl")
+    return sdist, wheel
+
+
+def environment(folder: Path) -> Environment:
+    """Make an empty one."""
+    run([sys.executable, "-m", "venv", str(folder)])
+    return Environment(folder)
+
+
+def versions(lock: str) -> str:
+    """Return the versions of a requirements file, without its hashes: for a wheel of no index."""
+    return "\n".join(re.findall(r"^[A-Za-z0-9._-]+==[^\s\\]+(?: ; [^\\\n]+)?", lock, re.MULTILINE))
+
+
+def run(command: Sequence[str], *, cwd: Path | None = None) -> str:
+    """Run a command away from the checkout's own modules; return what it prints.
+
+    Raises RuntimeError with what it says when it fails.
+    """
+    done = subprocess.run(
+        command, cwd=cwd or "/", env=bare(), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def bare() -> dict[str, str]:
+    """This process's environment without what leads to the checkout, or to a service."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("HEADRACE_", "PYTHON"))
+    }
+
+
+def main() -> None:
+    """Print the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        _, wheel = build(Path(folder))
+        for number, extras in enumerate(WAYS):
+            made = environment(Path(folder, f"venv-{number}"))
+            made.install(wheel, extras)
+            found = made.packages()
+            files, bytecode = (
+                sum(getattr(package, kind) for package in found) for kind in ("files", "bytecode")
+            )
+            print(
+                f"headrace{extras}: {len(found) - 1} dependencies, {files / 1e6:.1f} MB,"
+                f" with bytecode {(files + bytecode) / 1e6:.1f} MB"
+            )
+            for package in found:
+                print(
+                    f"  {package.name:<24} {package.files / 1e6:6.2f} {package.bytecode / 1e6:6.2f}"
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""From nothing to the first task, with the wheel alone: no checkout, no Node, no Java.
+
+`make test-wheel` runs this; a person's steps in order, each in the environment of the one before.
+"""
+
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import tarfile
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from headrace.local.engine import PROJECT_ROOT, running_engine
+from headrace.local.folder import temporary_folder
+from tests.wheel.installing import Environment, bare, build, environment
+
+README = PROJECT_ROOT / "README.md"
+MOST_BYTES, MOST_DEPENDENCIES = 12_000_000, 8
+ONLY_OLD_PYTHONS = {"typing_extensions"}  # what Python 3.13 has itself
+WITHIN_SECONDS = 60.0
+SHELL = ("bash", "cat", "env", "grep", "sed", "sh", "tail", "uname")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Give sdist and wheel."""
+    return build(tmp_path_factory.mktemp("built"))
+
+
+@pytest.fixture(scope="module")
+def alone(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """Give an environment with `pip install headrace`."""
+    made = environment(tmp_path_factory.mktemp("alone") / "venv")
+    made.install(built[1])
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder of a person's own, and an environment; nothing else is on the PATH but a shell."""
+
+    folder: Path
+    installed: Environment
+
+    def env(self, **more: str) -> dict[str, str]:
+        path = f"{self.installed.programs}{os.pathsep}{self.folder / 'shell'}"
+        return {**bare(), "PATH": path, "HOME": str(self.folder), **more}
+
+    def run(self, command: str, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-c", command],  # noqa: S607  the one in `shell`
+            cwd=self.folder,
+            env=self.env(**more),
+            capture_output=True,
+            text=True,
+            timeout=WITHIN_SECONDS,
+            check=False,
+        )
+
+
+def place(folder: Path, installed: Environment) -> Place:
+    (folder / "shell").mkdir(parents=True)
+    for name in SHELL:
+        (folder / "shell" / name).symlink_to(shutil.which(name) or "/bin/false")
+    (folder / "mail.py").write_text(first_task())
+    return Place(folder, installed)
+
+
+def first_task() -> str:
+    (found,) = re.findall(r"```python\n(# mail.py\n.*?)```", README.read_text(), re.DOTALL)
+    return str(found)
+
+
+def first_steps() -> list[tuple[str, str]]:
+    """Return the README's first commands, each with what it prints."""
+    block = re.findall(r"```console\n(.*?)```", README.read_text(), re.DOTALL)[0]
+    return re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+
+
+# ------------------------------------------------------------------------------- what is in it
+
+
+def test_sdist_and_wheel_hold_the_package_and_nothing_else(built: tuple[Path, Path]) -> None:
+    sdist, wheel = built
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    with tarfile.open(sdist) as packed:
+        sources = packed.getnames()
+
+    assert {name.partition("/")[0] for name in names} == {"headrace", "headrace-0.1.0.dist-info"}
+    for needed in (
+        "headrace/py.typed",
+        "headrace/local/template.json",
+        "headrace/console/chalicelib/templates/layout.html",
+        "headrace/console/chalicelib/static/console.css",
+        "headrace/spark/log4j2.properties",
+    ):
+        assert needed in names
+    assert any(name.endswith("/console/chalicelib/templates/layout.html") for name in sources)
+
+
+def test_the_sdk_alone_is_small(alone: Environment) -> None:
+    packages = alone.packages()
+    others = {package.name for package in packages} - {"headrace"} - ONLY_OLD_PYTHONS
+
+    assert len(others) <= MOST_DEPENDENCIES
+    assert sum(package.files for package in packages) <= MOST_BYTES
+    assert not others & {"rich", "Pygments", "click", "pydantic", "boto3", "botocore"}
+
+
+# ------------------------------------------------------------------------- what it does alone
+
+
+def test_the_sdk_alone_has_client_and_worker(alone: Environment, tmp_path: Path) -> None:
+    ran = place(tmp_path / "own", alone).run(
+        'python -c "import mail; from headrace import AsyncClient, Client, Worker; print(Worker)"'
+    )
+
+    assert (ran.stdout, ran.stderr) == ("<class 'headrace.client.worker.worker.Worker'>\n", "")
+
+
+def test_what_an_extra_is_needed_for_says_which(alone: Environment, tmp_path: Path) -> None:
+    own = place(tmp_path / "own", alone)
+
+    command = own.run("headrace queue list")
+    file = own.run(
+        "python -c 'from mail import send; send.enqueue(to=str())' 2>&1 | tail -1",
+        HEADRACE_URL="file:own.db",
+    )
+
+    assert command.returncode == 1
+    assert command.stderr.count("\n") == 1
+    assert command.stderr.endswith("(click, rich): pip install 'headrace[cli]'\n")
+    assert file.stdout.endswith("pip install 'headrace[file]'\n")
+
+
+def test_a_file_needs_the_extra_file_alone(
+    built: tuple[Path, Path], alone: Environment, tmp_path: Path
+) -> None:
+    alone.install(built[1], "[file]")
+    (tmp_path / "program.py").write_text(
+        "from headrace import Worker\n"
+        "from mail import app, send\n"
+        "print(send.enqueue(to='ada@example.com').outcome)\n"
+        "Worker(app).run(burst=True)\n"
+    )
+    own = place(tmp_path / "own", alone)
+
+    ran = own.run(f"python {tmp_path}/program.py", PYTHONPATH=".", HEADRACE_URL="file:own.db")
+
+    assert (ran.stdout, ran.stderr) == ("CREATED\nHello to ada@example.com\n", "")
+    assert (own.folder / "own.db").is_file()
+
+
+# ------------------------------------------------------------------------------- the service
+
+
+def test_from_nothing_to_the_first_task_and_the_console_in_a_minute(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    began, cpu = time.monotonic(), cpu_of_children()
+    made = environment(tmp_path / "venv")
+    made.install(built[1], "[server]")
+    own = place(tmp_path / "own", made)
+    assert shutil.which("node", path=own.env()["PATH"]) is None
+    assert shutil.which("java", path=own.env()["PATH"]) is None
+
+    # The engine of the checkout, which needs no Node to run, until the service has a store itself.
+    with temporary_folder() as kept, running_engine(kept) as engine:
+        seen = first_visit(own, HEADRACE_DYNAMODB_URL=engine.url, HEADRACE_SENDER="together")
+
+    seconds = time.monotonic() - began
+    cpu = cpu_of_children() - cpu
+    print(f"from nothing to the first task and the console: {seconds:.0f} s, of CPU {cpu:.0f} s")
+    assert "mail" in seen
+    assert cpu < WITHIN_SECONDS / 2
+    # Where the machine does more than it can, the time on the wall says nothing about the wheel.
+    assert seconds < WITHIN_SECONDS or os.getloadavg()[0] > (os.cpu_count() or 1)
+
+
+def cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def first_visit(own: Place, **more: str) -> str:
+    """Do what the README says, and look at the console; return its first page."""
+    with serving(own, **more) as (url, key):
+        for command, printed in first_steps():
+            ran = own.run(command, HEADRACE_URL=url, HEADRACE_KEY=key)
+            assert (ran.stdout, ran.stderr) == (printed, "")
+        return signed_in(url, key)
+
+
+@contextmanager
+def serving(own: Place, **more: str) -> Iterator[tuple[str, str]]:
+    """Run `headrace run` for the length of a with block; give address and key."""
+    with ExitStack() as undo:
+        service = undo.enter_context(
+            subprocess.Popen(
+                [own.installed.programs / "headrace", "run", "--port", "0", "--data", "data"],
+                cwd=own.folder,
+                env=own.env(**more),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+        undo.callback(service.kill)
+        assert service.stdout is not None
+        lines: list[str] = []
+        for line in service.stdout:
+            lines.append(line)
+            if "Ctrl-C stops it." in line:
+                break
+        text = "".join(lines)
+        exported = dict(re.findall(r"export (\w+)=(\S+)", text))
+        assert exported, text
+        yield exported["HEADRACE_URL"], exported["HEADRACE_KEY"]
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(10) == 0
+    assert (own.folder / "data").is_dir()
+
+
+def signed_in(url: str, key: str) -> str:
+    """Sign in to the console as a browser does; return the first page."""
+    with httpx2.Client(base_url=url, timeout=10) as browser:
+        door = browser.get("/console/sign-in").text
+        hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', door))
+        headers = {"Origin": url, "Sec-Fetch-Site": "same-origin"}
+        entered = browser.post("/console/sign-in", data={**hidden, "key": key}, headers=headers)
+        assert (entered.status_code, entered.headers["location"]) == (303, "/console")
+        return browser.get("/console").raise_for_status().text

@@ -39,7 +39,7 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._tasks: dict[str, Task] = {}
         self._index: defaultdict[Place, list[_Key]] = defaultdict(list)
-        self._records: dict[tuple[str, str], Record] = {}
+        self._records: defaultdict[str, dict[str, Record]] = defaultdict(dict)
         self._marks: dict[tuple[str, str], str] = {}
         self._groups: dict[str, Group] = {}
         self._buckets: dict[str, Bucket] = {}
@@ -174,7 +174,7 @@ class MemoryStore:
 
     def record(self, kind: str, name: str) -> Record | None:
         with self._lock:
-            return self._records.get((kind, name))
+            return self._records[kind].get(name)
 
     def records(
         self,
@@ -187,9 +187,9 @@ class MemoryStore:
     ) -> tuple[Sequence[Record], bool]:
         with self._lock:
             found = sorted(
-                (record.name, record)
-                for (of_kind, name), record in self._records.items()
-                if of_kind == kind and name.startswith(prefix) and name > after
+                (name, record)
+                for name, record in self._records[kind].items()
+                if name.startswith(prefix) and name > after
             )
         return tuple(record for _, record in found[:limit]), len(found) > limit
 
@@ -199,34 +199,35 @@ class MemoryStore:
     def put_records(self, writes: Sequence[tuple[Record, int | None]]) -> bool:
         with self._lock:
             for record, replaces in writes:
-                stored = self._records.get((record.kind, record.name))
+                stored = self._records[record.kind].get(record.name)
                 if (stored.version if stored else None) != replaces:
                     return False
             for record, _ in writes:
-                self._records[record.kind, record.name] = record
+                self._records[record.kind][record.name] = record
             return True
 
     def renew_record(self, record: Record) -> Record:
-        key = (record.kind, record.name)
         with self._lock:
-            stored = self._records.get(key)
-            self._records[key] = replace(record, note=stored.note if stored else None)
-            return self._records[key]
+            of_kind = self._records[record.kind]
+            stored = of_kind.get(record.name)
+            kept = replace(record, note=stored.note if stored else None)
+            of_kind[record.name] = kept
+            return kept
 
     def leave_note(self, kind: str, name: str, note: str, *, expects: str | None) -> bool:
         with self._lock:
-            stored = self._records.get((kind, name))
+            stored = self._records[kind].get(name)
             if stored is None or stored.note != expects:
                 return False
-            self._records[kind, name] = replace(stored, note=note)
+            self._records[kind][name] = replace(stored, note=note)
             return True
 
     def drop_record(self, kind: str, name: str, *, version: int | None = None) -> bool:
         with self._lock:
-            stored = self._records.get((kind, name))
+            stored = self._records[kind].get(name)
             if stored is None or version not in (None, stored.version):
                 return False
-            del self._records[kind, name]
+            del self._records[kind][name]
             return True
 
     def reserve(

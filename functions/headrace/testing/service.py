@@ -197,7 +197,7 @@ class MemoryService:
             seconds: go on for so long, with the timers running every minute: to see schedules.
             until_settled: move the clock to the next due time again and again until nothing waits
                 but the ticks of schedules.
-            limit: attempts after which a story has no end.
+            limit: attempts after which a story has no end; while *seconds* pass, at one moment.
 
         Raises:
             RuntimeError: *limit* attempts were not enough.

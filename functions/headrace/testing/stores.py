@@ -6,13 +6,14 @@ from datetime import datetime
 from typing import Any, cast
 
 from headrace.domain.change import Change
-from headrace.domain.task import Place, Task
+from headrace.domain.task import Place, State, Task
 from headrace.domain.write import TaskWrite
 from headrace.store.base import EntryPage, Outcome, Position, Store
 from headrace.store.memory import MemoryStore
 from headrace.testing.conditions import Faults
 
 SHARD = "shardId-00000001"
+_UNFINISHED = (State.ENQUEUED, State.INFLIGHT)
 
 
 class Streamed:
@@ -107,6 +108,19 @@ class LaggingStore(MemoryStore):
         """Return all tasks, whatever the index shows."""
         with self._lock:
             return [task for task in self._tasks.values() if task.spent is None]
+
+    def unfinished(self, queue: str) -> list[Task]:
+        """Return the tasks of *queue* that wait or are in flight, whatever the index shows.
+
+        Their number is what it costs, however many are finished.
+        """
+        with self._lock:
+            return [
+                self._tasks[task_id]
+                for place, positions in self._index.items()
+                if place.queue == queue and place.state in _UNFINISHED
+                for _, task_id in positions
+            ]
 
     def _remember(self) -> None:
         past = MemoryStore()

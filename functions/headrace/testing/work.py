@@ -19,7 +19,7 @@ from headrace.client.worker.reporting import instead_of_invalid
 from headrace.client.worker.service import Refused, WorkerService, failure_instead, send_each
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import NotFound
-from headrace.domain.task import State
+from headrace.domain.task import State, Task
 from headrace.ops.shared.queues import QueueOperations
 from headrace.testing.conditions import ManualClock
 from headrace.testing.limits import time_limits
@@ -155,6 +155,8 @@ class Work:
         self._service = _RetryingService(client)
         self._clock, self._store, self._queues, self._tick = clock, store, queues, tick
         self._attempts: list[Attempt] = []
+        self._asked: set[str] = set()
+        self._counted_from = 0
 
     def run(self, *, seconds: float | timedelta = 0, until_settled: bool = False) -> Ran:
         """Work until nothing is ready, and go on as long as requested."""
@@ -174,6 +176,8 @@ class Work:
                 moment = min(moment or end, now + _MINUTE, end)
             if moment is None:
                 return Ran(tuple(self._attempts))
+            if now < end:
+                self._counted_from = len(self._attempts)  # this story ends with its time
             clock.forward_to(moment)
             self._tick()
             before = len(self._attempts)
@@ -189,12 +193,15 @@ class Work:
         while found:
             found = False
             for queue in self._app.queues:
+                if queue in self._asked and not self._may_give(queue):
+                    continue
+                self._asked.add(queue)
                 for task in self._client.dequeue(queue, worker=NAME).tasks:
                     found = True
                     self._attempt(task)
 
     def _attempt(self, task: LeasedTask) -> None:
-        if len(self._attempts) >= self._limit:
+        if len(self._attempts) - self._counted_from >= self._limit:
             raise RuntimeError(
                 f"after {self._limit} attempts there is still work; the last ones were "
                 f"{self._attempts[-3:]}"
@@ -234,11 +241,12 @@ class Work:
 
     def _anything_due(self) -> bool:
         """Whether a dequeue could find something; most minutes of a long time are empty."""
-        now, queues = self._clock.now, set(self._app.queues)
-        return any(
-            task.state is State.ENQUEUED and task.due_at <= now and task.queue in queues
-            for task in self._store.everything()
-        )
+        return any(map(self._may_give, self._app.queues))
+
+    def _may_give(self, queue: str) -> bool:
+        """Whether a dequeue of *queue* could find something: due, or its lease over."""
+        now = self._clock.now
+        return any(_attention_at(task) <= now for task in self._store.unfinished(queue))
 
     def _next_due(self, *, ticks: bool) -> datetime | None:
         """Return when something of the app's queues next needs attention; None: nothing does.
@@ -246,16 +254,13 @@ class Work:
         What schedules have enqueued counts only with *ticks*: it never ends.
         """
         now = self._clock.now
-        everything = self._store.everything()
         moments = []
         for name in self._app.queues:
             try:
                 queue = self._queues.get(name)
             except NotFound:
                 continue
-            for task in everything:
-                if task.queue != name:
-                    continue
+            for task in self._store.unfinished(name):
                 if task.state is State.INFLIGHT and task.lease_expires_at is not None:
                     moments.append(task.lease_expires_at)
                 elif task.state is State.ENQUEUED and (ticks or task.schedule is None):
@@ -267,6 +272,11 @@ class Work:
             return None
         # What is due and was not delivered waits for a slot, a token, or the index.
         return min(moments) if min(moments) > now else now + _A_MOMENT
+
+
+def _attention_at(task: Task) -> datetime:
+    """When a task that is not finished is due, or its lease over."""
+    return task.lease_expires_at or task.due_at
 
 
 def _awaited(app: App, task: LeasedTask, control: _Control, route: TaskRoute) -> Report | None:

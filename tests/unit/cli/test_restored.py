@@ -1,6 +1,7 @@
 """`headrace key restored`: what a restore has done to keys, told by the audit of before."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ class Restore:
     cli: Cli
     secrets: dict[str, str] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
-    records: dict[Any, Any] = field(default_factory=dict)
+    records: Any = None
 
     def make(self, name: str, *more: str) -> None:
         ran = self.cli("key", "create", name, "--role", "viewer", "--queue", "*", "--json", *more)
@@ -32,11 +33,11 @@ class Restore:
 
     def back_up(self) -> None:
         self.cli.service.clock.forward(60)
-        self.records = dict(self.cli.service.store._records)  # noqa: SLF001  what a backup holds
+        self.records = deepcopy(self.cli.service.store._records)  # noqa: SLF001  what a backup holds
         self.cli.service.clock.forward(60)
 
     def restore(self) -> None:
-        self.cli.service.store._records = dict(self.records)  # noqa: SLF001  likewise
+        self.cli.service.store._records = deepcopy(self.records)  # noqa: SLF001  likewise
         self.cli.service.clock.forward(60)
 
     def lets_in(self, secret: str) -> bool:

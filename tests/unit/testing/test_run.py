@@ -1,6 +1,7 @@
 """Running an app's functions in the test's thread: everything happens but the waiting."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -338,3 +339,36 @@ def test_the_clock_of_a_function_is_the_services(service: MemoryService) -> None
         service.run(app)
 
     assert timedelta() < deadlines[0] - now - timedelta(seconds=5) < timedelta(seconds=1)
+
+
+def test_a_day_of_minutely_schedules_takes_seconds(service: MemoryService) -> None:
+    app, ran_at = App(), []
+
+    @app.periodic(every=60)
+    @app.task(queue="beat")
+    def beat(ctx: Context) -> None:
+        ran_at.append(ctx.task.scheduled_at)
+
+    began = time.process_time()
+    ran = service.run(app, seconds=timedelta(days=1))
+
+    assert len(ran) == len(set(ran_at)) == 24 * 60 - 1
+    assert time.process_time() - began < 10
+
+
+def test_the_limit_of_attempts_is_for_what_has_no_end(service: MemoryService) -> None:
+    app = App()
+
+    @app.periodic(every=60)
+    @app.task(queue="beat")
+    def beat() -> None: ...
+
+    @app.task(queue="beat")
+    def endless() -> None:
+        endless.enqueue()
+
+    assert len(service.run(app, seconds=3600, limit=2)) == 59
+    with service.serving(app):
+        endless.enqueue()
+    with pytest.raises(RuntimeError, match="after 20 attempts there is still work"):
+        service.run(app, seconds=3600, limit=20)

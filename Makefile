@@ -156,7 +156,7 @@ build: $(VENV)/.ready $(BUILD_VENV)/.ready ## Validate template.yaml, build the 
 	@$(call bom,console)
 	@$(PY) -m tests.bench.packages
 
-sam_build = $(sam) validate --lint && $(sam) build $(SAM_ARGS)
+sam_build = $(BUILD_VENV)/bin/hadolint Dockerfile && $(sam) validate --lint && $(sam) build $(SAM_ARGS)
 
 $(BUILT): template.yaml $(built_from) $(BUILD_VENV)/.ready | $(VENV)/.ready
 	@$(sam_build)

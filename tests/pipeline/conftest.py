@@ -3,25 +3,31 @@
 Collected only where PySpark is: ``make test-spark``.
 """
 
+import copy
 import dataclasses
 import os
 import shutil
 import time
+import uuid
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import boto3
 import pytest
 
-from headrace.local.engine import Engine
-from headrace.local.tables import TableNames
+from headrace.local.tables import TableNames, create_tables
 from headrace.spark.session import session
+from headrace.store.sqlite import SqliteStore
+from infra.template import load_template
+from tests.engine import EngineMissing, dynamodb_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.spark.lake.frames import LakeFrames
+    from headrace.spark.sources.connect import StoreConnection
     from tests.pipeline.harness import Again, PipelineHarness
 
 collect_ignore_glob = [] if find_spec("pyspark") else ["*.py"]
@@ -38,6 +44,12 @@ QUICK = {
     "spark.driver.memory": "1g",
     "spark.python.daemon.module": "headrace.spark.stations.daemon",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+}
+
+_ANY_CREDENTIALS = {
+    "region_name": "us-east-1",
+    "aws_access_key_id": "local",
+    "aws_secret_access_key": "local",
 }
 
 
@@ -81,9 +93,45 @@ def again(tmp_path: Path) -> "Again":
 
 
 @pytest.fixture
-def harness(engine: Engine, tables: TableNames) -> "PipelineHarness":
-    """Give empty tables on the engine that all tests share."""
+def connection(tmp_path_factory: pytest.TempPathFactory) -> "StoreConnection":
+    """Give an empty file."""
     from headrace.spark.sources.connect import StoreConnection  # noqa: PLC0415 (not without PyArrow)
-    from tests.pipeline.harness import PipelineHarness  # noqa: PLC0415 (likewise)
 
-    return PipelineHarness(StoreConnection(tables.tasks, tables.control, engine.url, "us-east-1"))
+    path = tmp_path_factory.mktemp("file") / "headrace.db"
+    SqliteStore(str(path)).close()
+    return StoreConnection.of({"url": path.as_uri()})
+
+
+@pytest.fixture
+def harness(connection: "StoreConnection") -> "PipelineHarness":
+    """Give an empty file, and what tests do with it."""
+    from tests.pipeline.harness import PipelineHarness  # noqa: PLC0415 (not without PyArrow)
+
+    return PipelineHarness(connection)
+
+
+@pytest.fixture(scope="session")
+def dynamodb_endpoint() -> Iterator[str]:
+    """Give the URL of AWS's own DynamoDB Local, for tests that are about DynamoDB itself."""
+    try:
+        with dynamodb_local() as running:
+            yield running.url
+    except EngineMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def dynamodb_tables(dynamodb_endpoint: str) -> Iterator["StoreConnection"]:
+    """Give empty tables on DynamoDB Local."""
+    from headrace.spark.sources.connect import StoreConnection  # noqa: PLC0415 (not without PyArrow)
+
+    unique = uuid.uuid4().hex[:12]
+    names = TableNames(tasks=f"tasks-{unique}", control=f"control-{unique}")
+    client = boto3.client("dynamodb", endpoint_url=dynamodb_endpoint, **_ANY_CREDENTIALS)
+    template = copy.deepcopy(load_template())
+    for resource in ("TasksTable", "ControlTable"):  # it removes by the clock, which tests turn
+        template["Resources"][resource]["Properties"].pop("TimeToLiveSpecification", None)
+    create_tables(client, template, names)
+    yield StoreConnection(names.tasks, names.control, dynamodb_endpoint, "us-east-1")
+    for name in (names.tasks, names.control):
+        client.delete_table(TableName=name)

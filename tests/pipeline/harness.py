@@ -1,4 +1,4 @@
-"""Queues on the real engine, for what works on the tables themselves."""
+"""Queues on a file, for what works on the tasks themselves."""
 
 import json
 from collections import Counter
@@ -24,7 +24,7 @@ _CHUNK = 500
 
 @dataclass(frozen=True, slots=True)
 class PipelineHarness:
-    """Tables of one test, and what it does with them."""
+    """The file of one test, and what it does with it."""
 
     connection: StoreConnection
 

@@ -18,8 +18,6 @@ from headrace.domain.lease import LeaseName
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State, Task
-from headrace.local.engine import Engine
-from headrace.local.tables import TableNames
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.spark.sources import connect
 from headrace.spark.sources.connect import StoreConnection
@@ -37,10 +35,10 @@ FRAME = "payload string, n bigint"
 
 
 @pytest.fixture
-def connection(engine: Engine, tables: TableNames) -> StoreConnection:
-    made = StoreConnection(tables.tasks, tables.control, engine.url)
-    connect.opened(made).queues.create("mail", QueueSettings(shards=2, expires_in_seconds=500))
-    return made
+def connection(connection: StoreConnection) -> StoreConnection:
+    settings = QueueSettings(shards=2, expires_in_seconds=500)
+    connect.opened(connection).queues.create("mail", settings)
+    return connection
 
 
 def frame(spark: SparkSession, number: int = NUMBER) -> DataFrame:

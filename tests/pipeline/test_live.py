@@ -8,8 +8,6 @@ from headrace.domain.instants import micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.history.changelog import Line
-from headrace.local.engine import Engine
-from headrace.local.tables import TableNames
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.proof import proof_with_table
 from headrace.spark.sources import connect
@@ -19,9 +17,8 @@ from tests.pipeline.stories import SECOND, START, Story, write
 
 @pytest.mark.slow
 def test_a_task_that_is_neither_ended_nor_in_the_table_is_lost(
-    lake: LakeFrames, engine: Engine, tables: TableNames
+    lake: LakeFrames, connection: StoreConnection
 ) -> None:
-    connection = StoreConnection(tables.tasks, tables.control, engine.url)
     uses = connect.opened(connection)
     uses.queues.create("mail", QueueSettings())
     (there,) = uses.tasks.enqueue("mail", [TaskSpec("1")])

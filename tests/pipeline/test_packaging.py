@@ -14,6 +14,7 @@ import pyspark
 import pytest
 
 from headrace.spark.session import prepare
+from headrace.spark.sources.connect import StoreConnection
 from headrace.store.lake import FolderLake
 from infra.spark.__main__ import HERE, PURE, REQUIREMENTS, environment, pure, zipped
 from tests.pipeline import exports
@@ -137,8 +138,9 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory, libraries: Path) -> Path:
 
 
 def test_a_station_runs_with_the_unpacked_environment(
-    tmp_path: Path, unpacked: Path, bare: Path, harness: PipelineHarness
+    tmp_path: Path, unpacked: Path, bare: Path, dynamodb_tables: StoreConnection
 ) -> None:
+    harness = PipelineHarness(dynamodb_tables)
     (tmp_path / "pipelines.py").write_text(PIPELINE)
     with zipfile.ZipFile(tmp_path / "pipelines.zip", "w") as theirs:
         theirs.write(tmp_path / "pipelines.py", "pipelines.py")
@@ -146,14 +148,14 @@ def test_a_station_runs_with_the_unpacked_environment(
     harness.queue("out")
     harness.fill("in", 40)
 
-    tables = harness.connection
     done = submit(
         unpacked,
         *("--py-files", str(tmp_path / "pipelines.zip"), str(HERE / "station.py")),
         *("--station", "pipelines:doubled", "--drain", "true", "--region", "us-east-1"),
-        *("--tasks-table", tables.tasks_table, "--control-table", tables.control_table),
+        *("--tasks-table", dynamodb_tables.tasks_table),
+        *("--control-table", dynamodb_tables.control_table),
         HEADRACE_PYTHON=str(bare),
-        HEADRACE_DYNAMODB_URL=tables.dynamodb_url or "",
+        HEADRACE_DYNAMODB_URL=dynamodb_tables.dynamodb_url or "",
     )
 
     assert done.returncode == 0, done.stdout

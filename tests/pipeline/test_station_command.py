@@ -60,12 +60,10 @@ class StationProcess:
 
 @contextmanager
 def command(harness: PipelineHarness, folder: Path, *words: str) -> Iterator[StationProcess]:
-    """Run `headrace station run` on the tables of *harness*, in *folder*."""
+    """Run `headrace station run` on the file of *harness*, in *folder*."""
     (folder / "stations.py").write_text(MODULE)
     where = {
-        "HEADRACE_DYNAMODB_URL": harness.connection.dynamodb_url or "",
-        "HEADRACE_TASKS_TABLE": harness.connection.tasks_table,
-        "HEADRACE_CONTROL_TABLE": harness.connection.control_table,
+        "HEADRACE_URL": harness.connection.url or "",
         "PYTHONPATH": os.pathsep.join([str(PROJECT_ROOT / "functions"), str(PROJECT_ROOT)]),
     }
     process = subprocess.Popen(

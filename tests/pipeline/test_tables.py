@@ -12,13 +12,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
+from headrace.domain.change import Change
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.lease import LeaseName
+from headrace.domain.lifecycle import Action, rule
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State
-from headrace.local.engine import PROJECT_ROOT, Engine
-from headrace.local.tables import TableNames
+from headrace.local.engine import PROJECT_ROOT
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.spark.sources import (
     columns,
@@ -32,8 +33,7 @@ from headrace.spark.sources import (
 )
 from headrace.spark.sources.columns import columns_of
 from headrace.spark.sources.connect import StoreConnection
-from headrace.spark.sources.table import TableReading, TableSource, listed, scanned
-from headrace.store.items import to_item
+from headrace.spark.sources.table import TableReading, TableSource, listed, pages_of, scanned
 
 
 def schema_of(text: str) -> StructType:
@@ -43,9 +43,13 @@ def schema_of(text: str) -> StructType:
 NUMBER = 60
 
 
-@pytest.fixture
-def connection(engine: Engine, tables: TableNames) -> StoreConnection:
-    return StoreConnection(tables.tasks, tables.control, engine.url)
+@pytest.fixture(params=["file", "dynamodb"])
+def connection(request: pytest.FixtureRequest, connection: StoreConnection) -> StoreConnection:
+    """Give an empty file, or empty tables on DynamoDB Local."""
+    if request.param == "file":
+        return connection
+    tables: StoreConnection = request.getfixturevalue("dynamodb_tables")
+    return tables
 
 
 @pytest.fixture
@@ -66,6 +70,13 @@ def filled(connection: StoreConnection) -> StoreConnection:
 def read(spark: SparkSession, connection: StoreConnection, **options: str) -> Any:
     spark.dataSource.register(TableSource)
     return spark.read.format("headrace.table").options(**connection.options(), **options)
+
+
+def whole(connection: StoreConnection, schema: str) -> list[dict[str, Any]]:
+    """Return the columns *schema* of all tasks, read as one part."""
+    columns = columns_of([(one.name, one.dataType.simpleString()) for one in schema_of(schema)])
+    (part,) = pages_of(connection).parts(1)
+    return rows_of(scanned(TableReading(connection, columns, consistent=True), part))
 
 
 def rows_of(batches: Any) -> list[dict[str, Any]]:
@@ -126,13 +137,14 @@ def test_all_states_of_a_queue_are_read_by_the_index(filled: StoreConnection) ->
 def test_what_is_past_its_retention_is_not_shown(filled: StoreConnection) -> None:
     uses = connect.opened(filled)
     (task,) = uses.deliveries.dequeue("other", batch_size=1, worker="w").tasks
-    gone = dataclasses.replace(task, id="gone", retained_until=datetime(2020, 1, 1, tzinfo=UTC))
-    client: Any = connect.store(filled).pages().client  # type: ignore[attr-defined]
-    client.put_item(TableName=filled.tasks_table, Item=to_item(gone))
-    columns = columns_of([("id", "string")])
-    reading = TableReading(filled, columns, consistent=True)
+    gone = dataclasses.replace(
+        task, id="gone", retained_until=datetime(2020, 1, 1, tzinfo=UTC), lease_id=None
+    )
+    connect.store(filled).commit(
+        [Change(rule(Action.ENQUEUE, None, State.ENQUEUED), gone.id, insert=gone)]
+    )
 
-    ids = {row["id"] for row in rows_of(scanned(reading, 0))}
+    ids = {row["id"] for row in whole(filled, "id string")}
 
     assert task.id in ids
     assert "gone" not in ids
@@ -147,11 +159,8 @@ def test_what_is_left_of_a_task_that_is_gone_is_not_shown(filled: StoreConnectio
         queue, [TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.SUCCEEDED)]
     )
     assert connect.store(filled).spent([task.id])
-    reading = TableReading(
-        filled, columns_of([("id", "string"), ("queue", "string")]), consistent=True
-    )
 
-    rows = rows_of(scanned(reading, 0))
+    rows = whole(filled, "id string, queue string")
 
     assert len(rows) == NUMBER + 1
     assert made.id not in {row["id"] for row in rows}
@@ -182,19 +191,22 @@ def test_a_queue_that_is_not_there_is_named(connection: StoreConnection) -> None
 
 
 @pytest.mark.parametrize("name", ["tasks_table", "control_table"])
-def test_a_table_that_is_not_there_is_named(filled: StoreConnection, name: str) -> None:
-    nowhere = dataclasses.replace(filled, **{name: "nowhere"})
+def test_a_table_that_is_not_there_is_named(dynamodb_tables: StoreConnection, name: str) -> None:
+    connect.opened(dynamodb_tables).queues.create("mail", QueueSettings())
+    nowhere = dataclasses.replace(dynamodb_tables, **{name: "nowhere"})
     reported = rf"nowhere \({name}, HEADRACE_{name.upper()}\).* is not there"
 
     with pytest.raises(InvalidRequest, match=reported):
         connect.opened(nowhere).tasks.enqueue("mail", [TaskSpec("1", id="a1")])
 
 
-def test_a_table_that_is_not_there_is_named_when_it_is_scanned(connection: StoreConnection) -> None:
-    nowhere = dataclasses.replace(connection, tasks_table="nowhere")
+def test_a_table_that_is_not_there_is_named_when_it_is_scanned(
+    dynamodb_tables: StoreConnection,
+) -> None:
+    nowhere = dataclasses.replace(dynamodb_tables, tasks_table="nowhere")
 
     with pytest.raises(InvalidRequest, match=r"table nowhere \(tasks_table"):
-        rows_of(scanned(TableReading(nowhere, columns_of([("id", "string")])), 0))
+        whole(nowhere, "id string")
 
 
 def test_numbers_come_as_dynamodb_writes_them() -> None:

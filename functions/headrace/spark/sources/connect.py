@@ -1,4 +1,4 @@
-"""The way to the tables, from the driver and from every worker process alike, and its pace.
+"""The way to the file or the tables, from the driver and all workers alike, and its pace.
 
 A ``StoreConnection`` is plain data: it is made once, where a job is planned, and travels with it,
 so that all its processes work on the same tables whatever their own environment says.  While the
@@ -6,6 +6,7 @@ tables are throttled or away, a call is made again; a rate limiter keeps a job f
 """
 
 import os
+import platform
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -15,15 +16,23 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
+from headrace.client.address import FileAddress, HttpAddress, TablesAddress, read_address
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
 from headrace.runtime.wiring import Settings, UseCases, build, dynamo_store
 from headrace.spark.sources.options import SourceOption, word
 from headrace.store.base import Store
+from headrace.store.sqlite import SqliteStore
+from headrace.store.sqlite.failures import Unusable
 
 LANES: Final = 4
 """Batches of writes that one process has under way at a time."""
 
 OPTIONS: Final = (
+    SourceOption(
+        "url",
+        word,
+        "`file:PATH` or `dynamodb://REGION/STACK`; else `HEADRACE_URL`",
+    ),
     SourceOption("tasks_table", word, "name of the table of tasks; else `HEADRACE_TASKS_TABLE`"),
     SourceOption("control_table", word, "name of the control table; else `HEADRACE_CONTROL_TABLE`"),
     SourceOption(
@@ -33,20 +42,26 @@ OPTIONS: Final = (
 )
 """What every format takes; each may be left out where the environment says it."""
 
-ENGINE_NOTE: Final = "engine.url"
-"""In the data folder of a local service that runs: where its engine answers."""
+FILE_NAME: Final = "headrace.db"
+"""In the data folder of a local service: its tasks."""
 
 TRIES: Final = 9
 _FIRST: Final = 0.1  # seconds
 _LONGEST: Final = 10.0
 _BURST: Final = 0.5  # seconds' worth of tasks
 _REGION: Final = "AWS_DEFAULT_REGION"
+_DATA_DIR: Final = "HEADRACE_DATA_DIR"
+_TABLES: Final = ("tasks_table", "control_table", "dynamodb_url", "region")
+_NAMED: Final = ("HEADRACE_TASKS_TABLE", "HEADRACE_CONTROL_TABLE", "HEADRACE_DYNAMODB_URL")
 _WAYS: Final = (
-    "set HEADRACE_DATA_DIR to the folder of a local service that runs elsewhere, or"
+    "set HEADRACE_URL to file:PATH, HEADRACE_DATA_DIR to the folder of a local service, or"
     " HEADRACE_DYNAMODB_URL to an endpoint, or for AWS a region (AWS_REGION) and credentials"
 )
+_LOCAL_MODE: Final = (
+    "A file is for one machine: driver and executors in local mode (spark.master local[*])."
+)
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
-_ANY: Final = {  # an engine on this machine asks for credentials and believes any
+_ANY: Final = {  # DynamoDB Local asks for credentials and believes any
     "AWS_ACCESS_KEY_ID": "local",
     "AWS_SECRET_ACCESS_KEY": "local",
     _REGION: "us-east-1",
@@ -55,12 +70,18 @@ _ANY: Final = {  # an engine on this machine asks for credentials and believes a
 
 @dataclass(frozen=True, slots=True)
 class StoreConnection:
-    """Which tables, and where they are; None for *dynamodb_url* is Amazon DynamoDB."""
+    """Which tables, and where they are; None for *dynamodb_url* is Amazon DynamoDB.
+
+    With a *url*, always ``file:``, it is that file, and the others have no meaning; *machine* is
+    the one that the file is on, None where that is not checked.
+    """
 
     tasks_table: str = Settings.tasks_table
     control_table: str = Settings.control_table
     dynamodb_url: str | None = None
     region: str | None = None
+    url: str | None = None
+    machine: str | None = None
 
     @classmethod
     def of(
@@ -68,23 +89,86 @@ class StoreConnection:
     ) -> "StoreConnection":
         """Make it from the parsed options *given*, and else from the environment.
 
-        Where neither names an endpoint, a local service that runs in this folder is found by
-        itself.
+        Where neither names a place, the file of a local service in this folder is found by itself.
+        Raises InvalidRequest naming the option or variable that is wrong.
         """
         chosen = {name: value for name, value in (given or {}).items() if value is not None}
+        address = _address(chosen, env)
+        if isinstance(address, FileAddress):
+            return cls(url=Path(address.path).as_uri(), machine=platform.node())
         settings = Settings.from_env(env)
         region = env.get("AWS_REGION") or env.get(_REGION)
+        tasks, control = settings.tasks_table, settings.control_table
+        if isinstance(address, TablesAddress):
+            region = address.region
+            if not settings.tables_named and not {"tasks_table", "control_table"} <= chosen.keys():
+                tasks, control = _deployed(address)
         return cls(
-            chosen.get("tasks_table", settings.tasks_table),
-            chosen.get("control_table", settings.control_table),
-            chosen.get("dynamodb_url", settings.dynamodb_url) or _local_engine(env),
+            chosen.get("tasks_table", tasks),
+            chosen.get("control_table", control),
+            chosen.get("dynamodb_url", settings.dynamodb_url),
             chosen.get("region", region),
         )
 
     def options(self) -> dict[str, str]:
         """Return it as options of a format."""
-        every = {row.name: getattr(self, row.name) for row in OPTIONS}
+        if self.url is not None:
+            return {"url": self.url}
+        every = {name: getattr(self, name) for name in _TABLES}
         return {name: value for name, value in every.items() if value is not None}
+
+
+def _address(
+    chosen: Mapping[str, Any], env: Mapping[str, str]
+) -> FileAddress | TablesAddress | None:
+    """Return what is named by an option, or HEADRACE_URL, or is found; None: tables by name."""
+    tables = [name for name in _TABLES if name in chosen]
+    if url := chosen.get("url"):
+        address = read_address(url)
+        if isinstance(address, HttpAddress):
+            raise InvalidRequest.of(
+                "url",
+                f"must be file:PATH or dynamodb://REGION/STACK, not {url!r}: Spark works on the"
+                " tasks themselves, not over HTTP",
+            )
+        if isinstance(address, FileAddress) and tables:
+            raise InvalidRequest.of(tables[0], f"has no meaning beside the file {url}")
+        return address
+    if tables:
+        return None
+    url = env.get("HEADRACE_URL", "").strip()
+    named = read_address(url) if url else None
+    if named is not None and not isinstance(named, HttpAddress):
+        return named
+    elsewhere = named is not None and not named.local
+    if elsewhere or any(env.get(name) for name in _NAMED):
+        return None
+    return _local_service(env)
+
+
+@cache
+def _deployed(address: TablesAddress) -> tuple[str, str]:
+    """Return the names of a deployment's tables, as its stack tells them; see ``Deployment``."""
+    from headrace.store.dynamo.deployment import (  # noqa: PLC0415  a file needs no botocore
+        CONTROL_TABLE,
+        TASKS_TABLE,
+        Deployment,
+    )
+
+    outputs = Deployment(address.region, address.stack).facts().outputs
+    return outputs[TASKS_TABLE], outputs[CONTROL_TABLE]
+
+
+def _local_service(env: Mapping[str, str]) -> FileAddress | None:
+    folder = env.get(_DATA_DIR)
+    path = Path(folder or ".headrace", FILE_NAME).absolute()
+    if path.is_file():
+        return FileAddress(str(path))
+    if folder:
+        raise InvalidRequest.of(
+            _DATA_DIR, f"must be the data folder of a local service: there is no {path}"
+        )
+    return None
 
 
 @cache
@@ -95,11 +179,14 @@ def opened(connection: StoreConnection) -> UseCases:
 
 @cache
 def store(connection: StoreConnection) -> Store:
-    """Return the store on the tables, made once in each process; throttling makes it wait.
+    """Return the store on the file or tables, made once in each process; throttling makes it wait.
 
-    Raises InvalidRequest where nothing says where they are, as every call does for tables that are
-    not there, and without credentials.
+    Raises InvalidRequest where nothing says where they are, for a file that is not there, as every
+    call does for tables that are not, and without credentials; Unavailable for a file that cannot
+    be used.
     """
+    if connection.url is not None:
+        return cast("Store", RetryingStore(_file_store(connection), connection=connection))
     if connection.region:
         os.environ[_REGION] = connection.region
     if _is_here(connection):
@@ -112,6 +199,23 @@ def store(connection: StoreConnection) -> Store:
             raise meant from None
         raise
     return cast("Store", RetryingStore(made, connection=connection))
+
+
+def _file_store(connection: StoreConnection) -> SqliteStore:
+    """Open the file: one store serves its process, and a child that is forked from it."""
+    here = platform.node()
+    if connection.machine not in (None, here):
+        raise InvalidRequest.of(
+            "url", f"names {connection.url} on {connection.machine}, not on {here}. {_LOCAL_MODE}"
+        )
+    path = cast("FileAddress", read_address(str(connection.url))).path
+    if not Path(path).is_file():
+        raise InvalidRequest.of(
+            "url",
+            f"names {path}, which is not there: the first program with"
+            f" HEADRACE_URL=file:{path}, or headrace run, makes it. {_LOCAL_MODE}",
+        )
+    return SqliteStore(path)
 
 
 def _meant(error: Exception, connection: StoreConnection) -> InvalidRequest | None:
@@ -143,22 +247,13 @@ def _settings(connection: StoreConnection) -> Settings:
         tasks_table=connection.tasks_table,
         control_table=connection.control_table,
         dynamodb_url=connection.dynamodb_url,
-        sender="together" if _is_here(connection) else "batch",
     )
 
 
 def _is_here(connection: StoreConnection) -> bool:
-    """Whether the tables are on this machine, where units are free and syncs are not."""
+    """Whether the tables are on this machine, where nobody checks credentials."""
     url = connection.dynamodb_url
     return url is not None and urlsplit(url).hostname in _LOOPBACK
-
-
-def _local_engine(env: Mapping[str, str]) -> str | None:
-    note = Path(env.get("HEADRACE_DATA_DIR") or ".headrace", ENGINE_NOTE)
-    try:
-        return note.read_text(encoding="ascii").strip() or None
-    except (OSError, UnicodeDecodeError):
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +270,10 @@ class RetryingStore:
     chance: Callable[[float, float], float] = random.uniform
     connection: StoreConnection = field(default_factory=StoreConnection)
 
-    def __getattr__(self, name: str) -> Callable[..., object]:
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  whatever a store has
         call = getattr(self.store, name)
+        if not callable(call):
+            return call  # who tells of arrivals
 
         def retrying(*given: object, **named: object) -> object:
             left, bound = TRIES, _FIRST
@@ -189,6 +286,8 @@ class RetryingStore:
                         raise meant from None
                     if not left or not isinstance(error, Unavailable):
                         raise
+                    if isinstance(error, Unusable):
+                        raise  # a file that somebody must see to
                     self.sleep(self.chance(0, bound))
                     bound = min(_LONGEST, 2 * bound)
                 else:

@@ -29,12 +29,17 @@ from headrace.spark.sources.options import (
     whole,
 )
 from headrace.store import keys
-from headrace.store.dynamo import DynamoStore
-from headrace.store.dynamo.pages import READ_AT_ONCE, Pages
+from headrace.store.dynamo.pages import READ_AT_ONCE
 from headrace.store.items import Item, partition
+from headrace.store.sqlite.pages import ROW
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from headrace.store.dynamo import DynamoStore
+    from headrace.store.dynamo.pages import Pages
+    from headrace.store.sqlite import SqliteStore
+    from headrace.store.sqlite.pages import FilePages
 
 OPTIONS: Final = (
     SourceOption("queue", queue_name, "only this queue, read by the index; else the whole table"),
@@ -58,28 +63,32 @@ _ID: Final = next(column for column in DEFAULT if column.name == "id")
 _PLACE: Final = TaskColumn("place", "string", "text", keys.QUEUE_STATE, "where it is")
 _LAST: Final = "LastEvaluatedKey"
 _TEXT: Final = pa.struct([("S", pa.string())])
+_DIGITS: Final = pa.struct([("N", pa.string())])
 _KEY: Final = pa.struct(
     [
         (keys.TASK_ID, _TEXT),
         (keys.QUEUE_STATE, _TEXT),
-        (keys.SCHEDULED_AT, pa.struct([("N", pa.string())])),
+        (keys.SCHEDULED_AT, _DIGITS),
+        (ROW, _DIGITS),  # of a file
     ]
 )
 _UNITS: Final = pa.struct([("CapacityUnits", pa.float64())])
 
 
 class Segment(InputPartition):
-    """One of so many parts of the table."""
+    """One of so many parts of the table, as its pages call it."""
 
-    def __init__(self, segment: int) -> None:
-        super().__init__(segment)
+    def __init__(self, part: tuple[int, int], of: int) -> None:
+        super().__init__(part)
+        self.of = of
 
 
 class Shard(InputPartition):
-    """One partition of the index."""
+    """One partition of the index, of so many that are read."""
 
-    def __init__(self, state: State, shard: int) -> None:
+    def __init__(self, state: State, shard: int, of: int) -> None:
         super().__init__((str(state), shard))
+        self.of = of
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +101,6 @@ class TableReading:
     connection: connect.StoreConnection
     columns: tuple[TaskColumn, ...]
     queue: str | None = None
-    segments: int = 1
     consistent: bool = False
     rate: float | None = None
 
@@ -131,20 +139,22 @@ class TableReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         queue, state = self.chosen["queue"], self.chosen["state"]
         if queue is None:
-            return [Segment(number) for number in range(self.chosen["segments"])]
+            parts = pages_of(self.connection).parts(self.chosen["segments"])
+            return [Segment(part, len(parts)) for part in parts]
         source = connect.opened(self.connection).queues.get(queue)
         states = [State(state.upper())] if state else list(State)
-        return [Shard(one, shard) for one in states for shard in range(source.shards_of(one))]
+        spots = [(one, shard) for one in states for shard in range(source.shards_of(one))]
+        return [Shard(*spot, len(spots)) for spot in spots]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        parts, rate = len(self.partitions()), self.chosen["rate"]
+        rate = self.chosen["rate"]
+        of = cast("Segment | Shard", partition).of
         reading = TableReading(
             self.connection,
             self.columns,
             self.chosen["queue"],
-            parts,
             self.chosen["consistent"],
-            rate / parts if rate else None,
+            rate / of if rate else None,
         )
         if isinstance(partition, Segment):
             return scanned(reading, partition.value)
@@ -152,14 +162,13 @@ class TableReader(DataSourceReader):
         return listed(reading, Place(str(reading.queue), State(state), shard))
 
 
-def scanned(reading: TableReading, segment: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one segment of the table."""
-    pages, now = _pages(reading), connect.opened(reading.connection).now()
+def scanned(reading: TableReading, part: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one part of the table."""
+    pages, now = pages_of(reading.connection), connect.opened(reading.connection).now()
 
     def page(start: Item | None) -> bytes:
         return pages.scan(
-            segment=segment,
-            segments=reading.segments,
+            part,
             attributes=reading.attributes,
             now=now,
             start=start,
@@ -176,7 +185,7 @@ def listed(reading: TableReading, place: Place) -> Iterator[pa.RecordBatch]:
     What the index does not know is read from the tasks themselves; one that has left the place
     meanwhile is not shown.
     """
-    pages, now = _pages(reading), connect.opened(reading.connection).now()
+    pages, now = pages_of(reading.connection), connect.opened(reading.connection).now()
     limiter = RateLimiter(reading.rate)
     columns = reading.columns
     known = {*reading.attributes} <= _IN_INDEX
@@ -192,7 +201,11 @@ def listed(reading: TableReading, place: Place) -> Iterator[pa.RecordBatch]:
 
 
 def _looked_up(
-    pages: Pages, ids: Sequence[str], reading: TableReading, place: Place, limiter: RateLimiter
+    pages: "Pages | FilePages",
+    ids: Sequence[str],
+    reading: TableReading,
+    place: Place,
+    limiter: RateLimiter,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the tasks *ids* that are in *place* still, as last written."""
     attributes = tuple(dict.fromkeys((*reading.attributes, keys.QUEUE_STATE)))
@@ -246,6 +259,6 @@ def _spend(limiter: RateLimiter, units: float) -> None:
         left -= limiter.next(left)
 
 
-def _pages(reading: TableReading) -> Pages:
+def pages_of(connection: connect.StoreConnection) -> "Pages | FilePages":
     """The pages of the table, retried while it is away: no page is ever left out."""
-    return cast("DynamoStore", connect.store(reading.connection)).pages()
+    return cast("DynamoStore | SqliteStore", connect.store(connection)).pages()

@@ -35,17 +35,20 @@ class Pages:
     client: RawClient
     table: str
 
+    def parts(self, number: int) -> list[tuple[int, int]]:
+        """Return *number* parts of the table: which segment, of how many."""
+        return [(segment, number) for segment in range(number)]
+
     def scan(
         self,
+        part: tuple[int, int],
         *,
-        segment: int,
-        segments: int,
         attributes: Sequence[str],
         now: datetime,
         start: Item | None,
         consistent: bool = False,
     ) -> bytes:
-        """Return a page of one of the *segments* of the table, behind the key *start*."""
+        """Return a page of one of the *parts*, behind the key *start*."""
         wanted = self._wanted(attributes, now)
         request = {
             **wanted,
@@ -55,8 +58,8 @@ class Pages:
                 "#place": keys.QUEUE_STATE,
             },
             "TableName": self.table,
-            "Segment": segment,
-            "TotalSegments": segments,
+            "Segment": part[0],
+            "TotalSegments": part[1],
             "ConsistentRead": consistent,
         }
         return self._page("Scan", request, start)

@@ -67,7 +67,7 @@ class Up:
 class Stations:
     """The process, started; to be used as a context, which ends it."""
 
-    def __init__(self, python: Path, dynamodb_url: str, folder: Path, fatal: str) -> None:
+    def __init__(self, python: Path, url: str, folder: Path, fatal: str) -> None:
         """Start it.  *folder* takes table and log; at *fatal* one of its workers dies."""
         if not python.exists():
             raise SparkLeftOut(NO_PYSPARK)
@@ -79,7 +79,7 @@ class Stations:
         self.settled = 0
         environment = {
             **{name: text for name, text in os.environ.items() if not name.startswith("HEADRACE_")},
-            "HEADRACE_DYNAMODB_URL": dynamodb_url,
+            "HEADRACE_URL": url,
             "PYTHONPATH": os.pathsep.join([str(PROJECT / "functions"), str(PROJECT)]),
         }
         command = [str(python.absolute()), "-m", "examples.ngsi.spark", str(folder)]
@@ -180,7 +180,7 @@ def by_stations(options: Options, python: Path, folder: Path, console: Console) 
         console.print("The same queues, now worked by two stations on Spark: starting it …")
         running, client = stack.enter_context(service(lease_seconds=LEASE_SECONDS, shards=SHARDS))
         fatal = sent[len(sent) // 2].correlator
-        stations = Stations(python, running.dynamodb_url, folder, fatal)
+        stations = Stations(python, running.file_url, folder, fatal)
         stack.enter_context(stations.ended_after())
         posting = Posting(running.url, running.admin_key, sent, at_half=lambda: None)
         stack.callback(posting.stop)

@@ -64,6 +64,9 @@ def world(queue: str) -> Iterator[EngineWorld]:
 
 
 def _environment(engine: Engine) -> dict[str, str | None]:
-    return function_environment(
-        url=engine.url, embedded=True, names=TableNames(), admin_key="bench-of-this-machine"
-    )
+    return {
+        **function_environment(
+            url=engine.url, names=TableNames(), admin_key="bench-of-this-machine"
+        ),
+        "HEADRACE_SENDER": "together",
+    }

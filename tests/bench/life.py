@@ -77,7 +77,7 @@ def _both(
         engine = stack.enter_context(bare_engine(folders[1]))
         target = stack.enter_context(OverHttp(service.url, service.admin_key, QUEUE))
         target.create_queue()
-        pids = (service.pid, service.engine_pid or 0)
+        pids = (service.pid, 0)
         sides = [
             _Side(service.url, service.admin_key, pids, ours),
             _Side(engine.url, None, (0, engine.pid), bare),

@@ -3,11 +3,10 @@
 import contextlib
 import http.client
 import json
-import os
 import signal
 import socket
+import sqlite3
 import stat
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from headrace import Client
 from headrace.local.engine import HOST, Engine
 from headrace.local.launch import Launched, LaunchFailed, launched
 from headrace.local.tables import DynamoDBClient, TableNames
@@ -62,12 +62,6 @@ def health(service: Launched) -> int:
     status, _ = client.call("GET", "/v1/health")
     client.close()
     return status
-
-
-def is_running(pid: int) -> bool:
-    command = ["ps", "-o", "stat=", "-p", str(pid)]
-    state = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    return state != "" and not state.startswith("Z")
 
 
 class TestRunning:
@@ -132,15 +126,11 @@ def threads(service: Launched) -> int:
 
 class TestStopping:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-    def test_a_signal_ends_it_with_its_engine(self, number: signal.Signals) -> None:
+    def test_a_signal_ends_it(self, number: signal.Signals) -> None:
         with launched() as service:
-            assert service.engine_pid is not None
-            assert is_running(service.engine_pid)
-
             service.process.send_signal(number)
 
             assert service.process.wait(10) == 0
-            assert not is_running(service.engine_pid)
             assert service.errors() == ""
 
     def test_a_long_poll_does_not_hold_it_up(self) -> None:
@@ -186,10 +176,10 @@ class TestStopping:
         with launched(data_dir=tmp_path) as service:
             client = KeptConnection(service)
             client.call("POST", "/v1/queues", {"name": "kept"})
-            before = written(service.engine_pid)
+            before = written(service.pid)
             body = {"tasks": [{"payload": number} for number in range(25)]}
             client.call("POST", "/v1/queues/kept/tasks", body)
-            assert written(service.engine_pid) - before < 25 * 15_000
+            assert written(service.pid) - before < 25 * 15_000
             client.close()
 
 
@@ -237,14 +227,29 @@ class TestDataFolder:
             assert str(tmp_path) in line
             assert health(first) == 200
 
-    def test_an_engine_that_was_left_behind_is_ended(self, tmp_path: Path) -> None:
-        with launched(data_dir=tmp_path) as service:
-            assert service.engine_pid is not None
-            service.kill()
+    def test_a_file_of_something_else_is_named_and_left_alone(self, tmp_path: Path) -> None:
+        with sqlite3.connect(tmp_path / "headrace.db") as other:
+            other.execute("CREATE TABLE recipes (name TEXT)")
+        other.close()
+        before = (tmp_path / "headrace.db").read_bytes()
 
-            with launched(data_dir=tmp_path) as successor:
-                assert not is_running(service.engine_pid)
-                assert health(successor) == 200
+        line = refused(data_dir=tmp_path)
+
+        assert f"{tmp_path}/headrace.db" in line
+        assert "another program's database" in line
+        assert (tmp_path / "headrace.db").read_bytes() == before
+
+    def test_a_program_beside_it_uses_the_same_queue(self, tmp_path: Path) -> None:
+        with (
+            launched(data_dir=tmp_path) as service,
+            Client(service.file_url) as near,
+            Client(service.url, service.admin_key) as far,
+        ):
+            far.create_queue("mail")
+            near.enqueue("mail", {"to": "ada"})
+            (task,) = far.dequeue("mail", wait_seconds=10).tasks
+
+        assert task.payload == {"to": "ada"}
 
     def test_a_folder_that_cannot_be_made_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
@@ -292,40 +297,26 @@ def refused(**arguments: Any) -> str:
 
 
 @pytest.mark.slow
-def test_an_endpoint_of_ones_own_takes_the_engines_place(
+def test_an_endpoint_of_ones_own_takes_the_files_place(
     engine: Engine, dynamodb: DynamoDBClient
 ) -> None:
-    with launched(environment={"HEADRACE_DYNAMODB_URL": engine.url}) as service:
+    environment = {"HEADRACE_DYNAMODB_URL": engine.url, "HEADRACE_SENDER": "together"}
+    with launched(environment=environment) as service:
         client = KeptConnection(service)
         status, _ = client.call("POST", "/v1/queues", {"name": "elsewhere"})
         client.close()
 
-        assert service.engine_pid is None
         assert status == 201
         assert dynamodb.scan(TableName=TableNames().control)["Count"] > 0
 
 
 @pytest.mark.slow
-def test_a_service_that_has_lost_its_engine_says_so_and_ends() -> None:
-    with launched() as service:
-        assert service.engine_pid is not None
-
-        os.kill(service.engine_pid, signal.SIGKILL)
-
-        assert service.process.wait(10) == 3
-        assert "engine has ended" in service.errors()
-
-
-@pytest.mark.slow
 def test_nothing_of_a_service_in_memory_stays() -> None:
     with launched() as service:
-        assert service.engine_pid is not None
-        command = ["ps", "-ww", "-o", "args=", "-p", str(service.engine_pid)]
-        words = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-        database = Path(words[words.index("--db-path") + 1])
-        assert database.is_file()
+        folder = Path(service.data)
+        assert (folder / "headrace.db").is_file()
 
-    assert not database.parent.exists()
+    assert not folder.exists()
 
 
 def test_a_service_that_others_may_reach_says_what_that_means() -> None:

@@ -3,18 +3,24 @@
 import atexit
 import os
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from headrace.client.address import FileAddress, TablesAddress
+from headrace.domain.access import covers
 from headrace.embedded.tables import over_tables
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
+from headrace.store.lake import lake_at
 from headrace.store.sqlite import SqliteStore
 
 ADMIN_KEY: Final = "embedded"
 """Who can open the file, or use the tables, is admin; no socket takes this key."""
+
+LAKE: Final = "lake"
+"""The folder beside the file that is its lake, if it is there and no other place is named."""
 
 _POLL_AFTER_SECONDS: Final = 0.02  # looking costs nothing here
 _SETTINGS_TTL_SECONDS: Final = 1.0
@@ -22,11 +28,25 @@ _SETTINGS_TTL_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedService:
-    """The use cases over one store."""
+    """The use cases over one file, or over tables."""
 
     use: UseCases
     store: Store
     close: Callable[[], None] = lambda: None
+
+
+def service_on(path: str, settings: Settings) -> EmbeddedService:
+    """Return a service on the file at *path*, with its lake if it has one.  Raises Unavailable."""
+    beside = Path(path).parent / LAKE
+    lake = settings.lake or (str(beside) if beside.is_dir() else None)
+    patterns = settings.lake_payloads if lake else ()
+    store = SqliteStore(path, keeps=lambda queue: _any(patterns, queue))
+    use = build(settings, store, lake=lake_at(lake) if lake else None)
+    return EmbeddedService(use, store, store.close)
+
+
+def _any(patterns: Sequence[str], queue: str) -> bool:
+    return any(covers(pattern, queue) for pattern in patterns)
 
 
 _OPEN: Final[dict[FileAddress | TablesAddress, EmbeddedService]] = {}
@@ -48,13 +68,13 @@ def opened(address: FileAddress | TablesAddress) -> EmbeddedService:
 def _open(address: FileAddress | TablesAddress) -> EmbeddedService:
     if isinstance(address, TablesAddress):
         return EmbeddedService(*over_tables(address, admin_key=ADMIN_KEY))
-    store = SqliteStore(address.path)
-    settings = Settings(
+    settings = replace(
+        Settings.from_env(),
         admin_key=ADMIN_KEY,
         poll_after_seconds=_POLL_AFTER_SECONDS,
         settings_ttl_seconds=_SETTINGS_TTL_SECONDS,
     )
-    return EmbeddedService(build(settings, store), store, store.close)
+    return service_on(address.path, settings)
 
 
 @atexit.register

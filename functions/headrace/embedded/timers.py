@@ -8,17 +8,21 @@ moment, as after a long sleep of the machine, do no harm: each work may be done 
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, Self
 from uuid import uuid4
 
-from headrace.client.threads import PeriodicThread
+from headrace.client.threads import UNTIL_WOKEN, PeriodicThread, Step, every
+from headrace.domain.change import KeyLock
 from headrace.domain.errors import Unavailable
 from headrace.domain.instants import instant_of, micros_of
 from headrace.embedded.service import EmbeddedService
-from headrace.store.base import Record
+from headrace.runtime.wiring import UseCases
+from headrace.store.base import Record, Store
+from headrace.store.sqlite import SqliteStore
 
 LASTS: Final = timedelta(seconds=60)
 RENEWED_EVERY: Final = 20.0  # seconds
@@ -28,6 +32,10 @@ _KIND: Final = "seat"
 _NAME: Final = "timers"
 _REST: Final = 1.0  # seconds until it is looked whether the seat is held
 _END_WITHIN: Final = 5.0
+_FREE_PAGES: Final = 256  # of the file, that stay for what comes next
+_BATCH: Final = 1000  # writes
+_FEW: Final = 50
+_IDLE: Final = 0.25  # seconds
 
 _log: Final = logging.getLogger("headrace.timers")
 
@@ -36,7 +44,7 @@ _log: Final = logging.getLogger("headrace.timers")
 class Seat:
     """A place that one process at a time may have."""
 
-    service: EmbeddedService
+    store: Store
     now: Callable[[], datetime]
     monotonic: Callable[[], float] = time.monotonic
     holder: str = field(default_factory=lambda: uuid4().hex)
@@ -50,7 +58,7 @@ class Seat:
     def take(self) -> bool:
         """Take or renew it, unless another has it; tell whether it is held.  Raises Unavailable."""
         now, asked = self.now(), self.monotonic()
-        store = self.service.store
+        store = self.store
         there = store.record(_KIND, _NAME)
         if there is not None and self._of_another(there.body, now):
             self._until = 0.0
@@ -67,9 +75,9 @@ class Seat:
     def give_up(self) -> None:
         """Let the next one have it."""
         self._until = 0.0
-        there = self.service.store.record(_KIND, _NAME)
+        there = self.store.record(_KIND, _NAME)
         if there is not None and there.body["holder"] == self.holder:
-            self.service.store.drop_record(_KIND, _NAME, version=there.version)
+            self.store.drop_record(_KIND, _NAME, version=there.version)
 
     def _of_another(self, body: Mapping[str, Any], now: datetime) -> bool:
         until = instant_of(body["until"])
@@ -81,20 +89,25 @@ class Timers:
     """Takes the seat as soon as it is free, and does the work while it is held; in a with block."""
 
     def __init__(self, service: EmbeddedService, *, now: Callable[[], datetime]) -> None:
+        store = service.store
+        if not isinstance(store, SqliteStore):
+            raise TypeError("the timers of tables are the deployment's")
         self._use = service.use
-        self.seat = Seat(service, now)
-        works: dict[str, tuple[float, Callable[[], object]]] = {
-            "reaper": (MINUTE, self._reap),
-            "scheduler": (MINUTE, self._tick),
+        self.seat = Seat(store, now)
+        self._recorder = LogRecorder(service.use, store)
+        works: dict[str, Step] = {
+            "reaper": every(MINUTE, self._use.reaping.run),
+            "scheduler": every(MINUTE, self._use.ticking.run),
+            "broom": every(MINUTE, partial(sweep, store)),
+            "recorder": self._recorder.step,
         }
         self._threads = [
             PeriodicThread("headrace-seat", self._sit, log=_log, after_fault=RENEWED_EVERY),
             *(
-                PeriodicThread(f"headrace-{name}", self._while_held(seconds, work), log=_log)
-                for name, (seconds, work) in works.items()
+                PeriodicThread(f"headrace-{name}", self._while_held(work), log=_log)
+                for name, work in works.items()
             ),
         ]
-        self._running = ExitStack()
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -124,21 +137,55 @@ class Timers:
                 thread.wake()
         return RENEWED_EVERY
 
-    def _while_held(self, seconds: float, work: Callable[[], object]) -> Callable[[], float]:
-        def step() -> float:
+    def _while_held(self, work: Step) -> Step:
+        def step() -> float | None:
             if not self.seat.held:
-                return seconds  # whoever takes it wakes this
-            started = time.monotonic()
+                return UNTIL_WOKEN  # whoever takes it wakes this
             try:
-                work()
+                return work()
             except Unavailable as error:
                 _log.warning("Timers rest: %s", error)
-            return max(0.0, started + seconds - time.monotonic())
+                return _REST
 
         return step
 
-    def _reap(self) -> None:
-        _log.debug("reaped %s", asdict(self._use.reaping.run()))
 
-    def _tick(self) -> None:
-        _log.debug("ticked %s", asdict(self._use.ticking.run()))
+def sweep(store: SqliteStore) -> None:
+    """Forget what is past its time, as the cloud's tables do, and give the room back."""
+    while store.forget().total:
+        pass
+    left = store.vacuum()
+    while left > _FREE_PAGES and (now := store.vacuum()) < left:
+        left = now
+
+
+class LogRecorder:
+    """Hands the log of the file's writes to the recorder, and drops what that has counted."""
+
+    def __init__(self, use: UseCases, store: SqliteStore) -> None:
+        self._use, self._store = use, store
+        self._shard = ""
+        self._position = -1
+
+    def step(self) -> float:
+        """Record one batch; return the seconds to rest.  Raises Unavailable."""
+        if not self._shard:
+            self._shard = self._name()
+        # Another process may have held the seat meanwhile, so it is read anew after each rest.
+        self._position = max(self._position, self._use.recording.position(self._shard))
+        writes = self._store.writes(after=self._position, limit=_BATCH)
+        if writes:
+            recorded = self._use.recording.record(self._shard, writes)
+            for reason in recorded.unreadable:
+                _log.error("A write is left out of history: %s", reason)
+            if recorded.failed_at is not None:
+                return _REST
+            self._position = writes[-1].sequence
+            self._store.trim(self._position)
+        return 0.0 if len(writes) == _BATCH else _REST if len(writes) > _FEW else _IDLE
+
+    def _name(self) -> str:
+        """Return the name that the file's log has, in a lake that may hold those of others too."""
+        store, lock = self._store, KeyLock(_KIND, "log", f"file-{uuid4().hex[:12]}")
+        store.set_key_lock(lock)
+        return store.key_lock(_KIND, "log") or ""

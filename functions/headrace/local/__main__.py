@@ -17,7 +17,6 @@ from headrace.local.folder import IN_MEMORY
 from headrace.local.service import Service
 
 CANNOT_START: Final = 2
-ENGINE_LOST: Final = 3
 SAY_OPTIONS: Final = "--say-options"
 """Given by `headrace run`: its options are named in place of the variables."""
 
@@ -32,13 +31,13 @@ IN_CLEAR: Final = (
     " you trust reach it, or put a proxy with TLS before it."
 )
 _SETTINGS: Final = f"Its settings are in the environment: {', '.join(_OPTIONS)} and others."
-_WATCH_SECONDS: Final = 1.0
+_LOOKS_EVERY_SECONDS: Final = 0.5
 # A request that takes no notice of the stop does not keep the service alive for longer.
 _STOP_WITHIN_SECONDS: Final = 6.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the service; return the exit code: 0 stopped, 2 cannot start, 3 lost its engine."""
+    """Run the service; return the exit code: 0 stopped, 2 cannot start."""
     parser = argparse.ArgumentParser(
         "python -m headrace.local", description=__doc__, epilog=_SETTINGS, allow_abbrev=False
     )
@@ -64,18 +63,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(greeting(service), flush=True)
     if service.settings.open_to_others:
         print(IN_CLEAR.format(service.settings.host), file=sys.stderr, flush=True)
-    exit_code = 0
-    while not stop.wait(_WATCH_SECONDS):
-        if service.engine is not None and not service.engine.is_running():
-            print("The embedded engine has ended by itself: start again.", file=sys.stderr)
-            exit_code = ENGINE_LOST
-            break
-    force = threading.Timer(_STOP_WITHIN_SECONDS, _exit_now, [service])
+    # Another thread may get the signal, and only the main one can run what it is for.
+    while not stop.wait(_LOOKS_EVERY_SECONDS):
+        pass
+    force = threading.Timer(_STOP_WITHIN_SECONDS, os._exit, [0])
     force.daemon = True
     force.start()
     service.stop()
     force.cancel()
-    return exit_code
+    return 0
 
 
 def _stop_signals() -> list[signal.Signals]:
@@ -96,10 +92,10 @@ def refusal(error: LocalServiceError, *, say_options: bool) -> str:
 
 def greeting(service: Service) -> str:
     """Tell where everything is; the only place that ever shows the admin key."""
-    data = "in memory" if service.settings.data_dir == IN_MEMORY else str(service.folder)
-    engine = service.dynamodb_url
-    if service.engine is not None:
-        engine = f"process {service.engine.pid} at {engine}"
+    kept = "" if service.settings.data_dir != IN_MEMORY else ", in memory: gone when it stops"
+    data = f"{service.folder}{kept}"
+    if service.settings.dynamodb_url is not None:
+        data = f"in DynamoDB at {service.settings.dynamodb_url}"
     return "\n".join(
         [
             "Headrace is ready.",
@@ -108,19 +104,12 @@ def greeting(service: Service) -> str:
             f"  Docs       {service.url}/v1/docs",
             f"  Admin key  {service.admin_key}",
             f"  Data       {data}",
-            f"  Engine     {engine}",
             "For the SDK and the command `headrace`, in another terminal:",
             f"  export HEADRACE_URL={service.url}",
             f"  export HEADRACE_KEY={shlex.quote(service.admin_key)}",
             "Ctrl-C stops it.",
         ]
     )
-
-
-def _exit_now(service: Service) -> None:
-    if service.engine is not None:
-        service.engine.stop()
-    os._exit(0)
 
 
 if __name__ == "__main__":

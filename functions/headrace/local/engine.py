@@ -19,7 +19,7 @@ from headrace.local import EngineFailed, EngineMissing, UnsupportedPlatform
 
 PROJECT_ROOT: Final = Path(__file__).resolve().parents[3]
 HOST: Final = "127.0.0.1"
-DATABASE_NAME: Final = "headrace.db"
+_DATABASE: Final = "engine.db"
 
 # The Linux binaries are static, so glibc and musl systems share them.
 _PLATFORMS: Final = {
@@ -141,7 +141,7 @@ def start_engine(folder: Path, *, binary: Path | None = None) -> Engine:
 
     """
     binary = binary or find_binary()
-    database = folder / DATABASE_NAME
+    database = folder / _DATABASE
     log = folder / "engine.log"
     for tries_left in reversed(range(_PORT_TRIES)):
         port = free_port()

@@ -25,7 +25,7 @@ DEFAULT_DATA_DIR: Final = ".headrace"
 _LAST_PORT: Final = 65535
 _LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (what is given, not taken)
 _REGION: Final = "us-east-1"
-# The embedded engine takes any; without some, boto3 would go looking for real ones.
+# An emulator takes any; without some, boto3 would go looking for real ones.
 _DUMMY_CREDENTIALS: Final = {
     "AWS_ACCESS_KEY_ID": "local",
     "AWS_SECRET_ACCESS_KEY": "local",
@@ -50,7 +50,7 @@ class LocalSettings:
         host: likewise, a name or an address of this machine; its own loopback alone by default.
         data_dir: a folder, or `:memory:` to keep nothing.
         admin_key: None makes one and keeps it in the data folder.
-        dynamodb_url: an endpoint to use in place of the embedded engine.
+        dynamodb_url: an endpoint of DynamoDB to use in place of the file.
 
     """
 
@@ -118,21 +118,18 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> LocalSettings:
 
 
 def function_environment(
-    *, url: str, embedded: bool, names: TableNames, admin_key: str, lake: Path | None = None
+    *, url: str | None, names: TableNames, admin_key: str, lake: Path | None = None
 ) -> dict[str, str | None]:
     """Tell which variables the functions need; None is one that must not be set.
 
-    `lake` is where raw changes go, unless the environment names another place.
-
-    A DynamoDB that is not the embedded engine is called with the credentials that there are.
+    `lake` is where raw changes go, unless the environment names another place.  A DynamoDB at
+    `url` is called with the credentials that there are.
     """
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or _REGION
-    credentials = _DUMMY_CREDENTIALS if embedded or not _has_credentials() else {}
+    credentials = _DUMMY_CREDENTIALS if url is not None and not _has_credentials() else {}
     return {
         **{name: os.environ.get(name, value) for name, value in _DEFAULTS.items()},
         **credentials,
-        # The engine syncs each write of a batch by itself, and a transaction once.
-        "HEADRACE_SENDER": os.environ.get("HEADRACE_SENDER", "together" if embedded else "batch"),
         "AWS_REGION": region,
         "AWS_DEFAULT_REGION": region,
         "HEADRACE_DYNAMODB_URL": url,
@@ -142,11 +139,6 @@ def function_environment(
         "HEADRACE_SESSION_SECRET": _session_secret(admin_key),
         "HEADRACE_LAKE": os.environ.get("HEADRACE_LAKE") or (str(lake) if lake else None),
     }
-
-
-def payloads_kept() -> bool:
-    """Tell whether the lake may ask for whole images, because it keeps payloads of some queues."""
-    return bool(os.environ.get("HEADRACE_LAKE_PAYLOADS"))
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
 """The folder a service keeps its data in: made, locked, and given back; or one in memory.
 
-Kept in it: the database, `engine.log`, `engine.pid`, `engine.url` (where stations on Spark find
-the engine), `admin.key`, `lock`, and the raw changes of all tasks in `lake/`.  Whatever the umask,
-nobody but who runs the service may read any of it: folders have mode 700 and files 600.
+Kept in it: the tasks in `headrace.db`, `admin.key`, `lock`, and the raw changes of all tasks in
+`lake/`.  Whatever the umask, nobody but who runs the service may read any of it: folders have mode
+700 and files 600.
 """
 
 import contextlib
@@ -10,30 +10,22 @@ import os
 import re
 import secrets
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from headrace.local import DataFolderInUse, DataFolderUnusable
-from headrace.local.engine import DATABASE_NAME
 
+DATABASE_NAME: Final = "headrace.db"
 IN_MEMORY: Final = ":memory:"
 LAKE_NAME: Final = "lake"
 
 _PREFIX: Final = "headrace-"
-_ENGINE_NOTE: Final = "engine.pid"
-_ENGINE_ADDRESS: Final = "engine.url"
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 (the tmpfs itself; the folder in it is private)
-_OURS: Final = re.compile(
-    rf"{re.escape(DATABASE_NAME)}.*|engine\.(log|pid|url)|admin\.key(\.new)?|lock|{LAKE_NAME}"
-)
+_OURS: Final = re.compile(rf"{re.escape(DATABASE_NAME)}.*|admin\.key(\.new)?|lock|{LAKE_NAME}")
 _KEY: Final = re.compile(r"[!-~]{16,256}")
-_END_TIMEOUT_SECONDS: Final = 5.0
 
 
 @contextlib.contextmanager
@@ -60,7 +52,6 @@ def data_folder(where: str) -> Iterator[Path]:
                 f"The data folder {folder} cannot be used: {error.strerror or error}."
             ) from error
         try:
-            _end_left_engine(folder)
             yield folder
         finally:
             os.close(lock)
@@ -68,10 +59,7 @@ def data_folder(where: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Hold a new folder, in memory where the system has a tmpfs, and remove it at the end.
-
-    A folder, because the stream's index needs a database that is a file.
-    """
+    """Hold a new folder, in memory where the system has a tmpfs, and remove it at the end."""
     shared = _SHARED_MEMORY.is_dir() and os.access(_SHARED_MEMORY, os.W_OK)
     base = _SHARED_MEMORY if shared else Path(tempfile.gettempdir())
     _remove_abandoned(base)
@@ -83,22 +71,6 @@ def temporary_folder() -> Iterator[Path]:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(lock)
-
-
-@contextlib.contextmanager
-def engine_noted(folder: Path, pid: int, url: str) -> Iterator[None]:
-    """Keep in the folder where the engine answers, while it does, and its process id.
-
-    That is for whoever finds it after we were killed.
-    """
-    notes = {folder / _ENGINE_NOTE: str(pid), folder / _ENGINE_ADDRESS: url}
-    for note, text in notes.items():
-        note.write_text(f"{text}\n", encoding="ascii")
-    try:
-        yield
-    finally:
-        for note in notes:
-            note.unlink(missing_ok=True)
 
 
 def kept_admin_key(folder: Path) -> str:
@@ -205,36 +177,6 @@ else:
         return True
 
 
-def _end_left_engine(folder: Path) -> None:
-    """End the engine of a service that was killed here, if it has outlived it.
-
-    Two engines on one database do not refuse each other. Called with the lock held.
-    """
-    note = folder / _ENGINE_NOTE
-    try:
-        pid = int(note.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return
-    database = str(folder / DATABASE_NAME)
-    deadline = time.monotonic() + _END_TIMEOUT_SECONDS
-    while database in _command_line(pid):
-        late = time.monotonic() > deadline
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL if late else signal.SIGTERM)
-        time.sleep(0.05)
-    note.unlink()
-
-
-def _command_line(pid: int) -> str:
-    """Tell what the process runs, so that a process id used anew is never taken for ours."""
-    ps = shutil.which("ps")
-    if ps is None:
-        return ""
-    command = [ps, "-ww", "-o", "stat=", "-o", "args=", "-p", str(pid)]
-    words = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603 (a number is all that varies)
-    return "" if words.startswith("Z") else words
-
-
 def _remove_abandoned(base: Path) -> None:
     """Remove what services that were killed have left in memory: the folders nobody locks."""
     for folder in base.glob(f"{_PREFIX}*"):
@@ -245,7 +187,6 @@ def _remove_abandoned(base: Path) -> None:
             continue
         try:
             if _try_lock(descriptor):
-                _end_left_engine(folder)
                 shutil.rmtree(folder, ignore_errors=True)
         finally:
             os.close(descriptor)

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.local import LocalServiceError
-from headrace.local.engine import PROJECT_ROOT
-from headrace.local.folder import IN_MEMORY
+from headrace.local.folder import DATABASE_NAME, IN_MEMORY
 
 _START_TIMEOUT_SECONDS: Final = 60.0
 _STOP_TIMEOUT_SECONDS: Final = 20.0
@@ -24,17 +23,21 @@ _POLL_SECONDS: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A service that has said it is ready; `engine_pid` is None when it was given an endpoint.
+    """A service that has said it is ready; `data` is the folder that its file is in.
 
-    `dynamodb_url` is that endpoint, or where the engine answers.
+    It is no folder when the service was given an endpoint of DynamoDB.
     """
 
     url: str
     admin_key: str
-    engine_pid: int | None
-    dynamodb_url: str
+    data: str
     process: subprocess.Popen[bytes]
     output: Path
+
+    @property
+    def file_url(self) -> str:
+        """The same queues for programs beside the service, without its socket."""
+        return f"file:{self.data}/{DATABASE_NAME}"
 
     @property
     def pid(self) -> int:
@@ -110,7 +113,6 @@ def _spawn(variables: Mapping[str, str], output: Path) -> subprocess.Popen[bytes
     with (output / "stdout").open("wb") as out, (output / "stderr").open("wb") as err:
         return subprocess.Popen(
             [sys.executable, "-m", "headrace.local"],
-            cwd=PROJECT_ROOT,
             env=variables,
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -125,12 +127,10 @@ def _wait_until_ready(process: subprocess.Popen[bytes], output: Path) -> Launche
         text = (output / "stdout").read_text()
         if "Ctrl-C stops it." in text:
             values = dict(re.findall(r"^  (\w[\w ]*?)  +(\S.*)$", text, flags=re.MULTILINE))
-            engine = re.fullmatch(r"process (\d+) at (\S+)", values["Engine"])
             return Launched(
                 url=values["URL"],
                 admin_key=values["Admin key"],
-                engine_pid=int(engine[1]) if engine else None,
-                dynamodb_url=engine[2] if engine else values["Engine"],
+                data=values["Data"].partition(", ")[0],
                 process=process,
                 output=output,
             )

@@ -1,4 +1,4 @@
-"""The local service: engine, tables, handlers, HTTP and timers, put together."""
+"""The local service: store, handlers, HTTP and timers, put together."""
 
 import contextlib
 import gc
@@ -12,16 +12,17 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from headrace.client.threads import PeriodicThread, every
-from headrace.local import ServiceUnhealthy, stream
-from headrace.local.engine import Engine, running_engine
+from headrace.domain.errors import Unavailable
+from headrace.embedded.service import EmbeddedService, service_on
+from headrace.embedded.timers import Timers
+from headrace.local import DataFolderUnusable, ServiceUnhealthy
 from headrace.local.environment import (
     LocalSettings,
     applied,
     dynamodb_client,
     function_environment,
-    payloads_kept,
 )
-from headrace.local.folder import IN_MEMORY, LAKE_NAME, data_folder, engine_noted, kept_admin_key
+from headrace.local.folder import DATABASE_NAME, IN_MEMORY, LAKE_NAME, data_folder, kept_admin_key
 from headrace.local.gateway import (
     Gateway,
     Handler,
@@ -29,19 +30,17 @@ from headrace.local.gateway import (
     load_handler,
     scheduled_event,
 )
-from headrace.local.pump import Pump, counted, stream_function
 from headrace.local.server import listen
 from headrace.local.tables import (
     FunctionTimer,
     TableNames,
-    Template,
     create_tables,
     load_template,
     routes,
     schedules,
 )
+from headrace.runtime.wiring import Settings, serving
 
-_TRIM_SECONDS: Final = 60.0
 _HEALTH_TIMEOUT_SECONDS: Final = 10.0
 _LAST_RUN_SECONDS: Final = 5.0
 """How long the run of a timer that is under way may hold up the end."""
@@ -56,18 +55,15 @@ class Service:
 
     It changes this process's environment while it runs, because that is where the handlers find
     their settings, so there can be one in a process. Start it from a thread that lives as long as
-    it should (see `start_engine`).
+    it should.
     """
 
     def __init__(self, settings: LocalSettings) -> None:
         """Take the settings."""
         self.settings = settings
         self.url = ""
-        self.dynamodb_url = ""
         self.admin_key = ""
         self.folder = Path()
-        self.engine: Engine | None = None
-        self._pump: Pump | None = None
         self._stopping = threading.Event()
         self._running = contextlib.ExitStack()
 
@@ -83,7 +79,7 @@ class Service:
             self._running = undo.pop_all()
 
     def stop(self) -> None:
-        """Take no more requests, finish those under way, end timers and engine. May be repeated."""
+        """Take no more requests, finish those under way, end the timers. May be repeated."""
         self._stopping.set()
         self._running.close()
 
@@ -94,19 +90,23 @@ class Service:
         self.folder = undo.enter_context(data_folder(self.settings.data_dir))
         self.admin_key = self.settings.admin_key or kept_admin_key(self.folder)
         names = TableNames()
+        if self.settings.data_dir != IN_MEMORY:
+            (self.folder / LAKE_NAME).mkdir(mode=0o700, exist_ok=True)
+        lake = None if self.settings.data_dir == IN_MEMORY else self.folder / LAKE_NAME
         variables = function_environment(
-            url=self._start_engine(undo),
-            embedded=self.settings.dynamodb_url is None,
-            names=names,
-            admin_key=self.admin_key,
-            lake=None if self.settings.data_dir == IN_MEMORY else self.folder / LAKE_NAME,
+            url=self.settings.dynamodb_url, names=names, admin_key=self.admin_key, lake=lake
         )
         undo.enter_context(applied(variables))
-        create_tables(dynamodb_client(self.dynamodb_url), template, names)
         api, schedule_timers = routes(template), schedules(template)
         handlers: dict[str, Handler] = {}
-        self._prepare_pump(undo, template, names)
-        timers = self._prepare_timers(undo, schedule_timers, handlers)
+        timers: list[PeriodicThread] = []
+        embedded: EmbeddedService | None = None
+        if self.settings.dynamodb_url is None:
+            embedded = self._open_file(undo)
+            undo.enter_context(serving(embedded.use))
+        else:
+            create_tables(dynamodb_client(self.settings.dynamodb_url), template, names)
+            timers = self._prepare_timers(undo, schedule_timers, handlers)
         server = listen(
             Gateway(api, handlers, stopping=self._stopping.is_set),
             self.settings.host,
@@ -119,8 +119,6 @@ class Service:
             *(route.function for route in api),
             *(timer.function for timer in schedule_timers),
         }
-        if self._pump is not None:
-            functions.add(self._pump.function)
         for function in functions:
             handlers[function.handler] = load_handler(function.handler)
         # What is loaded stays; looking through it for garbage again and again costs each request.
@@ -130,36 +128,22 @@ class Service:
         self._check_health()
         for timer in timers:
             timer.start()
-        if self._pump is not None:
-            self._pump.start(handlers[self._pump.function.handler], counted)
+        if embedded is not None:
+            undo.enter_context(Timers(embedded, now=embedded.use.now))
 
-    def _start_engine(self, undo: contextlib.ExitStack) -> str:
-        """Start the embedded engine, unless there is an endpoint; return the endpoint's URL."""
-        if self.settings.dynamodb_url is not None:
-            self.dynamodb_url = self.settings.dynamodb_url
-            return self.dynamodb_url
-        self.engine = undo.enter_context(running_engine(self.folder))
-        undo.enter_context(engine_noted(self.folder, self.engine.pid, self.engine.url))
-        stream.add_index(self.engine.database)
-        self.dynamodb_url = self.engine.url
-        return self.dynamodb_url
+    def _open_file(self, undo: contextlib.ExitStack) -> EmbeddedService:
+        """Open the file in the data folder.
 
-    def _prepare_pump(
-        self, undo: contextlib.ExitStack, template: Template, names: TableNames
-    ) -> None:
-        """Make the pump, unless the engine is not ours: then its stream is others' business."""
-        function = stream_function(template)
-        self._pump = None
-        if self.engine is not None and function is not None:
-            stopping = self._stopping.is_set
-            self._pump = Pump(
-                self.engine.database,
-                names.tasks,
-                function,
-                stopping=stopping,
-                whole_images=payloads_kept(),
-            )
-            undo.callback(self._pump.stop)
+        Raises:
+            DataFolderUnusable: it cannot be used, and why.
+
+        """
+        try:
+            embedded = service_on(str(self.folder / DATABASE_NAME), Settings.from_env())
+        except Unavailable as error:
+            raise DataFolderUnusable(error.detail) from error
+        undo.callback(embedded.close)
+        return embedded
 
     def _prepare_timers(
         self,
@@ -168,17 +152,10 @@ class Service:
         handlers: Mapping[str, Handler],
     ) -> list[PeriodicThread]:
         timers = [self._schedule_timer(schedule, handlers) for schedule in schedule_timers]
-        if self.engine is not None:
-            timers.append(_timer("trim the stream", _TRIM_SECONDS, self._trim))
         for timer in timers:
             undo.callback(timer.join, _LAST_RUN_SECONDS)
             undo.callback(timer.stop)
         return timers
-
-    def _trim(self) -> None:
-        if self.engine is not None:
-            consumed = self._pump.consumed() if self._pump is not None else {}
-            stream.trim(self.engine.database, consumed=consumed, stopping=self._stopping.is_set)
 
     def _schedule_timer(
         self, schedule: FunctionTimer, handlers: Mapping[str, Handler]

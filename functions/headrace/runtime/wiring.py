@@ -57,7 +57,7 @@ _IN_USE: Final[ContextVar[UseCases | None]] = ContextVar("headrace_use_cases", d
 
 def use_cases() -> UseCases:
     """Return the use cases an entry point should call."""
-    return _IN_USE.get() or _from_env()
+    return _IN_USE.get() or (_SERVED[-1] if _SERVED else _from_env())
 
 
 def prepare(*names: str) -> None:
@@ -80,6 +80,19 @@ def using(replacement: UseCases) -> Iterator[UseCases]:
         yield replacement
     finally:
         _IN_USE.reset(token)
+
+
+_SERVED: Final[list[UseCases]] = []
+
+
+@contextmanager
+def serving(use: UseCases) -> Iterator[None]:
+    """Let every thread of this process that has no others call *use*, for the length of a block."""
+    _SERVED.append(use)
+    try:
+        yield
+    finally:
+        _SERVED.remove(use)
 
 
 @cache

@@ -50,7 +50,7 @@ class Drivers:
 
     def start(self, name: str) -> None:
         """Start a station that goes on until it is ended."""
-        where = {"HEADRACE_DYNAMODB_URL": self.service.dynamodb_url}
+        where = {"HEADRACE_URL": self.service.file_url}
         command = [sys.executable, "-m", "headrace.spark.stations", "--json"]
         with (self.folder / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(

@@ -94,9 +94,10 @@ def engine_with(*queues: str) -> Iterator[tuple[Engine, UseCases]]:
     """Run an engine of its own with some empty *queues*."""
     with temporary_folder() as folder, running_engine(folder) as engine:
         add_index(engine.database)
-        variables = function_environment(
-            url=engine.url, embedded=True, names=_TABLES, admin_key="bench-bench-bench"
-        )
+        variables = {
+            **function_environment(url=engine.url, names=_TABLES, admin_key="bench-bench-bench"),
+            "HEADRACE_SENDER": "together",
+        }
         with applied(variables):
             create_tables(dynamodb_client(engine.url), load_template(), _TABLES)
             uses = opened(StoreConnection(dynamodb_url=engine.url))

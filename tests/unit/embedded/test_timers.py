@@ -42,7 +42,7 @@ def service() -> EmbeddedService:
 @pytest.fixture
 def seats(service: EmbeddedService, machine: Machine) -> tuple[Seat, Seat]:
     """Give the seat as two processes see it."""
-    return tuple(Seat(service, machine.clock, lambda: machine.up) for _ in range(2))  # type: ignore[return-value]
+    return tuple(Seat(service.store, machine.clock, lambda: machine.up) for _ in range(2))  # type: ignore[return-value]
 
 
 def test_one_of_two_has_it(seats: tuple[Seat, Seat]) -> None:

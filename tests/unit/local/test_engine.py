@@ -1,7 +1,6 @@
 """What the local service says when its engine, or what it left behind, is not as it should be."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,8 +14,8 @@ from headrace.local import (
     LocalServiceError,
     UnsupportedPlatform,
 )
-from headrace.local.engine import DATABASE_NAME, find_binary, start_engine
-from headrace.local.folder import data_folder, engine_noted
+from headrace.local.engine import find_binary, start_engine
+from headrace.local.folder import data_folder
 from headrace.local.gateway import load_handler
 from headrace.local.stream import add_index
 
@@ -112,37 +111,6 @@ def test_a_folder_is_held_by_one(tmp_path: Path) -> None:
         pass
     with data_folder(str(tmp_path)) as folder:
         assert folder == tmp_path
-
-
-def test_an_engine_left_in_a_folder_is_ended_before_the_folder_is_used(tmp_path: Path) -> None:
-    database = str(tmp_path / DATABASE_NAME)
-    waits = "import sys; print('up', flush=True); sys.stdin.read()"
-    with subprocess.Popen(
-        [sys.executable, "-c", waits, database], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as left:
-        assert left.stdout is not None
-        left.stdout.readline()
-        (tmp_path / "engine.pid").write_text(str(left.pid))
-
-        with data_folder(str(tmp_path)):
-            assert left.wait(5) != 0
-
-
-def test_a_process_that_has_got_an_engines_number_is_left_alone(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
-    ) as other:
-        with data_folder(str(tmp_path)) as folder, engine_noted(folder, other.pid, "http://x"):
-            assert (folder / "engine.url").read_text() == "http://x\n"
-        assert not (tmp_path / "engine.url").exists()
-        (tmp_path / "engine.pid").write_text(str(other.pid))
-
-        with data_folder(str(tmp_path)):
-            assert other.poll() is None
-
-        assert other.stdin is not None
-        other.stdin.close()
-        assert other.wait(5) == 0
 
 
 @pytest.mark.parametrize("name", ["no_such_module.handler", "headrace.no_such_function", "nothing"])

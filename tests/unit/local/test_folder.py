@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.local import DataFolderUnusable
-from headrace.local.engine import DATABASE_NAME
-from headrace.local.folder import data_folder, engine_noted, kept_admin_key, temporary_folder
+from headrace.local.folder import DATABASE_NAME, data_folder, kept_admin_key, temporary_folder
 from tests.modes import modes
 
 
@@ -30,7 +29,7 @@ def fill(folder: Path) -> None:
 def test_what_is_made_in_it_is_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
     where = tmp_path / "data"
 
-    with data_folder(str(where)) as folder, engine_noted(folder, 1, "http://127.0.0.1:1"):
+    with data_folder(str(where)) as folder:
         fill(folder)
         assert modes(folder) == {0o700, 0o600}
 

@@ -11,13 +11,16 @@ from typing import Any, Final
 import msgspec
 
 from headrace.domain.instants import micros_of
-from headrace.store.sqlite.rows import Row
+from headrace.domain.write import StoredView, TaskWrite
+from headrace.store.sqlite.database import Database
+from headrace.store.sqlite.rows import Row, task_of
 
 Line = tuple[Any, ...]
 WRITE_LOG: Final = (
     "INSERT INTO changes (at, forgotten, before, after, payload) VALUES (?, ?, ?, ?, ?)"
 )
 _encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(list).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,47 @@ class Log:
         if new is not None and (old is None or old[-1] != new[-1]) and new[1] is not None:
             payload = new[-1] if self.keeps(new[1]) else None
         return (micros_of(self.now()), forgotten, _side(old), _side(new), payload)
+
+
+class LoggedWrites:
+    """What a recorder needs of the store."""
+
+    _db: Database
+
+    def writes(self, *, after: int, limit: int) -> list[TaskWrite]:
+        """Return up to *limit* writes behind number *after*, in order.  Raises Unavailable."""
+        with self._db.reading() as db:
+            rows = db.execute(
+                "SELECT number, at, before, after, payload, forgotten FROM changes"
+                " WHERE number > ? ORDER BY number LIMIT ?",
+                (after, limit),
+            ).fetchall()
+        return [
+            TaskWrite(number, at, _view(before, None), _view(later, payload), bool(forgotten))
+            for number, at, before, later, payload, forgotten in rows
+        ]
+
+    def trim(self, through: int, limit: int = 5_000) -> int:
+        """Drop up to *limit* writes with numbers to *through*; return how many they were.
+
+        Raises Unavailable.
+        """
+        return self._db.write(
+            lambda db: (
+                db.execute(
+                    "DELETE FROM changes WHERE number IN"
+                    " (SELECT number FROM changes WHERE number <= ? ORDER BY number LIMIT ?)",
+                    (through, limit),
+                ).rowcount
+            )
+        )
+
+
+def _view(side: str | None, payload: str | None) -> StoredView | None:
+    if side is None:
+        return None
+    *columns, size = _decode(side)
+    return StoredView(task_of((*columns, payload)), size)
 
 
 def _side(row: Row | None) -> str | None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from headrace.store.sqlite.arrivals import Arrivals
 from headrace.store.sqlite.control import Control
 from headrace.store.sqlite.database import MEMORY, Database
-from headrace.store.sqlite.log import Log
+from headrace.store.sqlite.log import Log, LoggedWrites
 from headrace.store.sqlite.tasks import Tasks
 from headrace.store.sqlite.upkeep import Upkeep
 
@@ -15,15 +15,22 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class SqliteStore(Tasks, Control, Upkeep):
+class SqliteStore(Tasks, Control, Upkeep, LoggedWrites):
     """Implements ``headrace.store.base.Store`` on the file at *path*, which is made if it is not.
 
     Raises Unavailable for a file that cannot be used.
     """
 
-    def __init__(self, path: str = MEMORY, *, now: Callable[[], datetime] = _utc_now) -> None:
+    def __init__(
+        self,
+        path: str = MEMORY,
+        *,
+        now: Callable[[], datetime] = _utc_now,
+        keeps: Callable[[str], bool] = lambda _queue: False,
+    ) -> None:
+        """*keeps* tells of which queues payloads stand in the log of writes."""
         self._db = Database(path)
-        self._log = Log(now)
+        self._log = Log(now, keeps)
         self._arrivals = Arrivals(self._db)
 
     @property

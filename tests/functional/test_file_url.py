@@ -188,3 +188,17 @@ def test_a_program_that_has_set_up_no_logging_prints_what_it_prints(url: str) ->
     )
 
     assert (ran.stdout, ran.stderr) == ("CREATED\nSUCCEEDED\n", "")
+
+
+def test_log_lines_go_where_the_program_says_and_nowhere_else(url: str) -> None:
+    script = (
+        "import logging, sys; logging.basicConfig(format='%(name)s: %(message)s');"
+        " from headrace import Client; list(Client(sys.argv[1]).list_queues());"
+        " logging.getLogger('headrace.worker').warning('hello')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, url], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == ""
+    assert done.stderr == "headrace.worker: hello\n"

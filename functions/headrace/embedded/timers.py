@@ -1,11 +1,15 @@
 """What a deployment's timers do, for a file: done by whichever process holds the file's seat.
 
 The seat is a lease like any other: it lasts a minute, its holder renews it every twenty seconds and
-gives it up when it ends, and then the next process to look takes it.  Two that hold it for a
+gives it up when it ends, and then the next process to look takes it; so does one that finds its
+holder killed.  Two that hold it for a
 moment, as after a long sleep of the machine, do no harm: each work may be done by two at once.
 """
 
 import logging
+import os
+import socket
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -47,7 +51,9 @@ class Seat:
     store: Store
     now: Callable[[], datetime]
     monotonic: Callable[[], float] = time.monotonic
-    holder: str = field(default_factory=lambda: uuid4().hex)
+    holder: str = field(
+        default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex}"
+    )
     _until: float = 0.0  # monotonic
 
     @property
@@ -82,7 +88,22 @@ class Seat:
     def _of_another(self, body: Mapping[str, Any], now: datetime) -> bool:
         until = instant_of(body["until"])
         # One from far ahead was written before the clock was set back.
-        return body["holder"] != self.holder and now < until <= now + LASTS
+        lasts = now < until <= now + LASTS
+        return body["holder"] != self.holder and lasts and not _is_gone(body["holder"])
+
+
+def _is_gone(holder: str) -> bool:
+    """Tell whether *holder* is known to have ended: a process of this machine, which is no more."""
+    host, pid, _ = holder.split(":")
+    if sys.platform == "win32" or host != socket.gethostname():
+        return False
+    try:
+        os.kill(int(pid), 0)  # only asks
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # somebody else's
+        return False
+    return False
 
 
 class Timers:

@@ -1,5 +1,8 @@
 """The seat of a file's timers: held by one process at a time, free soon after it is gone."""
 
+import socket
+import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -73,6 +76,24 @@ def test_who_is_gone_loses_it_after_a_minute(seats: tuple[Seat, Seat], machine: 
     assert not first.held
     assert second.take()
     assert not first.take()
+
+
+def test_who_was_killed_on_this_machine_is_followed_at_once(seats: tuple[Seat, Seat]) -> None:
+    first, second = seats
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    first.holder = f"{socket.gethostname()}:{ended.pid}:0"
+    first.take()
+
+    assert second.take()
+
+
+def test_of_another_machine_nothing_is_known(seats: tuple[Seat, Seat]) -> None:
+    first, second = seats
+    first.holder = "elsewhere:1:0"
+    first.take()
+
+    assert not second.take()
 
 
 def test_who_ends_well_leaves_it_to_the_next_at_once(seats: tuple[Seat, Seat]) -> None:

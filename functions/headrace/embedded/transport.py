@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import httpx2 as httpx
+from aws_lambda_powertools.logging.filters import SuppressFilter
 
 from headrace.client.address import FileAddress, TablesAddress
 from headrace.embedded.service import ADMIN_KEY, EmbeddedService, opened
@@ -74,6 +75,10 @@ def _log_as_a_library() -> None:
         handler.addFilter(_unless_the_program_logs)
         if isinstance(handler, logging.StreamHandler):
             handler.setStream(sys.stderr)
+    log.propagate = True
+    for handler in logging.getLogger().handlers:
+        for suppressing in [one for one in handler.filters if isinstance(one, SuppressFilter)]:
+            handler.removeFilter(suppressing)  # Powertools' own, lest Lambda writes lines twice
 
 
 def _unless_the_program_logs(record: logging.LogRecord) -> bool:

@@ -50,6 +50,18 @@ COMMANDS: Final = {
 }
 
 
+_CODES: Final = {
+    Exit.FAILED: "failed",
+    Exit.USAGE: "invalid_request",
+    Exit.NOT_FOUND: "not_found",
+    Exit.NOT_ALLOWED: "forbidden",
+    Exit.CONFLICT: "conflict",
+    Exit.UNAVAILABLE: "unavailable",
+    Exit.INTERRUPTED: "interrupted",
+}
+"""The codes for programs of what this command itself finds wrong: the API's, where it has one."""
+
+
 class Root(CliGroup):
     """The whole command: errors become one line and an exit code, here and nowhere else."""
 
@@ -58,11 +70,14 @@ class Root(CliGroup):
         session = extra.setdefault("obj", None) or CliSession()
         extra |= {"obj": session, "standalone_mode": False}
         extra.setdefault("prog_name", "headrace")
+        words = [*args, extra.get("args")][0] or sys.argv[1:]
         try:
             code = super().main(*args, **extra)
         except Exception as error:
             if session.debug:
                 raise
+            if isinstance(error, click.UsageError) and "--json" in words:
+                session.json = True  # also where it stands behind what is wrong
             code = _explain(session, error)
         finally:
             session.close()
@@ -71,14 +86,14 @@ class Root(CliGroup):
 
 def _explain(session: CliSession, error: Exception) -> Exit:
     """Say on stderr what went wrong, and return the exit code for it."""
-    if isinstance(error, click.Abort):
+    if isinstance(error, click.Abort) and not session.json:
         click.echo("interrupted", err=True)
         return Exit.INTERRUPTED
     code, text = _meaning(session, error)
     # What writes JSON and tables is loaded only now that it is needed.
     from headrace.cli.output import problem  # noqa: PLC0415
 
-    click.echo(problem(session, error, text), err=True)
+    click.echo(problem(session, error, text, _CODES[code]), err=True)
     if isinstance(error, click.UsageError) and error.ctx is not None and not session.json:
         click.echo(f"Try `{error.ctx.command_path} --help`.", err=True)
     return code
@@ -86,6 +101,8 @@ def _explain(session: CliSession, error: Exception) -> Exit:
 
 def _meaning(session: CliSession, error: Exception) -> tuple[Exit, str]:
     match error:
+        case click.Abort():
+            return Exit.INTERRUPTED, "interrupted"
         case click.ClickException():
             code = Exit.USAGE if isinstance(error, click.UsageError) else Exit.FAILED
             return code, error.format_message()

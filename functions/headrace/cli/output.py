@@ -24,6 +24,7 @@ from rich.text import Text
 
 from headrace.cli.session import CliSession
 from headrace.client.calls.tasks import count_tasks
+from headrace.domain.errors import FieldError, HeadraceError
 from headrace.wire.tasks import Count, Enqueued, TaskError
 
 _ANY_WIDTH: Final = 100_000
@@ -231,14 +232,32 @@ def count_of(session: CliSession, queue: str, where: Mapping[str, Any]) -> Count
     return found
 
 
-def problem(session: CliSession, error: Any, text: str) -> str:
-    """The text for stderr about an error: a line for people, or a JSON document."""
+def problem(session: CliSession, error: Exception, text: str, code: str) -> str:
+    """The text for stderr about an error: a line for people, or a JSON document.
+
+    *code* is for errors that no service has answered, and that have none of their own.
+    """
     if not session.json:
         return f"error: {clean(text)}"
-    fields = {
-        "code": getattr(error, "code", None),
-        "detail": text,
-        "errors": getattr(error, "errors", ()),
-        "request_id": getattr(error, "request_id", None),
-    }
-    return to_json({"error": fields})
+    return to_json({"error": problem_fields(error, text, code)})
+
+
+def problem_fields(error: Exception, text: str, code: str = "failed") -> dict[str, Any]:
+    """The *error* for programs, its *text* as people read it."""
+    if isinstance(error, HeadraceError):
+        return {
+            "code": error.answered_code or error.code,
+            "detail": text,
+            "errors": error.errors,
+            "request_id": error.request_id,
+        }
+    return {"code": code, "detail": text, "errors": _wrong_param(error), "request_id": None}
+
+
+def _wrong_param(error: Exception) -> list[FieldError]:
+    """The option or argument that a command line has wrong, by the name it goes by there."""
+    if not isinstance(error, click.BadParameter) or error.param is None:
+        return []
+    name = error.param.opts[-1] if isinstance(error.param, click.Option) else error.param.name
+    missing = isinstance(error, click.MissingParameter)
+    return [FieldError(name or "", "is missing" if missing else error.message)]

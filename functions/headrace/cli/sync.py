@@ -11,7 +11,7 @@ import msgspec
 from rich.text import Text
 
 from headrace.cli.commands import CliCommand, dry_run_option
-from headrace.cli.output import clean, console, document, many
+from headrace.cli.output import clean, console, document, many, problem_fields
 from headrace.cli.session import CliSession, Exit, Failed
 from headrace.cli.workers import load_app
 from headrace.client.app.drift import FieldChange, SyncAction, SyncPlan, SyncStep
@@ -174,7 +174,11 @@ class _Diff:
             "schedule": step.schedule,
             "fields": fields,
             "outcome": result.outcome if result else None,
-            "error": result.error.detail if result and result.error else None,
+            "error": (
+                problem_fields(result.error, result.error.detail)
+                if result and result.error
+                else None
+            ),
         }
 
     def _values(self, change: FieldChange) -> tuple[Any, Any]:

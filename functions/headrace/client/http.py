@@ -171,7 +171,8 @@ class HttpCalls:
                 raise HeadraceError(
                     f"{where}: the answer is none of Headrace's: {error}"
                 ) from error
-        refused = refusal(status, response.content, where=where)
+        request_id = response.headers.get("X-Request-Id")
+        refused = refusal(status, response.content, where=where, request_id=request_id)
         wait = _retry_after(response)
         if isinstance(refused, Unavailable) and wait is not None:
             refused.retry_after_seconds = max(1, round(wait))
@@ -185,8 +186,10 @@ def timeout_of(settings: ClientSettings) -> httpx.Timeout:
     return httpx.Timeout(settings.timeout, connect=min(_CONNECT_WITHIN, settings.timeout))
 
 
-def refusal(status: int, body: bytes, *, where: str) -> HeadraceError:
-    """The error that a refused request, *where*, is answered with."""
+def refusal(
+    status: int, body: bytes, *, where: str, request_id: str | None = None
+) -> HeadraceError:
+    """The error that a refused request, *where*, is answered with; *request_id* is its header's."""
     problem = problem_of(body)
     code = problem.get("code")
     detail = problem.get("detail") or problem.get("message") or problem.get("Message")
@@ -198,9 +201,10 @@ def refusal(status: int, body: bytes, *, where: str) -> HeadraceError:
         error: HeadraceError = Unavailable(detail)
     else:
         error = kind(detail, errors=list(_fields(problem.get("errors"))))
-    request_id = problem.get("request_id")
-    if isinstance(request_id, str):
-        error.request_id = request_id
+    named = problem.get("request_id")
+    error.request_id = named if isinstance(named, str) else request_id
+    if isinstance(code, str) and code != error.code:
+        error.answered_code = code
     return error
 
 

@@ -40,6 +40,7 @@ class HeadraceError(Exception):
     status: ClassVar[int] = 500  # a hint for whoever answers over HTTP
     title: ClassVar[str] = "Internal error"
     request_id: str | None = None  # of the call that was refused, where a client knows it
+    answered_code: str | None = None  # that of the answer, where it is not the class's own
 
     def __init__(self, detail: str, *, errors: Sequence[FieldError] = ()) -> None:
         super().__init__(detail)

@@ -6,7 +6,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from headrace.cli.session import CliSession, Exit, exit_of
+from headrace.cli.session import CliSession, Exit, Failed, exit_of
+from headrace.client.http import refusal
 from headrace.domain import errors
 from headrace.domain.errors import FieldError, HeadraceError
 from headrace.testing import MemoryService
@@ -77,6 +78,88 @@ def test_with_json_an_error_is_a_document_on_stderr() -> None:
             "request_id": None,
         }
     }
+
+
+def told(*args: str, session: CliSession) -> tuple[int, dict[str, Any]]:
+    """The exit code, and the one error document on stderr."""
+    ran = invoke(*args, "--json", session=session)
+    assert ran.out == ""
+    return ran.code, json.loads(ran.err)["error"]
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "name", "field"),
+    [
+        (["queue", "show", "missing"], 3, "not_found", None),
+        (["queue", "create", "mail"], 5, "queue_exists", None),
+        (["queue", "create", "_"], 2, "invalid_request", "name"),
+        (["task", "show", "tsk_1"], 3, "not_found", None),
+    ],
+)
+def test_with_json_an_error_has_the_apis_code_request_and_fields(
+    command: list[str], code: int, name: str, field: str | None
+) -> None:
+    with MemoryService() as service:
+        service.client.create_queue("mail")
+        session = CliSession(given_client=service.client, env={}, now=service.clock)
+        ended, error = told(*command, session=session)
+
+    assert (ended, error["code"]) == (code, name)
+    assert error["request_id"]
+    assert field is None or field in [each["field"] for each in error["errors"]]
+
+
+def test_a_key_that_may_not_has_the_apis_code_too() -> None:
+    with MemoryService() as service:
+        key = service.client.create_key("looks", "viewer", ["*"]).secret
+        session = CliSession(given_client=service.connect(str(key)), env={})
+
+        code, error = told("queue", "create", "mail", session=session)
+
+    assert (code, error["code"]) == (4, "forbidden")
+
+
+def test_a_code_that_the_command_does_not_know_is_passed_on() -> None:
+    error = refusal(500, b'{"code": "internal_error", "request_id": "req-1"}', where="GET /")
+
+    code, shown = told("task", "show", "tsk_1", session=failing(error))
+
+    assert (code, shown["code"], shown["request_id"]) == (6, "internal_error", "req-1")
+
+
+@pytest.mark.parametrize(
+    ("command", "field"),
+    [
+        (["queue", "create"], "name"),
+        (["task", "list", "mail", "--limit", "many"], "--limit"),
+        (["task", "list", "mail", "--nonsense"], None),
+        (["nonsense"], None),
+    ],
+)
+def test_a_wrong_command_line_has_a_code_and_the_option_too(
+    command: list[str], field: str | None
+) -> None:
+    code, error = told(*command, session=CliSession(env={}))
+
+    assert (code, error["code"], error["request_id"]) == (2, "invalid_request", None)
+    assert [each["field"] for each in error["errors"]] == ([field] if field else [])
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "name"),
+    [
+        (Failed("nothing was done"), 1, "failed"),
+        (Failed("no such key", Exit.NOT_FOUND), 3, "not_found"),
+        (KeyError("x"), 1, "failed"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_what_the_command_itself_finds_wrong_has_a_code_too(
+    error: BaseException, code: int, name: str
+) -> None:
+    ended, shown = told("task", "show", "tsk_1", session=failing(error))
+
+    assert (ended, shown["code"]) == (code, name)
 
 
 def test_what_nobody_expected_is_one_line_too() -> None:

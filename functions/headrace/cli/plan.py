@@ -81,6 +81,11 @@ def _price(text: str) -> tuple[str, float]:
     metavar="NAME=USD",
     help="Another region's price: " + ", ".join(cost.price_names()) + ".",
 )
+@click.option(
+    "--over-tables",
+    is_flag=True,
+    help="Programs use the tables themselves (dynamodb://REGION/STACK): no API Gateway, no Lambda.",
+)
 @click.pass_obj
 def plan_command(
     session: CliSession,
@@ -110,18 +115,20 @@ def plan_command(
         heartbeats=given["heartbeats"],
     )
     chosen = replace(cost.Prices(), **dict(prices))
-    bill = cost.bill(load, chosen)
+    over_tables = given["over_tables"]
+    bill = cost.bill(load, chosen, over_tables=over_tables)
+    idle = cost.idle_worker_usd(chosen, over_tables=over_tables)
     whole = {
         **asdict(bill),
         "lines": [{**asdict(line), "usd": line.usd} for line in bill.lines],
         "tasks_per_month": bill.tasks,
         "usd_per_month": bill.usd,
-        "idle_worker_usd_per_month": cost.idle_worker_usd(chosen),
+        "idle_worker_usd_per_month": idle,
     }
-    answer(session, whole, lambda: _show(bill, chosen))
+    answer(session, whole, lambda: _show(bill, idle))
 
 
-def _show(bill: cost.Bill, prices: cost.Prices) -> None:
+def _show(bill: cost.Bill, idle_worker_usd: float) -> None:
     load, size = bill.load, bill.item_units
     out = console()
     out.print(
@@ -142,10 +149,13 @@ def _show(bill: cost.Bill, prices: cost.Prices) -> None:
     )
     out.print(f"Task        {bill.units.write:g} write units: {_life(load)}")
     out.print(f"            {bill.units.read:.3g} read units: half of one for each dequeue call")
-    out.print(f"Calls       {_calls(load)}")
-    out.print(
-        f"            {many(load.batch, 'task')} in each: {bill.calls:.3g} calls for one task"
-    )
+    if bill.calls:
+        out.print(f"Calls       {_calls(load)}")
+        out.print(
+            f"            {many(load.batch, 'task')} in each: {bill.calls:.3g} calls for one task"
+        )
+    else:
+        out.print("Calls       none of the API: programs use the tables themselves")
     out.print()
     made = grid("In a month", "Amount", "Price", "USD", right=("Amount", "Price", "USD"))
     for line in bill.lines:
@@ -158,7 +168,7 @@ def _show(bill: cost.Bill, prices: cost.Prices) -> None:
     out.print()
     out.print(
         "Not counted: logs, alarms, transfer, authorizer, and workers that wait "
-        f"(USD {cost.idle_worker_usd(prices):,.2f} a month for each that finds nothing at all)."
+        f"(USD {idle_worker_usd:,.2f} a month for each that finds nothing at all)."
     )
 
 

@@ -234,8 +234,18 @@ class Bill:
         return sum(line.usd for line in self.lines)
 
 
-def bill(load: Load, prices: Prices | None = None, time: CallTime | None = None) -> Bill:
-    """Return the cost of *load* in a month; logs, alarms, transfer and idle workers left out."""
+def bill(
+    load: Load,
+    prices: Prices | None = None,
+    time: CallTime | None = None,
+    *,
+    over_tables: bool = False,
+) -> Bill:
+    """Return the cost of *load* in a month; logs, alarms, transfer and idle workers left out.
+
+    *over_tables*: programs use the tables themselves (``dynamodb://REGION/STACK``), and no call
+    goes through API Gateway and Lambda.
+    """
     prices, time = prices or Prices(), time or CallTime()
     units = life(
         load.payload_bytes,
@@ -247,10 +257,12 @@ def bill(load: Load, prices: Prices | None = None, time: CallTime | None = None)
     calls = calls_per_task(batch=load.batch, retries=load.retries, heartbeats=load.heartbeats)
     tasks = load.rate * MONTH_SECONDS
     stored = load.rate * load.history_seconds * (load.payload_bytes + OVERHEAD_BYTES + ENTRY_BYTES)
-    lines = (
+    tables = (
         Line("DynamoDB writes", tasks * units.write, prices.write, 1e6),
         Line("DynamoDB reads", tasks * units.read, prices.read, 1e6),
         Line("DynamoDB storage", stored / _GB, prices.storage, 1),
+    )
+    api = (
         Line("API Gateway calls", tasks * calls, prices.api, 1e6),
         Line("Lambda calls", tasks * calls, prices.invocations, 1e6),
         Line("Lambda GB-seconds", tasks * calls * time.gb_seconds(load.batch), prices.gb_second, 1),
@@ -259,21 +271,27 @@ def bill(load: Load, prices: Prices | None = None, time: CallTime | None = None)
         load,
         item_units(load.payload_bytes),
         units,
-        calls,
+        0.0 if over_tables else calls,
         shards_for(load.rate, retries=load.retries),
-        lines,
+        tables if over_tables else tables + api,
     )
 
 
 def idle_worker_usd(
-    prices: Prices | None = None, time: CallTime | None = None, *, queues: int = 1
+    prices: Prices | None = None,
+    time: CallTime | None = None,
+    *,
+    queues: int = 1,
+    over_tables: bool = False,
 ) -> float:
     """Return the cost in a month of one worker that asks and gets nothing.
 
     One call asks for up to 32 of its *queues*; each takes a read unit, a heartbeat a write unit.
+    *over_tables* as for a bill.
     """
     prices, time = prices or Prices(), time or CallTime()
     polls, heartbeats = MONTH_SECONDS / IDLE_POLL_SECONDS, MONTH_SECONDS / WORKER_HEARTBEAT_SECONDS
     calls = polls * math.ceil(queues / DEQUEUE_QUEUES[1]) + heartbeats
+    calls = 0.0 if over_tables else calls
     each = (prices.api + prices.invocations) / 1e6 + time.gb_seconds(0) * prices.gb_second
     return calls * each + (polls * queues * prices.read + heartbeats * prices.write) / 1e6

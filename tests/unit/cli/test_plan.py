@@ -52,6 +52,17 @@ def test_it_says_what_the_formulas_say() -> None:
     assert [line["usd"] for line in shown["lines"]] == [line.usd for line in bill.lines]
 
 
+def test_over_tables_there_is_no_api_to_pay_for() -> None:
+    load = ("--rate", "10", "--payload", "300", "--over-tables")
+    shown, whole = plan(*load).out, plan(*load, "--json").json
+
+    assert "Calls       none of the API" in shown
+    assert "API Gateway" not in shown
+    assert "Lambda" not in shown
+    assert whole["usd_per_month"] == cost.bill(cost.Load(10, 300), over_tables=True).usd
+    assert whole["idle_worker_usd_per_month"] == cost.idle_worker_usd(over_tables=True)
+
+
 def test_more_than_a_queue_carries_is_spread_over_several() -> None:
     assert "spread the load over 2 queues" in plan("--rate", "60000", "--payload", "100").out
 

@@ -56,6 +56,18 @@ def test_a_bill_is_its_lines() -> None:
     assert bill.usd == pytest.approx(sum(line.usd for line in bill.lines))
 
 
+def test_programs_that_use_the_tables_themselves_pay_for_units_and_storage_only() -> None:
+    load = Load(rate=10, payload_bytes=300, batch=1)
+    through, over = cost.bill(load), cost.bill(load, over_tables=True)
+
+    assert over.lines == through.lines[:3]
+    assert {line.name.split()[0] for line in over.lines} == {"DynamoDB"}
+    assert (over.units, over.calls) == (through.units, 0)
+    assert cost.idle_worker_usd(over_tables=True) == pytest.approx(
+        30 * 86_400 * (0.125 / cost.IDLE_POLL_SECONDS + 0.625 / 30) / 1e6
+    )
+
+
 def test_another_price_changes_its_line_only() -> None:
     load = Load(rate=10, payload_bytes=300)
 

@@ -15,12 +15,24 @@ from headrace.local.tables import Template
 from tests.bench import starts
 
 GUIDE: Final = (PROJECT_ROOT / "docs" / "guide" / "deploy.md").read_text()
+POLICIES: Final = (
+    "ProducerPolicyArn",
+    "WorkerPolicyArn",
+    "OperatorPolicyArn",
+    "TasksTableName",
+    "ControlTableName",
+)
 ROW: Final = re.compile(r"^\| ([^|]+) \|[^|]*\|[^|]*\| \**([0-9.]+)\** \|$", re.MULTILINE)
 
 
 def a_million(batch: int = 25, payload: int = 424) -> cost.Bill:
     rate = 1e6 / cost.MONTH_SECONDS
     return cost.bill(cost.Load(rate, payload, history_seconds=86_400, batch=batch))
+
+
+def over_tables(batch: int) -> float:
+    """Return what a million tasks cost programs that use the tables themselves."""
+    return cost.bill(a_million(batch).load, over_tables=True).usd
 
 
 def test_the_cost_of_a_million_tasks_is_what_the_formulas_give() -> None:
@@ -50,6 +62,9 @@ def test_the_cost_of_a_million_tasks_is_what_the_formulas_give() -> None:
             a_million(payload=424 + 1024).usd - a_million().usd - 0.0085,  # it is stored, too
         ),
         ("one write unit for 25 tasks, ", 1e6 / 25 * cost.noted_batch().write * 0.625 / 1e6),
+        ("a million tasks cost them ", over_tables(batch=25)),
+        ("a million tasks cost them 5.01, and ", over_tables(batch=1)),
+        ("A worker that waits costs them ", cost.idle_worker_usd(over_tables=True)),
         ("a worker that waits ", cost.idle_worker_usd()),
         ("if it finds nothing at all, ", cost.idle_worker_usd(queues=10)),
     ],
@@ -74,7 +89,14 @@ def test_every_parameter_is_explained_and_none_is_invented(template: Template) -
 
 
 def test_the_outputs_it_speaks_of_exist(template: Template) -> None:
-    for name in ("ApiUrl", "ConsoleUrl", "AdminKeyArn", "AdminKeyCommand", "LakeAddress"):
+    for name in (
+        "ApiUrl",
+        "ConsoleUrl",
+        "AdminKeyArn",
+        "AdminKeyCommand",
+        "LakeAddress",
+        *POLICIES,
+    ):
         assert name in GUIDE
         assert name in template["Outputs"]
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 import threading
 import time
 
@@ -264,12 +263,3 @@ def test_the_command_names_the_action_that_iam_refuses(
 
     assert command("enqueue", "mail", "{}") == 4
     assert "is not authorized to perform: dynamodb:GetItem" in capsys.readouterr().err
-
-
-def test_without_botocore_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "botocore", None)
-    with (
-        Client(f"dynamodb://{REGION}/another") as client,
-        pytest.raises(InvalidRequest, match=r"pip install 'headrace\[dynamodb\]'"),
-    ):
-        client.enqueue("mail", 1)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from headrace.client.address import Address, FileAddress, HttpAddress
+from headrace.client.address import Address, FileAddress, HttpAddress, TablesAddress
 from headrace.domain.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 _NEEDED: Final = ("aws_lambda_powertools", "cronsim", "pydantic")
 """What the service stands on and a client of HTTP does not: the extra `file`."""
+
+_NEEDED_FOR_TABLES: Final = (*_NEEDED, "botocore")
+"""The same for a deployment's tables: the extra `dynamodb`."""
 
 
 def transport_to(address: Address) -> "httpx.BaseTransport | None":
@@ -24,7 +27,7 @@ def transport_to(address: Address) -> "httpx.BaseTransport | None":
     """
     if isinstance(address, HttpAddress):
         return None
-    _need_packages()
+    _need_packages(address)
     from headrace.embedded.transport import EmbeddedTransport  # noqa: PLC0415  see above
 
     return EmbeddedTransport(address)
@@ -34,7 +37,7 @@ def async_transport_to(address: Address) -> "httpx.AsyncBaseTransport | None":
     """Return the same for an event loop.  Raises InvalidRequest likewise."""
     if isinstance(address, HttpAddress):
         return None
-    _need_packages()
+    _need_packages(address)
     from headrace.embedded.transport import AsyncEmbeddedTransport  # noqa: PLC0415  see above
 
     return AsyncEmbeddedTransport(address)
@@ -51,11 +54,13 @@ def timers_of(address: Address) -> AbstractContextManager[object]:
     return Timers(service, now=service.use.now)
 
 
-def _need_packages() -> None:
-    missing = [name for name in _NEEDED if find_spec(name) is None]
+def _need_packages(address: Address) -> None:
+    tables = isinstance(address, TablesAddress)
+    needed, extra = (_NEEDED_FOR_TABLES, "dynamodb") if tables else (_NEEDED, "file")
+    missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise InvalidRequest.of(
             "url",
             "names no HTTP service, and a service in this process needs Python packages that are"
-            f" not here ({', '.join(missing)}): pip install 'headrace[file]'",
+            f" not here ({', '.join(missing)}): pip install 'headrace[{extra}]'",
         )

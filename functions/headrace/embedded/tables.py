@@ -6,7 +6,6 @@ The deployment's reaper, scheduler and recorder do what timers do.
 """
 
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from headrace.client.address import TablesAddress
@@ -21,13 +20,9 @@ if TYPE_CHECKING:
 def over_tables(address: TablesAddress, *, admin_key: str) -> tuple[UseCases, Store]:
     """Return the use cases over the tables of *address*, and those.
 
-    Raises InvalidRequest where botocore, the stack or its tables are missing, Unauthenticated
+    Raises InvalidRequest where the stack or its tables are missing, Unauthenticated
     without credentials, Forbidden without the right to ask, Unavailable without an answer.
     """
-    if find_spec("botocore") is None:
-        raise InvalidRequest.of(
-            "url", "is for tables, which take botocore: pip install 'headrace[dynamodb]'"
-        )
     from headrace.store.dynamo import DynamoStore  # noqa: PLC0415  a file needs no botocore
     from headrace.store.dynamo.deployment import Deployment  # noqa: PLC0415  likewise
 

@@ -74,7 +74,7 @@ def _log_as_a_library() -> None:
     for handler in log.handlers:
         handler.addFilter(_unless_the_program_logs)
         if isinstance(handler, logging.StreamHandler):
-            handler.setStream(sys.stderr)
+            handler.stream = sys.stderr  # setStream() flushes the old one, which may be closed
     log.propagate = True
     for handler in logging.getLogger().handlers:
         for suppressing in [one for one in handler.filters if isinstance(one, SuppressFilter)]:

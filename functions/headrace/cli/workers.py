@@ -18,6 +18,7 @@ from headrace.cli.doctor import SILENT_SECONDS
 from headrace.cli.outbox import relaying
 from headrace.cli.output import answer, done, rows, span, when
 from headrace.cli.params import TIME
+from headrace.cli.reload import work_again
 from headrace.cli.session import CliSession, Exit, Failed
 from headrace.domain.errors import InvalidRequest
 from headrace.wire.service import WorkerSeen
@@ -98,6 +99,11 @@ def _weights(texts: tuple[str, ...]) -> dict[str, float] | None:
     metavar="URL",
     help="Relay the outbox in this database too; - is HEADRACE_OUTBOX.",
 )
+@click.option(
+    "--reload",
+    is_flag=True,
+    help="For development: begin anew when a Python file here changes; needs headrace[reload].",
+)
 @click.option("--app-version", default="", metavar="TEXT", help="Of your program, for operators.")
 @click.pass_obj
 def work_command(
@@ -109,9 +115,10 @@ def work_command(
     burst: bool,
     prometheus: tuple[str, int] | None,
     outbox: str | None,
+    reload: bool,
     app_version: str,
     **given: Any,
-) -> None:
+) -> int:
     """Run an app's worker, until Ctrl-C or SIGTERM.
 
     MODULE:APP is as shop.tasks:app, with this folder on the path.  Told to stop, it takes no more
@@ -122,6 +129,10 @@ def work_command(
 
     if given["prune"] and not given["sync"]:
         raise click.UsageError("--prune needs --sync")
+    if reload and burst:
+        raise click.UsageError("--burst ends and --reload goes on: say one of them")
+    if reload:
+        return work_again(session.note)
     weights = _weights(queues)
     named = bool(session.url or session.key or session.key_file)
     if named:
@@ -147,6 +158,7 @@ def work_command(
             raise
         with relaying(session, outbox, found, client, burst=burst):
             worker.run(burst=burst)
+    return Exit.DONE
 
 
 @contextmanager

@@ -36,7 +36,7 @@ demo: $(VENV)/.ready $(ENGINE) ## See NGSI notifications travel through the queu
 	@$(PY) -m examples.ngsi.demo $(if $(filter no,$(SPARK)),--spark=no) $(ARGS)
 
 .PHONY: run
-run: $(VENV)/.ready $(ENGINE) ## Serve the API on http://127.0.0.1:8080, data in .headrace/
+run: $(VENV)/.ready ## Serve the API on http://127.0.0.1:8080, data in .headrace/
 	@$(PY) -m headrace.local $(ARGS)
 
 ##@ Develop
@@ -62,7 +62,7 @@ BEFORE_TABLES := $(patsubst %,tests/functional/test_api_%.py,bad_input key_queue
   ngsi operators quantumleap repeats roles service stats viewers)
 
 .PHONY: test-wheel
-test-wheel: $(VENV)/.ready $(ENGINE) ## Build the wheel, install it where nothing else is, and run the README's first task (under a minute)
+test-wheel: $(VENV)/.ready ## Build the wheel, install it where nothing else is, and run the README's first task (under a minute)
 	@$(PY) -m pytest tests/wheel $(ARGS)
 
 .PHONY: test-pythons $(PYTHONS:%=test-python-%)

@@ -20,8 +20,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from headrace.local.engine import PROJECT_ROOT, running_engine
-from headrace.local.folder import temporary_folder
+from headrace.local.engine import PROJECT_ROOT
 from tests.wheel.installing import Environment, bare, build, environment
 
 README = PROJECT_ROOT / "README.md"
@@ -175,9 +174,7 @@ def test_from_nothing_to_the_first_task_and_the_console_in_a_minute(
     assert shutil.which("node", path=own.env()["PATH"]) is None
     assert shutil.which("java", path=own.env()["PATH"]) is None
 
-    # The engine of the checkout, which needs no Node to run, until the service has a store itself.
-    with temporary_folder() as kept, running_engine(kept) as engine:
-        seen = first_visit(own, HEADRACE_DYNAMODB_URL=engine.url, HEADRACE_SENDER="together")
+    seen = first_visit(own)
 
     seconds = time.monotonic() - began
     cpu = cpu_of_children() - cpu
@@ -193,9 +190,9 @@ def cpu_of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def first_visit(own: Place, **more: str) -> str:
+def first_visit(own: Place) -> str:
     """Do what the README says, and look at the console; return its first page."""
-    with serving(own, **more) as (url, key):
+    with serving(own) as (url, key):
         for command, printed in first_steps():
             ran = own.run(command, HEADRACE_URL=url, HEADRACE_KEY=key)
             assert (ran.stdout, ran.stderr) == (printed, "")
@@ -203,14 +200,14 @@ def first_visit(own: Place, **more: str) -> str:
 
 
 @contextmanager
-def serving(own: Place, **more: str) -> Iterator[tuple[str, str]]:
+def serving(own: Place) -> Iterator[tuple[str, str]]:
     """Run `headrace run` for the length of a with block; give address and key."""
     with ExitStack() as undo:
         service = undo.enter_context(
             subprocess.Popen(
                 [own.installed.programs / "headrace", "run", "--port", "0", "--data", "data"],
                 cwd=own.folder,
-                env=own.env(**more),
+                env=own.env(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

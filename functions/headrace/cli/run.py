@@ -1,7 +1,6 @@
 """`headrace run`: the whole service on this machine, which this command becomes."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from typing import Final, NoReturn
 import click
 
 from headrace.cli.commands import CliCommand
-from headrace.cli.session import CliSession, Failed, need_packages
+from headrace.cli.session import CliSession, need_packages
 
 IN_MEMORY: Final = ":memory:"
 DEFAULT_DATA_DIR: Final = ".headrace"
@@ -23,7 +22,6 @@ _NEEDED: Final = (
     *("aws_lambda_powertools", "boto3", "chalice", "cronsim", "h11", "itsdangerous", "jinja2"),
     "pydantic",
 )
-_NPM: Final = ("ci", "--loglevel=error", "--no-audit", "--no-fund")
 
 
 @click.command("run", cls=CliCommand, example="headrace run --port 8080 --data-dir :memory:")
@@ -71,8 +69,6 @@ def run_command(
         _NEEDED,
         "'headrace[server]'" if root is None else f"-e '{root}[server]'",
     )
-    if root is not None and not session.env.get("HEADRACE_DYNAMODB_URL"):
-        ensure_engine(session, root)
     env = environment(session.env, host=host, port=port, data_dir=data_dir, admin_key=admin_key)
     # -P: a `console` of one's own in this folder is another one.
     become([sys.executable, "-P", "-m", "headrace.local", SAY_OPTIONS], env)
@@ -92,26 +88,6 @@ def checkout(package: Path = Path(__file__).parents[1]) -> Path | None:
     """Return the root of the checkout that *package* stands in; None: it is an installed copy."""
     root = package.resolve().parents[1]
     return root if (root / "template.yaml").is_file() else None
-
-
-def ensure_engine(session: CliSession, root: Path) -> None:
-    """Install the embedded engine under *root* if it is missing.  Raises Failed, saying how."""
-    if any((root / "node_modules" / "@dynoxide").glob("*/dynoxide*")):
-        return
-    npm = shutil.which("npm", path=session.env.get("PATH"))
-    elsewhere = "or set HEADRACE_DYNAMODB_URL to a DynamoDB-compatible endpoint"
-    if npm is None:
-        raise Failed(
-            f"the embedded engine comes through npm: install Node.js 18 or newer, {elsewhere}"
-        )
-    session.note("Installing the embedded engine, once: npm ci")
-    done = subprocess.run(  # noqa: S603 (npm as the PATH has it, with arguments of our own)
-        [npm, *_NPM], cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False
-    )
-    if done.returncode:
-        raise Failed(
-            f"npm ended with {done.returncode}: say `npm ci` in {root} to see more, {elsewhere}"
-        )
 
 
 def environment(

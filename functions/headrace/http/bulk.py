@@ -3,7 +3,7 @@
 from typing import Annotated, Final, LiteralString
 
 from aws_lambda_powertools.event_handler.openapi.params import Body
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import Field, model_validator
 
 from headrace.domain import limits
 from headrace.domain.operate import BulkAction
@@ -38,31 +38,10 @@ _HOW: Final = (
 _DONE: Final = answers(200, "How many there were and what became of them.", "BulkDone")
 
 _MOST: Final = 1_000_000
-_NULL: Final[dict[str, JsonValue]] = {"type": "null"}
-_ONE_OF_TWO: Final[dict[str, JsonValue]] = {
-    "oneOf": [
-        {
-            "required": ["ids"],
-            "properties": {
-                "ids": {"type": "array"},
-                "filter": _NULL,
-                "limit": _NULL,
-                "cursor": _NULL,
-            },
-        },
-        {
-            "required": ["filter"],
-            "properties": {"filter": {"type": "object"}, "ids": _NULL},
-        },
-    ]
-}
-"""What the validator below says, for the OpenAPI document."""
 
 
 class BulkBody(RequestBody):
-    """The tasks that are meant: either those named, or exactly the filtered set."""
-
-    model_config = ConfigDict(json_schema_extra=_ONE_OF_TWO)
+    """The tasks that are meant: exactly one of ids, those named, and filter, exactly that set."""
 
     ids: Annotated[list[TaskId], Field(min_length=1, max_length=limits.BULK_IDS)] | None = Field(
         default=None, description="One result for each, in their order."

@@ -122,7 +122,7 @@ def create(
         "not among them. One that has expired stays for 90 days, or until it is revoked."
     ),
     operation_id="list_keys",
-    responses=answers(200, "A page of keys.", "Keys"),
+    responses=answers(200, "A page of keys.", "KeyPage"),
 )
 def list_keys(limit: Limit = 50, cursor: Cursor = None) -> Answered:
     """List keys."""

@@ -85,7 +85,7 @@ _ANSWERS: Final = (
         refers=_SETTINGS,
         description="A queue, its settings, how it is doing, and its schedules.",
     ),
-    _Shown("Queues", queues.Queues),
+    _Shown("QueuePage", queues.Queues),
     _Shown("Purged", queues.Purged, never=frozenset({"in_background"})),
     _Shown(
         "RetryStrategy",
@@ -103,22 +103,22 @@ _ANSWERS: Final = (
         never=frozenset({"payload"}),
         description="A task as it stands.",
     ),
-    _Shown("Tasks", tasks.Tasks, refers={"Task": "ShownTask"}),
+    _Shown("TaskPage", tasks.Tasks, refers={"Task": "ShownTask"}),
     _Shown("Enqueued", tasks.Enqueued, refers={"Task": "TaskWithoutPayload"}),
     _Shown("EnqueueResults", tasks.EnqueueResults),
     _Shown("Dequeued", tasks.Dequeued),
     _Shown("Reported", tasks.Reported, never=frozenset({"now"})),
     _Shown("ReportResults", tasks.ReportResults),
-    _Shown("Count", tasks.Count),
+    _Shown("TaskCount", tasks.Count),
     _Shown("Explained", tasks.Explained),
     _Shown("BulkDone", tasks.Bulk),
     _Shown("Leased", tasks.Leased),
     _Shown("NewKey", service.NewKey, never=frozenset({"last_used_at"})),
-    _Shown("Keys", service.Keys),
+    _Shown("KeyPage", service.Keys),
     _Shown("AuditEntries", service.AuditEntries),
     _Shown("Commanded", service.Commanded),
     _Shown("Worker", service.WorkerSeen),
-    _Shown("Workers", service.Workers, refers={"WorkerSeen": "Worker"}),
+    _Shown("WorkerPage", service.Workers, refers={"WorkerSeen": "Worker"}),
     _Shown("Health", service.Health),
     _Shown("Notification", tasks.Notification),
 )
@@ -246,7 +246,8 @@ def _schema(schema: Document, shown: _Shown) -> Document:
     """The schema of an answer, of which every member is always there, and no other is."""
     schema = _plain(schema, shown.refers)
     text = shown.description or cleandoc(schema.get("description", ""))
-    made = {**schema, "description": text.partition("\n\nShows ")[0]}
+    # Generators name a class by its title, so there are no two of the same.
+    made = {**schema, "title": shown.name, "description": text.partition("\n\nShows ")[0]}
     if "properties" not in schema:
         return made
     members = {name: of for name, of in schema["properties"].items() if name not in shown.never}

@@ -103,7 +103,7 @@ def create(
     summary="List queues by name",
     description="Those that the key is for.",
     operation_id="list_queues",
-    responses=answers(200, "A page of queues.", "Queues"),
+    responses=answers(200, "A page of queues.", "QueuePage"),
 )
 def list_queues(
     prefix: Annotated[str, Query(description="Only names that begin so.", max_length=128)] = "",

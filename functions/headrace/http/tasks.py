@@ -208,7 +208,7 @@ def delete(id: TaskInPath, if_not_inflight: Flag = "false") -> Answered:
         "have a cursor."
     ),
     operation_id="list_tasks",
-    responses=answers(200, "A page of tasks.", "Tasks"),
+    responses=answers(200, "A page of tasks.", "TaskPage"),
 )
 def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
     queue: QueueInPath,
@@ -247,7 +247,7 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
         "the answer is `partial`: each step counts its own, and the caller adds them up."
     ),
     operation_id="count_tasks",
-    responses=answers(200, "How many there are.", "Count"),
+    responses=answers(200, "How many there are.", "TaskCount"),
 )
 def count(  # noqa: PLR0913, PLR0917  they are the request's parameters
     queue: QueueInPath,

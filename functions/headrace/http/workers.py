@@ -134,7 +134,7 @@ def put(
         "`running` only where there are none."
     ),
     operation_id="list_workers",
-    responses=answers(200, "A page of workers.", "Workers"),
+    responses=answers(200, "A page of workers.", "WorkerPage"),
 )
 def list_workers(limit: Limit = 50, cursor: Cursor = None) -> Answered:
     """List workers."""

@@ -164,7 +164,7 @@ def test_a_page_of_tasks() -> None:
 
     text = to_json(task_answers.tasks_answer(page, now=NOW, max_retries=five, payload=True))
 
-    check_documented("Tasks", json.loads(text))
+    check_documented("TaskPage", json.loads(text))
     assert [task["id"] for task in json.loads(text)["tasks"]] == ["tsk_1", "tsk_1"]
     nothing = task_answers.tasks_answer(
         TaskListing((), None), now=NOW, max_retries=five, payload=True
@@ -238,7 +238,7 @@ def test_a_task_of_which_nothing_is_kept_has_no_state_any_more() -> None:
 def test_a_count_names_every_stored_state() -> None:
     text = to_json(task_answers.count_answer(Counted({State.DEAD: 3}, NOW, None)))
 
-    check_documented("Count", json.loads(text))
+    check_documented("TaskCount", json.loads(text))
     assert json.loads(text)["by_state"] == {"ENQUEUED": 0, "INFLIGHT": 0, "SUCCEEDED": 0, "DEAD": 3}
 
 
@@ -400,7 +400,7 @@ def test_a_queue_with_every_setting_survives_being_sent_back() -> None:
     )
     text = to_json(queues.queues_answer(Found((Queue("mail", settings, NOW, NOW, 3),), "next")))
 
-    check_documented("Queues", json.loads(text))
+    check_documented("QueuePage", json.loads(text))
     body = ReplaceQueueBody.model_validate(json.loads(text)["queues"][0])
     assert body.settings() == settings
     assert body.version == 3

@@ -22,6 +22,7 @@ from headrace.http.schedules import ScheduleBody
 from headrace.http.task_bodies import DequeueBody, DequeueManyBody, EnqueueBody
 
 DOCUMENT = document(RESOLVER)
+SCHEMAS = DOCUMENT["components"]["schemas"]
 OPERATIONS = [
     (path, method, operation)
     for path, methods in DOCUMENT["paths"].items()
@@ -209,3 +210,20 @@ def test_the_page_escapes_what_it_shows() -> None:
 
     assert "<b>" not in text
     assert "<code>&lt;i&gt;</code> &amp; more" in text
+
+
+def test_generators_get_one_class_for_each_schema() -> None:
+    titles = [schema.get("title", name) for name, schema in SCHEMAS.items()]
+    assert len(titles) == len(set(titles))
+
+
+def test_no_class_has_a_member_of_its_own_name() -> None:
+    """What openapi-python-client makes of it has one variable for both."""
+    for name, schema in SCHEMAS.items():
+        assert name.lower() not in schema.get("properties", {}), name
+
+
+def test_members_of_a_body_are_not_described_a_second_time_by_cases() -> None:
+    """Generators make a class of each case, without the other members."""
+    for name, schema in SCHEMAS.items():
+        assert "properties" not in schema or not schema.keys() & {"oneOf", "anyOf", "allOf"}, name

@@ -1,4 +1,4 @@
-"""Bulk enqueue beside what the engine can do for the same inserts, and once more for nothing."""
+"""Bulk enqueue beside one process without Spark, and the same rows once more."""
 
 import json
 import threading
@@ -8,31 +8,31 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from headrace.domain.plan import TaskSpec
+from headrace.runtime.wiring import UseCases
 from headrace.spark import register
 from headrace.spark.sources.connect import StoreConnection
-from tests.bench.bare import PAYLOAD, BareClient
+from tests.bench.bare import PAYLOAD
 from tests.bench.results import Bar
 from tests.pipeline.bench.figures import Figure, Measured
-from tests.pipeline.bench.station import BATCH, SHARDS, THREADS, engine_with
+from tests.pipeline.bench.station import BATCH, SHARDS, THREADS, file_in
 
 _WARM_UP = 1_000
 
 
 def measured(spark: SparkSession, folder: str, tasks: int) -> Iterator[Measured]:
-    """Measure the engine, the sink, and the sink again with the same rows."""
-    del folder
+    """Measure a process without Spark, the sink, and the sink again with the same rows."""
     register(spark)
-    with engine_with("in") as (engine, uses):
-        connection = StoreConnection(dynamodb_url=engine.url)
+    with file_in(folder, "in", "bare") as (connection, uses):
         _enqueued(spark, connection, _WARM_UP, "warm")
-        limit = _bare(engine.url, tasks)
+        limit = _alone(uses, tasks)
         seconds = _enqueued(spark, connection, tasks, "new")
         again = _enqueued(spark, connection, tasks, "new")
         added = uses.inspect.count("in").count - _WARM_UP - tasks
     rate = tasks / seconds
     yield Figure("headrace.enqueue", rate, "tasks/s")
-    yield Figure("the engine itself, the same inserts", limit, "tasks/s", ours=False)
-    yield f"{rate / limit:.0%} of the engine's own"
+    yield Figure("one process without Spark, the same inserts", limit, "tasks/s", ours=False)
+    yield f"{rate / limit:.0%} of that"
     yield Figure("the same rows once more", tasks / again, "tasks/s")
     yield Bar("tasks that a repeated enqueue adds", added, 0, at_most=True)
 
@@ -48,11 +48,12 @@ def _enqueued(spark: SparkSession, connection: StoreConnection, number: int, run
     return time.monotonic() - begin
 
 
-def _bare(url: str, number: int) -> float:
+def _alone(uses: UseCases, number: int) -> float:
+    new = [TaskSpec(json.dumps(PAYLOAD))] * BATCH
+
     def work(batches: int) -> None:
-        with BareClient(url, "bare") as client:
-            for _ in range(batches):
-                client.insert(BATCH)
+        for _ in range(batches):
+            uses.tasks.enqueue("bare", new)
 
     share = number // BATCH // THREADS
     threads = [threading.Thread(target=work, args=(share,)) for _ in range(THREADS)]

@@ -1,6 +1,6 @@
-"""A station beside what the engine can do: the same two writes per task, lease and move.
+"""A station beside one process without Spark: the same two writes per task, lease and move.
 
-The engine's own figure is taken before and after the station's, because others use the machine.
+That process is measured before and after the station, because others use the machine.
 """
 
 import json
@@ -8,7 +8,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -16,68 +17,40 @@ from pyspark.sql import functions as f
 from headrace.client.client import Client
 from headrace.client.sending import NewTask as Sent
 from headrace.client.sending import Report
-from headrace.domain import settle
-from headrace.domain.instants import micros_of
+from headrace.domain.lease import LeaseName
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import Queue, QueueSettings
-from headrace.domain.settle import Held
-from headrace.local.engine import Engine, running_engine
-from headrace.local.environment import applied, dynamodb_client, function_environment
-from headrace.local.folder import temporary_folder
+from headrace.domain.queue import QueueSettings
 from headrace.local.launch import launched
-from headrace.local.stream import add_index
-from headrace.local.tables import TableNames, create_tables, load_template
+from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.runtime.wiring import UseCases
 from headrace.spark import Station
 from headrace.spark.sources.connect import StoreConnection, opened
-from headrace.store.statements import statement
-from tests.bench.bare import PAYLOAD, BareClient
+from headrace.store.sqlite import SqliteStore
+from tests.bench.bare import PAYLOAD
 from tests.bench.results import Bar
 from tests.pipeline.bench.figures import Figure, Measured
 
 SHARDS = 2
 THREADS = 4
 BATCH = 25
-LEAST_SHARE = 75  # percent
-_TABLES = TableNames()
+LEAST_SHARE = 30  # percent
 _WARM_UP = 3_000
 
 
-class BareMover(BareClient):
-    """The bare client, moving what it has leased to the queue `out`."""
-
-    def __init__(self, url: str, queue: str) -> None:
-        super().__init__(url, queue)
-        now = datetime.now(UTC)
-        held = Held("@TASK@", queue, "@LEASE@", 1, "bench:1")
-        target = Queue("out", QueueSettings(), now, now)
-        move = settle.move(
-            held, target, now=now, delay=None, payload=json.dumps(PAYLOAD), tags=None
-        )
-        text = json.dumps(statement(move, _TABLES.tasks))
-        self._move = text.replace(str(micros_of(now)), self._writes.now)
-
-    def move(self, ids: list[str]) -> None:
-        """Move leased tasks on."""
-        self._execute(self._move, ids)
-
-
 def measured(spark: SparkSession, folder: str, tasks: int) -> Iterator[Measured]:
-    """Measure engine, station, engine, and an SDK loop; yield what was found."""
-    del folder
-    with engine_with("in", "out") as (engine, uses):
-        connection = StoreConnection(dynamodb_url=engine.url)
-        _fill(uses, _WARM_UP)
+    """Measure a process without Spark, station, that process again, and an SDK loop."""
+    with file_in(folder, "in", "out") as (connection, uses):
+        _fill(uses, "in", _WARM_UP)
         _drained(spark, connection, _WARM_UP)
-        before = _bare(engine, tasks)
-        _fill(uses, tasks)
+        before = _alone(uses, tasks)
+        _fill(uses, "in", tasks)
         rate, batches = _drained(spark, connection, tasks)
-        after = _bare(engine, tasks)
+        after = _alone(uses, tasks)
     limit = (before + after) / 2
-    yield f"the engine itself: {before:,.0f} and {after:,.0f} tasks/s leased and moved"
+    yield f"one process without Spark: {before:,.0f} and {after:,.0f} tasks/s leased and moved"
     yield Figure(f"station, {batches} batches", rate, "tasks/s")
-    yield Figure("the engine itself, the same writes", limit, "tasks/s", ours=False)
-    yield Bar("station, share of the engine's own", rate / limit * 100, LEAST_SHARE, at_most=False)
+    yield Figure("one process without Spark, the same writes", limit, "tasks/s", ours=False)
+    yield Bar("station, share of that", rate / limit * 100, LEAST_SHARE, at_most=False)
     sdk = _sdk(min(tasks, 2_000))
     yield Figure("one SDK loop, 25 at a time over HTTP", sdk, "tasks/s", ours=False)
 
@@ -90,26 +63,22 @@ def transform(tasks: DataFrame) -> DataFrame:
 
 
 @contextmanager
-def engine_with(*queues: str) -> Iterator[tuple[Engine, UseCases]]:
-    """Run an engine of its own with some empty *queues*."""
-    with temporary_folder() as folder, running_engine(folder) as engine:
-        add_index(engine.database)
-        variables = {
-            **function_environment(url=engine.url, names=_TABLES, admin_key="bench-bench-bench"),
-            "HEADRACE_SENDER": "together",
-        }
-        with applied(variables):
-            create_tables(dynamodb_client(engine.url), load_template(), _TABLES)
-            uses = opened(StoreConnection(dynamodb_url=engine.url))
-            for queue in queues:
-                uses.queues.create(queue, QueueSettings(shards=SHARDS))
-            yield engine, uses
+def file_in(folder: str, *queues: str) -> Iterator[tuple[StoreConnection, UseCases]]:
+    """Make a file in *folder* with some empty *queues*."""
+    with TemporaryDirectory(dir=folder) as own:
+        path = Path(own, "headrace.db")
+        SqliteStore(str(path)).close()
+        connection = StoreConnection.of({"url": path.as_uri()})
+        uses = opened(connection)
+        for queue in queues:
+            uses.queues.create(queue, QueueSettings(shards=SHARDS))
+        yield connection, uses
 
 
-def _fill(uses: UseCases, number: int) -> None:
+def _fill(uses: UseCases, queue: str, number: int) -> None:
     payload = json.dumps(PAYLOAD)
     for start in range(0, number, 1000):
-        uses.tasks.enqueue("in", [TaskSpec(payload)] * min(1000, number - start))
+        uses.tasks.enqueue(queue, [TaskSpec(payload)] * min(1000, number - start))
 
 
 def _drained(spark: SparkSession, connection: StoreConnection, number: int) -> tuple[float, int]:
@@ -120,25 +89,31 @@ def _drained(spark: SparkSession, connection: StoreConnection, number: int) -> t
     return number / (time.monotonic() - begin), run.batches
 
 
-def _bare(engine: Engine, number: int) -> float:
-    with BareMover(engine.url, "bare") as client:
-        parts = [client.insert(BATCH) for _ in range(number // BATCH)]
+def _alone(uses: UseCases, number: int) -> float:
+    """Move tasks on by threads of this process, BATCH at a time."""
+    _fill(uses, "in", number)
 
-    def work(mine: list[list[str]]) -> None:
-        with BareMover(engine.url, "bare") as client:
-            for part in mine:
-                client.lease(part)
-                client.move(part)
+    def work() -> None:
+        while tasks := uses.deliveries.dequeue("in", batch_size=BATCH, worker="bench:1").tasks:
+            moves = [
+                TaskReport(
+                    task.id,
+                    str(LeaseName.of(task)),
+                    ReportStatus.MOVED,
+                    to_queue="out",
+                    payload=task.payload,
+                )
+                for task in tasks
+            ]
+            uses.reports.report("in", moves)
 
-    threads = [
-        threading.Thread(target=work, args=(parts[place::THREADS],)) for place in range(THREADS)
-    ]
+    threads = [threading.Thread(target=work) for _ in range(THREADS)]
     begin = time.monotonic()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return len(parts) * BATCH / (time.monotonic() - begin)
+    return number / (time.monotonic() - begin)
 
 
 def _sdk(number: int) -> float:

@@ -1,9 +1,12 @@
 """Where the tasks are, by options, environment and folder; and what is said when nothing tells."""
 
 import dataclasses
+import json
 import os
+import sqlite3
 import time
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -130,6 +133,22 @@ def test_a_file_that_is_not_there_is_named_and_not_made(tmp_path: Path) -> None:
         connect.opened(StoreConnection.of({"url": f"file:{path}"}, {}))
 
     assert not path.exists()
+
+
+def test_payloads_that_the_lake_keeps_stand_in_the_log(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_LAKE_PAYLOADS", "mail")
+    (file.parent / "lake").mkdir()
+    uses = connect.opened(StoreConnection.of({"url": f"file:{file}"}, {}))
+    for queue in ("mail", "other"):
+        uses.queues.create(queue, QueueSettings())
+        uses.tasks.enqueue(queue, [TaskSpec(json.dumps(queue))])
+
+    with closing(sqlite3.connect(file)) as log:
+        kept = log.execute("SELECT payload FROM changes ORDER BY number").fetchall()
+
+    assert kept == [('"mail"',), (None,)]
 
 
 def test_an_executor_of_another_machine_says_that_a_file_is_for_one(

@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 
 from headrace.client.address import FileAddress, HttpAddress, TablesAddress, read_address
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
+from headrace.embedded.service import service_on
 from headrace.runtime.wiring import Settings, UseCases, build, dynamo_store
 from headrace.spark.sources.options import SourceOption, word
 from headrace.store.base import Store
-from headrace.store.sqlite import SqliteStore
 from headrace.store.sqlite.failures import Unusable
 
 LANES: Final = 4
@@ -201,7 +201,7 @@ def store(connection: StoreConnection) -> Store:
     return cast("Store", RetryingStore(made, connection=connection))
 
 
-def _file_store(connection: StoreConnection) -> SqliteStore:
+def _file_store(connection: StoreConnection) -> Store:
     """Open the file: one store serves its process, and a child that is forked from it."""
     here = platform.node()
     if connection.machine not in (None, here):
@@ -215,7 +215,7 @@ def _file_store(connection: StoreConnection) -> SqliteStore:
             f"names {path}, which is not there: the first program with"
             f" HEADRACE_URL=file:{path}, or headrace run, makes it. {_LOCAL_MODE}",
         )
-    return SqliteStore(path)
+    return service_on(path, Settings.from_env()).store
 
 
 def _meant(error: Exception, connection: StoreConnection) -> InvalidRequest | None:

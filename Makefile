@@ -14,6 +14,7 @@ ARGS ?=
 VENV := .venv
 BUILD_VENV := .venv-build
 PEERS_VENV := .venv-peers
+GENERATORS_VENV := .venv-generators
 SPARK_VENV := .venv-spark
 # The versions nearest to EMR Serverless and Glue, and the tests of what differs between versions.
 SPARK_MATRIX := 4.0 4.1
@@ -104,6 +105,10 @@ bench: $(VENV)/.ready node_modules/.ready ## Measure throughput, latency and cos
 test-browser: $(BROWSER_VENV)/.ready node_modules/.ready ## Use the console in Chromium: journeys, accessibility, speed
 	@$(BROWSER_VENV)/bin/python -m pytest tests/browser $(ARGS)
 
+.PHONY: test-generators
+test-generators: $(VENV)/.ready $(GENERATORS_VENV)/.ready tests/generators/node_modules/.ready ## Generate clients from the OpenAPI document with three generators, and compile them
+	@$(PY) -m pytest tests/generators $(ARGS)
+
 .PHONY: screenshots
 screenshots: $(BROWSER_VENV)/.ready node_modules/.ready ## Draw every page of the console into build/screenshots/
 	@$(BROWSER_VENV)/bin/python -m tests.browser.screenshots $(ARGS)
@@ -182,6 +187,7 @@ lock: $(BUILD_VENV)/.ready ## Write the requirements files anew from pyproject.t
 	@$(lock) pyproject.toml --extra server --extra console --group dev --output-file requirements/dev.txt
 	@$(lock) --group build --output-file requirements/build.txt
 	@$(lock) --group peers --output-file requirements/peers.txt
+	@$(lock) --group generators --output-file requirements/generators.txt
 	@$(lock) --group e2e --output-file requirements/e2e.txt
 	@$(lock) pyproject.toml --extra server --extra spark --group spark --output-file requirements/spark.txt
 	@$(foreach version,$(SPARK_MATRIX),$(lock) pyproject.toml --extra server --extra spark --group spark-$(version) --output-file requirements/spark-$(version).txt && ):
@@ -197,7 +203,7 @@ lock = $(BUILD_VENV)/bin/uv pip compile --quiet --generate-hashes --no-emit-inde
 ##@ Else
 .PHONY: clean
 clean: ## Remove what make has set up and built (queue data in .headrace/ stays)
-	@rm -rf $(VENV) $(BUILD_VENV) $(PEERS_VENV) $(SPARK_VENV) $(SPARK_VENV)-* $(VENV)-3.* $(BROWSER_VENV) $(E2E_VENV) node_modules .aws-sam build dist bench-*.json
+	@rm -rf $(VENV) $(BUILD_VENV) $(PEERS_VENV) $(GENERATORS_VENV) $(SPARK_VENV) $(SPARK_VENV)-* $(VENV)-3.* $(BROWSER_VENV) $(E2E_VENV) node_modules tests/generators/node_modules .aws-sam build dist bench-*.json
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis functions/*.egg-info
 	@find functions console infra examples tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -250,6 +256,18 @@ $(BUILD_VENV)/.ready: requirements/build.txt | $(VENV)/.packages
 	@echo "Setting up $(BUILD_VENV): AWS SAM CLI (a minute, once)"
 	@$(call lambda_venv,$(BUILD_VENV))
 	@$(call pip,$(BUILD_VENV)) --require-hashes --requirement requirements/build.txt
+	@touch $@
+
+$(GENERATORS_VENV)/.ready: requirements/generators.txt | $(VENV)/.packages
+	@echo "Setting up $(GENERATORS_VENV): openapi-python-client (half a minute, once)"
+	@test -x $(GENERATORS_VENV)/bin/python || $(PYTHON) -m venv $(GENERATORS_VENV)
+	@$(call pip,$(GENERATORS_VENV)) --require-hashes --requirement requirements/generators.txt
+	@touch $@
+
+tests/generators/node_modules/.ready: tests/generators/package.json tests/generators/package-lock.json
+	@command -v npm >/dev/null || { echo "Two of the generators come through npm: install Node.js 20.19 or newer"; exit 1; }
+	@echo "Setting up tests/generators/node_modules: openapi-typescript, hey-api, TypeScript"
+	@cd tests/generators && npm ci --loglevel=error --no-audit --no-fund >/dev/null
 	@touch $@
 
 $(PEERS_VENV)/.ready: requirements/peers.txt | $(VENV)/.packages

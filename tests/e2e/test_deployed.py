@@ -17,6 +17,8 @@ import urllib3
 
 from headrace import Client
 from headrace.client.sending import Report
+from headrace.domain.errors import Forbidden
+from headrace.embedded.service import close_all
 from headrace.runtime.function import ALWAYS
 from headrace.wire.tasks import Task
 from tests.e2e.conftest import soon
@@ -282,3 +284,49 @@ def test_alarms_watch_it_and_a_dashboard_shows_it(stack: Stack) -> None:
     assert {"ApiErrors", "FunctionErrors", "OldestReady", "ReaperNotRunning", "Dead"} <= watched
     assert len(client.describe_alarms()["MetricAlarms"]) == len(watched)
     assert len(dashboard["widgets"]) >= 8
+
+
+@pytest.fixture
+def no_tables_named(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let programs ask the stack for its tables."""
+    for name in ("HEADRACE_TASKS_TABLE", "HEADRACE_CONTROL_TABLE"):
+        monkeypatch.delenv(name)
+    close_all()
+    yield
+    close_all()
+
+
+@pytest.mark.usefixtures("no_tables_named")
+def test_a_program_uses_the_tables_beside_those_that_come_over_http(
+    client: Client, stack: Stack
+) -> None:
+    client.create_queue("e2e.tables")
+    with Client(f"dynamodb://us-east-1/{stack.name}") as direct:
+        there = direct.enqueue("e2e.tables", "over the tables")
+        [taken] = client.dequeue("e2e.tables", wait_seconds=5).tasks
+        assert (taken.id, taken.payload) == (there.id, "over the tables")
+
+        report = Report(task_id=taken.id, lease_id=taken.lease.id, status="SUCCEEDED")
+        [done] = direct.report("e2e.tables", [report])
+        assert done.outcome == "OK"
+        assert client.get_task(taken.id).state == "SUCCEEDED"
+
+
+@pytest.mark.usefixtures("no_tables_named")
+def test_a_producers_policy_lets_it_enqueue_and_no_more(
+    client: Client, stack: Stack, outputs: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.create_queue("e2e.shop")
+    iam = boto3.client("iam")
+    iam.create_user(UserName="shop")
+    iam.attach_user_policy(UserName="shop", PolicyArn=outputs["ProducerPolicyArn"])
+    key = iam.create_access_key(UserName="shop")["AccessKey"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
+    try:
+        with Client(f"dynamodb://us-east-1/{stack.name}") as shop:
+            assert shop.enqueue("e2e.shop", 1).outcome == "CREATED"
+            with pytest.raises(Forbidden, match="dynamodb:Query"):
+                shop.dequeue("e2e.shop")
+    finally:
+        iam.detach_user_policy(UserName="shop", PolicyArn=outputs["ProducerPolicyArn"])

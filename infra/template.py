@@ -71,7 +71,7 @@ def load_template(path: Path = TEMPLATE) -> Template:
 
 
 def part_of(template: Template) -> Template:
-    """Return what tables, routes, timers and the reader of the stream are made from."""
+    """Return the part that tables, routes, timers and the stream's reader are made from."""
     shared = template.get("Globals", {}).get("Function", {})
     return {
         "Globals": {"Function": _kept(shared, _FUNCTION)},

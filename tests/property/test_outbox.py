@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 from headrace import NewTask, Report
 from headrace.client.codec import PLAIN
 from headrace.domain.ids import new_task_id
-from headrace.outbox.relay import OutboxState, Relay, Send, Settled
+from headrace.outbox.relay import OutboxState, Relay, Send, SettledRows
 from headrace.outbox.rows import OutboxRow, new_row
 from headrace.testing import Fault, Faults, MemoryService
 
@@ -64,10 +64,10 @@ class ListTable:
         self.at("committed")
         return rows
 
-    def sent(self, rows: Sequence[OutboxRow], send: Send) -> Settled:
+    def sent(self, rows: Sequence[OutboxRow], send: Send) -> SettledRows:
         return send(rows)
 
-    def write(self, rows: Sequence[OutboxRow], settled: Settled) -> None:
+    def write(self, rows: Sequence[OutboxRow], settled: SettledRows) -> None:
         """Write down what came of *rows*, and of no others that have their numbers by now."""
         sent = {(row.seq, row.task_id) for row in rows}
         done = {(seq, task_id) for seq, task_id in sent if seq in settled.done}
@@ -103,8 +103,8 @@ class ListTable:
 class DeletesFirst(ListTable):
     """The classical fault: rows are removed before they are sent."""
 
-    def sent(self, rows: Sequence[OutboxRow], send: Send) -> Settled:
-        self.write(rows, Settled(done=[row.seq for row in rows]))
+    def sent(self, rows: Sequence[OutboxRow], send: Send) -> SettledRows:
+        self.write(rows, SettledRows(done=[row.seq for row in rows]))
         self.at("read")
         return send(rows)
 
@@ -112,14 +112,14 @@ class DeletesFirst(ListTable):
 class NewIds(ListTable):
     """The other one: each try has an id of its own."""
 
-    def sent(self, rows: Sequence[OutboxRow], send: Send) -> Settled:
+    def sent(self, rows: Sequence[OutboxRow], send: Send) -> SettledRows:
         return send([_with_new_id(row) for row in rows])
 
 
 class DeletesByNumber(ListTable):
     """And one of databases that give a number again: what has it now is removed unsent."""
 
-    def write(self, rows: Sequence[OutboxRow], settled: Settled) -> None:
+    def write(self, rows: Sequence[OutboxRow], settled: SettledRows) -> None:
         self.committed = [row for row in self.committed if row.seq not in settled.done]
 
 

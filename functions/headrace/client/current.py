@@ -23,7 +23,7 @@ def current_attempt() -> "Context | None":
 
 
 def within(ctx: "Context", run: Callable[[], R]) -> R:
-    """Return what *run* returns, called as a part of *ctx*.
+    """Call *run* and return its result, called as a part of *ctx*.
 
     What it does to context variables ends with it, so no attempt sees those of the one before.
     """

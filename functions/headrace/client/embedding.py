@@ -21,7 +21,7 @@ _NEEDED_FOR_TABLES: Final = (*_NEEDED, "botocore")
 
 
 def transport_to(address: Address) -> "httpx.BaseTransport | None":
-    """Return what takes the place of the network; None where the network is.
+    """Return the transport in place of the network; None where the network is.
 
     Raises InvalidRequest where the service's libraries are not installed.
     """
@@ -48,10 +48,10 @@ def timers_of(address: Address) -> AbstractContextManager[object]:
     if not isinstance(address, FileAddress):
         return nullcontext()
     from headrace.embedded.service import opened  # noqa: PLC0415  see above
-    from headrace.embedded.timers import Timers  # noqa: PLC0415  see above
+    from headrace.embedded.timers import FileTimers  # noqa: PLC0415  see above
 
     service = opened(address)
-    return Timers(service, now=service.use.now)
+    return FileTimers(service, now=service.use.now)
 
 
 def _need_packages(address: Address) -> None:

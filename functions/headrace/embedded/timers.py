@@ -106,7 +106,7 @@ def _is_gone(holder: str) -> bool:
     return False
 
 
-class Timers:
+class FileTimers:
     """Takes the seat as soon as it is free, and does the work while it is held; in a with block."""
 
     def __init__(self, service: EmbeddedService, *, now: Callable[[], datetime]) -> None:

@@ -125,7 +125,7 @@ def _instant(text: str | None) -> datetime | None:
 
 
 def _plain(value: object) -> str:
-    """Return what JSON does not know; an instant without a zone, as Spark has it, is local time."""
+    """Return the text of what JSON does not know; an instant without a zone is local time."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return str(value)

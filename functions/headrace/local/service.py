@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from headrace.client.threads import PeriodicThread, every
 from headrace.domain.errors import Unavailable
 from headrace.embedded.service import EmbeddedService, service_on
-from headrace.embedded.timers import Timers
+from headrace.embedded.timers import FileTimers
 from headrace.local import DataFolderUnusable, ServiceUnhealthy
 from headrace.local.environment import (
     LocalSettings,
@@ -129,7 +129,7 @@ class Service:
         for timer in timers:
             timer.start()
         if embedded is not None:
-            undo.enter_context(Timers(embedded, now=embedded.use.now))
+            undo.enter_context(FileTimers(embedded, now=embedded.use.now))
 
     def _open_file(self, undo: contextlib.ExitStack) -> EmbeddedService:
         """Open the file in the data folder.

@@ -54,7 +54,7 @@ class RowFault:
 
 
 @dataclass(slots=True)
-class Settled:
+class SettledRows:
     """What came of some rows, by their ``seq``; of those in neither it is not known.
 
     ``away`` is why the rest could not be sent at all.
@@ -66,7 +66,7 @@ class Settled:
     away: HeadraceError | None = None
 
 
-Send: TypeAlias = Callable[[Sequence[OutboxRow]], Settled]
+Send: TypeAlias = Callable[[Sequence[OutboxRow]], SettledRows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +239,10 @@ class Relay:
 
     # --------------------------------------------------------------------------------- its parts
 
-    def _settle(self) -> tuple[Sequence[OutboxRow], Settled]:
-        settled = Settled()
+    def _settle(self) -> tuple[Sequence[OutboxRow], SettledRows]:
+        settled = SettledRows()
 
-        def send(rows: Sequence[OutboxRow]) -> Settled:
+        def send(rows: Sequence[OutboxRow]) -> SettledRows:
             for queue, some in _by_queue(rows):
                 if settled.away is None:
                     self._send(queue, some, settled)
@@ -263,7 +263,7 @@ class Relay:
         _log.log(level, "The outbox waits, and is tried again: %s", error.detail)
         return seconds
 
-    def _send(self, queue: str, rows: Sequence[OutboxRow], settled: Settled) -> None:
+    def _send(self, queue: str, rows: Sequence[OutboxRow], settled: SettledRows) -> None:
         """Enqueue *rows* of one queue, and note in *settled* what came of each."""
         try:
             results = self._enqueue(queue, rows)
@@ -282,7 +282,7 @@ class Relay:
                 _note(row, result, settled)
 
     def _refuse_wrong(
-        self, rows: Sequence[OutboxRow], error: InvalidRequest, settled: Settled
+        self, rows: Sequence[OutboxRow], error: InvalidRequest, settled: SettledRows
     ) -> None:
         """Refuse those of *rows* that *error* names, and send the others again."""
         wrong = _named(error, len(rows))
@@ -317,7 +317,7 @@ class Relay:
         rest.again(self._monotonic(), self._chance())
 
 
-def _log_faults(rows: Sequence[OutboxRow], settled: Settled) -> None:
+def _log_faults(rows: Sequence[OutboxRow], settled: SettledRows) -> None:
     """Log what was refused row by row, and what is tried again once for each queue."""
     again: Counter[tuple[str, str]] = Counter()
     for row in rows:
@@ -335,7 +335,7 @@ def _log_faults(rows: Sequence[OutboxRow], settled: Settled) -> None:
         _log.warning(text, queue, count, error)
 
 
-def _note(row: OutboxRow, result: Enqueued, settled: Settled) -> None:
+def _note(row: OutboxRow, result: Enqueued, settled: SettledRows) -> None:
     if result.outcome == "INVALID":
         _refuse(row, result.detail or "the service refuses it", settled)
         return
@@ -352,7 +352,7 @@ def _note(row: OutboxRow, result: Enqueued, settled: Settled) -> None:
         )
 
 
-def _refuse(row: OutboxRow, why: str, settled: Settled) -> None:
+def _refuse(row: OutboxRow, why: str, settled: SettledRows) -> None:
     settled.faults[row.seq] = RowFault(why, refused=True)
     settled.outcomes["REFUSED"] += 1
 

@@ -204,7 +204,7 @@ def entry_from_item(item: Mapping[str, Value]) -> Entry:
 
 
 def item_bytes(item: Mapping[str, Value]) -> int:
-    """Return what DynamoDB counts *item* as, in bytes.
+    """Return the bytes that DynamoDB counts *item* as.
 
     See "DynamoDB item sizes and formats" in Amazon's guide: a number takes a byte for each two
     digits and one more; a list or map three, and one for each of what is in it.

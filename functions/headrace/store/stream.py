@@ -37,7 +37,7 @@ class StreamBatch(NamedTuple):
 
 
 def writes_of(records: Iterable[StreamRecord]) -> StreamBatch:
-    """Return what *records* of one shard of the stream tell, in their order."""
+    """Return the writes that *records* of one shard of the stream show, in order."""
     batch = StreamBatch([], [])
     for record in records:
         try:

@@ -22,7 +22,7 @@ from headrace import NewTask
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.outbox.django import DjangoOutbox
 from headrace.outbox.opening import open_outbox
-from headrace.outbox.relay import Relay, Settled
+from headrace.outbox.relay import Relay, SettledRows
 from headrace.outbox.rows import OutboxRow
 from headrace.outbox.sqlalchemy.table import open_url
 from headrace.testing import MemoryService
@@ -184,8 +184,8 @@ def test_a_relay_that_ends_before_the_rows_are_removed_does_no_harm(shop: Booksh
     ids = shop.sell("Ulysses", "Emma")
     relay = shop.relay
 
-    def sent_and_killed(rows: Sequence[OutboxRow]) -> Settled:
-        relay._send("mail", rows, Settled())  # noqa: SLF001 (half of a step is what is tested)
+    def sent_and_killed(rows: Sequence[OutboxRow]) -> SettledRows:
+        relay._send("mail", rows, SettledRows())  # noqa: SLF001 (half of a step is what is tested)
         raise Killed
 
     with pytest.raises(Killed):

@@ -16,7 +16,7 @@ from sqlalchemy.pool import NullPool
 
 from headrace import NewTask
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
-from headrace.outbox.relay import Relay, Settled
+from headrace.outbox.relay import Relay, SettledRows
 from headrace.outbox.rows import OutboxRow
 from headrace.outbox.sqlalchemy import SqlAlchemyOutbox
 from headrace.outbox.sqlalchemy.table import open_url
@@ -224,8 +224,8 @@ def test_a_relay_that_ends_before_the_rows_are_removed_does_no_harm(shop: Shop) 
     ids = place(shop, *range(30))
     relay = shop.relay
 
-    def sent_and_killed(rows: Sequence[OutboxRow]) -> Settled:
-        relay._send("mail", rows, Settled())  # noqa: SLF001 (half of a step is what is tested)
+    def sent_and_killed(rows: Sequence[OutboxRow]) -> SettledRows:
+        relay._send("mail", rows, SettledRows())  # noqa: SLF001 (half of a step is what is tested)
         raise Killed
 
     with pytest.raises(Killed):
@@ -255,11 +255,11 @@ def test_relays_on_postgresql_pass_over_what_another_one_has(postgres_shop: Shop
     ids = place(shop, *range(10))
     seen: list[str] = []
 
-    def first(rows: Sequence[OutboxRow]) -> Settled:
+    def first(rows: Sequence[OutboxRow]) -> SettledRows:
         seen.extend(row.task_id for row in rows)
         assert shop.relay.drain() == {"CREATED": 4}  # all but those
         place(shop, 10)  # and whoever inserts does not wait
-        return Settled()
+        return SettledRows()
 
     shop.table.settle(6, [], first)
 

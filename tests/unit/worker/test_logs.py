@@ -14,7 +14,7 @@ import pytest
 
 from headrace.client.app.app import App
 from headrace.client.app.context import Context
-from headrace.client.worker.logs import JsonFormatter, TaskFilter, about, configure, configured
+from headrace.client.worker.logs import JsonFormatter, TaskLogFilter, about, configure, configured
 from tests.unit.worker.worker_harness import held, leased
 
 LOG = logging.getLogger("headrace.worker")
@@ -226,7 +226,7 @@ def test_a_programs_own_log_handler_takes_the_filter() -> None:
     app, log = App(), logging.getLogger("shop.own")
     handler = logging.Handler()
     handler.emit = seen.append  # type: ignore[method-assign, assignment]
-    handler.addFilter(TaskFilter())
+    handler.addFilter(TaskLogFilter())
     log.addHandler(handler)
 
     @app.handler(queue="mail")

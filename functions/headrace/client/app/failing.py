@@ -61,7 +61,7 @@ class ErrorRules:
         return cls(rules, others_rejected=retry_on is not None)
 
     def after(self, error: BaseException, attempt: int, spread: float) -> AfterFailure:
-        """Return what follows *error* in attempt number *attempt*, the first being 1.
+        """Return the outcome that follows *error* in attempt number *attempt*, the first being 1.
 
         *spread* is a random number in [0, 1), for the jitter.  What is no Exception, and a time
         limit that no class was declared for, are not the handler's: they are tried again.

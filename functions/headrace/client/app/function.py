@@ -180,7 +180,7 @@ class Chosen(Generic[P]):
         return await self._posting.aenqueue(self._to, self._task(args, kwargs))
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask:
-        """Return what `enqueue` would send, for an outbox to write down.  Raises InvalidRequest."""
+        """Return the task that `enqueue` would send, for an outbox.  Raises InvalidRequest."""
         return PreparedTask(self._to, self._task(args, kwargs), self._posting.codec)
 
     def enqueue_many(

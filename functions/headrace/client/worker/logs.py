@@ -49,7 +49,7 @@ def about(task: LeasedTask, **more: object) -> dict[str, object]:
     return {"task_id": task.id, "queue": task.queue, "attempt": task.attempts, **more}
 
 
-class TaskFilter(logging.Filter):
+class TaskLogFilter(logging.Filter):
     """Gives what a handler logs, by whatever logger, the fields of the task it runs for.
 
     `configure` sets it; where a program configures logging itself, add one to its log handlers.
@@ -141,7 +141,7 @@ def configure(
         raise ValueError(f"log_format must be text or json, not {log_format!r}")
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(formatters[log_format]())
-    handler.addFilter(TaskFilter())
+    handler.addFilter(TaskLogFilter())
     root = logging.getLogger()
     for old in root.handlers[:]:
         root.removeHandler(old)

@@ -176,7 +176,7 @@ class Dequeue:
         return [self.queues] if isinstance(self.queues, str) else self.queues
 
     def _arrived(self) -> Mapping[str, int]:
-        """Return what has come so far, for whoever then waits for more."""
+        """Return the numbers of arrivals so far, for whoever then waits for more."""
         arrivals = self.deliveries.arrivals
         if arrivals is None or self.wait_seconds == 0:
             return {}

@@ -20,7 +20,7 @@ from django.utils import timezone
 from headrace.client.settings import utc_now
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.outbox.django.apps import LABEL
-from headrace.outbox.relay import OutboxState, RowFault, Send, Settled
+from headrace.outbox.relay import OutboxState, RowFault, Send, SettledRows
 from headrace.outbox.rows import ERROR_LENGTH, TABLE, NewRow, OutboxRow
 
 T = TypeVar("T")
@@ -117,7 +117,7 @@ class DjangoTable:
         """Close this thread's connection."""
         connections[self._using].close()
 
-    def _write(self, rows: Sequence[OutboxRow], settled: Settled) -> None:
+    def _write(self, rows: Sequence[OutboxRow], settled: SettledRows) -> None:
         by_seq = {row.seq: row for row in rows}
         if settled.done:
             self._these([by_seq[seq] for seq in settled.done]).delete()

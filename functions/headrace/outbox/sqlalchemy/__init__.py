@@ -133,7 +133,7 @@ class SqlAlchemyOutbox:
 
 
 def _sync(session: Transaction) -> Session | sa.Connection:
-    """Return what *session* works by.  Raises TypeError for what is no transaction."""
+    """Return the session or connection of *session*.  Raises TypeError for no transaction."""
     found: Any = session
     if hasattr(found, "registry"):  # a scoped session
         found = found()

@@ -16,7 +16,7 @@ from sqlalchemy.pool import NullPool
 from headrace.client.app import checks
 from headrace.client.settings import utc_now
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound, Unavailable
-from headrace.outbox.relay import OutboxState, RowFault, Send, Settled
+from headrace.outbox.relay import OutboxState, RowFault, Send, SettledRows
 from headrace.outbox.rows import ERROR_LENGTH, TABLE, OutboxRow
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class SqlAlchemyTable:
         return sa.select(self._table).order_by(self._table.c.seq)
 
     def _write(
-        self, connection: sa.Connection, rows: Sequence[OutboxRow], settled: Settled
+        self, connection: sa.Connection, rows: Sequence[OutboxRow], settled: SettledRows
     ) -> None:
         by_seq = {row.seq: row for row in rows}
         if settled.done:

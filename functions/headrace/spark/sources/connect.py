@@ -121,7 +121,7 @@ class StoreConnection:
 def _address(
     chosen: Mapping[str, Any], env: Mapping[str, str]
 ) -> FileAddress | TablesAddress | None:
-    """Return what is named by an option, or HEADRACE_URL, or is found; None: tables by name."""
+    """Return the place named by an option, or HEADRACE_URL, or is found; None: tables by name."""
     tables = [name for name in _TABLES if name in chosen]
     if url := chosen.get("url"):
         address = read_address(url)

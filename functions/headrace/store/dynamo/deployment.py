@@ -44,7 +44,7 @@ class Deployment:
         self._session.set_config_variable("region", region)
 
     def facts(self) -> StackFacts:
-        """Return what the stack says of itself: one call of CloudFormation.
+        """Return the description of the stack: one call of CloudFormation.
 
         Raises InvalidRequest where there is no such stack, or where it is none of Headrace's, and
         Unavailable while CloudFormation does not answer.

@@ -16,7 +16,7 @@ _ASK_SECONDS: Final = 0.002
 """How often others' commits are asked after while somebody waits; it takes some microseconds."""
 
 
-class Arrivals:
+class ArrivalNumbers:
     """The numbers of queues, and a bell."""
 
     def __init__(self, db: Database) -> None:

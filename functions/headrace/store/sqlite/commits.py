@@ -26,7 +26,7 @@ _ARRIVED: Final = (
 
 
 @dataclass(slots=True)
-class Made:
+class MadeChanges:
     """What became of the changes of one call, what they cost, and whether any task came to wait."""
 
     outcomes: list[Outcome]
@@ -48,12 +48,12 @@ class Commit:
         self._arrived: set[str] = set()
         self._write = self._read = 0.0
 
-    def run(self, changes: Sequence[Change]) -> Made:
+    def run(self, changes: Sequence[Change]) -> MadeChanges:
         """Make *changes*."""
         self._look(_ids(changes))
         outcomes = [self._make(change) for change in changes]
         self._flush()
-        return Made(outcomes, self._write, self._read, bool(self._arrived))
+        return MadeChanges(outcomes, self._write, self._read, bool(self._arrived))
 
     def _look(self, task_ids: Iterable[str]) -> None:
         wanted = [id_ for id_ in dict.fromkeys(task_ids) if id_ not in self._rows]

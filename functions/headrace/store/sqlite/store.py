@@ -3,19 +3,19 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from headrace.store.sqlite.arrivals import Arrivals
+from headrace.store.sqlite.arrivals import ArrivalNumbers
 from headrace.store.sqlite.control import Control
 from headrace.store.sqlite.database import MEMORY, Database
 from headrace.store.sqlite.log import Log, LoggedWrites
-from headrace.store.sqlite.tasks import Tasks
-from headrace.store.sqlite.upkeep import Upkeep
+from headrace.store.sqlite.tasks import TaskTable
+from headrace.store.sqlite.upkeep import FileUpkeep
 
 
 def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class SqliteStore(Tasks, Control, Upkeep, LoggedWrites):
+class SqliteStore(TaskTable, Control, FileUpkeep, LoggedWrites):
     """Implements ``headrace.store.base.Store`` on the file at *path*, which is made if it is not.
 
     Raises Unavailable for a file that cannot be used.
@@ -31,10 +31,10 @@ class SqliteStore(Tasks, Control, Upkeep, LoggedWrites):
         """*keeps* tells of which queues payloads stand in the log of writes."""
         self._db = Database(path)
         self._log = Log(now, keeps)
-        self._arrivals = Arrivals(self._db)
+        self._arrivals = ArrivalNumbers(self._db)
 
     @property
-    def arrivals(self) -> Arrivals:
+    def arrivals(self) -> ArrivalNumbers:
         """Who tells of tasks that come to wait."""
         return self._arrivals
 

@@ -1,4 +1,4 @@
-"""Tasks and their index: conditions are judged, and changes made, in one transaction."""
+"""TaskTable and their index: conditions are judged, and changes made, in one transaction."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -9,7 +9,7 @@ from headrace.domain.change import Change
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import Place, Task
 from headrace.store.base import CountPage, EntryPage, Outcome, Position, charge
-from headrace.store.sqlite.arrivals import Arrivals
+from headrace.store.sqlite.arrivals import ArrivalNumbers
 from headrace.store.sqlite.commits import Commit
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.log import Log
@@ -18,12 +18,12 @@ from headrace.store.sqlite.rows import entry_of, read_rows, task_of
 from headrace.store.sqlite.units import counted_bytes, entries_bytes, task_bytes
 
 
-class Tasks:
+class TaskTable:
     """Implements the part of ``headrace.store.base.Store`` that is about tasks."""
 
     _db: Database
     _log: Log
-    _arrivals: Arrivals
+    _arrivals: ArrivalNumbers
 
     counted_at_once = 5_000  # about as many entries as DynamoDB reads for one request
 

@@ -26,7 +26,7 @@ _BESIDES: Final = 250
 
 
 def task_bytes(row: Row | None, payload: int | None = None) -> int:
-    """Return what the item of a row takes, or less where that is surely under a kilobyte.
+    """Return the bytes that the item of a row takes, or less where that is surely under a kilobyte.
 
     *payload* is its bytes where the row is without it.
     """
@@ -55,7 +55,7 @@ def change_units(old: Row | None, new: Row | None) -> int:
 
 
 def entries_bytes(place: Place, entries: Iterable[tuple[Any, ...]]) -> int:
-    """Return what index entries of *place* take, each (id, scheduled_at, expires_at, ttl)."""
+    """Return the bytes of index entries of *place*, each (id, scheduled_at, expires_at, ttl)."""
     each = len("queue#state") + len(f"{place.queue}#{place.state}#{place.shard}")
     each += len("scheduled_at") + _INSTANT_BYTES + len("task_id")
     expires, retained = len("expires_at") + _INSTANT_BYTES, len("ttl") + _SECONDS_BYTES
@@ -66,12 +66,12 @@ def entries_bytes(place: Place, entries: Iterable[tuple[Any, ...]]) -> int:
 
 
 def counted_bytes(place: Place, entries: int) -> int:
-    """Return what so many index entries of *place* take, with ids of ours and without ends."""
+    """Return the bytes of so many index entries of *place*, with ids of ours and without ends."""
     return entries_bytes(place, [("tsk_" + 26 * "0", 0, None, None)]) * entries
 
 
 def record_bytes(record: Record | None) -> int:
-    """Return what a record takes."""
+    """Return the bytes of a record."""
     if record is None:
         return 0
     size = _key_bytes(record.kind, record.name)
@@ -83,12 +83,12 @@ def record_bytes(record: Record | None) -> int:
 
 
 def key_lock_bytes(lock: KeyLock) -> int:
-    """Return what a key lock takes."""
+    """Return the bytes of a key lock."""
     return _key_bytes(lock.kind, lock.name) + len("mark") + _text_bytes(lock.value or "")
 
 
 def pool_bytes(queue: str, held: Collection[str]) -> int:
-    """Return what a pool takes; one that is empty stands there without its set."""
+    """Return the bytes of a pool; one that is empty stands there without its set."""
     size = _key_bytes(f"slots:{queue}", "00000")
     return size + (len("held") + sum(map(_text_bytes, held)) if held else 0)
 
@@ -104,7 +104,7 @@ def group_bytes(group: Group | None) -> int:
 
 
 def number_bytes(number: int) -> int:
-    """Return what a number takes."""
+    """Return the bytes of a number."""
     digits = str(number).strip("-0")
     return ceil(len(digits) / 2) + 1 + (number < 0)
 

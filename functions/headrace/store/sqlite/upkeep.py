@@ -34,7 +34,7 @@ class Forgotten:
         return self.tasks + self.records + self.groups
 
 
-class Upkeep:
+class FileUpkeep:
     """What the file needs besides the store's protocol; each call is short, but for a backup."""
 
     _db: Database

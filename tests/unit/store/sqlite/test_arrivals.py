@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.store.sqlite.arrivals import Arrivals
+from headrace.store.sqlite.arrivals import ArrivalNumbers
 from headrace.store.sqlite.database import Database
 
 LONG = 20.0  # seconds: nobody who is woken waits so long
@@ -24,7 +24,7 @@ class Process:
 
     def __init__(self, path: Path) -> None:
         self.db = Database(str(path))
-        self.arrivals = Arrivals(self.db)
+        self.arrivals = ArrivalNumbers(self.db)
 
     def arrive(self, queue: str = "mail") -> None:
         self.db.write(lambda db: db.execute(ARRIVE, (queue,)).rowcount)
@@ -120,7 +120,7 @@ def test_of_many_who_wait_all_are_woken_though_one_asks(here: Process, there: Pr
 def test_a_commit_between_the_look_and_the_asking_is_not_missed(
     here: Process, there: Process
 ) -> None:
-    class Overtaken(Arrivals):
+    class Overtaken(ArrivalNumbers):
         def numbers(self, queues: Collection[str]) -> Mapping[str, int]:
             found = super().numbers(queues)
             if not found:
@@ -135,7 +135,7 @@ def test_a_commit_between_the_look_and_the_asking_is_not_missed(
 
 def test_in_memory_the_bell_alone_tells() -> None:
     database = Database(":memory:")
-    arrivals = Arrivals(database)
+    arrivals = ArrivalNumbers(database)
 
     def arrive() -> None:
         database.write(lambda db: db.execute(ARRIVE, ("mail",)).rowcount)

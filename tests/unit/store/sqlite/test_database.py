@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.domain.errors import Unavailable
-from headrace.store.sqlite.arrivals import Arrivals
+from headrace.store.sqlite.arrivals import ArrivalNumbers
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.failures import Unusable
 
@@ -215,7 +215,7 @@ def interrupt(thread: threading.Thread) -> None:
 
 def test_a_thread_that_is_interrupted_anywhere_does_not_hold_up_the_others(db: Database) -> None:
     """As the worker ends a job that takes too long."""
-    arrivals = Arrivals(db)
+    arrivals = ArrivalNumbers(db)
 
     def works() -> None:
         try:
@@ -438,7 +438,7 @@ def test_a_file_that_was_in_use_all_through_a_fork_is_refused_in_the_child(
 
 def test_somebody_waits_and_is_woken_in_the_child_too(db: Database) -> None:
     """Whoever asked after others' commits is not there in the child: another must."""
-    arrivals = Arrivals(db)
+    arrivals = ArrivalNumbers(db)
     waiter = threading.Thread(target=arrivals.wait, args=(["mail"], {}, 10.0))
     waiter.start()
     deadline = time.monotonic() + 5

@@ -15,7 +15,9 @@ from headrace import __version__
 from headrace.cli.commands import CliCommand, queue_names
 from headrace.cli.output import cell, document, grid, many, span, write
 from headrace.cli.session import CliSession, Exit, exit_of
+from headrace.client.address import FileAddress
 from headrace.client.client import Client
+from headrace.client.embedding import care_of
 from headrace.domain.cost import SHARD_DELIVERIES
 from headrace.domain.errors import Forbidden, HeadraceError, NotFound, Unauthenticated
 from headrace.domain.retry import Backoff, RetryStrategy
@@ -67,6 +69,14 @@ def version_advice(ours: str, theirs: str) -> Advice:
     if ours == theirs:
         return Advice("version", f"{theirs} on both sides")
     return hint("version", f"{ours} here, {theirs} there", "bring both to one version")
+
+
+def file_advice(path: str, damage: Sequence[str]) -> list[Advice]:
+    """Tell whether the file is whole; *damage* is a line for each that was found."""
+    if not damage:
+        return [Advice("file", f"{path} is whole")]
+    mend = "stop what uses it, and put back a backup"
+    return [Advice("file", line, mend, "failed") for line in damage]
 
 
 def queue_advice(queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime) -> list[Advice]:
@@ -232,7 +242,7 @@ def doctor_command(session: CliSession, queues: tuple[str, ...]) -> Exit:
     """Check key, clock, service and queues, with advice.
 
     Ends with 0 when all is well, 1 when there is advice, 3 when a QUEUE is missing, 4 when the key
-    is refused, and 6 when the service cannot be reached.
+    is refused, and 6 when the service cannot be reached or its file is damaged.
     """
     session.retries = 0
     findings: list[Advice] = []
@@ -251,7 +261,9 @@ def doctor_command(session: CliSession, queues: tuple[str, ...]) -> Exit:
         findings.append(Advice("service", session.explain(error), advice, "failed"))
     levels = {one.level for one in findings}
     if code is Exit.DONE and levels != {"ok"}:
-        code = Exit.NOT_FOUND if "failed" in levels else Exit.FAILED
+        damaged = any(one.subject == "file" and one.level == "failed" for one in findings)
+        found = Exit.UNAVAILABLE if damaged else Exit.NOT_FOUND
+        code = found if "failed" in levels else Exit.FAILED
     _show_outcome(session, findings)
     return code
 
@@ -267,6 +279,9 @@ def _checks(
     yield skew_advice(before + took / 2, health.now)
     yield version_advice(__version__, health.version)
     yield Advice("key", f"is known: {_role(client)}")
+    address = getattr(getattr(client, "settings", None), "address", None)
+    if isinstance(address, FileAddress):
+        yield from file_advice(address.path, care_of(address).check())
     workers = _workers(client)
     names = queues or tuple(queue.name for queue in client.list_queues())
     if not names:

@@ -21,6 +21,8 @@ _ELSEWHERE: Final = {
     "audit": "access",
     "station": "spark",
     "lake": "spark",
+    "timers": "file",
+    "backup": "file",
 }
 """The modules of commands that are not named for them."""
 
@@ -44,6 +46,8 @@ COMMANDS: Final = {
         "key": "Create, list, rotate and revoke keys.",
         "audit": "Read what was changed by hand.",
         "outbox": "Relay tasks from your own database, and look after them.",
+        "timers": "Run the timers of a service that is a file.",
+        "backup": "Copy a service that is a file, while it is used.",
         "station": "Run stations of a pipeline on Spark.",
         "lake": "Keep, prove and replay the history of all tasks.",
     }.items()

@@ -3,9 +3,10 @@
 Nothing of the service is imported before a file, or a deployment's tables, are asked for.
 """
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.client.address import Address, FileAddress, HttpAddress, TablesAddress
 from headrace.domain.errors import InvalidRequest
@@ -41,6 +42,28 @@ def async_transport_to(address: Address) -> "httpx.AsyncBaseTransport | None":
     from headrace.embedded.transport import AsyncEmbeddedTransport  # noqa: PLC0415  see above
 
     return AsyncEmbeddedTransport(address)
+
+
+class FileCare(Protocol):
+    """What a file needs now and then, beside the API."""
+
+    def backup(self, path: str) -> None:
+        """Write a copy to *path*.  Raises Conflict where there is a file already, Unavailable."""
+
+    def check(self) -> Sequence[str]:
+        """Return a line for each damage of the file, none where it is whole.
+
+        Raises Unavailable.
+        """
+
+
+def care_of(address: FileAddress) -> FileCare:
+    """Return the care of a file.  Raises Unavailable where it cannot be opened."""
+    _need_packages(address)
+    from headrace.embedded.service import opened  # noqa: PLC0415  see above
+    from headrace.embedded.timers import file_store  # noqa: PLC0415  see above
+
+    return file_store(opened(address))
 
 
 def timers_of(address: Address) -> AbstractContextManager[object]:

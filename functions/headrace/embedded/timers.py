@@ -106,13 +106,18 @@ def _is_gone(holder: str) -> bool:
     return False
 
 
+def file_store(service: EmbeddedService) -> SqliteStore:
+    """Return the store of a service that is a file.  Raises TypeError for another one."""
+    if not isinstance(service.store, SqliteStore):
+        raise TypeError("tables are looked after by their deployment")
+    return service.store
+
+
 class FileTimers:
     """Takes the seat as soon as it is free, and does the work while it is held; in a with block."""
 
     def __init__(self, service: EmbeddedService, *, now: Callable[[], datetime]) -> None:
-        store = service.store
-        if not isinstance(store, SqliteStore):
-            raise TypeError("the timers of tables are the deployment's")
+        store = file_store(service)
         self._use = service.use
         self.seat = Seat(store, now)
         self._recorder = LogRecorder(service.use, store)

@@ -6,7 +6,6 @@ import os
 import re
 import resource
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -265,23 +264,6 @@ def test_a_port_that_is_taken_is_the_services_own_refusal(
     )
 
     assert refused == ""
-
-
-def test_an_installed_copy_says_in_one_line_where_the_service_is(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "functions" / "headrace", tmp_path / "headrace")
-
-    done = subprocess.run(
-        [*HEADRACE, "run"],
-        env=environment(PYTHONPATH=str(tmp_path)),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: the service is not part of the installed package")
-    assert done.stderr.count("\n") == 1
 
 
 def test_help_takes_little_more_than_starting_python() -> None:

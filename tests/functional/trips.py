@@ -27,7 +27,7 @@ _EVERY_REQUEST: Final = (
     *("headrace.http.app", "headrace.http.events", "headrace.http.request"),
     *("headrace.http.routing", "headrace.http.permissions", "headrace.domain.access"),
     *("headrace.ops.operators.keys", "headrace.domain.access", "headrace.ops.shared.audit"),
-    *("headrace.runtime.", "headrace.testing.", "headrace.store.base"),
+    *("headrace.runtime.", "headrace.testing.", "headrace.store.base", "headrace.local."),
 )
 _WORDS: Final = (
     *("headrace.domain.task", "headrace.domain.queue"),

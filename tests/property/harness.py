@@ -23,6 +23,7 @@ class ServiceHarness(RuleBasedStateMachine):
     """A service and the model that it is compared with."""
 
     look_every = 1  # how many calls between looks at the index, which are dear on a real engine
+    orders_ties = True  # whether the index has tasks of one time in the order of their ids
 
     def make_store(self) -> Store:
         raise NotImplementedError

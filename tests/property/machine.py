@@ -112,7 +112,10 @@ class AnyOrder(Producers, Groups, Operators):
             for state in STATES
             for task in (reversed(wanted[state]) if descending else wanted[state])
         ]
-        assert [task.id for task in listed] == [task.id for task in in_order]
+        assert sorted(task.id for task in listed) == sorted(task.id for task in in_order)
+        assert [(one.state, one.at) for one in listed] == [(one.state, one.at) for one in in_order]
+        if self.orders_ties:
+            assert [task.id for task in listed] == [task.id for task in in_order]
         counted = inspect.count(queue, where)
         assert counted.count == len(listed)
         assert counted.by_state == {State(state): len(wanted[state]) for state in STATES}

@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, cast
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from headrace.domain.errors import Unavailable
 from headrace.domain.repeat import KEPT, KeyedRequest
 from headrace.domain.task import Task
 from headrace.ops.delivery.dequeue import DequeueResult
@@ -23,6 +25,9 @@ from tests.property.calls import (
 )
 from tests.property.harness import ServiceHarness
 from tests.property.model import Group, Known, known
+
+WITHIN = timedelta(seconds=30)
+"""How long a call may take."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +91,7 @@ class Workers(ServiceHarness):
     def _dequeue(self, call: Taken) -> DequeueResult:
         """Send *call*, for the first time or again."""
         request = KeyedRequest("ada's key", call.key, f"{call.queue} {call.count} {call.keepalive}")
-        batch = self.world.use.batches.of(
-            request, within=timedelta(seconds=30), grouped=call.group is not None
-        )
+        batch = self.world.use.batches.of(request, within=WITHIN, grouped=call.group is not None)
         return self.world.use.deliveries.dequeue(
             call.queue,
             batch_size=call.count,
@@ -114,12 +117,29 @@ class Workers(ServiceHarness):
         if now >= call.at + KEPT or (call.group is not None and not held):
             return  # it is another call by now
 
+        if call.group is None and now < call.at + WITHIN and self._may_come(call):
+            with pytest.raises(Unavailable, match="still being worked on"):
+                self._dequeue(call)
+            return
+
         answer = self._dequeue(call)
 
         assert answer.replayed
         assert [(task.id, task.lease_id) for task in answer.tasks] == [
             (task.id, task.lease) for task in sorted(held, key=lambda task: (task.due, task.id))
         ]
+
+    def _may_come(self, call: Taken) -> bool:
+        """Whether a task of that name waits which was not delivered since: a new one, or restarted.
+
+        For all that the service knows it is one that the first try is just about to lease.
+        """
+        there = [self.model.tasks.get(task_id) for task_id in call.leases]
+        return any(
+            task.state == "ENQUEUED" and (task.started is None or task.started < call.at)
+            for task in there
+            if task is not None
+        )
 
     def _buried_on_the_way(
         self, due: list[Known], first: list[Known], now: datetime, *, all_shards: bool

@@ -27,7 +27,7 @@ MEMORY = settings(
 # Nothing is shrunk where each call takes milliseconds: what fails here and not in memory is about
 # the store, and its few calls can be read as they are.
 LONGER = settings(MEMORY, max_examples=110)
-DEEPER = settings(MEMORY, max_examples=6, stateful_step_count=400)
+DEEPER = settings(MEMORY, max_examples=20, stateful_step_count=400)
 QUICK = settings(MEMORY, max_examples=8)
 ENGINE = settings(MEMORY, max_examples=7, stateful_step_count=25, phases=[Phase.generate])
 

@@ -127,7 +127,7 @@ def test_what_is_past_its_retention_is_not_shown(filled: StoreConnection) -> Non
     uses = connect.opened(filled)
     (task,) = uses.deliveries.dequeue("other", batch_size=1, worker="w").tasks
     gone = dataclasses.replace(task, id="gone", retained_until=datetime(2020, 1, 1, tzinfo=UTC))
-    client: Any = connect.store(filled).pages().client  # type: ignore[attr-defined]
+    client: Any = connect.store(filled).pages().store.client  # type: ignore[attr-defined]
     client.put_item(TableName=filled.tasks_table, Item=to_item(gone))
     columns = columns_of([("id", "string")])
     reading = TableReading(filled, columns, consistent=True)

@@ -21,7 +21,7 @@ from typing import Final
 
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, Forbidden
-from headrace.domain.task import Task
+from headrace.domain.task import Task, untold
 
 _ANY: Final = "*"
 _SHOWN: Final = 128  # characters of a name in a message; longer ones are nobody's
@@ -35,6 +35,9 @@ NOBODY: Final = "nobody"
 
 DEPLOYMENT: Final = "bootstrap"
 """The name and id of the deployment's own admin key: no other's."""
+
+IAM: Final = "iam"
+"""As whom the audit knows programs that use a deployment's tables by their own IAM rights."""
 
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # categories that change what is read
 
@@ -56,6 +59,7 @@ class Permission(StrEnum):
     LIST = "list"  #: lists of tasks; workers
     DETAILS = "details"  #: payload, result and progress of what may be read or listed
     ENQUEUE = "enqueue"
+    CANCEL = "cancel"  #: end tasks that are not done yet
     WORK = "work"  #: dequeue, report, a worker's heartbeat
     OPERATE = "operate"  #: change tasks by hand; pause and resume; schedules; audit; workers
     ADMINISTER = "administer"  #: create, edit and delete queues; keys
@@ -66,6 +70,7 @@ ROLES: Final[Mapping[Permission, tuple[Role, ...]]] = {
     Permission.LIST: (Role.VIEWER, Role.OPERATOR, Role.ADMIN),
     Permission.DETAILS: (Role.OPERATOR, Role.PRODUCER, Role.WORKER, Role.ADMIN),
     Permission.ENQUEUE: (Role.OPERATOR, Role.PRODUCER, Role.WORKER, Role.ADMIN),
+    Permission.CANCEL: (Role.OPERATOR, Role.PRODUCER, Role.WORKER, Role.ADMIN),
     Permission.WORK: (Role.WORKER, Role.ADMIN),
     Permission.OPERATE: (Role.OPERATOR, Role.ADMIN),
     Permission.ADMINISTER: (Role.ADMIN,),
@@ -77,6 +82,7 @@ _PHRASES: Final[Mapping[Permission, str]] = {
     Permission.LIST: "list tasks and workers",
     Permission.DETAILS: "see payloads, results and progress",
     Permission.ENQUEUE: "enqueue tasks",
+    Permission.CANCEL: "cancel tasks",
     Permission.WORK: "dequeue tasks and report on them",
     Permission.OPERATE: "change tasks, pauses, schedules and workers by hand, or read the audit",
     Permission.ADMINISTER: "administer queues and keys",
@@ -166,6 +172,7 @@ def key_name_fault(name: str) -> str | None:
         return "must hold no control characters, nor any other that is not seen"
     taken = {
         DEPLOYMENT: "the deployment's own key",
+        IAM: "whoever comes by IAM rights",
         SERVICE: "the service itself",
         NOBODY: "whoever has no key",
     }
@@ -187,7 +194,7 @@ def as_seen_by(principal: Principal, task: Task) -> Task:
     """Return *task* as *principal* may see it: without payload, result and progress, or whole."""
     if principal.may(Permission.DETAILS):
         return task
-    return replace(task, payload=None, result=None, progress=None)
+    return untold(task)
 
 
 # What is refused says what would be needed, and nothing of what is there.
@@ -213,6 +220,13 @@ def not_this_queue(queue: str, *, field: str | None = None) -> Forbidden:
 def not_this_task(task_id: str) -> Forbidden:
     """Return the refusal for a task that is outside the key's queues, or nowhere at all."""
     return Forbidden(f"this key is not for the queue of task {task_id[:_SHOWN]}, if there is one")
+
+
+def not_this_batch(batch_id: str) -> Forbidden:
+    """Return the refusal for a batch with queues outside the key's, or none at all."""
+    return Forbidden(
+        f"this key is not for all queues of batch {batch_id[:_SHOWN]}, if there is one"
+    )
 
 
 def not_this_worker(name: str) -> Forbidden:

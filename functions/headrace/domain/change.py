@@ -5,12 +5,13 @@ turn them into one conditional write, and ``Change.apply`` here says what that w
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from headrace.domain.copies import altered
 from headrace.domain.lifecycle import Rule
-from headrace.domain.task import Place, State, Task
+from headrace.domain.task import TURN_LANE, Place, State, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Shorter:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """The task is in this queue and state, on whatever shard."""
+    """The task is in this queue and state, on whatever shard and lane."""
 
     queue: str
     state: State
@@ -189,7 +190,7 @@ class Change:
             effects[name] = (*getattr(task, name), entry)
         for name, number in self.add.items():
             effects[name] = getattr(task, name) + number
-        return replace(task, **effects, version=task.version + 1, last_move=str(self.rule.action))
+        return altered(task, **effects, version=task.version + 1, last_move=str(self.rule.action))
 
     @property
     def leaves(self) -> str | None:
@@ -208,25 +209,55 @@ class Change:
         if task is None or not self.spends:
             return None
         emptied = {name: _EMPTY.get(name) for name in self.clear}
+        emptied |= {name: (*getattr(task, name), entry) for name, entry in self.append.items()}
         ended = {"place": self.put["spent"], "scheduled_at": self.put["finished_at"]}
         written = {"version": task.version + 1, "last_move": str(self.rule.action)}
-        return replace(task, **{**emptied, **self.put, **ended, **written})
+        return altered(task, **{**emptied, **self.put, **ended, **written})
 
     def together(self, *also: "KeyLock | Change", seen: Task | None) -> "Change":
         """Return this change, made only together with *also* and only on the task as *seen*."""
         same = (Equals("version", seen.version),) if seen is not None else ()
-        return replace(self, when=(*self.when, *same), also=(*self.also, *also), seen=seen)
+        return altered(self, when=(*self.when, *same), also=(*self.also, *also), seen=seen)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What the index knows of a task.  It may be stale: it proposes, a condition decides."""
+class Entry(NamedTuple):
+    """What the index knows of a task.  It may be stale: it proposes, a condition decides.
+
+    ``due_at`` is None where the table's index was made without it.  ``group_key`` is the task's
+    only if it ``knows_group``.
+    """
 
     task_id: str
     place: Place
     scheduled_at: datetime
     expires_at: datetime | None = None
     retained_until: datetime | None = None
+    due_at: datetime | None = None
+    group_key: str | None = None
+    knows_group: bool = False
+
+    @classmethod
+    def of(cls, task: Task) -> "Entry":
+        """Return the entry by which *task* waits, or waited when it was delivered."""
+        waits = task.state is State.ENQUEUED
+        scheduled_at = task.scheduled_at if waits else task.turn or task.due_at
+        return cls(
+            task.id,
+            task.place,
+            scheduled_at,
+            task.expires_at,
+            None,
+            task.due_at,
+            task.group_key,
+            knows_group=True,
+        )
+
+    @property
+    def own_time(self) -> datetime:
+        """The state's own time: of a task that waits when it is due, whatever its turn."""
+        if self.place.lane == TURN_LANE and self.due_at is not None:
+            return self.due_at
+        return self.scheduled_at
 
     def hidden(self, now: datetime) -> bool:
         """Tell whether the task is past its retention."""

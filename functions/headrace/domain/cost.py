@@ -14,6 +14,11 @@ from headrace.domain.limits import DEQUEUE_QUEUES
 
 OVERHEAD_BYTES: Final = 600
 """What a task's item holds besides payload and result: names, times, tags, lease."""
+REFERENCE_BYTES: Final = 160
+"""What an item has in place of a payload that is kept elsewhere: its size, digest and name."""
+
+OFFLOAD_BYTES_DEFAULT: Final = 32 * 1024
+"""Over which size a deployment keeps payloads in S3, unless its template says otherwise."""
 
 ENTRY_BYTES: Final = 400
 """What its index entry takes, and what DynamoDB adds to item and entry, while it is stored."""
@@ -84,6 +89,15 @@ def item_units(payload_bytes: int) -> int:
     return max(1, math.ceil((OVERHEAD_BYTES + payload_bytes) / _KB))
 
 
+def bytes_inside(payload_bytes: int, offload_bytes: int) -> int:
+    """Return what a payload takes of its item: a reference where it is over *offload_bytes*.
+
+    0 is no such bound; see ``domain.offload``.
+    """
+    outside = 0 < offload_bytes < payload_bytes
+    return REFERENCE_BYTES if outside else payload_bytes
+
+
 def enqueue(payload_bytes: int = 0) -> Units:
     """Return the cost of one new task: its item and its entry.  No dedupe key, no transaction."""
     return Units(item_units(payload_bytes) + 1)
@@ -152,6 +166,9 @@ class Prices:
     write: float = field(default=0.625, metadata={"of": "a million write units"})
     read: float = field(default=0.125, metadata={"of": "a million read units"})
     storage: float = field(default=0.25, metadata={"of": "a GB of DynamoDB, a month"})
+    put: float = field(default=5.00, metadata={"of": "a million objects written to S3"})
+    get: float = field(default=0.40, metadata={"of": "a million objects read from S3"})
+    objects: float = field(default=0.023, metadata={"of": "a GB of S3, a month"})
     api: float = field(default=3.50, metadata={"of": "a million calls of API Gateway (REST)"})
     invocations: float = field(default=0.20, metadata={"of": "a million calls of Lambda"})
     gb_second: float = field(default=0.0000133334, metadata={"of": "a GB-second of Lambda, arm64"})
@@ -186,6 +203,7 @@ class Load:
         batch: tasks in one call.
         retries: how often a task is tried again, on average.
         heartbeats: how often a worker prolongs its lease, on average.
+        offload_bytes: over which size a payload is kept in S3; 0 keeps all in the table.
 
     """
 
@@ -195,6 +213,17 @@ class Load:
     batch: int = 25
     retries: float = 0.0
     heartbeats: float = 0.0
+    offload_bytes: int = OFFLOAD_BYTES_DEFAULT
+
+    @property
+    def inside_bytes(self) -> int:
+        """What the payload takes of the task's item."""
+        return bytes_inside(self.payload_bytes, self.offload_bytes)
+
+    @property
+    def offloads(self) -> bool:
+        """Whether the payload is kept in S3."""
+        return self.inside_bytes != self.payload_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +277,7 @@ def bill(
     """
     prices, time = prices or Prices(), time or CallTime()
     units = life(
-        load.payload_bytes,
+        load.inside_bytes,
         batch=load.batch,
         kept=load.history_seconds > 0,
         retries=load.retries,
@@ -256,12 +285,19 @@ def bill(
     )
     calls = calls_per_task(batch=load.batch, retries=load.retries, heartbeats=load.heartbeats)
     tasks = load.rate * MONTH_SECONDS
-    stored = load.rate * load.history_seconds * (load.payload_bytes + OVERHEAD_BYTES + ENTRY_BYTES)
-    tables = (
+    kept = load.rate * load.history_seconds
+    stored = kept * (load.inside_bytes + OVERHEAD_BYTES + ENTRY_BYTES)
+    tables: tuple[Line, ...] = (
         Line("DynamoDB writes", tasks * units.write, prices.write, 1e6),
         Line("DynamoDB reads", tasks * units.read, prices.read, 1e6),
         Line("DynamoDB storage", stored / _GB, prices.storage, 1),
     )
+    if load.offloads:
+        tables += (
+            Line("S3 writes", tasks, prices.put, 1e6),
+            Line("S3 reads", tasks * (1 + load.retries), prices.get, 1e6),
+            Line("S3 storage", kept * load.payload_bytes / _GB, prices.objects, 1),
+        )
     api = (
         Line("API Gateway calls", tasks * calls, prices.api, 1e6),
         Line("Lambda calls", tasks * calls, prices.invocations, 1e6),
@@ -269,7 +305,7 @@ def bill(
     )
     return Bill(
         load,
-        item_units(load.payload_bytes),
+        item_units(load.inside_bytes),
         units,
         0.0 if over_tables else calls,
         shards_for(load.rate, retries=load.retries),

@@ -12,12 +12,17 @@ HeadraceError
 │   ├── KeyExists
 │   ├── VersionMismatch
 │   ├── Inflight
+│   ├── Finished
 │   ├── LeaseLost
+│   ├── TaskDead            its result was waited for; raised by clients
+│   ├── BatchExists
+│   ├── BatchFinished
 │   └── IdempotencyConflict
 ├── RateLimited             too many requests (429)
 └── Unavailable             the table is throttled or away; try again (503)
 
-``code`` is stable: programs may match on it.
+``code`` is stable: programs may match on it.  Their names are those that programs import:
+a traceback says ``headrace.NotFound``.
 """
 
 from collections.abc import Sequence
@@ -141,11 +146,43 @@ class Inflight(Conflict):
     title = "Task is in flight"
 
 
+class Finished(Conflict):
+    """The task has ended already."""
+
+    code = "finished"
+    title = "Task has ended"
+
+
 class LeaseLost(Conflict):
     """The lease has ended or belongs to somebody else."""
 
     code = "lease_lost"
     title = "Lease lost"
+
+
+class TaskDead(Conflict):
+    """A task whose result somebody waits for is dead: there will be none, unless it is restarted.
+
+    ``task`` is the task, with its ``dead_reason`` and ``errors``.
+    """
+
+    code = "task_dead"
+    title = "Task is dead"
+    task: Any = None
+
+
+class BatchExists(Conflict):
+    """A batch of this id exists, and was created otherwise."""
+
+    code = "batch_exists"
+    title = "Batch exists"
+
+
+class BatchFinished(Conflict):
+    """The batch has ended with another total."""
+
+    code = "batch_finished"
+    title = "Batch has ended"
 
 
 class IdempotencyConflict(Conflict):
@@ -173,3 +210,8 @@ class Unavailable(HeadraceError):
     def __init__(self, detail: str, *, retry_after_seconds: int = 1) -> None:
         super().__init__(detail)
         self.retry_after_seconds = retry_after_seconds
+
+
+for _kind in [one for one in vars().values() if isinstance(one, type)]:
+    if issubclass(_kind, HeadraceError):
+        _kind.__module__ = "headrace"

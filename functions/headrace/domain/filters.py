@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final, Self
 
+from headrace.domain.change import Entry
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.instants import MICROSECOND
-from headrace.domain.task import State, Task
+from headrace.domain.task import SHOWN_STATES, Priority, State, Task
 
 MESSAGE: Final = 1024
 """Characters of an error's message that the lake keeps, so only they count."""
@@ -77,10 +78,14 @@ class TimeSpan:
 
     def holds(self, task: Task) -> bool:
         """Tell whether *task*, as read, is where the index said."""
-        return (
-            task.state is self.state
-            and (self.since is None or task.scheduled_at >= self.since)
-            and (self.until is None or task.scheduled_at <= self.until)
+        return task.state is self.state and self.contains(
+            task.due_at if task.state is State.ENQUEUED else task.scheduled_at
+        )
+
+    def contains(self, moment: datetime) -> bool:
+        """Tell whether *moment* is between the ends."""
+        return (self.since is None or moment >= self.since) and (
+            self.until is None or moment <= self.until
         )
 
     def within(self, after: datetime | None, before: datetime | None) -> "TimeSpan":
@@ -95,7 +100,7 @@ _WAITING: Final = TimeSpan(State.ENQUEUED)
 
 def _meanings(now: datetime) -> dict[str, set[TimeSpan]]:
     return {
-        **{str(state): {TimeSpan(state)} for state in State},
+        **{str(state): {TimeSpan(state)} for state in SHOWN_STATES},
         "SCHEDULED": {TimeSpan(State.ENQUEUED, since=now + MICROSECOND)},
         "READY": {TimeSpan(State.ENQUEUED, until=now)},
         "pending": {_WAITING, TimeSpan(State.INFLIGHT)},
@@ -123,7 +128,7 @@ class TaskFilter:
     ``scheduled_after`` and ``scheduled_before`` are about a state's own time: due, end of the
     lease as first granted, finish; both bounds are excluded.  ``error`` is a part of the latest
     error's type, message or detail, upper or lower case.  ``fingerprint`` is that of what a
-    task last failed of.
+    task last failed of; one that was cancelled did not end of that, and is not meant.
     """
 
     states: tuple[str, ...] = ()
@@ -134,6 +139,8 @@ class TaskFilter:
     min_attempts: int | None = None
     error: str | None = None
     fingerprint: str | None = None
+    priority: Priority | None = None
+    group_key: str | None = None
 
     def spans(self, now: datetime) -> tuple[TimeSpan, ...]:
         """Return where the index has the tasks that may be meant, in the order of lists.
@@ -143,7 +150,7 @@ class TaskFilter:
         check_states(self.states)
         meanings = _meanings(now)
         found: set[TimeSpan] = set()
-        for word in self.states or tuple(map(str, State)):
+        for word in self.states or tuple(map(str, SHOWN_STATES)):
             found |= meanings[word]
         derived = meanings["READY"] | meanings["SCHEDULED"]
         if _WAITING in found or derived <= found:
@@ -177,17 +184,33 @@ class TaskFilter:
         }
         known = {name: named[name] for name in cls.__dataclass_fields__ if name in named}
         states = tuple(named["state"].split(",")) if "state" in named else ()
-        return cls(**{**known, **times, "states": states})
+        level = {"priority": Priority(named["priority"])} if "priority" in named else {}
+        return cls(**{**known, **times, **level, "states": states})
 
     @property
     def by_index(self) -> bool:
         """Tell whether the index alone can answer: states and times, nothing of the task."""
-        named = (self.worker, self.min_attempts, self.error, self.fingerprint)
+        named: tuple[object, ...]
+        named = (self.worker, self.min_attempts, self.error, self.fingerprint, self.priority)
+        named = (*named, self.group_key)
         return not self.tags and all(value is None for value in named)
+
+    @property
+    def by_time(self) -> bool:
+        """Tell whether a time is named."""
+        return self.scheduled_after is not None or self.scheduled_before is not None
+
+    def may_mean(self, entry: Entry) -> bool:
+        """Tell whether the task of *entry* may be meant, as far as the index knows."""
+        other = entry.knows_group and self.group_key not in (None, entry.group_key)
+        return not other
 
     def means(self, task: Task) -> bool:
         """Tell whether *task*, of whatever state and time, is meant."""
         if self.worker is not None and task.worker != self.worker:
+            return False
+        named = ((self.priority, task.priority), (self.group_key, task.group_key))
+        if any(wanted is not None and wanted != found for wanted, found in named):
             return False
         if self.min_attempts is not None and task.attempts < self.min_attempts:
             return False
@@ -195,10 +218,14 @@ class TaskFilter:
             return False
         if self.error is not None and not _mentions(task, self.error):
             return False
-        return self.fingerprint is None or self.fingerprint == fingerprint_of(task)
+        return self.fingerprint is None or self.fingerprint == _ended_of(task)
 
 
 EVERY_TASK: Final = TaskFilter()
+
+
+def _ended_of(task: Task) -> str | None:
+    return None if task.cancelled else fingerprint_of(task)
 
 
 def _mentions(task: Task, text: str) -> bool:

@@ -2,18 +2,21 @@
 
 import hashlib
 import math
+import random
 import secrets
 import zlib
 from datetime import UTC, datetime
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, lower case
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 _RANDOM_BITS = 80
 _SECRET_BITS = 52  # beside 48 of milliseconds
 _TAG_BITS, _TAG_LENGTH = 50, 10
 
 
 def _base32(number: int, length: int) -> str:
-    return "".join(_ALPHABET[number >> 5 * place & 31] for place in range(length - 1, -1, -1))
+    """Return *number* in *length* characters, an even number of them."""
+    return "".join([_PAIRS[number >> bits & 1023] for bits in range(5 * length - 10, -1, -10)])
 
 
 def _digest(text: str) -> int:
@@ -35,6 +38,11 @@ def derived_task_id(born: datetime, seed: str) -> str:
     """Return the id that *seed* always gives, in the form of new_task_id() at *born*."""
     millis = int(born.timestamp() * 1000)
     return "tsk_" + _base32(millis << _RANDOM_BITS | _digest(seed), 26)
+
+
+def new_batch_id(now: datetime) -> str:
+    """Return ``bat_`` and what new_task_id() puts behind ``tsk_``."""
+    return "bat_" + new_task_id(now).removeprefix("tsk_")
 
 
 def new_lease_token() -> str:
@@ -91,9 +99,20 @@ def group_opened_at(group_id: str) -> datetime:
     return datetime.fromtimestamp((number >> _SECRET_BITS) / 1000, UTC)
 
 
+def new_undo_id(now: datetime) -> str:
+    """Return a fresh id of what can be undone, 26 characters like a task's."""
+    millis = int(now.timestamp() * 1000)
+    return "und_" + _base32(millis << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS), 26)
+
+
 def new_request_token() -> str:
     """Return a mark by which a write recognises itself after a lost answer."""
     return _base32(secrets.randbits(50), 10)
+
+
+def new_chance() -> random.Random:
+    """Return a generator for what must not go in step with other processes, and is no secret."""
+    return random.Random(secrets.randbits(64))  # noqa: S311  as it says
 
 
 def shard_of(task_id: str, shards: int) -> int:

@@ -7,9 +7,9 @@ under it.  It ends once: **closed** by its holder, who gives back what is unsett
 Each delivery under a group has a lease of its own, the group's id and a mark of the delivery, so
 that a slot, a repeated write or a late report of one delivery is never taken for another's.
 
-A lease's name is its secret and two facts about the delivery, the attempt and the worker.  They
-save a read when the worker reports: the write checks that they are true, so a name that was
-tampered with is refused like any other foreign lease.
+A lease's name is its secret and a few facts about the delivery: the attempt, the task's priority
+if it has one, and the worker.  They save a read when the worker reports: the write checks that they
+are true, so a name that was tampered with is refused like any other foreign lease.
 
 A lease under a group goes by the group's id alone, as long as that can mean one delivery only.  A
 task that came back to wait since the group was opened may have been under it before, and whoever
@@ -19,16 +19,18 @@ group's id nothing happens to it.
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final
 
 from headrace.domain.ids import group_opened_at, new_group_id
 from headrace.domain.limits import GROUP_ID_RE, KEEPALIVE_SECONDS
 from headrace.domain.retry import Seconds
-from headrace.domain.task import Task
+from headrace.domain.task import Priority, Task
 
 GRACE: Final = timedelta(days=1)
 """How long a group that has ended is kept: the index may show its tasks for a while."""
@@ -52,7 +54,8 @@ class Group:
     """A group as stored.
 
     ``granted_until`` is its end as first granted and never changes: the index keeps its tasks
-    there.  ``queues`` are those it was used with.  After ``kept_until`` it may be forgotten.
+    there.  ``queues`` are those it was used with, ``cancelled`` the ids of the tasks that were
+    cancelled under it.  After ``kept_until`` it may be forgotten.
     """
 
     id: str
@@ -63,6 +66,7 @@ class Group:
     kept_until: datetime
     state: GroupState = GroupState.OPEN
     queues: frozenset[str] = field(default_factory=frozenset)
+    cancelled: frozenset[str] = field(default_factory=frozenset)
 
     @classmethod
     def opened(
@@ -131,7 +135,7 @@ class GroupChange:
 
     Made if its end is after ``after`` and is ``ends_at``, as far as they are given.  The end
     becomes ``renewed_at`` plus the group's own keepalive, if that is given; the fields of ``put``
-    are written, and ``queue`` is added to its queues.
+    are written, ``queue`` is added to its queues, and the task ``cancelled`` to those.
     """
 
     id: str
@@ -140,6 +144,7 @@ class GroupChange:
     renewed_at: datetime | None = None
     put: Mapping[str, Any] = field(default_factory=dict)
     queue: str | None = None
+    cancelled: str | None = None
 
     def allowed(self, group: Group | None) -> bool:
         """Tell whether the stored *group* (None: there is none) lets this change happen."""
@@ -158,6 +163,8 @@ class GroupChange:
             changed = replace(changed, expires_at=self.renewed_at + group.keepalive)
         if self.queue is not None:
             changed = replace(changed, queues=group.queues | {self.queue})
+        if self.cancelled is not None:
+            changed = replace(changed, cancelled=group.cancelled | {self.cancelled})
         return changed
 
 
@@ -170,6 +177,11 @@ def extend(group_id: str, *, now: datetime) -> GroupChange:
 def learn(group_id: str, queue: str, *, now: datetime) -> GroupChange:
     """Plan to note that a group is used with *queue*, before it is."""
     return GroupChange(group_id, after=now, queue=queue)
+
+
+def note_cancelled(group_id: str, task_id: str) -> GroupChange:
+    """Plan to let the holder of a group know that a task under it was cancelled."""
+    return GroupChange(group_id, cancelled=task_id)
 
 
 def lapse(group: Group, *, now: datetime) -> GroupChange:
@@ -185,7 +197,24 @@ def close(group: Group, *, now: datetime) -> GroupChange:
     return GroupChange(group.id, put=put)
 
 
-_ATTEMPT_DIGITS = 9
+_WORKERS: Final = 1_000  # whose names are remembered as leases have them
+_ATTEMPT: Final = re.compile(r"([0-9]{1,9})([hnl]?)", re.ASCII)
+_LETTERS: Final = {"h": Priority.HIGH, "n": Priority.NORMAL, "l": Priority.LOW, "": None}
+
+
+@lru_cache(_WORKERS)
+def _written(worker: str) -> str:
+    return base64.urlsafe_b64encode(worker.encode()).decode().rstrip("=")
+
+
+@lru_cache(_WORKERS)
+def _read(text: str) -> str | None:
+    """Return the worker's name that *text* is for; None for one that we did not write."""
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+    except (ValueError, binascii.Error):
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,31 +224,30 @@ class LeaseName:
     secret: str
     attempt: int
     worker: str | None = None
+    priority: Priority | None = None
 
     def __str__(self) -> str:
-        worker = base64.urlsafe_b64encode((self.worker or "").encode()).decode().rstrip("=")
-        return f"{self.secret}.{self.attempt}.{worker}"
+        worker = _written(self.worker or "")
+        letter = "" if self.priority is None else self.priority[0]
+        return f"{self.secret}.{self.attempt}{letter}.{worker}"
 
     @classmethod
     def of(cls, task: Task) -> "LeaseName":
         """Return the name of the lease *task* is under."""
-        return cls(task.lease_id or "", task.attempts, task.worker)
+        return cls(task.lease_id or "", task.attempts, task.worker, task.priority)
 
     @classmethod
     def parse(cls, name: str) -> "LeaseName | None":
         """Return *name* as parsed; None when we did not write it."""
         secret, _, rest = name.partition(".")
         attempt, _, worker = rest.partition(".")
-        if not (secret and attempt.isascii() and attempt.isdigit()):
+        known = _ATTEMPT.fullmatch(attempt)
+        if known is None or not secret:
             return None
-        if len(attempt) > _ATTEMPT_DIGITS:
+        text = _read(worker)
+        if text is None:
             return None
-        try:
-            padded = worker + "=" * (-len(worker) % 4)
-            text = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
-        except (ValueError, binascii.Error):
-            return None
-        parsed = cls(secret, int(attempt), text or None)
+        parsed = cls(secret, int(known[1]), text or None, _LETTERS[known[2]])
         return parsed if str(parsed) == name else None  # one lease has one name
 
 

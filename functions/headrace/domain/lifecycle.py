@@ -14,7 +14,7 @@ from enum import StrEnum, auto
 from functools import cache
 from typing import Final
 
-from headrace.domain.task import State
+from headrace.domain.task import SHOWN_STATES, State
 
 
 class Action(StrEnum):
@@ -32,8 +32,10 @@ class Action(StrEnum):
     EXPIRE = auto()
     RUN = auto()
     RESTART = auto()
+    CANCEL = auto()
     DELETE = auto()
     PURGE = auto()
+    UNDELETE = auto()
 
 
 class Actor(StrEnum):
@@ -82,7 +84,9 @@ class Rule:
     kept_by: str | None = None
 
 
-_E, _I, _S, _D = State.ENQUEUED, State.INFLIGHT, State.SUCCEEDED, State.DEAD
+_E, _I, _S, _D = SHOWN_STATES
+_X = State.DELETED
+_ALL: Final = SHOWN_STATES
 _L = LeaseRule
 _DEAD_LETTERS: Final = "dead_letter_queue_config"
 _HISTORY: Final = "history_retention_in_seconds"
@@ -110,8 +114,17 @@ LIFECYCLE: Final[tuple[Rule, ...]] = (
     Rule(Action.RUN,       _E,   _E,   Actor.OPERATOR, _L.NONE,   Clock.NOW),
     Rule(Action.RESTART,   _D,   _E,   Actor.OPERATOR, _L.NONE,   Clock.NOW),
     Rule(Action.RESTART,   _S,   _E,   Actor.OPERATOR, _L.NONE,   Clock.NOW),
-    *(Rule(Action.DELETE,  of, None, Actor.OPERATOR, _L.NONE,   Clock.NONE) for of in State),
-    *(Rule(Action.PURGE,   of, None, Actor.OPERATOR, _L.NONE,   Clock.NONE) for of in State),
+    Rule(Action.CANCEL,    _E,   _D,   Actor.OPERATOR, _L.NONE,   Clock.NOW,     _DEAD_LETTERS),
+    Rule(Action.CANCEL,    _I,   _D,   Actor.OPERATOR, _L.NONE,   Clock.NOW,     _DEAD_LETTERS),
+    *(Rule(Action.DELETE,  of, None, Actor.OPERATOR, _L.NONE,   Clock.NONE) for of in _ALL),
+    *(Rule(Action.DELETE,  of, _X,   Actor.OPERATOR, _L.NONE,   Clock.NOW)  for of in _ALL),
+    *(Rule(Action.PURGE,   of, None, Actor.OPERATOR, _L.NONE,   Clock.NONE) for of in _ALL),
+    *(Rule(Action.PURGE,   of, _X,   Actor.OPERATOR, _L.NONE,   Clock.NOW)  for of in _ALL),
+    Rule(Action.DELETE,    _X, None, Actor.SERVICE,  _L.NONE,   Clock.NONE),
+    Rule(Action.PURGE,     _X, None, Actor.SERVICE,  _L.NONE,   Clock.NONE),
+    Rule(Action.UNDELETE,  _X, _E,   Actor.OPERATOR, _L.NONE,   Clock.DUE),
+    Rule(Action.UNDELETE,  _X, _S,   Actor.OPERATOR, _L.NONE,   Clock.KEPT),
+    Rule(Action.UNDELETE,  _X, _D,   Actor.OPERATOR, _L.NONE,   Clock.KEPT),
 )
 # fmt: on
 
@@ -149,7 +162,7 @@ def diagram() -> str:
     arrows = [
         f"    {row.source or '[*]'} --> {row.target}: {row.action}"
         for row in LIFECYCLE
-        # From everywhere to nowhere: one sentence says more than eight arrows.
+        # From everywhere: one sentence says more than eight arrows.
         if row.action not in (Action.DELETE, Action.PURGE)
     ]
     return "\n".join(("stateDiagram-v2", *dict.fromkeys(arrows)))  # by whomever: one arrow

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from json.encoder import encode_basestring
 from typing import Any, Final, NoReturn, TypeAlias
 
 Bounds: TypeAlias = tuple[float, float]
@@ -31,6 +32,10 @@ ANSWER_BYTES: Final = 4 * MIB  # tasks in one answer
 LAMBDA_BYTES: Final = 6 * MIB  # an event, or an answer, as Lambda passes it on: JSON in JSON
 SENT_BYTES: Final = LAMBDA_BYTES - 64 * KIB  # a body in it, with room for its headers
 PAYLOAD_BYTES: Final = 256 * KIB
+UPLOAD_BYTES: Final = (1, 1024 * MIB)  # of a payload that its producer uploads
+UPLOAD_SECONDS: Final = 3600  # that such an upload, and then its reference, is good for
+SHA256: Final = r"[0-9a-fA-F]{64}"
+OFFLOAD_BYTES: Final = (KIB, 256 * KIB)  # from which size on a text is kept elsewhere
 RESULT_BYTES: Final = 32 * KIB
 PROGRESS_BYTES: Final = 4 * KIB
 ERROR_BYTES: Final = 4 * KIB  # one entry, as JSON
@@ -38,6 +43,7 @@ DESCRIPTION_BYTES: Final = 1024
 WORKER_BYTES: Final = 256
 WORKER_VERSION_BYTES: Final = 64
 DEDUPE_KEY_BYTES: Final = (1, 256)
+GROUP_KEY_BYTES: Final = (1, 128)
 LEASE_NAME_BYTES: Final = (1, 256)  # of a group lease
 SPAWNED_BYTES: Final = 2 * MIB  # payloads spawned by one report, together
 AHEAD_BYTES: Final = 16 * MIB  # payloads that one schedule enqueues ahead: 64 of the largest
@@ -61,11 +67,17 @@ WORKER_CONCURRENCY: Final = (1, 10_000)
 LIST_PAGE: Final = 250
 
 WAIT_SECONDS: Final = 20
+MEMBER_SECONDS: Final = 3_600  # that a member of a batch is kept at least
+BATCH_MEMBERS: Final = (0, 1_000_000)  # that a batch may count
+BATCH_EXPIRES_SECONDS: Final = (1, 31_536_000)
+BATCH_EXPIRES_DEFAULT: Final = 2_592_000
+TASK_BATCHES: Final = 4  # that one task is counted in
 SPENT_SECONDS: Final = 15 * 60  # that the id of a task nobody keeps is taken
 SETTINGS_TTL_SECONDS: Final = (0, 60)  # how old settings may be when tasks are handled
 KEEPALIVE_SECONDS: Final = (1, 43_200)
 EXPIRES_SECONDS: Final = (1, 31_536_000)  # and 0: never
 RETENTION_SECONDS: Final = (0, 31_536_000)
+UNDO_SECONDS: Final = (0, 604_800)  # that what was deleted can be brought back
 PAUSE_SECONDS: Final = (0, 31_536_000)
 DELAY_SECONDS: Final = (0, 31_536_000)
 OVERLAP_SECONDS: Final = (0, 86_400)  # that a rotated key's secret lives on
@@ -75,8 +87,19 @@ RETRY_DELAY_SECONDS: Final = (0, 2_592_000)
 JITTER: Final = (0, 1)
 INTERVALS: Final = (1, 100)
 SHARDS: Final = (1, 64)
+AGING_SECONDS: Final = (1, 86_400)  # by which a high priority is ahead
+WEIGHT: Final = (0.01, 1_000)  # of a group
+GROUP_INFLIGHT: Final = (0, 100)  # max_inflight_per_group
+WEIGHTS: Final = 1_000  # groups of a queue with a weight of their own
 INFLIGHT: Final = (0, 10_000)  # max_inflight_tasks
 INTERVAL_UNITS: Final = 86_400  # of a token bucket; a day of seconds
+TARGET_URL_BYTES: Final = 2_048
+TARGET_TIMEOUT_SECONDS: Final = (1, 300)
+TARGET_CONCURRENCY: Final = (1, 500)
+TARGET_HEADERS: Final = 20
+TARGET_HEADER_BYTES: Final = 4 * KIB  # names and values together
+TARGET_ANSWER_BYTES: Final = 64 * KIB  # that are read of one
+RETRY_AFTER_SECONDS: Final = 3_600  # that a target may ask for
 COUNT: Final = (0, 1_000_000_000)  # max_size, max_tokens
 
 
@@ -92,9 +115,11 @@ def sent_bytes(text: str) -> int:
     its versions the two separators that JavaScript took for the end of a line.  *text* is JSON
     itself, so it has no other control characters than white space.
     """
-    escaped = sum(text.count(char) for char in '"\\\n\r\t')
-    separators = 0 if text.isascii() else text.count("\u2028") + text.count("\u2029")
-    return utf8_bytes(text) + escaped + 3 * separators
+    size = len(encode_basestring(text)) - 2  # in characters; in C, as it is done for every task
+    if text.isascii():
+        return size
+    separators = text.count("\u2028") + text.count("\u2029")
+    return size + utf8_bytes(text) - len(text) + 3 * separators
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -127,6 +152,20 @@ def text_fault(value: object, most: int, least: int = 0) -> str | None:
 def json_fault(size: int, most: int) -> str | None:
     """Return the fault of JSON text of *size* bytes where *most* are allowed."""
     return f"must be at most {most} bytes of JSON text; it is {size}" if size > most else None
+
+
+def result_fault(result: str | None) -> str:
+    """Return why the JSON text *result* cannot be kept; "" if it can, or there is none."""
+    if result is None:
+        return ""
+    fault = json_fault(utf8_bytes(result), RESULT_BYTES)
+    if fault:
+        return fault
+    try:
+        check_json(result)
+    except (ValueError, RecursionError) as error:
+        return f"must be JSON: {error}"
+    return ""
 
 
 def pattern_fault(value: object, pattern: re.Pattern[str]) -> str | None:

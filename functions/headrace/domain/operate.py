@@ -1,4 +1,4 @@
-"""What operators do to tasks, planned from the task as it was read: run, restart, move, delete.
+"""What is done to tasks by hand, planned from the task as it was read.
 
 ``Unfit`` says why an action does not take a task; nothing is written then.
 """
@@ -11,7 +11,7 @@ from typing import Final
 from headrace.domain import limits, plan
 from headrace.domain.change import Change, Condition, Equals
 from headrace.domain.lifecycle import LIFECYCLE, Action, Actor, rule, rules
-from headrace.domain.queue import Queue
+from headrace.domain.queue import Queue, new_life, waiting
 from headrace.domain.task import Hop, State, Task
 
 _FINISH: Final = ("finished_at", "result", "dead_reason", "retained_until", "progress")
@@ -24,13 +24,16 @@ class BulkAction(StrEnum):
     RESTART = "restart"
     RUN = "run"
     MOVE = "move"
+    CANCEL = "cancel"
 
 
 STATES_BY_ACTION: Final = {
     action: tuple(
-        row.source
-        for row in LIFECYCLE
-        if row.action is Action(action) and row.actor is Actor.OPERATOR and row.source is not None
+        dict.fromkeys(
+            row.source
+            for row in LIFECYCLE
+            if (row.action, row.actor) == (Action(action), Actor.OPERATOR) and row.source
+        )
     )
     for action in BulkAction
 }
@@ -44,10 +47,29 @@ class Unfit:
     detail: str
 
 
-def operate(
+def takes_turn(
     action: BulkAction, task: Task, queue: Queue, *, target: Queue | None, now: datetime
+) -> Queue | None:
+    """Return the queue in which *action* lets *task* wait for its group's turn, if it does."""
+    to = queue if action is BulkAction.RESTART else target
+    if to is None or to.settings.groups is None or not rules(Action(action), task.state):
+        return None
+    later = task.state is State.ENQUEUED and task.due_at > now
+    return None if later else to
+
+
+def operate(
+    action: BulkAction,
+    task: Task,
+    queue: Queue,
+    *,
+    target: Queue | None,
+    now: datetime,
+    turn: datetime | None = None,
 ) -> Change | Unfit:
     """Plan *action* on *task* of *queue*; *target* is where a move goes.
+
+    *turn* is that of its group, where ``takes_turn`` says that it takes one.
 
     The change is made only if nobody touches the task before.  It is known again, should its answer
     be lost, by its time: to the microsecond no other action gives a task the same.
@@ -57,15 +79,21 @@ def operate(
     expired = task.state is State.ENQUEUED and not task.live(now)
     if expired and action is not BulkAction.DELETE:
         return Unfit("the task has expired")
+    change: Change | Unfit
     match action:
         case BulkAction.DELETE:
-            return plan.delete(task, unless_changed=True)
+            change = plan.delete(task, unless_changed=True)
+        case BulkAction.CANCEL:
+            change = plan.cancel(task, queue, now=now, unless_changed=True)
         case BulkAction.RUN:
-            return _run(task, queue, now=now)
+            change = _run(task, queue, now=now)
         case BulkAction.RESTART:
-            return _restart(task, queue, now=now)
+            change = _restart(task, queue, now=now, turn=turn)
         case BulkAction.MOVE:
-            return Unfit("no target") if target is None else _move(task, target, now=now)
+            change = (
+                Unfit("no target") if target is None else _move(task, target, now=now, turn=turn)
+            )
+    return change
 
 
 def _out_of_place(action: BulkAction, task: Task) -> str:
@@ -79,33 +107,35 @@ def _run(task: Task, queue: Queue, *, now: datetime) -> Change | Unfit:
     if task.due_at <= now:
         return Unfit("the task is due already")
     row = rule(Action.RUN, State.ENQUEUED, State.ENQUEUED)
+    put, unset = waiting(queue, task.id, now, task.priority)
     return Change(
         row,
         task.id,
         when=plan.unchanged(task),
-        put=plan.waiting(queue, task.id, now),
+        put=put,
+        clear=unset,
         done_when=(*_itself(task), Equals("due_at", now)),
     )
 
 
-def _restart(task: Task, queue: Queue, *, now: datetime) -> Change:
+def _restart(task: Task, queue: Queue, *, now: datetime, turn: datetime | None) -> Change:
     """A new life: attempts 0, a fresh expiry, the errors kept, the dedupe key taken again."""
     row = rule(Action.RESTART, task.state, State.ENQUEUED)
-    change = _reborn(Change(row, task.id), task, queue, now=now, due_at=now)
+    change = _reborn(Change(row, task.id), task, queue, now=now, due_at=now, turn=turn)
     if task.dedupe_key is None:
         return change
     taken = plan.holder(queue.name, task.dedupe_key, value=task.id, expects=None)
     return change.together(taken, seen=task)
 
 
-def _move(task: Task, target: Queue, *, now: datetime) -> Change:
+def _move(task: Task, target: Queue, *, now: datetime, turn: datetime | None) -> Change:
     """As a worker's move, but a waiting task keeps its due time; a dead one is due now."""
     row = rule(Action.MOVE, task.state, State.ENQUEUED)
     due_at = task.due_at if task.state is State.ENQUEUED else now
     if any(hop.queue == target.name for hop in task.trail):
         due_at += timedelta(microseconds=1)  # no due time twice in a queue: see domain.slots
     trail = (*task.trail, Hop(task.queue, now))[-limits.TRAIL_KEPT :]
-    moved = _reborn(Change(row, task.id), task, target, now=now, due_at=due_at)
+    moved = _reborn(Change(row, task.id), task, target, now=now, due_at=due_at, turn=turn)
     change = replace(
         moved,
         put={**moved.put, "trail": trail},
@@ -115,9 +145,17 @@ def _move(task: Task, target: Queue, *, now: datetime) -> Change:
     return plan.parted(change, task)
 
 
-def _reborn(change: Change, task: Task, queue: Queue, *, now: datetime, due_at: datetime) -> Change:
+def _reborn(
+    change: Change,
+    task: Task,
+    queue: Queue,
+    *,
+    now: datetime,
+    due_at: datetime,
+    turn: datetime | None,
+) -> Change:
     """Begin a new life in *queue*."""
-    put, unset = plan.new_life(queue, task.id, due_at=due_at, now=now)
+    put, unset = new_life(queue, task.id, due_at=due_at, now=now, priority=task.priority, turn=turn)
     return replace(
         change,
         when=plan.unchanged(task),

@@ -5,7 +5,7 @@ draws a number.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -21,28 +21,44 @@ from headrace.domain.change import (
     Unset,
     UnsetOrAfter,
 )
+from headrace.domain.copies import altered
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.ids import shard_of
 from headrace.domain.lease import Group
 from headrace.domain.lifecycle import Action, rule
-from headrace.domain.queue import Queue
+from headrace.domain.queue import Queue, place_in, waiting
 from headrace.domain.retry import RetryStrategy, Seconds
 from headrace.domain.slots import Reservation
-from headrace.domain.task import DeadReason, Overwritable, Place, State, Task
+from headrace.domain.task import (
+    TURN_LANE,
+    DeadReason,
+    Membership,
+    Overwritable,
+    Priority,
+    State,
+    Task,
+)
+from headrace.domain.upload import Upload
 
 LEASE: Final = ("lease_id", "lease_expires_at", "lease_length")
 _FORGOTTEN: Final = (
     *("place", "scheduled_at", "payload", "tags", "dedupe_key", "schedule", "expires_at"),
-    *("keepalive", "retry", *LEASE, "worker", "progress", "result", "errors", "trail", "slot"),
+    *("keepalive", "retry", *LEASE, "worker", "progress", "result", "errors", "trail"),
+    *("slot", "priority", "group_key", "turn"),
 )
 """What nobody needs of a task that is gone."""
+
+_TOLD: Final = frozenset({"result", "dead_reason", "errors"})
+"""What is kept of it where its queue tells another how it ended."""
 
 _SECOND: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """One entry of an enqueue call; ``payload`` is JSON text, exactly as it came in."""
+    """One entry of an enqueue call; ``payload`` is JSON text, exactly as it came in.
+
+    With an ``upload`` that is the payload, and ``id`` is the one that it is for.
+    """
 
     payload: str
     id: str | None = None
@@ -55,12 +71,33 @@ class TaskSpec:
     dedupe_key: str | None = None
     overwrite: frozenset[Overwritable] = frozenset()
     schedule: str | None = None
+    priority: Priority | None = None
+    batches: tuple[str, ...] = ()
+    group_key: str | None = None
+    upload: Upload | None = None
 
     def due_at(self, now: datetime) -> datetime:
         """Return when the task falls due: never before *now*."""
         if self.scheduled_at is not None:
             return max(now, self.scheduled_at)
         return now + timedelta(seconds=self.delay_in_seconds or 0)
+
+    def fault(self, queue: Queue, due_at: datetime) -> str | None:
+        """Return what keeps the task, due at *due_at*, out of *queue*, with the field first."""
+        if self.expires_at is not None and self.expires_at <= due_at:
+            return "expires_at would pass before the task is due"
+        if self.upload is not None and queue.settings.target is not None:
+            return "payload_ref has no meaning here: what is pushed goes out with its payload"
+        if fault := queue.priority_fault(self.priority):
+            return f"priority {fault}"
+        fault = queue.group_fault(self.group_key)
+        return fault and f"group_key {fault}"
+
+    def takes_turn(self, queue: Queue, now: datetime) -> bool:
+        """Tell whether the task waits for its group's turn in *queue*: if it is due already."""
+        if queue.settings.groups is None or self.delay_in_seconds:
+            return False
+        return self.scheduled_at is None or self.scheduled_at <= now
 
 
 def holder(queue: str, dedupe_key: str, *, value: str | None, expects: str | None) -> KeyLock:
@@ -75,28 +112,7 @@ def freed(task: Task) -> tuple[KeyLock, ...]:
     return (holder(task.queue, task.dedupe_key, value=None, expects=task.id),)
 
 
-def place_in(queue: Queue, state: State, task_id: str) -> Place:
-    """Return where the index keeps *task_id* in *queue* and *state*."""
-    return Place(queue.name, state, shard_of(task_id, queue.settings.shards))
-
-
-def waiting(queue: Queue, task_id: str, due_at: datetime) -> dict[str, Any]:
-    """Return the fields by which a task waits in *queue* until it is due."""
-    place = place_in(queue, State.ENQUEUED, task_id)
-    return {"place": place, "scheduled_at": due_at, "due_at": due_at}
-
-
-def new_life(
-    queue: Queue, task_id: str, *, due_at: datetime, now: datetime
-) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the fields of a task that begins anew in *queue*, and those that it has no more."""
-    put = waiting(queue, task_id, due_at)
-    put |= {"enqueued_at": now, "returned_at": now, "attempts": 0}
-    expires_at = queue.expiry(due_at)
-    return (put, ("expires_at",)) if expires_at is None else (put | {"expires_at": expires_at}, ())
-
-
-def enqueue(
+def enqueue(  # noqa: PLR0913  all that a new task is made of
     new: TaskSpec,
     queue: Queue,
     *,
@@ -105,23 +121,27 @@ def enqueue(
     now: datetime,
     token: str | None,
     replaces: str | None = None,
+    parent: Task | None = None,
+    turn: datetime | None = None,
 ) -> Change:
     """Plan a new task, together with the key lock of its dedupe key if it has one.
 
-    *replaces* is a holder of that key which is known to live no more.
+    *replaces* is a holder of that key which is known to live no more.  *parent* is the task whose
+    report makes this one.  *turn* is its group's, if it takes one.
 
     *token* marks the write of a task whose id the client chose, so that a repeat of this very
     write is told from a second enqueue; an id of our own making is enough.
     """
     row = rule(Action.ENQUEUE, None, State.ENQUEUED)
+    priority = queue.granted(new.priority)
+    wait, _ = waiting(queue, task_id, due_at, priority, turn=turn)
     task = Task(
         id=task_id,
-        place=place_in(queue, State.ENQUEUED, task_id),
-        scheduled_at=due_at,
-        due_at=due_at,
+        **wait,
         created_at=now,
         enqueued_at=now,
-        payload=new.payload,
+        payload=new.payload if new.upload is None else None,
+        payload_ref=None if new.upload is None else new.upload.text,
         tags=new.tags,
         dedupe_key=new.dedupe_key,
         schedule=new.schedule,
@@ -130,6 +150,9 @@ def enqueue(
         retry=new.retry,
         enqueue_token=token,
         last_move=str(row.action),
+        priority=priority,
+        batches=_memberships(new, parent),
+        group_key=new.group_key,
     )
     own = Equals("enqueue_token", token) if token else Equals("id", task_id)
     change = Change(row, task_id, insert=task, done_when=(own,))
@@ -139,22 +162,34 @@ def enqueue(
     return change.together(taken, seen=None)
 
 
+def _memberships(new: TaskSpec, parent: Task | None) -> tuple[Membership, ...] | None:
+    inherited = frozenset(parent.batch_keys) if parent is not None else frozenset()
+    return tuple(Membership(id_, id_ in inherited) for id_ in new.batches) or None
+
+
 def overwrite(held: Task, new: TaskSpec, queue: Queue, *, now: datetime) -> Change:
     """Plan what a duplicate enqueue changes of the task *held* that waits under its key."""
     row = rule(Action.OVERWRITE, State.ENQUEUED, State.ENQUEUED)
     put: dict[str, Any] = {}
-    due_at, expires_at = held.due_at, held.expires_at
+    clear: tuple[str, ...] = ()
+    due_at, expires_at, priority = held.due_at, held.expires_at, held.priority
     if "payload" in new.overwrite:
         put["payload"] = new.payload
     if "tags" in new.overwrite:
         put["tags"] = new.tags
     if "scheduled_at" in new.overwrite:
         due_at = new.due_at(now)
-        put |= waiting(queue, held.id, due_at)
+    if "priority" in new.overwrite:
+        priority = queue.granted(new.priority)
+        put |= {"priority": priority} if priority else {}
+        clear += ("priority",) if priority is None else ()
+    if {"scheduled_at", "priority"} & new.overwrite:
+        wait, unset = waiting(queue, held.id, due_at, priority)
+        put, clear = put | wait, clear + unset
     if "expires_at" in new.overwrite:
         expires_at = new.expires_at or queue.expiry(due_at)
         put |= {"expires_at": expires_at} if expires_at else {}
-    clear = ("expires_at",) if expires_at is None else ()
+    clear += ("expires_at",) if expires_at is None else ()
     when = (In(queue.name, State.ENQUEUED), Equals("version", held.version))
     if expires_at is not None and expires_at <= due_at:
         message = "expires_at would not be after scheduled_at"
@@ -195,7 +230,7 @@ def dequeue(
         entry.task_id,
         when=(
             In(queue.name, State.ENQUEUED),
-            AtMost("scheduled_at", now),
+            AtMost("due_at" if entry.place.lane == TURN_LANE else "scheduled_at", now),
             UnsetOrAfter("expires_at", now),
             *assumed,
         ),
@@ -219,11 +254,19 @@ def counted(delivery: Change, slot: Reservation) -> Change:
 
     It is made only at the due time that the slot is for.
     """
-    return replace(
+    return altered(
         delivery,
-        when=(*delivery.when, Equals("scheduled_at", slot.due_at)),
+        when=(*delivery.when, Equals("due_at", slot.due_at)),
         put={**delivery.put, "slot": slot.slot},
     )
+
+
+def under_stay(delivery: Change, due_at: datetime) -> Change:
+    """Complete a delivery in a queue that limits the tasks in flight of a group.
+
+    It is made only at the due time *due_at*, for which the task has a slot of its group.
+    """
+    return altered(delivery, when=(*delivery.when, Equals("due_at", due_at)))
 
 
 def expire(of: Entry | Task, queue: Queue, *, now: datetime) -> Change:
@@ -232,7 +275,27 @@ def expire(of: Entry | Task, queue: Queue, *, now: datetime) -> Change:
     when = (In(queue.name, State.ENQUEUED), AtMost("expires_at", now))
     task_id = of.id if isinstance(of, Task) else of.task_id
     change = Change(row, task_id, when=when, put={"dead_reason": DeadReason.EXPIRED})
-    return parted(end(change, queue, now=now, retention=dead_retention(queue)), of)
+    task = of if isinstance(of, Task) else None
+    return parted(end(change, queue, now=now, retention=dead_retention(queue), of=task), of)
+
+
+def cancel(task: Task, queue: Queue, *, now: datetime, unless_changed: bool = False) -> Change:
+    """Plan the end of a task that nobody wants done, whether it waits or a worker has it.
+
+    It is made in whatever delivery the task is by then, or (*unless_changed*) only if nobody
+    touched it.  Its worker's lease ends with it.
+    """
+    row = rule(Action.CANCEL, task.state, State.DEAD)
+    when = unchanged(task) if unless_changed else still_there(task)
+    change = Change(
+        row,
+        task.id,
+        when=when,
+        put={"dead_reason": DeadReason.CANCELLED},
+        done_when=(Equals("created_at", task.created_at), Equals("finished_at", now)),
+    )
+    retention = dead_retention(queue)
+    return parted(end(change, queue, now=now, retention=retention, of=task), task)
 
 
 def delete(task: Task, *, unless_changed: bool = False) -> Change:
@@ -281,28 +344,43 @@ def parted(change: Change, of: "Entry | Task | None") -> Change:
         return change.together(*locks, seen=of) if locks else change
     if change.rule.source in (State.SUCCEEDED, State.DEAD):
         return change  # whoever ended it freed its key
-    return replace(change, when=(*change.when, Unset("dedupe_key")))
+    return altered(change, when=(*change.when, Unset("dedupe_key")))
 
 
-def end(change: Change, queue: Queue, *, now: datetime, retention: Seconds) -> Change:
+def end(
+    change: Change, queue: Queue, *, now: datetime, retention: Seconds, of: Task | None
+) -> Change:
     """Complete a change that ends a task's life: it is kept for *retention* seconds, or gone.
+
+    A member of a batch is kept for an hour at least, for those who want its result.  That *of* is
+    none is assumed where it was not read: then the condition is the write's.
 
     Of one that is gone its id stays for a while, at no cost: the write that takes it out of the
     index is what a removal costs.  So an enqueue whose answer was lost, and is repeated after the
-    task is done, does not make it anew.
+    task is done, does not make it anew.  Where another queue is told of the end, how the task ended
+    stays with it.
     """
-    if change.rule.target is None:
+    target = change.rule.target
+    if target is None:
         message = f"{change.rule.action} is no end of a life"
         raise LookupError(message)
-    place = place_in(queue, change.rule.target, change.task_id)
+    if retention < limits.MEMBER_SECONDS and of is None:
+        change = altered(change, when=(*change.when, Unset("batches")))
+    elif of is not None and of.batches is not None:
+        retention = max(retention, limits.MEMBER_SECONDS)
+    place = place_in(queue, target, change.task_id)
     kept = retention > 0
     until = now + timedelta(seconds=retention if kept else limits.SPENT_SECONDS)
-    finish = {"finished_at": now, "retained_until": _whole_second(until)}
+    finish = {"finished_at": now, "retained_until": whole_second(until)}
     if not kept:
-        put = {"spent": place, **finish}
-        return replace(change, gone=True, put=put, clear=_FORGOTTEN, append={}, add={})
+        told = _TOLD if queue.tells_of(target) else frozenset()
+        put = {name: value for name, value in change.put.items() if name in told}
+        put |= {"spent": place, **finish}
+        append = {name: value for name, value in change.append.items() if name in told}
+        clear = tuple(name for name in _FORGOTTEN if name not in told)
+        return altered(change, gone=True, put=put, clear=clear, append=append, add={})
     put = {**change.put, "place": place, "scheduled_at": now, **finish}
-    return replace(change, put=put, clear=LEASE)
+    return altered(change, put=put, clear=LEASE)
 
 
 def dead_retention(queue: Queue) -> Seconds:
@@ -311,7 +389,7 @@ def dead_retention(queue: Queue) -> Seconds:
     return config.retention_period_in_seconds if config.enable else 0
 
 
-def _whole_second(instant: datetime) -> datetime:
-    """Round up: the table's broom counts whole seconds."""
+def whole_second(instant: datetime) -> datetime:
+    """Return *instant* rounded up: the table's broom counts whole seconds."""
     floor = instant.replace(microsecond=0)
     return floor if floor == instant else floor + _SECOND

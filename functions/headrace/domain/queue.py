@@ -3,17 +3,34 @@
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
+from headrace.domain.fairness import GroupSettings
+from headrace.domain.ids import shard_of
 from headrace.domain.limits import SETTINGS_TTL_SECONDS
+from headrace.domain.on_end import OnEnd
+from headrace.domain.push import Target
 from headrace.domain.retry import DEFAULT_RETRY, RetryStrategy, Seconds
-from headrace.domain.task import Place, State
+from headrace.domain.task import (
+    LANES,
+    ORDINARY,
+    RETURN_LANE,
+    TURN_LANE,
+    Place,
+    Priority,
+    State,
+    places_of,
+)
 
 AGREED_AFTER: Final = timedelta(seconds=SETTINGS_TTL_SECONDS[1] + 60)
 """So long after a change nobody acts on earlier settings any more, and the index shows it.
 
 A call may begin with settings as old as can be, and may take half a minute.
 """
+
+
+_TURN: Final = ("turn",)
+_STEPS: Final = {LANES[Priority.HIGH]: -1, LANES[Priority.LOW]: 1}
 
 
 class IntervalUnit(StrEnum):
@@ -52,6 +69,13 @@ class DeadLetterConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class PrioritySettings:
+    """How much a priority counts: by so many seconds a high task is ahead, a low one behind."""
+
+    aging_in_seconds: Seconds = 300
+
+
+@dataclass(frozen=True, slots=True)
 class QueueSettings:
     """What the owner of a queue decides.  Times are seconds; 0 for expiry means never."""
 
@@ -63,6 +87,17 @@ class QueueSettings:
     dead_letter_queue_config: DeadLetterConfig = field(default_factory=DeadLetterConfig)
     history_retention_in_seconds: Seconds = 86_400
     shards: int = 1
+    priority: PrioritySettings | None = None
+    groups: GroupSettings | None = None
+    target: Target | None = None
+    on_end: OnEnd | None = None
+
+    @property
+    def lanes(self) -> frozenset[int]:
+        """The lanes that tasks of the queue wait in."""
+        if self.groups is not None:
+            return ORDINARY | {TURN_LANE, RETURN_LANE}
+        return ORDINARY if self.priority is None else frozenset(LANES.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +105,12 @@ class Queue:
     """A queue as stored.
 
     ``resume_at`` ends a pause by itself.  Tasks stay on the shard they were put on, so that
-    ``shards_in_use`` are as many as any task may be on.  ``drained`` are the states whose tasks are
-    all on the shards of the settings again, which had another number until ``resharded_at``, and
-    ``shards_ever`` at most.  ``uncounted_since`` is when
-    ``max_inflight_tasks`` was last set or lowered, until all tasks in flight are counted by it.
+    ``shards_in_use`` are as many as any task may be on, ``lanes_in_use`` those that one may wait
+    in.  ``drained`` are the states whose tasks are all on the shards and lanes of the settings
+    again, which were others until ``resharded_at``; ``shards_ever`` and ``lanes_ever`` at most.
+    ``uncounted_since`` is when ``max_inflight_tasks`` was last set or lowered, until all tasks in
+    flight are counted by it.  ``signing_generation`` is which secret signs what its target gets,
+    since ``rotated_at``.
     """
 
     name: str
@@ -87,34 +124,127 @@ class Queue:
     resharded_at: datetime | None = None
     shards_ever: int = 1
     uncounted_since: datetime | None = None
+    lanes_in_use: frozenset[int] = ORDINARY
+    lanes_ever: frozenset[int] = ORDINARY
+    signing_generation: int = 0
+    rotated_at: datetime | None = None
 
     def shards_of(self, state: State) -> int:
         """Return on how many shards tasks in *state* may be."""
         return self.settings.shards if state in self.drained else self.shards_in_use
 
-    def places(self, state: State) -> "list[Place]":
-        """Return where the index keeps tasks in *state*."""
-        return [Place(self.name, state, shard) for shard in range(self.shards_of(state))]
+    @property
+    def lanes(self) -> list[int]:
+        """The lanes that tasks may wait in."""
+        return sorted(self.settings.lanes if State.ENQUEUED in self.drained else self.lanes_in_use)
+
+    def places(self, state: State) -> list[Place]:
+        """Return where the index keeps tasks in *state*, by label."""
+        return places_of(self.name, state, self.shards_of(state), self.lanes)
+
+    def retiring(self, state: State) -> list[Place]:
+        """Return those of the places of *state* that the settings do without."""
+        kept = places_of(self.name, state, self.settings.shards, self.settings.lanes)
+        return [place for place in self.places(state) if place not in kept]
+
+    def retired(self, state: State) -> list[Place]:
+        """Return where tasks in *state* were once kept, and no more."""
+        shards, lanes = max(self.shards_ever, self.shards_in_use), self.lanes_ever
+        kept = self.places(state)
+        ever = places_of(self.name, state, shards, lanes | self.lanes_in_use)
+        return [place for place in ever if place not in kept]
+
+    @property
+    def retires(self) -> bool:
+        """Whether tasks may be on shards or in lanes that the settings do without."""
+        return self.settings.shards < self.shards_in_use or self.settings.lanes < self.lanes_in_use
+
+    @property
+    def had_more(self) -> bool:
+        """Whether there ever were shards or lanes that the settings do without."""
+        return self.settings.shards < self.shards_ever or self.settings.lanes < self.lanes_ever
 
     def with_drained(self, states: frozenset[State]) -> "Queue":
-        """Return the queue once all tasks in *states* are on the shards of the settings again."""
+        """Return the queue once all tasks in *states* are where the settings keep them again."""
         if states == frozenset(State):
-            return replace(self, shards_in_use=self.settings.shards, drained=frozenset())
+            return replace(
+                self,
+                shards_in_use=self.settings.shards,
+                lanes_in_use=self.settings.lanes,
+                drained=frozenset(),
+            )
         return replace(self, drained=states)
 
+    def with_undrained(self, states: frozenset[State]) -> "Queue":
+        """Return the queue with all places there ever were, because tasks in *states* are there."""
+        settled = frozenset(state for state in State if not self.retiring(state))
+        return replace(
+            self,
+            shards_in_use=max(self.shards_ever, self.shards_in_use),
+            lanes_in_use=self.lanes_ever | self.lanes_in_use,
+            drained=settled - states,
+        )
+
     def resharded(self, settings: QueueSettings, now: datetime) -> "Queue":
-        """Return the queue with other *settings*, and the shards that its tasks may then be on."""
-        if settings.shards == self.settings.shards:
+        """Return the queue with other *settings*, and where its tasks may then be."""
+        before = self.settings
+        if (settings.shards, settings.lanes) == (before.shards, before.lanes):
             return replace(self, settings=settings)
         shards = max(self.shards_in_use, settings.shards)
+        lanes = self.lanes_in_use | settings.lanes
         return replace(
             self,
             settings=settings,
             shards_in_use=shards,
+            lanes_in_use=lanes,
             drained=frozenset(),
             resharded_at=now,
             shards_ever=max(self.shards_ever, shards),
+            lanes_ever=self.lanes_ever | lanes,
         )
+
+    def lane_of(self, priority: Priority | None) -> int:
+        """Return the lane that a task of *priority* waits in."""
+        if self.settings.priority is None or priority is None:
+            return 0
+        return LANES[priority]
+
+    def granted(self, priority: Priority | None) -> Priority | None:
+        """Return the priority of a task that comes here with *priority*, if the queue has any."""
+        return None if self.settings.priority is None else priority or Priority.NORMAL
+
+    def priority_fault(self, priority: Priority | None) -> str | None:
+        """Return what is wrong with a task of *priority* here, behind the name of the field."""
+        if priority is None or self.settings.priority is not None:
+            return None
+        return f"has no meaning in queue {self.name}, whose setting `priority` is null"
+
+    def group_fault(self, group_key: str | None) -> str | None:
+        """Return what is wrong with a task of *group_key* here, behind the name of the field."""
+        if group_key is None or self.settings.groups is not None:
+            return None
+        return f"has no meaning in queue {self.name}, whose settings have no groups"
+
+    def tells_of(self, state: State) -> bool:
+        """Tell whether another queue is told of tasks that end here in *state*."""
+        on_end = self.settings.on_end
+        return on_end is not None and state in on_end.states
+
+    def turn(self, lane: int, due_at: datetime) -> datetime:
+        """Return when a task that is due at *due_at* and waits in *lane* has its turn among others.
+
+        That is its due time, put forward for a high priority and back for a low one.
+        """
+        aging = self.settings.priority
+        if aging is None or lane not in _STEPS:
+            return due_at
+        return due_at + _STEPS[lane] * timedelta(seconds=aging.aging_in_seconds)
+
+    @property
+    def group_limit(self) -> int:
+        """How many tasks of a group may be in flight; 0: any number."""
+        groups = self.settings.groups
+        return 0 if groups is None else groups.max_inflight_per_group
 
     def paused(self, now: datetime) -> bool:
         """Tell whether deliveries are paused at *now*."""
@@ -136,3 +266,57 @@ class Queue:
         """Return when a task due at *due_at* expires by this queue's settings, or None."""
         seconds = self.settings.expires_in_seconds
         return due_at + timedelta(seconds=seconds) if seconds else None
+
+
+def place_in(queue: Queue, state: State, task_id: str, priority: Priority | None = None) -> Place:
+    """Return where the index keeps *task_id* in *queue* and *state*; *priority* if it waits."""
+    shard = shard_of(task_id, queue.settings.shards)
+    return Place(queue.name, state, shard, queue.lane_of(priority))
+
+
+def waiting(
+    queue: Queue,
+    task_id: str,
+    due_at: datetime,
+    priority: Priority | None,
+    *,
+    turn: datetime | None = None,
+    returned: bool = False,
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the fields by which a task waits in *queue* until it is due, and those it has not.
+
+    With its *priority*; or in a queue with groups by its *turn*, if it has one.  *returned* is
+    whether a worker had it.
+    """
+    place = place_in(queue, State.ENQUEUED, task_id, priority)
+    put = {"place": place, "scheduled_at": due_at, "due_at": due_at}
+    if queue.settings.groups is None:
+        return put, ()
+    if turn is None:
+        if returned:
+            put["place"] = Place(queue.name, State.ENQUEUED, place.shard, RETURN_LANE)
+        return put, _TURN
+    place = Place(queue.name, State.ENQUEUED, place.shard, TURN_LANE)
+    return {"place": place, "scheduled_at": turn, "due_at": due_at, "turn": turn}, ()
+
+
+def new_life(
+    queue: Queue,
+    task_id: str,
+    *,
+    due_at: datetime,
+    now: datetime,
+    priority: Priority | None,
+    turn: datetime | None = None,
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the fields of a task that begins anew in *queue*, and those that it has no more.
+
+    The *priority* that it had counts where the queue has priorities, its *turn* where it has
+    groups.
+    """
+    granted = queue.granted(priority)
+    put, unset = waiting(queue, task_id, due_at, granted, turn=turn)
+    put |= {"enqueued_at": now, "returned_at": now, "attempts": 0}
+    may_have = {"expires_at": queue.expiry(due_at), "priority": granted}
+    put |= {name: value for name, value in may_have.items() if value is not None}
+    return put, (*unset, *(name for name, value in may_have.items() if value is None))

@@ -4,7 +4,7 @@ Everything here is pure.  The first request under a key runs; a repeat of it get
 another request under the same key is a conflict.  What failed is forgotten, and runs anew.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
@@ -82,7 +82,8 @@ class First:
 class NotedBatch:
     """What a dequeue under a key set out to lease: noted before the first lease is written.
 
-    It began *at* an instant and leases nothing more after *until*.  Its leases are made with *tag*.
+    It began *at* an instant and leases nothing more after *until*.  Its leases are made with *tag*,
+    the latest of those that are noted as of *latest*: of tasks that were due then.
     One that is *closed* has been given to a repeat: no task comes to it any more.
     """
 
@@ -91,6 +92,7 @@ class NotedBatch:
     tag: str
     task_ids: tuple[str, ...] = ()
     closed: bool = False
+    latest: datetime | None = None  # None: not known
 
     def holds(self, task: Task, *, now: datetime) -> bool:
         """Tell whether *task* is under a lease of this batch that is still good."""
@@ -102,15 +104,24 @@ class NotedBatch:
             and task.lease_expires_at > now
         )
 
-    def check_over(self, tasks: Iterable[Task], *, now: datetime) -> None:
-        """Raise Unavailable while some of *tasks*, as read, may still come under its leases."""
-        if now < self.until and any(map(self._may_come, tasks)):
+    def check_over(self, tasks: Iterable[Task], *, queues: Collection[str], now: datetime) -> None:
+        """Raise Unavailable while some of *tasks*, as read, may still come under its leases.
+
+        Those are of *queues*, the names that the request has.
+        """
+        waiting = (task for task in tasks if task.queue in queues)
+        if now < self.until and any(map(self._may_come, waiting)):
             raise still_running(self.at, self.until, now=now)
 
     def _may_come(self, task: Task) -> bool:
-        """A task that waits and was not delivered since: it may be leased the next moment."""
+        """A task that waits and was not delivered since: it may be leased the next moment.
+
+        Not one that fell due later than its leases are of, as one that was restarted meanwhile, or
+        another that has its id: a lease asks for that by one of the two times, whichever it saw.
+        """
         delivered_since = task.started_at is not None and task.started_at >= self.at
-        return task.state is State.ENQUEUED and not delivered_since
+        due = self.latest is None or min(task.due_at, task.scheduled_at) <= self.latest
+        return task.state is State.ENQUEUED and not delivered_since and due
 
 
 def still_running(at: datetime, until: datetime, *, now: datetime) -> Unavailable:

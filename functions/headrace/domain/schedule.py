@@ -12,6 +12,7 @@ from headrace.domain.instants import micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.retry import RetryStrategy, Seconds
+from headrace.domain.task import Priority
 
 LOOK_AHEAD: Final = timedelta(minutes=3)
 """Ticks this near are enqueued now, so that a scheduler may come late or not at all."""
@@ -40,6 +41,7 @@ class ScheduleSettings:
     keepalive_timeout_in_seconds: Seconds | None = None
     retry_strategy: RetryStrategy | None = None
     paused: bool = False
+    priority: Priority | None = None
 
     def same_times(self, other: "ScheduleSettings") -> bool:
         """Tell whether these are due when *other* are."""
@@ -100,6 +102,7 @@ class Schedule:
             tags=settings.tags,
             dedupe_key=settings.dedupe_key,
             schedule=self.name,
+            priority=settings.priority,
         )
 
     @property

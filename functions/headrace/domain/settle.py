@@ -7,7 +7,7 @@ and a second plan from the task as read, never a wrong result.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any
@@ -26,21 +26,14 @@ from headrace.domain.change import (
     UnsetOrAfter,
     UnsetOrAtMost,
 )
+from headrace.domain.copies import altered
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.lease import group_of, leases_of, opened_at
 from headrace.domain.lifecycle import Action, Actor, LeaseRule, Rule, rule
-from headrace.domain.plan import (
-    LEASE,
-    dead_retention,
-    end,
-    new_life,
-    parted,
-    place_in,
-    waiting,
-)
-from headrace.domain.queue import Queue
+from headrace.domain.plan import LEASE, dead_retention, end, parted
+from headrace.domain.queue import Queue, new_life, place_in, waiting
 from headrace.domain.retry import Seconds
-from headrace.domain.task import DeadReason, ErrorKind, Hop, State, Task, TaskError
+from headrace.domain.task import DeadReason, ErrorKind, Hop, Priority, State, Task, TaskError
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +41,7 @@ class Held:
     """A delivery as its worker knows it; ``task`` only once the store has been asked.
 
     ``group`` is the group whose id its worker calls the lease by, if it does; the lease itself,
-    attempt and worker are then known only from the task.
+    attempt, worker and priority are then known only from the task.
     """
 
     task_id: str
@@ -58,12 +51,20 @@ class Held:
     worker: str | None = None
     task: Task | None = None
     group: str | None = None
+    priority: Priority | None = None
 
     @classmethod
     def of(cls, task: Task, *, group: str | None = None) -> "Held":
         """Return the delivery that *task*, as it was read, is in."""
         return cls(
-            task.id, task.queue, task.lease_id or "", task.attempts, task.worker, task, group
+            task.id,
+            task.queue,
+            task.lease_id or "",
+            task.attempts,
+            task.worker,
+            task,
+            group,
+            task.priority,
         )
 
     @property
@@ -105,7 +106,7 @@ def succeed(held: Held, queue: Queue, *, now: datetime, result: str | None) -> C
     put = {} if result is None else {"result": result}
     change = _report(Change(row, held.task_id, put=put), held)
     retention = queue.settings.history_retention_in_seconds
-    return parted(end(change, queue, now=now, retention=retention), held.task)
+    return parted(end(change, queue, now=now, retention=retention, of=held.task), held.task)
 
 
 def fail(
@@ -129,13 +130,27 @@ def fail(
         return _bury(change, held, queue, DeadReason.REJECTED, now=now)
 
     if held.task is None:
-        change = replace(change, when=(*change.when, Unset("retry")))
+        change = altered(change, when=(*change.when, Unset("retry")))
     strategy = (held.task.retry if held.task else None) or queue.settings.retry_strategy
     if held.attempts > strategy.max_retries:
         return _bury(change, held, queue, DeadReason.EXHAUSTED, now=now)
 
     seconds = delay if delay is not None else strategy.delay_seconds(held.attempts, spread)
     return _wait(change, held, queue, now=now, seconds=seconds)
+
+
+def reject_lost(task: Task, queue: Queue, *, now: datetime) -> Change:
+    """Plan the end of a task whose payload is not where it was kept, or is not what it was."""
+    error = TaskError(
+        attempt=task.attempts,
+        at=now,
+        worker=task.worker,
+        kind=ErrorKind.FAILED,
+        type="PayloadLost",
+        message="the payload is missing, or is not what was enqueued (sha256 differs)",
+    )
+    held = Held.of(task)
+    return fail(held, queue, now=now, error=error, retryable=False, delay=None, spread=0)
 
 
 def reclaim(task: Task, queue: Queue, *, now: datetime, spread: float) -> Change:
@@ -185,10 +200,11 @@ def release(
     keeps_its_turn = reason is ReleaseReason.UNDELIVERED and change.rule.target is State.ENQUEUED
     if held.task is None or not keeps_its_turn:
         return change
-    due = held.task.due_at
-    if held.task.slot is not None:  # a due time is for one delivery, lest its slot count twice
+    task, due = held.task, held.task.due_at
+    if task.slot is not None:  # a due time is for one delivery, lest its slot count twice
         due += MICROSECOND
-    return replace(change, put={**change.put, "scheduled_at": due, "due_at": due})
+    wait, unset = waiting(queue, task.id, due, task.priority, turn=task.turn, returned=True)
+    return altered(change, put={**change.put, **wait}, clear=(*LEASE, *unset))
 
 
 def move(
@@ -199,25 +215,32 @@ def move(
     delay: Seconds | None,
     payload: str | None,
     tags: Mapping[str, str] | None,
+    turn: datetime | None = None,
 ) -> Change:
-    """Plan a move to *target*: one write; what travels and what stays is in the contract."""
+    """Plan a move to *target*: one write; what travels and what stays is in the contract.
+
+    *turn* is that of its group there, if it takes one.
+    """
     row = rule(Action.MOVE, State.INFLIGHT, State.ENQUEUED)
     due_at = now + timedelta(seconds=delay or 0)
     hop = Hop(held.queue, now)
     change = _longer(Change(row, held.task_id), held, "trail", hop, most=limits.TRAIL_KEPT)
     change = _report(change, held)
-    put, unset = new_life(target, held.task_id, due_at=due_at, now=now)
+    change = _of_priority(change, held, target)
+    put, unset = new_life(
+        target, held.task_id, due_at=due_at, now=now, priority=held.priority, turn=turn
+    )
     given = {"payload": payload, "tags": tags}
     put |= {name: value for name, value in given.items() if value is not None}
     clear = (*LEASE, "keepalive", "retry", "dedupe_key", *unset)
-    return parted(replace(change, put={**change.put, **put}, clear=clear), held.task)
+    return parted(altered(change, put={**change.put, **put}, clear=clear), held.task)
 
 
 def _longer(change: Change, held: Held, name: str, entry: object, *, most: int) -> Change:
     """Add *entry* to the list *name*, which keeps the last *most*; unread, it must have room."""
     if held.task is None:
-        return replace(change, when=(Shorter(name, most),), append={name: entry})
-    return replace(change, put={name: (*getattr(held.task, name), entry)[-most:]})
+        return altered(change, when=(Shorter(name, most),), append={name: entry})
+    return altered(change, put={name: (*getattr(held.task, name), entry)[-most:]})
 
 
 def _held(row: Rule, held: Held) -> tuple[Condition, ...]:
@@ -248,7 +271,7 @@ def _report(change: Change, held: Held) -> Change:
     settled = {"settled_lease_id": name, "settled_status": str(row.action)}
     if row.lease is not LeaseRule.HELD:
         settled = {}
-    return replace(
+    return altered(
         change,
         when=(*_held(row, held), *change.when),
         put={**change.put, **settled},
@@ -275,17 +298,27 @@ def _wait(change: Change, held: Held, queue: Queue, *, now: datetime, seconds: S
     expires_at = held.task.expires_at if held.task else None
     if expires_at is not None and expires_at <= due_at:
         return _bury(change, held, queue, DeadReason.EXPIRED, now=now)
-    change = _report(change, held)
-    return replace(
+    change = _of_priority(_report(change, held), held, queue)
+    wait, unset = waiting(queue, held.task_id, due_at, held.priority, returned=True)
+    return altered(
         change,
         when=(*change.when, UnsetOrAfter("expires_at", due_at)),
-        put={**change.put, **waiting(queue, held.task_id, due_at), "returned_at": now},
-        clear=LEASE,
+        put={**change.put, **wait, "returned_at": now},
+        clear=(*LEASE, *unset),
     )
+
+
+def _of_priority(change: Change, held: Held, queue: Queue) -> Change:
+    """Complete a change that puts an unread task into the lane of *queue* for its priority."""
+    if held.task is not None or queue.settings.priority is None:
+        return change
+    known = Unset("priority") if held.priority is None else Equals("priority", held.priority)
+    return altered(change, when=(*change.when, known))
 
 
 def _bury(change: Change, held: Held, queue: Queue, reason: DeadReason, *, now: datetime) -> Change:
     row = rule(change.rule.action, State.INFLIGHT, State.DEAD, actor=change.rule.actor)
     put = {**change.put, "dead_reason": reason}
-    change = _report(replace(change, rule=row, put=put), held)
-    return parted(end(change, queue, now=now, retention=dead_retention(queue)), held.task)
+    change = _report(altered(change, rule=row, put=put), held)
+    retention = dead_retention(queue)
+    return parted(end(change, queue, now=now, retention=retention, of=held.task), held.task)

@@ -1,12 +1,13 @@
 """A task, the words for where it stands, and a snapshot of one that was seen."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Final, Literal, Self, TypeAlias
 
+from headrace.domain.copies import altered
 from headrace.domain.retry import RetryStrategy, Seconds
 
 
@@ -17,9 +18,13 @@ class State(StrEnum):
     INFLIGHT = "INFLIGHT"  #: leased; ``scheduled_at`` is the end of the lease as first granted
     SUCCEEDED = "SUCCEEDED"  #: done; ``scheduled_at`` is when
     DEAD = "DEAD"  #: given up; ``scheduled_at`` is when
+    DELETED = "DELETED"  #: hidden, for an undo to bring back; ``scheduled_at`` is the undo's time
 
 
-Overwritable: TypeAlias = Literal["payload", "scheduled_at", "expires_at", "tags"]
+SHOWN_STATES: Final = (State.ENQUEUED, State.INFLIGHT, State.SUCCEEDED, State.DEAD)
+"""Those that people see: what is deleted is gone for everybody."""
+
+Overwritable: TypeAlias = Literal["payload", "scheduled_at", "expires_at", "tags", "priority"]
 """The fields that an enqueue with the same dedupe key may overwrite."""
 
 FINISHED = frozenset({State.SUCCEEDED, State.DEAD})
@@ -36,11 +41,12 @@ class Status(StrEnum):
 
 
 class DeadReason(StrEnum):
-    """Why a task was given up; the first that holds, in this order."""
+    """Why a task is dead: given up, for the first that holds in this order, or cancelled."""
 
     REJECTED = "rejected"
     EXHAUSTED = "exhausted"
     EXPIRED = "expired"
+    CANCELLED = "cancelled"
 
 
 class ErrorKind(StrEnum):
@@ -50,13 +56,61 @@ class ErrorKind(StrEnum):
     LEASE_EXPIRED = "lease_expired"
 
 
+class Priority(StrEnum):
+    """Which of the due tasks of a queue come first; what else counts is how long they are due."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+
+Level: TypeAlias = Literal["high", "normal", "low"] | Priority
+"""A priority as programs write it."""
+
+LANES: Final = {Priority.NORMAL: 0, Priority.HIGH: 1, Priority.LOW: 2}
+"""The lane that tasks of each priority wait in."""
+
+TURN_LANE: Final = 3
+"""Where tasks of a queue with groups wait that were due when they came: each has a turn."""
+
+RETURN_LANE: Final = 4
+"""Where tasks of such a queue wait that a worker had: retries, and what was given back."""
+
+LANE: Final = 64
+"""How many labels of index partitions a lane has: one for each shard that a queue may have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the index keeps a task: its queue, state and shard."""
+    """Where the index keeps a task: its queue, state, shard and lane.
+
+    Lanes part the tasks of one shard that wait in different ranks; all else is in lane 0.
+    """
 
     queue: str
     state: State
     shard: int
+    lane: int = 0
+
+    @property
+    def label(self) -> int:
+        """The number by which the index tells the partitions of a queue and state apart."""
+        return self.lane * LANE + self.shard
+
+    @classmethod
+    def labelled(cls, queue: str, state: State, label: int) -> "Place":
+        """Return the place that has this *label*."""
+        return cls(queue, state, label % LANE, label // LANE)
+
+
+ORDINARY: Final = frozenset({0})
+"""The lanes of a queue that puts no task before another."""
+
+
+def places_of(queue: str, state: State, shards: int, lanes: Iterable[int]) -> list[Place]:
+    """Return the places of so many *shards* by label; only tasks that wait are in lanes."""
+    used = sorted(lanes) if state is State.ENQUEUED else [0]
+    return [Place(queue, state, shard, lane) for lane in used for shard in range(shards)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +135,56 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
+class Membership:
+    """A batch that a task is counted in, by its key; see ``domain.batch``.
+
+    It is *inherited* if a member's report made the task, and named it into the batch too.
+    ``spawned`` is the sum of the hashes of such children of its own, modulo 2^64.
+    """
+
+    batch: str
+    inherited: bool = False
+    spawned: int = 0
+
+    @property
+    def batch_id(self) -> str:
+        """The id of the batch: its key says besides which of those that had this id."""
+        return self.batch.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEnd:
+    """A batch as it stood when it made a callback: ``total`` counts all its members."""
+
+    id: str
+    total: int
+    succeeded: int
+    dead: int
+    deleted: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadedText:
+    """A text of a task kept outside of it: the name of the object, its size and its digest."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+OFFLOADED: Final = {"payload": "payload_ref", "result": "result_ref", "progress": "progress_ref"}
+"""The fields whose text may be kept elsewhere, and of each the field that then says where."""
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """A task as stored.
 
     ``scheduled_at`` is the sort key of the index (see State); ``due_at`` is the due time the
     task was last scheduled for, which the API shows under the name ``scheduled_at``.
     ``payload``, ``result`` and ``progress`` are JSON texts, exactly as they came in;
-    ``payload`` is None when it was not asked for.
+    ``payload`` is None when it was not asked for.  Of each, ``…_ref`` is set where the text is kept
+    elsewhere (see ``domain.offload``); the text is then None until it was fetched.
     ``lease_*`` exist exactly while the task is in flight.
     ``spent`` is set when the task is gone, and nobody keeps it: its id is, for a while, with where
     it ended, so that whoever repeats its enqueue does not make it anew (``retained_until`` says
@@ -95,6 +192,15 @@ class Task:
     ``enqueued_at`` is when its life in this queue began: enqueued, moved here, or restarted;
     ``returned_at`` when it last came back to wait there: given back, retried, moved or restarted.
     ``slot`` is what the latest delivery under a limit was counted by (see ``domain.slots``).
+    ``priority`` is None where its queue had none when the task came there.
+    ``batches`` are those it is counted in, None for none; ``batch`` is the one that made it, its
+    callback.
+    ``group_key`` is whose it is, among those that share its queue.  ``turn`` is set while it waits
+    in the lane of turns, where it is ``scheduled_at``, and stays until it waits elsewhere
+    (see ``domain.fairness``).
+    ``tells_of`` is set where the service made the task to tell of something: of what.
+    ``deleted_*`` exist exactly while the task is DELETED: the undo that may bring it back, the
+    state it was in, and the retention that it had there.
     """
 
     id: str
@@ -131,6 +237,18 @@ class Task:
     enqueue_token: str | None = None
     slot: str | None = None
     spent: Place | None = None
+    priority: Priority | None = None
+    batches: tuple[Membership, ...] | None = None
+    batch: BatchEnd | None = None
+    deleted_by: str | None = None
+    deleted_from: State | None = None
+    deleted_retention: datetime | None = None
+    payload_ref: OffloadedText | None = None
+    result_ref: OffloadedText | None = None
+    progress_ref: OffloadedText | None = None
+    group_key: str | None = None
+    turn: datetime | None = None
+    tells_of: str | None = None
 
     @property
     def queue(self) -> str:
@@ -142,6 +260,41 @@ class Task:
         """The stored state."""
         return self.place.state
 
+    @property
+    def batch_ids(self) -> tuple[str, ...]:
+        """The ids of the batches that count the task."""
+        return tuple(one.batch_id for one in self.batches or ())
+
+    @property
+    def batch_keys(self) -> tuple[str, ...]:
+        """Their keys: an id may be used again when its batch was deleted."""
+        return tuple(one.batch for one in self.batches or ())
+
+    @property
+    def remains(self) -> bool:
+        """Whether the task is gone, and this is what is left of it: an id, or all for an undo."""
+        return self.spent is not None or self.place.state is State.DELETED
+
+    @property
+    def offloaded(self) -> dict[str, OffloadedText]:
+        """What is kept elsewhere, by the field whose text it is."""
+        found = ((name, getattr(self, where)) for name, where in OFFLOADED.items())
+        return {name: one for name, one in found if one is not None}
+
+    @property
+    def uploaded(self) -> OffloadedText | None:
+        """Its payload, where its producer has uploaded it: nobody here ever reads that."""
+        one = self.payload_ref
+        return one if one is not None and "/up." in one.name else None
+
+    @property
+    def fetchable(self) -> dict[str, OffloadedText]:
+        """Of what is kept elsewhere, what is fetched for whoever is shown or handed the task."""
+        found = self.offloaded
+        if self.uploaded is not None:
+            del found["payload"]
+        return found
+
     def status(self, now: datetime) -> Status:
         """Return the state as people see it at *now*."""
         if self.state is not State.ENQUEUED:
@@ -149,9 +302,9 @@ class Task:
         return Status.READY if self.due_at <= now else Status.SCHEDULED
 
     def hidden(self, now: datetime) -> bool:
-        """Tell whether the task is past its retention, so that nobody may see it any more."""
+        """Tell whether the task is past its retention or deleted, so that nobody may see it."""
         over = self.retained_until is not None and self.retained_until <= now
-        return over or self.spent is not None
+        return over or self.remains
 
     def has_id(self, now: datetime) -> bool:
         """Tell whether the task's id is taken, though it may be gone."""
@@ -167,11 +320,24 @@ class Task:
         """Tell whether the task keeps others of its dedupe key out of *queue*."""
         return (self.queue, self.dedupe_key) == (queue, dedupe_key) and self.live(now)
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether it ended because nobody wants it done."""
+        return self.dead_reason is DeadReason.CANCELLED
+
     def live(self, now: datetime) -> bool:
         """Tell whether the task waits or is worked on; one that waited past its expiry is not."""
         if self.state is State.ENQUEUED:
             return self.expires_at is None or self.expires_at > now
         return self.state is State.INFLIGHT
+
+
+def untold(task: Task, names: Iterable[str] = tuple(OFFLOADED)) -> Task:
+    """Return *task* without these texts, and without saying where they are kept."""
+    fields = [field for name in names for field in (name, OFFLOADED[name])]
+    if all(getattr(task, name) is None for name in fields):
+        return task
+    return altered(task, **dict.fromkeys(fields))
 
 
 @dataclass(frozen=True, slots=True)

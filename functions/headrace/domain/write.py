@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol, Self, TypeAlias
 
 from headrace.domain.instants import micros_of
-from headrace.domain.task import State, Task
+from headrace.domain.task import Membership, OffloadedText, State, Task
 
 Spot: TypeAlias = tuple[str, State]
 """A queue, and a state in it."""
@@ -38,11 +38,11 @@ class TaskView(Protocol):
         """Where it stands; None for what is left of a task that is gone."""
 
     @property
-    def ended(self) -> Spot:
-        """Where a task that is gone came to its end."""
+    def ended(self) -> Spot | None:
+        """Where a task that is gone came to its end; None for one that was deleted."""
 
     @property
-    def shard(self) -> int: ...
+    def label(self) -> int: ...
     @property
     def scheduled_at(self) -> int: ...
     @property
@@ -78,6 +78,10 @@ class TaskView(Protocol):
         """How many queues the task has left."""
 
     @property
+    def memberships(self) -> tuple[Membership, ...]:
+        """The batches that count it, and as what."""
+
+    @property
     def latest_error(self) -> LatestError | None: ...
     @property
     def payload(self) -> str | None: ...
@@ -85,6 +89,14 @@ class TaskView(Protocol):
     def payload_bytes(self) -> int | None: ...
     @property
     def result_bytes(self) -> int | None: ...
+    @property
+    def offloaded(self) -> tuple[OffloadedText, ...]:
+        """The texts that are kept elsewhere."""
+
+    @property
+    def tells_of(self) -> str | None: ...
+    def whole(self) -> Task:
+        """All of it, be it without its payload; few need that, and it takes its time."""
 
 
 class StoredView(NamedTuple):
@@ -100,16 +112,16 @@ class StoredView(NamedTuple):
     @property
     def spot(self) -> Spot | None:
         place = self.task.place
-        return (place.queue, place.state) if self.task.spent is None else None
+        return None if self.task.remains else (place.queue, place.state)
 
     @property
-    def ended(self) -> Spot:
+    def ended(self) -> Spot | None:
         place = self.task.spent or self.task.place
-        return place.queue, place.state
+        return None if place.state is State.DELETED else (place.queue, place.state)
 
     @property
-    def shard(self) -> int:
-        return self.task.place.shard
+    def label(self) -> int:
+        return self.task.place.label
 
     @property
     def scheduled_at(self) -> int:
@@ -176,6 +188,10 @@ class StoredView(NamedTuple):
         return len(self.task.trail)
 
     @property
+    def memberships(self) -> tuple[Membership, ...]:
+        return self.task.batches or ()
+
+    @property
     def latest_error(self) -> LatestError | None:
         if not self.task.errors:
             return None
@@ -188,11 +204,27 @@ class StoredView(NamedTuple):
 
     @property
     def payload_bytes(self) -> int | None:
+        if self.task.payload_ref is not None:
+            return self.task.payload_ref.bytes
         return self.size if self.size is not None else _bytes(self.task.payload)
 
     @property
     def result_bytes(self) -> int | None:
-        return _bytes(self.task.result)
+        reference = self.task.result_ref
+        return _bytes(self.task.result) if reference is None else reference.bytes
+
+    @property
+    def offloaded(self) -> tuple[OffloadedText, ...]:
+        task = self.task
+        found = (task.payload_ref, task.result_ref, task.progress_ref)
+        return tuple(one for one in found if one is not None)
+
+    @property
+    def tells_of(self) -> str | None:
+        return self.task.tells_of
+
+    def whole(self) -> Task:
+        return self.task
 
 
 class TaskWrite(NamedTuple):

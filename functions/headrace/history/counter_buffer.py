@@ -6,12 +6,16 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Any, Final, Self
 
+from headrace.domain.batch import BatchDelta
 from headrace.domain.instants import micros_of
-from headrace.history.tally import STATES, Counts, Tally
+from headrace.history.tally import Counts, Tally, counts_of
 from headrace.store.base import Record
 
 KEPT: Final = timedelta(hours=26)
 """A stream keeps its records for a day; what was not heard of for longer has nothing to repeat."""
+
+WATCHED: Final = 16
+"""Of how many batches a buffer knows how many members are live: the names take room."""
 
 
 @dataclass(slots=True)
@@ -26,7 +30,7 @@ class BufferedRecount:
 
     open: str = ""
     held: int = 0
-    fresh: Counts = field(default_factory=lambda: [0] * len(STATES))
+    fresh: Counts = field(default_factory=counts_of)
     done: str = ""
     ended: int = 0
 
@@ -37,7 +41,7 @@ class BufferedRecount:
 
     def give_up(self) -> None:
         """Forget the one under way."""
-        self.open, self.fresh = "", [0] * len(STATES)
+        self.open, self.fresh = "", counts_of()
 
     def body(self) -> Sequence[Any]:
         """Return it as JSON."""
@@ -47,7 +51,7 @@ class BufferedRecount:
     def of(cls, body: Sequence[Any]) -> Self:
         """Return the recount that body() wrote."""
         opened, held, fresh, done, ended = body
-        return cls(opened, held, list(fresh), done, ended)
+        return cls(opened, held, counts_of(fresh), done, ended)
 
 
 @dataclass(slots=True)
@@ -56,7 +60,9 @@ class Buffer:
 
     ``as_of`` is the time of the latest change counted, in microseconds since 1970; ``opened`` the
     minute of the first batch since the flush; ``shards`` has for each the last sequence number and
-    the hour it was seen.  ``recounts`` has the queues that are or were counted anew.
+    the hour it was seen.  ``recounts`` has the queues that are or were counted anew, ``batches``
+    what is to be posted to batches.  ``live`` says of some batches how many of the members whose
+    birth was counted here have not ended, or of how many more that was counted: never too many.
     """
 
     number: int
@@ -67,6 +73,31 @@ class Buffer:
     shards: dict[str, tuple[int, int]] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     recounts: dict[str, BufferedRecount] = field(default_factory=dict)
+    batches: dict[str, BatchDelta] = field(default_factory=dict)
+    live: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def owed_to_batches(self) -> dict[str, BatchDelta]:
+        """What batches must be told before anything is added: all of it in a closed buffer."""
+        return {one: delta for one, delta in self.batches.items() if self.closed or delta.due}
+
+    def add_to_batch(
+        self, batch_id: str, delta: BatchDelta, *, watch_from: int, failure_known: bool
+    ) -> None:
+        """Count *delta*, all that a batch of the log has of a batch of tasks.
+
+        If it brings *watch_from* live members at least, ends need not be posted one by one: it is
+        known from now on whether more of them come.
+        """
+        live = self.live.pop(batch_id, 0 if delta.live >= watch_from else None)
+        live = 0 if live is None else live + delta.live
+        if live > 0:
+            self.live[batch_id] = live
+            while len(self.live) > WATCHED:  # those that were not heard of for longest
+                self.live.pop(next(iter(self.live)))
+        known = self.batches.setdefault(batch_id, BatchDelta())
+        known.merge(delta)
+        known.decide(live, failure_known=failure_known)
 
     def done(self, shard: str) -> int:
         """Return the last sequence number counted of *shard*, -1 if none was."""
@@ -92,6 +123,7 @@ class Buffer:
     def body(self) -> dict[str, Any]:
         """Return it as JSON."""
         recounts = {queue: recount.body() for queue, recount in self.recounts.items()}
+        batches = {batch_id: delta.body() for batch_id, delta in self.batches.items()}
         return {
             "as_of": self.as_of,
             "opened": self.opened,
@@ -99,6 +131,8 @@ class Buffer:
             "shards": {key: [str(last), seen] for key, (last, seen) in self.shards.items()},
             **self.tally.body(),
             **({"recounts": recounts} if recounts else {}),
+            **({"batches": batches} if batches else {}),
+            **({"live": self.live} if self.live else {}),
         }
 
     @classmethod
@@ -117,6 +151,8 @@ class Buffer:
             shards,
             Tally.of(body),
             recounts,
+            {batch_id: BatchDelta.of(one) for batch_id, one in body.get("batches", {}).items()},
+            dict(body.get("live", {})),
         )
 
 

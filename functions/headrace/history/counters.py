@@ -8,6 +8,9 @@
   blocks of ``series``.
   Both know by the buffer's version what they have already, so a flush may be repeated, and a crash
   anywhere loses and doubles nothing.
+- What it holds of **batches** is posted to them likewise, but at once when somebody may wait for
+  it: not before that is a buffer added to.  Nobody waits for an end while more members are live
+  that were counted here: in bulk that is one post a minute and batch.
 
 Totals and series are spread over buckets by the queue's name: a queue is read from one bucket, and
 a flush takes at most two writes for each bucket with activity, however many queues there are.
@@ -16,6 +19,8 @@ No record outgrows DynamoDB's 400 KB: a buffer is closed at BUFFER_BYTES and a b
 BATCH_BYTES; a block is a part of a buffer; a bucket of totals has room for 1,800 queues with the
 longest of names, besides FLOWS_BYTES of flows and THROUGHPUT_BYTES of throughputs, so all of them
 for 115,000.
+
+Long, because the order of these writes is the point: each may be the last before a crash.
 """
 
 import json
@@ -25,23 +30,28 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from headrace.domain.errors import Unavailable
+from headrace.domain.ids import new_chance
 from headrace.domain.instants import instant_of, micros_of
 from headrace.history.counter_buffer import Buffer
 from headrace.history.tally import (
     MINUTE,
-    STATES,
     Activity,
     Counts,
     QueueFlows,
     Tally,
     add_counts,
+    counts_of,
     minutes_of,
 )
 from headrace.history.throughput import Throughput, grown, throughput_of
-from headrace.store.base import Record, Store, every_record, flat_rate
+from headrace.ops.tasks.batch_names import Uncounted
+from headrace.ops.tasks.batches import BatchOperations
+from headrace.store.base import Record, Store, every_record
+from headrace.store.call_scope import flat_rate
 
 BUFFER: Final = "recorder"
 TOTALS: Final = "totals"
@@ -76,7 +86,7 @@ class Totals:
         return max((buffer.body["as_of"] for buffer in self.buffers), default=0) or None
 
     def counts(self, queue: str) -> Counts:
-        """Return how many tasks *queue* has, in the order of STATES."""
+        """Return how many tasks *queue* has."""
         return _counted(queue, self.buckets.get(bucket_of(queue), _NOTHING), self.buffers)
 
     def throughput(self, queue: str) -> Throughput:
@@ -102,14 +112,16 @@ class Totals:
         return flows
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Counters:
     """Reads and writes the counters."""
 
     store: Store
     now: Callable[[], datetime]
     sleep: Callable[[float], None] = time.sleep
-    chance: random.Random = field(default_factory=random.Random)
+    chance: random.Random = field(default_factory=new_chance)
+    batches: BatchOperations | None = None  # nobody: batches are not counted
+    watch_from: int = 20  # members of a batch must come at once; see Buffer.add_to_batch()
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -128,7 +140,55 @@ class Counters:
         replaces = buffer.version or None
         buffer.version += 1
         record = Record(BUFFER, str(buffer.number), body, buffer.version)
-        return self.store.put_record(record, replaces=replaces)
+        # Lazy: the log that it was counted from is dropped by a later write.
+        return self.store.put_record(record, replaces=replaces, lazy=True)
+
+    def make_ready(self, buffer: Buffer) -> None:
+        """Bring away what is due of a *buffer* as stored, so that it may be added to.
+
+        Raises Unavailable as flush() and post() do.
+        """
+        self.post(buffer)
+        if buffer.closed:
+            self.flush(buffer)
+
+    def post(self, buffer: Buffer) -> None:
+        """Post to batches what a *buffer*, as stored, owes them; again changes nothing.
+
+        Raises Unavailable when too many others count the same batch at once.
+        """
+        at, number = instant_of(buffer.as_of), str(buffer.number)
+        for batch_id, delta in buffer.owed_to_batches.items():
+            if self.batches is not None:
+                self.batches.count(batch_id, delta, buffer=number, version=buffer.version, at=at)
+            del buffer.batches[batch_id]
+
+    def post_left(self) -> None:
+        """Post to batches what waits for its minute, and what a recorder left that ended.
+
+        Raises Unavailable as make_ready() does.
+        """
+        with flat_rate():
+            records, _ = self.store.records(BUFFER, limit=BUFFERS, consistent=False)
+        for record in records:
+            if record.body.get("batches"):
+                self._attempt(partial(self._post_left, int(record.name)))
+
+    def _post_left(self, number: int) -> bool:
+        buffer = self.buffer(number)
+        while buffer.batches:
+            if not buffer.owed_to_batches and buffer.opened == micros_of(self.now()) // MINUTE:
+                break
+            self.make_ready(buffer)
+            if not self.keep(buffer):  # by which it is closed if its minute is over
+                return False
+        return True
+
+    def uncounted(self) -> Iterator[Uncounted]:
+        """Yield what buffers hold of batches, be some of it posted already."""
+        for record in self.buffers():
+            as_of, deltas = instant_of(record.body["as_of"]), record.body.get("batches", {})
+            yield Uncounted(record.name, record.version, as_of, deltas)
 
     def flush(self, buffer: Buffer) -> None:
         """Add a closed buffer to the totals and series, and open it anew.
@@ -191,8 +251,7 @@ class Counters:
             if attempt():
                 return
             self.wait()
-        message = "too many shards of the stream are being counted at once"
-        raise Unavailable(message)
+        raise Unavailable("too many shards of the stream are being counted at once")
 
     def change_buffers(self, change: Callable[[Buffer], None]) -> None:
         """Make *change* to every buffer, each for itself.
@@ -206,8 +265,7 @@ class Counters:
     def _change_buffer(self, number: int, change: Callable[[Buffer], None]) -> None:
         def attempt() -> bool:
             buffer = self.buffer(number)
-            if buffer.closed:
-                self.flush(buffer)
+            self.make_ready(buffer)
             change(buffer)
             return self.keep(buffer)
 
@@ -232,7 +290,7 @@ class Counters:
             return list(every_record(self.store, BUFFER, page=BUFFERS))
 
     def counts(self, queue: str, buffers: Sequence[Record]) -> Counts:
-        """Return how many tasks *queue* has, in the order of STATES."""
+        """Return how many tasks *queue* has."""
         with flat_rate():  # queues share their buckets
             record = self.store.record(TOTALS, str(bucket_of(queue)))
         return _counted(queue, record.body if record else _NOTHING, buffers)
@@ -289,8 +347,7 @@ class Counters:
 
 def _counted(queue: str, body: Mapping[str, Any], buffers: Sequence[Record]) -> Counts:
     """Return the counts of a queue by the *body* of its bucket and what is not flushed yet."""
-    counts = [0] * len(STATES)
-    add_counts(counts, body["counts"].get(queue, ()))
+    counts = counts_of(body["counts"].get(queue, ()))
     for buffer in buffers:
         if body["posted"].get(buffer.name, 0) < buffer.version:
             add_counts(counts, buffer.body["counts"].get(queue, ()))
@@ -301,7 +358,7 @@ def _with_counts(body: Mapping[str, Any], more: Mapping[str, Counts]) -> Mapping
     """Return the counts of a bucket's *body* with *more* added, without queues that have none."""
     counts: dict[str, Counts] = {**body["counts"]}
     for queue, added in more.items():
-        counts[queue] = list(counts.get(queue, [0] * len(STATES)))
+        counts[queue] = counts_of(counts.get(queue, ()))
         add_counts(counts[queue], added)
     return {queue: sums for queue, sums in counts.items() if any(sums)}
 

@@ -4,26 +4,37 @@ A batch of the log becomes one conditional write, whatever its size; see ``count
 delivers a batch again, whole or in halves, when it is not sure that it was taken: the buffer says
 how far each shard is counted, so what comes again changes nothing.
 
-Where there is a lake, a batch is written to it first; see ``changelog``.
+Where there is a lake, a batch is written to it first; see ``changelog``.  Then the objects go that
+tasks have let go of; see ``domain.offload``.
+
+Before a batch counts, other queues are told of the tasks that it ends; see ``ends``.
 
 A queue that is counted anew gets what the new count has not seen; see ``recount``.
 """
 
+import logging
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
+from headrace.domain.batch import DEAD_IDS, QUEUES, BatchDelta
 from headrace.domain.errors import Unavailable
 from headrace.domain.instants import micros_of
+from headrace.domain.offload import ObjectStore
+from headrace.domain.task import State
+from headrace.domain.upload import may_come_again
 from headrace.domain.write import TaskWrite
 from headrace.history import recount as recount_record
 from headrace.history.changelog import Changelog, Line, line
 from headrace.history.counter_buffer import Buffer, BufferedRecount
 from headrace.history.counters import BATCH_BYTES, Counters, buffer_of
+from headrace.history.ends import EndWebhooks
+from headrace.history.memberships import batch_deltas
 from headrace.history.recount import NewCount
 from headrace.history.tally import MINUTE
 from headrace.history.transitions import (
+    MALFORMED,
     Event,
     IndexEntry,
     Transition,
@@ -32,11 +43,13 @@ from headrace.history.transitions import (
     transition,
 )
 
+_log: Final = logging.getLogger(__name__)
+
 IndexChange: TypeAlias = tuple[IndexEntry | None, IndexEntry | None, int]
 """A change of the index: the entry that went, the one that came, and when."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Judging:
     """Judges changes by what new counts have seen of them."""
 
@@ -124,6 +137,8 @@ _HELD_SECONDS: Final = 0.25
 # What a record of a buffer takes for a queue or a minute besides the name, and for one duration.
 _ENTRY_BYTES: Final = 48
 _DURATION_BYTES: Final = 12
+_NAME_BYTES: Final = 70  # an id, at most
+_NAMED_AT_ONCE: Final = 25  # members: so many names are brought away from the buffer
 _SURELY_SMALL: Final = 250  # records
 
 
@@ -133,7 +148,8 @@ class Recorded:
 
     ``unreadable`` says of each write that shows no task why; they are left out for good.
     ``failed_at`` is the first that could not be counted now and must come again, None if all were.
-    ``events`` is what happened in those that were counted, all queues together.
+    ``events`` is what happened in those that were counted, all queues together; ``arrived`` are the
+    queues in which tasks came to wait.
     """
 
     counted: int
@@ -141,6 +157,7 @@ class Recorded:
     unreadable: tuple[str, ...] = ()
     failed_at: int | None = None
     events: Mapping[Event, int] = field(default_factory=dict, compare=False)
+    arrived: frozenset[str] = field(default=frozenset(), compare=False)
 
 
 class _Reading(NamedTuple):
@@ -149,6 +166,8 @@ class _Reading(NamedTuple):
     write: TaskWrite
     change: Transition
     line: Line | None
+    batches: tuple[tuple[str, BatchDelta], ...] = ()
+    let_go: tuple[str, ...] = ()
 
     @property
     def index_change(self) -> IndexChange:
@@ -156,12 +175,14 @@ class _Reading(NamedTuple):
         return index_entry(self.write.before), index_entry(self.write.after), self.change.at
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Recording:
     """The use case, with what it needs from outside."""
 
     counters: Counters
     changelog: Changelog | None = None
+    objects: ObjectStore | None = None
+    ends: EndWebhooks | None = None
     _judging: Judging = field(init=False)
     _buffers: dict[int, Buffer] = field(default_factory=dict)  # as last written by us
 
@@ -182,6 +203,7 @@ class Recording:
             self._write(ordered)
         except Unavailable:
             return Recorded(0, 0, tuple(unreadable), ordered[0].write.sequence)
+        self._drop_objects(ordered)
         waiting = deque([ordered] if ordered else ())
         events: Counter[Event] = Counter()
         counted = 0
@@ -196,7 +218,9 @@ class Recording:
             except Unavailable:
                 return Recorded(counted, 0, tuple(unreadable), part[0].write.sequence, events)
         repeated = len(readings) - counted
-        return Recorded(counted, repeated, tuple(unreadable), events=events)
+        return Recorded(
+            counted, repeated, tuple(unreadable), events=events, arrived=_arrivals(ordered)
+        )
 
     def position(self, shard: str) -> int:
         """Return the last sequence number counted of *shard*, -1 if none was."""
@@ -207,19 +231,23 @@ class Recording:
 
         Return how many were new.
         """
-        number = buffer_of(shard)
+        number, told = buffer_of(shard), self.ends is None
         for _ in range(_TRIES + _HELD_TRIES):
             # Taken out until it is written: what is half done must not be gone on with.
             buffer = self._buffers.pop(number, None) or self.counters.buffer(number)
             done = buffer.done(shard)
             fresh = [reading for reading in readings if reading.write.sequence > done]
             if not fresh:
+                self.counters.post(buffer)  # whoever counted them may have come no further
                 self._buffers[number] = buffer
                 return 0
-            if buffer.closed:
-                self.counters.flush(buffer)
+            if self.ends is not None and not told:  # before: what counts has been told
+                self.ends.tell([(read.write, read.change) for read in fresh])
+                told = True
+            self.counters.make_ready(buffer)
             for reading in fresh:
                 buffer.tally.add(reading.change)
+            self._add_to_batches(buffer, fresh)
             if buffer.recounts and not self._judging.add(
                 buffer, [read.index_change for read in fresh]
             ):
@@ -228,12 +256,50 @@ class Recording:
             buffer.as_of = max(buffer.as_of, *(reading.change.at for reading in fresh))
             buffer.reach(shard, fresh[-1].write.sequence, self.counters.now())
             if self.counters.keep(buffer):
-                self._buffers[number] = buffer
                 events.update(one.event for read in fresh for one in read.change.happenings)
+                self.counters.post(buffer)
+                self._buffers[number] = buffer
                 return len(fresh)
             self.counters.wait()
         message = "too many shards of the stream are being counted at once"
         raise Unavailable(message)
+
+    def _add_to_batches(self, buffer: Buffer, readings: Sequence[_Reading]) -> None:
+        deltas: dict[str, BatchDelta] = {}
+        for reading in readings:
+            for batch_id, delta in reading.batches:
+                deltas.setdefault(batch_id, BatchDelta()).merge(delta)
+        batches = self.counters.batches
+        for batch_id, delta in deltas.items():
+            if batches is not None and batches.names.full(batch_id):
+                delta.born.clear()  # nobody remembers it
+            if batches is not None and batches.names.dead_full(batch_id):
+                delta.died.clear()  # likewise
+            known = batches is None or batches.failure_known(batch_id)
+            watch_from = self.counters.watch_from
+            buffer.add_to_batch(batch_id, delta, watch_from=watch_from, failure_known=known)
+            born = buffer.batches[batch_id].born
+            if batches is not None and len(born) >= _NAMED_AT_ONCE:
+                batches.remember(batch_id, born)  # be it that it is not counted in the end
+                born.clear()
+
+    def _drop_objects(self, readings: Sequence[_Reading]) -> None:
+        """Drop the objects that tasks have let go of: no name is ever used again.
+
+        But for uploads that a task may yet be made of: those become orphans like others.
+
+        Before they are counted, so that a batch which comes again drops them again.  What cannot
+        be dropped is left to ``ops.delivery.orphans``.
+        """
+        if self.objects is None:
+            return
+        now = self.counters.now()
+        let_go = (name for reading in readings for name in reading.let_go)
+        names = [name for name in let_go if not may_come_again(name, now)]
+        try:
+            self.objects.drop(names)
+        except Unavailable as error:
+            _log.warning("Payloads stay for now: %s", error)
 
     def _write(self, readings: Sequence[_Reading]) -> None:
         """Bring the batch to the lake, if there is one.  Raises Unavailable."""
@@ -244,14 +310,38 @@ class Recording:
         """Return the reading of *write*.  Raises UnreadableImage."""
         try:
             change = transition(write)
-        except UnreadableImage as error:
+            batches = tuple(batch_deltas(write))
+            for _, delta in batches:
+                delta.first_at = delta.last_at = change.at
+            let_go = _let_go(write)
+        except (UnreadableImage, *MALFORMED) as error:
             message = f"{write.sequence}: {error}"
             raise UnreadableImage(message) from error
         spot = change.entered or change.left
         if self.changelog is None or spot is None:
-            return _Reading(write, change, None)
+            return _Reading(write, change, None, batches, let_go)
         payload = self.changelog.keeps_payload(spot[0])
-        return _Reading(write, change, line(write, change, shard=shard, payload=payload))
+        told = line(write, change, shard=shard, payload=payload)
+        return _Reading(write, change, told, batches, let_go)
+
+
+def _let_go(write: TaskWrite) -> tuple[str, ...]:
+    """Return the names of the objects that the task of *write* refers to no more."""
+    if write.before is None or not (before := write.before.offloaded):
+        return ()
+    kept = () if write.after is None else write.after.offloaded
+    return tuple(one.name for one in before if one not in kept)
+
+
+def _arrivals(readings: Sequence[_Reading]) -> frozenset[str]:
+    """Return the queues in which a task has come to wait."""
+    return frozenset(
+        reading.change.entered[0]
+        for reading in readings
+        if reading.change.entered is not None
+        and reading.change.entered[1] == State.ENQUEUED
+        and reading.change.entered != reading.change.left
+    )
 
 
 def _too_large(readings: Sequence[_Reading]) -> bool:
@@ -273,6 +363,23 @@ def _too_large(readings: Sequence[_Reading]) -> bool:
     flows = set(moved)
     names = sum(map(len, queues)) + sum(len(queue) for queue, _ in minutes)
     names += sum(len(source) + len(target) for source, target in flows)
-    entries = _ENTRY_BYTES * (len(queues) + len(minutes) + len(flows))
+    named = {batch_id for reading in readings for batch_id, _ in reading.batches}
+    names += sum(map(len, named)) + _NAME_BYTES * _named(readings)
+    entries = _ENTRY_BYTES * (len(queues) + len(minutes) + len(flows) + 5 * len(named))
     entries += _DURATION_BYTES * (len(events) + len(moved))
     return names + entries > BATCH_BYTES
+
+
+def _named(readings: Sequence[_Reading]) -> int:
+    """Return how many members a buffer may name after *readings*, at most."""
+    born: Counter[str] = Counter()
+    died: Counter[str] = Counter()
+    others = 0  # that are dead no more, and names of queues
+    for reading in readings:
+        for batch_id, delta in reading.batches:
+            born[batch_id] += len(delta.born)
+            died[batch_id] += len(delta.died)
+            others += len(delta.revived)
+    kept = sum(min(number, _NAMED_AT_ONCE) for number in born.values())
+    queues = sum(2 * min(number, QUEUES + 1) for number in born.values())
+    return kept + queues + sum(min(number, DEAD_IDS) for number in died.values()) + others

@@ -9,6 +9,9 @@ recorder adds by this rule, is the truth once the stream is drained.
 When a change happened its task says, to the microsecond, or else the stream to the second; and the
 index shows a change some milliseconds after that.  So a task that changes in the very second in
 which its page is counted may be missed or counted twice.
+
+The index does not tell which of the dead were cancelled.  So each of them is read, and a page of
+which one has gone by then is counted again: of all that it holds it must be known.
 """
 
 import math
@@ -18,9 +21,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, Self
 
-from headrace.domain.task import State
+from headrace.domain.task import ORDINARY, Place, State, places_of
 from headrace.history.counter_buffer import KEPT
-from headrace.history.tally import STATES, Counts
+from headrace.history.tally import CANCELLED, STATES, Counts, counts_of
 from headrace.history.transitions import IndexEntry
 from headrace.store.base import Record, Store
 
@@ -35,7 +38,7 @@ class CountedPage(NamedTuple):
     """
 
     state: int
-    shard: int
+    label: int
     until: float
     task_id: str
     counted_at: int
@@ -43,16 +46,18 @@ class CountedPage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewCount:
-    """A queue as far as it is counted, in the order of STATES, shards and the index.
+    """A queue as far as it is counted, in the order of STATES, labels of places, and the index.
 
-    ``was`` is what the counters said when it began, and when it is finished what they said then.
+    ``numbers`` are Counts, and so is ``was``: what the counters said when it began, and when it is
+    finished what they said then.
     """
 
     id: str
     shards: int
-    numbers: tuple[int, ...] = (0,) * len(STATES)
+    numbers: tuple[int, ...] = tuple(counts_of())
     pages: tuple[CountedPage, ...] = ()
-    was: tuple[int, ...] = (0,) * len(STATES)
+    was: tuple[int, ...] = tuple(counts_of())
+    lanes: frozenset[int] = ORDINARY
 
     @property
     def next(self) -> tuple[State, int, CountedPage | None] | None:
@@ -61,9 +66,10 @@ class NewCount:
             return STATES[0], 0, None
         last = self.pages[-1]
         if last.until < math.inf:
-            return STATES[last.state], last.shard, last
-        if last.shard + 1 < self.shards:
-            return STATES[last.state], last.shard + 1, None
+            return STATES[last.state], last.label, last
+        for place in places_of("", STATES[last.state], self.shards, self.lanes):
+            if place.label > last.label:
+                return STATES[last.state], place.label, None
         return (STATES[last.state + 1], 0, None) if last.state + 1 < len(STATES) else None
 
     @property
@@ -74,25 +80,31 @@ class NewCount:
     def with_page(
         self,
         state: State,
-        shard: int,
+        label: int,
         number: int,
         *,
         last: tuple[int, str] | None,
         counted_at: int,
+        cancelled: int = 0,
     ) -> Self:
-        """Return it with *number* entries more, up to the *last*, or to the partition's end."""
+        """Return it with *number* entries more, up to the *last*, or to the partition's end.
+
+        *cancelled* of them are dead because they were cancelled.
+        """
         place = _PLACE[state]
         numbers = [*self.numbers]
         numbers[place] += number
+        numbers[CANCELLED] += cancelled
         until, task_id = last or (math.inf, "")
-        page = CountedPage(place, shard, until, task_id, counted_at)
+        page = CountedPage(place, label, until, task_id, counted_at)
         return replace(self, numbers=tuple(numbers), pages=(*self.pages, page))
 
     def counted_at(self, entry: IndexEntry) -> int | None:
         """Return when the page of *entry* was counted; None if that is still to come."""
-        if entry.shard >= self.shards:  # added since it began: nothing of it is ever counted
-            return _NEVER
-        key = (_PLACE[entry.state], entry.shard, float(entry.at), entry.task_id)
+        place = Place.labelled(entry.queue, entry.state, entry.label)
+        if place.shard >= self.shards or place.lane not in self.lanes:
+            return _NEVER  # added since it began: nothing of it is ever counted
+        key = (_PLACE[entry.state], entry.label, float(entry.at), entry.task_id)
         found = bisect_left(self.pages, key, key=_end)
         if found == len(self.pages) or self.pages[found][:2] != key[:2]:
             return None
@@ -106,11 +118,13 @@ class NewCount:
             counted_at = None if entry is None else self.counted_at(entry)
             if entry is not None and counted_at is not None and at > counted_at:
                 yield _PLACE[entry.state], step
+                if entry.cancelled:
+                    yield CANCELLED, step
 
     def body(self) -> dict[str, Any]:
         """Return it as JSON."""
         pages = [
-            [page.state, page.shard, *(page[2:4] if page.until < math.inf else ()), page.counted_at]
+            [page.state, page.label, *(page[2:4] if page.until < math.inf else ()), page.counted_at]
             for page in self.pages
         ]
         return {
@@ -119,21 +133,24 @@ class NewCount:
             "numbers": self.numbers,
             "pages": pages,
             "was": self.was,
+            "lanes": sorted(self.lanes),
         }
 
     @classmethod
     def of(cls, body: dict[str, Any]) -> Self:
         """Return the recount that body() wrote."""
         pages = tuple(
-            CountedPage(state, shard, until, task_id, counted_at)
-            for state, shard, *where, counted_at in body["pages"]
+            CountedPage(state, label, until, task_id, counted_at)
+            for state, label, *where, counted_at in body["pages"]
             for until, task_id in [where or (math.inf, "")]
         )
-        return cls(body["id"], body["shards"], tuple(body["numbers"]), pages, tuple(body["was"]))
+        lanes = frozenset(body.get("lanes", ORDINARY))
+        numbers, was = tuple(counts_of(body["numbers"])), tuple(counts_of(body["was"]))
+        return cls(body["id"], body["shards"], numbers, pages, was, lanes)
 
 
 def _end(page: CountedPage) -> tuple[int, int, float, str]:
-    return page.state, page.shard, page.until, page.task_id
+    return page.state, page.label, page.until, page.task_id
 
 
 def together(one: Sequence[int], *others: Sequence[int]) -> Counts:

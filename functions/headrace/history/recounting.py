@@ -1,9 +1,9 @@
 """Counting a queue anew by the index, and mending its counters, which the recorder keeps.
 
-For when the recorder was away for longer than the stream keeps its changes.  A call is a step: it
-counts for some seconds, and its cursor goes on.  The recorder goes on too, before, between and
-after: by the rule of ``history/recount`` it knows of each change, however late it comes to it,
-whether the new count has seen it.
+For when the recorder was away for more than six hours.  A call is a step: it counts for some
+seconds, and its cursor goes on.  The recorder goes on too, before, between and after: by the rule
+of ``history/recount`` it knows of each change, however late it comes to it, whether the new count
+has seen it.
 
 - What is counted is a record of its own, and every buffer of the counters notes it
   before the first page is counted: from then on buffers add up what the new count has not seen.
@@ -16,19 +16,20 @@ Whoever dies on the way leaves the counters as they were, and buffers that are h
 seconds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
+from headrace.domain.change import Entry
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.ids import new_request_token
 from headrace.domain.instants import instant_of, micros_of
-from headrace.domain.task import Place
+from headrace.domain.task import Place, State
 from headrace.history.counter_buffer import Buffer, BufferedRecount
 from headrace.history.counters import Counters
 from headrace.history.recount import DONE, OPEN, NewCount, read, to_record, together, write
-from headrace.history.tally import STATES, Counts
+from headrace.history.tally import STATES, Counts, counts_of
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.paging import Cursors
 from headrace.ops.shared.queues import QueueOperations
@@ -39,9 +40,24 @@ _TO_FINISH: Final = timedelta(seconds=12)  # what writing down a step may take, 
 _PAGES: Final = 4_000  # some 28,000,000 tasks, and a record of 200 KB
 
 
+_DEAD_AT_ONCE: Final = (2_000, 500, 100, 20, 5, 1, 1, 1, 1, 1)
+"""How many dead tasks a page has, and when one of them has gone meanwhile the next try of it."""
+
+_READ: Final = 100
+
+
+class _Page(NamedTuple):
+    """What was counted of a partition at once, and where it ended (None: with the partition)."""
+
+    number: int
+    last: Position | None
+    counted_at: int
+    cancelled: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Recounted:
-    """What a recount has come to, in the order of STATES: final without a ``cursor``.
+    """What a recount has come to: final without a ``cursor``.
 
     ``was`` is what the counters said: now, or, when it is final, before they were mended.
     """
@@ -51,7 +67,7 @@ class Recounted:
     cursor: str | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Recounting:
     """The use case, with what it needs from outside; *patience* is seconds a step counts for."""
 
@@ -75,7 +91,7 @@ class Recounting:
         scope = f"recount {queue}"
         held_until = self.now() + _HELD
         if cursor is None:
-            count = NewCount(self.new_id(), source.shards_in_use)
+            count = NewCount(self.new_id(), source.shards_in_use, lanes=source.lanes_in_use)
             version = write(self.store, OPEN, queue, count, self.now())
             self._hold(queue, count.id, held_until, begins=True)
         else:
@@ -105,19 +121,69 @@ class Recounting:
     def _count(self, queue: str, count: NewCount) -> NewCount:
         until = self.now() + timedelta(seconds=self.patience)
         while (place := count.next) is not None:
-            state, shard, last = place
+            state, label, last = place
             after = Position(instant_of(last.until), last.task_id) if last is not None else None
-            counted_at = micros_of(self.now())
-            # With those past retention: the recorder hears of them when the table removes them.
-            page = self.store.count(Place(queue, state, shard), after=after, now=None)
+            partition = Place.labelled(queue, state, label)
+            if state is State.DEAD:
+                page = self._dead_page(queue, count.id, partition, after)
+            else:
+                page = self._page(partition, after)
             end = (micros_of(page.last.scheduled_at), page.last.task_id) if page.last else None
-            count = count.with_page(state, shard, page.number, last=end, counted_at=counted_at)
+            count = count.with_page(
+                state,
+                label,
+                page.number,
+                last=end,
+                counted_at=page.counted_at,
+                cancelled=page.cancelled,
+            )
             if len(count.pages) > _PAGES:
                 message = f"queue {queue} has too many tasks to be counted anew"
                 raise InvalidRequest(message)
             if self.now() >= until:
                 break
         return count
+
+    def _page(self, partition: Place, after: Position | None) -> "_Page":
+        counted_at = micros_of(self.now())
+        # With those past retention: the recorder hears of them when the table removes them.
+        page = self.store.count(partition, after=after, now=None)
+        return _Page(page.number, page.last, counted_at)
+
+    def _dead_page(
+        self, queue: str, recount: str, partition: Place, after: Position | None
+    ) -> "_Page":
+        """Count a page of dead tasks, each of which was read as it stood there.
+
+        Raises Unavailable when they go as quickly as they are read.
+        """
+        for limit in _DEAD_AT_ONCE:
+            counted_at = micros_of(self.now())
+            page = self.store.entries(partition, after=after, limit=limit)
+            cancelled = self._cancelled(page.entries)
+            if cancelled is not None:
+                return _Page(len(page.entries), page.last, counted_at, cancelled)
+            self.counters.wait()
+        self._release(queue, recount)
+        message = "dead tasks of the queue are just being removed; repeat this step"
+        raise Unavailable(message)
+
+    def _cancelled(self, entries: Sequence[Entry]) -> int | None:
+        """Return how many were cancelled; None if one of them stands there no more."""
+        cancelled = 0
+        for start in range(0, len(entries), _READ):
+            some = entries[start : start + _READ]
+            tasks = self.store.read((entry.task_id for entry in some), payload=False)
+            for entry in some:
+                task = tasks.get(entry.task_id)
+                if task is None or (task.spent, task.place, task.scheduled_at) != (
+                    None,
+                    entry.place,
+                    entry.scheduled_at,
+                ):
+                    return None
+                cancelled += task.cancelled
+        return cancelled
 
     def _finish(self, queue: str, count: NewCount, held_until: datetime) -> Recounted:
         buffers = self.counters.buffers()
@@ -126,7 +192,7 @@ class Recounting:
         was = self.counters.counts(queue, buffers)
         off = [right - found for right, found in zip(counts, was, strict=True)]
         with self.audit.action("recount", queue=queue) as outcome:
-            outcome.matched, outcome.changed = sum(counts), sum(map(abs, off))
+            outcome.matched, outcome.changed = sum(counts[: len(STATES)]), sum(map(abs, off))
             self._in_time(queue, count.id, held_until)
             if any(off):
                 self.counters.mend(queue, off)
@@ -153,7 +219,7 @@ class Recounting:
         def hold(buffer: Buffer) -> None:
             known = buffer.recounts.setdefault(queue, BufferedRecount())
             if begins:
-                known.open, known.fresh = recount, [0] * len(STATES)
+                known.open, known.fresh = recount, counts_of()
             if known.open != recount:
                 raise _given_up()
             known.held = micros_of(until)

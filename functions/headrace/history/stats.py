@@ -1,5 +1,7 @@
 """How a queue is doing: counts, ages, rates, and a series of points for charts.
 
+Long, because all of these read the same few things at one moment, and must agree on it.
+
 Counts and series are the recorder's, a second or so behind.  What waits and what is in flight is
 looked up in the index as well, some hundred entries at most: in a small queue that *is* the count,
 in a large one it divides the recorder's number into ready and scheduled.
@@ -19,15 +21,17 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 from headrace.domain.change import Entry
-from headrace.domain.filters import TaskFilter
 from headrace.domain.instants import MICROSECOND, instant_of, micros_of
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Status, Task
 from headrace.history.counters import Counters, Totals
+from headrace.history.exact_counts import exact_counts
 from headrace.history.metrics import STEP_SECONDS, Archive, MetricSeries, Steps
-from headrace.history.tally import MINUTE, STATES, Activity
+from headrace.history.tally import MINUTE, Activity, by_state, cancelled_of
 from headrace.history.transitions import Event
+from headrace.ops.shared.group_limits import Blocking
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.tasks.fair_groups import FairGroups
 from headrace.ops.tasks.inspect import Inspect
 from headrace.store.base import Record, Store
 
@@ -37,7 +41,7 @@ _GLANCE: Final = 50
 _FRESH: Final = timedelta(seconds=5)  # not worth asking whether there is something newer
 _SHARDS_ASKED: Final = 4  # tasks are spread evenly: what is missing is missing on each
 _LEAST_PART: Final = 0.001
-
+_FINISHED: Final = (State.SUCCEEDED, State.DEAD)
 
 Each: TypeAlias = Callable[[Callable[[Queue], "Glance"], Iterable[Queue]], Iterable["Glance"]]
 """What map() does with one iterable: the result of a look at each of some queues, in order."""
@@ -54,15 +58,32 @@ class EventRates:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupGlance:
+    """A group among the next turns: how many are its, since when its first is due (seconds).
+
+    ``dequeued`` is its part of what the queue delivers a second, as the next turns divide it.
+    ``blocked`` is what keeps it from having another task in flight.
+    """
+
+    group_key: str | None
+    turns: int
+    age: float
+    dequeued: float
+    blocked: Blocking | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class QueueStats:
     """A queue at a glance; ages are seconds, None when there is no such task."""
 
     counts: Mapping[Status, int]
+    cancelled: int  # of the dead: unless exact, as far as the recorder knows, so rather too few
     age_of_oldest_ready: float | None
     age_of_oldest_inflight: float | None
     rates: EventRates
     as_of: datetime
     staleness: float
+    groups: Sequence[GroupGlance] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +91,7 @@ class Glance:
     """A queue among many; ``started`` is by five minutes, of an hour."""
 
     counts: Mapping[Status, int]
+    cancelled: int
     age_of_oldest_ready: float | None
     rates: EventRates
     started: Sequence[int]
@@ -102,11 +124,11 @@ class _Seen:
         """Return about how many there are from *begin* to *end*, were they as dense all along."""
         if self.complete or begin is None or end is None or end <= begin:
             return self.count
-        part = (self.entries[-1].scheduled_at - begin) / (end - begin)
+        part = (self.entries[-1].own_time - begin) / (end - begin)
         return self.count / min(1.0, max(_LEAST_PART, part))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class StatsOperations:
     """The use case, with what it needs from outside."""
 
@@ -115,6 +137,7 @@ class StatsOperations:
     inspect: Inspect
     counters: Counters
     now: Callable[[], datetime]
+    fair_groups: FairGroups
     archive: Archive | None = None
 
     def of(self, queue: str, *, exact: bool = False) -> QueueStats:
@@ -125,7 +148,8 @@ class StatsOperations:
         """
         source = self.queues.cached(queue)
         buffers = self.counters.buffers()
-        recorded = dict(zip(STATES, self.counters.counts(queue, buffers), strict=True))
+        sums = self.counters.counts(queue, buffers)
+        recorded = by_state(sums)
         now = self.now()
         later = self._look(source, State.ENQUEUED, since=now + MICROSECOND, limit=_LOOK)
         limit = _FEW if later.complete else _LOOK
@@ -133,25 +157,27 @@ class StatsOperations:
         inflight = self._look(source, State.INFLIGHT, limit=_GLANCE)
         as_of = self._as_of(source, buffers, now)
         rates = self._rates(queue, buffers, as_of)
-        counts = self._exact_counts(queue) if exact else None
-        if counts is not None:
-            as_of = now
+        counted = exact_counts(self.inspect, source) if exact else None
+        if counted is not None:
+            as_of, counts, cancelled = now, counted.counts, counted.cancelled
         else:
             ready_count, later_count = self._divided(source, ready, later, recorded, now)
             counts = {
                 Status.SCHEDULED: later_count,
                 Status.READY: ready_count,
                 Status.INFLIGHT: inflight.at_least(recorded[State.INFLIGHT]),
-                Status.SUCCEEDED: self._kept(source, State.SUCCEEDED, recorded, now),
-                Status.DEAD: self._kept(source, State.DEAD, recorded, now),
+                **{Status(one): self._kept(source, one, recorded, now) for one in _FINISHED},
             }
+            cancelled = cancelled_of(sums, counts[Status.DEAD])
         return QueueStats(
             counts,
+            cancelled,
             _oldest_ready(ready, now),
             self._oldest_inflight(source, inflight, now),
             rates,
             as_of,
             _seconds(now - as_of),
+            None if source.settings.groups is None else self._groups(source, rates, now),
         )
 
     def overview(self, queues: Sequence[Queue], each: Each = map) -> Overview:
@@ -208,7 +234,8 @@ class StatsOperations:
     # -- many queues ---------------------------------------------------------------------------
 
     def _glance(self, queue: Queue, totals: Totals, now: datetime) -> Glance:
-        recorded = dict(zip(STATES, totals.counts(queue.name), strict=True))
+        sums = totals.counts(queue.name)
+        recorded = by_state(sums)
         ready = self._look(queue, State.ENQUEUED, until=now, limit=_GLANCE)
         if ready.complete:
             ready_count = ready.count
@@ -220,12 +247,12 @@ class StatsOperations:
             Status.SCHEDULED: later_count,
             Status.READY: ready_count,
             Status.INFLIGHT: max(0, recorded[State.INFLIGHT]),
-            Status.SUCCEEDED: self._kept_at_a_glance(queue, State.SUCCEEDED, recorded, now),
-            Status.DEAD: self._kept_at_a_glance(queue, State.DEAD, recorded, now),
+            **{Status(one): self._kept_at_a_glance(queue, one, recorded, now) for one in _FINISHED},
         }
         throughput, micros = totals.throughput(queue.name), micros_of(now)
         return Glance(
             counts,
+            cancelled_of(sums, counts[Status.DEAD]),
             _oldest_ready(ready, now),
             EventRates(*throughput.rates(micros)),
             throughput.hour(micros),
@@ -241,21 +268,6 @@ class StatsOperations:
         return self._kept(queue, state, recorded, now)
 
     # -- counts --------------------------------------------------------------------------------
-
-    def _exact_counts(self, queue: str) -> Mapping[Status, int] | None:
-        scheduled = self.inspect.count(queue, TaskFilter(states=(Status.SCHEDULED,)))
-        if scheduled.partial:
-            return None
-        others = tuple(status for status in Status if status is not Status.SCHEDULED)
-        counted = self.inspect.count(queue, TaskFilter(states=others))
-        if counted.partial:
-            return None
-        by_state = counted.by_state
-        return {
-            Status.SCHEDULED: scheduled.count,
-            Status.READY: by_state[State.ENQUEUED],
-            **{status: by_state[State(status)] for status in others if status is not Status.READY},
-        }
 
     def _divided(
         self,
@@ -274,8 +286,8 @@ class StatsOperations:
         if ready.complete:
             return ready.count, waiting - ready.count
         last = self._newest(queue, State.ENQUEUED)
-        before = ready.estimate(ready.entries[0].scheduled_at, now)
-        after = later.estimate(now, last.scheduled_at if last else None)
+        before = ready.estimate(ready.entries[0].own_time, now)
+        after = later.estimate(now, last.own_time if last else None)
         share = round(waiting * before / (before + after))
         share = min(max(share, ready.count), waiting - later.count)
         return share, waiting - share
@@ -293,7 +305,7 @@ class StatsOperations:
         if oldest.complete or hidden < oldest.count:
             return finished - hidden
         retention = timedelta(seconds=_retention(queue, state))
-        over = oldest.estimate(oldest.entries[0].scheduled_at, now - retention)
+        over = oldest.estimate(oldest.entries[0].own_time, now - retention)
         return max(0, finished - round(over))
 
     # -- ages, rates, freshness ----------------------------------------------------------------
@@ -305,6 +317,20 @@ class StatsOperations:
             return None
         still = (task.queue, task.state) == (queue.name, State.INFLIGHT)
         return _seconds(now - task.started_at) if still else None
+
+    def _groups(self, queue: Queue, rates: EventRates, now: datetime) -> Sequence[GroupGlance]:
+        """Return the groups that have most of the next turns."""
+        found = self.fair_groups.next_turns(queue)
+        return [
+            GroupGlance(
+                one.group_key,
+                one.turns,
+                _seconds(now - one.due_since),
+                rates.dequeued * one.turns / found.looked_at,
+                one.blocked,
+            )
+            for one in found.shares
+        ]
 
     def _rates(self, queue: str, buffers: Sequence[Record], as_of: datetime) -> EventRates:
         end = micros_of(as_of)
@@ -326,13 +352,13 @@ class StatsOperations:
 
     def _changes_after(self, queue: Queue, as_of: datetime, now: datetime) -> Iterator[bool]:
         """Tell of the newest finish, delivery and due time whether they came after *as_of*."""
-        for state in (State.SUCCEEDED, State.DEAD):
+        for state in _FINISHED:
             finished = self._newest(queue, state)
-            yield finished is not None and finished.scheduled_at > as_of
+            yield finished is not None and finished.own_time > as_of
         for state in (State.ENQUEUED, State.INFLIGHT):
             until = now if state is State.ENQUEUED else None
             entry = self._newest(queue, state, until=until)
-            if entry is None or entry.scheduled_at <= as_of:
+            if entry is None or entry.own_time <= as_of:
                 continue
             task = self._task(entry)
             if task is not None:
@@ -351,7 +377,7 @@ class StatsOperations:
         until: datetime | None = None,
         limit: int,
     ) -> _Seen:
-        """Return the first entries of all shards, about *limit* together."""
+        """Return the first entries of all places, about *limit* together."""
         places = queue.places(state)
         each = -(-limit // len(places))
         entries: list[Entry] = []
@@ -360,15 +386,17 @@ class StatsOperations:
             page = self.store.entries(place, since=since, until=until, limit=each)
             entries += page.entries
             complete = complete and page.last is None
-        entries.sort(key=lambda entry: entry.scheduled_at)
+        entries.sort(key=lambda entry: entry.own_time)
         return _Seen(entries, complete)
 
     def _newest(self, queue: Queue, state: State, *, until: datetime | None = None) -> Entry | None:
         """Return the last entry of a state by its own time, on the shards that are looked at."""
         found: list[Entry] = []
-        for place in queue.places(state)[:_SHARDS_ASKED]:
+        for place in queue.places(state):
+            if place.shard >= _SHARDS_ASKED:
+                continue
             found += self.store.entries(place, until=until, descending=True, limit=1).entries
-        return max(found, key=lambda entry: entry.scheduled_at, default=None)
+        return max(found, key=lambda entry: entry.own_time, default=None)
 
     def _task(self, entry: Entry) -> Task | None:
         return self.store.read([entry.task_id], payload=False).get(entry.task_id)
@@ -378,7 +406,7 @@ def _oldest_ready(ready: _Seen, now: datetime) -> float | None:
     """Return how long the first that may still be delivered has been due."""
     for entry in ready.entries:
         if entry.expires_at is None or entry.expires_at > now:
-            return _seconds(now - entry.scheduled_at)
+            return _seconds(now - entry.own_time)
     return None
 
 

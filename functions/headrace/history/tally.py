@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headrace.domain.task import State
+from headrace.domain.task import SHOWN_STATES, State
 from headrace.history.transitions import Event, Happening, Transition
 
 RATIO: Final = 1.05
@@ -197,13 +197,47 @@ def _slots(text: str) -> Slots:
 
 
 MINUTE: Final = 60_000_000  # in microseconds
-STATES: Final = tuple(State)
+STATES: Final = SHOWN_STATES
 _PLACE: Final = {state: place for place, state in enumerate(STATES)}
-COUNTED: Final = (Event.ENQUEUED, Event.STARTED, Event.SUCCEEDED, Event.FAILED, Event.DEAD)
+COUNTED: Final = (
+    Event.ENQUEUED,
+    Event.STARTED,
+    Event.SUCCEEDED,
+    Event.FAILED,
+    Event.DEAD,
+    Event.CANCELLED,
+)
 _COLUMN: Final = {event: column for column, event in enumerate(COUNTED)}
 
+CANCELLED: Final = len(STATES)
+"""The place in Counts of how many of the dead were cancelled."""
+
 Counts = list[int]
-"""Numbers of tasks, in the order of STATES; in a tally, by how much they changed."""
+"""Numbers of tasks, in the order of STATES, then how many of the dead were cancelled.
+
+In a tally, by how much they changed.
+"""
+
+
+def counts_of(numbers: Iterable[int] = ()) -> Counts:
+    """Return counts of *numbers* as stored; what was not counted yet is 0."""
+    counts = [0] * (len(STATES) + 1)
+    add_counts(counts, numbers)
+    return counts
+
+
+def by_state(counts: Sequence[int]) -> dict[State, int]:
+    """Return the numbers of *counts* by state."""
+    return dict(zip(STATES, counts[: len(STATES)], strict=True))
+
+
+def cancelled_of(counts: Sequence[int], dead: int) -> int:
+    """Return how many of so many *dead* were cancelled by *counts*, which may lag behind.
+
+    Rather too few: whoever is dead no more may have been cancelled, and no failure is hidden.
+    """
+    gone = max(0, counts[_PLACE[State.DEAD]] - dead)
+    return min(dead, max(0, counts[CANCELLED] - gone))
 
 
 @dataclass(slots=True)
@@ -249,6 +283,7 @@ class Activity:
             [int(word) for word in part.split()] for part in text.split("|")
         )
         backlog = more[0][0] if more else 0  # written before there was one
+        numbers += [0] * (len(COUNTED) - len(numbers))  # likewise
         return cls(numbers, Histogram.unpacked(wait), Histogram.unpacked(run), backlog)
 
 
@@ -263,10 +298,16 @@ class Tally:
     def add(self, transition: Transition) -> None:
         """Count one write of a task."""
         if transition.left != transition.entered:
-            for spot, step in ((transition.left, -1), (transition.entered, 1)):
+            for spot, cancelled, step in (
+                (transition.left, transition.was_cancelled, -1),
+                (transition.entered, transition.is_cancelled, 1),
+            ):
                 if spot is not None:
                     queue, state = spot
-                    self._counts(queue)[_PLACE[state]] += step
+                    counts = self._counts(queue)
+                    counts[_PLACE[state]] += step
+                    if cancelled:
+                        counts[CANCELLED] += step
                     if state is State.ENQUEUED:
                         self._activity(queue, transition.at // MINUTE).backlog += step
             self.flows.note(transition)
@@ -278,7 +319,7 @@ class Tally:
             self._activity(happening.queue, happening.at // MINUTE).add(happening)
 
     def add_count(self, queue: str, place: int, step: int) -> None:
-        """Change by *step* how many tasks of *queue* are in the state at *place* of STATES."""
+        """Change by *step* the number at *place* of the counts of *queue*."""
         self._counts(queue)[place] += step
 
     def merge(self, other: "Tally") -> None:
@@ -302,14 +343,14 @@ class Tally:
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> "Tally":
         """Return the tally that body() wrote."""
-        counts = {queue: list(counts) for queue, counts in body["counts"].items()}
+        counts = {queue: counts_of(counts) for queue, counts in body["counts"].items()}
         minutes = {queue: minutes_of(body, queue) for queue in body["minutes"]}
         return cls(counts, minutes, QueueFlows.of(body.get("moves", {})))
 
     def _counts(self, queue: str) -> Counts:
         found = self.counts.get(queue)
         if found is None:
-            found = self.counts[queue] = [0] * len(STATES)
+            found = self.counts[queue] = counts_of()
         return found
 
     def _activity(self, queue: str, minute: int) -> Activity:

@@ -11,7 +11,7 @@ from enum import StrEnum, auto
 from typing import Final, NamedTuple
 
 from headrace.domain.lifecycle import Action
-from headrace.domain.task import State
+from headrace.domain.task import DeadReason, State
 from headrace.domain.write import Spot, TaskView, TaskWrite
 
 _LATEST: Final = 253_402_300_800_000_000  # the year 10,000 in microseconds
@@ -20,13 +20,17 @@ MALFORMED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, Val
 
 
 class IndexEntry(NamedTuple):
-    """Where a task stands in the index; *at* in microseconds since 1970."""
+    """Where a task stands in the index; *at* in microseconds since 1970.
+
+    ``cancelled`` the index does not tell: that is how the task came to be dead.
+    """
 
     queue: str
     state: State
-    shard: int
+    label: int
     at: int
     task_id: str
+    cancelled: bool = False
 
 
 class UnreadableImage(ValueError):
@@ -41,6 +45,7 @@ class Event(StrEnum):
     SUCCEEDED = auto()  #: reported SUCCEEDED; ``micros`` is how long the worker had it
     FAILED = auto()  #: an attempt failed or its lease lapsed; ``micros`` likewise
     DEAD = auto()  #: given up
+    CANCELLED = auto()  #: ended because nobody wants it done
     MOVED = auto()  #: a worker moved it on to another queue; ``micros`` likewise
 
 
@@ -54,12 +59,18 @@ class Happening(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """One write of one task: where it left, where it came to (None: nowhere), what happened."""
+    """One write of one task: where it left, where it came to (None: nowhere), what happened.
+
+    ``was_cancelled`` and ``is_cancelled`` say whether it was dead of a cancel where it left, and is
+    where it came to.
+    """
 
     at: int
     left: Spot | None
     entered: Spot | None
     happenings: tuple[Happening, ...] = ()
+    was_cancelled: bool = False
+    is_cancelled: bool = False
 
 
 def transition(write: TaskWrite) -> Transition:
@@ -73,11 +84,11 @@ def transition(write: TaskWrite) -> Transition:
     try:
         left = None if old is None else old.spot
         if new is None:
-            return Transition(write.recorded_at, left, None)
-        entered = new.spot
-        if entered is None:
-            return _changed(left, new.ended, new, write.recorded_at)._replace(entered=None)
-        return _changed(left, entered, new, write.recorded_at)
+            change = Transition(write.recorded_at, left, None)
+        else:
+            change = _change(left, new, write.recorded_at)
+        was, now = _cancelled(old, left), _cancelled(new, change.entered)
+        return change._replace(was_cancelled=was, is_cancelled=now) if was or now else change
     except MALFORMED as error:
         message = f"not the image of a task: {type(error).__name__}: {error}"
         raise UnreadableImage(message) from error
@@ -88,16 +99,33 @@ def index_entry(task: TaskView | None) -> IndexEntry | None:
     spot = None if task is None else task.spot
     if task is None or spot is None:
         return None
-    return IndexEntry(*spot, task.shard, task.scheduled_at, task.id)
+    return IndexEntry(*spot, task.label, task.scheduled_at, task.id, _cancelled(task, spot))
+
+
+def _cancelled(task: TaskView | None, spot: Spot | None) -> bool:
+    """Tell whether *task*, which stands at *spot*, is dead because it was cancelled."""
+    if task is None or spot is None or spot[1] is not State.DEAD:
+        return False
+    return task.dead_reason == DeadReason.CANCELLED
+
+
+def _change(left: Spot | None, new: TaskView, recorded_at: int) -> Transition:
+    entered = new.spot
+    if entered is not None:
+        return _changed(left, entered, new, recorded_at)
+    ended = new.ended
+    if ended is None:  # hidden, for an undo to bring back
+        return Transition(recorded_at, left, None)
+    return _changed(left, ended, new, recorded_at)._replace(entered=None)
 
 
 def _changed(left: Spot | None, entered: Spot, new: TaskView, recorded_at: int) -> Transition:
     """Tell apart by the state that was entered, then by the action that is named."""
     queue, state = entered
     move = new.last_move
+    if move == Action.UNDELETE or (state is State.INFLIGHT and move != Action.DEQUEUE):
+        return Transition(recorded_at, left, entered)  # back as it was; a heartbeat
     if state is State.INFLIGHT:
-        if move != Action.DEQUEUE:
-            return Transition(recorded_at, left, entered)  # a heartbeat
         at = _instant(new.started_at, "started_at")
         due = max(0, at - _instant(new.due_at, "due_at"))
         return Transition(at, left, entered, (Happening(Event.STARTED, queue, at, due),))
@@ -107,7 +135,7 @@ def _changed(left: Spot | None, entered: Spot, new: TaskView, recorded_at: int) 
         return Transition(at, left, entered, (succeeded,))
     if state is State.DEAD:
         at = _instant(new.finished_at, "finished_at")
-        dead = Happening(Event.DEAD, queue, at)
+        dead = Happening(Event.CANCELLED if move == Action.CANCEL else Event.DEAD, queue, at)
         if move not in _FAILURES:
             return Transition(at, left, entered, (dead,))
         failed = Happening(Event.FAILED, queue, at, _ran(new, at))

@@ -9,14 +9,14 @@ struct and the descriptions of its members are what the document says of them.
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Self, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from headrace.domain.task import State
+from headrace.domain.task import State, Task
 
 JsonValue: TypeAlias = Any
 """What JSON can hold, as Python has it: a program knows more of its own than a type can say."""
@@ -158,3 +158,51 @@ def decode_json(text: bytes) -> JsonValue:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"not JSON that can be read here: {error}") from error
+
+
+MaxRetries: TypeAlias = Callable[[str], int]
+"""Gives the retries that a queue grants, by its name."""
+
+
+def task_members(
+    task: Task,
+    now: datetime,
+    max_retries: MaxRetries,
+    *,
+    payload: bool,
+    trail: Sequence[Answer],
+    errors: Sequence[Answer],
+    batch: Answer | None,
+) -> dict[str, Any]:
+    """Return the members of *task* as it stands at *now*; the last three as shown."""
+    place, retry = task.place, task.retry
+    return {
+        "id": task.id,
+        "queue": place.queue,
+        "state": place.state,
+        "status": task.status(now),
+        "payload_json": raw(task.payload) if payload else LEFT_OUT,
+        "tags": dict(task.tags),
+        "dedupe_key": task.dedupe_key,
+        "created_at": instant(task.created_at),
+        "scheduled_at": instant(task.due_at),
+        "expires_at": instant(task.expires_at),
+        "attempts": task.attempts,
+        "max_retries": retry.max_retries if retry is not None else max_retries(place.queue),
+        "keepalive_timeout_in_seconds": task.keepalive,
+        "lease_expires_at": instant(task.lease_expires_at),
+        "worker": task.worker,
+        "progress_json": raw(task.progress),
+        "started_at": instant(task.started_at),
+        "finished_at": instant(task.finished_at),
+        "result_json": raw(task.result),
+        "dead_reason": task.dead_reason,
+        "errors": errors,
+        "trail": trail,
+        "retained_until": instant(task.retained_until),
+        "schedule": task.schedule,
+        "priority": task.priority,
+        "group_key": task.group_key,
+        "batches": list(task.batch_ids),
+        "batch": batch,
+    }

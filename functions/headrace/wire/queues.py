@@ -5,9 +5,12 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from headrace.domain.queue import DeadLetterConfig, DequeuingSettings
+from headrace.domain.fairness import GroupSettings
+from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, PrioritySettings
 from headrace.domain.retry import RetryStrategy
+from headrace.domain.task import Priority, State
 from headrace.wire.base import Answer, At, ByState, Carrying, Cursor, JsonValue, nothing
+from headrace.wire.tasks import Undoable
 
 Percentile: TypeAlias = Annotated[
     float | None, Meta(description="Seconds, at most 2.5 % off; null: nothing to measure.")
@@ -35,7 +38,15 @@ class Counts(Answer, frozen=True, kw_only=True):
     ready: int
     inflight: int
     succeeded: int
-    dead: int
+    dead: Annotated[int, Meta(description="All of them, of whatever they died.")]
+    cancelled: Annotated[
+        int,
+        Meta(
+            description="How many of `dead` were cancelled, which is no failure. It is counted "
+            "from the table's stream, rather too low than too high; with `exact` each dead task "
+            "is read."
+        ),
+    ] = 0
 
 
 class Rates(Answer, frozen=True, kw_only=True):
@@ -45,6 +56,45 @@ class Rates(Answer, frozen=True, kw_only=True):
     dequeued_per_second: float
     succeeded_per_second: float
     failed_per_second: float
+
+
+class Blocked(Answer, frozen=True, kw_only=True):
+    """What keeps a group from having another task in flight."""
+
+    task_id: Annotated[str, Meta(description="Of those in its slots, the one to end first.")]
+    why: str
+    until: Annotated[At | None, Meta(description="When its lease ends; null: nobody knows.")]
+
+
+class GroupInShort(Answer, frozen=True, kw_only=True):
+    """A group that has some of the next thousand turns of a queue."""
+
+    group_key: Annotated[str | None, Meta(description="null: all tasks without a key.")]
+    turns: Annotated[int, Meta(description="How many of them.")]
+    age_of_oldest_seconds: Annotated[float, Meta(description="How long its oldest has been due.")]
+    dequeued_per_second: Annotated[
+        float, Meta(description="Its part of the queue's deliveries, as these turns divide them.")
+    ]
+    blocked: Annotated[
+        Blocked | None, Meta(description="null: it may have another task in flight.")
+    ] = None
+
+
+class Group(Answer, frozen=True, kw_only=True):
+    """How a group of a queue stands."""
+
+    group_key: str
+    weight: float
+    turn: Annotated[
+        float, Meta(description="How far its turns are taken; a task of weight 1 takes 1.")
+    ]
+    waiting: Annotated[int, Meta(description="At least, where one call cannot count them all.")]
+    inflight: Annotated[int, Meta(description="Likewise.")]
+    limit: Annotated[int | None, Meta(description="Most in flight; null: no limit.")] = None
+    blocked: Annotated[
+        Blocked | None, Meta(description="null: it may have another task in flight.")
+    ] = None
+    as_of: At
 
 
 class Stats(Answer, frozen=True, kw_only=True):
@@ -69,6 +119,10 @@ class Stats(Answer, frozen=True, kw_only=True):
     rates: Rates
     as_of: AsOf
     staleness_seconds: Staleness
+    groups: Annotated[
+        list[GroupInShort] | None,
+        Meta(description="The 20 with most of the next turns; null: the queue has no groups."),
+    ] = None
 
 
 class Point(Answer, frozen=True, kw_only=True):
@@ -79,7 +133,8 @@ class Point(Answer, frozen=True, kw_only=True):
     started: Annotated[Number, Meta(description="Deliveries.")]
     succeeded: Number
     failed: Annotated[Number, Meta(description="Attempts that failed or whose lease lapsed.")]
-    dead: Number
+    dead: Annotated[Number, Meta(description="Given up: rejected, exhausted or expired.")]
+    cancelled: Annotated[Number, Meta(description="Cancelled, waiting or in flight.")] = None
     wait_p50: Percentile
     wait_p99: Annotated[Percentile, Meta(description="From the due time to the delivery.")]
     run_p50: Percentile
@@ -122,6 +177,7 @@ class Schedule(ScheduleInShort, frozen=True, kw_only=True):
     expires_in_seconds: float | None
     keepalive_timeout_in_seconds: float | None
     retry_strategy: RetryStrategy | None
+    priority: Priority | None = None
     last_run_at: Annotated[
         At | None,
         Meta(description="The latest tick that has come, or when it was run by hand."),
@@ -141,6 +197,43 @@ class Schedule(ScheduleInShort, frozen=True, kw_only=True):
 # ---------------------------------------------------------------------------------------- queues
 
 
+class TargetShown(Answer, frozen=True, kw_only=True):
+    """Where the service sends the tasks of a queue.
+
+    Shows ``headrace.domain.push.Target``.
+    """
+
+    url: str | None
+    function: Annotated[str | None, Meta(description="The ARN of a Lambda function.")] = (
+        msgspec.field(name="lambda")
+    )
+    timeout_in_seconds: float
+    max_concurrency: int
+    headers: Annotated[
+        dict[str, str], Meta(description="Values are shown to admins, to others as `********`.")
+    ]
+
+
+class OnEndShown(Answer, frozen=True, kw_only=True):
+    """Who is told of tasks that end in a queue.
+
+    Shows ``headrace.domain.on_end.OnEnd``.
+    """
+
+    queue: Annotated[str | None, Meta(description="null: a queue that is not the key's.")]
+    states: list[State]
+
+
+class SigningSecret(Answer, frozen=True, kw_only=True):
+    """What receivers know requests of a queue by; see `webhooks.verify` of the SDK."""
+
+    secret: Annotated[str | None, Meta(description="null only where the answer is a repeat.")]
+    previous: Annotated[
+        str | None, Meta(description="The one before a rotation, which signs too for a day.")
+    ]
+    previous_until: At | None
+
+
 class Queue(Answer, frozen=True, kw_only=True):
     """A queue and its settings.
 
@@ -157,6 +250,10 @@ class Queue(Answer, frozen=True, kw_only=True):
     dead_letter_queue_config: DeadLetterConfig
     history_retention_in_seconds: float
     shards: int
+    priority: PrioritySettings | None = None
+    groups: GroupSettings | None = None
+    target: TargetShown | None = None
+    on_end: OnEndShown | None = None
     created_at: At
     updated_at: At
     version: int
@@ -178,6 +275,9 @@ class Purged(Answer, frozen=True, kw_only=True):
     """
 
     deleted: int
+    undo: Annotated[
+        Undoable | None, Meta(description="Only where `undo_in_seconds` was given.")
+    ] = None
     in_background: bool = False
 
 
@@ -194,4 +294,6 @@ class Recount(Answer, frozen=True, kw_only=True):
     was: Annotated[
         ByState, Meta(description="What the counters say; in the end, what they said before.")
     ]
+    cancelled: Annotated[int, Meta(description="How many of the dead in `counts` were.")] = 0
+    was_cancelled: Annotated[int, Meta(description="How many of the dead in `was` were.")] = 0
     cursor: Cursor = None

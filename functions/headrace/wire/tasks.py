@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from headrace.domain.task import State, Status
+from headrace.domain.task import Priority, State, Status
 from headrace.wire.base import Answer, At, ByState, Carrying, Cursor, JsonValue, nothing, words_of
 
 
@@ -34,6 +34,19 @@ class Hop(Answer, frozen=True, kw_only=True):
     at: At
 
 
+class BatchEnd(Answer, frozen=True, kw_only=True):
+    """The batch whose callback a task is, as it stood then.
+
+    Shows ``headrace.domain.task.BatchEnd``.
+    """
+
+    id: str
+    total: Annotated[int, Meta(description="All members, those that others spawned too.")]
+    succeeded: int
+    dead: int
+    deleted: int
+
+
 class Lease(Answer, frozen=True, kw_only=True):
     """What a report must name, and how long it is good for."""
 
@@ -45,6 +58,10 @@ class Leased(Answer, frozen=True, kw_only=True):
     """A group lease."""
 
     lease: Lease
+    cancelled: Annotated[
+        list[str],
+        Meta(description="The ids of tasks that were cancelled under it; left out for none."),
+    ] = msgspec.field(default_factory=list)
 
 
 class Task(Carrying, frozen=True, kw_only=True):
@@ -79,12 +96,32 @@ class Task(Carrying, frozen=True, kw_only=True):
     finished_at: At | None
     result_json: msgspec.Raw = msgspec.field(name="result", default_factory=nothing)
     dead_reason: (
-        Annotated[Literal["rejected", "exhausted", "expired"], words_of("DeadReason")] | None
+        Annotated[Literal["rejected", "exhausted", "expired", "cancelled"], words_of("DeadReason")]
+        | None
     )
     errors: list[TaskError]
     trail: list[Hop]
     retained_until: At | None
     schedule: str | None
+    priority: Annotated[
+        Priority | None,
+        Meta(description="null: its queue had no priorities when the task came there."),
+    ] = None
+    group_key: Annotated[str | None, Meta(description="Whose it is; null: nobody's.")] = None
+    batches: Annotated[list[str], Meta(description="Those that count it.")] = msgspec.field(
+        default_factory=list
+    )
+    batch: Annotated[BatchEnd | None, Meta(description="Of a callback; null: it is none.")] = None
+    payload_url: Annotated[
+        str | msgspec.UnsetType,
+        Meta(description="Of an uploaded payload: where to GET it, within an hour."),
+    ] = msgspec.UNSET
+    payload_bytes: Annotated[
+        int | msgspec.UnsetType, Meta(description="How large that is, in bytes.")
+    ] = msgspec.UNSET
+    payload_sha256: Annotated[str | msgspec.UnsetType, Meta(description="Its sha256, in hex.")] = (
+        msgspec.UNSET
+    )
 
     @property
     def payload(self) -> JsonValue:
@@ -104,6 +141,14 @@ class Task(Carrying, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """A short form for logs, without the payload."""
         return f"<{type(self).__name__} {self.id} of {self.queue}: {self.status.value}>"
+
+
+class CancelledTask(Task, frozen=True, kw_only=True):
+    """A task that was cancelled: as it is kept, or as it was where its queue keeps no dead ones."""
+
+    state: Annotated[  # type: ignore[assignment]  # wider: only here a task may be gone
+        State | None, Meta(description="null when nothing is kept of the task.")
+    ]
 
 
 class LeasedTask(Task, frozen=True, kw_only=True):
@@ -156,7 +201,7 @@ class EnqueueResults(Answer, frozen=True, kw_only=True):
 
 
 class Dequeued(Answer, frozen=True, kw_only=True):
-    """The tasks handed out, in order of their due time."""
+    """The tasks handed out, in order of their due time and priority."""
 
     tasks: list[LeasedTask]
     now: At
@@ -186,6 +231,11 @@ class Reported(Answer, frozen=True, kw_only=True):
     lease: Lease | None
     spawned: Annotated[list[Spawned], Meta(description="In the order they were named.")]
     detail: str | None
+    dead_reason: Annotated[
+        Annotated[Literal["rejected", "exhausted", "expired", "cancelled"], words_of("DeadReason")]
+        | None,
+        Meta(description="Of NOT_INFLIGHT: why the task is dead. Left out unless it is."),
+    ] = None
     now: At | None = None
 
 
@@ -229,11 +279,37 @@ class BulkResult(Answer, frozen=True, kw_only=True):
     """What became of one task."""
 
     id: str
-    outcome: Literal["DELETED", "RESTARTED", "DUE", "MOVED", "NOT_FOUND", "SKIPPED"]
+    outcome: Literal[
+        "DELETED", "RESTARTED", "DUE", "MOVED", "CANCELLED", "RESTORED", "NOT_FOUND", "SKIPPED"
+    ]
     detail: Annotated[
         str | None,
         Meta(description="Of SKIPPED: `inflight`, `not_dead`, `dedupe_conflict`, or a text."),
     ]
+
+
+class Undoable(Answer, frozen=True, kw_only=True):
+    """What brings back what was deleted, and until when."""
+
+    id: Annotated[str, Meta(description="For `POST /v1/undos/{id}`.")]
+    until: At
+
+
+class UploadGranted(Answer, frozen=True, kw_only=True):
+    """Where to PUT a payload, and what to say of it in an enqueue then."""
+
+    payload_ref: Annotated[
+        str, Meta(description="What an enqueue or a spawn says instead of `payload`, once.")
+    ]
+    url: str
+    headers: Annotated[dict[str, str], Meta(description="To send with the PUT, just so.")]
+    expires_at: Annotated[At, Meta(description="Until when to upload and to enqueue it.")]
+
+
+class DeletedTask(Answer, frozen=True, kw_only=True):
+    """What brings a deleted task back."""
+
+    undo: Undoable
 
 
 class Bulk(Answer, frozen=True, kw_only=True):
@@ -246,6 +322,9 @@ class Bulk(Answer, frozen=True, kw_only=True):
     ]
     cursor: Annotated[
         str | None, Meta(description="Send it back to go on; null: that was all.")
+    ] = None
+    undo: Annotated[
+        Undoable | None, Meta(description="Only where `undo_in_seconds` was given.")
     ] = None
 
 

@@ -5,19 +5,20 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from headrace.domain.errors import NotFound
+from headrace.domain import plan
+from headrace.domain.errors import Finished, NotFound
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import State, Task
+from headrace.domain.task import SHOWN_STATES, State, Task
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, lease_name, new_world
 from tests.manual_clock import ManualClock
 
-ENQUEUED, INFLIGHT, SUCCEEDED, DEAD = State
+ENQUEUED, INFLIGHT, SUCCEEDED, DEAD, DELETED = State
 ANYWHERE = [None, *State]
 BACKOFF, LEASE, EXPIRY = timedelta(seconds=7), timedelta(seconds=100), timedelta(seconds=1000)
 DELAY = timedelta(seconds=3)
@@ -32,9 +33,14 @@ class LifecycleCase:
     task_id: str
     lease: str = "lse_nobody.1."
 
+    undo: str = "und_nothing"
+
     @property
     def stored(self) -> Task | None:
-        return self.world.store.read([self.task_id]).get(self.task_id)
+        """The task, be it one that only an undo knows of."""
+        store, task_id = self.world.store, self.task_id
+        left = store.spent([task_id]).get(task_id)
+        return left if left and left.spent is None else store.read([task_id]).get(task_id)
 
     def report(self, status: ReportStatus, **fields: Any) -> None:
         self.world.use.reports.report(
@@ -61,7 +67,11 @@ def case_in(
         return case
     world.put("mail", id="task-1", dedupe_key="key" if keyed else None)
     world.clock.forward(1)
-    if state is ENQUEUED:
+    if state is DELETED:
+        undo = world.use.tasks.delete("task-1", undo_in_seconds=10 * EXPIRY.total_seconds())
+        case.undo = undo.id if undo else ""
+        world.clock.forward(1)
+    if state in (ENQUEUED, DELETED):
         return case
     task = world.one("mail")
     case.lease = str(lease_name(task))
@@ -155,15 +165,63 @@ def expire(case: LifecycleCase) -> None:
     case.world.use.reaping.run()
 
 
-def delete(case: LifecycleCase) -> None:
+def delete(case: LifecycleCase, undo_in_seconds: int = 0) -> None:
     try:
-        case.world.use.tasks.delete(case.task_id)
+        case.world.use.tasks.delete(case.task_id, undo_in_seconds=undo_in_seconds)
     except NotFound:
-        assert case.stored is None
+        assert case.stored is None or case.stored.remains
+
+
+def delete_with_an_undo(case: LifecycleCase) -> None:
+    delete(case, undo_in_seconds=60)
+
+
+def forget_for_a_new_one(case: LifecycleCase) -> None:
+    """Delete what is hidden, as an enqueue of its id does."""
+    if (task := case.stored) and task.state is DELETED:
+        case.world.store.commit([plan.delete(task)])
+
+
+def delete_its_queue(case: LifecycleCase) -> None:
+    if (task := case.stored) and task.state is DELETED:
+        case.world.use.queues.delete("mail")
+
+
+def undelete_what_was(state: State) -> Callable[[LifecycleCase], None]:
+    """Return an act that undoes a deletion from *state*."""
+
+    def act(case: LifecycleCase) -> None:
+        if (task := case.stored) is None or task.state is not DELETED:
+            return
+        case.world.use.undoing.undo(case.undo)
+        if state is ENQUEUED:
+            return
+        taken = case.world.one("mail")
+        status = "SUCCEEDED" if state is SUCCEEDED else "FAILED"
+        case.world.say(taken, status, **({} if state is SUCCEEDED else {"retryable": False}))
+        undo = case.world.use.tasks.delete("task-1", undo_in_seconds=60)
+        case.world.clock.forward(1)
+        case.world.use.undoing.undo(undo.id if undo else "")
+
+    act.__name__ = f"undelete-{state}"
+    return act
+
+
+def cancel(case: LifecycleCase) -> None:
+    try:
+        case.world.use.cancelling.cancel(case.task_id)
+    except NotFound:
+        assert case.stored is None or case.stored.remains
+    except Finished:
+        assert case.stored is not None
 
 
 def purge(case: LifecycleCase) -> None:
-    case.world.use.queues.purge("mail", tuple(State))
+    case.world.use.queues.purge("mail", SHOWN_STATES)
+
+
+def purge_with_an_undo(case: LifecycleCase) -> None:
+    case.world.use.queues.purge("mail", SHOWN_STATES, undo_in_seconds=60)
 
 
 def operated(action: BulkAction, **fields: Any) -> Callable[[LifecycleCase], None]:

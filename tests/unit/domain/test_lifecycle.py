@@ -18,8 +18,8 @@ from headrace.domain.lifecycle import (
     rules,
     table,
 )
-from headrace.domain.task import State
-from tests.unit.domain.lifecycle_cases import ANYWHERE, DEAD, ENQUEUED, INFLIGHT, SUCCEEDED
+from headrace.domain.task import SHOWN_STATES, State
+from tests.unit.domain.lifecycle_cases import ANYWHERE, DEAD, DELETED, ENQUEUED, INFLIGHT, SUCCEEDED
 
 ROOT = Path(__file__).parents[3]
 
@@ -37,8 +37,10 @@ PROMISED: dict[Action, set[tuple[State | None, State | None]]] = {
     Action.EXPIRE: {(ENQUEUED, DEAD)},
     Action.RUN: {(ENQUEUED, ENQUEUED)},
     Action.RESTART: {(DEAD, ENQUEUED), (SUCCEEDED, ENQUEUED)},
-    Action.DELETE: {(state, None) for state in State},
-    Action.PURGE: {(state, None) for state in State},
+    Action.CANCEL: {(ENQUEUED, DEAD), (INFLIGHT, DEAD)},
+    Action.DELETE: {*((of, None) for of in State), *((of, DELETED) for of in SHOWN_STATES)},
+    Action.PURGE: {*((of, None) for of in State), *((of, DELETED) for of in SHOWN_STATES)},
+    Action.UNDELETE: {(DELETED, ENQUEUED), (DELETED, SUCCEEDED), (DELETED, DEAD)},
 }
 
 
@@ -85,8 +87,9 @@ def test_each_row_puts_the_clock_where_its_target_needs_attention_next() -> None
     meaning = {
         ENQUEUED: {Clock.DUE, Clock.BACKOFF, Clock.NOW},
         INFLIGHT: {Clock.LEASE_END, Clock.KEPT},
-        SUCCEEDED: {Clock.NOW},
-        DEAD: {Clock.NOW},
+        SUCCEEDED: {Clock.NOW, Clock.KEPT},
+        DEAD: {Clock.NOW, Clock.KEPT},
+        DELETED: {Clock.NOW},
         None: {Clock.NONE},
     }
     assert all(row.clock in meaning[row.target] for row in LIFECYCLE)
@@ -96,6 +99,8 @@ def test_every_end_of_a_life_has_the_setting_that_keeps_it() -> None:
     kept = {SUCCEEDED: "history_retention_in_seconds", DEAD: "dead_letter_queue_config"}
 
     for row in LIFECYCLE:
+        if row.action is Action.UNDELETE:  # what is past its retention does not come back
+            continue
         assert row.kept_by == (kept.get(row.target) if row.target else None)
 
 

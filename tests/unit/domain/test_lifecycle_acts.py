@@ -20,6 +20,7 @@ from tests.unit.domain.lifecycle_cases import (
     BACKOFF,
     DEAD,
     DELAY,
+    DELETED,
     ENQUEUED,
     INFLIGHT,
     LATER,
@@ -27,21 +28,27 @@ from tests.unit.domain.lifecycle_cases import (
     SUCCEEDED,
     TOO_LATE,
     LifecycleCase,
+    cancel,
     case_in,
     close_its_group,
     close_its_group_too_late,
     delete,
+    delete_its_queue,
+    delete_with_an_undo,
     dequeue,
     enqueue,
     expire,
     fail_for_good,
+    forget_for_a_new_one,
     operated,
     overwrite,
     purge,
+    purge_with_an_undo,
     reclaim,
     reclaim_for_good,
     reported,
     run,
+    undelete_what_was,
 )
 
 PRODUCER, WORKER, OPERATOR, SERVICE = Actor
@@ -68,9 +75,19 @@ ACTS: list[tuple[Action, Actor, State | None, Callable[[LifecycleCase], None]]] 
     (Action.EXPIRE, SERVICE, DEAD, expire),
     (Action.RUN, OPERATOR, ENQUEUED, run),
     (Action.RESTART, OPERATOR, ENQUEUED, operated(BulkAction.RESTART)),
+    (Action.CANCEL, OPERATOR, DEAD, cancel),
+    (Action.CANCEL, OPERATOR, DEAD, operated(BulkAction.CANCEL)),
     (Action.DELETE, OPERATOR, None, delete),
     (Action.DELETE, OPERATOR, None, operated(BulkAction.DELETE)),
     (Action.PURGE, OPERATOR, None, purge),
+    (Action.DELETE, OPERATOR, DELETED, delete_with_an_undo),
+    (Action.DELETE, OPERATOR, DELETED, operated(BulkAction.DELETE, undo_in_seconds=60)),
+    (Action.PURGE, OPERATOR, DELETED, purge_with_an_undo),
+    (Action.DELETE, SERVICE, None, forget_for_a_new_one),
+    (Action.PURGE, SERVICE, None, delete_its_queue),
+    (Action.UNDELETE, OPERATOR, ENQUEUED, undelete_what_was(ENQUEUED)),
+    (Action.UNDELETE, OPERATOR, SUCCEEDED, undelete_what_was(SUCCEEDED)),
+    (Action.UNDELETE, OPERATOR, DEAD, undelete_what_was(DEAD)),
 ]
 
 
@@ -113,12 +130,19 @@ def happens(
     row = _row(action, actor, source, target)
     if row is None:
         extended = action is Action.EXPIRE and source is INFLIGHT
-        assert after == before or (extended and after and after.last_move == "heartbeat")
+        if action is Action.ENQUEUE and source is DELETED:  # whose id is free
+            assert after is not None
+            assert (after.state, after.version, after.deleted_by) == (ENQUEUED, 1, None)
+        else:
+            assert after == before or (extended and after and after.last_move == "heartbeat")
     elif after is None:
         assert target is None
     else:
         assert (after.state, after.last_move) == (target, action)
-        assert after.scheduled_at == _time_by(row, before, case.world.clock())
+        by_clock = _time_by(row, before, case.world.clock())
+        if action is Action.UNDELETE:  # as it was before, not as it was while nobody saw it
+            by_clock = after.due_at if after.state is ENQUEUED else after.finished_at
+        assert after.scheduled_at == by_clock
         assert _index_times(case.world, after.place) == [after.scheduled_at]
         assert (after.lease_id is not None) == (after.state is INFLIGHT)
 

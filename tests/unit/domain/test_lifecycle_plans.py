@@ -14,11 +14,13 @@ from headrace.domain.operate import STATES_BY_ACTION, BulkAction, operate
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.settle import Held
-from headrace.domain.task import ErrorKind, Place, State, Task, TaskError
+from headrace.domain.task import SHOWN_STATES, ErrorKind, Place, State, Task, TaskError
+from headrace.domain.undo import Undo, kept, undelete
 from tests.manual_clock import ManualClock
-from tests.unit.domain.lifecycle_cases import DELAY, ENQUEUED, INFLIGHT, LEASE
+from tests.unit.domain.lifecycle_cases import DELAY, DELETED, ENQUEUED, INFLIGHT, LEASE
 
 _T0 = ManualClock()()
+_UNDO = Undo("und_1", "mail", _T0, _T0 + timedelta(days=1))
 _GROUP = Group.opened(None, keepalive=60, now=_T0)
 
 
@@ -38,6 +40,10 @@ def planned() -> list[Change]:
         settle.reclaim(held, queue, now=_T0, spread=0),
         settle.release(Held.of(held), queue, now=_T0, reason=settle.ReleaseReason.GROUP_CLOSED),
         *(plan.purge(task_in(state)) for state in State),
+        plan.delete(task_in(DELETED)),
+        *(kept(plan.delete(task_in(state)), task_in(state), _UNDO) for state in SHOWN_STATES),
+        *(kept(plan.purge(task_in(state)), task_in(state), _UNDO) for state in SHOWN_STATES),
+        *(_undeleted(state, queue) for state in SHOWN_STATES),
         *(
             _operated(action, state)
             for action, states in STATES_BY_ACTION.items()
@@ -60,6 +66,13 @@ def planned() -> list[Change]:
             for retryable in (True, False)
         ]
     return changes
+
+
+def _undeleted(state: State, queue: Queue) -> Change:
+    task = replace(task_in(DELETED), deleted_from=state, finished_at=_T0)
+    change = undelete(task, queue, now=_T0)
+    assert isinstance(change, Change)
+    return change
 
 
 def _operated(action: BulkAction, state: State) -> Change:

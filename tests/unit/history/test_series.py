@@ -21,7 +21,7 @@ from headrace.history.series import (
     happened,
     minute_of,
 )
-from headrace.history.tally import Activity, Histogram
+from headrace.history.tally import COUNTED, Activity, Histogram
 
 TODAY = date(2026, 11, 21)
 FIRST = minute_of(TODAY)
@@ -31,7 +31,7 @@ histograms = st.builds(
 )
 activities = st.builds(
     Activity,
-    st.lists(st.integers(0, 10**6), min_size=5, max_size=5),
+    st.lists(st.integers(0, 10**6), min_size=len(COUNTED), max_size=len(COUNTED)),
     histograms,
     histograms,
     st.integers(-(10**6), 10**6),
@@ -78,7 +78,9 @@ def test_the_file_of_a_busy_day_stays_small() -> None:
     def durations() -> Histogram:
         return Histogram({bucket: chance.randint(1, 400) for bucket in range(200, 260)})
 
-    busy = {FIRST + n: Activity([n] * 5, durations(), durations(), n) for n in range(DAY)}
+    busy = {
+        FIRST + n: Activity([n] * len(COUNTED), durations(), durations(), n) for n in range(DAY)
+    }
 
     assert 200_000 < len(content_of(busy)) < 400_000
 
@@ -121,3 +123,10 @@ def test_what_is_no_series_is_refused(content: bytes) -> None:
 def test_what_is_no_span_is_refused(text: bytes) -> None:
     with pytest.raises(Illegible):
         Span.of(text)
+
+
+def test_what_was_written_before_cancels_were_counted_has_none() -> None:
+    before = Activity.of("5 4 3 2 1|||0")
+
+    assert before.numbers == [5, 4, 3, 2, 1, 0]
+    before.merge(Activity())

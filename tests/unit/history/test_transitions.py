@@ -11,7 +11,7 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import State
+from headrace.domain.task import SHOWN_STATES, State
 from headrace.domain.write import TaskWrite
 from headrace.history.transitions import Event, Transition, transition
 from headrace.store.memory import MemoryStore
@@ -19,7 +19,7 @@ from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 from tests.streamed import Streamed
 
-ENQUEUED, INFLIGHT, SUCCEEDED, DEAD = State
+ENQUEUED, INFLIGHT, SUCCEEDED, DEAD = SHOWN_STATES
 ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=60, jitter=0, max_retries=1)
 NO_DEAD = DeadLetterConfig(enable=False)
 
@@ -166,6 +166,23 @@ def test_an_expiry_is_a_death_without_a_failure(watched: WatchedWorld) -> None:
     assert watched.seconds(watched.last()) == [(Event.DEAD, queue, None)]
 
 
+@pytest.mark.parametrize("taken", [False, True], ids=["waiting", "in flight"])
+def test_a_cancel_is_neither_a_failure_nor_a_death(watched: WatchedWorld, *, taken: bool) -> None:
+    queue = watched.queue()
+    (task_id,) = watched.put(queue)
+    if taken:
+        watched.one(queue)
+    watched.clock.forward(3)
+    watched.moved()
+
+    watched.use.cancelling.cancel(task_id)
+    change = watched.last()
+
+    assert change.entered == (queue, DEAD)
+    assert watched.seconds(change) == [(Event.CANCELLED, queue, None)]
+    assert instant_of(change.at) == watched.clock()
+
+
 def test_a_workers_move_ends_work_here_and_enqueues_there(watched: WatchedWorld) -> None:
     task = delivered(watched)
     other = watched.queue("other")
@@ -234,7 +251,7 @@ def test_running_a_task_now_is_no_event(watched: WatchedWorld) -> None:
     assert (change.left, change.happenings) == (change.entered, ())
 
 
-@pytest.mark.parametrize("state", list(State))
+@pytest.mark.parametrize("state", list(SHOWN_STATES))
 def test_a_removal_leaves_and_comes_to_nothing(watched: WatchedWorld, state: State) -> None:
     change = removed(watched, state)
 
@@ -271,6 +288,7 @@ ENDS: dict[str, Act] = {
     "fails": lambda watched, task: watched.say(task, "FAILED", retryable=False),
     "lapses": lapse,
     "is deleted": lambda watched, task: watched.use.tasks.delete(task.id),
+    "is cancelled": lambda watched, task: watched.use.cancelling.cancel(task.id),
 }
 
 
@@ -282,6 +300,7 @@ ENDS: dict[str, Act] = {
         (0, False, "lapses", [Event.FAILED, Event.DEAD]),
         (60, False, "fails", [Event.FAILED, Event.DEAD]),
         (60, False, "lapses", [Event.FAILED, Event.DEAD]),
+        (60, False, "is cancelled", [Event.CANCELLED]),
         (60, True, "is deleted", []),
         (0, True, "is deleted", []),
         (60, False, "is deleted", []),

@@ -80,7 +80,7 @@ def test_an_instant_has_six_digits_whatever_they_are(at: datetime, text: str) ->
 
 
 def test_a_member_can_be_left_out() -> None:
-    assert to_json(Purged(deleted=3, in_background=LEFT_OUT)) == '{"deleted":3}'
+    assert to_json(Purged(deleted=3, undo=LEFT_OUT, in_background=LEFT_OUT)) == '{"deleted":3}'
 
 
 @pytest.mark.parametrize("text", ["1.10", '"\\ud800"', "12345678901234567890123", "[ ]", "null"])

@@ -1,0 +1,399 @@
+"""Batches: tasks that somebody counts, to enqueue others when they have ended.
+
+The recorder counts what it sees of the members, and it may see it late and in any order: an end of
+a parent before its children, a child before its parent.  So that a batch ends once and never
+early, it is not asked whether nothing is live.  Three numbers say it together:
+
+- ``direct`` members, those that nobody's report made, are as many as the batch's ``total``;
+- nothing is ``owed``: a report that makes children adds the hashes of their ids to its parent, in
+  the same write, and each child that is seen takes its own away (modulo 2^64);
+- and no member is ``live``.
+
+``tests/property/test_batches_model.py`` tries it in all orders, and what others would count.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Any, Final, Self
+
+from headrace.domain.instants import micros_of
+from headrace.domain.plan import TaskSpec
+from headrace.domain.task import BatchEnd, Membership
+
+HASHES: Final = 2**64
+DEAD_IDS: Final = 100
+"""How many dead members a batch names."""
+
+FOUND_DEAD: Final = 20
+"""How many of them are named when it is counted anew: they travel in a cursor."""
+
+RESULTS: Final = 100
+"""How many members a batch remembers, to show their results."""
+
+QUEUES: Final = 32
+"""How many queues of members a batch remembers; of one with more it is ``MANY``."""
+
+MANY: Final = "*"
+
+ANY_QUEUE: Final = "*"
+"""The pattern of a key that is for all queues."""
+
+_EVER: Final = 2**62
+
+
+class BatchEvent(StrEnum):
+    """What a batch may enqueue a task for; each happens once at the most."""
+
+    ENDED = "ended"  #: every member has ended, one way or another
+    SUCCEEDED = "succeeded"  #: and none of them is dead
+    FAILED = "failed"  #: the first member is dead
+
+
+def hash_of(task_id: str) -> int:
+    """Return the number that stands for a task in what is owed."""
+    return int.from_bytes(blake2b(task_id.encode(), digest_size=8).digest())
+
+
+def callback_seed(batch_id: str, event: BatchEvent) -> str:
+    """Return what the id of a callback is derived from, beside when the batch was made."""
+    return f"batch {batch_id} {event}"
+
+
+def owed_for(task_ids: Iterable[str]) -> int:
+    """Return what a report owes that makes the tasks of these ids."""
+    return sum(map(hash_of, task_ids)) % HASHES
+
+
+def with_spawned(
+    members: tuple[Membership, ...], children: Iterable[tuple[str, Iterable[str]]]
+) -> tuple[Membership, ...]:
+    """Return the memberships of a parent whose report makes *children*.
+
+    Each child is its id and the batches that it is named into.
+    """
+    made = [(task_id, frozenset(batches)) for task_id, batches in children]
+    return tuple(
+        replace(
+            one,
+            spawned=(one.spawned + owed_for(id_ for id_, of in made if one.batch in of)) % HASHES,
+        )
+        for one in members
+    )
+
+
+@dataclass(slots=True)
+class BatchDelta:
+    """By how much writes of members change what is counted of a batch.
+
+    ``owed`` is modulo 2^64.  ``born`` are ids of new members and ``queues`` theirs, as many as a
+    batch remembers; ``died`` are members that became dead, ``revived`` those that are not any more.
+    The writes were made from ``first_at`` to ``last_at``, in microseconds since 1970.
+    One that is ``due`` must be counted before anything is added to it; see decide().
+    """
+
+    direct: int = 0
+    owed: int = 0
+    created: int = 0
+    live: int = 0
+    succeeded: int = 0
+    dead: int = 0
+    deleted: int = 0
+    deaths: int = 0  # that a dead one is restarted takes none back
+    moves: int = 0  # ends, and what makes live again
+    born: list[str] = field(default_factory=list)
+    queues: list[str] = field(default_factory=list)
+    died: list[str] = field(default_factory=list)
+    revived: list[str] = field(default_factory=list)
+    first_at: int = _EVER
+    last_at: int = -1
+    due: bool = False
+
+    def decide(self, live: int, *, failure_known: bool) -> None:
+        """Note whether somebody may wait for it, so that it cannot wait for its minute.
+
+        Births alone decide nothing.  Nor does an end while others of the same source are *live*
+        for sure: the batch is not complete then, and the last of their ends brings all of them.
+        The first death does, until it is known that it calls nothing back any more.
+        """
+        self.due = (self.moves > 0 and live <= 0) or (self.deaths > 0 and not failure_known)
+
+    def merge(self, later: "BatchDelta") -> None:
+        """Count everything that *later* has counted, which came after this."""
+        for name in _NUMBERS:
+            setattr(self, name, getattr(self, name) + getattr(later, name))
+        self.owed %= HASHES
+        self.first_at = min(self.first_at, later.first_at)
+        self.last_at = max(self.last_at, later.last_at)
+        self.born = _first(RESULTS, self.born, later.born)
+        self.queues = _first(QUEUES + 1, self.queues, later.queues)
+        for task_id in later.revived:
+            if task_id in self.died:
+                self.died.remove(task_id)
+            else:
+                self.revived.append(task_id)
+        for task_id in later.died:
+            if task_id in self.revived:
+                self.revived.remove(task_id)
+            elif len(self.died) < DEAD_IDS:
+                self.died.append(task_id)
+
+    def body(self) -> list[object]:
+        """Return it as JSON, short: it is written again and again."""
+        lists = {name: getattr(self, name) for name in _LISTS if getattr(self, name)}
+        numbers = [*(getattr(self, name) for name in _NUMBERS), self.first_at, self.last_at]
+        text = " ".join(map(str, [*numbers, int(self.due)]))
+        return [text, lists] if lists else [text]
+
+    @classmethod
+    def of(cls, body: Sequence[Any] | Mapping[str, Any]) -> Self:
+        """Return the delta that body() wrote, now or in its first form."""
+        if isinstance(body, Mapping):
+            return cls._of_first_form(body)
+        numbers = list(map(int, body[0].split()))
+        lists = body[1] if len(body) > 1 else {}
+        fields: dict[str, Any] = {name: list(lists.get(name, ())) for name in _LISTS}
+        fields |= dict(zip(_NUMBERS, numbers, strict=False))
+        first_at, last_at, due = numbers[len(_NUMBERS) :]
+        return cls(**fields, first_at=first_at, last_at=last_at, due=bool(due))
+
+    @classmethod
+    def _of_first_form(cls, body: Mapping[str, Any]) -> Self:
+        fields: dict[str, Any] = {name: list(body.get(name, ())) for name in _LISTS}
+        fields |= dict(zip(_NUMBERS, map(int, body["numbers"].split()), strict=True))
+        fields["first_at"], fields["last_at"] = body.get("at", (0, _EVER))
+        due = fields["moves"] > 0 or len(fields["born"]) == RESULTS
+        return cls(**fields, due=due)
+
+
+_NUMBERS: Final = (
+    *("direct", "owed", "created", "live", "succeeded", "dead", "deleted"),
+    *("deaths", "moves"),
+)
+_LISTS: Final = ("born", "queues", "died", "revived")
+
+
+def _first(most: int, *lists: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(one for some in lists for one in some))[:most]
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """The task that a batch makes for an event, and the queue that it goes to."""
+
+    queue: str
+    new: TaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """A callback that was made: its task, None where its queue was missing, and when."""
+
+    task_id: str | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMembers:
+    """Members of a batch that were found ended, when it is counted anew."""
+
+    direct: int = 0
+    owed: int = 0
+    succeeded: int = 0
+    dead: int = 0
+    dead_ids: tuple[str, ...] = ()
+
+    @property
+    def created(self) -> int:
+        """How many they are."""
+        return self.succeeded + self.dead
+
+    def with_member(self, task_id: str, member: Membership, *, dead: bool) -> Self:
+        """Return them with one more."""
+        inherited = hash_of(task_id) if member.inherited else 0
+        return replace(
+            self,
+            direct=self.direct + (not member.inherited),
+            owed=(self.owed + member.spawned - inherited) % HASHES,
+            succeeded=self.succeeded + (not dead),
+            dead=self.dead + dead,
+            dead_ids=tuple(_first(FOUND_DEAD, self.dead_ids, [task_id] if dead else ())),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBatch:
+    """A batch as stored.
+
+    ``total`` is how many members will be enqueued, None while that is open.  ``digest`` tells the
+    body that it was created with, ``on`` the events with a callback; it may stand within the batch
+    that it is ``part_of``.  One that is ``stopped`` makes no callbacks any more; one that was
+    cancelled takes no new members.  ``made_for`` are the patterns of queues of who made it.
+    ``generation`` tells it from others that have had its id.
+    ``posted`` says for each buffer of the recorder which version of it was counted last.
+    ``counted_at`` is the time of the last change that was counted;
+    ``deaths`` counts members that died, be they restarted since.
+    ``members`` and ``dead_ids`` are the latest of those that are named; earlier ones are kept
+    apart, of the dead ``dead_apart``.
+    Of one that was counted anew, changes up to ``recounted_until`` are in its numbers, whenever the
+    recorder comes to them; it is ``doubtful`` when some came that cannot be told from later ones.
+    """
+
+    id: str
+    total: int | None
+    digest: str
+    on: tuple[BatchEvent, ...]
+    created_at: datetime
+    expires_at: datetime
+    direct: int = 0
+    owed: int = 0
+    created: int = 0
+    live: int = 0
+    succeeded: int = 0
+    dead: int = 0
+    deleted: int = 0
+    deaths: int = 0
+    queues: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    dead_ids: tuple[str, ...] = ()
+    dead_apart: int = 0
+    fired: Mapping[BatchEvent, Fired] = field(default_factory=dict)
+    posted: Mapping[str, int] = field(default_factory=dict)
+    counted_at: datetime | None = None
+    finished_at: datetime | None = None
+    recounted_until: datetime | None = None
+    doubtful: bool = False
+    part_of: str | None = None
+    stopped: bool = False
+    cancelled_at: datetime | None = None
+    made_for: tuple[str, ...] = ()
+    generation: str | None = None
+    version: int = 1
+
+    @property
+    def key(self) -> str:
+        """What members know it by: they are none of another batch that has its id later."""
+        return self.id if self.generation is None else f"{self.id}.{self.generation}"
+
+    @property
+    def complete(self) -> bool:
+        """Whether every member there will be has been seen, and has ended."""
+        all_seen = self.direct == self.total and self.owed == 0 and not self.doubtful
+        return all_seen and self.live == 0
+
+    @property
+    def known_by(self) -> tuple[str, ...]:
+        """The queues, or patterns of such, that all must be somebody's who may know of it.
+
+        Before a member is seen nobody can tell whose they will be: then it is its maker's.
+        """
+        return self.queues if self.created else (*self.queues, *self.made_for)
+
+    @property
+    def joined_by(self) -> tuple[str, ...]:
+        """Those of who may put members into it: into one of somebody for all queues, anybody."""
+        return self.queues if ANY_QUEUE in self.made_for else self.known_by
+
+    @property
+    def ended(self) -> int:
+        """How many members have ended, one way or another."""
+        return self.succeeded + self.dead + self.deleted
+
+    @property
+    def due(self) -> tuple[BatchEvent, ...]:
+        """The events that have happened and whose callbacks are still to be made."""
+        if self.stopped:
+            return ()
+        happened = {
+            BatchEvent.FAILED: self.deaths > 0,
+            BatchEvent.ENDED: self.complete,
+            BatchEvent.SUCCEEDED: self.complete and self.dead == 0,
+        }
+        return tuple(event for event in self.on if happened[event] and event not in self.fired)
+
+    @property
+    def end(self) -> BatchEnd:
+        """What a callback is told."""
+        return BatchEnd(self.id, self.created, self.succeeded, self.dead, self.deleted)
+
+    def counted(self, delta: BatchDelta, *, buffer: str, version: int, at: datetime) -> "TaskBatch":
+        """Return the batch with *delta* counted, which is that of a *version* of a *buffer*.
+
+        The same one again changes nothing.
+        """
+        if self.posted.get(buffer, 0) >= version:
+            return self
+        until = None if self.recounted_until is None else micros_of(self.recounted_until)
+        if until is not None and delta.last_at <= until:
+            return replace(self, posted={**self.posted, buffer: version})
+        dead = [task_id for task_id in self.dead_ids if task_id not in delta.revived]
+        queues = _first(QUEUES + 1, self.queues, delta.queues)
+        return replace(
+            self,
+            direct=self.direct + delta.direct,
+            owed=(self.owed + delta.owed) % HASHES,
+            created=self.created + delta.created,
+            live=self.live + delta.live,
+            succeeded=self.succeeded + delta.succeeded,
+            dead=self.dead + delta.dead,
+            deleted=self.deleted + delta.deleted,
+            deaths=self.deaths + delta.deaths,
+            queues=(MANY,) if MANY in queues or len(queues) > QUEUES else tuple(queues),
+            members=tuple(_first(RESULTS, self.members, delta.born)),
+            dead_ids=tuple(_first(DEAD_IDS - self.dead_apart, dead, delta.died)),
+            posted={**self.posted, buffer: version},
+            counted_at=max(at, self.counted_at or at),
+            doubtful=self.doubtful or (until is not None and delta.first_at <= until),
+        )
+
+    @property
+    def failure_known(self) -> bool:
+        """Whether a death calls nothing back any more."""
+        return BatchEvent.FAILED not in self.on or BatchEvent.FAILED in self.fired
+
+    def says(self, found: "FoundMembers") -> bool:
+        """Tell whether the numbers of the batch are those of *found*, all ended."""
+        numbers = (self.direct, self.owed, self.live, self.succeeded, self.dead, self.deleted)
+        right = (found.direct, found.owed, 0, found.succeeded, found.dead, 0)
+        return not self.doubtful and numbers == right
+
+    def recounted(self, found: "FoundMembers", until: datetime) -> "TaskBatch":
+        """Return the batch with the numbers of *found*, which are all its members, all ended.
+
+        They hold every change up to *until*, and none after.  The same again changes nothing.
+        """
+        if self.says(found):
+            return self
+        return replace(
+            self,
+            direct=found.direct,
+            owed=found.owed,
+            created=found.created,
+            live=0,
+            succeeded=found.succeeded,
+            dead=found.dead,
+            deleted=0,
+            deaths=max(self.deaths, found.dead),
+            dead_ids=found.dead_ids,
+            dead_apart=0,
+            recounted_until=until,
+            doubtful=False,
+        )
+
+    def cancelled(self, now: datetime, *, never_made: int) -> "TaskBatch":
+        """Return the batch as cancelled, without the members that are *never_made* now.
+
+        One that has ended, or was cancelled before, stays as it is.
+        """
+        if self.finished_at is not None or self.cancelled_at is not None:
+            return self
+        total = None if self.total is None else max(0, self.total - never_made)
+        return replace(self, total=total, cancelled_at=now)
+
+    def looked_at(self, now: datetime) -> "TaskBatch":
+        """Return the batch as finished, if it is now and was not before."""
+        if self.finished_at is not None or not self.complete:
+            return self
+        return replace(self, finished_at=now)

@@ -1,0 +1,72 @@
+"""Copies of frozen dataclasses with slots: what `dataclasses.replace` does, in a fourth.
+
+A batch makes hundreds.  `__init__` of a frozen dataclass sets each field through
+`object.__setattr__`, by its name, and that is nearly all that it takes.  A twin that is not frozen
+has the same slots and sets them in a tenth of the time; when all are set it becomes the real one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, make_dataclass
+from functools import cache
+from operator import attrgetter
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def altered(one: T, /, **changes: Any) -> T:  # noqa: ANN401  as of dataclasses.replace
+    """Return a copy of *one* with these *changes*.
+
+    Of a dataclass with slots, without `__post_init__` and without a base.  Raises TypeError for
+    what is no field, and for another class.
+    """
+    kind = type(one)
+    places, values_of, twin = _known(kind)  # type: ignore[arg-type]  # a class can be hashed
+    values = list(values_of(one))
+    if not changes.keys() <= places.keys():
+        raise TypeError(f"no fields of {kind.__name__}: {sorted(changes.keys() - places.keys())}")
+    for name, value in changes.items():
+        values[places[name]] = value
+    copy: T = twin(*values)
+    copy.__class__ = kind
+    return copy
+
+
+def maker(kind: type[T], given: Sequence[str]) -> Callable[[Sequence[Any]], T]:
+    """Return what makes a *kind* of the values of all its fields, in the order *given*.
+
+    Of a dataclass as `altered` takes.  Raises TypeError for other fields than it has.
+    """
+    if set(given) != _known(kind)[0].keys():  # type: ignore[arg-type]  # likewise
+        raise TypeError(f"other fields than those of {kind.__name__}: {list(given)}")
+    twin = _twin(kind, given)
+
+    def make(values: Sequence[Any]) -> T:
+        made: T = twin(*values)
+        made.__class__ = kind
+        return made
+
+    return make
+
+
+@cache
+def _known(kind: type[Any]) -> tuple[dict[str, int], Callable[[Any], tuple[Any, ...]], type[Any]]:
+    if hasattr(kind, "__post_init__"):
+        raise TypeError(f"{kind.__name__} has a __post_init__, which a copy would leave out")
+    names = tuple(field.name for field in fields(kind))
+    places = {name: place for place, name in enumerate(names)}
+    return places, attrgetter(*names), _twin(kind, names)
+
+
+def _twin(kind: type[Any], names: Sequence[str]) -> type[Any]:
+    """Return a class with the slots of *kind* and nothing else, made of its *names* in order."""
+    if kind.__bases__ != (object,):
+        raise TypeError(f"{kind.__name__} has a base, whose slots a twin would not have")
+    return make_dataclass(
+        f"{kind.__name__}Twin",
+        names,
+        namespace={"__doc__": "Becomes the real one."},  # else one is made of the signature
+        eq=False,
+        repr=False,
+        slots=True,
+    )

@@ -1,0 +1,176 @@
+"""Large texts of tasks kept outside their items: which go, what stays instead, what is left over.
+
+An item is paid for by its size at every write, and a payload never changes on the way.  So a text
+over a threshold is put into an object store first, and only then is the task written, with a
+reference to it.  Every write gives its object a name of its own, which is never used again: so an
+object can be dropped as soon as its reference is gone, whatever is still on its way.
+
+What a crash leaves between the two writes is an object that no task refers to.  Nothing looks for
+it at once; see ``ops.delivery.orphans``.
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from headrace.domain.change import Change
+from headrace.domain.copies import altered
+from headrace.domain.task import OFFLOADED, OffloadedText, Task
+from headrace.domain.upload import Upload
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object as a list shows it."""
+
+    name: str
+    written_at: datetime
+
+
+class ObjectDoor(Protocol):
+    """Who signs URLs by which others reach objects without passing the service."""
+
+    def upload_url(self, upload: Upload, seconds: int) -> tuple[str, Mapping[str, str]]:
+        """Return where to PUT just what *upload* grants, and with which headers."""
+
+    def download_url(self, name: str, seconds: int) -> str:
+        """Return where to GET an object."""
+
+
+class ReceivedObject(Protocol):
+    """An object of which one part comes after the other; there is none before it is whole."""
+
+    def write(self, part: bytes) -> object:
+        """Take the next part."""
+
+    def keep(self) -> None:
+        """Let it be there: it outlasts a loss of power then."""
+
+    def abandon(self) -> None:
+        """Forget it, unless it is kept."""
+
+
+class ObjectStore(Protocol):
+    """A place for texts of tasks, each under a name that is written once.
+
+    Every method may raise Unavailable.
+    """
+
+    def unused(self) -> bool:
+        """Tell whether nothing is there, as far as that is known at no cost."""
+
+    def put(self, contents: Mapping[str, bytes]) -> None:
+        """Write objects by name; each outlasts a loss of power once this returns."""
+
+    def get(self, names: Collection[str]) -> Mapping[str, bytes]:
+        """Return the content of those of the objects that exist, by name."""
+
+    def drop(self, names: Collection[str]) -> None:
+        """Remove objects; those that are not there are no error."""
+
+    def sizes(self, names: Collection[str]) -> Mapping[str, int]:
+        """Return how many bytes those of the objects have that exist, by name."""
+
+    def door(self) -> "ObjectDoor | None":
+        """Return who lets others write and read objects by URLs; None: the service itself must."""
+
+    def list(self, after: str, limit: int) -> Sequence[StoredObject]:
+        """Return up to *limit* objects behind *after* in an order of its own; "" is the start."""
+
+
+class OwnObjects(ObjectStore, Protocol):
+    """Objects that the service itself lets others write and read, one part after the other."""
+
+    def path_of(self, name: str) -> Path | None:
+        """Return the file that an object is, for programs on this machine; None: it is none."""
+
+    def receive(self, name: str) -> ReceivedObject:
+        """Begin to write an object."""
+
+    def open(self, name: str) -> BinaryIO | None:
+        """Return an object to read; None if there is none."""
+
+
+def object_name(task_id: str, token: str) -> str:
+    """Return the name of an object of a task; *token* makes it the only one of this name."""
+    return f"{task_id}/{token}"
+
+
+def owner_of(name: str) -> str:
+    """Return the id of the task that an object was written for."""
+    return name.partition("/")[0]
+
+
+def content_of(text: str) -> bytes:
+    """Return *text* as an object's content."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def text_of(content: bytes, reference: OffloadedText) -> str | None:
+    """Return the text of an object's *content*; None if it is not what *reference* was made of."""
+    if len(content) != reference.bytes or sha256(content).hexdigest() != reference.sha256:
+        return None
+    return content.decode("utf-8", "surrogatepass")
+
+
+@dataclass(slots=True)
+class Offload:
+    """Plans changes anew so that texts over *most* bytes are kept elsewhere.
+
+    ``contents`` are the objects to write before any of those changes, by name.
+    """
+
+    most: float
+    new_token: Callable[[], str]
+    contents: dict[str, bytes]
+
+    def plan(self, change: Change) -> Change:
+        """Return *change* with references in place of large texts.
+
+        A text that is written or emptied takes the reference of the one before it along.
+        """
+        if change.also:
+            also = tuple(self.plan(one) if isinstance(one, Change) else one for one in change.also)
+            change = altered(change, also=also)
+        if change.insert is not None:
+            return self._inserted(change, change.insert)
+        written = [name for name in OFFLOADED if name in change.put]
+        emptied = [name for name in change.clear if name in OFFLOADED]
+        if not written and not emptied:
+            return change
+        large = self._large(change.task_id, {name: change.put[name] for name in written})
+        stale = [OFFLOADED[name] for name in (*written, *emptied) if name not in large]
+        clear = (*change.clear, *stale, *large)
+        if not large:
+            return altered(change, clear=clear)
+        put = {name: value for name, value in change.put.items() if name not in large}
+        put |= {OFFLOADED[name]: reference for name, reference in large.items()}
+        return altered(change, put=put, clear=clear)
+
+    def _inserted(self, change: Change, task: Task) -> Change:
+        if math.isinf(self.most):
+            return change
+        given = {name: getattr(task, name) for name in OFFLOADED}
+        large = self._large(task.id, given)
+        if not large:
+            return change
+        fields = {OFFLOADED[name]: reference for name, reference in large.items()}
+        return altered(change, insert=altered(task, **fields, **dict.fromkeys(large)))
+
+    def _large(self, task_id: str, given: Mapping[str, str | None]) -> dict[str, OffloadedText]:
+        """Return references in place of those of the texts *given* that are large, by field."""
+        large = {}
+        for name, text in given.items():
+            if text is None or 3 * len(text) <= self.most:  # no character takes more bytes
+                continue
+            content = content_of(text)
+            if len(content) > self.most:
+                where = object_name(task_id, self.new_token())
+                self.contents[where] = content
+                digest = sha256(content).hexdigest()
+                large[name] = OffloadedText(where, len(content), digest)
+        return large

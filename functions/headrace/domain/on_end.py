@@ -1,0 +1,30 @@
+"""Webhooks on end: whoever wants to know how the tasks of a queue end names another queue for it.
+
+Each end there becomes a task here, made by whoever records ends, with an id that this very end
+always gives: so often as it is made, it is there once.  Such tasks say what they are, and their
+own ends are told to nobody.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.domain.task import State
+
+TYPES: Final = {State.SUCCEEDED: "task.succeeded", State.DEAD: "task.dead"}
+"""The ``type`` of a webhook for each state that a task may end in."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnEnd:
+    """The ``queue`` that is told of tasks which end in one of ``states``.
+
+    None is who was told before: where it is changed by somebody who may not know of that queue.
+    """
+
+    queue: str | None
+    states: tuple[State, ...] = tuple(TYPES)
+
+
+def end_seed(task_id: str, version: int) -> str:
+    """Return what the id of a webhook is derived from: a task ends once in each of its lives."""
+    return f"end {task_id} {version}"

@@ -1,0 +1,142 @@
+"""Counting the members of a batch anew, after the recorder has missed some of their changes.
+
+No index knows the members of a batch.  So every task that has ended is read, a step at a time, and
+all that was found so far is in the cursor.  What was found is the truth about the batch only when
+
+- it is all: as many members that nobody's report made as the total, and nothing owed;
+- and each ended ``_SETTLED`` before the recount began.
+
+Then every change that was seen is older than ``_MARGIN`` before the beginning, and every other is
+later: the two times are so far apart that no clock, slow write or lag of the index is in between.
+So the batch takes these numbers, and from then on leaves out what the recorder comes to of the
+time before.  In every other case it stays as it is: nobody can tell a member that is not kept any
+more from one that never was, nor how it ended.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from headrace.domain.batch import FoundMembers, TaskBatch
+from headrace.domain.instants import instant_of, micros_of
+from headrace.domain.task import Place, State, Task
+from headrace.ops.shared.audit import Audit
+from headrace.ops.shared.paging import Cursors
+from headrace.ops.tasks.batches import BatchOperations
+from headrace.store.base import Position, Store
+from headrace.store.call_scope import flat_rate
+from headrace.store.records import queues as queue_records
+
+_STATES: Final = (State.SUCCEEDED, State.DEAD)
+_SETTLED: Final = timedelta(minutes=10)
+_MARGIN: Final = timedelta(minutes=5)
+_PAGE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class RecountedBatch:
+    """What a recount of a batch has come to: final without a ``cursor``.
+
+    ``was`` is the batch before.  ``refusal`` says why it stays as it was, None if it does not.
+    """
+
+    found: FoundMembers
+    was: TaskBatch
+    refusal: str | None
+    cursor: str | None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class BatchRecounting:
+    """The use case, with what it needs from outside; *patience* is seconds a step counts for."""
+
+    store: Store
+    batches: BatchOperations
+    cursors: Cursors
+    audit: Audit
+    now: Callable[[], datetime]
+    patience: float = 5.0
+
+    def step(self, batch_id: str, cursor: str | None = None) -> RecountedBatch:
+        """Begin to count the members of a batch anew, or go on; the last step mends the batch.
+
+        Raises NotFound for the batch, and InvalidRequest for a cursor that is none.
+        """
+        was = self.batches.get(batch_id)
+        scope = f"recount batch {was.key}"
+        began, found, where, after = self.now(), FoundMembers(), ("", 0), None
+        if cursor is not None:
+            micros, numbers, queue, number, end = self.cursors.read(scope, cursor)
+            dead_ids = tuple(numbers.pop("dead_ids"))
+            began, found = instant_of(micros), FoundMembers(**numbers, dead_ids=dead_ids)
+            where = (queue, number)
+            after = None if end is None else Position(instant_of(end[0]), end[1])
+        until = self.now() + timedelta(seconds=self.patience)
+        while (place := self._place(*where)) is not None:
+            with flat_rate():  # most of them are none of the batch
+                page = self.store.entries(place, after=after, limit=_PAGE)
+                ids = [entry.task_id for entry in page.entries]
+                tasks = self.store.read(ids, payload=False)
+            for task_id in ids:
+                found = _with_task(found, was.key, tasks.get(task_id), place, began - _SETTLED)
+            after = page.last
+            where = (place.queue, _number(place) + (after is None))
+            if self.now() >= until:
+                end = None if after is None else (micros_of(after.scheduled_at), after.task_id)
+                state = (micros_of(began), asdict(found), *where, end)
+                return RecountedBatch(found, was, None, self.cursors.write(scope, state))
+        return self._finish(was, found, began - _MARGIN)
+
+    def _finish(self, was: TaskBatch, found: FoundMembers, until: datetime) -> RecountedBatch:
+        with self.audit.action("recount", where={"batch": was.id}) as outcome:
+            outcome.matched, outcome.changed = found.created, 0
+            now = self.batches.recount(was.id, found, until)
+            outcome.changed = int(now.version != was.version)
+        return RecountedBatch(found, was, _refusal(now, found), None)
+
+    def _place(self, queue: str, number: int) -> Place | None:
+        """Return a place of *queue* by its number, or the first one behind that queue."""
+        record = self.store.record(queue_records.KIND, queue) if queue else None
+        if record is not None:
+            stored = queue_records.from_record(record)
+            shard, dead = divmod(number, 2)
+            if shard < max(stored.shards_ever, stored.shards_in_use):
+                return Place(queue, _STATES[dead], shard)
+        records, _ = self.store.records(queue_records.KIND, after=queue, limit=1)
+        return Place(records[0].name, _STATES[0], 0) if records else None
+
+
+def _number(place: Place) -> int:
+    """Return the number of a place in its queue: the same, however many shards that has."""
+    return 2 * place.shard + _STATES.index(place.state)
+
+
+def _with_task(
+    found: FoundMembers, key: str, task: Task | None, place: Place, settled: datetime
+) -> FoundMembers:
+    """Return what was *found* with *task*, if it is a member that ended by *settled*."""
+    if task is None or task.spent is not None or task.place != place:
+        return found
+    if task.finished_at is None or task.finished_at > settled:
+        return found
+    member = next((one for one in task.batches or () if one.batch == key), None)
+    if member is None:
+        return found
+    return found.with_member(task.id, member, dead=task.state is State.DEAD)
+
+
+def _refusal(batch: TaskBatch, found: FoundMembers) -> str | None:
+    """Return why *found* cannot be what *batch* comes to; None if it can, or is that."""
+    if batch.total is None:
+        return "total is not known: close the batch, then count it again"
+    if found.direct != batch.total:
+        return (
+            f"{found.direct} of the total of {batch.total} members are kept and ended "
+            f"ten minutes before: of the others it cannot be told whether and how they ended"
+        )
+    if found.owed:
+        return "members that others spawned are not kept, or did not end ten minutes before"
+    if not batch.says(found):
+        return "something was counted in the last minutes: count again in ten"
+    return None

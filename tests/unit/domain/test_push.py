@@ -1,0 +1,401 @@
+"""Targets: what one may be, what its answers mean, and how many requests it is sent at once."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.domain.errors import InvalidRequest
+from headrace.domain.lifecycle import Action
+from headrace.domain.push import (
+    MASK,
+    Destination,
+    PushHosts,
+    Target,
+    function_fault,
+    headers_faults,
+    target_faults,
+    url_fault,
+)
+from headrace.domain.push_answers import (
+    PushLimit,
+    PushReport,
+    TargetAnswer,
+    report_of,
+    retry_after_seconds,
+)
+from headrace.domain.retry import RetryStrategy
+
+NOW = datetime(2026, 11, 23, 17, tzinfo=UTC)
+NOBODY = PushHosts()
+HOSTS = PushHosts.parse("inside.example, Printer.example:8080, 10.1.2.3, [::1]:9000")
+ARN = "arn:aws:lambda:eu-west-1:123456789012:function:resize"
+RETRY = RetryStrategy(base_seconds=20, jitter=0.1)
+
+
+# ------------------------------------------------------------------------------------- addresses
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://example.com",
+        "https://example.com/",
+        "https://example.com:443/a/b?c=d&e=%20",
+        "HTTPS://Example.COM/a",
+        "https://xn--bcher-kva.example/",
+        "https://a_b.example/",
+        "https://example.com./a",
+        "https://8.8.8.8/",
+        "https://[2606:4700:4700::1111]/",
+        "https://localhost/",  # a name: where it leads is known when it is asked
+    ],
+)
+def test_targets_on_the_internet(url: str) -> None:
+    assert url_fault(url, NOBODY) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("", "must not be empty"),
+        ("example.com", "https://"),
+        ("/a", "https://"),
+        ("//example.com/a", "https://"),
+        ("ftp://example.com/", "https://"),
+        ("file:///etc/passwd", "https://"),
+        ("gopher://example.com/", "https://"),
+        ("javascript:alert(1)", "https://"),
+        ("http://example.com/", "https://"),
+        ("http://example.com:443/", "https://"),
+        ("https://example.com:80/", "port 443"),
+        ("https://example.com:8443/", "port 443"),
+        ("https://example.com:0/", "port"),
+        ("https://example.com:65536/", "address"),
+        ("https://example.com:x/", "address"),
+        ("https://", "host"),
+        ("https:///a", "host"),
+        ("https://:443/", "host"),
+        ("https://user@example.com/", "user"),
+        ("https://user:word@example.com/", "user"),
+        ("https://example.com@10.0.0.1/", "user"),
+        ("https://@example.com/", "user"),
+        ("https://example.com/#part", "fragment"),
+        ("https://example.com/#", "fragment"),
+        ("https://example.com/a b", "visible"),
+        ("https://example.com/\n", "visible"),
+        ("https://example.com\t/", "visible"),
+        ("https://bücher.example/", "visible"),
+        ("https://example.com\\@10.0.0.1/", "visible"),
+        ("https://exa%6dple.com/", "host"),
+        ("https://exa mple.com/", "visible"),
+        ("https://-a.example/", "host"),
+        ("https://a..example/", "host"),
+        (f"https://{'a' * 64}.example/", "host"),
+        (f"https://example.com/{'a' * 2048}", "bytes"),
+        ("https://127.0.0.1/", "private"),
+        ("https://10.0.0.1/", "private"),
+        ("https://169.254.169.254/latest/meta-data/", "private"),
+        ("https://[::1]/", "private"),
+        ("https://[::ffff:127.0.0.1]/", "private"),
+        ("https://[64:ff9b::7f00:1]/", "private"),
+        ("https://[2002:7f00:1::]/", "private"),
+        ("https://[fe80::1%25eth0]/", "private"),
+        ("https://2130706433/", "in full"),
+        ("https://0x7f000001/", "in full"),
+        ("https://0x7f.1/", "in full"),
+        ("https://0177.0.0.1/", "in full"),
+        ("https://127.1/", "in full"),
+        ("https://127.0.0.1./", "in full"),
+        ("https://example.1/", "in full"),
+        ("https://[::1", "address"),
+        ("https://0.0.0.0/", "private"),
+    ],
+)
+def test_what_is_no_target(url: str, why: str) -> None:
+    assert why in (url_fault(url, NOBODY) or "")
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("http://inside.example/a", True),
+        ("http://INSIDE.example.:8123/a", True),
+        ("https://inside.example:1/", True),
+        ("http://printer.example:8080/", True),
+        ("https://printer.example:8080/", True),
+        ("http://printer.example/", False),
+        ("https://printer.example:8081/", False),
+        ("https://printer.example/", True),  # as any other
+        ("http://10.1.2.3:5000/", True),
+        ("http://[::1]:9000/", True),
+        ("http://[::1]:9001/", False),
+        ("http://[0:0:0:0:0:0:0:1]:9000/", False),  # written as listed, or not at all
+        ("http://sub.inside.example/", False),
+        ("http://inside.example.evil.example/", False),
+    ],
+)
+def test_hosts_of_the_deployment_may_be_private(url: str, *, allowed: bool) -> None:
+    assert (url_fault(url, HOSTS) is None) is allowed
+
+
+@pytest.mark.parametrize("text", ["", " , ", "a.example,b.example:80", "127.0.0.1:8000", "[::1]"])
+def test_lists_of_hosts(text: str) -> None:
+    PushHosts.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["http://a.example", "a.example/", "a b", "u@a.example", "a:b", "*", "a:99999", "a,*.b"]
+)
+def test_what_is_no_list_of_hosts(text: str) -> None:
+    with pytest.raises(ValueError, match="host:port"):
+        PushHosts.parse(text)
+
+
+def test_an_address_is_taken_apart_once() -> None:
+    to = Destination.parse("https://Example.com.:443?x=1")
+    assert (to.host, to.port, to.path, to.authority) == ("example.com", 443, "/?x=1", "example.com")
+    to = Destination.parse("http://[::1]:9000/a;b")
+    assert (to.host, to.port, to.path, to.authority) == ("::1", 9000, "/a;b", "[::1]:9000")
+
+
+@pytest.mark.parametrize(
+    ("arn", "allowed", "fault"),
+    [
+        (ARN, [ARN], None),
+        (ARN, ["arn:aws:lambda:*:123456789012:function:*"], None),
+        (ARN, ["*"], None),
+        (f"{ARN}:live", [f"{ARN}:*"], None),
+        (f"{ARN}:$LATEST", ["*"], None),
+        (ARN, [], "HEADRACE_PUSH_FUNCTIONS"),
+        (ARN, [f"{ARN}2", "arn:aws:lambda:eu-west-1:1*:function:other"], "HEADRACE_PUSH"),
+        ("resize", ["*"], "ARN"),
+        ("arn:aws:sqs:eu-west-1:123456789012:mail", ["*"], "ARN"),
+        (f"{ARN}\n", ["*"], "ARN"),
+    ],
+)
+def test_functions_are_those_of_the_deployment(
+    arn: str, allowed: list[str], fault: str | None
+) -> None:
+    found = function_fault(arn, allowed)
+    assert found is None if fault is None else fault in (found or "")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer x", "X-Tenant": "a b"},
+        {f"X-{n}": "" for n in range(20)},
+        {"X": "a" * 4095},
+    ],
+)
+def test_headers_of_targets(headers: dict[str, str]) -> None:
+    assert list(headers_faults(headers)) == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "where"),
+    [
+        ({f"X-{n}": "" for n in range(21)}, None),
+        ({"X": "a" * 4096}, None),
+        ({"Host": "a"}, "Host"),
+        ({"content-length": "1"}, "content-length"),
+        ({"Transfer-Encoding": "chunked"}, "Transfer-Encoding"),
+        ({"Connection": "close"}, "Connection"),
+        ({"Webhook-Id": "a"}, "Webhook-Id"),
+        ({"webhook-anything": "a"}, "webhook-anything"),
+        ({"Headrace-Queue": "a"}, "Headrace-Queue"),
+        ({"A B": "a"}, "A B"),
+        ({"": "a"}, ""),
+        ({"A:": "a"}, "A:"),
+        ({"A": "b\r\nC: d"}, "A"),
+        ({"A": "b\n"}, "A"),
+        ({"A": " b"}, "A"),
+        ({"A": "é"}, "A"),
+        ({"A": "1", "a": "2"}, "a"),
+    ],
+)
+def test_headers_that_no_target_may_have(headers: dict[str, str], where: str | None) -> None:
+    assert [name for name, _ in headers_faults(headers)] == [where]
+
+
+@pytest.mark.parametrize(
+    ("target", "fields"),
+    [
+        (Target(url="https://example.com/"), []),
+        (Target(function=ARN), []),
+        (Target(), ["target"]),
+        (Target(url="https://example.com/", function=ARN), ["target"]),
+        (Target(url="http://example.com/"), ["target.url"]),
+        (Target(function="x"), ["target.lambda"]),
+        (Target(function=ARN, headers={"A": "b"}), ["target.headers"]),
+    ],
+)
+def test_a_target_is_one_thing(target: Target, fields: list[str]) -> None:
+    assert [where for where, _ in target_faults(target, hosts=NOBODY, functions=["*"])] == fields
+
+
+def test_what_is_masked_stays_as_it_was() -> None:
+    before = Target(url="https://a.example/", headers={"Authorization": "secret", "X": "y"})
+    shown = before.masked()
+    assert dict(shown.headers) == {"Authorization": MASK, "X": MASK}
+    assert shown.unmasked(before) == before
+    lower = Target(url="https://b.example/", headers={"authorization": MASK, "Z": "z"})
+    assert dict(lower.unmasked(before).headers) == {"authorization": "secret", "Z": "z"}
+    for gone in (None, Target(url="https://a.example/")):
+        with pytest.raises(InvalidRequest, match=r"target\.headers\.authorization"):
+            lower.unmasked(gone)
+
+
+@given(st.integers(1, 500))
+def test_seats_share_the_concurrency(most: int) -> None:
+    target = Target(url="https://a.example/", max_concurrency=most)
+    threads = [target.threads(seat) for seat in range(target.seats)]
+    assert sum(threads) == most
+    assert all(1 <= one <= 100 for one in threads)
+    assert target.seats == (most + 99) // 100
+
+
+# --------------------------------------------------------------------------------------- answers
+
+
+def report(status: int | None, **more: Any) -> PushReport:
+    return report_of(TargetAnswer(status, **more), RETRY, now=NOW, spread=0.5)
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+def test_2xx_is_a_success(status: int) -> None:
+    assert report(status, body=b'{"a": 1}') == PushReport(Action.SUCCEED, result='{"a": 1}')
+
+
+@pytest.mark.parametrize(
+    ("body", "result"),
+    [
+        (b"", None),
+        (b"OK", None),
+        (b"\xff", None),
+        (b"NaN", None),
+        (b"[" * 100_000, None),
+        (b"null", "null"),
+        (b' "text" ', ' "text" '),
+        (json.dumps("a" * (32 * 1024 - 2)).encode(), json.dumps("a" * (32 * 1024 - 2))),
+        (json.dumps("a" * (32 * 1024 - 1)).encode(), None),
+    ],
+)
+def test_what_is_no_result_is_none(body: bytes, result: str | None) -> None:
+    assert report(200, body=body).result == result
+
+
+def test_a_part_of_an_answer_is_no_result() -> None:
+    assert report(200, body=b"1", whole=False) == PushReport(Action.SUCCEED)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_target_costs_no_attempt(status: int) -> None:
+    assert report(status, retry_after="7").action is Action.RELEASE
+    assert report(status, retry_after="7").delay == 7
+    assert report(status).delay == 20  # the backoff before the first retry
+    assert report(status, retry_after="soon").delay == 20
+
+
+@pytest.mark.parametrize("status", [400, 410, 413, 422])
+def test_what_is_about_this_task_is_rejected(status: int) -> None:
+    made = report(status, body=b"no such city")
+    assert (made.action, made.retryable) == (Action.FAIL, False)
+    assert (made.error, made.detail) == (f"HTTP {status}", "no such city")
+
+
+@pytest.mark.parametrize(
+    "status", [301, 302, 307, 308, 401, 403, 404, 405, 408, 409, 500, 502, 504]
+)
+def test_any_other_answer_is_a_failure_that_may_mend(status: int) -> None:
+    made = report(status, body=b"\xff" * 5000)
+    assert (made.action, made.retryable, made.delay) == (Action.FAIL, True, None)
+    assert len(made.detail) == 1000
+
+
+def test_no_answer_is_a_failure() -> None:
+    made = report(None, error="Timeout", message="no answer within 30 s")
+    assert made == PushReport(Action.FAIL, error="Timeout", message="no answer within 30 s")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0),
+        ("1", 1),
+        (" 120 ", 120),
+        ("3600", 3600),
+        ("3601", 3600),
+        ("9" * 50, 3600),
+        ("Mon, 23 Nov 2026 17:00:30 GMT", 30),
+        ("Mon, 23 Nov 2026 16:00:00 GMT", 0),
+        ("Mon, 23 Nov 2026 20:00:00 GMT", 3600),
+        ("Monday, 23-Nov-26 17:00:30 GMT", 30),
+        (None, None),
+        ("", None),
+        ("-1", None),
+        ("1.5", None),
+        ("soon", None),
+        ("٣", None),
+        ("Mon, 99999999999999999999 Nov 2026 17:00:30 GMT", None),
+    ],
+)
+def test_retry_after(text: str | None, seconds: float | None) -> None:
+    assert retry_after_seconds(text, NOW) == seconds
+    assert retry_after_seconds(text, NOW + timedelta()) == seconds
+
+
+# ------------------------------------------------------------------------------------- the limit
+
+
+def test_a_limit_halves_and_grows_by_one_a_second() -> None:
+    limit = PushLimit(10)
+    assert (limit.allowed(5), limit.backs_off(5), limit.seconds_to_next(5)) == (10, False, 0)
+    limit.halve(5, sent_at=4)
+    assert (limit.allowed(5), limit.backs_off(5), limit.seconds_to_next(5)) == (5, True, 1)
+    assert [limit.allowed(at) for at in (5.9, 6, 9.5, 10, 60)] == [5, 6, 9, 10, 10]
+    assert not limit.backs_off(10)
+
+
+def test_what_was_sent_together_halves_it_once() -> None:
+    limit = PushLimit(8)
+    for _ in range(8):
+        limit.halve(1, sent_at=0.5)
+    assert limit.allowed(1) == 4
+    limit.halve(1.5, sent_at=1.2)
+    assert limit.allowed(1.5) == 2
+
+
+def test_a_target_that_stays_busy_is_asked_about_once_a_second() -> None:
+    limit, at, sent = PushLimit(100), 0.0, []
+    while at < 60:
+        if limit.allowed(at):
+            sent.append(at)
+            limit.halve(at, sent_at=at)
+        at += 0.01
+    probes = [after - before for before, after in pairwise(sent[10:])]
+    assert min(probes) > 0.4
+    assert max(probes) < 1.1
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), st.booleans(), st.integers(1, 100)), max_size=50))
+def test_a_limit_is_never_beyond_the_settings_and_never_stuck(
+    steps: list[tuple[float, bool, int]],
+) -> None:
+    limit, now = PushLimit(10), 0.0
+    for wait, busy, most in steps:
+        now += wait
+        if busy:
+            limit.halve(now, sent_at=now)
+        else:
+            limit.change(most, now)
+        assert 0 <= limit.allowed(now) <= limit.most
+        assert 0 <= limit.seconds_to_next(now) <= 1
+    assert limit.allowed(now + 1) >= 1
+    assert limit.allowed(now + limit.most) == limit.most

@@ -1,0 +1,135 @@
+"""What goes to targets is signed by the Standard Webhooks specification, and can be trusted."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+
+from headrace import webhooks
+from headrace.domain.signing import derived_secret, signature, signing_generations
+from headrace.webhooks import WebhookInvalid
+
+SECRET = derived_secret(b"s" * 32, "mail", 0)
+OTHER = derived_secret(b"s" * 32, "mail", 1)
+NOW = 1_800_000_000
+
+
+def headers(body: bytes, *secrets: str, at: int = NOW, message_id: str = "tsk_1") -> dict[str, str]:
+    signed = signature(secrets or [SECRET], message_id=message_id, timestamp=at, body=body)
+    return {"Webhook-Id": message_id, "webhook-timestamp": str(at), "WEBHOOK-SIGNATURE": signed}
+
+
+def clock(at: float = NOW) -> Callable[[], float]:
+    return lambda: at
+
+
+@given(st.text(), st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1))
+def test_the_library_of_the_specification_takes_our_signatures(body: str, name: str) -> None:
+    now = int(time.time())
+    Webhook(SECRET).verify(body, headers(body.encode(), at=now, message_id=name), json_parse=False)
+    with pytest.raises(WebhookVerificationError):
+        Webhook(OTHER).verify(body, headers(body.encode(), at=now), json_parse=False)
+
+
+def test_we_take_the_signatures_of_the_library() -> None:
+    signed = Webhook(SECRET).sign("tsk_1", datetime.fromtimestamp(NOW, UTC), '{"a": 1}')
+    given_ = {**headers(b""), "WEBHOOK-SIGNATURE": signed}
+    webhooks.verify(b'{"a": 1}', given_, SECRET, clock=clock())
+    webhooks.verify('{"a": 1}', given_, SECRET, clock=clock())
+
+
+def test_the_example_of_the_specification() -> None:
+    signed = signature(
+        ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"],
+        message_id="msg_p5jXN8AQM9LWM0D4loKWxJek",
+        timestamp=1_614_265_330,
+        body=b'{"test": 2432232314}',
+    )
+    assert signed == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+def test_during_a_rotation_either_secret_will_do() -> None:
+    both = headers(b"{}", OTHER, SECRET)
+    webhooks.verify(b"{}", both, SECRET, clock=clock())
+    webhooks.verify(b"{}", both, OTHER, clock=clock())
+
+
+@pytest.mark.parametrize("apart", [-301, 301, 10**9])
+def test_what_was_signed_long_ago_or_ahead_is_refused(apart: int) -> None:
+    with pytest.raises(WebhookInvalid, match="300 s"):
+        webhooks.verify(b"{}", headers(b"{}"), SECRET, clock=clock(NOW + apart))
+
+
+@pytest.mark.parametrize("apart", [-300, 0, 300])
+def test_clocks_may_be_five_minutes_apart(apart: int) -> None:
+    webhooks.verify(b"{}", headers(b"{}"), SECRET, clock=clock(NOW + apart))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"Webhook-Id": "tsk_2"},
+        {"webhook-timestamp": str(NOW + 1)},
+        {"WEBHOOK-SIGNATURE": ""},
+        {"WEBHOOK-SIGNATURE": "v1"},
+        {"WEBHOOK-SIGNATURE": "v1,"},
+        {"WEBHOOK-SIGNATURE": "v1,%%%"},
+        {"WEBHOOK-SIGNATURE": "v1,é \udce9"},
+        {"WEBHOOK-SIGNATURE": "v1,a,b v2,c"},
+        {"webhook-timestamp": "now"},
+        {"webhook-timestamp": "-5"},
+        {"webhook-timestamp": "1e9"},
+        {"webhook-timestamp": "9" * 400},
+        {"webhook-timestamp": "١٢٣"},
+        {"webhook-timestamp": f" {NOW}"},
+        {"Webhook-Id": ""},
+    ],
+)
+def test_any_header_that_is_not_as_signed_is_refused(changed: dict[str, str]) -> None:
+    with pytest.raises(WebhookInvalid):
+        webhooks.verify(b"{}", headers(b"{}") | changed, SECRET, clock=clock())
+
+
+@pytest.mark.parametrize("name", ["Webhook-Id", "webhook-timestamp", "WEBHOOK-SIGNATURE"])
+def test_each_header_must_be_there(name: str) -> None:
+    without = headers(b"{}")
+    del without[name]
+    with pytest.raises(WebhookInvalid, match="must all be there"):
+        webhooks.verify(b"{}", without, SECRET, clock=clock())
+
+
+def test_another_body_or_another_secret_is_refused() -> None:
+    with pytest.raises(WebhookInvalid):
+        webhooks.verify(b"{ }", headers(b"{}"), SECRET, clock=clock())
+    with pytest.raises(WebhookInvalid):
+        webhooks.verify(b"{}", headers(b"{}"), OTHER, clock=clock())
+
+
+@pytest.mark.parametrize("secret", ["", "whsec_", "whsec_%", "no secret"])
+def test_what_is_no_secret_is_a_mistake_of_the_program(secret: str) -> None:
+    with pytest.raises(ValueError, match="secret"):
+        webhooks.verify(b"{}", headers(b"{}"), secret, clock=clock())
+
+
+def test_secrets_differ_by_stack_queue_and_generation() -> None:
+    made = {
+        derived_secret(stack, queue, generation)
+        for stack in (b"a" * 32, b"b" * 32)
+        for queue in ("mail", "mail2", "2 mail")
+        for generation in (0, 1, 12)
+    }
+    assert len(made) == 18
+    assert derived_secret(b"s" * 32, "mail", 0) == SECRET
+
+
+def test_the_secret_before_a_rotation_signs_for_a_day_more() -> None:
+    now = datetime.fromtimestamp(NOW, UTC)
+    day = timedelta(hours=24)
+    assert signing_generations(0, None, now) == (0,)
+    assert signing_generations(3, now, now) == (3, 2)
+    assert signing_generations(3, now, now + day - timedelta(seconds=1)) == (3, 2)
+    assert signing_generations(3, now, now + day) == (3,)

@@ -64,61 +64,30 @@ def lease_name(task: Task) -> str:
     return shown_lease(task)
 
 
-# How changes of tasks go out is nothing to those that are about the control table or the index, nor
-# to use cases that send the same changes as others do.  Each kind of change goes out both ways in
-# tests/dynamodb; what a sender makes of losers, faults, limits and cost is in the other modules.
-_ONE_SENDER = frozenset(
-    f"tests.contract.test_{about}"
-    for about in (
-        "big_list",
-        "buckets",
-        "counting",
-        "keys",
-        "lake",
-        "many_queues",
-        "metrics",
-        "operators",
-        "overview",
-        "pools",
-        "purges",
-        "queues",
-        "recorder",
-        "recording",
-        "recount",
-        "records",
-        "repeated_dequeues",
-        "repeats",
-        "schedule_changes",
-        "schedule_ticks",
-        "schedulers",
-        "schedules",
-        "selections",
-        "sessions",
-        "shard_deliveries",
-        "upkeep",
-        "visibility",
-        "workers",
-    )
-)
+# The senders differ in how a change without a lock goes out, and in what becomes of its losers.
+# Each kind of change goes out both ways in tests/dynamodb, lost and throttled ones in `faults`, and
+# many at once in `test_race`.  These are about the losers of everyday changes; all else is about
+# the control table, the index, or use cases that send the same changes.
+_BOTH_SENDERS = frozenset(f"tests.contract.test_{about}" for about in ("dedupe", "leases", "life"))
 
 
 _STORES: dict[str, tuple[str, ...]] = {
-    "embedded": ("memory", "sqlite", "together"),
+    "none": ("memory", "sqlite"),
     "dynamodb": ("batch", "single"),
-    "none": ("memory",),
 }
+_TELLING_UNITS: dict[str, tuple[str, ...]] = {"none": ("sqlite",), "dynamodb": ("single",)}
+"""Those that say what a call takes: of DynamoDB's, what boto3 reads of its answers."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test in memory and on the embedded engine, which changes go to as they are wired.
-
-    On DynamoDB Local as it is deployed and with single writes, and not in memory once more.
-    """
+    """Run each test in memory and on SQLite, or on DynamoDB Local."""
     if "store" in metafunc.fixturenames:
         engine = metafunc.config.getoption("--engine")
         stores = _STORES[engine]
-        if metafunc.module.__name__ in _ONE_SENDER:
-            stores = stores if engine == "embedded" else stores[:1]
+        if metafunc.definition.get_closest_marker("units"):
+            stores = _TELLING_UNITS[engine]
+        elif engine == "dynamodb" and metafunc.module.__name__ not in _BOTH_SENDERS:
+            stores = stores[:1]
         metafunc.parametrize("store", stores, indirect=True)
 
 
@@ -139,7 +108,6 @@ def store(request: pytest.FixtureRequest) -> Store:
         tasks_table=tables.tasks,
         control_table=tables.control,
         sender=request.param,
-        dialect=request.getfixturevalue("dialect"),
     )
 
 
@@ -159,5 +127,7 @@ def new_world(store: Store, clock: ManualClock) -> World:
     """Build the use cases so that sleeping moves the clock."""
     use = build(Settings(admin_key="test", poll_after_seconds=0.02), store, now=clock)
     use.deliveries.sleep = clock.forward
+    use.waiting.sleep = clock.forward
     use.deliveries.arrivals = None  # who waits for them waits by the real clock
+    use.waiting.ends = None  # likewise
     return World(store, clock, use)

@@ -10,16 +10,18 @@ from typing import Any, Literal
 import pytest
 
 from headrace.domain import cost
+from headrace.domain.fairness import GroupMode, GroupSettings
+from headrace.domain.filters import TaskFilter
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import DequeuingSettings
+from headrace.domain.queue import DequeuingSettings, PrioritySettings
 from headrace.domain.repeat import KeyedRequest
-from headrace.domain.task import State, Task
+from headrace.domain.task import Priority, State, Task
 from headrace.domain.worker import Command, WorkerHeartbeat
 from headrace.local.tables import TableNames
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.operators.keys import BOOTSTRAP
-from headrace.store.base import Meter, metered
+from headrace.store.call_scope import Meter, metered
 from headrace.store.dynamo import DynamoStore, Sender
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import World, lease_name, new_world
@@ -32,17 +34,13 @@ TAGS = {"service": "smartcity", "path": "/madrid/centro"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Measure with both senders; DynamoDB Local gives units for single writes alone.
+    """Measure on SQLite, or with single writes, for which alone DynamoDB Local gives units.
 
     There tests/dynamodb/test_statements.py holds the one against the other, change by change.
     """
     if "sender" in metafunc.fixturenames:
-        senders = {
-            "embedded": ("batch", "single", "sqlite"),
-            "dynamodb": ("single",),
-            "none": ("sqlite",),
-        }
-        metafunc.parametrize("sender", senders[metafunc.config.getoption("--engine")])
+        on_tables = metafunc.config.getoption("--engine") == "dynamodb"
+        metafunc.parametrize("sender", ["single"] if on_tables else ["sqlite"])
 
 
 @pytest.fixture
@@ -55,7 +53,6 @@ def world(request: pytest.FixtureRequest, sender: Sender | Literal["sqlite"]) ->
         tasks_table=tables.tasks,
         control_table=tables.control,
         sender=sender,
-        dialect=request.getfixturevalue("dialect"),
     )
     return new_world(store, ManualClock())
 
@@ -402,3 +399,87 @@ def test_a_dequeue_of_a_queue_that_is_full_looks_at_so_much_and_no_more(
     pools, tasks, ready = 4.5, 16.0, 1.5
     assert first <= (0.0, pools + tasks + ready)
     assert again <= (0.0, pools + ready)
+
+
+# -- priorities ------------------------------------------------------------------------------------
+
+
+def one_life(world: World, queue: str, **fields: Any) -> tuple[float, float, float]:
+    """Return the write units of a life, and the read units of its dequeue and of all else."""
+    world.use.queues.get(queue)  # that it is in the cache
+    enqueued = spend(lambda: world.put(queue, **fields), 1)
+    with metered() as dequeued:
+        task = world.one(queue)
+    reported = spend(lambda: world.say(task, "SUCCEEDED"), 1)
+    write = enqueued[0] + dequeued.write + reported[0]
+    return write, dequeued.read, enqueued[1] + reported[1]
+
+
+def test_a_life_without_priorities_costs_what_it_always_did(world: World) -> None:
+    assert one_life(world, world.queue()) == (8, 0.5, 0)
+
+
+@pytest.mark.parametrize("level", [None, *Priority])
+def test_priorities_cost_one_read_unit_more_for_a_dequeue(
+    world: World, level: Priority | None
+) -> None:
+    queue = world.queue(priority=PrioritySettings())
+
+    write, dequeued, more = one_life(world, queue, priority=level)
+    assert (write, more) == (8, 0)
+    # DynamoDB Local takes nothing for a lane without tasks, AWS half a unit.
+    assert dequeued == (0.5 if isinstance(world.store, DynamoStore) else 1.5)
+
+
+@pytest.mark.parametrize("status", ["FAILED", "RELEASED"])
+def test_who_comes_back_with_a_priority_is_not_read_for_it(
+    world: World, status: Literal["FAILED", "RELEASED"]
+) -> None:
+    queue = world.queue(priority=PrioritySettings())
+    world.put(queue, priority=Priority.HIGH)
+    task = world.one(queue)
+
+    assert spend(lambda: world.say(task, status), 1) == (3, 0)
+    assert world.see(task.id).place.lane == 1
+
+
+FAIR = GroupSettings(GroupMode.FAIR)
+
+
+def test_a_call_writes_once_for_each_group(world: World) -> None:
+    queue, plain = world.queue(groups=FAIR), world.queue("plain")
+    new = [TaskSpec("1", group_key="a")] * 5 + [TaskSpec("1", group_key="b")] * 5
+    world.use.tasks.enqueue(queue, new)
+
+    write, read = spend(lambda: world.use.tasks.enqueue(queue, new), 1)
+    usual = [TaskSpec("1")] * 10
+    without = spend(lambda: world.use.tasks.enqueue(plain, usual), 1)
+    assert (write - without[0], read - without[1]) == (2, 0)
+
+
+def test_a_dequeue_reads_two_lanes_more(world: World) -> None:
+    queue = world.queue(groups=FAIR)
+    world.put(queue, group_key="a")
+    world.put(queue, group_key="a")
+    world.one(queue)
+    write, read = spend(lambda: world.take(queue), 1)
+    assert write == 3
+    # DynamoDB Local takes nothing for a lane without tasks, AWS half a unit.
+    assert read == (0.5 if isinstance(world.store, DynamoStore) else 1.5)
+
+
+def test_what_comes_back_to_a_queue_with_groups_is_not_read_for_it(world: World) -> None:
+    queue = world.queue(groups=FAIR)
+    world.put(queue, group_key="a")
+    task = world.one(queue)
+    assert spend(lambda: world.say(task, "RELEASED"), 1) == (3, 0)
+
+
+def test_a_list_of_one_group_reads_no_task_of_another(world: World) -> None:
+    queue = world.queue(groups=FAIR)
+    world.put(queue, *(["1"] * 25), group_key="noisy")
+    world.put(queue, group_key="quiet")
+
+    quiet = TaskFilter(group_key="quiet")
+    _, read = spend(lambda: world.use.inspect.list(queue, quiet), 1)
+    assert read <= 5

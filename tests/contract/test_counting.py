@@ -100,7 +100,7 @@ def test_a_count_goes_on_behind_the_last_shard_of_a_queue_that_has_fewer_meanwhi
     world.put(queue)
     world.say(world.one(queue), "FAILED", retryable=False)
     by_state = dict.fromkeys(State, 0)
-    inflight = CountPosition(world.clock(), span=1, shard=7)
+    inflight = CountPosition(world.clock(), span=1, label=7)
 
     list(inflight.count(world.store, world.use.queues.get(queue), EVERY_TASK, by_state))
 

@@ -9,7 +9,7 @@ from headrace.domain.lease import GroupState, lapse
 from headrace.domain.task import ErrorKind, State
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.shared.leases import Leases
-from headrace.store.base import metered
+from headrace.store.call_scope import metered
 from tests.contract.conftest import World, lease_name
 from tests.contract.groups import AT_ONCE, delivery, held, opened, settle
 

@@ -21,7 +21,8 @@ from headrace.domain.errors import (
 )
 from headrace.ops.operators.keys import BOOTSTRAP, KeyOperations, acting, current_actor
 from headrace.ops.shared.audit import AuditFilter
-from headrace.store.base import Record, Store, metered
+from headrace.store.base import Record, Store
+from headrace.store.call_scope import metered
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World
 
@@ -205,7 +206,7 @@ class _Throttled(MemoryStore):
     def record(self, kind: str, name: str) -> Record | None:
         return self.store.record(kind, name)
 
-    def put_record(self, record: Record, *, replaces: int | None) -> bool:
+    def put_record(self, record: Record, *, replaces: int | None, lazy: bool = False) -> bool:
         self.tries += 1
         raise Unavailable("the table is throttled")
 

@@ -7,7 +7,7 @@ import pytest
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import ErrorKind, State
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
-from headrace.store.base import metered
+from headrace.store.call_scope import metered
 from tests.contract.conftest import World, lease_name
 
 AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0)

@@ -10,7 +10,7 @@ from headrace.domain.repeat import KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
 from headrace.ops.delivery.dequeue import DequeueResult, Order
-from headrace.store.base import metered
+from headrace.store.call_scope import metered
 from tests.contract.conftest import World, lease_name
 from tests.contract.groups import opened
 from tests.contract.test_limits import at_most

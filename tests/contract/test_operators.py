@@ -305,9 +305,9 @@ def test_the_audit_is_there_before_the_first_task_is_touched(world: World) -> No
     commit = world.store.commit
     seen: list[object] = []
 
-    def watching(changes: Any, *, partly: bool = False) -> Any:
+    def watching(changes: Any, **how: Any) -> Any:
         seen.extend(world.use.audit.list(AuditFilter(action="restart")).shown)
-        return commit(changes, partly=partly)
+        return commit(changes, **how)
 
     world.store.commit = watching  # type: ignore[method-assign]
     world.use.bulk.by_ids(queue, RESTART, [task_id])

@@ -11,7 +11,8 @@ from headrace.history.tally import MINUTE, Activity
 from headrace.history.throughput import SLOTS, Throughput, grown, throughput_of
 from headrace.history.transitions import Event, Happening
 from headrace.ops.shared.paging import Found
-from headrace.store.base import Store, metered
+from headrace.store.base import Store
+from headrace.store.call_scope import metered
 from tests.contract.test_recording import AT_ONCE, Recorder, new_recorder, worked
 from tests.manual_clock import ManualClock
 

@@ -12,12 +12,12 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import State, Task
+from headrace.domain.task import SHOWN_STATES, State, Task
 from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.runtime.wiring import Settings, build, utc_now
-from headrace.store.dynamo import Dialect, DynamoStore
+from headrace.store.dynamo import DynamoStore
 from tests.contract.conftest import World, lease_name
 
 AT_ONCE = RetryStrategy(Backoff.FIXED, max_retries=100, base_seconds=0, jitter=0)
@@ -203,17 +203,15 @@ def test_a_purge_comes_to_its_end_though_no_pass_has_time_for_all_of_it(world: W
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("states", [(E,), (E, F), tuple(State)], ids="+".join)
+@pytest.mark.parametrize("states", [(E,), (E, F), SHOWN_STATES], ids="+".join)
 def test_no_task_evades_a_purge_while_a_worker_takes_and_releases_it(
-    dynamodb: DynamoDBClient, tables: TableNames, dialect: Dialect, states: Sequence[State]
+    dynamodb: DynamoDBClient, tables: TableNames, states: Sequence[State]
 ) -> None:
     """One task, one worker, twenty purges; half of them used to end with the task there.
 
     It waits when the purge is asked for, or one of what waits would not name it.
     """
-    store = DynamoStore(
-        dynamodb, tasks_table=tables.tasks, control_table=tables.control, dialect=dialect
-    )
+    store = DynamoStore(dynamodb, tasks_table=tables.tasks, control_table=tables.control)
     working = threading.RLock()
 
     def between_deliveries() -> datetime:

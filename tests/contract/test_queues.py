@@ -12,7 +12,7 @@ from headrace.domain.errors import InvalidRequest, NotFound, QueueExists, Versio
 from headrace.domain.filters import TaskFilter
 from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import State
+from headrace.domain.task import SHOWN_STATES, State
 from headrace.ops.delivery.contention import LOOKS_PER_SECOND
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.inspect import TaskListing
@@ -302,7 +302,7 @@ def test_a_task_purged_while_in_flight_answers_not_found(world: World) -> None:
     queue = world.queue()
     world.put(queue)
     task = world.one(queue)
-    world.use.queues.purge(queue, tuple(State))
+    world.use.queues.purge(queue, SHOWN_STATES)
 
     assert world.say(task, "SUCCEEDED").outcome is ReportOutcome.NOT_FOUND
 

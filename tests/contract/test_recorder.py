@@ -35,7 +35,7 @@ class TestTheHandler:
             )
 
         assert answer == {"batchItemFailures": [], "state": {}}
-        assert it.counts(queue) == (1, 0, 0, 0)
+        assert it.counts(queue) == (1, 0, 0, 0, 0)
 
     def test_the_end_of_a_window_has_no_records(self, it: Recorder) -> None:
         with using(it.world.use):

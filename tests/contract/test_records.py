@@ -1,12 +1,19 @@
 """What every store promises about control records."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
-from headrace.store.base import Record, Store, metered
+from headrace.domain import plan
+from headrace.domain.change import Change
+from headrace.domain.plan import TaskSpec
+from headrace.domain.queue import Queue, QueueSettings
+from headrace.store.base import Done, Noting, NotingRefused, Record, Refused, Store
+from headrace.store.call_scope import metered
 
 ONE, TWO = Record("key", "one", {"n": 1}), Record("name", "two", {"n": 2}, version=7)
+NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)
 LARGE = 2**80 - 3  # an id as a number
 
 
@@ -36,6 +43,28 @@ def test_of_records_written_together_all_or_none_is_written(
     assert stored(store) == [(1, 1), (2, 7)]
 
 
+def new_task(task_id: str, token: str | None = None) -> Change:
+    queue = Queue("mail", QueueSettings(), NOW, NOW)
+    return plan.enqueue(
+        TaskSpec('{"n": 1}'), queue, task_id=task_id, due_at=NOW, now=NOW, token=token
+    )
+
+
+def test_tasks_are_inserted_with_records_and_only_with_them(store: Store) -> None:
+    assert store.put_records([(ONE, None)], tasks=[new_task("tsk_a"), new_task("tsk_b")])
+    assert set(store.read(["tsk_a", "tsk_b"])) == {"tsk_a", "tsk_b"}
+
+    one = replace(ONE, body={"n": 3}, version=2)
+    assert not store.put_records([(one, 7)], tasks=[new_task("tsk_c")])
+    assert not store.put_records([(one, 1)], tasks=[new_task("tsk_c"), new_task("tsk_b")])
+    assert store.read(["tsk_c"]) == {}
+    assert stored(store)[0] == (1, 1)
+
+    assert store.put_records([(one, 1)], tasks=[new_task("tsk_c")])
+    assert store.read(["tsk_c"])["tsk_c"].payload == '{"n": 1}'
+    assert stored(store)[0] == (3, 2)
+
+
 def test_records_written_together_cost_twice(store: Store) -> None:
     with metered() as meter:
         store.put_records([(ONE, None), (TWO, None)])
@@ -55,3 +84,42 @@ def test_a_record_is_dropped_if_it_has_the_version_that_is_named(store: Store) -
     assert store.drop_record("name", "two", version=LARGE)
     assert stored(store) == [None, None]
     assert not store.drop_record("key", "one")
+
+
+def test_what_changes_note_stands_with_them(store: Store) -> None:
+    (done,) = store.commit([new_task("tsk_a")], noting=Noting(ONE, None))
+
+    assert isinstance(done, Done)
+    assert stored(store)[0] == (1, 1)
+    assert store.read(["tsk_a"])
+
+
+@pytest.mark.parametrize("replaces", [None, 2])
+def test_where_the_noting_is_refused_no_change_is_made(store: Store, replaces: int | None) -> None:
+    store.put_record(ONE, replaces=None)
+
+    with pytest.raises(NotingRefused):
+        store.commit([new_task("tsk_a")], noting=Noting(replace(ONE, body={"n": 3}), replaces))
+
+    assert stored(store)[0] == (1, 1)
+    assert not store.read(["tsk_a"])
+
+
+def test_a_change_that_is_refused_leaves_the_noting(store: Store) -> None:
+    store.commit([new_task("tsk_a", "1")])
+
+    (outcome,) = store.commit([new_task("tsk_a", "2")], noting=Noting(ONE, None))
+
+    assert isinstance(outcome, Refused)
+    assert stored(store)[0] == (1, 1)
+
+
+def test_a_noting_costs_a_write_unit(store: Store) -> None:
+    with metered() as plain:
+        store.commit([new_task("tsk_a")])
+    with metered() as noted:
+        store.commit([new_task("tsk_b")], noting=Noting(ONE, None))
+
+    # In memory nothing costs, and DynamoDB Local tells no units of what goes out as a batch.
+    assert (plain.write, noted.write) in ((0, 0), (2, 3), (0, 1))
+    assert noted.read == plain.read

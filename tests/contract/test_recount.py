@@ -34,7 +34,7 @@ def worked(it: Recorder) -> str:
     return queue
 
 
-TRUTH = [3, 1, 1, 1]
+TRUTH = [3, 1, 1, 1, 0]
 
 
 def recount(it: Recorder, queue: str) -> Recounted:
@@ -57,12 +57,12 @@ def test_what_the_recorder_has_missed_is_counted(it: Recorder) -> None:
 
     step = recount(it, queue)
 
-    assert (step.counts, step.was, step.cursor) == (TRUTH, [4, 0, 0, 0], None)
+    assert (step.counts, step.was, step.cursor) == (TRUTH, [4, 0, 0, 0, 0], None)
     assert counts(it, queue) == TRUTH
     tasks = it.world.take(queue, 2)
     it.world.say(tasks[0], "SUCCEEDED")
     it.record()
-    assert counts(it, queue) == [1, 2, 2, 1]
+    assert counts(it, queue) == [1, 2, 2, 1, 0]
 
 
 def test_what_the_recorder_is_yet_to_hear_counts_once(it: Recorder) -> None:
@@ -94,7 +94,7 @@ def test_what_happens_between_the_steps_counts_once(it: Recorder, patience: floa
 
     assert steps == (8 if patience < 0 else 1)
     places = it.world.use.inspect.count(queue).by_state
-    assert counts(it, queue) == list(places.values())
+    assert counts(it, queue) == [*places.values(), 0]
 
 
 def test_a_queue_that_is_right_stays_as_it_is(it: Recorder) -> None:
@@ -116,7 +116,7 @@ def test_other_queues_are_left_as_they_are(it: Recorder) -> None:
 
     recount(it, queue)
 
-    assert counts(it, other) == [1, 0, 0, 0]
+    assert counts(it, other) == [1, 0, 0, 0, 0]
 
 
 def test_tasks_past_their_retention_count_until_the_table_removes_them(it: Recorder) -> None:
@@ -126,14 +126,26 @@ def test_tasks_past_their_retention_count_until_the_table_removes_them(it: Recor
     it.record()
     it.world.clock.forward(100)
 
-    assert recount(it, queue).counts == [0, 0, 1, 0]
+    assert recount(it, queue).counts == [0, 0, 1, 0, 0]
+
+
+def test_of_the_dead_those_that_were_cancelled_are_counted(it: Recorder) -> None:
+    queue = worked(it)
+    for task_id in it.world.put(queue, "{}", "{}"):
+        it.world.use.cancelling.cancel(task_id)
+    it.stream.taken()  # of which the recorder never hears
+
+    assert recount(it, queue).counts == [3, 1, 1, 3, 2]
+    assert counts(it, queue) == [3, 1, 1, 3, 2]
+    (entry,) = it.world.use.audit.list(AuditFilter(action="recount")).shown
+    assert (entry.matched, entry.changed) == (8, 10)
 
 
 def test_a_recount_needs_no_recorder_and_says_nothing_of_its_age(it: Recorder) -> None:
     queue = worked(it)
     it.stream.taken()
 
-    assert recount(it, queue).was == [0, 0, 0, 0]
+    assert recount(it, queue).was == [0, 0, 0, 0, 0]
     assert it.world.use.stats.of(queue).staleness < 60
     assert it.world.use.stats.overview([it.world.use.queues.get(queue)]).as_of is None
 
@@ -202,7 +214,9 @@ def test_what_is_known_of_a_recount_is_forgotten_when_nothing_can_come_any_more(
 
 
 class InterruptedRecount(Unsure):
-    """A store in whose calls something may come between."""
+    """A store in whose calls something may come between; its tasks may be ``gone`` when read."""
+
+    gone = False
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -216,8 +230,12 @@ class InterruptedRecount(Unsure):
         self._come("count", "")
         return self._store.count(*given, **named)
 
-    def put_record(self, record: Record, *, replaces: int | None) -> bool:
-        done = super().put_record(record, replaces=replaces)
+    def read(self, *given: Any, **named: Any) -> Any:
+        self._come("read", "")
+        return {} if self.gone else self._store.read(*given, **named)
+
+    def put_record(self, record: Record, *, replaces: int | None, lazy: bool = False) -> bool:
+        done = super().put_record(record, replaces=replaces, lazy=lazy)
         self._come("written", record.kind)
         return done
 
@@ -264,7 +282,7 @@ def test_others_are_counted_while_one_is_held(
     that.world.use.recounting.step(queue)
 
     assert that.world.clock() - began < timedelta(seconds=1)
-    assert counts(that, other) == [1, 0, 0, 0]
+    assert counts(that, other) == [1, 0, 0, 0, 0]
 
 
 def test_of_two_that_begin_at_once_one_goes_on(
@@ -318,7 +336,7 @@ def test_a_recount_that_is_given_up_leaves_the_counters_as_they_were(that: Recor
 
     that.record()
 
-    assert counts(that, queue) == [5, 0, 0, 0]
+    assert counts(that, queue) == [5, 0, 0, 0, 0]
 
 
 def test_a_new_process_knows_of_a_recount_that_it_has_not_seen(
@@ -331,3 +349,38 @@ def test_a_new_process_knows_of_a_recount_that_it_has_not_seen(
     fresh.use.recording.record("shard-1", that.stream.taken())
 
     assert counts(that, queue) == TRUTH
+
+
+def test_a_dead_task_that_goes_while_it_is_counted_is_counted_as_gone(
+    that: Recorder, interrupted: InterruptedRecount
+) -> None:
+    queue = worked(that)
+    first, second = that.world.put(queue, "{}", "{}")
+    for task_id in (first, second):
+        that.world.use.cancelling.cancel(task_id)
+    that.record()
+    interrupted.before["read", ""] = lambda: that.world.use.tasks.delete(first)
+
+    step = recount(that, queue)
+
+    assert step.counts == [3, 1, 1, 2, 1]
+    that.record()
+    assert counts(that, queue) == step.counts
+
+
+def test_dead_tasks_that_go_as_quickly_as_they_are_counted_end_the_step(
+    that: Recorder, interrupted: InterruptedRecount
+) -> None:
+    queue = worked(that)
+    that.record()
+
+    interrupted.gone = True
+    with pytest.raises(Unavailable, match="repeat this step"):
+        that.world.use.recounting.step(queue)
+    interrupted.gone = False
+
+    began = that.world.clock()
+    that.world.put(queue)
+    that.record()
+    assert that.world.clock() - began < timedelta(seconds=1)  # nothing is held
+    assert recount(that, queue).counts == [4, 1, 1, 1, 0]

@@ -1,19 +1,24 @@
 """A dequeue that is sent again under its key gets what the first one leased, and nothing else."""
 
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
+from headrace.domain.change import Change, Equals
 from headrace.domain.errors import IdempotencyConflict, LeaseLost, Unavailable
+from headrace.domain.lifecycle import Action, rule
+from headrace.domain.operate import BulkAction
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import IntervalUnit, RateLimiting
-from headrace.domain.repeat import KEPT, KeyedRequest
+from headrace.domain.repeat import KEPT, KeyedRequest, NotedBatch
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import Task
+from headrace.domain.task import State, Task
 from headrace.ops.delivery.dequeue import DequeueResult
 from headrace.ops.delivery.idempotency import DeliveryBatch
-from headrace.store.base import metered
+from headrace.store.call_scope import metered
 from tests.contract.conftest import World, lease_name
 from tests.contract.groups import opened
 from tests.contract.test_limits import at_most
@@ -195,6 +200,86 @@ def test_after_a_quarter_of_an_hour_it_is_a_new_call(world: World) -> None:
 
     assert {task.id for task in anew.tasks}.isdisjoint(task.id for task in first.tasks)
     assert leases(again.tasks) == leases(anew.tasks)
+
+
+def restarted(world: World, queue: str, task: Task) -> None:
+    world.say(task, "SUCCEEDED")
+    world.use.bulk.by_ids(queue, BulkAction.RESTART, [task.id])
+
+
+def replaced(world: World, queue: str, task: Task) -> None:
+    world.use.tasks.delete(task.id)
+    world.use.tasks.enqueue(queue, [TaskSpec("1", id=task.id)])
+
+
+def moved_and_waiting(world: World, queue: str, task: Task) -> None:
+    world.say(task, "MOVED", to_queue="other")
+
+
+@pytest.mark.parametrize("how", [restarted, replaced, moved_and_waiting])
+def test_a_task_that_waits_anew_keeps_no_repeat_waiting(
+    world: World, queue: str, how: Callable[[World, str, Task], None]
+) -> None:
+    """At once: the first try, be it still at work, can lease no task that fell due since."""
+    world.queue("other", retry_strategy=AT_ONCE)
+    first = take(world, queue)
+    world.clock.forward(0.001)
+    how(world, queue, first.tasks[0])
+
+    again = take(world, queue)
+
+    assert again.replayed
+    assert leases(again.tasks) == leases(first.tasks[1:])
+    assert len(world.take(queue, 25)) == 5 + (how is not moved_and_waiting)
+
+
+def test_who_was_told_ends_what_the_first_try_may_note(world: World, queue: str) -> None:
+    call, changes = noted_once(world, queue)
+    assert take(world, queue).tasks == ()
+
+    with pytest.raises(Unavailable):
+        call.commit(changes, now=world.clock())
+
+
+def noted_once(world: World, queue: str, key: str = "k") -> tuple[DeliveryBatch, list[Change]]:
+    """A try that has noted two tasks, of which one is gone and the other fell due since."""
+    ids = world.put(queue, "1", "2")
+    call, early = batch(world, key), world.clock()
+    world.clock.forward(1)
+    for task_id in ids:
+        world.use.tasks.delete(task_id)
+    world.use.tasks.enqueue(queue, [TaskSpec("1", id=ids[0])])
+    world.clock.forward(1)
+    changes = [_unborn(task_id) for task_id in ids]
+    call.commit(changes, now=early)
+    return call, changes
+
+
+class NotesOneLook(DeliveryBatch):
+    """Planted: a look at the same tasks again is not noted."""
+
+    def _with(self, changes: Sequence[Change], now: datetime) -> NotedBatch:
+        noted = super()._with(changes, now)
+        return noted if self.noted is None else replace(noted, latest=self.noted.latest)
+
+
+def test_a_later_look_of_the_first_try_is_waited_for(world: World, queue: str) -> None:
+    call, changes = noted_once(world, queue)
+    call.commit(changes, now=world.clock())  # the same tasks, of which one is due by now
+
+    with pytest.raises(Unavailable, match="still being worked on"):
+        take(world, queue)
+
+    faulty, changes = noted_once(world, queue, key="l")
+    faulty = NotesOneLook(*(getattr(faulty, name) for name in DeliveryBatch.__slots__))
+    faulty.commit(changes, now=world.clock())
+    assert take(world, queue, key="l").tasks == ()  # and it may still lease one
+
+
+def _unborn(task_id: str) -> Change:
+    """A change that is refused, as a lease that somebody else was faster to write."""
+    row = rule(Action.DEQUEUE, State.ENQUEUED, State.INFLIGHT)
+    return Change(row, task_id, when=(Equals("lease_id", "nobody's"),))
 
 
 def test_another_request_under_the_key_is_refused_and_leases_nothing(

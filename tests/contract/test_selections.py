@@ -24,7 +24,7 @@ from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
 from headrace.ops.shared.audit import AuditFilter
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Done, Outcome
-from headrace.store.dynamo import Dialect, DynamoStore
+from headrace.store.dynamo import DynamoStore
 from headrace.store.records.selections import KEPT, TaskSelection
 from tests.contract.conftest import World, lease_name
 
@@ -262,8 +262,8 @@ class WatchedStore(DynamoStore):
 
     touched: list[str]
 
-    def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:
-        outcomes = super().commit(changes, partly=partly)
+    def commit(self, changes: Sequence[Change], **how: Any) -> list[Outcome]:
+        outcomes = super().commit(changes, **how)
         for change, outcome in zip(changes, outcomes, strict=True):
             if change.rule.actor is Actor.OPERATOR and isinstance(outcome, Done):
                 self.touched.append(change.task_id)
@@ -305,12 +305,11 @@ class Factory:
 def test_the_set_touched_is_the_set_seen_while_eight_workers_change_the_queue(
     dynamodb: DynamoDBClient,
     tables: TableNames,
-    dialect: Dialect,
     action: BulkAction,
     states: tuple[str, ...],
 ) -> None:
     settings = Settings(admin_key="test", poll_after_seconds=0)
-    named: Any = {"tasks_table": tables.tasks, "control_table": tables.control, "dialect": dialect}
+    named: Any = {"tasks_table": tables.tasks, "control_table": tables.control}
     theirs = DynamoStore(dynamodb, **named)
     factory = Factory(build(settings, theirs))
     store = WatchedStore(dynamodb, **named)

@@ -17,7 +17,7 @@ from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.ops.delivery.shard_deliveries import ShardDeliveries
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Done
-from headrace.store.dynamo import Dialect, DynamoStore
+from headrace.store.dynamo import DynamoStore
 from tests.contract.conftest import World
 
 AT_ONCE = RetryStrategy(Backoff.FIXED, 3, 0)
@@ -124,15 +124,12 @@ class Lossy:
 
 
 @pytest.fixture
-def abreast(
-    dynamodb: DynamoDBClient, tables: TableNames, dialect: Dialect
-) -> Callable[[set[str]], DynamoStore]:
+def abreast(dynamodb: DynamoDBClient, tables: TableNames) -> Callable[[set[str]], DynamoStore]:
     """Give a function that makes a store of four lanes that loses what names some tasks."""
     return lambda victims: DynamoStore(
         Lossy(dynamodb, victims),
         tasks_table=tables.tasks,
         control_table=tables.control,
-        dialect=dialect,
         lanes=4,
     )
 

@@ -9,7 +9,7 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportResult
 from headrace.ops.tasks.enqueue import EnqueueOutcome
-from headrace.store.base import metered
+from headrace.store.call_scope import metered
 from tests.contract.conftest import World
 
 CREATED, EXISTING = EnqueueOutcome.CREATED, EnqueueOutcome.EXISTING

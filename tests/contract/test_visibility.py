@@ -13,7 +13,7 @@ from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.ops.operators import visibility
 from headrace.ops.operators.keys import BOOTSTRAP, acting
 from headrace.ops.shared.audit import AuditFilter
-from headrace.store.base import metered
+from headrace.store.call_scope import metered
 from tests.contract.conftest import World
 from tests.contract.test_keys import principal
 
@@ -132,10 +132,10 @@ def test_a_task_that_moves_outside_before_it_is_deleted_stays(world: World) -> N
     by = principal(world, "ngsi.*", role=Role.OPERATOR)
     commit = world.store.commit
 
-    def after_a_move(changes: Any, *, partly: bool = False) -> Any:
+    def after_a_move(changes: Any, **how: Any) -> Any:
         world.store.commit = commit  # type: ignore[method-assign]
         world.use.bulk.by_ids(inside, BulkAction.MOVE, [task_id], to_queue=outside)
-        return commit(changes, partly=partly)
+        return commit(changes, **how)
 
     world.store.commit = after_a_move  # type: ignore[method-assign]
     with pytest.raises(Forbidden):

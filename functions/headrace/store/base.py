@@ -1,18 +1,17 @@
 """What a store promises.  ``tests/contract`` is this protocol in executable form."""
 
-import math
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from headrace.domain.change import Change, Entry, KeyLock
+from headrace.domain.fairness import TurnTaking
+from headrace.domain.group_slots import GroupLine, SlotTaking
 from headrace.domain.lease import Group, GroupChange
 from headrace.domain.rate import Bucket, Draw
-from headrace.domain.task import Place, Task
+from headrace.domain.task import Place, State, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Done:
 class Refused:
     """A condition did not hold; ``task`` is what the store holds instead (None: nothing).
 
-    A new task may meet what is left of one that is gone (``Task.spent``); no other change does.
+    A new task may meet what is left of one that is gone (``Task.remains``); no other change does.
 
     ``blocked`` are the places in ``Change.also`` whose own condition did not hold.
     Losing a race is a normal answer, not an error.
@@ -44,10 +43,14 @@ Outcome = Done | Refused
 
 def refused(change: Change, found: Task | None, blocked: tuple[int, ...] = ()) -> Outcome:
     """Return the outcome of *change*, refused because the store holds the task that was *found*."""
-    if found is not None and found.spent and change.insert is None:
-        return Refused(None, blocked)  # only an id is left, for whoever enqueues it
+    if found is not None and found.remains and change.insert is None:
+        if change.rule.target is State.DELETED and change.already_done(found):
+            return Done(found)  # this very change has hidden it
+        returns = change.rule.source is State.DELETED
+        # Else what is left is only for whoever enqueues its id.
+        return Refused(found if returns else None, blocked)
     if found is not None and change.already_done(found):
-        return Done(change.insert if change.insert and found.spent else found)
+        return Done(change.insert if change.insert and found.remains else found)
     return Refused(found, blocked)
 
 
@@ -91,6 +94,21 @@ class Record:
     note: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Noting:
+    """A record that must stand before changes are made, and the version that it replaces.
+
+    ``replaces`` None: there is none yet.
+    """
+
+    record: Record
+    replaces: int | None
+
+
+class NotingRefused(Exception):
+    """Another version of a record stands than the noting of changes replaces: none is made."""
+
+
 class Arrivals(Protocol):
     """Tells when tasks have come to wait in queues."""
 
@@ -101,22 +119,46 @@ class Arrivals(Protocol):
         """Return once the numbers of *queues* are not *since* any more, or after *seconds*."""
 
 
+class Ends(Protocol):
+    """Tells when tasks have ended, whichever process ends them."""
+
+    def told(self, task_id: str, wake: Callable[[], None]) -> AbstractContextManager[None]:
+        """Return a block in which *wake* is called once the task has ended or is gone.
+
+        What has ended before the block is for the caller to see.  It is called from any thread,
+        may be called again, and must not take long.
+        """
+
+
 class Store(Protocol):
     """Tasks, their index, and control records.
 
-    Every method may raise Unavailable when the table is throttled or away.  ``arrivals`` is None
-    where one has to ask again and again.
+    Every method may raise Unavailable when the table is throttled or away.  ``arrivals`` and
+    ``ends`` are None where one has to ask again and again.
     """
 
     @property
     def arrivals(self) -> Arrivals | None: ...
 
-    def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:
+    @property
+    def ends(self) -> Ends | None: ...
+
+    def commit(
+        self,
+        changes: Sequence[Change],
+        *,
+        partly: bool = False,
+        noting: Noting | None = None,
+    ) -> list[Outcome]:
         """Make each change on its own, if its conditions hold; outcomes in the order given.
 
         Changes of one task take effect one after the other.  Should the table stop answering
         when some are made already, that is Unavailable; *partly* answers with those instead, and
         with Refused for the rest.
+
+        What is *noting* is written as put_record() does: before the changes, or with them in one
+        transaction, so whoever sees one of them finds the record.  Raises NotingRefused where it
+        cannot be written, and no change is made then.
         """
 
     def read(
@@ -131,7 +173,7 @@ class Store(Protocol):
     def spent(self, task_ids: Iterable[str]) -> dict[str, Task]:
         """Return the remains of tasks that are gone, and of which somebody may repeat something.
 
-        Nothing is, of one that was deleted or purged.
+        Of one that was deleted or purged there is nothing, unless an undo keeps all of it.
         """
 
     def entries(
@@ -191,16 +233,20 @@ class Store(Protocol):
         and what was written a moment ago may be missing.
         """
 
-    def put_record(self, record: Record, *, replaces: int | None) -> bool:
+    def put_record(self, record: Record, *, replaces: int | None, lazy: bool = False) -> bool:
         """Write *record* if the stored version is *replaces*; tell whether it was.
 
-        *replaces* None: there is none yet.
+        *replaces* None: there is none yet.  *lazy*: everybody sees it at once, but should the
+        machine lose its power it need not outlast that, as long as no later write does.
         """
 
-    def put_records(self, writes: Sequence[tuple[Record, int | None]]) -> bool:
+    def put_records(
+        self, writes: Sequence[tuple[Record, int | None]], *, tasks: Sequence[Change] = ()
+    ) -> bool:
         """Write records, each as put_record() does, all of them or none; tell whether they were.
 
-        That costs twice the units.
+        With them *tasks* are inserted, new ones that need nothing else: all of that or none.  It
+        costs twice the units.
         """
 
     def renew_record(self, record: Record) -> Record:
@@ -248,6 +294,30 @@ class Store(Protocol):
     def drop_bucket(self, queue: str) -> None:
         """Remove the bucket of a queue, if there is one."""
 
+    def take_turns(self, queue: str, take: TurnTaking) -> int:
+        """Move the line of a group on as *take* says, in one write; return how far it is then.
+
+        Made again after a lost answer, it is made twice: what the first one took nobody has.
+        """
+
+    def line(self, queue: str, name: str) -> int | None:
+        """Return how far the line of a group has come; None where there is no such line."""
+
+    def lines(self, queue: str, names: Collection[str]) -> Mapping[str, GroupLine]:
+        """Return the lines of these groups as last written, without those that there are not."""
+
+    def take_slot(self, queue: str, take: SlotTaking) -> bool:
+        """Make *take*, in one write, if it is allowed; tell whether the slot names its stay then.
+
+        Of a group that has no line yet one is begun.
+        """
+
+    def delivered_turn(self, queue: str) -> int:
+        """Return the highest number noted; what was written lately may be missing, 0: none."""
+
+    def note_delivered(self, queue: str, turn: int, *, expires_at: datetime) -> None:
+        """Note that turns are delivered as far as *turn*, unless a higher one is known."""
+
     def open_group(self, group: Group, *, now: datetime) -> bool:
         """Keep a new group, if none that is still kept at *now* has its key; tell whether so."""
 
@@ -294,103 +364,3 @@ class Lake(Protocol):
 
     def list(self, prefix: str) -> Sequence[LakeObject]:
         """Return the files whose names begin with *prefix*, by name."""
-
-
-@dataclass(slots=True)
-class Meter:
-    """What calls cost, in DynamoDB's write and read units."""
-
-    write: float = 0.0
-    read: float = 0.0
-
-
-_METER: Final[ContextVar[Meter | None]] = ContextVar("headrace_meter", default=None)
-
-
-@contextmanager
-def metered() -> Iterator[Meter]:
-    """Collect what the calls of this block, on this thread, cost."""
-    meter = Meter()
-    token = _METER.set(meter)
-    try:
-        yield meter
-    finally:
-        _METER.reset(token)
-
-
-def charge(*, write: float = 0.0, read: float = 0.0) -> None:
-    """Add to the meter of the block that is being measured, if there is one."""
-    meter = _METER.get()
-    if meter is not None:
-        meter.write += write
-        meter.read += read
-
-
-_SEES: Final[ContextVar[Callable[[str], bool] | None]] = ContextVar("headrace_sees", default=None)
-
-
-@contextmanager
-def restricted_to(covers: Callable[[str], bool] | None) -> Iterator[None]:
-    """Do a block for somebody who may know only of the queues that *covers* holds for.
-
-    What they are shown of its cost then hangs on those queues alone; None is all queues.
-    """
-    token = _SEES.set(covers)
-    try:
-        yield
-    finally:
-        _SEES.reset(token)
-
-
-def restricted() -> bool:
-    """Tell whether the block at hand is for somebody who may not know of all queues."""
-    return _SEES.get() is not None
-
-
-def visible(queue: str) -> bool:
-    """Tell whether whoever the block at hand is for may know of *queue*."""
-    covers = _SEES.get()
-    return covers is None or covers(queue)
-
-
-@contextmanager
-def flat_rate(*, write: float = 0.0, read: float = 1.0) -> Iterator[Meter]:
-    """Do a block whose cost hangs on queues of others too.
-
-    Whoever may not know of them is charged what the meter says in the end, whatever it cost.
-    """
-    rate = Meter(write, read)
-    if _SEES.get() is None:
-        yield rate
-        return
-    with metered():
-        yield rate
-    charge(write=rate.write, read=rate.read)
-
-
-CALL_SECONDS: Final = 5.0
-"""What one request to the table takes at most, from connecting to its answer."""
-
-_SECONDS_LEFT: Final[ContextVar[Callable[[], float] | None]] = ContextVar(
-    "headrace_seconds_left", default=None
-)
-
-
-@contextmanager
-def ends_within(seconds: float, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
-    """Let a store begin no request in this block that could take longer than *seconds* from now.
-
-    It raises Unavailable instead.  *clock* counts seconds.
-    """
-    end = clock() + seconds
-    token = _SECONDS_LEFT.set(lambda: end - clock())
-    try:
-        yield
-    finally:
-        _SECONDS_LEFT.reset(token)
-
-
-def seconds_left() -> float:
-    """Return how long the requests of a store may still take; without end outside of a block."""
-    left = _SECONDS_LEFT.get()
-    return math.inf if left is None else left()

@@ -12,16 +12,8 @@ from typing import Any, Final, cast
 
 from headrace.domain.change import Change
 from headrace.domain.task import Task
-from headrace.store.base import (
-    Done,
-    Outcome,
-    Refused,
-    Store,
-    charge,
-    metered,
-    restricted,
-    visible,
-)
+from headrace.store.base import Done, Noting, NotingRefused, Outcome, Refused, Store
+from headrace.store.call_scope import charge, metered, restricted, visible
 from headrace.store.items import Value, to_item
 
 _WRITE_BYTES: Final = 1024
@@ -40,9 +32,18 @@ class _Discreet:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  whatever else a store has
         return getattr(self._store, name)
 
-    def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:
+    def commit(
+        self,
+        changes: Sequence[Change],
+        *,
+        partly: bool = False,
+        noting: Noting | None = None,
+    ) -> list[Outcome]:
         if not restricted():
-            return self._store.commit(changes, partly=partly)
+            return self._store.commit(changes, partly=partly, noting=noting)
+        # By itself: what it costs tells of no task.
+        if noting and not self._store.put_record(noting.record, replaces=noting.replaces):
+            raise NotingRefused
         with metered() as cost:
             outcomes = self._store.commit(changes, partly=partly)
         if all(outcome.task is not None and visible(outcome.task.queue) for outcome in outcomes):

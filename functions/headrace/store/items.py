@@ -14,7 +14,19 @@ from typing import Any, Final
 from headrace.domain.change import Entry
 from headrace.domain.instants import EPOCH, MICROSECOND, instant_of, micros_of
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task, TaskError
+from headrace.domain.task import (
+    BatchEnd,
+    DeadReason,
+    ErrorKind,
+    Hop,
+    Membership,
+    OffloadedText,
+    Place,
+    Priority,
+    State,
+    Task,
+    TaskError,
+)
 from headrace.store import keys
 
 Value = dict[str, Any]  # one attribute in DynamoDB's own JSON, such as {"N": "5"}
@@ -26,13 +38,13 @@ _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encod
 
 
 def partition(place: Place) -> str:
-    """Return the index partition of *place*: queue, state and shard."""
-    return f"{place.queue}#{place.state}#{place.shard}"
+    """Return the index partition of *place*: queue, state and label."""
+    return f"{place.queue}#{place.state}#{place.label}"
 
 
 def _place(text: str) -> Place:
-    queue, state, shard = text.split("#")
-    return Place(queue, State(state), int(shard))
+    queue, state, label = text.split("#")
+    return Place.labelled(queue, State(state), int(label))
 
 
 def _number(text: str) -> int | float:
@@ -57,6 +69,26 @@ def _hop_text(hop: Hop) -> str:
 def _hop(text: str) -> Hop:
     queue, at = json.loads(text)
     return Hop(queue, instant_of(at))
+
+
+def _member_text(one: Membership) -> str:
+    return _dump([one.batch, int(one.inherited), one.spawned])
+
+
+def member(text: str) -> Membership:
+    """Return one membership of an item's."""
+    batch, inherited, spawned = json.loads(text)
+    return Membership(batch, bool(inherited), spawned)
+
+
+def _offloaded_text(one: OffloadedText) -> str:
+    return f"{one.bytes} {one.sha256} {one.name}"
+
+
+def offloaded(text: str) -> OffloadedText:
+    """Return one reference of an item's."""
+    size, digest, name = text.split(" ")
+    return OffloadedText(name, int(size), digest)
 
 
 def _retry_text(retry: RetryStrategy) -> str:
@@ -93,6 +125,8 @@ LENGTH: Final = Form(
 )
 PLACE: Final = Form(lambda place: {"S": partition(place)}, lambda value: _place(value["S"]))
 RETRY: Final = Form(lambda retry: {"S": _retry_text(retry)}, lambda value: _retry(value["S"]))
+PRIORITY: Final = Form(lambda level: {"S": str(level)}, lambda value: Priority(value["S"]))
+STATE: Final = Form(lambda state: {"S": str(state)}, lambda value: State(value["S"]))
 REASON: Final = Form(lambda reason: {"S": str(reason)}, lambda value: DeadReason(value["S"]))
 TAGS: Final = Form(
     lambda tags: {"M": {key: {"S": text} for key, text in tags.items()}},
@@ -106,12 +140,23 @@ TRAIL: Final = Form(
     lambda trail: {"L": [{"S": _hop_text(hop)} for hop in trail]},
     lambda value: tuple(_hop(entry["S"]) for entry in value["L"]),
 )
+MEMBERS: Final = Form(
+    lambda members: {"L": [{"S": _member_text(one)} for one in members]},
+    lambda value: tuple(member(entry["S"]) for entry in value["L"]),
+)
+BATCH: Final = Form(
+    lambda batch: {"S": _dump(asdict(batch))},
+    lambda value: BatchEnd(**json.loads(value["S"])),
+)
+OFFLOADED: Final = Form(
+    lambda one: {"S": _offloaded_text(one)}, lambda value: offloaded(value["S"])
+)
 
 FIELDS: Final[dict[str, tuple[str, Form]]] = {
     "id": (keys.TASK_ID, TEXT),
     "place": (keys.QUEUE_STATE, PLACE),
     "scheduled_at": (keys.SCHEDULED_AT, MICROS),
-    "due_at": ("due_at", MICROS),
+    "due_at": (keys.DUE_AT, MICROS),
     "created_at": ("created_at", MICROS),
     "enqueued_at": ("enqueued_at", MICROS),
     "returned_at": ("returned_at", MICROS),
@@ -142,6 +187,18 @@ FIELDS: Final[dict[str, tuple[str, Form]]] = {
     "enqueue_token": ("enqueue_token", TEXT),
     "slot": ("slot", TEXT),
     "spent": (keys.SPENT, PLACE),
+    "deleted_by": ("deleted_by", TEXT),
+    "deleted_from": ("deleted_from", STATE),
+    "deleted_retention": ("deleted_retention", SECONDS),
+    "priority": ("priority", PRIORITY),
+    "batches": ("batches", MEMBERS),
+    "batch": ("batch", BATCH),
+    "payload_ref": ("payload_ref", OFFLOADED),
+    "result_ref": ("result_ref", OFFLOADED),
+    "progress_ref": ("progress_ref", OFFLOADED),
+    "group_key": (keys.GROUP_KEY, TEXT),
+    "turn": ("turn", MICROS),
+    "tells_of": ("tells_of", TEXT),
 }
 MAPS: Final[dict[str, tuple[str, ...]]] = {
     "lease": tuple(name for name, (path, _) in FIELDS.items() if path.startswith("lease."))
@@ -155,7 +212,7 @@ _BY_PATH: Final = {path: (name, form) for name, (path, form) in FIELDS.items()}
 _ALWAYS: Final = frozenset({"errors", "trail"})  # a list must be there to be appended to
 
 
-_NOT_SPENT: Final = frozenset({"place", "scheduled_at", *_ALWAYS})
+_NOT_SPENT: Final = frozenset({"place", "scheduled_at"})
 
 
 def to_item(task: Task) -> Item:
@@ -165,7 +222,8 @@ def to_item(task: Task) -> Item:
         if task.spent is not None and name in _NOT_SPENT:
             continue
         value = getattr(task, name)
-        if value is not None and (name in _ALWAYS or value != {}):
+        always = name in _ALWAYS if task.spent is None else bool(value)
+        if value is not None and (always or value not in ({}, ())):
             attribute, _, part = path.partition(".")
             if part:
                 item.setdefault(attribute, {"M": {}})["M"][part] = form.encode(value)
@@ -193,13 +251,17 @@ def from_item(item: Mapping[str, Value]) -> Task:
 
 def entry_from_item(item: Mapping[str, Value]) -> Entry:
     """Return the index entry of *item*."""
-    expires, ttl = item.get(keys.EXPIRES_AT), item.get(keys.TTL)
+    expires, ttl, due = item.get(keys.EXPIRES_AT), item.get(keys.TTL), item.get(keys.DUE_AT)
+    group = item.get(keys.GROUP_KEY)
     return Entry(
         item[keys.TASK_ID]["S"],
         PLACE.decode(item[keys.QUEUE_STATE]),
         MICROS.decode(item[keys.SCHEDULED_AT]),
         MICROS.decode(expires) if expires else None,
         SECONDS.decode(ttl) if ttl else None,
+        MICROS.decode(due) if due else None,
+        group["S"] if group else None,
+        due is not None,  # they came into the index together
     )
 
 

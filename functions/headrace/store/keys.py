@@ -7,6 +7,8 @@ QUEUE_STATE: Final = "queue#state"
 SCHEDULED_AT: Final = "scheduled_at"
 EXPIRES_AT: Final = "expires_at"
 TTL: Final = "ttl"
+DUE_AT: Final = "due_at"
+GROUP_KEY: Final = "group_key"
 BY_STATE: Final = "by_state"
 SPENT: Final = "spent"  # only on what is left of a task that is gone
 
@@ -25,6 +27,12 @@ BUCKETS: Final = "bucket"  # the kind under which rate limits are kept
 GIVEN: Final = "given"
 RATE: Final = "rate"
 SINCE: Final = "since"
+
+LINES: Final = "line:{}"  # the kind under which the lines of a queue's groups are kept
+LINE_PARTS: Final = 16  # partitions of them
+GROUP_SLOT: Final = "s{}"  # of a line
+DELIVERED: Final = "turn"  # the kind under which the highest turns delivered are kept
+TURN: Final = "turn"
 
 GROUPS: Final = "lease"  # the kind under which group leases are kept
 QUEUES: Final = "queues"

@@ -6,11 +6,13 @@ One lock makes each call atomic.  Nothing is kept on disk and nothing costs unit
 import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from headrace.domain.change import Change, Entry, KeyLock
+from headrace.domain.fairness import TurnTaking
+from headrace.domain.group_slots import GroupLine, SlotTaking
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.lease import Group, GroupChange, group_key
 from headrace.domain.rate import Bucket, Draw
@@ -19,6 +21,8 @@ from headrace.store.base import (
     CountPage,
     Done,
     EntryPage,
+    Noting,
+    NotingRefused,
     Outcome,
     Position,
     Record,
@@ -33,6 +37,7 @@ class MemoryStore:
     """Implements ``headrace.store.base.Store`` over dictionaries."""
 
     arrivals = None
+    ends = None
     counted_at_once = 5_000  # about as many entries as DynamoDB reads for one request
 
     def __init__(self) -> None:
@@ -44,8 +49,21 @@ class MemoryStore:
         self._groups: dict[str, Group] = {}
         self._buckets: dict[str, Bucket] = {}
         self._pools: dict[tuple[str, int], frozenset[str]] = {}
+        self._lines: dict[tuple[str, str], int] = {}
+        self._group_slots: dict[tuple[str, str], dict[int, str]] = {}
+        self._delivered: dict[str, int] = {}
 
-    def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:  # noqa: ARG002  all or none fails here
+    def commit(
+        self,
+        changes: Sequence[Change],
+        *,
+        partly: bool = False,  # noqa: ARG002  all or none fails here
+        noting: Noting | None = None,
+    ) -> list[Outcome]:
+        if noting is not None:  # as two calls, as it is on DynamoDB
+            if not self.put_record(noting.record, replaces=noting.replaces, lazy=True):
+                raise NotingRefused
+            return self.commit(changes)
         return [self._commit(change) for change in changes]
 
     def _commit(self, change: Change) -> Outcome:
@@ -97,13 +115,13 @@ class MemoryStore:
         payload: bool = True,
         consistent: bool = True,  # noqa: ARG002  always is
     ) -> dict[str, Task]:
-        found = {id_: task for id_, task in self._found(task_ids).items() if task.spent is None}
+        found = {id_: task for id_, task in self._found(task_ids).items() if not task.remains}
         if payload:
             return found
         return {id_: replace(task, payload=None) for id_, task in found.items()}
 
     def spent(self, task_ids: Iterable[str]) -> dict[str, Task]:
-        return {id_: task for id_, task in self._found(task_ids).items() if task.spent is not None}
+        return {id_: task for id_, task in self._found(task_ids).items() if task.remains}
 
     def _found(self, task_ids: Iterable[str]) -> dict[str, Task]:
         with self._lock:
@@ -140,7 +158,16 @@ class MemoryStore:
 
     def _entry(self, task_id: str) -> Entry:
         task = self._tasks[task_id]
-        return Entry(task.id, task.place, task.scheduled_at, task.expires_at, task.retained_until)
+        return Entry(
+            task.id,
+            task.place,
+            task.scheduled_at,
+            task.expires_at,
+            task.retained_until,
+            task.due_at,
+            task.group_key,
+            knows_group=True,
+        )
 
     def count(
         self,
@@ -193,15 +220,21 @@ class MemoryStore:
             )
         return tuple(record for _, record in found[:limit]), len(found) > limit
 
-    def put_record(self, record: Record, *, replaces: int | None) -> bool:
+    def put_record(self, record: Record, *, replaces: int | None, lazy: bool = False) -> bool:  # noqa: ARG002  nothing outlasts the process
         return self.put_records([(record, replaces)])
 
-    def put_records(self, writes: Sequence[tuple[Record, int | None]]) -> bool:
+    def put_records(
+        self, writes: Sequence[tuple[Record, int | None]], *, tasks: Sequence[Change] = ()
+    ) -> bool:
         with self._lock:
             for record, replaces in writes:
                 stored = self._records[record.kind].get(record.name)
                 if (stored.version if stored else None) != replaces:
                     return False
+            if not all(map(self._open, tasks)):
+                return False
+            for new in tasks:
+                self._write(new)
             for record, _ in writes:
                 self._records[record.kind][record.name] = record
             return True
@@ -282,6 +315,40 @@ class MemoryStore:
     def drop_bucket(self, queue: str) -> None:
         with self._lock:
             self._buckets.pop(queue, None)
+
+    def take_turns(self, queue: str, take: TurnTaking) -> int:
+        with self._lock:
+            end = take.end(self._lines.get((queue, take.name)))
+            self._lines[queue, take.name] = end
+            return end
+
+    def line(self, queue: str, name: str) -> int | None:
+        with self._lock:
+            return self._lines.get((queue, name))
+
+    def lines(self, queue: str, names: Collection[str]) -> Mapping[str, GroupLine]:
+        with self._lock:
+            found = [(name, (queue, name)) for name in names]
+            return {
+                name: GroupLine(self._lines.get(key, 0), dict(self._group_slots.get(key, {})))
+                for name, key in found
+                if key in self._lines or key in self._group_slots
+            }
+
+    def take_slot(self, queue: str, take: SlotTaking) -> bool:
+        with self._lock:
+            slots = self._group_slots.setdefault((queue, take.name), {})
+            if slots.get(take.number) == take.expects:
+                slots[take.number] = take.stay
+            return slots.get(take.number) == take.stay
+
+    def delivered_turn(self, queue: str) -> int:
+        with self._lock:
+            return self._delivered.get(queue, 0)
+
+    def note_delivered(self, queue: str, turn: int, *, expires_at: datetime) -> None:  # noqa: ARG002  nothing is forgotten here
+        with self._lock:
+            self._delivered[queue] = max(turn, self._delivered.get(queue, 0))
 
     def open_group(self, group: Group, *, now: datetime) -> bool:
         with self._lock:

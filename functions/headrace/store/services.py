@@ -1,19 +1,36 @@
-"""AWS's other services: a lake in S3, secrets, invocations; and how long a request may take."""
+"""AWS's other services: a lake and payloads in S3, secrets, invocations; how long requests take."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    ReadTimeoutError,
+)
 from botocore.session import Session
 
 from headrace.domain.errors import Unavailable
-from headrace.store.base import CALL_SECONDS, LakeObject, seconds_left
+from headrace.domain.limits import TARGET_ANSWER_BYTES
+from headrace.domain.offload import StoredObject
+from headrace.domain.push_answers import TargetAnswer
+from headrace.domain.upload import Upload
+from headrace.store.base import LakeObject
+from headrace.store.call_scope import CALL_SECONDS, seconds_left
 
+_One = TypeVar("_One")
+_Made = TypeVar("_Made")
+
+_THROTTLED: Final = frozenset({"TooManyRequestsException", "EC2ThrottledException"})
 _WRONG = frozenset({"AccessDeniedException", "ResourceNotFoundException", "ValidationException"})
 
 
@@ -40,6 +57,30 @@ def invoke(function: str, event: Mapping[str, Any]) -> None:
         client.invoke(
             FunctionName=function, InvocationType="Event", Payload=json.dumps(event).encode()
         )
+
+
+def call_function(arn: str, event: bytes, seconds: float) -> TargetAnswer:
+    """Call the Lambda function *arn* with *event* and wait for its answer, so long at most."""
+    retries = {"mode": "standard", "total_max_attempts": 1}
+    config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=seconds, retries=retries)
+    try:
+        client = Session().create_client("lambda", region_name=arn.split(":")[3], config=config)
+        answer = client.invoke(FunctionName=arn, Payload=event)
+        body: bytes = answer["Payload"].read(TARGET_ANSWER_BYTES + 1)
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        if code in _THROTTLED:
+            return TargetAnswer(429)
+        return TargetAnswer(None, error=code, message=str(error))
+    except (ConnectTimeoutError, ReadTimeoutError):
+        return TargetAnswer(None, error="Timeout", message=f"no answer within {seconds:g} s")
+    except BotoCoreError as error:
+        return TargetAnswer(None, error=type(error).__name__, message=str(error))
+    whole = len(body) <= TARGET_ANSWER_BYTES
+    if "FunctionError" in answer:
+        text = body[:TARGET_ANSWER_BYTES].decode("utf-8", "replace")
+        return TargetAnswer(None, error="FunctionError", message=text)
+    return TargetAnswer(200, body[:TARGET_ANSWER_BYTES], whole=whole)
 
 
 CONNECT_SECONDS: Final = 1.0
@@ -118,6 +159,122 @@ def lake_in_s3(bucket: str, prefix: str, session: Session | None = None) -> S3La
     return S3Lake(client_of("s3", session), bucket, prefix)
 
 
+_ABREAST: Final = 10  # requests, as many as botocore's client has connections for
+_DROPPED_AT_ONCE: Final = 1000  # what one request may name
+
+
+class S3Objects:
+    """Texts of tasks as objects of one bucket; *prefix* is empty or ends with a slash."""
+
+    def __init__(self, client: Any, bucket: str, prefix: str) -> None:  # noqa: ANN401  botocore's
+        self._client, self._bucket, self._prefix = client, bucket, prefix
+        self._pool = ThreadPoolExecutor(_ABREAST, "objects")
+
+    def unused(self) -> bool:
+        """Tell that nobody knows without asking."""
+        return False
+
+    def put(self, contents: Mapping[str, bytes]) -> None:
+        """Write objects abreast; S3 encrypts them as the bucket says."""
+        self._abreast(self._put, list(contents.items()))
+
+    def get(self, names: Collection[str]) -> Mapping[str, bytes]:
+        """Return those of the objects that exist, fetched abreast."""
+        found = self._abreast(self._get, list(names))
+        pairs = zip(names, found, strict=True)
+        return {name: content for name, content in pairs if content is not None}
+
+    def drop(self, names: Collection[str]) -> None:
+        """Remove objects, a thousand with a request."""
+        keys = [{"Key": self._prefix + name} for name in names]
+        with _object_errors():
+            for start in range(0, len(keys), _DROPPED_AT_ONCE):
+                some = {"Objects": keys[start : start + _DROPPED_AT_ONCE], "Quiet": True}
+                answer = self._client.delete_objects(Bucket=self._bucket, Delete=some)
+                for error in answer.get("Errors", ()):
+                    message = f"payloads cannot be removed: {error.get('Code')}"
+                    raise Unavailable(message)
+
+    def sizes(self, names: Collection[str]) -> Mapping[str, int]:
+        """Return how large those of the objects are that exist, asked for abreast."""
+        found = self._abreast(self._size, list(names)) if names else ()
+        pairs = zip(names, found, strict=True)
+        return {name: size for name, size in pairs if size is not None}
+
+    def door(self) -> "S3Objects":
+        """Return these: S3 lets in whoever has a URL that was signed for it."""
+        return self
+
+    def upload_url(self, upload: Upload, seconds: int) -> tuple[str, Mapping[str, str]]:
+        """Return where to PUT an object; S3 refuses what has another size or digest."""
+        digest = b64encode(bytes.fromhex(upload.sha256)).decode()
+        asked = {"ContentLength": upload.bytes, "ChecksumSHA256": digest}
+        with _object_errors():
+            url: str = self._client.generate_presigned_url(
+                "put_object", {**self._at(upload.name), **asked}, ExpiresIn=seconds
+            )
+        return url, {"Content-Length": str(upload.bytes), "x-amz-checksum-sha256": digest}
+
+    def download_url(self, name: str, seconds: int) -> str:
+        """Return where to GET an object."""
+        with _object_errors():
+            url: str = self._client.generate_presigned_url(
+                "get_object", self._at(name), ExpiresIn=seconds
+            )
+        return url
+
+    def _at(self, name: str) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self._prefix + name}
+
+    def _size(self, name: str) -> int | None:
+        try:
+            size: int = self._client.head_object(**self._at(name))["ContentLength"]
+        except ClientError as error:
+            if error.response["Error"]["Code"] in _MISSING:
+                return None
+            raise
+        return size
+
+    def list(self, after: str, limit: int) -> Sequence[StoredObject]:
+        """Return up to *limit* objects, at most 1,000, by name."""
+        behind = {"StartAfter": self._prefix + after} if after else {}
+        with _object_errors():
+            answer = self._client.list_objects_v2(
+                Bucket=self._bucket, Prefix=self._prefix, MaxKeys=limit, **behind
+            )
+        return [
+            StoredObject(one["Key"].removeprefix(self._prefix), one["LastModified"])
+            for one in answer.get("Contents", ())
+        ]
+
+    def _put(self, one: tuple[str, bytes]) -> None:
+        name, content = one
+        self._client.put_object(Bucket=self._bucket, Key=self._prefix + name, Body=content)
+
+    def _get(self, name: str) -> bytes | None:
+        try:
+            answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + name)
+        except ClientError as error:
+            if error.response["Error"]["Code"] in _MISSING:
+                return None
+            raise
+        content: bytes = answer["Body"].read()
+        return content
+
+    def _abreast(self, work: Callable[[_One], _Made], given: Sequence[_One]) -> Sequence[_Made]:
+        """Do *work* for each of *given*; whoever has one has it done here."""
+        with _object_errors():
+            if len(given) == 1:
+                return [work(given[0])]
+            begun = [self._pool.submit(copy_context().run, work, one) for one in given]
+            return [one.result() for one in begun]
+
+
+def objects_in_s3(bucket: str, prefix: str, session: Session | None = None) -> S3Objects:
+    """Return the texts under *prefix* of *bucket*, as lake_in_s3() does a lake."""
+    return S3Objects(client_of("s3", session, signature_version="s3v4"), bucket, prefix)
+
+
 def client_of(
     service: str,
     session: Session | None = None,
@@ -158,6 +315,12 @@ def _vendor_errors(
         raise Unavailable(message) from error
 
 
+_object_errors: Final = partial(
+    _vendor_errors,
+    "the store of payloads does not answer",
+    "the store of payloads cannot be reached",
+    broken=_BROKEN,
+)
 _lake_errors: Final = partial(
     _vendor_errors, "the lake does not answer", "the lake cannot be reached", broken=_BROKEN
 )

@@ -2,12 +2,12 @@
 
 Pure text, made from the same conditions and effects in both forms.  Every attribute name is
 quoted or aliased, because ``queue#state`` is no bare word and DynamoDB reserves hundreds of others.
-PartiQL is AWS's own: only forms that its engine has been seen to take (tests/contract/aws).
+PartiQL is AWS's own: only forms that its engine has been seen to take (tests/dynamodb).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, assert_never
+from typing import Any, Final, assert_never
 
 from headrace.domain.change import (
     AfterLength,
@@ -25,11 +25,7 @@ from headrace.domain.change import (
 from headrace.store import keys
 from headrace.store.items import FIELDS, MAPS, MICROS, Item, Value, to_item
 
-Dialect = Literal["aws", "embedded"]
-"""AWS's PartiQL, or that of the embedded engine, which wants names bare on the right of an
-assignment and knows one REMOVE with commas, which AWS's refuses."""
-
-_IN_STATE: Final = "{}#{}#"  # what partition() begins with, whatever the shard
+_IN_STATE: Final = "{}#{}#"  # what partition() begins with, whatever the label
 
 
 def _in(condition: In) -> Value:
@@ -59,10 +55,6 @@ class _Writer:
 
     def name(self, path: str) -> str:
         raise LookupError(path)
-
-    def operand(self, path: str) -> str:
-        """Name an attribute on the right of an assignment."""
-        return self.name(path)
 
     def value(self, value: Value) -> str:
         raise LookupError(value)
@@ -112,15 +104,15 @@ class _Writer:
                 continue
             path = self.name(_path(name))
             if isinstance(value, AfterLength):
-                length = self.operand(_path("lease_length"))
+                length = self.name(_path("lease_length"))
                 made.append(f"{path} = {length} + {self.value(MICROS.encode(value.start))}")
             else:
                 made.append(f"{path} = {self.value(_encoded(name, value))}")
         for name, entry in change.append.items():
-            path, before = self.name(_path(name)), self.operand(_path(name))
+            path, before = self.name(_path(name)), self.name(_path(name))
             made.append(f"{path} = list_append({before}, {self.value(_encoded(name, (entry,)))})")
         for name, number in (*change.add.items(), ("version", 1)):
-            path, before = self.name(_path(name)), self.operand(_path(name))
+            path, before = self.name(_path(name)), self.name(_path(name))
             made.append(f"{path} = {before} + {self.value({'N': str(number)})}")
         last_move = self.value({"S": str(change.rule.action)})
         made.append(f"{self.name(_path('last_move'))} = {last_move}")
@@ -136,14 +128,10 @@ class _Writer:
 
 @dataclass(slots=True)
 class _PartiQL(_Writer):
-    dialect: Dialect = "aws"
     parameters: list[Value] = field(default_factory=list)
 
     def name(self, path: str) -> str:
         return ".".join(f'"{part}"' for part in path.split("."))
-
-    def operand(self, path: str) -> str:
-        return path if self.dialect == "embedded" else self.name(path)
 
     def value(self, value: Value) -> str:
         self.parameters.append(value)
@@ -174,33 +162,25 @@ class _Expression(_Writer):
         return {alias: attribute for attribute, alias in self.aliases.items()}
 
 
-def statement(
-    change: Change, table: str, *, returning: bool = True, dialect: Dialect = "aws"
-) -> dict[str, Any]:
-    """Return *change* as one entry of BatchExecuteStatement.
-
-    Without *returning* it does not ask for the item, and may be one of ExecuteTransaction.
-    """
+def statement(change: Change, table: str) -> dict[str, Any]:
+    """Return *change* as one entry of BatchExecuteStatement."""
     if change.insert is not None:
         item = to_item(change.insert)
         slots = ",".join(f"'{attribute}':?" for attribute in item)
         text = f'INSERT INTO "{table}" VALUE {{{slots}}}'
         return {"Statement": text, "Parameters": list(item.values())}
 
-    writer = _PartiQL(dialect)
+    writer = _PartiQL()
     if change.gone and not change.spends:
         head, which = f'DELETE FROM "{table}"', "OLD"  # noqa: S608  as above
     else:
-        removals = writer.removals(change)
-        if dialect == "embedded" and removals:
-            removals = [", ".join(removals)]
-        remove = "".join(f" REMOVE {path}" for path in removals)
+        remove = "".join(f" REMOVE {path}" for path in writer.removals(change))
         head = f'UPDATE "{table}" SET {", ".join(writer.assignments(change))}{remove}'  # noqa: S608
         which = "OLD" if change.gone else "NEW"
     key = f'"{keys.TASK_ID}" = {writer.value({"S": change.task_id})}'
     where = " AND ".join((key, *writer.conditions(change)))
-    returned = f" RETURNING ALL {which} *" if returning else ""
-    return {"Statement": f"{head} WHERE {where}{returned}", "Parameters": writer.parameters}
+    text = f"{head} WHERE {where} RETURNING ALL {which} *"
+    return {"Statement": text, "Parameters": writer.parameters}
 
 
 @dataclass(frozen=True, slots=True)

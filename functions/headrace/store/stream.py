@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from headrace.domain.task import State
+from headrace.domain.task import Membership, OffloadedText, State, Task
 from headrace.domain.write import LatestError, Spot, TaskWrite
 from headrace.store import keys
+from headrace.store.items import from_item, member, offloaded
 
 StreamRecord: TypeAlias = Mapping[str, Any]
 """A record as Lambda hands it on: ``{"eventName": …, "dynamodb": {"NewImage": …, …}, …}``."""
@@ -23,7 +24,8 @@ Image: TypeAlias = Mapping[str, Mapping[str, Any]]
 SIZES: Final = "_sizes"
 """Where an image whose large texts were left out says how many bytes they have."""
 
-_PLACES: Final = 4096  # remembered; a place is a queue, a state and a shard
+_REFERENCES: Final = ("payload_ref", "result_ref", "progress_ref")
+_PLACES: Final = 4096  # remembered; a place is a queue, a state and a label
 _WHO: Final = "principalId"
 _BROOM: Final = "dynamodb.amazonaws.com"  # who removes what is past its retention
 _MICROS: Final = 1_000_000
@@ -73,14 +75,18 @@ class ImageView(NamedTuple):
     @property
     def spot(self) -> Spot | None:
         image = self.image
-        return _spot(image[keys.QUEUE_STATE]["S"]) if keys.SPENT not in image else None
+        if keys.SPENT in image:
+            return None
+        spot = _spot(image[keys.QUEUE_STATE]["S"])
+        return None if spot[1] is State.DELETED else spot
 
     @property
-    def ended(self) -> Spot:
-        return _spot(self.image[keys.SPENT]["S"])
+    def ended(self) -> Spot | None:
+        image = self.image
+        return _spot(image[keys.SPENT]["S"]) if keys.SPENT in image else None
 
     @property
-    def shard(self) -> int:
+    def label(self) -> int:
         return int(self.image[keys.QUEUE_STATE]["S"].split("#")[2])
 
     @property
@@ -162,6 +168,11 @@ class ImageView(NamedTuple):
         return len(trail["L"]) if trail else 0
 
     @property
+    def memberships(self) -> tuple[Membership, ...]:
+        members = self.image.get("batches")
+        return tuple(member(entry["S"]) for entry in members["L"]) if members else ()
+
+    @property
     def latest_error(self) -> LatestError | None:
         errors = self.image["errors"]["L"]
         if not errors:
@@ -183,11 +194,26 @@ class ImageView(NamedTuple):
     def result_bytes(self) -> int | None:
         return _bytes(self.image, "result")
 
+    @property
+    def offloaded(self) -> tuple[OffloadedText, ...]:
+        image = self.image
+        return tuple(offloaded(image[name]["S"]) for name in _REFERENCES if name in image)
+
+    @property
+    def tells_of(self) -> str | None:
+        image = self.image
+        return str(image["tells_of"]["S"]) if "tells_of" in image else None
+
+    def whole(self) -> Task:
+        return from_item({name: dict(value) for name, value in self.image.items()})
+
 
 def _bytes(image: Image, name: str) -> int | None:
     size = image.get(SIZES, {}).get(name)
     if size is not None:
         return int(size)
+    if f"{name}_ref" in image:
+        return offloaded(image[f"{name}_ref"]["S"]).bytes
     return len(str(image[name]["S"]).encode()) if name in image else None
 
 

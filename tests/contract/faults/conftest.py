@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.local.tables import DynamoDBClient, TableNames
-from headrace.store.dynamo import Dialect, DynamoStore, Sender
+from headrace.store.dynamo import DynamoStore, Sender
 from tests.contract.conftest import World, new_world
 from tests.contract.faults.client import Faults, FaultyClient
 from tests.contract.faults.service import FaultyService
@@ -20,7 +20,7 @@ def sender(request: pytest.FixtureRequest) -> Sender:
 
 @pytest.fixture
 def new_service(
-    dynamodb: DynamoDBClient, tables: TableNames, sender: Sender, dialect: Dialect
+    dynamodb: DynamoDBClient, tables: TableNames, sender: Sender
 ) -> Callable[[], FaultyService]:
     """Give a function that starts one more service on the same tables, by the same clock."""
     clock = ManualClock()
@@ -32,7 +32,6 @@ def new_service(
             tasks_table=tables.tasks,
             control_table=tables.control,
             sender=sender,
-            dialect=dialect,
             sleep=lambda _: None,
         )
         return FaultyService(new_world(store, clock), client, tables)

@@ -10,6 +10,7 @@ import reaper
 import scheduler
 from headrace.domain.errors import Unavailable
 from headrace.runtime.wiring import using
+from headrace.store.dynamo import Sender
 from tests.console.conftest import SECRET, Browser
 from tests.contract.conftest import World
 from tests.contract.faults.service import FaultyService, everything
@@ -22,6 +23,12 @@ FAULT_IDS = ["throttled", "away"]
 KEY = "test"
 
 Act = Callable[[Api, dict[str, Any]], Answer]
+
+
+@pytest.fixture
+def sender() -> Sender:
+    """Send as it is wired: test_throttling shows what becomes of calls with the other, too."""
+    return "batch"
 
 
 @pytest.fixture

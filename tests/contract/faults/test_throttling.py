@@ -9,7 +9,7 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, RateLimiting
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import State, Task
+from headrace.domain.task import SHOWN_STATES, State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store import keys
@@ -52,7 +52,7 @@ ACTS: list[tuple[str, Callable[[World, Task], object]]] = [
         for status, fields, _ in REPORTS
     ),
     ("delete", lambda world, task: world.use.tasks.delete(task.id)),
-    ("purge", lambda world, _: world.use.queues.purge("mail", tuple(State))),
+    ("purge", lambda world, _: world.use.queues.purge("mail", SHOWN_STATES)),
     ("create", lambda world, _: world.queue("new")),
     ("pause", lambda world, _: world.use.queues.pause("mail")),
 ]

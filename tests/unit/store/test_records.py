@@ -19,6 +19,7 @@ from headrace.domain.queue import (
     DeadLetterConfig,
     DequeuingSettings,
     IntervalUnit,
+    PrioritySettings,
     Queue,
     QueueSettings,
     RateLimiting,
@@ -26,7 +27,7 @@ from headrace.domain.queue import (
 from headrace.domain.repeat import First, KeyedRequest, NotedBatch, RecordedAnswer
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.schedule import Progress, Schedule, ScheduleSettings
-from headrace.domain.task import Place, State
+from headrace.domain.task import Place, Priority, State
 from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
 from headrace.store.base import Position, Record
 from headrace.store.records import (
@@ -60,6 +61,7 @@ QUEUE: Final = Queue(
         ),
         history_retention_in_seconds=0,
         shards=2,
+        priority=PrioritySettings(60),
     ),
     created_at=EARLY,
     updated_at=LATE,
@@ -70,6 +72,8 @@ QUEUE: Final = Queue(
     resharded_at=EARLY,
     shards_ever=8,
     uncounted_since=LATE,
+    lanes_in_use=frozenset({0, 1, 2}),
+    lanes_ever=frozenset({0, 1, 2, 3}),
 )
 QUEUE_BODY: Final = {
     "settings": {
@@ -96,6 +100,7 @@ QUEUE_BODY: Final = {
         },
         "history_retention_in_seconds": 0,
         "shards": 2,
+        "priority": {"aging_in_seconds": 60},
     },
     "created_at": EARLY_TEXT,
     "updated_at": LATE_TEXT,
@@ -105,6 +110,8 @@ QUEUE_BODY: Final = {
     "resharded_at": EARLY_TEXT,
     "shards_ever": 8,
     "drained": ["DEAD", "SUCCEEDED"],
+    "lanes_in_use": [0, 1, 2],
+    "lanes_ever": [0, 1, 2, 3],
 }
 KEY: Final = StoredKey(
     ShownKey(
@@ -173,6 +180,7 @@ SCHEDULE: Final = Schedule(
         keepalive_timeout_in_seconds=30,
         retry_strategy=RetryStrategy(Backoff.LINEAR, 2, 1, 5, 0.1, ()),
         paused=True,
+        priority=Priority.LOW,
     ),
     created_at=EARLY,
     updated_at=LATE,
@@ -202,6 +210,7 @@ SCHEDULE_BODY: Final = {
             "intervals": [],
         },
         "paused": True,
+        "priority": "low",
     },
     "created_at": EARLY_TEXT,
     "updated_at": LATE_TEXT,
@@ -372,18 +381,21 @@ def test_what_was_found_out_of_a_queue_is_a_note_about_its_version() -> None:
     assert (found.shards_in_use, found.drained, found.uncounted_since) == (2, frozenset(), None)
     assert queues.from_record(replace(record, version=8)).shards_in_use == 4
     assert queues.note_of(QUEUE) == (
-        '{"version": 7, "shards_in_use": 4, "drained": ["DEAD", "SUCCEEDED"], '
+        '{"version": 7, "shards_in_use": 4, "lanes_in_use": [0, 1, 2], '
+        '"drained": ["DEAD", "SUCCEEDED"], '
         f'"uncounted_since": "{LATE_TEXT}"}}'
     )
 
 
 def test_queues_of_before_there_were_shards_in_retirement_are_read() -> None:
-    later = ("drained", "resharded_at", "shards_ever", "uncounted_since")
+    lanes = ("lanes_in_use", "lanes_ever")
+    later = ("drained", "resharded_at", "shards_ever", "uncounted_since", *lanes)
     body = {name: value for name, value in QUEUE_BODY.items() if name not in later}
 
     found = queues.from_record(Record("queue", "mail", body | {"resume_at": None}, 7))
 
     assert (found.shards_ever, found.drained, found.resharded_at) == (4, frozenset(), None)
+    assert found.lanes_in_use == found.lanes_ever == {0}
     assert (found.resume_at, found.uncounted_since) == (None, None)
 
 

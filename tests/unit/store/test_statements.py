@@ -345,17 +345,6 @@ def test_partiql_sets_no_attribute_twice_and_removes_none_it_sets(change: Change
     assert not {"version", "last_move"} & {*assigned, *change.clear}
 
 
-def test_the_embedded_engine_wants_bare_names_and_one_removal() -> None:
-    change = Change(HEARTBEAT, "t-1", add={"attempts": -1}, clear=("progress", "retained_until"))
-
-    sent = statement(change, "tasks", dialect="embedded")["Statement"]
-
-    assert sent.startswith(
-        'UPDATE "tasks" SET "attempts" = attempts + ?, "version" = version + ?, "last_move" = ?'
-        ' REMOVE "progress", "ttl" WHERE'
-    )
-
-
 def _alias(arguments: dict[str, Any], path: str) -> str:
     aliases = {name: alias for alias, name in arguments["ExpressionAttributeNames"].items()}
     return ".".join(aliases[part] for part in path.split("."))

@@ -17,7 +17,7 @@ from tests.streamed import stream_records
 from tests.unit.store.test_items import NOW, instants, names, payloads, tasks, texts
 
 FIELDS = tuple(name for name in vars(TaskView) if isinstance(vars(TaskView)[name], property))
-NOT_OF_SPENT = {"shard", "scheduled_at", "hops", "latest_error"}
+NOT_OF_SPENT = {"label", "scheduled_at", "hops", "latest_error"}
 """What is not stored with what is left of a task that is gone, and nobody asks it for."""
 
 moves = st.sampled_from(
@@ -74,6 +74,8 @@ def test_an_image_shows_of_a_task_what_the_task_shows(task: Task) -> None:
     shown = {name: getattr(image, name) for name in fields}
 
     assert len(FIELDS) > 20
+    if task.spent is None:
+        assert image.whole() == task
     assert shown == {name: getattr(StoredView(task), name) for name in fields}
 
 

@@ -23,7 +23,7 @@ from botocore.exceptions import (
 from botocore.session import Session
 
 from headrace.domain.errors import Unavailable
-from headrace.store.base import charge
+from headrace.store.call_scope import charge
 from headrace.store.dynamo.raw_client import CONNECTIONS, RawClient
 from headrace.store.services import client_of
 

@@ -7,7 +7,8 @@ from typing import Any
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.ids import new_request_token
 from headrace.store import keys
-from headrace.store.base import Record, charge
+from headrace.store.base import Record
+from headrace.store.call_scope import charge
 from headrace.store.dynamo.connect import aws_errors, charge_all
 from headrace.store.items import SECONDS, Item
 from headrace.store.statements import single_write
@@ -16,9 +17,15 @@ from headrace.store.statements import single_write
 class ControlTable:
     """Implements the records of ``headrace.store.base.Store``."""
 
-    def __init__(self, client: Any, table: str) -> None:  # noqa: ANN401  boto3's, made at run time
+    def __init__(
+        self,
+        client: Any,  # noqa: ANN401  boto3's, made at run time
+        table: str,
+        tasks: str,
+    ) -> None:
         self._client = client
         self._control = table
+        self._tasks = tasks
 
     def key_lock(self, kind: str, name: str) -> str | None:
         item = self._item(kind, name)
@@ -123,14 +130,17 @@ class ControlTable:
         charge_all(answer, write=False)
         return tuple(_record(item) for item in answer["Items"]), "LastEvaluatedKey" in answer
 
-    def put_record(self, record: Record, *, replaces: int | None) -> bool:
+    def put_record(self, record: Record, *, replaces: int | None, lazy: bool = False) -> bool:  # noqa: ARG002  every write lasts
         token = new_request_token()  # by which a repeat after a lost answer knows its own write
         answer, stored = self._write(self._client.put_item, **self._put(record, replaces, token))
         return answer is not None or _written_by(stored, token)
 
-    def put_records(self, writes: Sequence[tuple[Record, int | None]]) -> bool:
+    def put_records(
+        self, writes: Sequence[tuple[Record, int | None]], *, tasks: Sequence[Change] = ()
+    ) -> bool:
         token = new_request_token()
         items = [{"Put": self._put(record, replaces, token)} for record, replaces in writes]
+        items += [_task_write(new, self._tasks) for new in tasks]
         with aws_errors():
             try:
                 answer = self._client.transact_write_items(
@@ -139,7 +149,8 @@ class ControlTable:
             except self._client.exceptions.TransactionCanceledException as error:
                 charge(write=2.0 * len(items))
                 reasons = error.response["CancellationReasons"]
-                if all(_written_by(reason.get("Item") or {}, token) for reason in reasons):
+                records = reasons[: len(writes)]
+                if all(_written_by(reason.get("Item") or {}, token) for reason in records):
                     return True
                 if any(reason.get("Code") == "ConditionalCheckFailed" for reason in reasons):
                     return False

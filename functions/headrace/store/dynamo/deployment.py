@@ -13,10 +13,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session
 
 from headrace.domain.errors import InvalidRequest, Unavailable
+from headrace.domain.offload import ObjectStore
 from headrace.store.base import Lake
 from headrace.store.dynamo.callers import CallersRights
 from headrace.store.dynamo.connect import connected
 from headrace.store.lake import lake_at
+from headrace.store.objects import objects_at
 from headrace.store.services import client_of
 
 TASKS_TABLE: Final = "TasksTableName"
@@ -76,6 +78,10 @@ class Deployment:
         """Return a client of its DynamoDB, or of the one at *url*."""
         with self._rights.translated():
             return self._rights.over(connected(url, self._session))
+
+    def objects(self, address: str) -> ObjectStore:
+        """Return the large texts of its tasks, which are kept at *address*."""
+        return self._rights.over(objects_at(address, self._session))
 
     def lake(self, address: str) -> Lake:
         """Return the lake at *address*."""

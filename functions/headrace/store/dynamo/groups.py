@@ -9,8 +9,8 @@ from headrace.store.dynamo.control import ControlTable, control_key
 from headrace.store.items import LENGTH, MICROS, SECONDS, TEXT, Form, Item
 
 _STATE: Final = Form(TEXT.encode, lambda value: GroupState(value["S"]))
-_QUEUES: Final = Form(
-    lambda queues: {"SS": sorted(queues)}, lambda value: frozenset(value.get("SS", ()))
+_TEXTS: Final = Form(
+    lambda texts: {"SS": sorted(texts)}, lambda value: frozenset(value.get("SS", ()))
 )
 _FIELDS: Final[dict[str, tuple[str, Form]]] = {
     "id": ("id", TEXT),
@@ -20,7 +20,8 @@ _FIELDS: Final[dict[str, tuple[str, Form]]] = {
     "expires_at": (keys.EXPIRES_AT, MICROS),
     "kept_until": (keys.TTL, SECONDS),
     "state": ("state", _STATE),
-    "queues": (keys.QUEUES, _QUEUES),
+    "queues": (keys.QUEUES, _TEXTS),
+    "cancelled": ("cancelled", _TEXTS),
 }
 
 
@@ -64,31 +65,39 @@ class _Update:
 
     def arguments(self) -> dict[str, Any]:
         change = self._change
-        end = self._name("expires_at")
         when = [
             f"{self._name('id')} = {self._value('id', change.id)}",
             f"{self._name('state')} = {self._value('state', GroupState.OPEN)}",
         ]
         if change.after is not None:
-            when.append(f"{end} > {self._value('expires_at', change.after)}")
+            when.append(f"{self._end} > {self._value('expires_at', change.after)}")
         if change.ends_at is not None:
-            when.append(f"{end} = {self._value('expires_at', change.ends_at)}")
+            when.append(f"{self._end} = {self._value('expires_at', change.ends_at)}")
         made = [
             f"{self._name(field)} = {self._value(field, value)}"
             for field, value in change.put.items()
         ]
         if change.renewed_at is not None:
             now = self._value("expires_at", change.renewed_at)
-            made.append(f"{end} = {self._name('keepalive')} + {now}")
+            made.append(f"{self._end} = {self._name('keepalive')} + {now}")
         clauses = [f"SET {', '.join(made)}"] if made else []
-        if change.queue is not None:
-            clauses.append(f"ADD {self._name('queues')} {self._value('queues', {change.queue})}")
+        added = [
+            f"{self._name(field)} {self._value(field, {member})}"
+            for field, member in (("queues", change.queue), ("cancelled", change.cancelled))
+            if member is not None
+        ]
+        if added:
+            clauses.append(f"ADD {', '.join(added)}")
         return {
             "ConditionExpression": " AND ".join(when),
             "UpdateExpression": " ".join(clauses),
             "ExpressionAttributeNames": self._names,
             "ExpressionAttributeValues": self._values,
         }
+
+    @property
+    def _end(self) -> str:
+        return self._name("expires_at")  # DynamoDB refuses a name that nothing uses
 
     def _name(self, field: str) -> str:
         alias = f"#{field}"

@@ -21,7 +21,10 @@ READ_AT_ONCE: Final = 100
 """Tasks of one ``tasks`` call."""
 
 _NOT_FORGOTTEN: Final = "attribute_not_exists(#ttl) OR #ttl > :now"
-_A_TASK: Final = f"attribute_exists(#place) AND ({_NOT_FORGOTTEN})"  # or what is left of one
+# Else it is what is left of one, or deleted.
+_A_TASK: Final = (
+    f"attribute_exists(#place) AND attribute_not_exists(deleted_by) AND ({_NOT_FORGOTTEN})"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ CONNECTIONS: Final = 50
 _METHODS: Final = {
     "BatchExecuteStatement": "batch_execute_statement",
     "BatchGetItem": "batch_get_item",
-    "ExecuteTransaction": "execute_transaction",
     "GetItem": "get_item",
     "Query": "query",
     "Scan": "scan",
@@ -62,10 +61,6 @@ class RawClient:
     def batch_execute_statement(self, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 (boto3's)
         """Do as boto3's method of this name."""
         return self._call("BatchExecuteStatement", parameters)
-
-    def execute_transaction(self, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 (boto3's)
-        """Do as boto3's method of this name."""
-        return self._call("ExecuteTransaction", parameters)
 
     def query(self, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 (boto3's)
         """Do as boto3's method of this name."""

@@ -9,25 +9,20 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any, Final, Literal
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
 from headrace.domain.task import Task
 from headrace.store import keys
-from headrace.store.base import (
-    Done,
-    Outcome,
-    Refused,
-    charge,
-    metered,
-    refused,
-)
-from headrace.store.dynamo.connect import AnswerLost, aws_errors, charge_all, consumed
+from headrace.store.base import Done, Noting, NotingRefused, Outcome, Refused, refused
+from headrace.store.call_scope import charge
+from headrace.store.dynamo.connect import AnswerLost, aws_errors, charge_all
 from headrace.store.dynamo.control import ControlTable, transaction
 from headrace.store.dynamo.groups import GroupLeaseTable
 from headrace.store.dynamo.index import StateIndex
 from headrace.store.dynamo.limits import Limits
+from headrace.store.dynamo.lines import LineTable
 from headrace.store.dynamo.pages import Pages
 from headrace.store.items import (
     ATTRIBUTES,
@@ -35,7 +30,7 @@ from headrace.store.items import (
     from_item,
     to_item,
 )
-from headrace.store.statements import Dialect, single_write, statement
+from headrace.store.statements import single_write, statement
 
 _LOG: Final = logging.getLogger(__name__)
 _BATCH: Final = 25  # statements of one BatchExecuteStatement
@@ -52,20 +47,19 @@ _PASSING: Final = frozenset(
     }
 )
 
-Sender = Literal["batch", "single", "together"]
+Sender = Literal["batch", "single"]
 
 
-class DynamoStore(StateIndex, GroupLeaseTable, Limits, ControlTable):
+class DynamoStore(StateIndex, GroupLeaseTable, LineTable, Limits, ControlTable):
     """Implements ``headrace.store.base.Store`` with a boto3 DynamoDB client.
 
-    *sender* chooses how changes go out: ``batch`` (up to 25 PartiQL statements a request),
-    ``single`` (one conditional write a request, for engines without PartiQL's RETURNING), or
-    ``together`` (as the embedded engine likes it; see docs/decisions/0007).  *dialect* is that of
-    the engine's PartiQL.  Where there are many, *lanes* is how many requests of one commit are
-    under way at a time.
+    *sender* chooses how changes go out: ``batch`` (up to 25 PartiQL statements a request), or
+    ``single`` (one conditional write a request, for engines without PartiQL's RETURNING).  Where
+    there are many, *lanes* is how many requests of one commit are under way at a time.
     """
 
     arrivals = None
+    ends = None
 
     def __init__(
         self,
@@ -74,20 +68,26 @@ class DynamoStore(StateIndex, GroupLeaseTable, Limits, ControlTable):
         tasks_table: str,
         control_table: str,
         sender: Sender = "batch",
-        dialect: Dialect = "aws",
         lanes: int = 1,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        super().__init__(client, control_table)
-        self._tasks = tasks_table
+        super().__init__(client, control_table, tasks_table)
         self._sender = sender
-        self._dialect: Dialect = dialect
         self._sleep = sleep
         self._pool = ThreadPoolExecutor(lanes, "commit") if lanes > 1 else None
 
     # -- tasks ---------------------------------------------------------------------------------
 
-    def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:
+    def commit(
+        self,
+        changes: Sequence[Change],
+        *,
+        partly: bool = False,
+        noting: Noting | None = None,
+    ) -> list[Outcome]:
+        # Not in one transaction, which would cost twice the units.
+        if noting and not self.put_record(noting.record, replaces=noting.replaces):
+            raise NotingRefused
         outcomes: dict[int, Outcome] = {}
         try:
             self._send_all(changes, outcomes)
@@ -120,11 +120,11 @@ class DynamoStore(StateIndex, GroupLeaseTable, Limits, ControlTable):
     def _send(self, batch: dict[int, Change], outcomes: dict[int, Outcome]) -> None:
         """Send changes of different tasks and note the outcome of each as it is known."""
         alone = batch
-        if self._sender != "single":
-            together = {place: change for place, change in batch.items() if not change.also}
+        if self._sender == "batch":
+            plain = {place: change for place, change in batch.items() if not change.also}
             alone = {place: change for place, change in batch.items() if change.also}
-            with self._looking_back(together, outcomes):
-                self._send_batch(together, outcomes)
+            with self._looking_back(plain, outcomes):
+                self._send_batch(plain, outcomes)
         for place, change in alone.items():
             with self._looking_back({place: change}, outcomes):
                 outcomes[place] = self._transact(change) if change.also else self._send_one(change)
@@ -156,7 +156,7 @@ class DynamoStore(StateIndex, GroupLeaseTable, Limits, ControlTable):
         A refused statement never carries its item, so the refused are read back together.
         """
         todo = batch
-        if not batch or (self._sender == "together" and self._send_together(batch, outcomes)):
+        if not batch:
             return
         items: dict[int, Item | None] = {}
         for _ in self._attempts():
@@ -177,33 +177,6 @@ class DynamoStore(StateIndex, GroupLeaseTable, Limits, ControlTable):
             message = "the table is throttled; part of the request was not carried out"
             raise Unavailable(message)
 
-    def _send_together(self, batch: dict[int, Change], outcomes: dict[int, Outcome]) -> bool:
-        """Make all changes in one transaction; tell whether they are made, else none is.
-
-        A transaction returns no items, so they are read back.  Whoever changed one in between
-        is met as after a lost answer.  The meter notes what the batch would have cost.
-        """
-        if len(batch) == 1 or any(change.gone for change in batch.values()):
-            return False
-        try:
-            answer = self._client.execute_transaction(
-                TransactStatements=[
-                    statement(change, self._tasks, returning=False, dialect=self._dialect)
-                    for change in batch.values()
-                ],
-                ReturnConsumedCapacity="TOTAL",
-            )
-        except (ClientError, BotoCoreError):  # the batch says which of them, and why
-            return False
-        charge(write=consumed(answer) / 2)
-        with metered():
-            made = self.read(change.task_id for change in batch.values() if change.insert is None)
-        for place, change in batch.items():
-            task = change.insert or made.get(change.task_id)
-            own = change.insert is not None or not change.done_when or change.already_done(task)
-            outcomes[place] = Done(task) if task is not None and own else Refused(task)
-        return True
-
     def _attempts(self) -> Iterator[int]:
         """Number the attempts at a request, and pause before each but the first."""
         for attempt in range(_TRIES):
@@ -216,9 +189,7 @@ class DynamoStore(StateIndex, GroupLeaseTable, Limits, ControlTable):
 
         What met a passing fault is left out, to be sent again alone.
         """
-        statements = [
-            statement(change, self._tasks, dialect=self._dialect) for change in todo.values()
-        ]
+        statements = [statement(change, self._tasks) for change in todo.values()]
         with aws_errors(), _logged(statements):
             answer = self._client.batch_execute_statement(
                 Statements=statements, ReturnConsumedCapacity="TOTAL"
@@ -292,11 +263,11 @@ class DynamoStore(StateIndex, GroupLeaseTable, Limits, ControlTable):
         self, task_ids: Iterable[str], *, payload: bool = True, consistent: bool = True
     ) -> dict[str, Task]:
         found = self._found(task_ids, payload=payload, consistent=consistent)
-        return {task_id: task for task_id, task in found.items() if task.spent is None}
+        return {task_id: task for task_id, task in found.items() if not task.remains}
 
     def spent(self, task_ids: Iterable[str]) -> dict[str, Task]:
         found = self._found(task_ids)
-        return {task_id: task for task_id, task in found.items() if task.spent is not None}
+        return {task_id: task for task_id, task in found.items() if task.remains}
 
     def _found(
         self, task_ids: Iterable[str], *, payload: bool = True, consistent: bool = True

@@ -8,13 +8,14 @@ from typing import Any, Final
 from msgspec import convert
 
 from headrace.domain.queue import Queue
-from headrace.domain.task import State
+from headrace.domain.task import ORDINARY, State
 from headrace.store.base import Position, Record
 from headrace.store.records import body_of
 
 KIND: Final = "queue"
-_SELDOM: Final = ("drained", "resharded_at", "uncounted_since")
-_FOUND_OUT: Final = ("shards_in_use", "drained", "uncounted_since")
+_SELDOM: Final = ("drained", "resharded_at", "uncounted_since", "signing_generation", "rotated_at")
+_LANES: Final = ("lanes_in_use", "lanes_ever")  # seldom others than the ordinary
+_FOUND_OUT: Final = ("shards_in_use", "lanes_in_use", "drained", "uncounted_since")
 """What is not decided by anybody, but found out once settings have been changed."""
 
 
@@ -22,13 +23,19 @@ def to_record(queue: Queue) -> Record:
     """Return *queue* as a record."""
     usual = ["shards_ever"] if queue.shards_ever <= queue.shards_in_use else []
     usual += [name for name in _SELDOM if not getattr(queue, name)]
-    return Record(KIND, queue.name, body_of(queue, "name", "version", *usual), queue.version)
+    usual += [name for name in _LANES if getattr(queue, name) == ORDINARY]
+    body = body_of(queue, "name", "version", *usual)
+    for seldom in ("priority", "groups", "target", "on_end"):
+        if getattr(queue.settings, seldom) is None:
+            del body["settings"][seldom]
+    return Record(KIND, queue.name, body, queue.version)
 
 
 def from_record(record: Record) -> Queue:
     """Return the queue of *record*."""
     stored = record.body
     body = {"shards_ever": stored["shards_in_use"], **stored, **_found_out(record)}
+    body |= {name: body.get(name) or ORDINARY for name in _LANES}
     body |= {"drained": body.get("drained") or (), "name": record.name, "version": record.version}
     return convert(body, Queue)
 
@@ -57,11 +64,13 @@ _DELETE: Final = "delete:"
 class Removal:
     """Remove what was in *states* of *queue* at *requested_at*.
 
+    They are on ``shards`` and in ``lanes`` at the most.
     ``swept``: that is done as far as the index showed, and is looked at once more later.
     ``at`` and ``after`` are where the look that is under way has come to: which of its places, and
     what was seen last there.  ``quiet`` is how many looks in a row have found nothing; it is below
     zero while one is under way that has found something.  ``away`` are tasks it named that workers
-    had taken when they were met.  ``removed`` is how many are gone, for the audit's entry *noted*.
+    had taken when they were met.  ``removed`` is how many are gone, for the audit's entry *noted*;
+    ``undo`` is what they may be brought back by.
     """
 
     queue: str
@@ -77,7 +86,9 @@ class Removal:
     away: frozenset[str] = frozenset()
     removed: int = 0
     noted: str | None = None
+    undo: str | None = None
     version: int = 1
+    lanes: frozenset[int] = ORDINARY
 
     @property
     def key(self) -> str:
@@ -88,7 +99,9 @@ class Removal:
 
     def record(self) -> Record:
         """Return the removal as a record."""
-        body = body_of(self, "name", "requested_at", "version")
+        usual = ["lanes"] if self.lanes == ORDINARY else []
+        usual += ["undo"] if self.undo is None else []
+        body = body_of(self, "name", "requested_at", "version", *usual)
         body["asked_at"] = self.requested_at.isoformat()
         body["after"] = self.after and [*body["after"].values()]
         return Record(REMOVALS, self.key, body, self.version)

@@ -89,7 +89,7 @@ class Left:
                 [
                     place.queue,
                     str(place.state),
-                    place.shard,
+                    place.label,
                     at.scheduled_at.isoformat(),
                     at.task_id,
                 ]
@@ -103,10 +103,10 @@ class Left:
         """Return the object that record() wrote."""
         body = record.body
         scans = {
-            Place(queue, State(state), shard): Position(
+            Place.labelled(queue, State(state), label): Position(
                 datetime.fromisoformat(at).astimezone(UTC), task_id
             )
-            for queue, state, shard, at, task_id in body["scans"]
+            for queue, state, label, at, task_id in body["scans"]
         }
         run = datetime.fromisoformat(body["run"])
         number = int(record.name)

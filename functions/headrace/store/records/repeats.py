@@ -85,6 +85,8 @@ def batch_record(request: KeyedRequest, batch: NotedBatch, *, version: int) -> R
         "tag": batch.tag,
         "ids": ids,
     }
+    if batch.latest is not None:
+        body["late"] = micros_of(batch.latest) - micros_of(batch.at)
     if batch.closed:
         body["closed"] = True
     return Record(kind_of(request), FIRST, body, version, expires_at=batch.at + KEPT)
@@ -98,7 +100,8 @@ def batch_of(record: Record) -> NotedBatch:
         for name in _IDS.findall(body.get("ids", ""))
     )
     at, until = instant_of(body["at"]), instant_of(body["until"])
-    return NotedBatch(at, until, body.get("tag", ""), ids, "closed" in body)
+    latest = instant_of(body["at"] + body["late"]) if "late" in body else None
+    return NotedBatch(at, until, body.get("tag", ""), ids, "closed" in body, latest)
 
 
 def _cut(text: str) -> list[str]:

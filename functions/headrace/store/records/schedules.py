@@ -28,7 +28,7 @@ def key(queue: str, name: str) -> str:
 def to_record(schedule: Schedule) -> Record:
     """Return *schedule* as a record."""
     body = body_of(schedule, "queue", "name", "version")
-    body["settings"]["payload"] = _packed(schedule.settings.payload)
+    body["settings"]["payload"] = packed(schedule.settings.payload)
     return Record(KIND, key(schedule.queue, schedule.name), body, schedule.version)
 
 
@@ -36,7 +36,7 @@ def from_record(record: Record) -> Schedule:
     """Return the schedule of *record*."""
     queue, _, name = record.name.partition("/")
     settings = record.body["settings"]
-    settings = {**settings, "payload": _unpacked(settings["payload"])}
+    settings = {**settings, "payload": unpacked(settings["payload"])}
     named = {"queue": queue, "name": name, "version": record.version}
     return convert({**record.body, **named, "settings": settings}, Schedule)
 
@@ -85,14 +85,14 @@ def drop_all(store: Store, queue: str) -> None:
             store.set_key_lock(progress_lock(name, None, expects=text))
 
 
-def _packed(payload: str) -> str | list[str]:
+def packed(payload: str) -> str | list[str]:
     """Return a payload so that its quotes, escaped, do not make the record too large."""
     if len(json.dumps(payload, ensure_ascii=False).encode()) <= _PLAIN_BYTES:
         return payload
     return [base64.b64encode(zlib.compress(payload.encode())).decode()]
 
 
-def _unpacked(stored: str | list[str]) -> str:
+def unpacked(stored: str | list[str]) -> str:
     if isinstance(stored, str):
         return stored
     return zlib.decompress(base64.b64decode(stored[0])).decode()

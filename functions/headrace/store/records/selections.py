@@ -23,6 +23,7 @@ class TaskSelection:
     ``seen_at`` is the moment of the dry run.  ``count`` tasks were found among ``looked_at``;
     ``at`` of them are dealt with, and ``until`` is how far it may go without asking again.
     ``left`` are reasons for leaving tasks alone, with how many; ``trouble`` is what stopped it.
+    What it deletes can be brought back for ``undo_for`` seconds, in each queue by its undo.
     """
 
     name: str
@@ -43,6 +44,8 @@ class TaskSelection:
     changed: int = 0
     left: Mapping[str, int] = field(default_factory=dict)
     trouble: str = ""
+    undo_for: int = 0
+    undos: Mapping[str, str] = field(default_factory=dict)
     busy_until: datetime | None = None
     version: int = 1
 
@@ -80,6 +83,8 @@ class TaskSelection:
 def to_record(at: TaskSelection) -> Record:
     """Return a set as a record."""
     body = {**body_of(at, "name", "version", "where"), "where": at.where.fields()}
+    if not at.undo_for:
+        del body["undo_for"], body["undos"]
     return Record(KIND, at.name, body, at.version, at.seen_at + KEPT)
 
 

@@ -1,7 +1,8 @@
 """Who waits for tasks of a queue is woken by the commit that makes one due, in whatever process.
 
 Each commit that brings a task to wait counts up its queue's number.  Within the process a bell
-rings; of other processes' commits ``PRAGMA data_version`` tells, which one of those who wait asks.
+rings; of other processes' commits ``PRAGMA data_version`` tells, which one of those who wait asks
+when the file is touched (see ``touches``), and now and then.
 """
 
 import sqlite3
@@ -11,16 +12,23 @@ from threading import Condition, Lock
 from typing import Final
 
 from headrace.store.sqlite.database import Database
+from headrace.store.sqlite.touches import TouchWatch, touch
 
 _ASK_SECONDS: Final = 0.002
-"""How often others' commits are asked after while somebody waits; it takes some microseconds."""
+"""How often others' commits are asked after while somebody waits, where no touch tells of them."""
+
+_ASK_ALL_THE_SAME_SECONDS: Final = 0.02
+"""The same where touches do, but maybe not all: of a file system that is another's, say."""
 
 
 class ArrivalNumbers:
     """The numbers of queues, and a bell."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(
+        self, db: Database, *, all_the_same_seconds: float = _ASK_ALL_THE_SAME_SECONDS
+    ) -> None:
         self._db = db
+        self._all_the_same_seconds = all_the_same_seconds
         self._fresh()
         db.on_fork.append(self._fresh)
 
@@ -31,6 +39,8 @@ class ArrivalNumbers:
         self._bell = Condition(self._lock)
         self._rung = 0
         self._asking = False
+        self._watch: TouchWatch | None = None  # of whoever asks; kept for the next
+        self._watches = True  # whether there can be one
 
     def numbers(self, queues: Collection[str]) -> Mapping[str, int]:
         """Return how often tasks have come to wait in each of *queues* that ever had one."""
@@ -38,10 +48,17 @@ class ArrivalNumbers:
             return _numbers(db, queues)
 
     def ring(self) -> None:
-        """Let those who wait look again."""
+        """Let those who wait look again, in whatever process: something was committed here."""
+        if self._db.path is not None:
+            touch(self._db.path)
+        self._ring_here()
+
+    def _ring_here(self) -> None:
         with self._lock:
             self._rung += 1
             self._bell.notify_all()
+            if self._asking and self._watch is not None:
+                self._watch.wake()
 
     def wait(self, queues: Collection[str], since: Mapping[str, int], seconds: float) -> None:
         """Return once the numbers of *queues* are not *since* any more, or after *seconds*."""
@@ -80,20 +97,40 @@ class ArrivalNumbers:
         the numbers are read once more behind the first look.
         """
         seen: tuple[sqlite3.Connection, int] | None = None
-        while time.monotonic() < end:
+        watch = self._watched()
+        while (left := end - time.monotonic()) > 0:
             with self._db.reading() as db:
                 (version,) = db.execute("PRAGMA data_version").fetchone()
                 if seen is None and _numbers(db, queues) != since:
                     return
             if seen is not None and (seen[0] is not db or seen[1] != version):
-                self.ring()
+                self._ring_here()
                 return
             seen = (db, version)
-            with self._lock:
-                if self._rung == rung:
-                    self._bell.wait(_ASK_SECONDS)
-                if self._rung != rung:
-                    return
+            if self._rests(rung, watch, left):
+                return
+
+    def _rests(self, rung: int, watch: TouchWatch | None, seconds: float) -> bool:
+        """Rest until it is time to ask again; tell whether the bell has rung."""
+        with self._lock:
+            if self._rung == rung and watch is None:
+                self._bell.wait(_ASK_SECONDS)
+            if self._rung != rung:
+                return True
+        if watch is not None:
+            watch.wait(min(seconds, self._all_the_same_seconds))
+        return False
+
+    def _watched(self) -> TouchWatch | None:
+        """Return what tells of touches from now on; None where nothing does."""
+        if self._watch is None and self._watches and self._db.path is not None:
+            try:
+                self._watch = TouchWatch(self._db.path)
+            except OSError as error:
+                if error.errno is None:  # thrown into this thread
+                    raise
+                self._watches = False
+        return self._watch
 
 
 def _numbers(db: sqlite3.Connection, queues: Collection[str]) -> dict[str, int]:

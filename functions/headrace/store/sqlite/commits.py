@@ -7,17 +7,18 @@ from typing import Final
 
 from headrace.domain import cost
 from headrace.domain.change import Change, KeyLock
-from headrace.domain.task import State, Task
+from headrace.domain.task import LIVE, State, Task
 from headrace.store.base import Done, Outcome, Refused, refused
 from headrace.store.sqlite.log import WRITE_LOG, Line, Log
 from headrace.store.sqlite.rows import COLUMNS, Row, read_rows, row_of, task_of
 from headrace.store.sqlite.units import change_units, key_lock_bytes, task_bytes
 
 _WRITE: Final = (
-    f"INSERT INTO tasks ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET"
-    " queue=excluded.queue, state=excluded.state, shard=excluded.shard,"
+    f"INSERT INTO tasks ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET"
+    " queue=excluded.queue, state=excluded.state, label=excluded.label,"
     " scheduled_at=excluded.scheduled_at, expires_at=excluded.expires_at,"
-    " retained_until=excluded.retained_until, rest=excluded.rest, payload=excluded.payload"
+    " retained_until=excluded.retained_until, due_at=excluded.due_at, rest=excluded.rest,"
+    " payload=excluded.payload"
 )
 _ARRIVED: Final = (
     "INSERT INTO arrivals (queue, number) VALUES (?, 1)"
@@ -27,12 +28,16 @@ _ARRIVED: Final = (
 
 @dataclass(slots=True)
 class MadeChanges:
-    """What became of the changes of one call, what they cost, and whether any task came to wait."""
+    """What became of the changes of one call, and what they cost.
+
+    ``arrived`` is whether any task came to wait, ``ended`` are those that live no more.
+    """
 
     outcomes: list[Outcome]
     write: float
     read: float
     arrived: bool
+    ended: Sequence[str] = ()
 
 
 class Commit:
@@ -46,6 +51,7 @@ class Commit:
         self._written: dict[str, None] = {}
         self._lines: list[Line] = []
         self._arrived: set[str] = set()
+        self._ended: list[str] = []
         self._write = self._read = 0.0
 
     def run(self, changes: Sequence[Change]) -> MadeChanges:
@@ -53,7 +59,8 @@ class Commit:
         self._look(_ids(changes))
         outcomes = [self._make(change) for change in changes]
         self._flush()
-        return MadeChanges(outcomes, self._write, self._read, bool(self._arrived))
+        arrived = bool(self._arrived)
+        return MadeChanges(outcomes, self._write, self._read, arrived, self._ended)
 
     def _look(self, task_ids: Iterable[str]) -> None:
         wanted = [id_ for id_ in dict.fromkeys(task_ids) if id_ not in self._rows]
@@ -115,6 +122,8 @@ class Commit:
         self._lines.append(self._log.line(old, new))
         if new is not None and new[2] == State.ENQUEUED and (old is None or old[1:5] != new[1:5]):
             self._arrived.add(new[1])
+        elif new is None or new[2] not in LIVE:
+            self._ended.append(task_id)
 
     def _flush(self) -> None:
         db = self._db

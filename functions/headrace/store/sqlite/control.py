@@ -10,13 +10,17 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from headrace.domain import cost
-from headrace.domain.change import KeyLock
+from headrace.domain.change import Change, KeyLock
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.lease import Group, GroupChange, group_key
 from headrace.domain.rate import Bucket, Draw, Rate
-from headrace.store.base import Record, charge
-from headrace.store.sqlite.commits import key_lock, write_key_lock
+from headrace.store.base import Record
+from headrace.store.call_scope import charge
+from headrace.store.sqlite.arrivals import ArrivalNumbers
+from headrace.store.sqlite.commits import Commit, key_lock, write_key_lock
 from headrace.store.sqlite.database import Database
+from headrace.store.sqlite.log import Log
+from headrace.store.sqlite.rows import read_rows
 from headrace.store.sqlite.units import group_bytes, key_lock_bytes, pool_bytes, record_bytes
 
 _T = TypeVar("_T")
@@ -30,6 +34,8 @@ class Control:
     """Implements the rest of ``headrace.store.base.Store``."""
 
     _db: Database
+    _log: Log
+    _arrivals: ArrivalNumbers
 
     # -- key locks -----------------------------------------------------------------------------
 
@@ -59,7 +65,7 @@ class Control:
 
     def record(self, kind: str, name: str) -> Record | None:
         with self._db.reading() as db:
-            found = _record(db, kind, name)
+            found = record_at(db, kind, name)
         charge(read=cost.read_units(record_bytes(found)))
         return found
 
@@ -82,33 +88,50 @@ class Control:
         charge(read=cost.read_units(sum(map(record_bytes, found)), consistent=consistent))
         return found, len(rows) > limit
 
-    def put_record(self, record: Record, *, replaces: int | None) -> bool:
-        return self._put_records([(record, replaces)], transaction=False)
+    def put_record(self, record: Record, *, replaces: int | None, lazy: bool = False) -> bool:
+        return self._put_records([(record, replaces)], transaction=False, lazy=lazy)
 
-    def put_records(self, writes: Sequence[tuple[Record, int | None]]) -> bool:
-        return self._put_records(writes, transaction=True)
+    def put_records(
+        self, writes: Sequence[tuple[Record, int | None]], *, tasks: Sequence[Change] = ()
+    ) -> bool:
+        return self._put_records(writes, tasks, transaction=True)
 
     def _put_records(
-        self, writes: Sequence[tuple[Record, int | None]], *, transaction: bool
+        self,
+        writes: Sequence[tuple[Record, int | None]],
+        tasks: Sequence[Change] = (),
+        *,
+        transaction: bool,
+        lazy: bool = False,
     ) -> bool:
-        def write(db: sqlite3.Connection) -> tuple[bool, int]:
-            stored = [_record(db, record.kind, record.name) for record, _ in writes]
+        arrived = False
+
+        def write(db: sqlite3.Connection) -> tuple[bool, float]:
+            nonlocal arrived
+            stored = [record_at(db, record.kind, record.name) for record, _ in writes]
             there = [one.version if one else None for one in stored]
             made = there == [replaces for _, replaces in writes]
-            units = 0
+            made = made and not read_rows(db, [new.task_id for new in tasks])
+            units = 0.0 if made else float(len(tasks))
+            if made and tasks:
+                done = Commit(db, self._log).run(tasks)
+                arrived, units = done.arrived, done.write
             for before, (record, _) in zip(stored, writes, strict=True):
                 after = record if made else None
                 units += cost.write_units(record_bytes(before), record_bytes(after))
                 if made:
-                    _write_record(db, record)
+                    write_record(db, record)
             return made, units * times
 
         times = cost.TRANSACTION if transaction else 1
-        return self._charged(write)
+        made = self._charged(write, lazy=lazy)
+        if arrived:
+            self._arrivals.ring()
+        return made
 
     def renew_record(self, record: Record) -> Record:
         def write(db: sqlite3.Connection) -> tuple[Record, int]:
-            stored = _record(db, record.kind, record.name)
+            stored = record_at(db, record.kind, record.name)
             renewed = Record(
                 record.kind,
                 record.name,
@@ -117,26 +140,26 @@ class Control:
                 record.expires_at,
                 stored.note if stored else None,
             )
-            _write_record(db, renewed)
+            write_record(db, renewed)
             return renewed, cost.write_units(record_bytes(stored), record_bytes(renewed))
 
         return self._charged(write)
 
     def leave_note(self, kind: str, name: str, note: str, *, expects: str | None) -> bool:
         def write(db: sqlite3.Connection) -> tuple[bool, int]:
-            stored = _record(db, kind, name)
+            stored = record_at(db, kind, name)
             before = record_bytes(stored)
             if stored is None or stored.note != expects:
                 return False, cost.write_units(before)
             noted = replace(stored, note=note)
-            _write_record(db, noted)
+            write_record(db, noted)
             return True, cost.write_units(before, record_bytes(noted))
 
         return self._charged(write)
 
     def drop_record(self, kind: str, name: str, *, version: int | None = None) -> bool:
         def write(db: sqlite3.Connection) -> tuple[bool, int]:
-            stored = _record(db, kind, name)
+            stored = record_at(db, kind, name)
             units = cost.write_units(record_bytes(stored))
             if stored is None or version not in (None, stored.version):
                 return False, units
@@ -145,9 +168,11 @@ class Control:
 
         return self._charged(write)
 
-    def _charged(self, write: Callable[[sqlite3.Connection], tuple[_T, int]]) -> _T:
+    def _charged(
+        self, write: Callable[[sqlite3.Connection], tuple[_T, float]], *, lazy: bool = False
+    ) -> _T:
         """Do *write*, which returns its units too, and put them on the meter of the caller."""
-        result, units = self._db.write(write)
+        result, units = self._db.write(write, lazy=lazy)
         charge(write=units)
         return result
 
@@ -265,7 +290,19 @@ class Control:
         return self._charged(write)
 
 
-def _record(db: sqlite3.Connection, kind: str, name: str) -> Record | None:
+def replaced_record(
+    db: sqlite3.Connection, record: Record, replaces: int | None
+) -> tuple[bool, float]:
+    """Write *record* if the stored version is *replaces*; return whether it was, and the units."""
+    stored = record_at(db, record.kind, record.name)
+    if (stored.version if stored else None) != replaces:
+        return False, cost.write_units(record_bytes(stored))
+    write_record(db, record)
+    return True, cost.write_units(record_bytes(stored), record_bytes(record))
+
+
+def record_at(db: sqlite3.Connection, kind: str, name: str) -> Record | None:
+    """Return a record."""
     row = db.execute(
         f"SELECT {_RECORD} FROM records WHERE kind = ? AND name = ?", (kind, name)
     ).fetchone()
@@ -278,7 +315,8 @@ def _read_record(row: tuple[Any, ...]) -> Record:
     return Record(kind, name, json.loads(body), int(version), until, note)
 
 
-def _write_record(db: sqlite3.Connection, record: Record) -> None:
+def write_record(db: sqlite3.Connection, record: Record) -> None:
+    """Write a record, whatever was there."""
     until = None if record.expires_at is None else micros_of(record.expires_at)
     body = json.dumps(record.body, ensure_ascii=False, separators=(",", ":"))
     db.execute(

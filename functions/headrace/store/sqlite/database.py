@@ -9,6 +9,7 @@ import os
 import sqlite3
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -37,10 +38,11 @@ def _locked() -> threading.Lock:
 
 
 @dataclass(slots=True)
-class _Job(Generic[_T]):
+class _WriterJob(Generic[_T]):
     """What one caller wants to write, and what became of it."""
 
     work: Callable[[sqlite3.Connection], _T]
+    lazy: bool = False
     done: threading.Lock = field(default_factory=_locked)
     result: _T | None = None
     error: BaseException | None = None
@@ -70,6 +72,11 @@ class Database:
         forks.watch(self)
 
     @property
+    def path(self) -> Path | None:
+        """Where the file is; None where there is none."""
+        return self._path
+
+    @property
     def shared(self) -> bool:
         """Whether other processes may write to it too."""
         return self._path is not None
@@ -78,12 +85,13 @@ class Database:
         self._gate = threading.Lock()  # what begins passes through it
         self._memory = threading.RLock()
         self._mutex = threading.Lock()  # of what follows
-        self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[_WriterJob[Any] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._readers: list[sqlite3.Connection] = []
         self._lent: set[object] = set()  # a token for each reader
         self._writer_mutex = threading.Lock()  # of the connection that writes
         self._writer: sqlite3.Connection | None = None
+        self._lazy = False  # what it commits is not synced
 
     def errors(self) -> Any:  # noqa: ANN401  a context manager; contextlib's type says no more
         """Return a block in which SQLite's errors become Unavailable or Unusable."""
@@ -91,16 +99,19 @@ class Database:
 
     # -- writing -------------------------------------------------------------------------------
 
-    def write(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+    def write(self, work: Callable[[sqlite3.Connection], _T], *, lazy: bool = False) -> _T:
         """Do *work* in a transaction, together with that of others, and return what it returns.
 
         When this returns, it is on the disk; when it raises, nothing of it is done.  (Except that
         what interrupts the caller leaves that open.)  *work* may be done twice, the first time in
         vain.  Raises what it raises, and Unavailable.
 
+        Work that is *lazy* is on the disk when the next that is not has returned, of whatever
+        process; a crash of the machine before that undoes it.
+
         A thread of its own does it: a handler's thread may be interrupted anywhere.
         """
-        job = _Job(work)
+        job = _WriterJob(work, lazy)
         if self._path is None:
             self._pass_gate()
             with self._memory:
@@ -121,7 +132,9 @@ class Database:
         return job.result  # type: ignore[return-value]  # set, as there was no error
 
     def _started(self) -> threading.Thread:
-        thread = threading.Thread(target=self._write_all, name="sqlite", daemon=True)
+        # It holds no database while it waits, or none would ever be let go of.
+        known = (weakref.ref(self), self._jobs)
+        thread = threading.Thread(target=_take_jobs, args=known, name="sqlite", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:
@@ -136,30 +149,19 @@ class Database:
                 f"{self.name}: it was in use when this process was forked; open it in a new one"
             )
 
-    def _write_all(self) -> None:
-        """Do what is handed in, as much at a time as has gathered meanwhile."""
-        take = self._jobs
-        while (job := take.get()) is not None:
-            jobs = [job]
-            while len(jobs) < _TOGETHER and not take.empty():
-                another = take.get_nowait()
-                if another is None:
-                    take.put(None)
-                    break
-                jobs.append(another)
-            self._pass_gate()
-            with self._writer_mutex:
-                self._do(jobs)
-            for job in jobs:
-                job.done.release()
-            del job, jobs  # what came of it is the callers'
+    def write_all(self, jobs: "Sequence[_WriterJob[Any]]") -> None:
+        """Do *jobs* together; for the thread that writes."""
+        self._pass_gate()
+        with self._writer_mutex:
+            self._do(jobs)
 
-    def _do(self, jobs: Sequence[_Job[Any]]) -> None:
+    def _do(self, jobs: Sequence[_WriterJob[Any]]) -> None:
         """Do *jobs* in one transaction, or each in its own where one of them fails."""
         try:
             with self.errors():
                 db = self._writing()
                 self._check_same_file()
+                self._sync(db, lazy=all(job.lazy for job in jobs))
                 begin(db)
         except BaseException as error:  # noqa: BLE001  of nobody's work: each caller hears of it
             for job in jobs:
@@ -177,8 +179,17 @@ class Database:
             for job in jobs:
                 self._do([job])
 
+    def _sync(self, db: sqlite3.Connection, *, lazy: bool) -> None:
+        """Let the next transaction reach the disk, or if it is *lazy* only the log beside the file.
+
+        The log has it in order: whatever syncs a later transaction syncs this one.
+        """
+        if lazy != self._lazy and self._path is not None:
+            db.execute(f"PRAGMA synchronous = {'NORMAL' if lazy else 'FULL'}")
+            self._lazy = lazy
+
     @staticmethod
-    def _together(db: sqlite3.Connection, jobs: Sequence[_Job[Any]]) -> None:
+    def _together(db: sqlite3.Connection, jobs: Sequence[_WriterJob[Any]]) -> None:
         try:
             for job in jobs:
                 job.result = job.work(db)
@@ -258,8 +269,9 @@ class Database:
             self._drop_connections()
 
     def __del__(self) -> None:
-        """Close what nobody closed: a store in memory is just let go of."""
+        """Close what nobody closed: all that was handed in is done, or its caller would be here."""
         with suppress(AttributeError, sqlite3.Error):
+            self._jobs.put(None)
             self._drop_connections()
 
     def _drop_connections(self) -> None:
@@ -287,7 +299,7 @@ class Database:
             except BaseException:
                 db.close()
                 raise
-            self._writer = db
+            self._writer, self._lazy = db, False
         return self._writer
 
     def _connected(self) -> sqlite3.Connection:
@@ -340,3 +352,23 @@ class Database:
             self._carried_over = self._carried_over or not quiet
         for begin_anew in self.on_fork:
             begin_anew()
+
+
+def _take_jobs(known: weakref.ref[Database], take: SimpleQueue[_WriterJob[Any] | None]) -> None:
+    """Do what is handed in, as much at a time as has gathered meanwhile."""
+    while (job := take.get()) is not None:
+        jobs = [job]
+        while len(jobs) < _TOGETHER and not take.empty():
+            another = take.get_nowait()
+            if another is None:
+                take.put(None)
+                break
+            jobs.append(another)
+        database = known()
+        if database is None:  # whoever handed it in was interrupted, and waits no more
+            return
+        database.write_all(jobs)
+        del database
+        for job in jobs:
+            job.done.release()
+        del job, jobs  # what came of it is the callers'

@@ -11,9 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from headrace.domain.instants import micros_of
-from headrace.domain.write import StoredView, TaskWrite
+from headrace.domain.write import TaskWrite
 from headrace.store.sqlite.database import Database
-from headrace.store.sqlite.rows import Row, task_of
+from headrace.store.sqlite.rows import Row, rest_of
+from headrace.store.sqlite.views import RowView
 
 Line = tuple[Any, ...]
 WRITE_LOG: Final = (
@@ -51,8 +52,9 @@ class LoggedWrites:
                 " WHERE number > ? ORDER BY number LIMIT ?",
                 (after, limit),
             ).fetchall()
+        read = _Sides()
         return [
-            TaskWrite(number, at, _view(before, None), _view(later, payload), bool(forgotten))
+            TaskWrite(number, at, read.view(before), read.view(later, payload), bool(forgotten))
             for number, at, before, later, payload, forgotten in rows
         ]
 
@@ -61,6 +63,7 @@ class LoggedWrites:
 
         Raises Unavailable.
         """
+        # What has come back by a loss of power is dropped again.
         return self._db.write(
             lambda db: (
                 db.execute(
@@ -68,15 +71,27 @@ class LoggedWrites:
                     " (SELECT number FROM changes WHERE number <= ? ORDER BY number LIMIT ?)",
                     (through, limit),
                 ).rowcount
-            )
+            ),
+            lazy=True,
         )
 
 
-def _view(side: str | None, payload: str | None) -> StoredView | None:
-    if side is None:
-        return None
-    *columns, size = _decode(side)
-    return StoredView(task_of((*columns, payload)), size)
+class _Sides:
+    """Reads sides of lines: what a write left is mostly what the next one to its task found."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, RowView] = {}
+
+    def view(self, side: str | None, payload: str | None = None) -> RowView | None:
+        if side is None:
+            return None
+        found = self._left.get(side) if payload is None else None
+        if found is None:
+            *columns, rest, size = _decode(side)
+            found = RowView._make([*columns, rest_of(rest), size, payload])
+            if payload is None:
+                self._left[side] = found
+        return found
 
 
 def _side(row: Row | None) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from headrace.domain.instants import instant_of, micros_of
-from headrace.domain.task import Place
+from headrace.domain.task import SHOWN_STATES, Place
 from headrace.store import keys
 from headrace.store.items import SECONDS, Item, to_item
 from headrace.store.sqlite.database import Database
@@ -28,7 +28,15 @@ _CHARACTERS: Final = 1024 * 1024  # likewise, as of DynamoDB's pages; one row ma
 _UNIT: Final = 4096
 _PAYLOAD: Final = "payload"
 _IN_COLUMNS: Final = frozenset(
-    {keys.TASK_ID, keys.QUEUE_STATE, keys.SCHEDULED_AT, keys.EXPIRES_AT, keys.TTL, _PAYLOAD}
+    {
+        keys.TASK_ID,
+        keys.QUEUE_STATE,
+        keys.SCHEDULED_AT,
+        keys.EXPIRES_AT,
+        keys.TTL,
+        keys.DUE_AT,
+        _PAYLOAD,
+    }
 )
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -72,8 +80,9 @@ class FilePages:
         rest = "NULL" if _IN_COLUMNS.issuperset(attributes) else "rest"
         payload = "payload" if _PAYLOAD in attributes else "NULL"
         statement = (
-            "SELECT rowid, id, queue, state, shard, scheduled_at, expires_at, retained_until,"
-            f" {rest}, {payload} FROM tasks WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT ?"
+            "SELECT rowid, id, queue, state, label, scheduled_at, expires_at, retained_until,"
+            f" due_at, {rest}, {payload}"
+            " FROM tasks WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT ?"
         )
         after = after if start is None else int(start[ROW]["N"])
         rows, read, more = self._some(statement, (after, until, _ROWS))
@@ -81,7 +90,7 @@ class FilePages:
         items = [
             _item(row[1:], attributes)
             for row in rows
-            if row[2] is not None and (row[7] is None or row[7] > moment)
+            if row[3] in SHOWN_STATES and (row[7] is None or row[7] > moment)
         ]
         last = {ROW: {"N": str(rows[-1][0])}} if more else None
         return _page(items, read / _UNIT * (1 if consistent else 0.5), last)
@@ -92,13 +101,13 @@ class FilePages:
         if start is not None:
             after = (int(start[keys.SCHEDULED_AT]["N"]), start[keys.TASK_ID]["S"])
         statement = (
-            "SELECT id, queue, state, shard, scheduled_at, expires_at, retained_until, NULL, NULL"
-            " FROM tasks WHERE queue = ? AND state = ? AND shard = ?"
+            "SELECT id, queue, state, label, scheduled_at, expires_at, retained_until, due_at,"
+            " NULL, NULL FROM tasks WHERE queue = ? AND state = ? AND label = ?"
             " AND (scheduled_at, id) > (?, ?)"
             " AND (retained_until IS NULL OR retained_until > ?)"
             " ORDER BY scheduled_at, id LIMIT ?"
         )
-        spot = (place.queue, str(place.state), place.shard)
+        spot = (place.queue, str(place.state), place.label)
         rows, read, more = self._some(statement, (*spot, *after, micros_of(now), _ROWS))
         items = [_item(row, sorted(_IN_COLUMNS)) for row in rows]
         last = None
@@ -110,7 +119,7 @@ class FilePages:
         """Return those of the tasks that there are, as last written, as a page."""
         with self.db.reading() as db:
             rows = read_rows(db, task_ids, payload=_PAYLOAD in attributes)
-        items = [_item(row, attributes) for row in rows.values() if row[1] is not None]
+        items = [_item(row, attributes) for row in rows.values() if row[2] in SHOWN_STATES]
         return _page(items, sum(map(_size, rows.values())) / _UNIT, None)
 
     def _some(self, statement: str, values: Sequence[object]) -> tuple[list[Row], int, bool]:
@@ -138,14 +147,15 @@ def _size(row: Row) -> int:
 
 def _item(row: Row, attributes: Sequence[str]) -> Item:
     """Return the *attributes* of a row, as far as the task has them."""
-    if row[7] is not None:
+    if row[8] is not None:
         whole = to_item(task_of(row))
         return {name: whole[name] for name in attributes if name in whole}
-    id_, queue, state, shard, scheduled_at, expires_at, retained_until, _, payload = row
+    id_, queue, state, label, scheduled_at, expires_at, retained_until, due_at, _, payload = row
     known: dict[str, Any] = {
         keys.TASK_ID: {"S": id_},
-        keys.QUEUE_STATE: {"S": f"{queue}#{state}#{shard}"},
+        keys.QUEUE_STATE: {"S": f"{queue}#{state}#{label}"},
         keys.SCHEDULED_AT: {"N": str(scheduled_at)},
+        keys.DUE_AT: {"N": str(due_at)},
     }
     if expires_at is not None:
         known[keys.EXPIRES_AT] = {"N": str(expires_at)}

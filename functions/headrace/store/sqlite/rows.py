@@ -13,10 +13,13 @@ from typing import Any, Final, get_type_hints
 import msgspec
 
 from headrace.domain.change import Entry
+from headrace.domain.copies import maker
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import Place, State, Task
 
-COLUMNS: Final = "id, queue, state, shard, scheduled_at, expires_at, retained_until, rest, payload"
+COLUMNS: Final = (
+    "id, queue, state, label, scheduled_at, expires_at, retained_until, due_at, rest, payload"
+)
 MEASURED: Final = COLUMNS.replace("payload", "length(CAST(payload AS BLOB))")
 """The same with the size of the payload in its place."""
 
@@ -24,8 +27,14 @@ Row = tuple[Any, ...]
 """The values of ``COLUMNS``."""
 
 _AT_A_TIME: Final = 500  # parameters of one statement
-_IN_COLUMNS: Final = frozenset(
-    {"id", "place", "scheduled_at", "expires_at", "retained_until", "payload"}
+_IN_COLUMNS: Final = (
+    "id",
+    "place",
+    "scheduled_at",
+    "expires_at",
+    "retained_until",
+    "due_at",
+    "payload",
 )
 _HINTS: Final = get_type_hints(Task, vars(sys.modules[Task.__module__]))
 _REST: Final = tuple(field for field in fields(Task) if field.name not in _IN_COLUMNS)
@@ -42,7 +51,8 @@ def _default(field: Any) -> Any:  # noqa: ANN401  dataclasses' own
 
 
 _Rest: Final = msgspec.defstruct("_Rest", map(_default, _REST), omit_defaults=True)
-_rest_of: Final = attrgetter(*_NAMES)
+_rest_values: Final = attrgetter(*_NAMES)
+_made: Final = maker(Task, (*_IN_COLUMNS, *_NAMES))
 
 
 def _plain(value: object) -> str:
@@ -53,8 +63,17 @@ def _plain(value: object) -> str:
 
 
 _encode: Final = msgspec.json.Encoder(enc_hook=_plain).encode
-_decode: Final[Callable[[str], Any]] = msgspec.json.Decoder(_Rest).decode
-_STATES: Final = {str(state): state for state in State}
+rest_of: Final[Callable[[str], Any]] = msgspec.json.Decoder(_Rest).decode
+"""Reads what stands in no column: the fields of a Task that are left."""
+
+
+class _OfGroup(msgspec.Struct):
+    group_key: str | None = None
+
+
+_group_of: Final = msgspec.json.Decoder(_OfGroup).decode
+
+STATES: Final = {str(state): state for state in State}
 
 
 def _micros(instant: Any) -> int | None:  # noqa: ANN401  a datetime or None
@@ -63,16 +82,17 @@ def _micros(instant: Any) -> int | None:  # noqa: ANN401  a datetime or None
 
 def row_of(task: Task) -> Row:
     """Return *task* as a row."""
-    rest = _encode(_Rest(*_rest_of(task))).decode()
+    rest = _encode(_Rest(*_rest_values(task))).decode()
     place: tuple[Any, ...] = (None, None, None)
     if task.spent is None:
-        place = (task.place.queue, str(task.place.state), task.place.shard)
+        place = (task.place.queue, str(task.place.state), task.place.label)
     return (
         task.id,
         *place,
         micros_of(task.scheduled_at),
         _micros(task.expires_at),
         _micros(task.retained_until),
+        micros_of(task.due_at),
         rest,
         task.payload,
     )
@@ -80,29 +100,43 @@ def row_of(task: Task) -> Row:
 
 def task_of(row: Row) -> Task:
     """Return the task of a row."""
-    id_, queue, state, shard, scheduled_at, expires_at, retained_until, rest, payload = row
-    known = _decode(rest)
-    place = known.spent if queue is None else Place(queue, _STATES[state], shard)
-    return Task(
-        id=id_,
-        place=place,
-        scheduled_at=instant_of(scheduled_at),
-        expires_at=None if expires_at is None else instant_of(expires_at),
-        retained_until=None if retained_until is None else instant_of(retained_until),
-        payload=payload,
-        **dict(zip(_NAMES, _rest_of(known), strict=True)),
+    id_, queue, state, label, scheduled_at, expires_at, retained_until, due_at, rest, payload = row
+    known = rest_of(rest)
+    place = known.spent if queue is None else Place.labelled(queue, STATES[state], label)
+    return _made(
+        (
+            id_,
+            place,
+            instant_of(scheduled_at),
+            None if expires_at is None else instant_of(expires_at),
+            None if retained_until is None else instant_of(retained_until),
+            instant_of(due_at),
+            payload,
+            *_rest_values(known),
+        )
     )
 
 
+def text_of(rest: object) -> str:
+    """Return the text that *rest* was read from."""
+    return _encode(rest).decode()
+
+
 def entry_of(place: Place, row: Row) -> Entry:
-    """Return an index entry of (id, scheduled_at, expires_at, retained_until)."""
-    id_, scheduled_at, expires_at, retained_until = row
+    """Return an index entry of (id, scheduled_at, expires_at, retained_until, due_at, rest).
+
+    The rest only where the group matters: it stands in the table itself.
+    """
+    id_, scheduled_at, expires_at, retained_until, due_at, rest = row
     return Entry(
         id_,
         place,
         instant_of(scheduled_at),
         None if expires_at is None else instant_of(expires_at),
         None if retained_until is None else instant_of(retained_until),
+        instant_of(due_at),
+        None if rest is None else _group_of(rest).group_key,
+        rest is not None,
     )
 
 

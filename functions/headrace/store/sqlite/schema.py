@@ -4,13 +4,18 @@
 schema it has.  Each entry of ``MIGRATIONS`` brings a file from one version to the next.
 """
 
+import json
 import random
 import sqlite3
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Final, TypeVar
 
-from headrace.store.base import CALL_SECONDS
+import msgspec
+
+from headrace.domain.instants import micros_of
+from headrace.store.call_scope import CALL_SECONDS
 from headrace.store.sqlite.failures import Unusable
 
 _T = TypeVar("_T")
@@ -62,6 +67,17 @@ MIGRATIONS: Final = (
         before TEXT, after TEXT, payload TEXT
     );
     """,
+    # Lanes: what was a shard is the label of an index partition; and its entries have due times.
+    """
+    ALTER TABLE tasks RENAME COLUMN shard TO label;
+    ALTER TABLE tasks ADD COLUMN due_at INTEGER;
+    UPDATE tasks SET due_at = due_at_of(rest);
+    UPDATE changes SET before = with_due_at(before), after = with_due_at(after);
+    DROP INDEX tasks_by_state;
+    CREATE INDEX tasks_by_state
+        ON tasks (queue, state, label, scheduled_at, id, expires_at, retained_until, due_at)
+        WHERE queue IS NOT NULL;
+    """,
 )
 """All instants are microseconds since 1970."""
 
@@ -96,6 +112,8 @@ def bring_up_to_date(db: sqlite3.Connection, name: str) -> None:
     if version == 0:
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect before the first page only
     _write_ahead(db, name)
+    db.create_function("due_at_of", 1, _due_at_of, deterministic=True)
+    db.create_function("with_due_at", 1, _with_due_at, deterministic=True)
     begin(db)
     try:
         # Another process may have been faster.
@@ -109,6 +127,26 @@ def bring_up_to_date(db: sqlite3.Connection, name: str) -> None:
     finally:
         if db.in_transaction:
             db.execute("ROLLBACK")
+
+
+class _DueTime(msgspec.Struct):
+    due_at: datetime
+
+
+_due_time: Final = msgspec.json.Decoder(_DueTime).decode
+
+
+def _due_at_of(rest: str) -> int:
+    """Return the due time of a task as version 1 of the schema has it, among the rest."""
+    return micros_of(_due_time(rest).due_at)
+
+
+def _with_due_at(side: str | None) -> str | None:
+    """Return a side of a line of the log, written under version 1, with a column for it."""
+    if side is None:
+        return None
+    *columns, rest, size = json.loads(side)
+    return json.dumps([*columns, _due_at_of(rest), rest, size])
 
 
 def _write_ahead(db: sqlite3.Connection, name: str) -> None:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from headrace.store.sqlite.arrivals import ArrivalNumbers
 from headrace.store.sqlite.control import Control
 from headrace.store.sqlite.database import MEMORY, Database
+from headrace.store.sqlite.ends import TaskEnds
+from headrace.store.sqlite.lines import LineRecords
 from headrace.store.sqlite.log import Log, LoggedWrites
 from headrace.store.sqlite.tasks import TaskTable
 from headrace.store.sqlite.upkeep import FileUpkeep
@@ -15,7 +17,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class SqliteStore(TaskTable, Control, FileUpkeep, LoggedWrites):
+class SqliteStore(TaskTable, Control, LineRecords, FileUpkeep, LoggedWrites):
     """Implements ``headrace.store.base.Store`` on the file at *path*, which is made if it is not.
 
     Raises Unavailable for a file that cannot be used.
@@ -32,11 +34,17 @@ class SqliteStore(TaskTable, Control, FileUpkeep, LoggedWrites):
         self._db = Database(path)
         self._log = Log(now, keeps)
         self._arrivals = ArrivalNumbers(self._db)
+        self._ends = TaskEnds(self._db)
 
     @property
     def arrivals(self) -> ArrivalNumbers:
         """Who tells of tasks that come to wait."""
         return self._arrivals
+
+    @property
+    def ends(self) -> TaskEnds:
+        """Who tells of tasks that have ended."""
+        return self._ends
 
     def close(self) -> None:
         """Close the file."""

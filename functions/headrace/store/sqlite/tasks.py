@@ -1,5 +1,6 @@
 """TaskTable and their index: conditions are judged, and changes made, in one transaction."""
 
+import sqlite3
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -7,11 +8,14 @@ from typing import Any
 from headrace.domain import cost
 from headrace.domain.change import Change
 from headrace.domain.instants import instant_of, micros_of
-from headrace.domain.task import Place, Task
-from headrace.store.base import CountPage, EntryPage, Outcome, Position, charge
+from headrace.domain.task import RETURN_LANE, TURN_LANE, Place, Task
+from headrace.store.base import CountPage, EntryPage, Noting, NotingRefused, Outcome, Position
+from headrace.store.call_scope import charge
 from headrace.store.sqlite.arrivals import ArrivalNumbers
-from headrace.store.sqlite.commits import Commit
+from headrace.store.sqlite.commits import Commit, MadeChanges
+from headrace.store.sqlite.control import replaced_record
 from headrace.store.sqlite.database import Database
+from headrace.store.sqlite.ends import TaskEnds
 from headrace.store.sqlite.log import Log
 from headrace.store.sqlite.pages import FilePages
 from headrace.store.sqlite.rows import entry_of, read_rows, task_of
@@ -24,16 +28,36 @@ class TaskTable:
     _db: Database
     _log: Log
     _arrivals: ArrivalNumbers
+    _ends: TaskEnds
 
     counted_at_once = 5_000  # about as many entries as DynamoDB reads for one request
 
-    def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:  # noqa: ARG002  all or none fails here
-        if not changes:
+    def commit(
+        self,
+        changes: Sequence[Change],
+        *,
+        partly: bool = False,  # noqa: ARG002  all or none fails here
+        noting: Noting | None = None,
+    ) -> list[Outcome]:
+        if not changes and noting is None:
             return []
-        done = self._db.write(lambda db: Commit(db, self._log).run(changes))
+
+        def write(db: sqlite3.Connection) -> tuple[MadeChanges | None, float]:
+            units = 0.0
+            if noting is not None:
+                noted, units = replaced_record(db, noting.record, noting.replaces)
+                if not noted:
+                    return None, units
+            return Commit(db, self._log).run(changes), units
+
+        done, units = self._db.write(write)
+        charge(write=units)
+        if done is None:
+            raise NotingRefused
         charge(write=done.write, read=done.read)
         if done.arrived:
             self._arrivals.ring()
+        self._ends.ended(done.ended)
         return done.outcomes
 
     def read(
@@ -44,10 +68,10 @@ class TaskTable:
         consistent: bool = True,  # it always is; what it costs hangs on that
     ) -> dict[str, Task]:
         found = self._found(task_ids, payload=payload, consistent=consistent)
-        return {task.id: task for task in found if task.spent is None}
+        return {task.id: task for task in found if not task.remains}
 
     def spent(self, task_ids: Iterable[str]) -> dict[str, Task]:
-        return {task.id: task for task in self._found(task_ids) if task.spent is not None}
+        return {task.id: task for task in self._found(task_ids) if task.remains}
 
     def _found(
         self, task_ids: Iterable[str], *, payload: bool = True, consistent: bool = True
@@ -70,9 +94,10 @@ class TaskTable:
     ) -> EntryPage:
         where, values = _bounds(place, since, until, after, descending=descending)
         order = "DESC" if descending else "ASC"
+        rest = "rest" if place.lane in (TURN_LANE, RETURN_LANE) else "NULL"
         with self._db.reading() as db:
             rows = db.execute(
-                "SELECT id, scheduled_at, expires_at, retained_until FROM tasks"
+                f"SELECT id, scheduled_at, expires_at, retained_until, due_at, {rest} FROM tasks"
                 f" WHERE {where} ORDER BY scheduled_at {order}, id {order} LIMIT ?",
                 (*values, limit + 1),
             ).fetchall()
@@ -123,8 +148,8 @@ def _bounds(
     *,
     descending: bool = False,
 ) -> tuple[str, list[Any]]:
-    where = "queue = ? AND state = ? AND shard = ?"
-    values: list[Any] = [place.queue, str(place.state), place.shard]
+    where = "queue = ? AND state = ? AND label = ?"
+    values: list[Any] = [place.queue, str(place.state), place.label]
     if since is not None:
         where += " AND scheduled_at >= ?"
         values.append(micros_of(since))

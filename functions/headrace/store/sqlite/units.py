@@ -44,8 +44,8 @@ def task_bytes(row: Row | None, payload: int | None = None) -> int:
 
 def change_units(old: Row | None, new: Row | None) -> int:
     """Return the write units of a task's change, its index entry's among them."""
-    left = None if old is None or old[1] is None else old[1:7]
-    entered = None if new is None or new[1] is None else new[1:7]
+    left = None if old is None or old[1] is None else old[1:8]
+    entered = None if new is None or new[1] is None else new[1:8]
     return cost.write_units(task_bytes(old), task_bytes(new)) + cost.entry_units(
         was=left is not None,
         is_=entered is not None,
@@ -55,19 +55,19 @@ def change_units(old: Row | None, new: Row | None) -> int:
 
 
 def entries_bytes(place: Place, entries: Iterable[tuple[Any, ...]]) -> int:
-    """Return the bytes of index entries of *place*, each (id, scheduled_at, expires_at, ttl)."""
-    each = len("queue#state") + len(f"{place.queue}#{place.state}#{place.shard}")
-    each += len("scheduled_at") + _INSTANT_BYTES + len("task_id")
+    """Return the bytes of index entries of *place*: (id, scheduled_at, expires_at, ttl, …)."""
+    each = len("queue#state") + len(f"{place.queue}#{place.state}#{place.label}")
+    each += len("scheduled_at") + _INSTANT_BYTES + len("task_id") + len("due_at") + _INSTANT_BYTES
     expires, retained = len("expires_at") + _INSTANT_BYTES, len("ttl") + _SECONDS_BYTES
     return sum(
         each + len(id_) + (expires if until is not None else 0) + (retained if ttl else 0)
-        for id_, _, until, ttl in entries
+        for id_, _, until, ttl, *_ in entries
     )
 
 
 def counted_bytes(place: Place, entries: int) -> int:
     """Return the bytes of so many index entries of *place*, with ids of ours and without ends."""
-    return entries_bytes(place, [("tsk_" + 26 * "0", 0, None, None)]) * entries
+    return entries_bytes(place, [("tsk_" + 26 * "0", 0, None, None, 0)]) * entries
 
 
 def record_bytes(record: Record | None) -> int:

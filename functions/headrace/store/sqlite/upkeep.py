@@ -1,6 +1,8 @@
 """What keeps the file in order: the broom, small steps of vacuum, backups, and a look at damage."""
 
+import json
 import os
+import secrets
 import sqlite3
 import tempfile
 from collections.abc import Sequence
@@ -18,6 +20,8 @@ from headrace.store.sqlite.rows import COLUMNS
 
 _PAGES_AT_A_TIME: Final = 2_000  # of a backup, between two looks at signals
 _LINES: Final = 100  # of damage
+_TRIAL_BYTES: Final = 1024 * 1024
+_TRIAL_MICROS: Final = 60_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,28 @@ class FileUpkeep:
             return int(left)
 
         return self._db.write(write)
+
+    def try_write(self) -> None:
+        """Write a megabyte and remove it again: what is smaller finds room where none is left.
+
+        Raises Unavailable, saying why nothing can be written.
+        """
+        kind, name = "trial", secrets.token_hex(8)
+        until = micros_of(self._log.now()) + _TRIAL_MICROS  # in case nobody removes it
+
+        def write(db: sqlite3.Connection) -> None:
+            values = (kind, name, "1", json.dumps("x" * _TRIAL_BYTES), until)
+            db.execute(
+                "INSERT INTO records (kind, name, version, body, expires_at)"
+                " VALUES (?, ?, ?, ?, ?)",
+                values,
+            )
+
+        def remove(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM records WHERE kind = ? AND name = ?", (kind, name))
+
+        self._db.write(write)
+        self._db.write(remove)
 
     def check(self) -> Sequence[str]:
         """Return a line for each damage of the file, none where it is whole; reads all of it.

@@ -1,6 +1,7 @@
 """Who waits is woken by the commit that it waits for, whoever makes it, and by no chance missed."""
 
 import random
+import sys
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -11,6 +12,8 @@ import pytest
 
 from headrace.store.sqlite.arrivals import ArrivalNumbers
 from headrace.store.sqlite.database import Database
+from headrace.store.sqlite.touches import touch
+from tests.forked import in_children
 
 LONG = 20.0  # seconds: nobody who is woken waits so long
 ARRIVE = (
@@ -92,6 +95,78 @@ def test_every_commit_wakes_whoever_waits_whenever_it_comes(
             arriving = pool.submit(other.arrive_after, pause)
             assert here.waited("mail", since=since) < LONG / 4
             arriving.result()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody is told")
+def test_the_touch_of_another_process_is_enough(here: Process, there: Process) -> None:
+    """Nobody asks now and then, at any moment around the commit."""
+    here.arrivals = ArrivalNumbers(here.db, all_the_same_seconds=LONG)
+    chance = random.Random(7)
+    with ThreadPoolExecutor(1) as pool:
+        for number in range(100):
+            since = {"mail": number} if number else {}
+            arriving = pool.submit(there.arrive_after, chance.choice([0, 0.0005, 0.001, 0.01]))
+            assert here.waited("mail", since=since) < LONG / 4
+            arriving.result()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody is told")
+def test_the_bell_is_heard_by_whoever_waits_for_a_touch(here: Process) -> None:
+    here.arrivals = ArrivalNumbers(here.db, all_the_same_seconds=LONG)
+    with ThreadPoolExecutor(1) as pool:
+        for number in range(30):
+            since = {"mail": number} if number else {}
+            arriving = pool.submit(here.arrive_after, 0.005)
+            assert here.waited("mail", since=since) < LONG / 4
+            arriving.result()
+
+
+def test_an_interruption_is_not_taken_for_a_file_that_cannot_be_touched() -> None:
+    class Interrupted:
+        def __fspath__(self) -> str:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        touch(Interrupted())  # type: ignore[arg-type]  # the moment that it comes at
+    touch(Path("/nowhere/at/all"))
+
+
+def test_what_came_without_a_touch_is_seen_all_the_same(here: Process, there: Process) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(here.waited, "mail", since={})
+        time.sleep(0.05)
+        there.db.write(lambda db: db.execute(ARRIVE, ("mail",)).rowcount)
+        assert waiting.result() < LONG / 4
+
+
+def test_a_waiting_process_hears_of_a_commit_within_five_milliseconds(
+    here: Process, there: Process
+) -> None:
+    """From the end of the commit; the quicker third of thirty, as others use the machine too."""
+    late = []
+    with ThreadPoolExecutor(1) as pool:
+        for number in range(30):
+            since = {"mail": number} if number else {}
+            begun = time.monotonic()
+            waiting = pool.submit(here.waited, "mail", since=since)
+            time.sleep(0.02)
+            there.arrive()
+            arrived = time.monotonic()
+            late.append(begun + waiting.result() - arrived)
+    assert sorted(late)[10] < 0.005
+
+
+def test_a_child_that_was_forked_waits_for_itself(here: Process, there: Process) -> None:
+    """It begins while a thread of its parent waits, whose watch it has a copy of."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(here.waited, "mail", since={})
+        time.sleep(0.05)
+        arriving = threading.Timer(0.3, there.arrive)
+        arriving.start()
+        (seconds,) = in_children(1, lambda _: here.waited("mail", since={}))
+        assert seconds < LONG / 4
+        assert waiting.result() < LONG / 4
+        arriving.join()
 
 
 def test_of_many_who_wait_all_are_woken_though_one_asks(here: Process, there: Process) -> None:

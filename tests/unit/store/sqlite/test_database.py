@@ -1,6 +1,7 @@
 """One file: who is answered what, and when, whatever happens to threads and processes."""
 
 import ctypes
+import gc
 import os
 import sqlite3
 import threading
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from headrace.domain.errors import Unavailable
+from headrace.store.base import Record
+from headrace.store.sqlite import SqliteStore
 from headrace.store.sqlite.arrivals import ArrivalNumbers
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.failures import Unusable
@@ -134,6 +137,33 @@ def test_callers_that_gather_are_all_served(db: Database) -> None:
         write.result()
 
     assert sorted(map(int, notes(db))) == list(range(20))
+
+
+def test_callers_that_gather_are_committed_with_one_sync(db: Database) -> None:
+    statements: list[str] = []
+    with ThreadPoolExecutor(20) as pool, Held(db):
+        assert db._writer is not None  # noqa: SLF001 (nothing else shows it)
+        db._writer.set_trace_callback(statements.append)  # noqa: SLF001 (likewise)
+        writes = [pool.submit(note, db, str(number)) for number in range(20)]
+        gathered(db, 20)
+    for write in writes:
+        write.result()
+
+    assert sum(statement.startswith("INSERT") for statement in statements) == 20
+    assert statements.count("COMMIT") == 2  # of who held it up, and of the twenty
+
+
+def test_each_commit_is_on_the_disk(db: Database) -> None:
+    def setting(name: str) -> object:
+        return db.write(lambda db: db.execute(f"PRAGMA {name}").fetchone()[0])
+
+    assert (setting("journal_mode"), setting("synchronous")) == ("wal", 2)  # FULL
+
+
+def test_a_reader_does_not_wait_for_who_writes(db: Database) -> None:
+    note(db, "before")
+    with Held(db):  # within a transaction
+        assert notes(db) == ["before"]
 
 
 def test_what_fails_for_one_caller_fails_for_no_other(db: Database) -> None:
@@ -460,3 +490,39 @@ def test_somebody_waits_and_is_woken_in_the_child_too(db: Database) -> None:
 
 def arrive(db: Database) -> None:
     db.write(lambda db: db.execute("INSERT INTO arrivals VALUES ('mail', 1)"))
+
+
+def synced(db: sqlite3.Connection) -> bool:
+    return bool(db.execute("PRAGMA synchronous").fetchone() == (2,))
+
+
+def test_what_is_lazy_waits_for_no_disk_and_what_comes_after_it_does(db: Database) -> None:
+    found = [db.write(synced, lazy=lazy) for lazy in (False, True, True, False)]
+
+    assert found == [True, False, False, True]
+
+
+def test_what_is_lazy_is_synced_with_what_has_gathered_beside_it(db: Database) -> None:
+    with ThreadPoolExecutor(2) as callers:
+        with Held(db):
+            both = [callers.submit(db.write, synced, lazy=lazy) for lazy in (True, False)]
+            gathered(db, 2)
+
+        assert [one.result() for one in both] == [True, True]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_file_that_nobody_has_any_more_is_closed(tmp_path: Path) -> None:
+    others = set(threading.enumerate())
+    store = SqliteStore(str(tmp_path / "let_go.db"))
+    assert store.put_record(Record("key", "one", {}), replaces=None)
+    assert store.record("key", "one") is not None
+    (thread,) = set(threading.enumerate()) - others
+    assert (tmp_path / "let_go.db-wal").exists()
+
+    del store
+    gc.collect()
+    thread.join(10)
+
+    assert not thread.is_alive()
+    assert not (tmp_path / "let_go.db-wal").exists()  # the last connection took it along

@@ -1,22 +1,27 @@
 """Files that cannot be used, or not now: one clear line each, and nothing is done to them."""
 
+import json
 import os
 import resource
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from headrace.client.address import FileAddress, read_address
 from headrace.domain.errors import Unavailable
+from headrace.domain.instants import instant_of, micros_of
+from headrace.domain.task import Place, State
 from headrace.local.folder import temporary_folder
 from headrace.store.base import Record
 from headrace.store.sqlite import SqliteStore
 from headrace.store.sqlite.failures import Unusable
 from headrace.store.sqlite.location import file_system, refuse_network
-from headrace.store.sqlite.schema import APPLICATION_ID, VERSION, check_library
+from headrace.store.sqlite.schema import APPLICATION_ID, MIGRATIONS, VERSION, check_library
 from tests.forked import in_children
 
 NOBODY = 65_534
@@ -178,15 +183,15 @@ def test_a_migration_that_many_begin_is_made_once(
 ) -> None:
     opens(path)
     schema = "headrace.store.sqlite.schema"
-    newer = ("", "CREATE TABLE added (a); INSERT INTO added VALUES (1)")
+    newer = (*MIGRATIONS, "CREATE TABLE added (a); INSERT INTO added VALUES (1)")
     monkeypatch.setattr(f"{schema}.MIGRATIONS", newer)
-    monkeypatch.setattr(f"{schema}.VERSION", 2)
+    monkeypatch.setattr(f"{schema}.VERSION", VERSION + 1)
 
     in_children(8, lambda _: opens(path))
 
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT count(*) FROM added").fetchone() == (1,)
-        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+        assert db.execute("PRAGMA user_version").fetchone() == (VERSION + 1,)
 
 
 def test_a_migration_that_fails_leaves_the_file_as_it_was(
@@ -194,15 +199,45 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(
 ) -> None:
     opens(path)
     schema = "headrace.store.sqlite.schema"
-    newer = ("", "CREATE TABLE added (a); INSERT INTO nowhere VALUES (1)")
+    newer = (*MIGRATIONS, "CREATE TABLE added (a); INSERT INTO nowhere VALUES (1)")
     with monkeypatch.context() as patch:
         patch.setattr(f"{schema}.MIGRATIONS", newer)
-        patch.setattr(f"{schema}.VERSION", 2)
+        patch.setattr(f"{schema}.VERSION", VERSION + 1)
         refusal(path)
 
     opens(path)
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT * FROM sqlite_master WHERE name = 'added'").fetchall() == []
+
+
+def test_a_file_of_the_first_version_is_brought_up_to_date(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as first:
+        first.setattr("headrace.store.sqlite.schema.MIGRATIONS", MIGRATIONS[:1])
+        first.setattr("headrace.store.sqlite.schema.VERSION", 1)
+        opens(path)
+    rest = json.dumps(
+        {"due_at": "2026-11-22T12:00:00.000007Z"}
+        | dict.fromkeys(("created_at", "enqueued_at"), "2026-11-22T12:00:00Z")
+    )
+    due = micros_of(datetime(2026, 11, 22, 12, tzinfo=UTC)) + 7
+    spot = ("one", "mail", "INFLIGHT", 3, due + 30_000_000, None, None, rest)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*spot, '"payload"'))
+        side = json.dumps([*spot, 9])
+        db.execute("INSERT INTO changes VALUES (1, 5, 0, NULL, ?, NULL)", (side,))
+        db.commit()
+
+    with closing(SqliteStore(str(path))) as store:
+        (entry,) = store.entries(Place("mail", State.INFLIGHT, 3), limit=5).entries
+        (write,) = store.writes(after=0, limit=5)
+        task = store.read(["one"])["one"]
+
+    assert entry.due_at == task.due_at == instant_of(due)
+    assert (task.place, task.payload) == (entry.place, '"payload"')
+    assert write.after is not None
+    assert (write.after.due_at, write.after.label, write.after.payload_bytes) == (due, 3, 9)
 
 
 # -- what it may -----------------------------------------------------------------------------------
@@ -258,6 +293,16 @@ def test_a_folder_that_cannot_be_looked_into_is_refused(theirs: Path) -> None:
     theirs.parent.chmod(0o000)
 
     as_nobody(lambda: _refused(theirs, "Permission denied"))
+
+
+def test_a_url_of_such_a_folder_leaves_it_to_the_store_to_say_so(theirs: Path) -> None:
+    theirs.parent.chmod(0o000)
+
+    as_nobody(lambda: _reads_as(f"file:{theirs}", FileAddress(str(theirs))))
+
+
+def _reads_as(url: str, address: FileAddress) -> None:
+    assert read_address(url) == address
 
 
 def _refused(path: Path, why: str) -> None:

@@ -1,0 +1,154 @@
+"""What is kept of a batch, as control records of its own: numbers, callbacks, first members.
+
+They are apart because the numbers are written again and again: without the callbacks, whose
+payloads may be large, a write of them costs one unit.  Names of members travel with the numbers as
+long as they add nothing to that, and are moved to records of their own when they would.
+"""
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from msgspec import convert
+
+from headrace.domain.batch import BatchEvent, Callback, Fired, TaskBatch
+from headrace.domain.instants import instant_of, micros_of
+from headrace.domain.plan import TaskSpec
+from headrace.store.base import Record
+from headrace.store.records import body_of
+from headrace.store.records.schedules import packed, unpacked
+
+KIND: Final = "batch"
+CALLBACKS: Final = "batch_on"
+MEMBERS: Final = "batch_members"
+
+
+def to_record(batch: TaskBatch) -> Record:
+    """Return *batch* as a record."""
+    body = body_of(batch, "id", "version", "expires_at", *_SHORTENED)
+    body["fired"] = {event: [one.task_id, micros_of(one.at)] for event, one in batch.fired.items()}
+    body["posted"] = dict(batch.posted)
+    body["owed"] = str(batch.owed)  # wider than a JSON number is for everybody
+    if batch.members or batch.dead_ids:
+        body["names"] = _names_text(batch.members, batch.dead_ids)
+    body = {name: value for name, value in body.items() if value not in (None, [], {}, 0, "0")}
+    if batch.total == 0:
+        body["total"] = 0
+    return Record(KIND, batch.id, body, batch.version, batch.expires_at)
+
+
+_SHORTENED: Final = ("fired", "posted", "owed", "members", "dead_ids")
+_KB: Final = 1024
+_AROUND: Final = 110  # what a record takes besides its id and its body
+
+
+def fits(batch: TaskBatch) -> bool:
+    """Tell whether the names that are with the numbers of *batch* make no write of it dearer."""
+    bare = to_record(replace(batch, members=(), dead_ids=()))
+    return _units(to_record(batch)) <= _units(bare)
+
+
+def _units(record: Record) -> int:
+    return -(-(_AROUND + len(record.name) + len(json.dumps(record.body))) // _KB)
+
+
+def _names_text(*lists: Iterable[str]) -> str:
+    """Return lists of ids in about half of their bytes; they have no blanks and no bars."""
+    text = "|".join(map(" ".join, lists))
+    return base64.b85encode(zlib.compress(text.encode(), 9, -zlib.MAX_WBITS)).decode()
+
+
+def _names_of(text: str) -> list[list[str]]:
+    plain = zlib.decompress(base64.b85decode(text), -zlib.MAX_WBITS).decode()
+    return [part.split() for part in plain.split("|")]
+
+
+def from_record(record: Record) -> TaskBatch:
+    """Return the batch of *record*."""
+    body = record.body
+    fired = {
+        BatchEvent(event): Fired(task_id, instant_of(at))
+        for event, (task_id, at) in body.get("fired", {}).items()
+    }
+    given = {"id": record.name, "version": record.version, "expires_at": record.expires_at}
+    given |= {"fired": fired, "owed": int(body.get("owed", "0"))}
+    if "names" in body:  # else none, or those of the dead in full
+        given["members"], given["dead_ids"] = map(tuple, _names_of(body["names"]))
+    return convert({"on": (), "total": None, **body, **given}, TaskBatch)
+
+
+def callback_record(batch: TaskBatch, event: BatchEvent, callback: Callback) -> Record:
+    """Return the record of what *batch* makes for *event*."""
+    body = callback_body(callback)
+    body["new"]["payload"] = packed(callback.new.payload)
+    return Record(CALLBACKS, callback_name(batch, event), body, 1, batch.expires_at)
+
+
+def callback_body(callback: Callback) -> dict[str, Any]:
+    """Return *callback* as JSON: always the same for the same."""
+    kept = {
+        name: value
+        for name, value in body_of(callback.new).items()
+        if value not in (None, [], {}, ())
+    }
+    return {"queue": callback.queue, "new": kept}
+
+
+def callback_of(record: Record) -> Callback:
+    """Return the callback of *record*."""
+    new = {**record.body["new"], "payload": unpacked(record.body["new"]["payload"])}
+    return Callback(record.body["queue"], convert(new, TaskSpec))
+
+
+def callback_name(batch: TaskBatch, event: BatchEvent) -> str:
+    """Return the name under which a callback is kept.
+
+    Two calls that create a batch of one id differently do not write over each other's.
+    """
+    return f"{batch.key}.{event}.{batch.digest}"
+
+
+def members_record(
+    key: str, chunk: int, members: Sequence[str], *, version: int, until: datetime
+) -> Record:
+    """Return the record of *members*, those of a batch's first that are in a *chunk*."""
+    body = {"ids": _names_text(members)}
+    return Record(MEMBERS, chunk_name(key, chunk), body, version, until)
+
+
+def dead_record(batch: TaskBatch, dead: Sequence[str], *, version: int) -> Record:
+    """Return the record of *dead* members that have no room beside the numbers."""
+    return Record(
+        MEMBERS, dead_name(batch.key), {"ids": _names_text(dead)}, version, batch.expires_at
+    )
+
+
+def is_small(record: Record) -> bool:
+    """Tell whether one unit writes *record*."""
+    return _units(record) == 1
+
+
+def chunk_name(key: str, chunk: int) -> str:
+    """Return the name under which a chunk of members is kept; the first is 0."""
+    return f"{key}.{chunk}"
+
+
+def dead_name(key: str) -> str:
+    """Return the name under which dead members are kept."""
+    return f"{key}.dead"
+
+
+def members_of(record: Record | None) -> list[str]:
+    """Return the members that *record* names, as they are written now or were at first."""
+    ids = [] if record is None else record.body["ids"]
+    return _names_of(ids)[0] if isinstance(ids, str) else list(ids)
+
+
+def body_text(total: int | None, on: Mapping[BatchEvent, Callback], expires: float | None) -> str:
+    """Return what a batch is created with as a text, always the same for the same."""
+    callbacks = {str(event): callback_body(callback) for event, callback in on.items()}
+    return json.dumps([total, callbacks, expires], sort_keys=True)

@@ -1,0 +1,559 @@
+"""What every store promises about batches: what is counted, and what is called back, once."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from headrace.domain import limits
+from headrace.domain.batch import DEAD_IDS, RESULTS, BatchEvent, Callback, TaskBatch
+from headrace.domain.errors import BatchExists, BatchFinished, InvalidRequest, NotFound
+from headrace.domain.operate import BulkAction
+from headrace.domain.plan import TaskSpec
+from headrace.domain.queue import DeadLetterConfig
+from headrace.domain.task import BatchEnd, State, Task
+from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
+from headrace.ops.tasks.enqueue import EnqueueOutcome
+from headrace.store.base import Store
+from headrace.store.call_scope import metered
+from headrace.store.records.batches import from_record, to_record
+from headrace.store.sqlite import SqliteStore
+from tests.contract.conftest import lease_name, new_world
+from tests.manual_clock import ManualClock
+from tests.streamed import SHARD, Streamed
+
+ENDED, SUCCEEDED, FAILED = BatchEvent.ENDED, BatchEvent.SUCCEEDED, BatchEvent.FAILED
+BARE: dict[str, Any] = {
+    "history_retention_in_seconds": 0,
+    "dead_letter_queue_config": DeadLetterConfig(enable=False),
+}
+
+
+class Recorded:
+    """A service whose log a recorder reads when told."""
+
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self.stream = Streamed(store, clock)
+        self.world = new_world(self.stream.store, clock)
+        self.use = self.world.use
+        self.clock = clock
+        self.world.queue("work")
+        self.world.queue("told")
+
+    def batch(self, *events: BatchEvent, id: str = "b", total: int | None = None) -> TaskBatch:
+        on = {event: Callback("told", TaskSpec(f'"{event}"')) for event in events or (ENDED,)}
+        return self.use.task_batches.create(on, batch_id=id, total=total).batch
+
+    def record(self) -> None:
+        self.use.recording.record(SHARD, self.stream.taken())
+
+    def finish(self, number: int = 1, status: str = "SUCCEEDED", **fields: Any) -> list[Task]:
+        tasks = list(self.world.take("work", number))
+        reports = [
+            TaskReport(task.id, lease_name(task), ReportStatus(status), **fields) for task in tasks
+        ]
+        self.use.reports.report("work", reports)
+        return tasks
+
+    def see(self, id: str = "b") -> TaskBatch:
+        return self.use.task_batches.get(id)
+
+    def told(self) -> list[Task]:
+        return list(self.world.take("told", 25))
+
+
+@pytest.fixture
+def recorded(store: Store, clock: ManualClock) -> Recorded:
+    return Recorded(store, clock)
+
+
+def numbers(batch: TaskBatch) -> tuple[int, int, int, int, int]:
+    return (batch.created, batch.live, batch.succeeded, batch.dead, batch.deleted)
+
+
+def test_a_batch_calls_back_when_its_last_member_has_ended(recorded: Recorded) -> None:
+    recorded.batch(ENDED, SUCCEEDED, FAILED)
+    recorded.world.put("work", "1", "2", batches=("b",))
+    recorded.use.task_batches.close("b", 2)
+    recorded.finish()
+    recorded.record()
+    assert recorded.told() == []
+
+    recorded.finish()
+    recorded.record()
+
+    told = recorded.told()
+    assert {task.payload for task in told} == {'"ended"', '"succeeded"'}
+    assert {task.batch for task in told} == {BatchEnd("b", 2, 2, 0, 0)}
+    batch = recorded.see()
+    assert numbers(batch) == (2, 0, 2, 0, 0)
+    assert batch.finished_at is not None
+    assert {event: one.task_id for event, one in batch.fired.items()} == {
+        BatchEvent(str(task.payload).strip('"')): task.id for task in told
+    }
+
+
+def test_the_first_dead_member_is_told_at_once(recorded: Recorded) -> None:
+    recorded.batch(ENDED, FAILED)
+    recorded.world.put("work", "1", "2", batches=("b",))
+    (task,) = recorded.finish(status="FAILED", retryable=False)
+    recorded.record()
+
+    (told,) = recorded.told()
+
+    assert (told.payload, told.batch) == ('"failed"', BatchEnd("b", 2, 0, 1, 0))
+    assert recorded.see().dead_ids == (task.id,)
+
+
+def test_a_restart_lets_it_succeed_after_all(recorded: Recorded) -> None:
+    recorded.batch(ENDED, SUCCEEDED, total=1)
+    (task_id,) = recorded.world.put("work", batches=("b",))
+    recorded.finish(status="FAILED", retryable=False)
+    recorded.record()
+    assert [task.payload for task in recorded.told()] == ['"ended"']
+
+    recorded.use.bulk.by_ids("work", BulkAction.RESTART, [task_id])
+    recorded.finish()
+    recorded.record()
+
+    assert [task.payload for task in recorded.told()] == ['"succeeded"']
+    assert numbers(recorded.see()) == (1, 0, 1, 0, 0)
+    assert recorded.see().dead_ids == ()
+
+
+def test_children_that_are_named_into_it_are_waited_for(recorded: Recorded) -> None:
+    recorded.batch(total=1)
+    recorded.world.put("work", batches=("b",))
+    spawn = tuple(("work", TaskSpec(text, batches=("b",))) for text in ("1", "2"))
+    recorded.finish(spawn=spawn)
+    recorded.record()
+    recorded.finish()
+    recorded.record()
+    assert recorded.told() == []
+
+    recorded.finish()
+    recorded.record()
+
+    assert [task.batch for task in recorded.told()] == [BatchEnd("b", 3, 3, 0, 0)]
+
+
+def test_a_child_that_nobody_names_is_no_member(recorded: Recorded) -> None:
+    recorded.batch(total=1)
+    recorded.world.put("work", batches=("b",))
+    recorded.finish(spawn=(("work", TaskSpec("1")),))
+    recorded.record()
+
+    assert len(recorded.told()) == 1
+
+
+def test_a_child_of_a_stranger_counts_as_one_that_was_enqueued(recorded: Recorded) -> None:
+    recorded.batch(total=1)
+    recorded.world.put("work")
+    recorded.finish(spawn=(("work", TaskSpec("1", batches=("b",))),))
+    recorded.finish()
+    recorded.record()
+
+    assert [task.batch for task in recorded.told()] == [BatchEnd("b", 1, 1, 0, 0)]
+
+
+def test_a_member_that_moves_on_stays_one(recorded: Recorded) -> None:
+    recorded.world.queue("next")
+    recorded.batch(total=1)
+    recorded.world.put("work", batches=("b",))
+    recorded.finish(status="MOVED", to_queue="next")
+    recorded.record()
+    assert numbers(recorded.see())[:2] in [(0, 0), (1, 1)]  # births wait for the minute
+
+    recorded.world.say(recorded.world.one("next"), "SUCCEEDED")
+    recorded.record()
+
+    assert len(recorded.told()) == 1
+    assert recorded.see().queues == ("told", "work")
+
+
+def test_one_task_may_count_in_four_batches(recorded: Recorded) -> None:
+    names = tuple("abcd")
+    for name in names:
+        recorded.batch(id=name, total=1)
+    recorded.world.put("work", batches=names)
+    recorded.finish()
+    recorded.record()
+
+    assert {task.batch.id for task in recorded.told() if task.batch} == set(names)
+
+
+def test_a_batch_of_nothing_ends_at_once(recorded: Recorded) -> None:
+    recorded.batch(ENDED, SUCCEEDED, FAILED, total=0)
+
+    assert {task.payload for task in recorded.told()} == {'"ended"', '"succeeded"'}
+    assert recorded.see().finished_at == recorded.see().created_at
+
+
+def test_closing_again_mends_a_wrong_total(recorded: Recorded) -> None:
+    recorded.batch()
+    recorded.world.put("work", batches=("b",))
+    recorded.finish()
+    recorded.use.task_batches.close("b", 2)
+    recorded.record()
+    assert recorded.told() == []
+
+    closed = recorded.use.task_batches.close("b", 1)
+
+    assert closed.finished_at is not None
+    assert len(recorded.told()) == 1
+    assert recorded.use.task_batches.close("b", 1).total == 1
+    with pytest.raises(BatchFinished):
+        recorded.use.task_batches.close("b", 2)
+
+
+def test_what_is_deleted_has_ended_too(recorded: Recorded) -> None:
+    recorded.batch(ENDED, SUCCEEDED, FAILED, total=2)
+    first, _ = recorded.world.put("work", "1", "2", batches=("b",))
+    recorded.use.tasks.delete(first)
+    recorded.finish()
+    recorded.record()
+
+    assert {task.payload for task in recorded.told()} == {'"ended"', '"succeeded"'}
+    assert numbers(recorded.see()) == (2, 0, 1, 0, 1)
+
+
+def test_members_are_kept_for_an_hour_whatever_the_queue_keeps(recorded: Recorded) -> None:
+    recorded.world.queue("bare", **BARE)
+    recorded.batch(total=3)
+    soon = recorded.clock() + timedelta(seconds=5)
+    done, dead = recorded.world.put("bare", "1", "2", batches=("b",))
+    (late,) = recorded.world.put("bare", batches=("b",), expires_at=soon, delay_in_seconds=1)
+    first, second = recorded.world.take("bare", 2)
+    recorded.world.say(first, "SUCCEEDED", result='"x"')
+    recorded.world.say(second, "FAILED", retryable=False)
+    recorded.clock.forward(10)
+    recorded.use.reaping.run()
+    ends = recorded.clock()
+    recorded.record()
+
+    kept = {id_: recorded.world.see(id_) for id_ in (done, dead, late)}
+
+    assert [task.state for task in kept.values()] == [State.SUCCEEDED, State.DEAD, State.DEAD]
+    least = timedelta(seconds=limits.MEMBER_SECONDS - 20)
+    assert all(task.retained_until and task.retained_until > ends + least for task in kept.values())
+    assert len(recorded.told()) == 1
+    members = recorded.use.task_batches.results("b")
+    results = [(task.id, task.result) for task in members]
+    assert results == [(done, '"x"'), (dead, None), (late, None)]
+
+
+def test_one_that_is_missing_or_has_ended_takes_no_members(recorded: Recorded) -> None:
+    recorded.batch(total=0)
+    entries = [TaskSpec("1", batches=("b",)), TaskSpec("2", batches=("none",)), TaskSpec("3")]
+
+    results = recorded.use.tasks.enqueue("work", entries)
+
+    assert [(result.outcome, result.detail) for result in results] == [
+        (EnqueueOutcome.INVALID, "batches[0]: batch b has ended"),
+        (EnqueueOutcome.INVALID, "batches[0]: there is no batch none"),
+        (EnqueueOutcome.CREATED, None),
+    ]
+    task = recorded.world.one("work")
+    report = recorded.world.say(task, "SUCCEEDED", spawn=(("work", TaskSpec("", batches=("b",))),))
+    assert report.outcome is ReportOutcome.INVALID
+    assert report.detail == "spawn[0].batches[0]: batch b has ended"
+
+
+def test_a_batch_is_created_once(recorded: Recorded) -> None:
+    batch = recorded.batch()
+
+    again = recorded.batch()
+
+    assert again == batch
+    with pytest.raises(BatchExists):
+        recorded.batch(total=5)
+    with pytest.raises(InvalidRequest, match=r"on\.ended\.queue"):
+        recorded.use.task_batches.create({ENDED: Callback("nowhere", TaskSpec("1"))})
+    with pytest.raises(InvalidRequest, match=r"on\.ended\.batches\[0\]"):
+        recorded.use.task_batches.create({ENDED: Callback("told", TaskSpec("1", batches=("no",)))})
+
+
+def test_of_two_that_create_it_differently_one_has_its_own_callbacks(recorded: Recorded) -> None:
+    first = Callback("told", TaskSpec('"first"'))
+    second = Callback("told", TaskSpec('"second"'))
+    operations = recorded.use.task_batches
+    made = operations.create({ENDED: first}, batch_id="b", total=1)
+    recorded.use.task_batches.store.drop_record("batch", "b")  # as if the other were on its way
+    operations.create({ENDED: second}, batch_id="b", total=1)
+    recorded.use.task_batches.store.put_record(
+        to_record(replace(made.batch, version=2)), replaces=1
+    )
+    recorded.world.put("work", batches=("b",))
+    recorded.finish()
+    recorded.record()
+
+    assert [task.payload for task in recorded.told()] == ['"first"']
+
+
+def test_a_batch_in_a_batch_is_a_callback_that_joins_the_outer_one(recorded: Recorded) -> None:
+    recorded.batch(id="outer")
+    on = {ENDED: Callback("work", TaskSpec('"inner"', batches=("outer",)))}
+    recorded.use.task_batches.create(on, batch_id="inner", total=1)
+    recorded.use.task_batches.close("outer", 1)
+    recorded.world.put("work", batches=("inner",))
+    recorded.finish()
+    recorded.record()
+    assert recorded.told() == []
+
+    recorded.finish()
+    recorded.record()
+
+    assert [task.batch for task in recorded.told()] == [BatchEnd("outer", 1, 1, 0, 0)]
+
+
+def test_what_is_seen_again_counts_once(recorded: Recorded) -> None:
+    recorded.batch(total=2)
+    recorded.world.put("work", "1", "2", batches=("b",))
+    recorded.finish(2)
+    writes = recorded.stream.taken()
+    for some in (writes[:3], writes[1:], writes, writes):
+        recorded.use.recording.record(SHARD, some)
+
+    assert numbers(recorded.see()) == (2, 0, 2, 0, 0)
+    assert len(recorded.told()) == 1
+
+
+def test_an_expired_one_is_gone_and_calls_nothing_back(recorded: Recorded) -> None:
+    on = {ENDED: Callback("told", TaskSpec("1"))}
+    recorded.use.task_batches.create(on, batch_id="b", total=1, expires_in_seconds=60)
+    recorded.world.put("work", batches=("b",))
+    recorded.clock.forward(61)
+    recorded.finish()
+    recorded.record()
+
+    assert recorded.told() == []
+    with pytest.raises(NotFound):
+        recorded.see()
+    assert recorded.use.task_batches.create(on, batch_id="b", total=2).new
+
+
+def test_a_deleted_one_forgets_its_callbacks_and_not_its_members(recorded: Recorded) -> None:
+    recorded.batch(total=1)
+    (task_id,) = recorded.world.put("work", batches=("b",))
+    recorded.use.task_batches.delete("b")
+    recorded.finish()
+    recorded.record()
+
+    assert recorded.told() == []
+    assert recorded.world.see(task_id).state is State.SUCCEEDED
+    with pytest.raises(NotFound):
+        recorded.use.task_batches.delete("b")
+
+
+def test_a_callback_whose_queue_is_gone_is_noted_as_none(recorded: Recorded) -> None:
+    recorded.batch(total=1)
+    recorded.world.put("work", batches=("b",))
+    recorded.use.queues.delete("told")
+    recorded.clock.forward(2)
+    recorded.finish()
+    recorded.record()
+
+    assert recorded.see().fired[ENDED].task_id is None
+
+
+def stored(recorded: Recorded, id: str = "b") -> TaskBatch:
+    """The batch as its record says, without what the recorder still holds."""
+    record = recorded.use.task_batches.store.record("batch", id)
+    assert record is not None
+    return from_record(record)
+
+
+def test_births_are_counted_by_the_minute_and_seen_at_once(recorded: Recorded) -> None:
+    recorded.batch(total=2)
+    recorded.world.put("work", "1", "2", batches=("b",))
+    recorded.record()
+    recorded.use.recording.counters.post_left()
+    assert numbers(stored(recorded)) == (0, 0, 0, 0, 0)
+    assert numbers(recorded.see()) == (2, 2, 0, 0, 0)
+    (listed,) = recorded.use.task_batches.list().shown
+    assert listed == recorded.see()
+    assert len(recorded.use.task_batches.results("b")) == 2
+
+    recorded.clock.forward(60)
+    recorded.use.recording.counters.post_left()
+    recorded.use.recording.counters.post_left()
+
+    assert numbers(stored(recorded)) == numbers(recorded.see()) == (2, 2, 0, 0, 0)
+
+
+def test_ends_wait_while_others_of_the_same_log_are_live(recorded: Recorded) -> None:
+    recorded.batch(ENDED, FAILED, total=60)
+    for _ in range(2):
+        recorded.world.put("work", *["1"] * 30, batches=("b",))
+    recorded.record()
+    recorded.finish(20)
+    recorded.record()
+    assert stored(recorded).succeeded == 0
+    assert recorded.see().succeeded == 20
+
+    recorded.finish(status="FAILED", retryable=False)  # the first death is told at once
+    recorded.record()
+    assert [task.payload for task in recorded.told()] == ['"failed"']
+    recorded.finish(status="FAILED", retryable=False)
+    recorded.record()
+    assert (stored(recorded).dead, recorded.see().dead) == (1, 2)
+
+    recorded.finish(25)
+    recorded.record()
+    recorded.finish(13)
+    recorded.record()
+    assert [task.payload for task in recorded.told()] == ['"ended"']  # in the same minute
+    assert numbers(stored(recorded)) == (60, 0, 58, 2, 0)
+
+
+def test_ends_that_wait_are_posted_by_the_minute(recorded: Recorded) -> None:
+    recorded.batch(total=30)
+    recorded.world.put("work", *["1"] * 25, batches=("b",))
+    recorded.finish(5)
+    recorded.record()
+    recorded.clock.forward(60)
+    recorded.use.recording.counters.post_left()
+
+    assert numbers(stored(recorded)) == (25, 20, 5, 0, 0)
+
+
+def bulk(recorded: Recorded, members: int, *events: BatchEvent) -> float:
+    """Count so many members; return the write units of that, without those of their tasks."""
+
+    def counted(**fields: Any) -> float:
+        units = 0.0
+        for _ in range(members // 1_000):
+            for _ in range(40):
+                recorded.world.put("work", *["1"] * 25, **fields)
+            units += record_all(recorded)
+        for _ in range(members // 500):
+            for _ in range(20):
+                recorded.finish(25)
+            units += record_all(recorded)
+        return units
+
+    without = counted()
+    recorded.use.task_batches.create(
+        {event: Callback("told", TaskSpec("1")) for event in events}, batch_id="b", total=members
+    )
+    extra = counted(batches=("b",)) - without
+    assert numbers(recorded.see()) == (members, 0, members, 0, 0)
+    assert recorded.see().finished_at is not None
+    assert len(recorded.told()) == len(events)
+    return extra
+
+
+def record_all(recorded: Recorded) -> float:
+    writes = recorded.stream.taken()
+    with metered() as cost:
+        for start in range(0, len(writes), 1_000):
+            recorded.use.recording.record(SHARD, writes[start : start + 1_000])
+    return cost.write
+
+
+def test_a_member_costs_next_to_nothing_in_bulk(recorded: Recorded) -> None:
+    """A hundred names, and what the recorder's own record is larger by for once: three units.
+
+    Six for the callback, a transaction: the numbers, the task and its entry, each for two.
+    """
+    assert bulk(recorded, 1_000, ENDED) <= 9
+
+
+@pytest.mark.slow
+def test_ten_thousand_members_cost_less_than_a_thousandth_each(clock: ManualClock) -> None:
+    """Over a file's store, whose units are those of tables: on an engine it takes half an hour."""
+    store = SqliteStore()
+    assert bulk(Recorded(store, clock), 10_000, ENDED) <= 10
+    store.close()
+
+
+def test_in_a_trickle_a_member_costs_one_write_from_the_first_on(recorded: Recorded) -> None:
+    ends: dict[str, Any]
+
+    def trickle(number: int, **fields: Any) -> float:
+        with metered() as counted:
+            for _ in range(number):
+                recorded.world.put("work", **fields)
+                recorded.finish(**ends)
+                recorded.record()
+        return counted.write
+
+    failed = {"status": "FAILED", "retryable": False}
+    for ends, apart in (({}, 3), (failed, 6)):
+        without = trickle(20)
+        id = f"b{apart}"
+        recorded.batch(id=id)
+
+        assert trickle(20, batches=(id,)) - without <= 20
+        # Names that have no room beside the numbers are moved, some thirty at once.
+        assert trickle(80, batches=(id,)) - 4 * without <= 80 + apart
+        assert trickle(20, batches=(id,)) - without <= 20
+        members = recorded.use.task_batches.results(id)
+        assert len(members) == len({task.id for task in members}) == RESULTS
+        assert [task.created_at for task in members] == sorted(task.created_at for task in members)
+        assert len(recorded.see(id).dead_ids) == (DEAD_IDS if ends else 0)
+
+
+def test_the_dead_are_named_and_not_any_more_when_restarted(recorded: Recorded) -> None:
+    recorded.batch()
+    ids: list[str] = []
+    for _ in range(60):
+        ids += recorded.world.put("work", batches=("b",))
+        recorded.finish(status="FAILED", retryable=False)
+        recorded.record()
+    assert recorded.see().dead_ids == tuple(ids)
+    assert stored(recorded).dead_apart > 0
+
+    recorded.use.bulk.by_ids("work", BulkAction.RESTART, [ids[0], ids[-1]])
+    recorded.record()
+    assert recorded.see().dead_ids == tuple(ids[1:-1])
+
+    recorded.use.task_batches.delete("b")
+    assert list(recorded.use.task_batches.store.records("batch_members", limit=10)[0]) == []
+
+
+def test_members_of_a_deleted_batch_are_none_of_another_of_its_id(recorded: Recorded) -> None:
+    first = recorded.batch()
+    old = recorded.world.put("work", "1", "2", batches=("b",))
+    recorded.use.task_batches.delete("b")
+    recorded.clock.forward(1)
+    second = recorded.batch(ENDED, SUCCEEDED)
+    assert (first.id, first.key == second.key) == (second.id, False)
+
+    recorded.finish(2)
+    recorded.record()
+    [new] = recorded.world.put("work", "3", batches=("b",))
+    recorded.use.task_batches.close("b", 1)
+    recorded.record()
+
+    assert numbers(recorded.see()) == (1, 1, 0, 0, 0)
+    assert recorded.told() == []
+    recorded.finish()
+    recorded.record()
+    assert numbers(recorded.see()) == (1, 0, 1, 0, 0)
+    assert len(recorded.told()) == 2
+    assert [task.id for task in recorded.use.task_batches.results("b")] == [new]
+    assert {recorded.world.see(task_id).batch_ids for task_id in (*old, new)} == {("b",)}
+
+
+def test_children_of_a_member_of_a_deleted_batch_are_members_of_the_new_one_by_themselves(
+    recorded: Recorded,
+) -> None:
+    recorded.batch()
+    recorded.world.put("work", "1", batches=("b",))
+    [parent] = recorded.world.take("work")
+    recorded.use.task_batches.delete("b")
+    recorded.clock.forward(1)
+    recorded.batch(total=1)
+
+    child = ("work", TaskSpec('"child"', batches=("b",)))
+    report = TaskReport(parent.id, lease_name(parent), ReportStatus.SUCCEEDED, spawn=(child,))
+    recorded.use.reports.report("work", [report])
+    recorded.record()
+    recorded.finish()
+    recorded.record()
+
+    seen = recorded.see()
+    assert (seen.direct, seen.owed, seen.succeeded) == (1, 0, 1)
+    assert seen.finished_at is not None

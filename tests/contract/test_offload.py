@@ -1,0 +1,419 @@
+"""Payloads, results and progress over a size are kept elsewhere: only the bill shows it."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from headrace.domain import cost
+from headrace.domain.errors import Unavailable
+from headrace.domain.operate import BulkAction
+from headrace.domain.plan import TaskSpec
+from headrace.domain.queue import DequeuingSettings
+from headrace.domain.retry import RetryStrategy
+from headrace.domain.task import DeadReason, State
+from headrace.ops.delivery.orphans import ORPHAN_AGE, ROUND
+from headrace.runtime.wiring import Settings, build
+from headrace.store.base import Store
+from headrace.store.call_scope import metered
+from headrace.store.objects import MemoryObjects
+from headrace.store.stream import ImageView, writes_of
+from headrace.testing.stores import SHARD, Streamed
+from tests.contract.conftest import World
+from tests.manual_clock import ManualClock
+from tests.streamed import stream_records
+
+MOST = 1024
+SMALL = '{"small": true}'
+LARGE = '{"large": "' + "é" * MOST + '"}'
+OTHER = '["other", "' + "y" * 2 * MOST + '"]'
+
+
+@dataclass
+class Objects(MemoryObjects):
+    """Objects that count what is asked of them, and that may be away."""
+
+    away: bool = False
+    asked: list[tuple[str, int]] = field(default_factory=list)
+
+    def put(self, contents: Mapping[str, bytes]) -> None:
+        self._ask("put", len(contents))
+        super().put(contents)
+
+    def get(self, names: Collection[str]) -> Mapping[str, bytes]:
+        self._ask("get", len(names))
+        return super().get(names)
+
+    def drop(self, names: Collection[str]) -> None:
+        self._ask("drop", len(names))
+        super().drop(names)
+
+    def _ask(self, what: str, number: int) -> None:
+        if self.away:
+            raise Unavailable("the objects are away")
+        self.asked.append((what, number))
+
+    def names(self) -> list[str]:
+        return [one.name for one in self.list("", 1000)]
+
+    def spoil(self) -> None:
+        """Change every object by a byte."""
+        super().put({name: b"[" + self._kept[name][0][1:] for name in self.names()})
+
+
+@dataclass
+class OffloadWorld(World):
+    """A service that keeps large texts in ``objects``."""
+
+    objects: Objects
+    streamed: Streamed
+
+    def record(self) -> None:
+        """Let the recorder see what was written, as DynamoDB's stream shows it."""
+        writes, unreadable = writes_of(stream_records(self.streamed.taken()))
+        assert not unreadable
+        assert self.use.recording.record(SHARD, writes).unreadable == ()
+
+
+@pytest.fixture
+def world(store: Store, clock: ManualClock) -> OffloadWorld:
+    objects, streamed = Objects(clock), Streamed(store, clock)
+    settings = Settings(admin_key="test", poll_after_seconds=0.02, payload_offload_bytes=MOST)
+    use = build(settings, streamed.store, now=clock, objects=objects)
+    use.deliveries.sleep = clock.forward
+    use.deliveries.arrivals = None
+    world = OffloadWorld(streamed.store, clock, use, objects, streamed)
+    world.queue()
+    return world
+
+
+# -- what is kept where --------------------------------------------------------------------------
+
+
+def test_a_large_payload_is_delivered_as_it_came_in(world: OffloadWorld) -> None:
+    small, large = world.put("mail", SMALL, LARGE)
+
+    stored = world.store.read([small, large])
+    assert stored[small].payload == SMALL
+    assert stored[large].payload is None
+    assert stored[large].offloaded["payload"].bytes == len(LARGE.encode())
+    assert [task.payload for task in world.take("mail", 2)] == [SMALL, LARGE]
+    assert world.objects.asked == [("put", 1), ("get", 1)]
+
+
+def test_the_payloads_of_a_batch_are_written_together_and_fetched_together(
+    world: OffloadWorld,
+) -> None:
+    world.put("mail", *[LARGE] * 25)
+
+    assert {task.payload for task in world.take("mail", 25)} == {LARGE}
+    assert world.objects.asked == [("put", 25), ("get", 25)]
+
+
+def test_a_text_of_just_the_size_stays_inside(world: OffloadWorld) -> None:
+    exact = f'"{"x" * (MOST - 2)}"'
+    world.put("mail", exact, exact[:-1] + 'x"')
+
+    assert len(world.objects.names()) == 1
+
+
+def test_results_and_progress_go_the_same_way(world: OffloadWorld) -> None:
+    (task_id,) = world.put("mail", SMALL)
+    task = world.one("mail")
+    world.say(task, "INFLIGHT", progress=OTHER)
+    assert world.use.texts.shown(world.see(task_id)).progress == OTHER
+    world.say(task, "SUCCEEDED", result=LARGE)
+
+    seen = world.use.texts.shown(world.see(task_id))
+    assert (seen.payload, seen.result, seen.progress) == (SMALL, LARGE, OTHER)
+
+
+def test_small_progress_after_large_is_what_is_shown(world: OffloadWorld) -> None:
+    (task_id,) = world.put("mail", SMALL)
+    task = world.one("mail")
+    for progress in (LARGE, "1", OTHER, "2"):
+        world.say(task, "INFLIGHT", progress=progress)
+        assert world.use.texts.shown(world.see(task_id)).progress == progress
+    world.record()
+
+    assert world.objects.names() == []
+
+
+def test_the_next_delivery_has_no_progress_of_the_one_before(world: OffloadWorld) -> None:
+    world.put("mail", SMALL)
+    task = world.one("mail")
+    world.say(task, "INFLIGHT", progress=LARGE)
+    world.say(task, "RELEASED")
+
+    assert world.one("mail").progress is None
+    world.record()
+    assert world.objects.names() == []
+
+
+def test_a_task_keeps_its_payload_through_retries_moves_and_restarts(world: OffloadWorld) -> None:
+    world.queue("post")
+    retry = RetryStrategy(max_retries=1, base_seconds=0)
+    (task_id,) = world.put("mail", LARGE, retry=retry)
+    world.say(world.one("mail"), "FAILED")
+    world.say(world.one("mail"), "MOVED", to_queue="post")
+    world.say(world.one("post"), "FAILED", retryable=False)
+    world.record()
+    world.use.bulk.by_ids("post", BulkAction.RESTART, [task_id])
+
+    assert world.one("post").payload == LARGE
+    assert len(world.objects.names()) == 1
+
+
+def test_a_move_with_a_payload_leaves_the_one_before_behind(world: OffloadWorld) -> None:
+    world.queue("post")
+    world.put("mail", LARGE)
+    world.say(world.one("mail"), "MOVED", to_queue="post", payload=OTHER)
+    assert world.one("post").payload == OTHER
+    world.record()
+
+    assert len(world.objects.names()) == 1
+
+
+def test_what_is_overwritten_is_delivered(world: OffloadWorld) -> None:
+    world.put("mail", LARGE, dedupe_key="k")
+    world.put("mail", SMALL, dedupe_key="k", overwrite=frozenset({"payload"}))
+    assert world.one("mail").payload == SMALL
+    world.record()
+
+    assert world.objects.names() == []
+
+
+def test_children_of_a_report_keep_theirs_too(world: OffloadWorld) -> None:
+    world.queue("post")
+    world.put("mail", SMALL)
+    spawn = tuple(("post", TaskSpec(text)) for text in (LARGE, SMALL, OTHER))
+    world.say(world.one("mail"), "SUCCEEDED", spawn=spawn)
+
+    assert [task.payload for task in world.take("post", 3)] == [LARGE, SMALL, OTHER]
+
+
+def test_lists_show_payloads_where_they_are_asked_for(world: OffloadWorld) -> None:
+    world.put("mail", SMALL, LARGE)
+    world.objects.asked.clear()
+
+    assert [task.payload for task in world.use.inspect.list("mail").tasks] == [None, None]
+    assert world.objects.asked == []
+    listed = world.use.inspect.list("mail", payload=True).tasks
+    assert [task.payload for task in listed] == [SMALL, LARGE]
+    assert world.objects.asked == [("get", 1)]
+
+
+def test_counts_and_reasons_ask_for_no_payload(world: OffloadWorld) -> None:
+    (task_id,) = world.put("mail", LARGE)
+    world.objects.asked.clear()
+    world.use.inspect.count("mail")
+    world.use.explain.reasons(world.see(task_id))
+    world.use.reaping.run()
+
+    assert world.objects.asked == []
+
+
+def test_slots_are_read_without_payloads(world: OffloadWorld) -> None:
+    world.queue("limited", dequeuing_settings=DequeuingSettings(max_inflight_tasks=1))
+    world.put("limited", LARGE, LARGE)
+    world.one("limited")
+    world.objects.asked.clear()
+
+    assert world.take("limited") == ()
+    assert world.objects.asked == []
+
+
+# -- what goes wrong -----------------------------------------------------------------------------
+
+
+def test_without_the_objects_nothing_large_is_enqueued_and_all_else_goes_on(
+    world: OffloadWorld,
+) -> None:
+    world.objects.away = True
+    with pytest.raises(Unavailable):
+        world.put("mail", LARGE)
+
+    assert world.use.inspect.count("mail").count == 0
+    world.put("mail", SMALL)
+    assert world.one("mail").payload == SMALL
+
+
+def test_without_the_objects_deliveries_go_back_and_no_attempt_is_used(
+    world: OffloadWorld,
+) -> None:
+    large, _ = world.put("mail", LARGE, SMALL)
+    world.objects.away = True
+    assert [task.payload for task in world.take("mail", 2)] == [SMALL]
+    with pytest.raises(Unavailable):
+        world.take("mail")
+
+    waits = world.see(large)
+    assert (waits.state, waits.attempts) == (State.ENQUEUED, 0)
+    world.objects.away = False
+    assert world.one("mail").payload == LARGE
+
+
+@pytest.mark.parametrize("how", ["changed", "missing"])
+def test_a_payload_that_is_not_what_it_was_ends_its_task(world: OffloadWorld, how: str) -> None:
+    lost, _ = world.put("mail", LARGE, SMALL)
+    if how == "changed":
+        world.objects.spoil()
+    else:
+        world.objects.drop(world.objects.names())
+
+    assert [task.payload for task in world.take("mail", 2)] == [SMALL]
+    dead = world.see(lost)
+    assert (dead.state, dead.dead_reason) == (State.DEAD, DeadReason.REJECTED)
+    assert dead.errors[-1].type == "PayloadLost"
+    with pytest.raises(Unavailable, match="payload of task"):
+        world.use.texts.shown(dead)
+    assert world.use.texts.shown(dead, payload=False).payload is None
+
+
+def test_what_is_too_much_for_an_answer_is_not_fetched(world: OffloadWorld) -> None:
+    huge = f'"{"x" * 250_000}"'
+    world.put("mail", *[huge] * 25)
+    world.objects.asked.clear()
+
+    tasks = world.take("mail", 25)
+    assert 8 <= len(tasks) < 25
+    assert world.objects.asked == [("get", len(tasks))]
+    taken = [*tasks]
+    while more := world.take("mail", 25):
+        taken += more
+    assert len({task.id for task in taken}) == 25
+    assert {task.attempts for task in taken} == {1}
+
+
+# -- what is left over ---------------------------------------------------------------------------
+
+
+def test_the_object_goes_with_its_task(world: OffloadWorld) -> None:
+    kept, _ = world.put("mail", LARGE, LARGE)
+    world.record()
+    assert len(world.objects.names()) == 2
+    world.use.tasks.delete(kept)
+    world.record()
+
+    assert len(world.objects.names()) == 1
+
+
+def test_a_task_that_nobody_keeps_leaves_no_object(world: OffloadWorld) -> None:
+    world.queue("brief", history_retention_in_seconds=0)
+    world.put("brief", LARGE)
+    world.say(world.one("brief"), "SUCCEEDED", result=OTHER)
+    world.record()
+
+    assert world.objects.names() == []
+
+
+def test_the_stream_tells_what_is_kept_outside_and_how_large_it_is(world: OffloadWorld) -> None:
+    world.put("mail", LARGE)
+    world.say(world.one("mail"), "SUCCEEDED", result=OTHER)
+    written = world.streamed.taken()
+    seen, _ = writes_of(stream_records(written))
+
+    assert isinstance(seen[-1].after, ImageView)
+    for told, shown in zip(written, seen, strict=True):
+        for left, right in ((told.before, shown.before), (told.after, shown.after)):
+            if left is not None and right is not None:
+                assert set(left.offloaded) == set(right.offloaded)
+                assert left.payload_bytes == right.payload_bytes == len(LARGE.encode())
+                assert left.result_bytes == right.result_bytes
+    assert written[-1].after is not None
+    assert written[-1].after.result_bytes == len(OTHER)
+
+
+def test_an_undo_finds_the_payload(world: OffloadWorld) -> None:
+    (task_id,) = world.put("mail", LARGE)
+    undo = world.use.tasks.delete(task_id, undo_in_seconds=200_000)
+    assert undo is not None
+    world.record()
+    world.clock.forward((ORPHAN_AGE + ROUND / 2).total_seconds())
+    world.use.orphans.sweep()
+    world.use.undoing.undo(undo.id)
+
+    assert world.one("mail").payload == LARGE
+
+
+def test_orphans_go_after_a_day_and_nothing_else_does(world: OffloadWorld) -> None:
+    world.put("mail", LARGE, expires_at=None)
+    world.objects.put({"tsk_gone/1": b"x", f"{world.put('mail', SMALL)[0]}/2": b"y"})
+    assert world.use.orphans.sweep() == 0
+    world.clock.forward((ORPHAN_AGE + ROUND).total_seconds())
+
+    assert world.use.orphans.sweep() == 2
+    assert len(world.objects.names()) == 1
+    assert world.use.orphans.sweep() == 0
+
+
+def test_one_look_at_all_objects_takes_as_many_calls_as_pages(world: OffloadWorld) -> None:
+    world.objects.put({f"tsk_{number:04}/1": b"x" for number in range(2_500)})
+    world.clock.forward(ORPHAN_AGE.total_seconds())
+
+    assert [world.use.orphans.sweep() for _ in range(4)] == [1000, 1000, 500, 0]
+
+
+# -- what it costs -------------------------------------------------------------------------------
+
+
+def payload_of(kilobytes: int) -> str:
+    return f'"{"x" * (kilobytes * 1024 - 2)}"'
+
+
+@pytest.mark.units
+def test_the_life_of_a_large_payload_costs_what_that_of_a_small_one_does(
+    world: OffloadWorld,
+) -> None:
+    costs: dict[int, list[float]] = {}
+    for kilobytes in (1, 200):
+        calls: list[float] = []
+        payload = payload_of(kilobytes)[: -1 if kilobytes > 1 else -400] + '"'
+
+        def measure(call: Any) -> Any:
+            with metered() as meter:
+                answer = call()
+            calls.append(meter.write)  # noqa: B023  called at once
+            return answer
+
+        measure(lambda: world.put("mail", payload))  # noqa: B023  likewise
+        task = measure(lambda: world.one("mail"))
+        measure(lambda: world.say(task, "INFLIGHT"))  # noqa: B023  likewise
+        measure(lambda: world.say(task, "SUCCEEDED"))  # noqa: B023  likewise
+        costs[kilobytes] = calls
+
+    assert costs[200] == costs[1]
+    reckoned = cost.life(cost.bytes_inside(200 * 1024, MOST), heartbeats=1)
+    assert sum(costs[200]) == reckoned.write
+    enqueue, dequeue, heartbeat, settle = costs[200]
+    assert heartbeat == 1
+    assert enqueue + dequeue + settle <= 8
+    assert sum(costs[200]) <= 10
+
+
+def test_switched_off_again_what_is_there_is_still_delivered(
+    world: OffloadWorld, clock: ManualClock
+) -> None:
+    world.put("mail", LARGE)
+    off = Settings(admin_key="test", payload_offload_bytes=0)
+    use = build(off, world.streamed.store, now=clock, objects=world.objects)
+    clock.forward(0.001)
+    use.tasks.enqueue("mail", [TaskSpec(OTHER)])
+    clock.forward(0.001)
+
+    taken = use.deliveries.dequeue("mail", batch_size=2).tasks
+    assert [task.payload for task in taken] == [LARGE, OTHER]
+    assert len(world.objects.names()) == 1
+
+
+def test_without_a_place_a_task_with_a_large_payload_goes_back(
+    world: OffloadWorld, clock: ManualClock
+) -> None:
+    (task_id,) = world.put("mail", LARGE)
+    use = build(Settings(admin_key="test"), world.streamed.store, now=clock)
+    clock.forward(0.001)
+    with pytest.raises(Unavailable, match="nothing says where"):
+        use.deliveries.dequeue("mail")
+
+    assert world.see(task_id).attempts == 0

@@ -1,0 +1,399 @@
+"""Priorities on every store: who comes first, by how much, and what keeps its rank."""
+
+from typing import Any
+
+import pytest
+
+from headrace.domain.errors import InvalidRequest
+from headrace.domain.filters import TaskFilter
+from headrace.domain.operate import BulkAction
+from headrace.domain.plan import TaskSpec
+from headrace.domain.queue import PrioritySettings, QueueSettings
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.schedule import ScheduleSettings
+from headrace.domain.task import LANES, Priority, State, Status, Task
+from headrace.ops.delivery.dequeue import Order
+from headrace.ops.delivery.reports import ReportOutcome
+from headrace.ops.tasks.enqueue import EnqueueOutcome
+from headrace.store.call_scope import metered
+from headrace.store.dynamo import DynamoStore
+from tests.contract.conftest import World
+
+HIGH, NORMAL, LOW = Priority.HIGH, Priority.NORMAL, Priority.LOW
+AT_ONCE = RetryStrategy(Backoff.FIXED, 5, 0, 0, 0.0)
+SETTLED = 121  # seconds: the longest cache, a call under way, and an index that lags
+
+
+def ranked(world: World, name: str = "mail", aging: float = 300, **settings: Any) -> str:
+    return world.queue(name, priority=PrioritySettings(aging), **settings)
+
+
+def payloads(tasks: tuple[Task, ...]) -> list[str | None]:
+    return [task.payload for task in tasks]
+
+
+def test_the_high_come_first_and_the_low_last(world: World) -> None:
+    queue = ranked(world)
+    for level in (LOW, NORMAL, HIGH, None):
+        world.put(queue, f'"{level}"', priority=level)
+        world.clock.forward(1)
+
+    tasks = world.take(queue, 10)
+
+    assert payloads(tasks) == ['"high"', '"normal"', '"None"', '"low"']
+    assert [task.priority for task in tasks] == [HIGH, NORMAL, NORMAL, LOW]
+
+
+def test_nothing_is_overtaken_by_what_falls_due_later_than_the_aging(world: World) -> None:
+    queue = ranked(world, aging=60)
+    world.put(queue, '"low"', priority=LOW)
+    world.clock.forward(59.999)
+    world.put(queue, '"normal, in time"')
+    world.clock.forward(0.001)
+    world.put(queue, '"normal, too late"')
+    world.clock.forward(59.998)
+    world.put(queue, '"high, in time"', priority=HIGH)
+    world.clock.forward(1)
+    world.put(queue, '"high, too late"', priority=HIGH)
+
+    assert payloads(world.take(queue, 5)) == [
+        '"high, in time"',
+        '"normal, in time"',
+        '"low"',
+        '"normal, too late"',
+        '"high, too late"',
+    ]
+
+
+def test_a_high_one_of_the_future_is_not_early(world: World) -> None:
+    queue = ranked(world)
+    world.put(queue, '"later"', priority=HIGH, delay_in_seconds=10)
+    world.put(queue, '"now"', priority=LOW)
+
+    found = world.use.deliveries.dequeue(queue, batch_size=5)
+    assert payloads(found.tasks) == ['"now"']
+    assert found.poll_after_seconds <= 10
+    world.clock.forward(9.999)
+    assert world.use.deliveries.dequeue(queue, batch_size=5).tasks == ()
+    world.clock.forward(0.001)
+    assert payloads(world.use.deliveries.dequeue(queue).tasks) == ['"later"']
+
+
+@pytest.mark.parametrize("level", [HIGH, LOW])
+@pytest.mark.parametrize("way", ["FAILED", "RELEASED", "lapsed", "restarted"])
+def test_who_comes_back_keeps_its_rank(world: World, way: str, level: Priority) -> None:
+    queue = ranked(world, retry_strategy=AT_ONCE, keepalive_timeout_in_seconds=5)
+    world.put(queue, '"back"', priority=level)
+    task = world.one(queue)
+    if way == "lapsed":
+        world.clock.forward(6)
+        world.use.reaping.run()
+    elif way == "restarted":
+        world.say(task, "FAILED", retryable=False)
+        world.use.bulk.by_ids(queue, BulkAction.RESTART, [task.id])
+    else:
+        assert world.say(task, way).outcome is ReportOutcome.OK
+    world.clock.forward(1)
+    world.put(queue, '"other"')
+
+    shown = world.see(task.id)
+    assert (shown.state, shown.priority) == (State.ENQUEUED, level)
+    assert shown.place.lane == LANES[level]
+    wanted = ['"back"', '"other"']
+    assert payloads(world.take(queue, 2)) == (wanted if level is HIGH else wanted[::-1])
+
+
+def test_under_a_group_it_keeps_its_rank_too(world: World) -> None:
+    queue = ranked(world)
+    world.put(queue, priority=HIGH)
+    group = world.use.leases.open(None, keepalive=60)
+    task = world.one(queue, lease_id=group.id)
+
+    assert world.say(task, "RELEASED").outcome is ReportOutcome.OK
+    assert world.see(task.id).place.lane == 1
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_move_takes_the_priority_along_where_there_are_any(
+    world: World, *, by_hand: bool
+) -> None:
+    queue, other, plain = ranked(world), ranked(world, "other"), world.queue("plain")
+
+    def moved(task_id: str, source: str, target: str) -> Task:
+        if by_hand:
+            world.use.bulk.by_ids(source, BulkAction.MOVE, [task_id], to_queue=target)
+        else:
+            said = world.say(world.one(source), "MOVED", to_queue=target)
+            assert said.outcome is ReportOutcome.OK
+        return world.see(task_id)
+
+    (task_id,) = world.put(queue, priority=HIGH)
+    there = moved(task_id, queue, other)
+    assert (there.queue, there.priority, there.place.lane) == ("other", HIGH, 1)
+    dropped = moved(task_id, other, plain)
+    assert (dropped.queue, dropped.priority, dropped.place.lane) == ("plain", None, 0)
+    usual = moved(task_id, plain, queue)
+    assert (usual.queue, usual.priority, usual.place.lane) == (queue, NORMAL, 0)
+
+
+def test_an_undo_brings_it_back_in_its_rank(world: World) -> None:
+    queue = ranked(world)
+    (task_id,) = world.put(queue, priority=HIGH)
+    undo = world.use.tasks.delete(task_id, undo_in_seconds=60)
+    assert undo is not None
+
+    world.use.undoing.undo(undo.id)
+
+    back = world.see(task_id)
+    assert (back.state, back.priority, back.place.lane) == (State.ENQUEUED, HIGH, 1)
+    assert world.one(queue).id == task_id
+
+
+def test_a_purge_that_can_be_undone_takes_every_lane(world: World) -> None:
+    queue = ranked(world)
+    for level in Priority:
+        world.put(queue, priority=level)
+    world.clock.forward(0.01)
+
+    purged = world.use.queues.purge(queue, (State.ENQUEUED,), undo_in_seconds=60)
+    assert purged.undo is not None
+    world.use.undoing.undo(purged.undo.id)
+
+    listed = world.use.inspect.list(queue).tasks
+    assert {(task.priority, task.place.lane) for task in listed} == {
+        (level, LANES[level]) for level in Priority
+    }
+
+
+def test_a_priority_is_invalid_where_there_are_none(world: World) -> None:
+    queue = world.queue()
+    world.put(queue, id="known")
+
+    new, known, none = world.use.tasks.enqueue(
+        queue,
+        [
+            TaskSpec("1", priority=HIGH, id="new"),
+            TaskSpec("1", priority=HIGH, id="known"),
+            TaskSpec("1"),
+        ],
+    )
+
+    assert (new.outcome, known.outcome, none.outcome) == (
+        EnqueueOutcome.INVALID,
+        EnqueueOutcome.EXISTING,
+        EnqueueOutcome.CREATED,
+    )
+    assert new.detail == "priority has no meaning in queue mail, whose setting `priority` is null"
+    child = TaskSpec("1", priority=LOW)
+    spawning = world.say(world.one(queue), "SUCCEEDED", spawn=((queue, child),))
+    assert spawning.outcome is ReportOutcome.INVALID
+    assert spawning.detail is not None
+    assert spawning.detail.startswith("spawn[0].priority ")
+    settings = ScheduleSettings(every_seconds=60, priority=HIGH)
+    with pytest.raises(InvalidRequest) as refused:
+        world.use.schedules.put(queue, "often", settings)
+    assert [error.field for error in refused.value.errors] == ["priority"]
+
+
+def test_children_and_ticks_have_their_priority(world: World) -> None:
+    queue = ranked(world)
+    world.use.schedules.put(queue, "often", ScheduleSettings(every_seconds=60, priority=LOW))
+    world.put(queue)
+    spawned = world.say(
+        world.one(queue), "SUCCEEDED", spawn=((queue, TaskSpec('"child"', priority=HIGH)),)
+    )
+    (child,) = spawned.spawned
+
+    assert world.see(str(child.id)).place.lane == 1
+    world.clock.forward(61)
+    tasks = world.take(queue, 5)
+    assert [(task.schedule, task.priority) for task in tasks] == [(None, HIGH), ("often", LOW)]
+
+
+def test_a_duplicate_may_overwrite_the_priority(world: World) -> None:
+    queue = ranked(world)
+    (held,) = world.put(queue, '"held"', dedupe_key="k", priority=LOW)
+    world.put(queue, '"other"')
+
+    def again(*names: str, priority: Priority | None = None) -> Task:
+        new = TaskSpec("2", dedupe_key="k", overwrite=frozenset(names), priority=priority)  # type: ignore[arg-type]
+        assert world.use.tasks.enqueue(queue, [new])[0].outcome is EnqueueOutcome.OVERWRITTEN
+        return world.see(held)
+
+    later = again("scheduled_at", priority=HIGH)
+    assert (later.priority, later.place.lane) == (LOW, 2)
+    high = again("priority", priority=HIGH)
+    assert (high.priority, high.place.lane, high.due_at) == (HIGH, 1, later.due_at)
+    assert payloads(world.take(queue, 2)) == ['"held"', '"other"']
+
+
+def test_lists_counts_and_purges_know_every_lane(world: World) -> None:
+    queue = ranked(world, shards=3)
+    for level in Priority:
+        world.put(queue, *["1"] * 4, priority=level)
+        world.clock.forward(1)
+
+    listed = world.use.inspect.list(queue, limit=50).tasks
+    assert [task.priority for task in listed] == [level for level in Priority for _ in range(4)]
+    pages: list[Task] = []
+    cursor = None
+    while True:
+        page = world.use.inspect.list(queue, limit=5, cursor=cursor)
+        pages += page.tasks
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert pages == [*listed]
+    assert world.use.inspect.count(queue).count == 12
+    high = TaskFilter(priority=HIGH)
+    assert world.use.inspect.count(queue, high).count == 4
+    assert {task.priority for task in world.use.inspect.list(queue, high).tasks} == {HIGH}
+    assert TaskFilter.of_fields(high.fields()) == high
+    assert world.use.stats.of(queue).counts[Status.READY] == 12
+    assert world.use.queues.purge(queue, (State.ENQUEUED,)).deleted == 12
+    assert world.use.inspect.count(queue).count == 0
+
+
+def test_the_sweep_and_the_reaper_come_to_every_lane(world: World) -> None:
+    queue = ranked(world, expires_in_seconds=60)
+    for level in Priority:
+        world.put(queue, priority=level)
+    world.clock.forward(61)
+
+    reaped = world.use.reaping.run()
+
+    assert reaped.expired == 3
+    assert world.take(queue, 5) == ()
+
+
+def test_why_a_task_waits_goes_by_turns(world: World) -> None:
+    queue = ranked(world, aging=60)
+    (low,) = world.put(queue, priority=LOW)
+    (normal,) = world.put(queue)
+    (high,) = world.put(queue, priority=HIGH)
+    world.put(queue, priority=HIGH, delay_in_seconds=5)  # not due: in nobody's way
+    world.clock.forward(1)
+
+    def behind(task_id: str) -> list[str]:
+        return [reason.detail for reason in world.use.explain.reasons(world.see(task_id))]
+
+    assert behind(high) == []
+    assert behind(normal) == ["1 tasks have their turn before it, by due time and priority"]
+    assert behind(low) == ["2 tasks have their turn before it, by due time and priority"]
+
+
+def test_of_several_queues_the_first_turn_counts(world: World) -> None:
+    plain, queue = world.queue("plain"), ranked(world, aging=60)
+    world.put(plain, '"plain"')
+    world.clock.forward(30)
+    world.put(queue, '"high"', priority=HIGH)
+    world.put(queue, '"low"', priority=LOW)
+    world.clock.forward(1)
+    world.put(plain, '"plain, later"')
+
+    found = world.take([plain, queue], 4, order=Order.DUE)
+
+    assert payloads(found) == ['"high"', '"plain"', '"plain, later"', '"low"']
+
+
+# -- switched off ----------------------------------------------------------------------------------
+
+
+def test_switched_off_every_lane_drains_by_due_time(world: World) -> None:
+    queue = ranked(world)
+    for level in (LOW, NORMAL, HIGH):
+        world.put(queue, f'"{level}"', priority=level)
+        world.clock.forward(1)
+    world.use.queues.replace(queue, QueueSettings(retry_strategy=AT_ONCE))
+
+    low = world.one(queue)
+    assert low.payload == '"low"'
+    world.say(low, "FAILED")
+    assert world.see(low.id).place.lane == 0
+    assert payloads(world.take(queue, 5)) == ['"normal"', '"high"', '"low"']
+
+
+def test_who_came_back_while_there_were_none_has_its_turn_as_a_normal_one(world: World) -> None:
+    queue = ranked(world)
+    world.put(queue, '"high"', priority=HIGH)
+    world.use.queues.replace(queue, QueueSettings(retry_strategy=AT_ONCE))
+    task = world.one(queue)
+    world.put(queue, '"other"')
+    world.clock.forward(1)
+    world.say(task, "FAILED")
+    world.use.queues.replace(queue, QueueSettings(priority=PrioritySettings()))
+
+    assert payloads(world.take(queue, 2)) == ['"other"', '"high"']
+    assert world.see(task.id).priority is HIGH
+
+
+def test_lanes_are_given_up_when_they_are_empty(world: World) -> None:
+    queue = ranked(world)
+    world.put(queue, priority=HIGH, delay_in_seconds=2 * SETTLED)
+    world.use.queues.replace(queue, QueueSettings())
+    world.clock.forward(SETTLED)
+    world.use.reaping.run()
+    assert world.use.queues.get(queue).lanes == [0, 1, 2]
+
+    world.clock.forward(SETTLED)
+    world.one(queue)
+    world.use.reaping.run()
+
+    stored = world.use.queues.get(queue)
+    assert (stored.lanes, sorted(stored.lanes_ever)) == ([0], [0, 1, 2])
+    with metered() as meter:
+        assert world.take(queue, 5) == ()
+    assert meter.read <= 1.0
+
+
+def test_what_turns_up_in_a_lane_that_was_given_up_is_found_within_the_hour(world: World) -> None:
+    queue = ranked(world)
+    late = world.use.queues.get(queue)
+    world.use.queues.replace(queue, QueueSettings())
+    world.clock.forward(SETTLED)
+    world.use.reaping.run()
+    assert world.use.queues.get(queue).lanes == [0]
+    world.use.tasks.queues._cache[queue] = (world.clock(), late)  # noqa: SLF001  of who knows no better
+    (task_id,) = world.put(queue, priority=HIGH)
+    assert world.see(task_id).place.lane == 1
+
+    for _ in range(61):
+        world.clock.forward(60)
+        world.use.reaping.run()
+
+    assert world.one(queue).id == task_id
+
+
+def test_a_deleted_queue_leaves_nothing_in_a_lane(world: World) -> None:
+    queue = ranked(world)
+    world.put(queue, priority=HIGH)
+    world.use.queues.replace(queue, QueueSettings())
+
+    assert world.use.queues.delete(queue)
+
+    again = ranked(world)
+    assert world.take(again, 5) == ()
+    assert world.use.inspect.count(again).count == 0
+
+
+def test_a_recount_counts_every_lane(world: World) -> None:
+    queue = ranked(world, shards=2)
+    for level in Priority:
+        world.put(queue, *["1"] * 3, priority=level)
+
+    counted = world.use.recounting.step(queue)
+    while counted.cursor is not None:
+        counted = world.use.recounting.step(queue, counted.cursor)
+
+    assert sum(counted.counts) == 9
+
+
+def test_with_ten_thousand_waiting_a_high_one_is_the_next(world: World) -> None:
+    queue = ranked(world)
+    calls = 40 if isinstance(world.store, DynamoStore) else 400  # of 25; the engine is slow
+    for _ in range(calls):
+        world.put(queue, *["1"] * 25)
+    world.clock.forward(120)
+    world.put(queue, '"high"', priority=HIGH)
+
+    assert world.one(queue).payload == '"high"'

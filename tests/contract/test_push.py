@@ -1,0 +1,165 @@
+"""A dispatcher step by step, over every store."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from headrace.domain.errors import InvalidRequest
+from headrace.domain.push import Target
+from headrace.domain.push_answers import TargetAnswer
+from headrace.domain.task import State
+from headrace.ops.delivery.push import PushRun
+from headrace.ops.delivery.shard_deliveries import ShardDeliveries
+from headrace.ops.tasks.explain import ReasonCode
+from tests.contract.conftest import World
+
+TARGET = Target(url="https://a.example/", max_concurrency=10)
+
+
+@pytest.fixture
+def run(world: World) -> PushRun:
+    """Give the dispatcher of a queue called hooks."""
+    world.queue("hooks", target=TARGET)
+    push, start = world.use.push, world.clock()
+    push.deliveries.sleep, push.deliveries.arrivals = world.clock.forward, None
+    push.deliveries.chance = random.Random(1)
+    push.monotonic = lambda: world.clock().timestamp() - start.timestamp()
+    begun = push.begin("hooks")
+    assert begun is not None
+    return begun
+
+
+def answered(world: World, run: PushRun, answer: TargetAnswer) -> int:
+    """Take what may be sent, and let *answer* be what comes back; return how many that were."""
+    world.clock.forward(0.001)
+    tasks = run.fetch()
+    run.settle([(task, answer, 0.05) for task in tasks])
+    run.renew()
+    return len(tasks)
+
+
+def test_answers_are_reports(world: World, run: PushRun) -> None:
+    ids = world.put("hooks", "1", "2", "3")
+    world.clock.forward(0.001)
+    tasks = run.fetch()
+    answers = [TargetAnswer(200, b'"done"'), TargetAnswer(422), TargetAnswer(500)]
+    run.settle([(task, answer, 0.1) for task, answer in zip(tasks, answers, strict=True)])
+    done, rejected, failed = (world.see(task.id) for task in tasks)
+    assert {task.id for task in tasks} == set(ids)
+    assert (done.state, done.result) == (State.SUCCEEDED, '"done"')
+    assert (rejected.state, rejected.dead_reason) == (State.DEAD, "rejected")
+    assert (failed.state, failed.errors[0].type) == (State.ENQUEUED, "HTTP 500")
+    assert failed.errors[0].worker == "push:hooks:0"
+
+
+def test_one_has_the_seat_and_the_next_one_after_it(world: World, run: PushRun) -> None:
+    assert world.use.push.begin("hooks") is None
+    assert world.use.push.begin("hooks", 1) is None  # there is one seat for 100 requests
+    run.close()
+    assert world.use.push.begin("hooks") is not None
+
+
+def test_what_a_dead_one_held_comes_back_and_the_seat_passes_on(world: World, run: PushRun) -> None:
+    (one,) = world.put("hooks")
+    world.clock.forward(0.001)
+    assert len(run.fetch()) == 1
+    world.clock.forward(61)
+    assert not run.holds
+    assert run.fetch() == ()
+    assert world.use.push.begin("hooks") is not None
+    world.use.reaping.run()
+    assert world.see(one).errors[0].type == "LeaseExpired"
+
+
+def test_it_keeps_what_it_holds_for_as_long_as_it_lives(world: World, run: PushRun) -> None:
+    (one,) = world.put("hooks")
+    world.clock.forward(0.001)
+    tasks = run.fetch()
+    for _ in range(15):
+        world.clock.forward(20)
+        run.renew()
+        world.use.reaping.run()
+    run.settle([(task, TargetAnswer(200), 300.0) for task in tasks])
+    assert (world.see(one).state, world.see(one).attempts) == (State.SUCCEEDED, 1)
+
+
+def test_a_target_that_was_away_for_a_minute_is_found_again_within_five_seconds(
+    world: World, run: PushRun
+) -> None:
+    ids = [one for _ in range(20) for one in world.put("hooks", *["1"] * 25)]
+    away_for, found_after, asked, at = 60.0, None, 0, 0.0
+    while found_after is None:
+        away = at < away_for
+        sent = answered(world, run, TargetAnswer(503) if away else TargetAnswer(200))
+        asked += sent if away else 0
+        if sent and not away:
+            found_after = at - away_for
+        world.clock.forward(0.25)
+        at = run.dispatch.monotonic()
+    assert found_after <= 5
+    assert 30 <= asked <= 250
+    assert all(world.see(one).attempts <= 1 for one in ids)
+    assert all(not world.see(one).errors for one in ids)
+
+
+def test_a_busy_target_is_shown_and_explained(world: World, run: PushRun) -> None:
+    world.put("hooks", *["1"] * 20)
+    assert answered(world, run, TargetAnswer(503, retry_after="60")) == 10
+    world.clock.forward(1)
+    run.renew()
+    waiting = world.put("hooks")[0]
+    world.clock.forward(0.001)
+    reasons = world.use.explain.reasons(world.see(waiting))
+    assert ReasonCode.TARGET_BACKING_OFF in [reason.code for reason in reasons]
+    status = world.use.push_looks.of(world.use.queues.get("hooks"))
+    assert status is not None
+    assert (status.busy, dict(status.codes), status.p50) == ("503", {"503": 10}, 0.05)
+    assert status.allowed < status.most == 10
+
+
+def test_changed_settings_hold_at_once(world: World, run: PushRun) -> None:
+    world.put("hooks", *["1"] * 20)
+    world.clock.forward(11)  # settings may be so old
+    queue = world.use.queues.get("hooks")
+    fewer = Target(url="https://a.example/", max_concurrency=2)
+    world.use.queues.replace("hooks", replace(queue.settings, target=fewer))
+    assert len(run.fetch()) == 2
+    world.use.queues.replace("hooks", replace(queue.settings, target=None))
+    assert run.fetch() == ()
+
+
+def test_arrivals_wake_a_dispatcher_once_a_second_and_only_where_there_is_a_target(
+    world: World,
+) -> None:
+    world.queue("plain")
+    world.queue("hooks", target=replace(TARGET, max_concurrency=150))
+    waking = world.use.push_waking
+    assert list(waking.for_arrivals(["plain", "hooks", "gone"])) == [("hooks", 0), ("hooks", 1)]
+    world.clock.forward(0.9)
+    assert list(waking.for_arrivals(["hooks"])) == []
+    world.clock.forward(0.2)
+    assert list(waking.for_arrivals(["hooks"])) == [("hooks", 0), ("hooks", 1)]
+
+
+def test_the_timer_finds_what_falls_due_soon(world: World) -> None:
+    world.queue("hooks", target=TARGET)
+    world.queue("paused", target=TARGET)
+    world.use.queues.pause("paused")
+    world.put("paused")
+    waking = world.use.push_waking
+    assert list(waking.for_timer()) == []
+    world.put("hooks", delay_in_seconds=100)
+    assert list(waking.for_timer()) == []
+    world.clock.forward(41)
+    assert list(waking.for_timer()) == [("hooks", 0)]
+
+
+def test_nobody_reads_the_tasks_of_a_queue_with_a_target(world: World) -> None:
+    world.queue("hooks", target=TARGET)
+    use = world.use
+    shards = ShardDeliveries(
+        world.store, use.queues, use.reaping, use.deliveries, use.leases, use.now
+    )
+    with pytest.raises(InvalidRequest, match="queue hooks has a target"):
+        shards.due("hooks")

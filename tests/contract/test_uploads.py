@@ -1,0 +1,287 @@
+"""Payloads that producers upload themselves: one reference makes one task, and is lost by none."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from headrace.domain import limits
+from headrace.domain.errors import InvalidRequest
+from headrace.domain.plan import TaskSpec
+from headrace.domain.push import Target
+from headrace.domain.task import State
+from headrace.domain.upload import Upload
+from headrace.history import recorder
+from headrace.ops.delivery.orphans import ORPHAN_AGE, ROUND
+from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
+from headrace.runtime.wiring import Settings, build
+from headrace.store.base import Store
+from headrace.store.stream import writes_of
+from headrace.testing.stores import Streamed
+from tests.contract.conftest import World
+from tests.contract.test_offload import MOST, Objects, OffloadWorld
+from tests.manual_clock import ManualClock
+from tests.streamed import stream_records
+
+CONTENT = b"\x00\xff no JSON, and of any size" * 200
+
+
+@pytest.fixture
+def world(store: Store, clock: ManualClock) -> OffloadWorld:
+    objects, streamed = Objects(clock), Streamed(store, clock)
+    settings = Settings(admin_key="test", poll_after_seconds=0.02, payload_offload_bytes=MOST)
+    use = build(settings, streamed.store, now=clock, objects=objects)
+    use.deliveries.sleep = clock.forward
+    use.deliveries.arrivals = None
+    world = OffloadWorld(streamed.store, clock, use, objects, streamed)
+    world.queue()
+    return world
+
+
+def granted(world: World, queue: str = "mail", **given: Any) -> Upload:
+    given = {"task_id": None, "origin": "http://here", **given}
+    digest = sha256(CONTENT).hexdigest()
+    return world.use.uploads.grant(queue, size=len(CONTENT), digest=digest, **given).upload
+
+
+def uploaded(world: OffloadWorld, queue: str = "mail", **given: Any) -> Upload:
+    upload = granted(world, queue, **given)
+    world.objects.put({upload.name: CONTENT})
+    return upload
+
+
+def spec(upload: Upload, **others: Any) -> TaskSpec:
+    return replace(TaskSpec("null", id=upload.task_id, upload=upload), **others)
+
+
+def enqueue(world: World, *new: TaskSpec, queue: str = "mail") -> Sequence[EnqueueResult]:
+    results = world.use.tasks.enqueue(queue, new)
+    world.clock.forward(0.001)
+    return results
+
+
+def invalid(world: World, new: TaskSpec, queue: str = "mail") -> str:
+    (result,) = enqueue(world, new, queue=queue)
+    assert result.outcome is EnqueueOutcome.INVALID
+    return result.detail or ""
+
+
+def test_a_task_is_made_of_an_upload_and_delivered_without_reading_it(world: OffloadWorld) -> None:
+    upload = uploaded(world)
+    (made,) = enqueue(world, spec(upload))
+    task = world.one("mail")
+
+    assert (made.outcome, made.id) == (EnqueueOutcome.CREATED, upload.task_id)
+    assert (task.id, task.payload) == (upload.task_id, None)
+    assert task.uploaded == upload.text
+    assert world.objects.asked == [("put", 1)]
+    assert world.use.texts.shown(task).payload is None
+    assert world.use.uploads.url_of(upload.text, "http://here").startswith("http://here/v1/")
+
+
+def test_one_reference_makes_one_task_however_often_it_comes(world: OffloadWorld) -> None:
+    upload = uploaded(world)
+    results = [*enqueue(world, spec(upload)), *enqueue(world, spec(upload))]
+    again = enqueue(world, spec(upload), spec(upload))
+
+    assert [one.outcome for one in (*results, *again)] == [
+        EnqueueOutcome.CREATED,
+        *[EnqueueOutcome.EXISTING] * 3,
+    ]
+    assert world.use.inspect.count("mail").count == 1
+
+
+def test_the_task_may_have_an_id_that_was_named_before(world: OffloadWorld) -> None:
+    upload = uploaded(world, task_id="video-7")
+
+    assert enqueue(world, spec(upload))[0].id == "video-7"
+
+
+@pytest.mark.parametrize("how", ["missing", "size", "late", "queue"])
+def test_what_is_not_as_it_was_granted_is_invalid(world: OffloadWorld, how: str) -> None:
+    world.queue("post")
+    upload = granted(world) if how == "missing" else uploaded(world)
+    if how == "size":
+        world.objects.put({upload.name: b"short"})
+    if how == "late":
+        world.clock.forward(limits.UPLOAD_SECONDS)
+    said = invalid(world, spec(upload), "post" if how == "queue" else "mail")
+
+    assert (
+        said
+        == {
+            "missing": "payload_ref was not uploaded, or is used up",
+            "size": f"payload_ref has 5 bytes, and not the {len(CONTENT)} that were granted",
+            "late": "payload_ref is over: it was good for 3600 s. Upload it again",
+            "queue": "payload_ref is for another queue",
+        }[how]
+    )
+    assert world.use.inspect.count("mail").count == 0
+
+
+def test_one_bad_reference_keeps_no_other_entry_back(world: OffloadWorld) -> None:
+    results = enqueue(world, TaskSpec("1"), spec(granted(world)), spec(uploaded(world)))
+
+    assert [one.outcome for one in results] == ["CREATED", "INVALID", "CREATED"]
+
+
+def test_a_late_repeat_of_an_enqueue_finds_its_task(world: OffloadWorld) -> None:
+    upload = uploaded(world)
+    enqueue(world, spec(upload))
+    world.clock.forward(2 * limits.UPLOAD_SECONDS)
+
+    assert enqueue(world, spec(upload))[0].outcome is EnqueueOutcome.EXISTING
+
+
+def test_a_report_spawns_a_task_of_an_upload_or_says_what_is_wrong(world: OffloadWorld) -> None:
+    world.queue("post")
+    world.put("mail", "1")
+    parent = world.one("mail")
+    missing = granted(world, "post")
+    refused = world.say(parent, "SUCCEEDED", spawn=(("post", spec(missing)),))
+    assert refused.outcome == "INVALID"
+    assert "spawn[0].payload_ref was not uploaded" in (refused.detail or "")
+    upload = uploaded(world, "post")
+    for _ in range(2):
+        world.say(parent, "SUCCEEDED", spawn=(("post", spec(upload)),))
+
+    assert [task.uploaded for task in world.take("post", 5)] == [upload.text]
+
+
+def test_a_task_keeps_its_upload_through_retries_moves_and_restarts(world: OffloadWorld) -> None:
+    world.queue("post")
+    upload = uploaded(world)
+    enqueue(world, spec(upload))
+    world.say(world.one("mail"), "MOVED", to_queue="post")
+    world.say(world.one("post"), "RELEASED")
+    world.record()
+    world.clock.forward((ORPHAN_AGE + ROUND).total_seconds())
+    world.use.orphans.sweep()
+
+    assert world.one("post").uploaded == upload.text
+    assert world.objects.names() == [upload.name]
+
+
+def test_an_upload_goes_with_its_task_once_nobody_may_use_it_again(world: OffloadWorld) -> None:
+    upload = uploaded(world)
+    enqueue(world, spec(upload))
+    world.clock.forward(limits.UPLOAD_SECONDS + 600)
+    world.use.tasks.delete(upload.task_id)
+    world.record()
+
+    assert world.objects.names() == []
+
+
+def reused(world: OffloadWorld) -> None:
+    """Delete a task and make it anew of the same upload, while the recorder is late."""
+    upload = uploaded(world)
+    enqueue(world, spec(upload))
+    world.use.tasks.delete(upload.task_id)
+    enqueue(world, spec(upload))
+    world.record()
+    world.use.orphans.sweep()
+    assert world.one("mail").uploaded == upload.text
+    assert world.objects.names() == [upload.name], "a task has lost its payload"
+
+
+def test_a_late_recorder_takes_no_upload_from_a_task_made_anew(world: OffloadWorld) -> None:
+    reused(world)
+
+
+def test_a_recorder_that_drops_uploads_at_once_is_found(
+    world: OffloadWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "may_come_again", lambda *_: False)
+    with pytest.raises(AssertionError, match="has lost its payload"):
+        reused(world)
+
+
+def test_what_nobody_enqueued_is_swept_after_a_day(world: OffloadWorld) -> None:
+    used, unused, young = uploaded(world), uploaded(world), None
+    enqueue(world, spec(used))
+    world.clock.forward((ORPHAN_AGE + timedelta(hours=1)).total_seconds())
+    young = uploaded(world)
+
+    assert world.use.orphans.sweep() == 1
+    assert sorted(world.objects.names()) == sorted([used.name, young.name])
+    assert unused.name not in world.objects.names()
+
+
+def test_what_came_and_went_within_the_hour_is_swept_too(world: OffloadWorld) -> None:
+    upload = uploaded(world)
+    enqueue(world, spec(upload))
+    world.use.tasks.delete(upload.task_id)
+    world.record()
+    assert world.objects.names() == [upload.name]
+    world.clock.forward((ORPHAN_AGE + ROUND).total_seconds())
+
+    assert world.use.orphans.sweep() == 1
+
+
+def test_an_undo_finds_the_upload(world: OffloadWorld) -> None:
+    upload = uploaded(world)
+    enqueue(world, spec(upload))
+    world.clock.forward(2 * limits.UPLOAD_SECONDS)
+    undo = world.use.tasks.delete(upload.task_id, undo_in_seconds=200_000)
+    assert undo is not None
+    world.record()
+    world.use.undoing.undo(undo.id)
+
+    assert world.one("mail").uploaded == upload.text
+
+
+def test_the_stream_tells_how_large_an_upload_is(world: OffloadWorld) -> None:
+    enqueue(world, spec(uploaded(world)))
+    seen, _ = writes_of(stream_records(world.streamed.taken()))
+
+    assert seen[-1].after is not None
+    assert seen[-1].after.payload_bytes == len(CONTENT)
+
+
+def test_a_move_with_a_payload_leaves_the_upload_behind(world: OffloadWorld) -> None:
+    enqueue(world, spec(uploaded(world)))
+    world.clock.forward(2 * limits.UPLOAD_SECONDS)
+    world.queue("post")
+    world.say(world.one("mail"), "MOVED", to_queue="post", payload='"inside"')
+    world.record()
+
+    assert (task := world.one("post")).payload == '"inside"'
+    assert task.uploaded is None
+    assert world.objects.names() == []
+
+
+def test_a_queue_that_pushes_takes_none(world: OffloadWorld) -> None:
+    target = Target(url="https://example.com/hook")
+    before = uploaded(world, "mail")
+    queue = world.use.queues.get("mail")
+    world.use.queues.replace("mail", replace(queue.settings, target=target))
+    world.clock.forward(60)
+
+    with pytest.raises(InvalidRequest, match="queue mail pushes payloads to a target"):
+        granted(world)
+    assert "payload_ref has no meaning here" in invalid(world, spec(before))
+
+
+@pytest.mark.parametrize("off", ["no size", "no place"])
+def test_where_nothing_is_kept_outside_nothing_is_granted(
+    world: OffloadWorld, clock: ManualClock, off: str
+) -> None:
+    most = 0 if off == "no size" else MOST
+    objects = world.objects if off == "no size" else None
+    settings = Settings(admin_key="test", payload_offload_bytes=most)
+    use = build(settings, world.streamed.store, now=clock, objects=objects)
+
+    with pytest.raises(InvalidRequest, match="PayloadOffloadBytes"):
+        use.uploads.grant("mail", size=1, digest="0" * 64, task_id=None, origin=None)
+
+
+def test_a_cancelled_and_restarted_task_still_has_it(world: OffloadWorld) -> None:
+    upload = uploaded(world)
+    enqueue(world, spec(upload))
+    done = world.use.cancelling.cancel(upload.task_id)
+
+    assert done.task.state is State.DEAD
+    assert world.use.texts.shown(done.task).uploaded == upload.text

@@ -1,0 +1,162 @@
+"""What every place for texts of tasks promises: a folder, memory, S3."""
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from headrace.domain.errors import Unavailable
+from headrace.domain.offload import ObjectStore
+from headrace.store.objects import FolderObjects, MemoryObjects, objects_at, objects_beside
+
+
+@pytest.fixture(params=["memory", "folder", "s3"])
+def objects(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ObjectStore]:
+    if request.param == "memory":
+        yield MemoryObjects()
+        return
+    if request.param == "folder":
+        yield objects_at(str(tmp_path / "payloads"))
+        return
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with mock_aws():
+        boto3.client("s3").create_bucket(Bucket="payloads")
+        yield objects_at("s3://payloads/of/tests")
+
+
+def test_what_was_written_is_read_and_what_is_not_there_is_left_out(objects: ObjectStore) -> None:
+    objects.put({"task-1/a": b"one", "task-2/b": b"two"})
+
+    assert objects.get(["task-1/a", "task-2/b", "task-3/c"]) == {
+        "task-1/a": b"one",
+        "task-2/b": b"two",
+    }
+
+
+def test_what_is_dropped_is_gone_and_may_be_dropped_again(objects: ObjectStore) -> None:
+    objects.put({"task-1/a": b"one", "task-1/b": b"two"})
+    for _ in range(2):
+        objects.drop(["task-1/a", "task-9/z"])
+    objects.drop([])
+
+    assert objects.get(["task-1/a", "task-1/b"]) == {"task-1/b": b"two"}
+
+
+@pytest.mark.parametrize("page", [1, 7, 100])
+def test_a_list_goes_on_behind_what_was_seen_and_says_when_each_was_written(
+    objects: ObjectStore, page: int
+) -> None:
+    names = {f"task-{number}/t{number}" for number in range(20)}
+    objects.put(dict.fromkeys(names, b"x"))
+    seen: list[str] = []
+    after = ""
+    while found := objects.list(after, page):
+        assert len(found) <= page
+        assert all(abs(one.written_at - datetime.now(UTC)) < timedelta(hours=1) for one in found)
+        seen += [one.name for one in found]
+        after = found[-1].name
+
+    assert len(seen) == len(names)
+    assert set(seen) == names
+
+
+def test_many_are_dropped_at_once(objects: ObjectStore) -> None:
+    names = [f"task-{number}/t" for number in range(1_005)]
+    objects.put(dict.fromkeys(names[:3] + names[-3:], b"x"))
+    objects.drop(names)
+
+    assert objects.list("", 10) == []
+
+
+# -- a folder ------------------------------------------------------------------------------------
+
+
+def test_a_half_written_file_is_no_object_and_is_found_by_whoever_sweeps(tmp_path: Path) -> None:
+    objects = FolderObjects(tmp_path)
+    objects.put({"task-1/a": b"one"})
+    (path,) = (one for one in tmp_path.rglob("*") if one.is_file())
+    path.rename(path.with_name(path.name + ".part"))
+
+    assert objects.get(["task-1/a"]) == {}
+    (left,) = objects.list("", 10)
+    objects.drop([left.name])
+    assert objects.list("", 10) == []
+
+
+def test_nobody_else_reads_the_folder(tmp_path: Path) -> None:
+    objects = FolderObjects(tmp_path / "of-a-file-payloads")
+    objects.put({"task-1/a": b"one"})
+
+    assert all(one.stat().st_mode & 0o077 == 0 for one in tmp_path.rglob("*") if one.is_dir())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
+def test_a_folder_that_cannot_be_written_is_unavailable(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(Unavailable, match="cannot be written"):
+        FolderObjects(tmp_path / "x").put({"task-1/a": b"one"})
+
+
+def test_a_folder_that_is_a_file_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("a file")
+    with pytest.raises(Unavailable, match="cannot be written"):
+        FolderObjects(tmp_path / "x").put({"task-1/a": b"one"})
+
+
+def test_a_place_without_objects_may_be_known_to_be_unused(tmp_path: Path) -> None:
+    for objects in (FolderObjects(tmp_path / "x"), MemoryObjects()):
+        assert objects.unused()
+        objects.put({"task-1/a": b"one"})
+        assert not objects.unused()
+    assert not objects_at("s3://payloads").unused()
+
+
+def test_two_files_of_one_folder_have_places_of_their_own(tmp_path: Path) -> None:
+    one, other = (objects_beside(str(tmp_path / name), ":memory:") for name in ("a.db", "b.db"))
+    one.put({"task-1/a": b"one"})
+
+    assert other.list("", 10) == []
+    assert isinstance(objects_beside(":memory:", ":memory:"), MemoryObjects)
+
+
+def test_the_same_file_by_another_way_has_the_same_place(tmp_path: Path) -> None:
+    (tmp_path / "a.db").touch()
+    (tmp_path / "link.db").symlink_to(tmp_path / "a.db")
+    objects_beside(str(tmp_path / "a.db"), ":memory:").put({"task-1/a": b"one"})
+
+    there = objects_beside(str(tmp_path / "link.db"), ":memory:")
+    assert there.get(["task-1/a"]) == {"task-1/a": b"one"}
+
+
+# -- S3 ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda objects: objects.put({"task-1/a": b"x"}),
+        lambda objects: objects.put({"task-1/a": b"x", "task-1/b": b"y"}),
+        lambda objects: objects.get(["task-1/a"]),
+        lambda objects: objects.drop(["task-1/a"]),
+        lambda objects: objects.list("", 10),
+    ],
+    ids=["put", "put abreast", "get", "drop", "list"],
+)
+def test_an_s3_that_is_away_is_unavailable(
+    call: Callable[[ObjectStore], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+    with pytest.raises(Unavailable, match="store of payloads cannot be reached"):
+        call(objects_at("s3://payloads"))

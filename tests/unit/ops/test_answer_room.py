@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from headrace.domain.ids import new_lease_token
 from headrace.domain.limits import ANSWER_BYTES, LAMBDA_BYTES, SENT_BYTES, sent_bytes, utf8_bytes
-from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task, TaskError
+from headrace.domain.task import (
+    SHOWN_STATES,
+    DeadReason,
+    ErrorKind,
+    Hop,
+    Place,
+    Task,
+    TaskError,
+)
 from headrace.http import task_answers
 from headrace.ops.delivery.dequeue import DequeueResult
 from headrace.ops.shared.paging import AnswerRoom
@@ -43,7 +51,7 @@ ERRORS = st.builds(
 TASKS = st.builds(
     Task,
     id=st.text(st.sampled_from("aZ0_-"), min_size=1, max_size=64),
-    place=st.builds(Place, NAMES, st.sampled_from(State), st.just(0)),
+    place=st.builds(Place, NAMES, st.sampled_from(SHOWN_STATES), st.just(0)),
     scheduled_at=st.just(NOW),
     due_at=st.just(NOW),
     created_at=st.just(NOW),

@@ -9,6 +9,7 @@ import pytest
 
 from headrace.domain.change import Entry
 from headrace.domain.task import Place, State
+from headrace.domain.worker import Portion
 from headrace.ops.delivery.contention import ALL, Claims, Part
 from tests.manual_clock import ManualClock
 
@@ -46,11 +47,11 @@ def test_what_one_thread_takes_another_leaves_alone() -> None:
     assert [first, second, third] == [window[:2], window[2:4], window[4:]]
 
 
-def test_a_claim_is_forgotten_after_two_seconds() -> None:
+def test_a_claim_is_forgotten_after_ten_seconds() -> None:
     taken, window = claims(), waiting(1)
     taken.pick(window, 1, now=START, part=ALL)
 
-    just_before, after = START + timedelta(seconds=1.99), START + timedelta(seconds=2)
+    just_before, after = START + timedelta(seconds=9.99), START + timedelta(seconds=10)
 
     assert taken.pick(window, 1, now=just_before, part=ALL) == []
     assert taken.pick(window, 1, now=after, part=ALL) == window
@@ -91,6 +92,13 @@ def test_parts_share_all_tasks_out_and_halves_of_a_part_make_it_up() -> None:
     assert all(60 < len(part) < 140 for part in of_four)
     halves = [entry for entry in window if Part(8, 3).has(entry) or Part(8, 7).has(entry)]
     assert halves == of_four[3]
+
+
+def test_of_the_tasks_that_fall_to_a_worker_some_are_in_every_part() -> None:
+    mine = Portion(rank=0, members=2, shards=1)
+    own = [entry for entry in waiting(400) if not mine.away(entry)]
+
+    assert all(any(Part(4, number).has(entry) for entry in own) for number in range(4))
 
 
 def test_the_first_of_the_own_part_are_picked_in_order() -> None:

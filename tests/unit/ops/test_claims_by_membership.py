@@ -8,8 +8,6 @@ import pytest
 from tests.fleet import Fleet
 
 MIXED = (1, 3, 10, 25)
-# Each case has a seed of its own, so that chance plays differently in each.
-SIZES = [((1,), 1), ((10,), 2), (MIXED, 3)]
 
 
 def drained(
@@ -35,8 +33,12 @@ def test_on_one_shard_fewer_than_a_twentieth_of_the_claims_is_lost(services: int
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("batch_sizes", "seed"), SIZES)
-@pytest.mark.parametrize("services", [4, 16, 64])
+# Each number of services and each size; each case has a seed of its own, so that chance plays
+# differently in each.
+@pytest.mark.parametrize(
+    ("services", "batch_sizes", "seed"),
+    [(4, (10,), 2), (16, (1,), 1), (64, (10,), 2), (64, MIXED, 3)],
+)
 def test_on_one_shard_it_is_so_for_batches_of_any_size(
     services: int, batch_sizes: tuple[int, ...], seed: int
 ) -> None:
@@ -48,8 +50,10 @@ def test_with_a_shard_for_each_service_it_is_fewer_than_a_hundredth() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("batch_sizes", "seed"), SIZES)
-@pytest.mark.parametrize(("services", "shards"), [(16, 16), (64, 64), (16, 64)])
+@pytest.mark.parametrize(
+    ("services", "shards", "batch_sizes", "seed"),
+    [(16, 16, (1,), 1), (16, 64, MIXED, 3), (64, 64, (10,), 2), (64, 64, MIXED, 3)],
+)
 def test_with_shards_enough_it_is_so_for_batches_of_any_size(
     services: int, shards: int, batch_sizes: tuple[int, ...], seed: int
 ) -> None:
@@ -77,6 +81,16 @@ def test_workers_whose_calls_come_to_any_service_seldom_race() -> None:
 
     assert len(fleet.taken) == 1000
     assert fleet.claimed.share < 0.05
+
+
+def test_a_worker_that_is_quicker_than_the_other_gets_whole_batches_all_the_same() -> None:
+    fleet = Fleet(2, seed=1)
+    fleet.heartbeat()
+    fleet.enqueue(400)
+
+    got = [len(fleet.ask(0, batch_size=25).tasks) for _ in range(6)]
+
+    assert got == [25] * 6
 
 
 def test_workers_that_are_long_gone_are_no_reason_to_race() -> None:

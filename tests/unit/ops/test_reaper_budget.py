@@ -7,7 +7,7 @@ import pytest
 
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.task import State
-from headrace.store.base import metered
+from headrace.store.call_scope import metered
 from headrace.store.records.reaper import KIND, PARTS
 from tests.unit.ops.reaper_harness import PASS_SECONDS, ReaperDeployment, ReaperKilled
 

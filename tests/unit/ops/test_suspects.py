@@ -181,7 +181,7 @@ def test_the_newest_are_looked_at_of_more_than_half_a_unit_shows(world: World) -
         suspects = watch.suspects(world.store, MAIL, world.clock())
     looked_at = [entry.scheduled_at for entry in suspects.others]
     everything = world.store.entries(MAIL, limit=99).entries
-    assert looked_at == sorted((entry.scheduled_at for entry in everything), reverse=True)[:28]
+    assert looked_at == sorted((entry.scheduled_at for entry in everything), reverse=True)[:25]
 
 
 def test_what_is_known_is_bounded(world: World) -> None:

@@ -28,16 +28,19 @@ from typing import Final
 from zlib import crc32
 
 from headrace.domain.change import Entry
+from headrace.domain.ids import new_chance
 from headrace.domain.queue import Queue
+from headrace.domain.task import Task
 from headrace.domain.worker import Portion, portion
 from headrace.ops.shared.slots import remember
-from headrace.store.base import Store, metered
+from headrace.store.base import Done, Outcome, Store
+from headrace.store.call_scope import metered
 from headrace.store.records.workers import KIND, from_record
 
 _Key = tuple[str, datetime]
 
 _REMEMBERED: Final = 20_000
-_CLAIM_LASTS: Final = timedelta(seconds=2)
+_CLAIM_LASTS: Final = timedelta(seconds=10)  # longer than a slow table takes for page and writes
 _MOST_HALVINGS: Final = 5
 _GROWS_PER_WIN: Final = 0.01  # halvings, and for each win in a row as many more
 _GROWS_PER_SECOND: Final = 0.1  # halvings
@@ -59,7 +62,9 @@ class Part:
 
     def has(self, entry: Entry) -> bool:
         """Tell whether *entry* is in this part."""
-        return (crc32(entry.task_id.encode()) + self.turn) % self.of == self.number
+        # By other bits than those of shards and portions: of each, some tasks are in every part.
+        high = crc32(entry.task_id.encode()) >> 16
+        return (high + self.turn) % self.of == self.number
 
 
 ALL: Final = Part()
@@ -83,7 +88,7 @@ class _Share:
 class Claims:
     """What the threads of this process are taking, and where races were lost lately."""
 
-    chance: random.Random = field(default_factory=random.Random)
+    chance: random.Random = field(default_factory=new_chance)
     _taken: OrderedDict[_Key, datetime] = field(default_factory=OrderedDict)
     _shares: dict[str, _Share] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -113,6 +118,11 @@ class Claims:
             else:
                 self._shares.pop(queue, None)
 
+    def forget(self, queue: str) -> None:
+        """Take from all of *queue* again: those that races were lost to are known from now on."""
+        with self._lock:
+            self._shares.pop(queue, None)
+
     def free(self, entries: Sequence[Entry]) -> int:
         """Return how many of *entries* nobody here is taking."""
         with self._lock:
@@ -121,7 +131,7 @@ class Claims:
     def pick(
         self, window: Sequence[Entry], count: int, *, now: datetime, part: Part
     ) -> list[Entry]:
-        """Claim up to *count* entries of *window*: the first ones that are in *part*.
+        """Claim up to *count* entries of *window*, in its order: the first that are in *part*.
 
         If there are none, some of the others, but few: they are somebody's.
         """
@@ -133,7 +143,7 @@ class Claims:
                 picked = [entry for entry in free if part.has(entry)][:count]
                 if not picked:
                     few = min(ceil(count / part.of), len(free))
-                    picked = sorted(self.chance.sample(free, few), key=_index_order)
+                    picked = [free[at] for at in sorted(self.chance.sample(range(len(free)), few))]
             for entry in picked:
                 self._taken[_key(entry)] = now
         return picked
@@ -145,7 +155,7 @@ class Claims:
                 self._taken.pop(_key(entry), None)
 
     def _forget(self, now: datetime) -> None:
-        """A claim outlives its write a little, for threads that read the index before it."""
+        """A claim outlives its write, for threads that read the index before it."""
         while self._taken:
             key, taken_at = next(iter(self._taken.items()))
             if now - taken_at < _CLAIM_LASTS and len(self._taken) < _REMEMBERED:
@@ -153,8 +163,11 @@ class Claims:
             del self._taken[key]
 
 
-_LISTED_FOR: Final = timedelta(seconds=10)
-_AGAIN_AFTER: Final = timedelta(seconds=1)  # where a race was lost, for each page there is
+LISTED_FOR: Final = timedelta(seconds=10)
+LISTED_WHERE_CHEAP_FOR: Final = timedelta(seconds=0.5)
+"""How long a list of workers is believed: who has come since loses races to who does not know."""
+
+_AGAIN: Final = 10  # times as soon where a race was lost, and as much later for each page there is
 _PAGE: Final = 250  # records, those of workers that are silent too, until the table removes them
 _PAGES: Final = 40
 _MOST: Final = 1_000  # workers of a queue; more do not divide it
@@ -178,13 +191,14 @@ class _View:
     seen: dict[_Key, datetime]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Members:
     """What this process knows of who takes tasks."""
 
     store: Store
     now: Callable[[], datetime]
     claims: Claims
+    listed_for: timedelta = LISTED_FOR
     _listed: dict[str, list[str]] = field(default_factory=dict)  # by queue
     _listed_at: datetime | None = None
     _pages: int = 1
@@ -203,7 +217,7 @@ class Members:
         now = self.now()
         with self._lock:
             remember(self._callers, (queue.name, worker), now, most=_CALLERS)
-            if self._listed_at is None or now - self._listed_at >= _LISTED_FOR:
+            if self._listed_at is None or now - self._listed_at >= self.listed_for:
                 return None, False
             return self._portion(queue, worker, now), True
 
@@ -212,7 +226,7 @@ class Members:
         now = self.now()
         listed: dict[str, list[str]] = {}
         after, more, pages = "", True, 0
-        with metered():  # once in ten seconds for all who ask here: no caller's to pay
+        with metered():  # now and then for all who ask here: no caller's to pay
             while more and pages < _PAGES:
                 records, more = self.store.records(KIND, after=after, limit=_PAGE, consistent=False)
                 pages += 1
@@ -222,9 +236,13 @@ class Members:
                         listed.setdefault(name, []).append(record.name)
         with self._lock:
             # Of too many records all see the same first ones; who is not among them has no part.
+            before = self._listed.get(queue.name, [])
             self._listed = {name: of for name, of in listed.items() if len(of) <= _MOST}
             self._listed_at, self._pages = now, pages
-            return self._portion(queue, worker, now)
+            mine = self._portion(queue, worker, now)
+        if mine is not None and not set(self._listed.get(queue.name, [])) <= set(before):
+            self.claims.forget(queue.name)
+        return mine
 
     def raced(self, queue: str, tried: int, won: int) -> None:
         """Note how a race went: who loses some does not know of all the others."""
@@ -236,13 +254,14 @@ class Members:
             for (name, _), view in self._views.items():
                 if name == queue:
                     view.still_since = now
-            if self._listed_at is not None and now - self._listed_at >= _AGAIN_AFTER * self._pages:
+            again_after = self.listed_for / _AGAIN * self._pages
+            if self._listed_at is not None and now - self._listed_at >= again_after:
                 self._listed_at = None
 
     def divide(
         self, queue: str, ready: Sequence[Entry], wanted: int, mine: Portion
     ) -> tuple[list[Entry], datetime | None]:
-        """Return those of the *ready* tasks to take; if there are none, also when there may be."""
+        """Return those of the *ready* tasks to take, in their order; if none, also when to."""
         now = self.now()
         shards: dict[int, list[tuple[Entry, int]]] = {}
         own = list[Entry]()
@@ -262,8 +281,11 @@ class Members:
         lying = [entry for entry, at in free if at <= now]
         few = min(ceil(len(lying) / mine.members), max(0, wanted - len(own)))
         helped = self.claims.chance.sample(lying, few)
-        if own or helped:
-            return sorted([*own, *helped], key=_index_order), None
+        if helped:
+            taken = {entry.task_id for entry in (*own, *helped)}
+            return [entry for entry in ready if entry.task_id in taken], None
+        if own:
+            return own, None
         return [], min((at for _, at in free), default=None)
 
     def take(self, entries: Sequence[Entry]) -> None:
@@ -297,15 +319,11 @@ class Members:
         return portion(members, worker, queue.settings.shards, now)
 
 
-def _index_order(entry: Entry) -> tuple[datetime, str]:
-    return (entry.scheduled_at, entry.task_id)
-
-
 LOOKS_PER_SECOND: Final = 500
 """Of all who wait; a look takes about half a millisecond of CPU."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Crowd:
     """Counts those who sleep; ``with crowd:`` is one of them."""
 
@@ -323,3 +341,23 @@ class Crowd:
     def __exit__(self, *_error: object) -> None:
         with self._lock:
             self._asleep -= 1
+
+
+@dataclass(slots=True)
+class Race:
+    """What was won, and how many writes it is not known of whether they took effect."""
+
+    won: list[Task] = field(default_factory=list)
+    unclear: int = 0
+
+    def note(self, outcomes: Sequence[Outcome]) -> int:
+        """Add the outcomes of some writes; return how many of them won.
+
+        A refusal shows the task, unless it is gone, or the table stopped answering before.
+        """
+        won = [outcome.task for outcome in outcomes if isinstance(outcome, Done)]
+        self.won += won
+        self.unclear += sum(
+            not isinstance(outcome, Done) and outcome.task is None for outcome in outcomes
+        )
+        return len(won)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from heapq import nsmallest
 from typing import Final
 
@@ -23,9 +24,11 @@ from headrace.domain.settle import Held, ReleaseReason
 from headrace.domain.task import Task
 from headrace.ops.delivery.contention import Crowd
 from headrace.ops.delivery.idempotency import DeliveryBatch
-from headrace.ops.delivery.leasing import Leasing, QueueLook, delivery_order, entry_of
+from headrace.ops.delivery.leasing import Leasing, QueueLook
+from headrace.ops.shared.lanes import delivery_rank, delivery_turn
 from headrace.ops.shared.leases import Leases
 from headrace.ops.shared.observed import commit
+from headrace.ops.shared.offloaded import OffloadedTexts
 from headrace.ops.shared.paging import AnswerRoom
 from headrace.ops.shared.queues import QueueOperations
 from headrace.store.base import Arrivals
@@ -41,7 +44,7 @@ class Order(StrEnum):
     """In which order tasks of several queues are taken."""
 
     PREFERENCE = "preference"  #: a later queue only where those before have too few
-    DUE = "due"  #: those that fell due first, of whatever queue
+    DUE = "due"  #: those whose turn is first, of whatever queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class Deliveries(Leasing):
     sleep: Callable[[float], None] = time.sleep
     crowd: Crowd = field(default_factory=Crowd)
     arrivals: Arrivals | None = None
+    texts: OffloadedTexts = field(default_factory=partial(OffloadedTexts, None))
 
     def dequeue(  # noqa: PLR0913  the API's own fields, and how to wait
         self,
@@ -112,10 +116,50 @@ class Deliveries(Leasing):
         They are what the index shows as due; how many they are is the caller's business.
         """
         look = QueueLook(self, queue, len(entries), worker, group=group)
-        return look.lease(entries, len(entries))
+        return self.whole({queue.name: queue}, look.lease(entries, len(entries)))
+
+    def give_back(self, sources: Mapping[str, Queue], surplus: Sequence[Task]) -> None:
+        """Release at once what was leased of *sources* in vain, its turn kept."""
+        if not surplus:
+            return
+        now = self.now()
+        changes = [
+            settle.release(
+                Held.of(task), sources[task.queue], now=now, reason=ReleaseReason.UNDELIVERED
+            )
+            for task in surplus
+        ]
+        with suppress(Unavailable):  # then their leases lapse
+            commit(self.store, changes)
+        self.claims.drop([Entry.of(task) for task in surplus])
+
+    def whole(self, sources: Mapping[str, Queue], tasks: list[Task]) -> list[Task]:
+        """Return *tasks* of *sources* with their payloads; those whose payload is lost are dead.
+
+        While payloads cannot be fetched, the tasks that have one elsewhere go back.
+        Raises Unavailable where those are all.
+        """
+        if not any(task.fetchable for task in tasks):
+            return tasks
+        try:
+            filled = self.texts.filled(tasks)
+        except Unavailable:
+            inside = [task for task in tasks if not task.fetchable]
+            self.give_back(sources, [task for task in tasks if task.fetchable])
+            if not inside:
+                raise
+            return inside
+        lost = [task for task in filled if self.texts.lost(task)]
+        if not lost:
+            return filled
+        now = self.now()
+        changes = [settle.reject_lost(task, sources[task.queue], now=now) for task in lost]
+        with suppress(Unavailable):  # then their leases lapse, and it is seen again
+            commit(self.store, changes)
+        return [task for task in filled if task not in lost]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Dequeue:
     """One call, with what it asks for.
 
@@ -232,7 +276,8 @@ class Dequeue:
         try:
             if self.order is Order.DUE and len(looks) > 1:
                 self._take_by_due(looks, taken, helps=helps)
-                taken.sort(key=delivery_order)
+                by_queue = {look.queue.name: look for look in looks}
+                taken.sort(key=lambda task: by_queue[task.queue].answer_order(task))
             else:
                 self._take_by_preference(looks, taken, helps=helps)
         except Unavailable:
@@ -254,7 +299,7 @@ class Dequeue:
         ready = [look.due() for look in looks]
         while wanted := self.batch_size - len(taken):
             waiting = [
-                (entry.scheduled_at, place, entry.task_id)
+                (looks[place].turn(entry)[:2], place, entry.task_id)
                 for place, entries in enumerate(ready)
                 for entry in entries
             ]
@@ -282,7 +327,8 @@ class Dequeue:
         if held is None:
             return None
         names = [source.name for source in sources]
-        held.sort(key=delivery_order)
+        order = delivery_turn if len(sources) == 1 else delivery_rank
+        held.sort(key=lambda task: order(sources[names.index(task.queue)], task))
         if self.order is Order.PREFERENCE:
             held.sort(key=lambda task: names.index(task.queue))
         tasks = self._fitting(sources, held)
@@ -290,9 +336,10 @@ class Dequeue:
 
     def _poll_after(self, look: QueueLook, now: datetime) -> float:
         queue, usual = look.queue, self.deliveries.poll_after_seconds
-        if queue.paused(now):
+        pushed = queue.settings.target is not None and not self.deliveries.pushing
+        if pushed or queue.paused(now):
             longer = max(_PAUSED_POLL_SECONDS, usual)
-            if queue.resume_at is None:
+            if pushed or queue.resume_at is None:
                 return longer
             return min(longer, (queue.resume_at - now).total_seconds())
         if look.limited_for is not None:
@@ -311,18 +358,9 @@ class Dequeue:
         room = AnswerRoom()
         for task in tasks:
             (fitting if room.takes_task(task) or not fitting else surplus).append(task)
-        if surplus:
-            now, queues = self.deliveries.now(), {source.name: source for source in sources}
-            changes = [
-                settle.release(
-                    Held.of(task), queues[task.queue], now=now, reason=ReleaseReason.UNDELIVERED
-                )
-                for task in surplus
-            ]
-            with suppress(Unavailable):  # then their leases lapse
-                commit(self.deliveries.store, changes)
-            self.deliveries.claims.drop([entry_of(task) for task in surplus])
-        return tuple(fitting)
+        by_name = {source.name: source for source in sources}
+        self.deliveries.give_back(by_name, surplus)
+        return tuple(self.deliveries.whole(by_name, fitting))
 
 
 def _first(times: Iterable[datetime | None]) -> datetime | None:

@@ -1,10 +1,11 @@
 """Dequeues under an ``Idempotency-Key``: a repeat gets the tasks that the first try has leased.
 
-Which tasks a call is about to lease is noted in one record before the first lease is written, and
-all its leases begin with one tag.  So a repeat finds them wherever the first try ended: its answer
-lost, its process dead, the write of its leases unanswered.  Who finds nothing notes nothing; only a
-caller that says it is repeating itself notes that too, so that a first try which nobody waits for
-any more, but which still waits for tasks, leases none after that answer.
+Which tasks a call is about to lease is noted in one record, before the first lease is written or
+in one transaction with it, and all its leases begin with one tag.  So a repeat finds them wherever
+the first try ended: its answer lost, its process dead, the write of its leases unanswered.  Who
+finds nothing notes nothing; only a caller that says it is repeating itself notes that too, so that
+a first try which nobody waits for any more, but which still waits for tasks, leases none after that
+answer.
 
 Under a group lease there is no record: the tag is made of the key, and the group names its tasks.
 """
@@ -15,7 +16,7 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 from headrace.domain import repeat
-from headrace.domain.change import Entry
+from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import lease_tag_of, new_lease_tag, tagged_lease_token
 from headrace.domain.lease import Group
@@ -23,7 +24,7 @@ from headrace.domain.queue import Queue
 from headrace.domain.repeat import KeyedRequest, still_running
 from headrace.domain.task import State, Task
 from headrace.ops.shared.leases import Leases, with_present_ends
-from headrace.store.base import Store
+from headrace.store.base import Noting, NotingRefused, Outcome, Record, Store
 from headrace.store.records.repeats import FIRST, batch_of, batch_record, first_of, kind_of
 
 
@@ -60,20 +61,32 @@ class DeliveryBatch:
         """
         if self.attempt == 1:
             return None
-        return self._under(group, queues) if group is not None else self._recorded()
+        return self._under(group, queues) if group is not None else self._recorded(queues)
 
-    def note(self, entries: Sequence[Entry], *, now: datetime) -> None:
-        """Write down that *entries* may be leased from *now* on; one write, none under a group.
+    def commit(self, changes: Sequence[Change], *, now: datetime) -> list[Outcome]:
+        """Make *changes*, the leases of tasks from *now* on, noted before they can be seen.
 
-        Raises Overtaken when another try of the same call is leasing, or has been answered.
+        A note is one write more; under a group there is none.  Outcomes as of the store, those
+        that are known.
+        Raises Overtaken when another try of the same call is leasing, or has been answered, and
+        Unavailable.
         """
-        if self.grouped:
-            return
+        noted = self._with(changes, now)
+        if self.grouped or not changes or noted == self.noted:
+            return self.store.commit(changes, partly=True)
+        record = self._record(noted)
+        try:
+            outcomes = self.store.commit(changes, partly=True, noting=Noting(record, self.version))
+        except NotingRefused:
+            why = "another try of this call is leasing, or has been answered"
+            raise Overtaken(why) from None
+        self.noted, self.version = noted, record.version
+        return outcomes
+
+    def _with(self, changes: Sequence[Change], now: datetime) -> repeat.NotedBatch:
         before = self.noted or repeat.NotedBatch(now, now + self.within, self.tag)
-        new = [entry.task_id for entry in entries if entry.task_id not in before.task_ids]
-        noted = repeat.NotedBatch(before.at, before.until, self.tag, (*before.task_ids, *new))
-        if noted != self.noted and not self._write(noted):
-            raise Overtaken("another try of this call is leasing, or has been answered")
+        new = [one.task_id for one in changes if one.task_id not in before.task_ids]
+        return replace(before, task_ids=(*before.task_ids, *new), latest=now)
 
     def note_nothing(self, *, now: datetime) -> bool:
         """Write down, for a caller that repeats itself, that it got no task.
@@ -84,8 +97,11 @@ class DeliveryBatch:
             return True
         return self._write(repeat.NotedBatch(now, now, self.tag, closed=True))
 
+    def _record(self, batch: repeat.NotedBatch) -> Record:
+        return batch_record(self.request, batch, version=(self.version or 0) + 1)
+
     def _write(self, batch: repeat.NotedBatch) -> bool:
-        record = batch_record(self.request, batch, version=(self.version or 0) + 1)
+        record = self._record(batch)
         if not self.store.put_record(record, replaces=self.version):
             return False
         self.noted, self.version = batch, record.version
@@ -95,7 +111,7 @@ class DeliveryBatch:
         """Return a fresh lease by which a repeat knows what this call has leased."""
         return tagged_lease_token(self.tag)
 
-    def _recorded(self) -> list[Task] | None:
+    def _recorded(self, queues: Sequence[Queue]) -> list[Task] | None:
         record = self.store.record(kind_of(self.request), FIRST)
         if record is None:
             return None
@@ -105,7 +121,7 @@ class DeliveryBatch:
             return None
         batch = batch_of(record)
         tasks = list(self.store.read(batch.task_ids).values())
-        batch.check_over(tasks, now=now)
+        batch.check_over(tasks, queues=[queue.name for queue in queues], now=now)
         if now < batch.until and not batch.closed:  # who leased them may still be at it
             self.version = record.version
             if not self._write(replace(batch, closed=True)):
@@ -116,9 +132,9 @@ class DeliveryBatch:
         now = self.now()
         ours = repeat.NotedBatch(now, now, self.tag)
         found = chain.from_iterable(
-            self.leases.held(group.id, queue.name, shard)
+            self.leases.held(group.id, queue.name, place.shard)
             for queue in queues
-            for shard in range(queue.shards_of(State.INFLIGHT))
+            for place in queue.places(State.INFLIGHT)
         )
         held = [
             task for task in with_present_ends(self.store, list(found)) if ours.holds(task, now=now)

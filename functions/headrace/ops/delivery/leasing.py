@@ -4,28 +4,42 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain import plan
 from headrace.domain.change import Change, Entry
 from headrace.domain.errors import HeadraceError, Unavailable
-from headrace.domain.ids import new_lease_token
+from headrace.domain.ids import new_chance, new_lease_token
 from headrace.domain.lease import Group
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.slots import Reservation
-from headrace.domain.task import Place, State, Task
+from headrace.domain.task import State, Task
 from headrace.domain.worker import Portion
-from headrace.ops.delivery.contention import Claims, Members
+from headrace.ops.delivery.contention import LISTED_FOR, Claims, Members, Race
+from headrace.ops.delivery.group_window import GroupWindows
 from headrace.ops.delivery.idempotency import DeliveryBatch, Overtaken
 from headrace.ops.delivery.reaping import Reaping
+from headrace.ops.shared.group_limits import BLOCKED_FOR
+from headrace.ops.shared.lanes import (
+    ShardReader,
+    TurnKey,
+    delivery_rank,
+    delivery_turn,
+    rank_of,
+    turn_of,
+    with_due_times,
+)
 from headrace.ops.shared.limiting import Limiting
-from headrace.store.base import Done, EntryPage, Outcome, Position, Refused, Store
+from headrace.ops.shared.lines import Lines
+from headrace.store.base import Done, Outcome, Refused, Store
 
 _ROUNDS: Final = 4  # tries to fill a batch when races are lost
 _WIDEST: Final = 1000  # entries to look at when many race for them
 _MORE_PAGES: Final = 20  # looked at behind pages of what is expired or being taken
+_FIRSTS: Final = 6  # a multiple of however many take turns
+_PAGES_FOR_OWN: Final = 4  # looked at for tasks of one's own part, in front of which others' lie
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,17 +49,32 @@ class Leasing:
     store: Store
     reaping: Reaping
     limiting: Limiting
+    lines: Lines
     now: Callable[[], datetime]
-    chance: random.Random = field(default_factory=random.Random)
+    chance: random.Random = field(default_factory=new_chance)
     new_lease: Callable[[], str] = new_lease_token
     claims: Claims = field(default_factory=Claims)
+    members_listed_for: timedelta = LISTED_FOR
+    look_at_groups_after: timedelta = BLOCKED_FOR
+    pushing: bool = False  # for dispatchers: they alone take the tasks of queues with a target
+    windows: GroupWindows = field(init=False)
     members: Members = field(init=False)
+    first_lanes: dict[str, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self.members = Members(self.store, self.now, self.claims)
+        self.windows = GroupWindows(self.limiting.groups)
+        self.members = Members(self.store, self.now, self.claims, self.members_listed_for)
+
+    def first_lane(self, queue: Queue) -> int:
+        """Return which of the lanes that take turns begins this time: another one each time."""
+        if queue.lanes == [0]:
+            return 0
+        number = self.first_lanes.get(queue.name, 0)
+        self.first_lanes[queue.name] = (number + 1) % _FIRSTS
+        return number
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class QueueLook:
     """One queue as a call looks at it: what is wanted of it, and what is learnt on the way."""
 
@@ -61,6 +90,7 @@ class QueueLook:
     limited_for: float | None = None  # seconds until the rate may let something through
     no_slot: bool = False  # whether as many are in flight as may be; nobody knows until when
     _portion: Portion | None = field(default=None, init=False)
+    _turns: dict[str, TurnKey] = field(default_factory=dict, init=False)
 
     # -- what a call asks for --------------------------------------------------------------------
 
@@ -79,7 +109,21 @@ class QueueLook:
         except Unavailable:
             if not taken:  # what is leased already must reach its worker
                 raise
-        return sorted(taken, key=delivery_order)
+        return sorted(taken, key=self.delivery_order)
+
+    def delivery_order(self, task: Task) -> TurnKey:
+        """Return the sort key of the order in which tasks that were taken are handed out.
+
+        That is the turn each had in its lane, which is not always that of its priority: it may be
+        from before the queue had any.
+        """
+        return self._turns.get(task.id) or delivery_turn(self.queue, task)
+
+    def answer_order(self, task: Task) -> TurnKey:
+        """Return the sort key of the order of tasks that were taken of several queues."""
+        if self.queue.settings.groups is None:
+            return self.delivery_order(task)
+        return delivery_rank(self.queue, task)
 
     def due(self) -> list[Entry]:
         """Return the entries to lease now, in order: of each shard enough for the call."""
@@ -91,7 +135,12 @@ class QueueLook:
             self._portion = self.leasing.members.ask(self.queue, self.worker)
             if self._portion is not None:
                 ready = self._candidates_of_all()
-        return sorted(self._own(ready, self.count), key=lambda entry: entry.scheduled_at)
+        own = self._own(ready, self.count)
+        return own if self.queue.settings.groups else sorted(own, key=self.turn)
+
+    def turn(self, entry: Entry) -> TurnKey:
+        """Return the sort key of *entry* among those of all queues that it may be taken from."""
+        return rank_of(self.queue, entry)
 
     def reclaimed(self) -> list[Entry]:
         """Reclaim lapsed leases, unless the queue is paused; those without a backoff are ready."""
@@ -99,9 +148,9 @@ class QueueLook:
 
     def _lapsed(self) -> list[Entry]:
         return [
-            entry_of(task)
-            for shard in range(self.queue.shards_of(State.INFLIGHT))
-            for task in self.leasing.reaping.lapsed(self.queue, shard)
+            Entry.of(task)
+            for place in self.queue.places(State.INFLIGHT)
+            for task in self.leasing.reaping.lapsed(self.queue, place)
             if task.state is State.ENQUEUED and task.due_at <= self.leasing.now()
         ]
 
@@ -165,34 +214,49 @@ class QueueLook:
         """Read a little more than is wanted, so that a lost race finds something else.
 
         In a crowd it is as much more as our part of it is smaller, so that our part may be enough.
-        Not bounded by the clock: the first task that is not due yet says when to ask again.
+        Of lanes that are merged each is read so far.  Not bounded by the clock: the first task
+        that is not due yet says when to ask again.
         """
-        ready: list[Entry] = []
-        place = Place(self.queue.name, State.ENQUEUED, shard)
-        after: Position | None = None
+        ready, within = list[Entry](), list[Entry]()
+        first = self.leasing.first_lane(self.queue)
+        reader = ShardReader(self.leasing.store, self.queue, shard, self.leasing.now, first=first)
+        sieve = self.leasing.windows.sieve(self.queue, shard) if self.queue.group_limit else None
+        if sieve is not None:
+            reader.skip(sieve.begins)
+            ready = sieve.parked()
+            within = [*self._within_portion(ready)]
         learnt = self._parts()
         parts = learnt if self._portion is None else learnt * self._portion.sharing(shard)
         narrow, wide = 2 * count + 16, parts * (count + count // 4 + 2)
         limit = max(narrow, min(wide, _WIDEST))
-        for _ in range(_MORE_PAGES):
-            page = self.leasing.store.entries(place, after=after, limit=limit)
+        for number in range(1, _MORE_PAGES + 1):
+            page = reader.page(limit)
             now = self.leasing.now()
-            over = []
-            for entry in page.entries:
-                if entry.scheduled_at > now:
-                    self.next_due = min(self.next_due or entry.scheduled_at, entry.scheduled_at)
-                    page = EntryPage(page.entries, None)
-                    break
-                if entry.expires_at is not None and entry.expires_at <= now:
-                    over.append(entry)
-                else:
-                    ready.append(entry)
+            over, fresh = list[Entry](), list[Entry]()
+            for entry in page:
+                late = entry.expires_at is not None and entry.expires_at <= now
+                (over if late else fresh).append(entry)
+            if sieve is not None:
+                fresh = sieve.sift(fresh)
+                if len(fresh) < len(page) // 2:
+                    limit = min(2 * limit, _WIDEST)
+            ready += fresh
+            within += self._within_portion(fresh)
             if over:  # or the reaper would leave them in our way
                 list(self.leasing.reaping.dead_letter(self.queue, over))
-            after = page.last
-            if after is None or self.leasing.claims.free(ready) >= count:
+            # One that is quicker than the others has theirs before it, and few of its own.
+            own = ready if number >= _PAGES_FOR_OWN else within
+            if reader.over or self.leasing.claims.free(own) >= count:
                 break
+        again = [] if reader.next_due is None else [reader.next_due]
+        if sieve is not None and sieve.held_back:
+            again.append(self.leasing.now() + self.leasing.look_at_groups_after)
+        self.next_due = min([*again, self.next_due] if self.next_due else again, default=None)
         return ready
+
+    def _within_portion(self, ready: list[Entry]) -> list[Entry]:
+        portion = self._portion
+        return ready if portion is None else [one for one in ready if not portion.away(one)]
 
     def _own(self, ready: list[Entry], wanted: int) -> list[Entry]:
         """Return those of *ready* that the caller may take now."""
@@ -207,6 +271,12 @@ class QueueLook:
 
     def lease(self, ready: Sequence[Entry], count: int) -> list[Task]:
         """Take up to *count* of the *ready* entries, as far as the queue's limits allow."""
+        won = self._lease(ready, count)
+        if self.queue.settings.groups is not None:
+            self.leasing.lines.note(self.queue, won)
+        return won
+
+    def _lease(self, ready: Sequence[Entry], count: int) -> list[Task]:
         wanted = min(count, len(ready))
         if wanted == 0 or self.queue.settings.dequeuing_settings.rate_limiting is None:
             return self._race(ready, wanted).won
@@ -226,20 +296,31 @@ class QueueLook:
             tokens.release_unused(self.queue, granted, unused)
         return race.won
 
+    def _allowed(self, picked: Sequence[Entry]) -> Sequence[Entry]:
+        """Return the entries to deliver, each with a slot of its group if the queue limits them."""
+        if not self.queue.group_limit:
+            return picked
+        allowed = self.leasing.limiting.groups.take(self.queue, picked)
+        ids = {entry.task_id for entry in allowed}
+        self.leasing.claims.drop([entry for entry in picked if entry.task_id not in ids])
+        self.leasing.windows.met(self.queue, allowed)
+        return allowed
+
     def _reserved(self, picked: Sequence[Entry]) -> dict[Entry, Reservation | None]:
         """Return the entries to deliver, each with its slot if the queue limits them."""
         if not self.queue.settings.dequeuing_settings.max_inflight_tasks:
             return dict.fromkeys(picked)
+        picked = with_due_times(self.leasing.store, picked)
         reserved = self.leasing.limiting.slots.take(self.queue, picked)
         self.leasing.claims.drop([entry for entry in picked if entry not in reserved])
         return dict(reserved)
 
     # -- the race --------------------------------------------------------------------------------
 
-    def _race(self, ready: Sequence[Entry], count: int) -> "_Race":
+    def _race(self, ready: Sequence[Entry], count: int) -> Race:
         """Take up to *count* of the *ready* entries; in a crowd only from the part that is ours."""
         name, claims, members = self.queue.name, self.leasing.claims, self.leasing.members
-        race = _Race()
+        race = Race()
         window = list(ready)
         for _ in range(_ROUNDS):
             now = self.leasing.now()
@@ -250,8 +331,9 @@ class QueueLook:
                 break
             members.take(picked)
             try:
-                reserved = self._reserved(picked)
-                outcomes = self._write(reserved, now)
+                allowed = self._allowed(picked)
+                reserved = self._reserved(allowed)
+                outcomes = self._write(reserved, now) if allowed else []
             except HeadraceError as error:
                 claims.drop(picked)
                 if race.won and isinstance(error, Unavailable):
@@ -260,7 +342,7 @@ class QueueLook:
             won = race.note(outcomes)
             members.raced(name, len(reserved), won)
             claims.raced(name, len(reserved), won, now)
-            if len(reserved) < len(picked):
+            if len(reserved) < len(allowed):
                 self.no_slot = True
                 break
             if self._parts() > 1:  # the rest is others' part, or was taken from under us
@@ -273,11 +355,14 @@ class QueueLook:
 
     def _write(self, reserved: Mapping[Entry, Reservation | None], now: datetime) -> list[Outcome]:
         """Write the leases; where only the task's own keepalive was not known, once more."""
-        if reserved and self.batch is not None:
-            self.batch.note(list(reserved), now=now)
+        if self.queue.lanes != [0]:
+            self._turns |= {entry.task_id: turn_of(self.queue, entry) for entry in reserved}
         store = self.leasing.store
         changes = [self._delivery(entry, now, slot=slot) for entry, slot in reserved.items()]
-        outcomes = store.commit(changes, partly=True)
+        if self.batch is None:
+            outcomes = store.commit(changes, partly=True)
+        else:
+            outcomes = self.batch.commit(changes, now=now)
         again = {
             place: self._delivery(entry, now, slot=slot, task=outcome.task)
             for place, ((entry, slot), outcome) in enumerate(
@@ -315,38 +400,17 @@ class QueueLook:
             task=task,
             group=self.group,
         )
-        return delivery if slot is None else plan.counted(delivery, slot)
+        if slot is not None:
+            return plan.counted(delivery, slot)
+        return plan.under_stay(delivery, entry.own_time) if self.queue.group_limit else delivery
 
     def _paused(self) -> bool:
+        if (self.queue.settings.target is not None) != self.leasing.pushing:
+            return True
         return self.queue.paused(self.leasing.now())
 
     def _parts(self) -> int:
         return self.leasing.claims.part(self.queue.name, self.leasing.now()).of
-
-
-@dataclass(slots=True)
-class _Race:
-    """What was won, and how many writes it is not known of whether they took effect."""
-
-    won: list[Task] = field(default_factory=list)
-    unclear: int = 0
-
-    def note(self, outcomes: Sequence[Outcome]) -> int:
-        """Add the outcomes of some writes; return how many of them won.
-
-        A refusal shows the task, unless it is gone, or the table stopped answering before.
-        """
-        won = [outcome.task for outcome in outcomes if isinstance(outcome, Done)]
-        self.won += won
-        self.unclear += sum(
-            not isinstance(outcome, Done) and outcome.task is None for outcome in outcomes
-        )
-        return len(won)
-
-
-def entry_of(task: Task) -> Entry:
-    """Return the index entry of *task* while it waits."""
-    return Entry(task.id, task.place, task.due_at, task.expires_at)
 
 
 def _own_keepalive(task: Task | None, entry: Entry) -> bool:
@@ -357,8 +421,3 @@ def _own_keepalive(task: Task | None, entry: Entry) -> bool:
         and task.keepalive is not None
         and task.scheduled_at == entry.scheduled_at
     )
-
-
-def delivery_order(task: Task) -> tuple[datetime, str]:
-    """Return the sort key of the order in which tasks are handed out."""
-    return (task.due_at, task.id)

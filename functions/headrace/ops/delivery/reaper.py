@@ -16,7 +16,7 @@ from headrace.domain import plan
 from headrace.domain.errors import Unavailable
 from headrace.domain.lifecycle import Action
 from headrace.domain.queue import Queue
-from headrace.domain.task import Place, State
+from headrace.domain.task import TURN_LANE, Place, State
 from headrace.domain.turns import Job, Turns
 from headrace.ops.delivery.reaping import Reaping, Scan, Upkeep
 from headrace.ops.shared.leases import GroupStatuses, Leases
@@ -94,6 +94,7 @@ _SHARES: Final = {"queues": 3.0, "removals": 1.0, "closings": 1.0}
 _STOPS_AFTER: Final = 3  # queues that are throttled one after the other: then it is the table
 _MINUTES: Final = 60  # in which each partition is looked through for expired tasks
 _SCANS: Final = 1_000  # kept in a record, which has room for 2,000
+_PAGES_OF_TURNS: Final = 10  # that hold nothing expired
 _SLICE: Final = timedelta(seconds=1)
 
 
@@ -193,14 +194,17 @@ class Pass:
 
     def _jobs(self, queue: Queue, first: int) -> list[Job]:
         """Return the jobs of a queue that are ours; *first* is the number of its first shard."""
-        jobs = []
-        for shard in range(queue.shards_in_use):
-            if self._holds(first + shard):
-                if shard < queue.shards_of(State.INFLIGHT):
-                    jobs.append(Job("lapsed", self._lapsed(queue, shard)))
-                if shard < queue.shards_of(State.ENQUEUED):
-                    jobs.append(Job("expired", self._expired(queue, shard)))
-        again = queue.shards_ever > queue.settings.shards and self._sweeps(queue)
+        mine = {shard for shard in range(queue.shards_in_use) if self._holds(first + shard)}
+        jobs = [
+            Job(name, job(queue, place))
+            for name, job, state in (
+                ("lapsed", self._lapsed, State.INFLIGHT),
+                ("expired", self._expired, State.ENQUEUED),
+            )
+            for place in queue.places(state)
+            if place.shard in mine
+        ]
+        again = queue.had_more and self._sweeps(queue)
         if self._holds(first) and (again or self.reaper.upkeep.needed(queue)):
             jobs.append(Job("upkeep", self._upkeep(queue, again=again)))
         if queue.settings.dead_letter_queue_config.max_size and self._holds(first):
@@ -223,13 +227,13 @@ class Pass:
 
     # -- doing it, page by page ----------------------------------------------------------------
 
-    def _lapsed(self, queue: Queue, shard: int) -> Iterator[None]:
-        """Take back the lapsed leases of one shard.
+    def _lapsed(self, queue: Queue, place: Place) -> Iterator[None]:
+        """Take back the lapsed leases at one *place*.
 
         Each page is read, for one full of healthy long tasks, which heartbeats keep past the end
         that the index knows, must not hide a dead one.
         """
-        scan = self._scan(Place(queue.name, State.INFLIGHT, shard))
+        scan = self._scan(place)
         for entries in scan.pages():
             taken = 0
             for task in self.reaper.take_back(queue, entries, self.statuses):
@@ -243,24 +247,27 @@ class Pass:
             self._stay(scan, len(entries) - taken)
             yield
 
-    def _expired(self, queue: Queue, shard: int) -> Iterator[None]:
-        """Dead-letter the tasks of one shard that waited past their ``expires_at``.
+    def _expired(self, queue: Queue, place: Place) -> Iterator[None]:
+        """Dead-letter the tasks at one *place* that waited past their ``expires_at``.
 
         Waiting tasks expire after they fall due, so only due ones are looked at: from the oldest
-        until a page holds nothing expired; all of them once an hour, each shard in a minute of its
-        own.  The oldest that goes on waiting is noted.
+        until a page holds nothing expired (of those by turn several, which groups take abreast);
+        all of them once an hour, each place in a minute of its own.  The oldest that goes on
+        waiting is noted.
         """
-        scan = self._scan(Place(queue.name, State.ENQUEUED, shard))
+        scan = self._scan(place)
         full = scan.start is not None or minute_of(scan.place) in self.sweeps
+        pages = _PAGES_OF_TURNS if place.lane == TURN_LANE else 1
         paused = queue.settings.dequeuing_settings.dequeuing_paused
         for entries in scan.pages():
             now = self.reaper.now()
             over = [entry for entry in entries if entry.expires_at and entry.expires_at <= now]
             if not paused and len(over) < len(entries):
-                oldest = min(entry.scheduled_at for entry in entries if entry not in over)
+                oldest = min(entry.own_time for entry in entries if entry not in over)
                 waited = (now - oldest).total_seconds()
                 self.reaped.oldest_ready_seconds = max(self.reaped.oldest_ready_seconds, waited)
-            if not over and not full:
+            pages = pages if over else pages - 1
+            if pages <= 0 and not full:
                 return
             self.reaped.expired += sum(1 for _ in self.reaper.dead_letter(queue, over))
             if full:
@@ -381,4 +388,4 @@ class Pass:
 
 def minute_of(place: Place) -> int:
     """Return the minute of each hour in which a partition is looked through as a whole."""
-    return crc32(f"{place.queue}#{place.shard}".encode()) % _MINUTES
+    return crc32(f"{place.queue}#{place.label}".encode()) % _MINUTES

@@ -5,11 +5,12 @@ Lapsed leases are taken back and the expired dead-lettered every minute for ever
 task is read before it is judged, and judged again in the write.
 
 **Upkeep** is what is found out of a queue once its settings have been changed, and left on its
-record.  A queue that had more shards has tasks on them until they are gone, and every dequeue has
-to look there; a limit that is new or was lowered has tasks in flight that it does not count.  Both
-end by themselves.  The reaper sees when, and leaves a note, which is no change of the settings.
+record.  A queue that had more shards or lanes has tasks there until they are gone, and every
+dequeue has to look there; a limit that is new or was lowered has tasks in flight that it does not
+count.  Both end by themselves.  The reaper sees when, and leaves a note, which is no change of the
+settings.
 
-That a shard is empty the index says, which may lag, and whoever has old settings may put a task
+That one is empty the index says, which may lag, and whoever has old settings may put a task
 there: so it is believed only once nobody has (``AGREED_AFTER``), and looked at again each hour.  A
 task that should still turn up there waits for an hour, and is then found.
 """
@@ -34,7 +35,7 @@ from headrace.store.base import Done, Position, Store
 from headrace.store.records.queues import KIND, from_record, note_of
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Reaping:
     """The use case, with what it needs from outside; *spread* gives random numbers in [0, 1)."""
 
@@ -43,12 +44,11 @@ class Reaping:
     spread: Callable[[], float] = random.random
     watch: Watch = field(default_factory=Watch)
 
-    def lapsed(self, queue: Queue, shard: int) -> Iterator[Task]:
-        """Take back leases of one shard that seem to have lapsed, and yield the tasks.
+    def lapsed(self, queue: Queue, place: Place) -> Iterator[Task]:
+        """Take back leases at one *place* that seem to have lapsed, and yield the tasks.
 
         For a dequeue that helps out: it reads few tasks unless those have lapsed (``observed``).
         """
-        place = Place(queue.name, State.INFLIGHT, shard)
         suspects = self.watch.suspects(self.store, place, self.now())
         statuses = GroupStatuses(self.store, self.now)
         for entries, at_first in ((suspects.likely, 1), (suspects.others, suspects.few)):
@@ -174,7 +174,7 @@ class Upkeep:
         return self._may_drain(queue) or self._may_count(queue)
 
     def look(self, name: str, *, again: bool = False) -> None:
-        """Find out what has ended by now; *again* looks at shards that were found empty before."""
+        """Find out what has ended by now; *again* looks at places that were found empty before."""
         record = self.store.record(KIND, name)
         if record is None:
             return
@@ -184,7 +184,7 @@ class Upkeep:
             gone = {
                 state
                 for state in State
-                if state not in found.drained and self._empty(found, state, found.shards_in_use)
+                if state not in found.drained and self._empty(found.retiring(state))
             }
             found = found.with_drained(found.drained | gone)
         if self._may_count(found) and self.slots.beyond(found).number == 0:
@@ -194,29 +194,17 @@ class Upkeep:
 
     def _may_drain(self, queue: Queue) -> bool:
         changed_at = queue.resharded_at or queue.created_at
-        fewer = queue.settings.shards < queue.shards_in_use
-        return fewer and self.now() >= changed_at + AGREED_AFTER
+        return queue.retires and self.now() >= changed_at + AGREED_AFTER
 
     def _may_count(self, queue: Queue) -> bool:
         since = queue.uncounted_since
         return since is not None and self.now() >= since + AGREED_AFTER
 
-    def _empty(self, queue: Queue, state: State, shards: int) -> bool:
-        """Tell whether no task in *state* shows on the shards that the settings do without."""
-        return not any(
-            self.store.entries(Place(queue.name, state, shard), limit=1).entries
-            for shard in range(queue.settings.shards, shards)
-        )
+    def _empty(self, places: Sequence[Place]) -> bool:
+        """Tell whether no task shows at any of the *places*."""
+        return not any(self.store.entries(place, limit=1).entries for place in places)
 
     def _reopened(self, queue: Queue) -> Queue:
-        """Return the queue with the shards in use again where something shows after all."""
-        ever = max(queue.shards_ever, queue.shards_in_use)
-        back = {
-            state
-            for state in State
-            if queue.shards_of(state) < ever and not self._empty(queue, state, ever)
-        }
-        if not back:
-            return queue
-        drained = {state for state in State if queue.shards_of(state) == queue.settings.shards}
-        return replace(queue, shards_in_use=ever, drained=frozenset(drained - back))
+        """Return the queue with the places in use again where something shows after all."""
+        back = frozenset(state for state in State if not self._empty(queue.retired(state)))
+        return queue.with_undrained(back) if back else queue

@@ -22,6 +22,7 @@ from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import ErrorKind, Task, TaskError
 from headrace.ops.shared.leases import with_present_ends
+from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.tasks.enqueue import EnqueueResult
@@ -99,7 +100,7 @@ class ReportResult:
     spawned: tuple[EnqueueResult, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Reports:
     """The use case, with what it needs from outside; *spread* gives random numbers in [0, 1)."""
 
@@ -107,6 +108,7 @@ class Reports:
     queues: QueueOperations
     now: Callable[[], datetime]
     spawning: Spawning
+    lines: Lines
     spread: Callable[[], float] = random.random
 
     def report(self, queue: str, reports: Sequence[TaskReport]) -> list[ReportResult]:
@@ -121,7 +123,7 @@ class Reports:
         results = {
             place: ReportResult(report.task_id, ReportOutcome.INVALID, detail=f"result {wrong}")
             for place, report in enumerate(reports)
-            if (wrong := _wrong_with(report.result))
+            if (wrong := limits.result_fault(report.result))
         }
         waiting = {place: report for place, report in enumerate(reports) if place not in results}
         while waiting:
@@ -173,7 +175,8 @@ class Reports:
         results, refused = self._commit(reports, blind)
 
         # What is no lease name of ours is refused too, but only the task can tell how; and a
-        # failure keeps the attempt and the worker, which the id of a group does not name.
+        # failure keeps the attempt and the worker, and who waits again its priority, which the id
+        # of a group does not name.
         unread = [place for place in reports if held[place] is None]
         if unread:
             tasks = self.store.read([reports[place].task_id for place in unread])
@@ -226,7 +229,7 @@ class Reports:
         whole = change if change.seen else change.together(seen=task)
         try:
             born = task.started_at or now
-            children = self.spawning.children(report.spawn, secret=secret, born=born, now=now)
+            children = self.spawning.children(report.spawn, task, secret=secret, born=born, now=now)
             done = self.spawning.commit(whole, task, children)
         except InvalidRequest as wrong:
             return ReportResult(report.task_id, ReportOutcome.INVALID, detail=str(wrong))
@@ -283,6 +286,7 @@ class Reports:
             return ReportResult(
                 report.task_id, ReportOutcome.INVALID, detail=f"to_queue: {missing}"
             )
+        in_line = target.settings.groups is not None and not report.delay_in_seconds
         return settle.move(
             held,
             target,
@@ -290,31 +294,26 @@ class Reports:
             delay=report.delay_in_seconds,
             payload=report.payload,
             tags=report.tags,
+            turn=self.lines.take_once(target, held.task_id, held.task) if in_line else None,
         )
-
-
-def _wrong_with(result: str | None) -> str:
-    """Return why *result* cannot be kept; "" if it can, or there is none."""
-    if result is None:
-        return ""
-    size = limits.utf8_bytes(result)
-    fault = limits.json_fault(size, limits.RESULT_BYTES)
-    if fault:
-        return fault
-    try:
-        limits.check_json(result)
-    except (ValueError, RecursionError) as error:
-        return f"must be JSON: {error}"
-    return ""
 
 
 def _held(report: TaskReport, queue: Queue) -> Held | None:
     """Return the delivery that *report* names; None where only the task can tell."""
     lease = LeaseName.parse(report.lease_id)
     if lease is not None:
-        return Held(report.task_id, queue.name, lease.secret, lease.attempt, lease.worker)
+        return Held(
+            report.task_id,
+            queue.name,
+            lease.secret,
+            lease.attempt,
+            lease.worker,
+            priority=lease.priority,
+        )
     group = _named_group(report)
-    if group is None or report.status is ReportStatus.FAILED:
+    waits_again = report.status in (ReportStatus.RELEASED, ReportStatus.MOVED)
+    ranked = waits_again and queue.settings.priority is not None
+    if group is None or report.status is ReportStatus.FAILED or ranked:
         return None
     return Held(report.task_id, queue.name, "", 0, group=group)
 

@@ -1,4 +1,4 @@
-"""Delete, restart, run now or move many tasks: by their ids, or exactly the filtered set.
+"""Delete, restart, run now, move or cancel many tasks: by their ids, or exactly the filtered set.
 
 One task at a time, atomically, each only if nobody touched it since it was looked at.  A page is
 collected before it is acted on, so that what changes its place is not met twice.
@@ -13,13 +13,18 @@ from typing import Final
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.filters import TaskFilter, check_states
-from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Unfit, operate
+from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Unfit, operate, takes_turn
 from headrace.domain.queue import Queue
+from headrace.domain.retry import Seconds
 from headrace.domain.task import Task, TaskSnapshot
+from headrace.domain.undo import Undo, kept
 from headrace.ops.shared.audit import ActionOutcome, Audit
+from headrace.ops.shared.leases import note_cancelled
+from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.paging import Cursors
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.undos import Undos
 from headrace.ops.tasks.enqueue import key_holder
 from headrace.ops.tasks.inspect import Inspect, Walk
 from headrace.store.base import Done, Store
@@ -31,6 +36,7 @@ _DONE: Final = {
     BulkAction.RESTART: "RESTARTED",
     BulkAction.RUN: "DUE",
     BulkAction.MOVE: "MOVED",
+    BulkAction.CANCEL: "CANCELLED",
 }
 
 
@@ -65,6 +71,7 @@ class BulkAnswer:
     changed: int
     results: tuple[BulkOutcome, ...] = ()
     cursor: str | None = None
+    undo: Undo | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +82,10 @@ class _Job:
     action: BulkAction
     target: Queue | None
     dry_run: bool
+    undo: Undo | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class BulkOperations:
     """The use case, with what it needs from outside; *patience* is seconds one call may take."""
 
@@ -87,6 +95,8 @@ class BulkOperations:
     audit: Audit
     now: Callable[[], datetime]
     cursors: Cursors
+    undos: Undos
+    lines: Lines
     patience: float = 20.0
 
     def by_ids(
@@ -97,18 +107,26 @@ class BulkOperations:
         *,
         to_queue: str | None = None,
         dry_run: bool = False,
+        undo_in_seconds: Seconds = 0,
+        undo_id: str | None = None,
     ) -> BulkAnswer:
         """Do *action* to the tasks named; one result for each, in the order given.
 
-        Raises NotFound for either queue, InvalidRequest for a move that goes nowhere.
+        What is deleted can be brought back within *undo_in_seconds*, by the answer's undo; with
+        *undo_id* by that one, of a call before.
+        Raises NotFound for either queue, InvalidRequest for a move that goes nowhere, and as
+        Undos.join().
         """
         job = self._job(queue, action, to_queue, dry_run=dry_run)
+        known = None if undo_id is None else self.undos.join(queue, undo_id)
         found = self.store.read(ids)
         if dry_run:
             return self._each(job, ids, found, ActionOutcome(0, 0))
         noted = _noted(to_queue)
         with self.audit.action(action, queue=queue, where=noted, ids=ids, by_parts=True) as outcome:
-            return self._each(job, ids, found, outcome)
+            undo = known or self.undos.begin(queue, undo_in_seconds, ids=ids)
+            job = replace(job, undo=undo)
+            return replace(self._each(job, ids, found, outcome), undo=job.undo)
 
     def by_filter(
         self,
@@ -120,23 +138,29 @@ class BulkOperations:
         limit: int | None = None,
         cursor: str | None = None,
         dry_run: bool = False,
+        undo_in_seconds: Seconds = 0,
     ) -> BulkAnswer:
         """Do *action* to the tasks *where* means and the action takes, up to *limit* of them.
 
-        With a cursor in the answer there may be more.  Raises as by_ids(), and InvalidRequest for
-        a forged cursor and an unknown state.
+        With a cursor in the answer there may be more; the undo of the first call is that of all.
+        Raises as by_ids(), and InvalidRequest for a forged cursor and an unknown state.
         """
         job = self._job(queue, action, to_queue, dry_run=dry_run)
         scope = f"bulk {action} {queue} {to_queue} {where}"
-        walk = Walk(self.now())
+        walk, undo_id = Walk(self.now()), None
         if cursor is not None:
-            walk = Walk.read(self.cursors.read(scope, cursor))
+            *state, undo_id = self.cursors.read(scope, cursor)
+            walk = Walk.read(state)
         check_states(where.states, name="filter.state")
         if dry_run:
             return self._by_filter(job, where, walk, limit, scope, ActionOutcome(0, 0))
         noted = {**where.fields(), **(_noted(to_queue) or {})}
         with self.audit.action(action, queue=queue, where=noted, by_parts=True) as outcome:
-            return self._by_filter(job, where, walk, limit, scope, outcome)
+            undo = self.undos.known(undo_id)
+            if cursor is None:
+                undo = self.undos.begin(queue, undo_in_seconds)
+            job = replace(job, undo=undo)
+            return replace(self._by_filter(job, where, walk, limit, scope, outcome), undo=undo)
 
     def as_seen(
         self,
@@ -146,13 +170,16 @@ class BulkOperations:
         where: TaskFilter,
         *,
         to_queue: str | None = None,
+        undo: Undo | None = None,
     ) -> Iterator[BulkOutcome]:
         """Do *action* to what was seen, each only if it is so still and *where* means it.
+
+        What is deleted *undo* can bring back.
 
         Yields what became of each, one after the other; whoever asks notes it in the audit.
         Raises as by_ids().
         """
-        job = self._job(queue, action, to_queue, dry_run=False)
+        job = replace(self._job(queue, action, to_queue, dry_run=False), undo=undo)
         found = self.store.read(each.id for each in seen)
 
         def act(snapshot: TaskSnapshot) -> BulkOutcome:
@@ -193,14 +220,17 @@ class BulkOperations:
                 result = self._one(job, task.id, task, partial(_meant_by, taken))
                 _count(result, job, outcome)
                 if outcome.matched == limit:
-                    cursor = self.cursors.write(scope, after.state())
+                    cursor = self._cursor(scope, after, job)
                     return BulkAnswer(outcome.matched, outcome.changed, (), cursor)
             if not more:
                 return BulkAnswer(outcome.matched, outcome.changed)
             if self.now() > until:
-                cursor = self.cursors.write(scope, walk.state())
+                cursor = self._cursor(scope, walk, job)
                 return BulkAnswer(outcome.matched, outcome.changed, (), cursor)
             wanted = min(_PAGE, 2 * wanted)  # where few of what is found are taken
+
+    def _cursor(self, scope: str, walk: Walk, job: _Job) -> str:
+        return self.cursors.write(scope, [*walk.state(), job.undo and job.undo.id])
 
     def _each(
         self, job: _Job, ids: Sequence[str], found: dict[str, Task], outcome: ActionOutcome
@@ -250,6 +280,8 @@ class BulkOperations:
             outcome = commit(self.store, [change])[0]
             gone = job.action is BulkAction.DELETE and not task.same_as(outcome.task)
             if isinstance(outcome, Done) or gone:  # gone since it was read
+                if job.action is BulkAction.CANCEL:
+                    note_cancelled(self.store, task)
                 return BulkOutcome(task_id, _DONE[job.action])
             if outcome.blocked:
                 dead_holder, held = self._holder(change, job.queue)
@@ -263,7 +295,14 @@ class BulkOperations:
         now = self.now()
         if meant is not None and not meant(task, now):
             return Unfit("the task has changed meanwhile")
-        return operate(job.action, task, job.queue, target=job.target, now=now)
+        to = takes_turn(job.action, task, job.queue, target=job.target, now=now)
+        turn = None if to is None or job.dry_run else self.lines.take_once(to, task.id, task)
+        change = operate(job.action, task, job.queue, target=job.target, now=now, turn=turn)
+        return change if isinstance(change, Unfit) else self._kept(job, task, change)
+
+    @staticmethod
+    def _kept(job: _Job, task: Task, change: Change) -> Change:
+        return kept(change, task, job.undo) if job.action is BulkAction.DELETE else change
 
     def _foreseen(self, job: _Job, task: Task, change: Change) -> BulkOutcome:
         """What would become of *task*, without touching it."""

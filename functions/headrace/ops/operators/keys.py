@@ -38,11 +38,18 @@ from headrace.domain.errors import (
 from headrace.ops.shared.audit import Audit, Caller, calling
 from headrace.ops.shared.paging import Cursors, Found, seek
 from headrace.ops.shared.slots import remember
-from headrace.store.base import Record, Store, flat_rate, restricted_to
+from headrace.store.base import Record, Store
+from headrace.store.call_scope import flat_rate, restricted_to
 from headrace.store.records import keys as key_records
 from headrace.store.records.keys import end_all
 
-BOOTSTRAP: Final = Principal(access.DEPLOYMENT, access.DEPLOYMENT, Role.ADMIN, ("*",))
+
+def admin_named(name: str) -> Principal:
+    """Return an admin of everything whom the audit knows by *name*, and who has no key of ours."""
+    return Principal(name, name, Role.ADMIN, ("*",))
+
+
+BOOTSTRAP: Final = admin_named(access.DEPLOYMENT)
 """The key a deployment is given in its environment: the first admin key, which makes the others."""
 
 REVOKED_WITHIN: Final = timedelta(seconds=10)
@@ -90,11 +97,11 @@ class _Known:
     read_at: datetime
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class KeyOperations:
     """The use cases of keys; *cache_seconds* is how old a key as read may be, at most 10.
 
-    ``admin_key`` is the deployment's own, None for none.
+    ``admin_key`` is the deployment's own, None for none; ``admin`` is whoever has it.
     """
 
     store: Store
@@ -103,6 +110,7 @@ class KeyOperations:
     audit: Audit
     admin_key: str | None = field(default=None, repr=False)
     cache_seconds: float = 10.0
+    admin: Principal = BOOTSTRAP
     new_id: Callable[[datetime], str] = new_id
     new_secret: Callable[[], str] = new_secret
     # Apart, so that made-up ids cannot drive the real ones out.  What is unknown is an id that was
@@ -119,7 +127,7 @@ class KeyOperations:
         digest = hashed(presented)
         own = hashed(self.admin_key) if self.admin_key is not None else ""
         if hmac.compare_digest(digest, own):
-            return BOOTSTRAP
+            return self.admin
         key_id = id_in(presented)
         found = self._holder(key_id, digest) if key_id else None
         if found is None:
@@ -138,8 +146,8 @@ class KeyOperations:
         Raises Unauthenticated once it has expired or is revoked, or rotated if the *digest* of the
         secret of then is given: at once here, elsewhere within 10 seconds.
         """
-        if key_id == BOOTSTRAP.key_id and self.admin_key is not None:
-            return BOOTSTRAP
+        if key_id == self.admin.key_id and self.admin_key is not None:
+            return self.admin
         found = None
         if ID.fullmatch(key_id):
             found = self._cached(key_id) if digest is None else self._holder(key_id, digest)

@@ -23,6 +23,7 @@ from headrace.domain.task import Task, TaskSnapshot, came_after
 from headrace.ops.operators.bulk import BulkOperations, BulkOutcome
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.undos import Undos
 from headrace.ops.tasks.inspect import Inspect, Walk
 from headrace.store.base import Record, Store
 from headrace.store.records.selections import KEPT, KIND, TaskSelection, from_record, to_record
@@ -48,7 +49,7 @@ def _anyone(_found: TaskSelection) -> None:
     """Let it be whoever it is."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Selections:
     """The use case, with what it needs from outside."""
 
@@ -58,6 +59,7 @@ class Selections:
     bulk: BulkOperations
     audit: Audit
     now: Callable[[], datetime]
+    undos: Undos
 
     def look(
         self, action: BulkAction, queues: Sequence[str], where: TaskFilter, *, by: str
@@ -103,9 +105,13 @@ class Selections:
         at: int,
         most: int | None = None,
         to_queue: str | None = None,
+        undo_in_seconds: int = 0,
         check: Check = _anyone,
     ) -> TaskSelection:
         """Let it act: on up to *most* tasks more, or on all that are left; a first part is done.
+
+        What it deletes can be brought back within *undo_in_seconds*, which are those of the first
+        time.
 
         *at* is how far it was when that was decided: what is sent twice is done once.
         *to_queue* is where a move goes, for good from the first time on.
@@ -120,6 +126,8 @@ class Selections:
             found = replace(found, to_queue=to_queue)
             check(found)
             self._check_target(found, to_queue)
+        if found.action is BulkAction.DELETE and not found.begun:
+            found = replace(found, undo_for=undo_in_seconds)
         until = found.count if most is None else min(found.count, found.at + most)
         if not self._put(replace(found, until=until, trouble="")):
             message = "it has gone on meanwhile: open its page again"
@@ -227,6 +235,10 @@ class Selections:
             "seen_at": at.seen_at.isoformat(),
             "set": at.name,
         }
+        if at.undo_for and queue not in at.undos:
+            undo = self.undos.begin(queue, at.undo_for)
+            if undo is not None:
+                at = self._save(replace(at, undos={**at.undos, queue: undo.id}))
         before = at
         trouble: list[str] = []
         acting = self.audit.action(at.action, queue=queue, where=noted, by_parts=True)
@@ -242,10 +254,19 @@ class Selections:
     def _parts(
         self, at: TaskSelection, queue: str, snapshots: Sequence[TaskSnapshot]
     ) -> Iterator[TaskSelection]:
-        """Act on *snapshots* and yield how far that is after each; now and then it is saved."""
+        """Act on *snapshots* and yield how far that is after each; now and then it is saved.
+
+        Raises Conflict where what was to be undone cannot be any more.
+        """
+        undo = self.undos.known(at.undos.get(queue))
+        if at.undo_for and undo is None:
+            message = "the time in which it could be undone is over"
+            raise Conflict(message)
         for start in range(0, len(snapshots), _SAVED):
             part = snapshots[start : start + _SAVED]
-            for result in self.bulk.as_seen(queue, at.action, part, at.where, to_queue=at.to_queue):
+            for result in self.bulk.as_seen(
+                queue, at.action, part, at.where, to_queue=at.to_queue, undo=undo
+            ):
                 at = _counted(at, result)
                 yield at
             at = self._save(at)

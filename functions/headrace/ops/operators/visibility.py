@@ -1,22 +1,30 @@
 """What one key may see: tasks, queues and audit of its own patterns, and no trace of others."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from headrace.domain import access
 from headrace.domain.access import Permission, Principal
+from headrace.domain.batch import TaskBatch
 from headrace.domain.errors import Forbidden, NotFound
 from headrace.domain.lease import Group
 from headrace.domain.queue import Queue
+from headrace.domain.retry import Seconds
 from headrace.domain.task import Task
+from headrace.domain.undo import Undo
+from headrace.ops.operators.bulk import BulkAnswer
+from headrace.ops.operators.undo import Undoing
 from headrace.ops.shared.audit import Audit, AuditFilter, AuditRecord
 from headrace.ops.shared.leases import Leases
 from headrace.ops.shared.paging import Found, read_units, seek
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.tasks.batches import BatchOperations
+from headrace.ops.tasks.cancel import Cancelling, CancelResult
 from headrace.ops.tasks.enqueue import EnqueueResult, TaskOperations
 from headrace.ops.tasks.inspect import TaskListing
-from headrace.store.base import flat_rate
+from headrace.ops.tasks.wait import Waiting
+from headrace.store.call_scope import flat_rate
 from headrace.store.records import queues as queue_records
 
 _TARGET: Final = "to_queue"
@@ -38,11 +46,45 @@ def task(tasks: TaskOperations, by: Principal, task_id: str) -> Task:
     return access.as_seen_by(by, found)
 
 
+def ended_task(
+    waiting: Waiting,
+    by: Principal,
+    task_id: str,
+    *,
+    seconds: float,
+    go_on: Callable[[], bool],
+    still_may: Callable[[], object],
+) -> Task:
+    """Return a task once it has ended, or when *seconds* are over, as *by* may see it.
+
+    Raises as task(), also when it has moved to a queue that is not *by*'s, and as Waiting.wait().
+    """
+    by.require(Permission.READ)
+
+    def check(found: Task) -> None:
+        if not by.covers(found.queue):
+            raise access.not_this_task(task_id)
+
+    try:
+        found = waiting.wait(
+            task_id, seconds=seconds, check=check, go_on=go_on, still_may=still_may
+        )
+    except NotFound:
+        raise no_task(by, task_id) from None
+    return access.as_seen_by(by, found)
+
+
 def delete_task(
-    tasks: TaskOperations, by: Principal, task_id: str, *, if_not_inflight: bool = False
-) -> None:
+    tasks: TaskOperations,
+    by: Principal,
+    task_id: str,
+    *,
+    if_not_inflight: bool = False,
+    undo_in_seconds: Seconds = 0,
+) -> Undo | None:
     """Remove a task, if it is in one of *by*'s queues at that moment.
 
+    Return what brings it back within *undo_in_seconds*, 0: nothing.
     Raises as task(), and Inflight when *if_not_inflight* and a worker has it.
     """
     by.require(Permission.OPERATE)
@@ -52,9 +94,70 @@ def delete_task(
             raise access.not_this_task(task_id)
 
     try:
-        tasks.delete(task_id, if_not_inflight=if_not_inflight, check=check)
+        return tasks.delete(
+            task_id,
+            if_not_inflight=if_not_inflight,
+            undo_in_seconds=undo_in_seconds,
+            check=check,
+        )
     except NotFound:
         raise no_task(by, task_id) from None
+
+
+def undo(undoing: Undoing, by: Principal, undo_id: str, *, cursor: str | None) -> BulkAnswer:
+    """Bring back what was deleted in one of *by*'s queues.
+
+    Raises as Undoing.undo(); a *by* that is not for all queues gets Forbidden for one of another
+    queue, and for one that there is not.
+    """
+    by.require(Permission.OPERATE)
+    refused = Forbidden("this key is not for the queue of this undo")
+
+    def check(queue: str) -> None:
+        if not by.covers(queue):
+            raise refused
+
+    try:
+        return undoing.undo(undo_id, cursor=cursor, check=check)
+    except NotFound:
+        if by.everywhere:
+            raise
+        raise refused from None
+
+
+def cancel_task(cancelling: Cancelling, by: Principal, task_id: str) -> CancelResult:
+    """Cancel a task of a queue that *by* may put tasks into, and return it as *by* may see it.
+
+    Raises as task(), and as Cancelling.cancel().
+    """
+    by.require(Permission.CANCEL)
+
+    def check(found: Task) -> None:
+        if not by.covers(found.queue):
+            raise access.not_this_task(task_id)
+
+    try:
+        done = cancelling.cancel(task_id, check=check)
+    except NotFound:
+        raise no_task(by, task_id) from None
+    return replace(done, task=access.as_seen_by(by, done.task))
+
+
+def batch(batches: BatchOperations, by: Principal, batch_id: str) -> TaskBatch:
+    """Return a batch whose queues are all *by*'s.
+
+    Raises NotFound; a *by* that is not for all queues gets Forbidden for that, and for a batch of
+    another queue, and cannot tell one from the other.
+    """
+    try:
+        found = batches.get(batch_id)
+    except NotFound:
+        if by.everywhere:
+            raise
+        raise access.not_this_batch(batch_id) from None
+    if not by.covers_all(found.known_by):
+        raise access.not_this_batch(batch_id)
+    return found
 
 
 def enqueued(by: Principal, results: Sequence[EnqueueResult]) -> list[EnqueueResult]:

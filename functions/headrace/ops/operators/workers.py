@@ -16,7 +16,8 @@ from headrace.domain.errors import Forbidden, NotFound, Unavailable
 from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.paging import Cursors, Found, seek
-from headrace.store.base import Record, Store, flat_rate
+from headrace.store.base import Record, Store
+from headrace.store.call_scope import flat_rate
 from headrace.store.records.workers import KIND, from_record, note_of, to_record
 
 _LOOKS: Final = 5  # at a worker that others command too

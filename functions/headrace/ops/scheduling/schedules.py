@@ -43,7 +43,7 @@ class LastRun:
     task: Task | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Schedules:
     """The use cases, with what they need from outside."""
 
@@ -186,6 +186,8 @@ class Schedules:
         return None if record is None else schedule_records.from_record(record)
 
     def _check(self, settings: ScheduleSettings, owner: Queue, name: str) -> None:
+        if fault := owner.priority_fault(settings.priority):
+            raise InvalidRequest.of("priority", fault)
         place = zone(settings.timezone)
         if settings.cron is not None:
             cron = self.ticking.read_cron(settings.cron)

@@ -66,7 +66,7 @@ class At:
         return replace(self, text=str(lock.value), progress=progress), lock
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class TickTasks:
     """The use case, with what it needs from outside."""
 
@@ -230,7 +230,7 @@ class Ticked:
     unreadable: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Ticking:
     """The use case, with what it needs from outside."""
 

@@ -106,7 +106,7 @@ class AuditFilter:
         )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Audit:
     """The use case, with what it needs from outside."""
 

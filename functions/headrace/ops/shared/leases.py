@@ -31,7 +31,7 @@ _LATECOMERS: Final = timedelta(seconds=60)
 """So long after a closing the index, or a dequeue under way, may bring up tasks of the group."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Leases:
     """The use cases of group leases, with what they need from outside.
 
@@ -182,6 +182,16 @@ class Leases:
             after = page.last
             if after is None:
                 return
+
+
+def note_cancelled(store: Store, task: Task) -> None:
+    """Let the holder of the group that *task* was under know that it was cancelled.
+
+    What crashed before this leaves the holder to learn it when it reports; *task* as it was read.
+    """
+    group_id = group_of(task.lease_id)
+    if group_id is not None:
+        store.change_group(groups.note_cancelled(group_id, task.id))
 
 
 @dataclass(frozen=True, slots=True)

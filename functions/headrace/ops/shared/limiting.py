@@ -18,6 +18,7 @@ from typing import Final
 
 from headrace.domain.queue import Queue
 from headrace.domain.rate import Bucket, Draw, Piece, Rate, Share
+from headrace.ops.shared.group_limits import GroupLimits
 from headrace.ops.shared.slots import Slots
 from headrace.store.base import Store
 
@@ -79,7 +80,7 @@ class _BucketView:
         return used if calls >= _OFTEN else 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Tokens:
     """The use case, with what it needs from outside."""
 
@@ -215,10 +216,11 @@ def _planned(
 
 @dataclass(frozen=True, slots=True)
 class Limiting:
-    """The two limits that a queue may have."""
+    """The limits that a queue may have: of its tasks in flight, of its rate, of its groups."""
 
     slots: Slots
     tokens: Tokens
+    groups: GroupLimits
 
     def forget(self, queue: str) -> None:
         """Drop everything kept of the limits of a queue that is deleted."""

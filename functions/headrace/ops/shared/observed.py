@@ -25,8 +25,9 @@ from typing import Any, Final, cast
 from headrace.domain.change import Change, Entry, KeyLock
 from headrace.domain.lease import Group, GroupChange, group_of
 from headrace.domain.task import Place, State, Task
+from headrace.ops.shared.group_limits import GroupLimits
 from headrace.ops.shared.slots import Slots, remember
-from headrace.store.base import Done, Outcome, Store
+from headrace.store.base import Done, Noting, Outcome, Store
 
 
 def commit(store: Store, changes: Sequence[Change]) -> list[Outcome]:
@@ -48,18 +49,22 @@ def commit(store: Store, changes: Sequence[Change]) -> list[Outcome]:
 def commit_proposed(
     store: Store, entries: Sequence[Entry], plan: Callable[[Entry | Task], Change]
 ) -> list[Outcome]:
-    """Commit what *plan* makes of index entries, and of the task itself where it holds a key."""
+    """Commit what *plan* makes of index entries, and of the task itself where that matters.
+
+    It does of one that holds a key, or is counted in a batch.
+    """
     outcomes = store.commit([plan(entry) for entry in entries])
     for place, outcome in enumerate(outcomes):
-        if not isinstance(outcome, Done) and outcome.task and outcome.task.dedupe_key:
-            outcomes[place] = commit(store, [plan(outcome.task)])[0]
+        task = None if isinstance(outcome, Done) else outcome.task
+        if task is not None and (task.dedupe_key or task.batches):
+            outcomes[place] = commit(store, [plan(task)])[0]
     return outcomes
 
 
 _Key = tuple[str, datetime]
 
 _HALF_A_UNIT: Final = 4096  # bytes of the index
-_ENTRY: Final = 140  # bytes of an entry with a long id, besides the name of its queue
+_ENTRY: Final = 155  # bytes of an entry with a long id, besides the name of its queue
 _FEW: Final = 3  # strangers that are read at once
 _TRUST_FOR: Final = timedelta(seconds=60)
 _ASTRAY_FOR: Final = timedelta(minutes=5)
@@ -196,22 +201,30 @@ def _key(task: Task) -> _Key:
 class Observed:
     """Passes everything on to *store*.
 
-    It frees the slots of what is ended, and lets *watch* know of leases.
+    It frees the slots of what is ended, and lets *groups* and *watch* know of ends and leases.
     """
 
-    def __init__(self, store: Store, slots: Slots, watch: Watch) -> None:
+    def __init__(self, store: Store, slots: Slots, groups: GroupLimits, watch: Watch) -> None:
         self._store = store
         self._slots = slots
+        self._groups = groups
         self._watch = watch
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  whatever the store has
         return getattr(self._store, name)
 
-    def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:
+    def commit(
+        self,
+        changes: Sequence[Change],
+        *,
+        partly: bool = False,
+        noting: Noting | None = None,
+    ) -> list[Outcome]:
         """Make *changes* as the store does."""
-        outcomes = self._store.commit(changes, partly=partly)
+        outcomes = self._store.commit(changes, partly=partly, noting=noting)
         if any(change.rule.source is State.INFLIGHT for change in changes):
             self._slots.ended(changes, outcomes)
+            self._groups.ended(changes, outcomes)
         self._watch.written(changes, outcomes)
         return outcomes
 

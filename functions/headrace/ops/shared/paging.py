@@ -14,13 +14,15 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from json.encoder import encode_basestring
 from math import ceil
 from typing import Any, Final, Generic, TypeVar
 
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import ANSWER_BYTES, SENT_BYTES, sent_bytes, utf8_bytes
 from headrace.domain.task import Task
-from headrace.store.base import Record, Store, flat_rate, restricted
+from headrace.store.base import Record, Store
+from headrace.store.call_scope import flat_rate, restricted
 
 _MARK_BYTES: Final = 16
 _BLOCK_BYTES: Final = 64
@@ -147,6 +149,7 @@ def read_units(shown: Iterable[object]) -> float:
 _TASK: Final = 2048
 _ERROR: Final = 192
 _HOP: Final = 64
+_UPLOADED: Final = 4096  # the URL by which a payload is fetched, which S3 has signed
 
 _dumps: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -173,11 +176,20 @@ class AnswerRoom:
 
     def takes_task(self, task: Task) -> bool:
         """Do so for *task*, by what it takes at most."""
+        texts = [text for text in (task.payload, task.result, task.progress) if text]
+        names = [name for name in (task.dedupe_key, task.worker, task.schedule) if name]
+        texts += map(encode_basestring, names)
+        besides = _UPLOADED if task.uploaded is not None else 0
+        for name, one in task.fetchable.items():
+            if getattr(task, name) is None:  # not fetched yet: as it may go out at most
+                self.text -= one.bytes
+                self.sent -= 2 * one.bytes
+        if not (task.tags or task.errors or task.trail):  # as most are
+            return self.takes(*texts, besides=_TASK + besides)
         errors = [[error.worker, error.type, error.message, error.detail] for error in task.errors]
         hops = [hop.queue for hop in task.trail]
-        names = [dict(task.tags), task.dedupe_key, task.worker, task.schedule]
         return self.takes(
-            *(text for text in (task.payload, task.result, task.progress) if text),
-            _dumps([names, errors, hops]),
-            besides=_TASK + _ERROR * len(errors) + _HOP * len(hops),
+            *texts,
+            _dumps([dict(task.tags), errors, hops]),
+            besides=_TASK + besides + _ERROR * len(errors) + _HOP * len(hops),
         )

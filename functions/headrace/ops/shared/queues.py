@@ -16,13 +16,16 @@ from headrace.domain.errors import (
     VersionMismatch,
 )
 from headrace.domain.limits import NAME, NAME_RE
+from headrace.domain.push import PushRules
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.retry import Seconds
-from headrace.domain.task import State
+from headrace.domain.task import ORDINARY, State
+from headrace.domain.undo import Undo
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.paging import Cursors, Found
 from headrace.ops.shared.removals import Removals
 from headrace.store.base import Store
+from headrace.store.call_scope import visible
 from headrace.store.records import queues as queue_records
 from headrace.store.records import schedules as schedule_records
 from headrace.store.records.queues import Removal
@@ -34,9 +37,10 @@ class PurgeResult:
 
     deleted: int
     finished: bool
+    undo: Undo | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class QueueOperations:
     """The use cases of queues.
 
@@ -50,22 +54,36 @@ class QueueOperations:
     removals: Removals
     audit: Audit
     cache_seconds: float = 1.0
+    push_rules: PushRules = field(default_factory=PushRules)
     _cache: dict[str, tuple[datetime, Queue]] = field(default_factory=dict)
 
     def create(self, name: str, settings: QueueSettings) -> Queue:
-        """Create a queue.  Raises QueueExists, also while one of this name is being deleted."""
+        """Create a queue.  Raises QueueExists, also while one of this name is being deleted.
+
+        Raises InvalidRequest for a target that may be none, and for who cannot be told of ends.
+        """
         if not NAME_RE.fullmatch(name):
             detail = f"name must match {NAME}"
             raise InvalidRequest(detail, errors=(FieldError("name", detail),))
+        settings = self._with_target(settings, None)
+        settings = self._with_told(name, settings, None)
         before = self.removals.deletion(name)
         if before is not None and not before.swept:
             message = f"queue {name} is still being deleted; try again later"
             raise QueueExists(message)
         now = self.now()
-        # Whoever has not heard of the deletion yet still uses the shards there were.
-        shards_in_use = max(settings.shards, before.shards if before else 0)
+        # Whoever has not heard of the deletion yet still uses the shards and lanes there were.
+        shards = max(settings.shards, before.shards if before else 0)
+        lanes = settings.lanes | (before.lanes if before else ORDINARY)
         queue = Queue(
-            name, settings, now, now, shards_in_use=shards_in_use, shards_ever=shards_in_use
+            name,
+            settings,
+            now,
+            now,
+            shards_in_use=shards,
+            shards_ever=shards,
+            lanes_in_use=lanes,
+            lanes_ever=lanes,
         )
         with self.audit.action("create_queue", queue=name):
             if not self.store.put_record(queue_records.to_record(queue), replaces=None):
@@ -107,18 +125,20 @@ class QueueOperations:
     def replace(self, name: str, settings: QueueSettings, *, version: int | None = None) -> Queue:
         """Replace the settings; *version*, when given, must be the stored one.
 
-        Raises NotFound and VersionMismatch.
+        Raises NotFound and VersionMismatch, and InvalidRequest as create() does.
         """
 
         def change(queue: Queue) -> Queue:
             if version is not None and version != queue.version:
                 message = f"queue {name} has version {queue.version}, not {version}"
                 raise VersionMismatch(message)
-            same = settings.dequeuing_settings.dequeuing_paused
+            wanted = self._with_target(settings, queue)
+            wanted = self._with_told(name, wanted, queue)
+            same = wanted.dequeuing_settings.dequeuing_paused
             return replace(
-                queue.resharded(settings, self.now()),
+                queue.resharded(wanted, self.now()),
                 resume_at=queue.resume_at if same else None,
-                uncounted_since=self._uncounted_since(queue, settings),
+                uncounted_since=self._uncounted_since(queue, wanted),
             )
 
         stored = self._stored(name)
@@ -140,21 +160,43 @@ class QueueOperations:
         with self.audit.action("resume", queue=name):
             return self._change(stored, lambda queue: _paused(queue, paused=False, resume_at=None))
 
-    def purge(self, name: str, states: tuple[State, ...]) -> PurgeResult:
+    def rotate_signing(self, name: str) -> Queue:
+        """Let another secret sign what the target gets; the one before does too for a day.
+
+        Raises NotFound.
+        """
+        stored = self._stored(name)
+        with self.audit.action("rotate_signing_secret", queue=name):
+            return self._change(
+                stored,
+                lambda queue: replace(
+                    queue,
+                    signing_generation=queue.signing_generation + 1,
+                    rotated_at=self.now(),
+                ),
+            )
+
+    def purge(
+        self, name: str, states: tuple[State, ...], *, undo_in_seconds: Seconds = 0
+    ) -> PurgeResult:
         """Remove every task that is in *states* now; settings stay.  Raises NotFound.
 
-        What came to one of them later stays, however long it takes.
+        What came to one of them later stays, however long it takes.  The result says what brings
+        them back within *undo_in_seconds*; 0: nothing.
         """
         queue = self._stored(name)
-        removal = Removal(name, states, self.now(), queue.shards_ever, deletes_queue=False)
+        removal = self._removal(queue, states, deletes_queue=False)
         where = {"state": ",".join(states)}
         gone: set[str] = set()
         with self.audit.action("purge", queue=name, where=where, by_parts=True) as outcome:
+            undo = self.removals.undos.begin(name, undo_in_seconds)
+            undo_id = None if undo is None else undo.id
+            removal = replace(removal, noted=outcome.entry, undo=undo_id)
             try:
-                finished = self.removals.begin(replace(removal, noted=outcome.entry), gone)
+                finished = self.removals.begin(removal, gone)
             finally:
                 outcome.matched = outcome.changed = len(gone)
-        return PurgeResult(len(gone), finished)
+        return PurgeResult(len(gone), finished, undo)
 
     def delete(self, name: str) -> bool:
         """Remove a queue and all its tasks; tell whether that is finished.  Raises NotFound.
@@ -162,13 +204,58 @@ class QueueOperations:
         Nothing of the queue can be reached from the moment its record is gone.
         """
         queue = self._stored(name)
-        removal = Removal(name, tuple(State), self.now(), queue.shards_ever, deletes_queue=True)
+        removal = self._removal(queue, tuple(State), deletes_queue=True)
         with self.audit.action("delete_queue", queue=name):
             self.removals.write(removal)
             self.store.drop_record(queue_records.KIND, name)
             schedule_records.drop_all(self.store, name)
             self._cache.pop(name, None)
             return self.removals.work(removal, set())
+
+    def _with_target(self, settings: QueueSettings, before: Queue | None) -> QueueSettings:
+        """Return *settings* with what their target masks; *before* is the queue as it stands."""
+        if settings.target is None:
+            return settings
+        target = settings.target.unmasked(None if before is None else before.settings.target)
+        if before is None or target != before.settings.target:  # else it was allowed once
+            self.push_rules.check(target)
+        return replace(settings, target=target)
+
+    def _with_told(self, name: str, settings: QueueSettings, before: Queue | None) -> QueueSettings:
+        """Return *settings* of *name* with who is told of ends; *before* is the queue as it stands.
+
+        Raises InvalidRequest for a queue that is not there, unless it was told before.
+        """
+        on_end = settings.on_end
+        if on_end is None:
+            return settings
+        was = None if before is None else before.settings.on_end
+        known = None if was is None else was.queue
+        told = known if on_end.queue is None else on_end.queue
+        if told is None:
+            raise InvalidRequest.of("on_end.queue", "must be named")
+        if told == name:
+            raise InvalidRequest.of("on_end.queue", "must be another queue")
+        if told != known and not (visible(told) and self._is_there(told)):
+            raise InvalidRequest.of("on_end.queue", f"is missing: there is no queue {told}")
+        return replace(settings, on_end=replace(on_end, queue=told))
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            self._stored(name)
+        except NotFound:
+            return False
+        return True
+
+    def _removal(self, queue: Queue, states: tuple[State, ...], *, deletes_queue: bool) -> Removal:
+        return Removal(
+            queue.name,
+            states,
+            self.now(),
+            queue.shards_ever,
+            deletes_queue=deletes_queue,
+            lanes=queue.lanes_ever,
+        )
 
     def _uncounted_since(self, queue: Queue, settings: QueueSettings) -> datetime | None:
         """Tell since when tasks may be in flight that the limit of *settings* does not count."""

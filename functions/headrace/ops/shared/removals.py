@@ -28,12 +28,14 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain import plan
-from headrace.domain.ids import new_request_token
+from headrace.domain.ids import new_chance, new_request_token
 from headrace.domain.queue import AGREED_AFTER
 from headrace.domain.task import LIVE, Place, State, Task, states_at
+from headrace.domain.undo import Undo, kept
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.limiting import Limiting
 from headrace.ops.shared.observed import commit
+from headrace.ops.shared.undos import Undos
 from headrace.store.base import Done, Record, Store, every_record
 from headrace.store.records.queues import REMOVALS, Removal, deletion
 
@@ -61,6 +63,7 @@ class Named:
     removal: Removal
     before: datetime
     spared: frozenset[str] | None = None
+    undo: Undo | None = None
 
     def means(self, task: Task) -> bool:
         """Tell whether *task* was one of them, and still is or may be again."""
@@ -107,9 +110,10 @@ class Removals:
     now: Callable[[], datetime]
     limiting: Limiting
     audit: Audit
+    undos: Undos
     patience: float = 20.0
     sleep: Callable[[float], None] = time.sleep
-    chance: random.Random = field(default_factory=random.Random)
+    chance: random.Random = field(default_factory=new_chance)
 
     def begin(self, removal: Removal, gone: set[str]) -> bool:
         """Write a purge down and work on it; as work()."""
@@ -206,11 +210,13 @@ class Removals:
         """Remove those of *ids* that are *named*; return those that are, and are not gone."""
         left = {*ids}
         for _ in range(_TRIES):
-            tasks = self.store.read(left, payload=False) if left else {}
+            tasks = self._there(named.removal, left)
             meant = [task for task in tasks.values() if named.means(task)]
             left = {task.id for task in meant}
             here = [task for task in meant if task.state in named.removal.states]
-            outcomes = commit(self.store, [plan.purge(task) for task in here])
+            outcomes = commit(
+                self.store, [kept(plan.purge(task), task, named.undo) for task in here]
+            )
             removed = {
                 task.id
                 for task, outcome in zip(here, outcomes, strict=True)
@@ -223,15 +229,26 @@ class Removals:
                 break
         return left
 
+    def _there(self, removal: Removal, ids: Collection[str]) -> dict[str, Task]:
+        """Read tasks; of a deleted queue also those that could have been brought back."""
+        if not ids:
+            return {}
+        tasks = self.store.read(ids, payload=False)
+        if State.DELETED not in removal.states:
+            return tasks
+        left = self.store.spent(set(ids) - tasks.keys())
+        return tasks | {name: task for name, task in left.items() if task.spent is None}
+
     def _named(self, removal: Removal) -> Named:
         """Return the tasks that *removal* names.
 
         A deleted queue's latecomers go too, but not what came to a new one of its name.
         """
+        undo = self.undos.known(removal.undo)
         if leaves_doubt(removal):
-            return Named(removal, removal.requested_at, spared(self.store, removal))
+            return Named(removal, removal.requested_at, spared(self.store, removal), undo)
         if not (removal.deletes_queue and removal.swept):
-            return Named(removal, removal.requested_at)
+            return Named(removal, removal.requested_at, undo=undo)
         record = self.store.record("queue", removal.queue)
         if record is None:
             return Named(removal, self.now())
@@ -292,7 +309,13 @@ def _places(removal: Removal) -> Sequence[Place]:
         moving = [State.ENQUEUED, State.INFLIGHT] * _TURNS
     still = [state for state in removal.states if state not in LIVE]
     return [
-        Place(removal.queue, state, shard)
+        place
         for shard in range(removal.shards)
         for state in (*moving, *still)
+        for place in _of_shard(removal, state, shard)
     ]
+
+
+def _of_shard(removal: Removal, state: State, shard: int) -> list[Place]:
+    lanes = sorted(removal.lanes) if state is State.ENQUEUED else [0]
+    return [Place(removal.queue, state, shard, lane) for lane in lanes]

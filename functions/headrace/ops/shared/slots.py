@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 from headrace.domain.change import Change, Entry
 from headrace.domain.errors import Unavailable
-from headrace.domain.ids import new_request_token
+from headrace.domain.ids import new_chance, new_request_token
 from headrace.domain.limits import INFLIGHT
 from headrace.domain.queue import Queue
 from headrace.domain.slots import Reservation, Standing, places, pools
@@ -91,13 +91,13 @@ class Beyond:
     looked_at: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Slots:
     """The use case, with what it needs from outside; *new_token* gives characters of chance."""
 
     store: Store
     now: Callable[[], datetime]
-    chance: random.Random = field(default_factory=random.Random)
+    chance: random.Random = field(default_factory=new_chance)
     new_token: Callable[[], str] = new_request_token
     _here: dict[str, _Here] = field(default_factory=dict)
     _uncounted: dict[str, tuple[int, datetime, int]] = field(default_factory=dict)
@@ -246,7 +246,7 @@ class Slots:
             made = {
                 entry: Reservation.made(
                     entry.task_id,
-                    entry.scheduled_at,
+                    entry.own_time,
                     pool,
                     now=now,
                     token=self.new_token()[-_TOKEN:],
@@ -308,7 +308,7 @@ class Slots:
                 with self._lock:
                     remember(self._in_use, one.text, now + _IN_USE_FOR, most=_KNOWN_IN_USE)
             elif task is not None and task.live(now) and now - one.made_at >= _DEAD_AFTER:
-                waiting[Entry(task.id, task.place, task.due_at, task.expires_at)] = one
+                waiting[Entry.of(task)] = one
         for pool, texts in over.items():
             self._free(queue.name, pool, texts)
         if queue.uncounted_since is not None:

@@ -1,7 +1,7 @@
 """The life of a task outside its worker: enqueue, look, delete."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -13,11 +13,15 @@ from headrace.domain.ids import new_request_token, new_task_id
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
+from headrace.domain.retry import Seconds
 from headrace.domain.task import State, Task
+from headrace.domain.undo import Undo, kept
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.leases import with_present_ends
+from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.undos import Undos
 from headrace.store.base import Done, Outcome, Refused, Store
 
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
@@ -60,21 +64,45 @@ class _Entry:
     task_id: str
     due_at: datetime
     token: str | None
+    turn: datetime | None = None
 
-    @property
-    def too_late(self) -> bool:
-        """Tell whether the task would expire before it is due."""
-        return self.new.expires_at is not None and self.new.expires_at <= self.due_at
+    def fault(
+        self, target: Queue, refused: Mapping[str, str], uploads: Mapping[str, str]
+    ) -> str | None:
+        """Return what only queue, clock, batches *refused* or faults of *uploads* tell is wrong."""
+        if self.new.upload is not None and self.new.upload.name in uploads:
+            return uploads[self.new.upload.name]
+        why = (
+            f"batches[{place}]: {refused[batch_id]}"
+            for place, batch_id in enumerate(self.new.batches)
+            if batch_id in refused
+        )
+        return self.new.fault(target, self.due_at) or next(why, None)
 
 
-@dataclass(slots=True)
+def _with_keys(new: TaskSpec, keys: Mapping[str, str]) -> TaskSpec:
+    """Return *new* with the keys of its batches; those that it cannot join stay as they are."""
+    if not new.batches:
+        return new
+    return replace(new, batches=tuple(keys.get(one, one) for one in new.batches))
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class TaskOperations:
-    """The use cases of producers and of whoever looks at one task."""
+    """The use cases of producers and of whoever looks at one task.
+
+    *joining* says of batches what members know them by, and of those that take no new ones why;
+    *uploads* says of uploaded payloads, by name, what is wrong with them in a queue.
+    """
 
     store: Store
     queues: QueueOperations
     now: Callable[[], datetime]
     audit: Audit
+    joining: Callable[[Iterable[str]], tuple[Mapping[str, str], Mapping[str, str]]]
+    undos: Undos
+    lines: Lines
+    uploads: Callable[[Iterable[TaskSpec], str], Mapping[str, str]]
     new_id: Callable[[datetime], str] = new_task_id
     new_token: Callable[[], str] = new_request_token
 
@@ -85,19 +113,27 @@ class TaskOperations:
         """
         target = self.queues.cached(queue)
         now = self.now()
+        wanted = [batch_id for one in new for batch_id in one.batches]
+        keys, refused = self.joining(wanted) if wanted else ({}, {})
+        new = [_with_keys(one, keys) for one in new]
         taken: set[datetime] = set()
         results: list[EnqueueResult] = []
         plain: list[_Entry] = []
-        for given in new:
-            entry = self._entry(given, now, taken)
-            if given.dedupe_key is None and not entry.too_late:
+        entries = [self._entry(given, now, taken) for given in new]
+        uploads = self.uploads(new, target.name) if any(one.upload for one in new) else {}
+        faults = [entry.fault(target, refused, uploads) for entry in entries]
+        for entry, fault in zip(self._in_line(entries, faults, target, now), faults, strict=True):
+            given = entry.new
+            if given.dedupe_key is None and fault is None:
                 plain.append(entry)
                 continue
             # What needs a look of its own comes after what stands before it in the call.
             results += self._enqueue_plain(plain, target, now)
             plain = []
-            look = self._too_late if entry.too_late else self._enqueue_keyed
-            results.append(look(entry, target, now))
+            if fault is not None:
+                results.append(self._invalid(entry, target, now, fault))
+            else:
+                results.append(self._enqueue_keyed(entry, target, now))
         return results + self._enqueue_plain(plain, target, now)
 
     def get(self, task_id: str) -> Task:
@@ -113,14 +149,16 @@ class TaskOperations:
         task_id: str,
         *,
         if_not_inflight: bool = False,
+        undo_in_seconds: Seconds = 0,
         check: Callable[[Task], None] = lambda _: None,
-    ) -> None:
+    ) -> Undo | None:
         """Remove a task in whatever state, or only while no worker has it.
 
         *check* may raise for a task that must not be touched; it is removed from the queue and
-        state in which it passed.
+        state in which it passed.  Return what brings it back within *undo_in_seconds*, 0: nothing.
         Raises NotFound, and Inflight when *if_not_inflight* and a worker has it.
         """
+        undo: Undo | None = None
         while True:
             task = self.get(task_id)
             check(task)
@@ -128,12 +166,15 @@ class TaskOperations:
                 message = f"task {task_id} is in flight"
                 raise Inflight(message)
             with self.audit.action("delete", queue=task.queue, ids=[task_id]) as outcome:
-                deleted = commit(self.store, [plan.delete(task)])[0]
+                if undo is None or undo.queue != task.queue:  # it may have moved on
+                    undo = self.undos.begin(task.queue, undo_in_seconds, ids=[task_id])
+                change = kept(plan.delete(task), task, undo)
+                deleted = commit(self.store, [change])[0]
                 # Gone since it was read: by this very call, if its answer was lost.
                 done = isinstance(deleted, Done) or not task.same_as(deleted.task)
                 outcome.changed = int(done)
             if done:
-                return
+                return undo
 
     def _entry(self, given: TaskSpec, now: datetime, taken: set[datetime]) -> _Entry:
         due_at = given.due_at(now)
@@ -142,6 +183,18 @@ class TaskOperations:
         taken.add(due_at)
         token = self.new_token() if given.id else None
         return _Entry(given, given.id or self.new_id(now), due_at, token)
+
+    def _in_line(
+        self, entries: list[_Entry], faults: Sequence[str | None], queue: Queue, now: datetime
+    ) -> list[_Entry]:
+        """Return *entries*, those without a fault with their turns where the queue has groups."""
+        if queue.settings.groups is None:
+            return entries
+        fit = [place for place, fault in enumerate(faults) if fault is None]
+        turns = self.lines.take_for(queue, [entries[place].new for place in fit], now)
+        for number, turn in turns.items():
+            entries[fit[number]] = replace(entries[fit[number]], turn=turn)
+        return entries
 
     def _enqueue_plain(
         self, entries: Sequence[_Entry], queue: Queue, now: datetime
@@ -153,14 +206,13 @@ class TaskOperations:
             for change, outcome in zip(changes, outcomes, strict=True)
         ]
 
-    def _too_late(self, entry: _Entry, queue: Queue, now: datetime) -> EnqueueResult:
-        """An expiry that the clock has passed is invalid, unless the task is there already."""
+    def _invalid(self, entry: _Entry, queue: Queue, now: datetime, fault: str) -> EnqueueResult:
+        """What has a fault is invalid, unless the task is there already."""
         if entry.new.id is not None:
             there = with_id(self.store, entry.task_id)
             if there is not None and _takes_id(there, queue, now):
                 return existing(there, queue.name)
-        detail = "expires_at would pass before the task is due"
-        return EnqueueResult(EnqueueOutcome.INVALID, entry.new.id, detail=detail)
+        return EnqueueResult(EnqueueOutcome.INVALID, entry.new.id, detail=fault)
 
     def _insert(self, changes: Sequence[Change], queue: Queue, now: datetime) -> list[Outcome]:
         """Commit new tasks; an id whose last holder is past its retention is free again."""
@@ -171,10 +223,11 @@ class TaskOperations:
             there, born = outcome.task, changes[place].insert
             if there is not None and _takes_id(there, queue, now):
                 continue
+            if outcome.blocked:  # by the key: what is left of the id's last holder stays
+                outcomes[place] = Refused(None, outcome.blocked)
+                continue
             if there is not None:
                 self.store.commit([plan.delete(there, unless_changed=True)])
-            elif outcome.blocked:
-                continue  # by the key alone
             elif born is not None and born.enqueue_token is None:
                 outcomes[place] = Done(born)  # an id of ours: it has come and gone already
                 continue
@@ -222,6 +275,7 @@ def _planned(entry: _Entry, queue: Queue, now: datetime, *, replaces: str | None
         now=now,
         token=entry.token,
         replaces=replaces,
+        turn=entry.turn,
     )
 
 
@@ -247,7 +301,7 @@ def _takes_id(there: Task, queue: Queue, now: datetime) -> bool:
 
 
 def with_id(store: Store, task_id: str) -> Task | None:
-    """Return the task of an id, or what is left of one that is gone."""
+    """Return the task of an id, or what is left of one that is gone; see ``Task.remains``."""
     return (store.read([task_id]) or store.spent([task_id])).get(task_id)
 
 

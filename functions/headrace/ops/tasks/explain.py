@@ -6,9 +6,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from headrace.domain.fairness import shown_turn, turn_of_instant
 from headrace.domain.queue import Queue
-from headrace.domain.task import State, Task
+from headrace.domain.task import TURN_LANE, State, Task
+from headrace.ops.shared.lanes import ShardReader, turn_of
 from headrace.ops.shared.limiting import Limiting
+from headrace.ops.shared.lines import Lines
+from headrace.ops.shared.push_status import status_of
 from headrace.ops.shared.queues import QueueOperations
 from headrace.store.base import Store
 
@@ -25,6 +29,8 @@ class ReasonCode(StrEnum):
     LEASED = "leased"
     FINISHED = "finished"
     BEHIND = "behind"
+    GROUP_LIMITED = "group_limited"
+    TARGET_BACKING_OFF = "target_backing_off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +42,14 @@ class NotRunningReason:
     until: datetime | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Explain:
     """The use case, with what it needs from outside."""
 
     store: Store
     queues: QueueOperations
     limiting: Limiting
+    lines: Lines
     now: Callable[[], datetime]
 
     def reasons(self, task: Task) -> tuple[NotRunningReason, ...]:
@@ -66,7 +73,7 @@ class Explain:
                 0, NotRunningReason(ReasonCode.SCHEDULED, "the task is not due yet", task.due_at)
             )
         else:
-            reasons += self._behind(task)
+            reasons += self._behind(task, queue, now)
         return tuple(reasons)
 
     def _of_queue(self, queue: Queue, now: datetime) -> list[NotRunningReason]:
@@ -84,17 +91,58 @@ class Explain:
             reasons.append(
                 NotRunningReason(ReasonCode.RATE_LIMITED, "the token bucket is empty", until)
             )
+        target = queue.settings.target
+        if target is not None:
+            doing = status_of(self.store, queue.name, target, now)
+            if doing.busy:
+                detail = (
+                    f"the target answers {doing.busy}: {doing.allowed} of {doing.most} requests"
+                    " are under way at once, one more each second"
+                )
+                reasons.append(NotRunningReason(ReasonCode.TARGET_BACKING_OFF, detail))
         return reasons
 
-    def _behind(self, task: Task) -> list[NotRunningReason]:
-        """Count who is due before it; with several shards, on its own."""
-        page = self.store.entries(task.place, until=task.due_at, limit=_COUNTED)
-        ahead = [entry.task_id for entry in page.entries]
-        count = ahead.index(task.id) if task.id in ahead else len(ahead)
+    def _behind(self, task: Task, queue: Queue, now: datetime) -> list[NotRunningReason]:
+        """Count whose turn is before its own; with several shards, on its own."""
+        if queue.settings.groups is not None:
+            return [*self._group_limited(task, queue), *self._behind_in_lane(task, queue)]
+        turn = queue.turn(task.place.lane, task.due_at)
+        latest = max(turn + (turn - queue.turn(lane, turn)) for lane in queue.lanes)
+        reader = ShardReader(self.store, queue, task.place.shard, self.now, until=min(now, latest))
+        own = (turn, task.due_at, task.id)
+        count = sum(turn_of(queue, entry) < own for entry in reader.page(_COUNTED))
         if count == 0:
             return []
-        more = "at least " if task.id not in ahead and page.last else ""
-        return [NotRunningReason(ReasonCode.BEHIND, f"{more}{count} tasks are due before it")]
+        more = "at least " if count == _COUNTED and not reader.over else ""
+        what = "tasks are due before it"
+        if queue.lanes != [0]:
+            what = "tasks have their turn before it, by due time and priority"
+        return [NotRunningReason(ReasonCode.BEHIND, f"{more}{count} {what}")]
+
+    def _group_limited(self, task: Task, queue: Queue) -> list[NotRunningReason]:
+        key = task.group_key
+        blocking = self.limiting.groups.blocking(queue, [key], besides=task.id).get(key)
+        if blocking is None:
+            return []
+        which = "tasks without a key have" if key is None else f"group {key} has"
+        detail = f"{which} {queue.group_limit} in flight, as many as allowed: {blocking.why}"
+        return [NotRunningReason(ReasonCode.GROUP_LIMITED, detail, blocking.until)]
+
+    def _behind_in_lane(self, task: Task, queue: Queue) -> list[NotRunningReason]:
+        """Count who is before it in its lane, which takes turns with the others."""
+        own = (task.scheduled_at, task.id)
+        page = self.store.entries(task.place, until=task.scheduled_at, limit=_COUNTED)
+        count = sum((entry.scheduled_at, entry.task_id) < own for entry in page.entries)
+        if count == 0:
+            return []
+        more = "at least " if count == _COUNTED and page.last is not None else ""
+        if task.place.lane != TURN_LANE:
+            what = "tasks that were delayed or came back are due before it"
+            return [NotRunningReason(ReasonCode.BEHIND, f"{more}{count} {what}")]
+        turn = shown_turn(turn_of_instant(task.scheduled_at))
+        delivered = shown_turn(self.lines.delivered(queue))
+        what = f"tasks have their turn before it: its turn is {turn:g}, delivered is {delivered:g}"
+        return [NotRunningReason(ReasonCode.BEHIND, f"{more}{count} {what}")]
 
 
 def _leased(task: Task, now: datetime) -> NotRunningReason:

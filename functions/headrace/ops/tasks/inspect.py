@@ -1,17 +1,19 @@
 """Looking at tasks without consuming them: lists and counts, page by page, in constant memory."""
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
 from headrace.domain.change import Entry
 from headrace.domain.filters import EVERY_TASK, TaskFilter, TimeSpan
 from headrace.domain.queue import Queue
-from headrace.domain.task import Place, State, Task
+from headrace.domain.task import SHOWN_STATES, TURN_LANE, Place, State, Task, untold
 from headrace.ops.shared.leases import with_present_ends
+from headrace.ops.shared.offloaded import OffloadedTexts
 from headrace.ops.shared.paging import AnswerRoom, Cursors
 from headrace.ops.shared.queues import QueueOperations
 from headrace.store.base import CountPage, Position, Store
@@ -55,7 +57,7 @@ class Counted:
         return self.cursor is not None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Inspect:
     """The use case, with what it needs from outside; *patience* is a count's seconds per call."""
 
@@ -64,6 +66,7 @@ class Inspect:
     now: Callable[[], datetime]
     cursors: Cursors
     patience: float = 5.0
+    texts: OffloadedTexts = field(default_factory=partial(OffloadedTexts, None))
 
     def list(
         self,
@@ -76,7 +79,7 @@ class Inspect:
         payload: bool = False,
         look_at: int = _LOOKED_AT,
     ) -> TaskListing:
-        """Return a page of tasks: state after state, by time within each, shards merged.
+        """Return a page of tasks: state after state, by time within each, shards and lanes merged.
 
         A page may be short or empty and still have a cursor: it ends when *look_at* tasks have
         been looked at, or some seconds have passed.
@@ -94,6 +97,8 @@ class Inspect:
             source, where, walk, descending=descending, page=min(_READ, limit), payload=payload
         ):
             if task is not None:
+                if not payload:
+                    task = untold(task, ("payload",))  # noqa: PLW2901  as it is shown
                 if not room.takes_task(task) and tasks:
                     break  # the walk has not gone past it yet
                 tasks.append(task)
@@ -101,9 +106,13 @@ class Inspect:
             if len(tasks) == limit or walk.looked_at >= look_at or self.now() >= until:
                 break
         else:
-            return TaskListing(with_present_ends(self.store, tasks), None, walk.looked_at)
+            return TaskListing(self._whole(tasks), None, walk.looked_at)
         cursor = self.cursors.write(scope, walk.state())
-        return TaskListing(with_present_ends(self.store, tasks), cursor, walk.looked_at)
+        return TaskListing(self._whole(tasks), cursor, walk.looked_at)
+
+    def _whole(self, tasks: Sequence[Task]) -> tuple[Task, ...]:
+        """Return *tasks* as they are shown; a text that is lost stays null."""
+        return tuple(self.texts.filled(with_present_ends(self.store, tasks)))
 
     def count(
         self, queue: str, where: TaskFilter = EVERY_TASK, *, cursor: str | None = None
@@ -116,10 +125,10 @@ class Inspect:
         source = self.queues.cached(queue)
         scope = f"count {queue} {where}"
         state = None if cursor is None else self.cursors.read(scope, cursor)
-        by_state = dict.fromkeys(State, 0)
+        by_state = dict.fromkeys(SHOWN_STATES, 0)
         steps: Iterator[Walk | CountPosition]
         at: Walk | CountPosition
-        if where.by_index:
+        if where.by_index and not (where.by_time and TURN_LANE in source.lanes):
             at = CountPosition(self.now()) if state is None else CountPosition.read(state)
             steps = at.count(self.store, source, where, by_state)
             most = _COUNTED
@@ -163,9 +172,16 @@ class Inspect:
             span = spans[walk.span]
             merged = self._merged(queue, span, walk, descending=descending, page=page)
             while entries := list(islice(merged, page)):
-                found = self.store.read((entry.task_id for entry, _ in entries), payload=payload)
+                found = self.store.read(
+                    (
+                        entry.task_id
+                        for entry in entries
+                        if where.may_mean(entry) and span.contains(entry.own_time)
+                    ),
+                    payload=payload,
+                )
                 now = self.now()
-                for entry, shard in entries:
+                for entry in entries:
                     task = found.get(entry.task_id)
                     meant = (
                         task is not None
@@ -174,7 +190,7 @@ class Inspect:
                         and where.means(task)
                         and not task.hidden(now)
                     )
-                    walk = walk.past(shard, Position(entry.scheduled_at, entry.task_id))
+                    walk = walk.past(entry)
                     yield (task if meant else None), walk
                 page = _more(page)
             walk = walk.next_span()
@@ -182,28 +198,33 @@ class Inspect:
 
     def _merged(
         self, queue: Queue, span: TimeSpan, walk: "Walk", *, descending: bool, page: int
-    ) -> Iterator[tuple[Entry, int]]:
-        """Yield the entries of all shards in order, each with its shard."""
+    ) -> Iterator[Entry]:
+        """Yield the entries of all places in order."""
 
-        def shard_entries(shard: int) -> Iterator[tuple[Entry, int]]:
-            after, limit = walk.seen.get(shard), page
+        def entries_of(place: Place) -> Iterator[Entry]:
+            after, limit = walk.seen.get(place.label), page
+            since, until = span.since, span.until
+            if place.lane == TURN_LANE:  # where all is due by now, in another order
+                if since is not None and since > walk.as_of:
+                    return
+                since = until = None
             while True:
                 found = self.store.entries(
-                    Place(queue.name, span.state, shard),
-                    since=span.since,
-                    until=span.until,
+                    place,
+                    since=since,
+                    until=until,
                     after=after,
                     descending=descending,
                     limit=limit,
                 )
-                yield from ((entry, shard) for entry in found.entries)
+                yield from found.entries
                 after, limit = found.last, _more(limit)
                 if after is None:
                     return
 
         return heapq.merge(
-            *(shard_entries(shard) for shard in range(queue.shards_of(span.state))),
-            key=lambda found: (found[0].scheduled_at, found[0].task_id),
+            *map(entries_of, queue.places(span.state)),
+            key=lambda entry: (entry.scheduled_at, entry.task_id),
             reverse=descending,
         )
 
@@ -215,16 +236,21 @@ def _more(page: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Where a list is: the span, what was seen last on each shard, and what "now" meant."""
+    """Where a list is: the span, what was seen last at each place, and what "now" meant.
+
+    Places go by their labels.
+    """
 
     as_of: datetime
     span: int = 0
     seen: Mapping[int, Position] = field(default_factory=dict)
     looked_at: int = 0
 
-    def past(self, shard: int, position: Position) -> "Walk":
-        """Return the walk behind an entry of *shard*."""
-        return Walk(self.as_of, self.span, {**self.seen, shard: position}, self.looked_at + 1)
+    def past(self, entry: Entry) -> "Walk":
+        """Return the walk behind *entry*."""
+        position = Position(entry.scheduled_at, entry.task_id)
+        seen = {**self.seen, entry.place.label: position}
+        return Walk(self.as_of, self.span, seen, self.looked_at + 1)
 
     def next_span(self) -> "Walk":
         """Return the walk at the beginning of the next span."""
@@ -233,8 +259,8 @@ class Walk:
     def state(self) -> Any:  # noqa: ANN401  JSON for the cursor
         """Return the walk as JSON."""
         seen = {
-            shard: [position.scheduled_at.isoformat(), position.task_id]
-            for shard, position in self.seen.items()
+            label: [position.scheduled_at.isoformat(), position.task_id]
+            for label, position in self.seen.items()
         }
         return [self.as_of.isoformat(), self.span, seen]
 
@@ -243,8 +269,8 @@ class Walk:
         """Return the walk that state() wrote."""
         as_of, span, seen = state
         positions = {
-            int(shard): Position(datetime.fromisoformat(at).astimezone(UTC), task_id)
-            for shard, (at, task_id) in seen.items()
+            int(label): Position(datetime.fromisoformat(at).astimezone(UTC), task_id)
+            for label, (at, task_id) in seen.items()
         }
         return cls(datetime.fromisoformat(as_of), span, positions)
 
@@ -272,14 +298,14 @@ def counted(
 
 @dataclass(frozen=True, slots=True)
 class CountPosition:
-    """Where a count by the index is: a span of the filter, one of its shards, and behind what.
+    """Where a count by the index is: a span of the filter, a place by its label, and behind what.
 
     ``as_of`` is what "now" means to it; ``looked_at`` is what was counted since it was read.
     """
 
     as_of: datetime
     span: int = 0
-    shard: int = 0
+    label: int = 0
     after: Position | None = None
     looked_at: int = 0
 
@@ -290,7 +316,7 @@ class CountPosition:
         at, spans = self, where.spans(self.as_of)
         while at.span < len(spans):
             span = spans[at.span]
-            place = Place(queue.name, span.state, at.shard)
+            place = Place.labelled(queue.name, span.state, at.label)
             for page in counted(
                 store, place, since=span.since, until=span.until, after=at.after, now=self.as_of
             ):
@@ -298,20 +324,21 @@ class CountPosition:
                 at = replace(at, after=page.last, looked_at=at.looked_at + page.number)
                 if page.last is not None:
                     yield at
-            last = at.shard + 1 >= queue.shards_of(span.state)
-            at = replace(at, span=at.span + last, shard=0 if last else at.shard + 1)
+            labels = [one.label for one in queue.places(span.state)]
+            behind = next((label for label in labels if label > at.label), None)
+            at = replace(at, span=at.span + (behind is None), label=behind or 0)
             if at.span < len(spans):
                 yield at
 
     def state(self) -> Any:  # noqa: ANN401  JSON for the cursor
         """Return the position as JSON."""
         after = self.after and [self.after.scheduled_at.isoformat(), self.after.task_id]
-        return [self.as_of.isoformat(), self.span, self.shard, after]
+        return [self.as_of.isoformat(), self.span, self.label, after]
 
     @classmethod
     def read(cls, state: Any) -> "CountPosition":  # noqa: ANN401  what state() returned
         """Return the position that state() wrote."""
-        as_of, span, shard, after = state
+        as_of, span, label, after = state
         if after is not None:
             after = Position(datetime.fromisoformat(after[0]).astimezone(UTC), after[1])
-        return cls(datetime.fromisoformat(as_of), span, shard, after)
+        return cls(datetime.fromisoformat(as_of), span, label, after)

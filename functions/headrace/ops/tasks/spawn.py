@@ -1,12 +1,13 @@
 """Children of a report: tasks that are created in the same transaction, or not at all."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from headrace.domain import plan
+from headrace.domain.batch import with_spawned
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import derived_task_id
@@ -14,7 +15,9 @@ from headrace.domain.instants import MICROSECOND
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task
+from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.tasks.batches import BatchOperations
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult, existing, key_holder, with_id
 from headrace.store.base import Done, Store
 
@@ -29,6 +32,7 @@ class Child:
     new: TaskSpec
     task_id: str
     due_at: datetime
+    turn: datetime | None = None
 
     @property
     def key(self) -> tuple[str, str] | None:
@@ -45,35 +49,65 @@ class SpawnResult:
     children: tuple[EnqueueResult, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Spawning:
     """The use case, with what it needs from outside."""
 
     store: Store
     queues: QueueOperations
     now: Callable[[], datetime]
+    batches: BatchOperations
+    lines: Lines
+    uploads: Callable[[Iterable[TaskSpec], str], Mapping[str, str]]
 
     def children(
-        self, spawn: Sequence[tuple[str, TaskSpec]], *, secret: str, born: datetime, now: datetime
+        self,
+        spawn: Sequence[tuple[str, TaskSpec]],
+        parent: Task,
+        *,
+        secret: str,
+        born: datetime,
+        now: datetime,
     ) -> tuple[Child, ...]:
-        """Return the children of a report made under the lease *secret*.
+        """Return the children of a report about *parent* made under the lease *secret*.
 
         *born* is when that delivery began: the same lease always gives the same ids.
-        Raises InvalidRequest naming the entry whose queue is missing or whose time is over.
+        Raises InvalidRequest naming the entry whose queue is missing, whose batch takes no members,
+        or whose time is over.
         """
         made: list[Child] = []
+        wanted = [batch_id for _, new in spawn for batch_id in new.batches]
+        keys, refused = self.batches.joining(wanted, parent=parent) if wanted else ({}, {})
         for place, (name, new) in enumerate(spawn):
             try:
                 queue = self.queues.cached(name)
             except NotFound as missing:
                 message = f"spawn[{place}].queue: {missing}"
                 raise InvalidRequest(message) from None
-            due_at = new.due_at(now) + place * MICROSECOND
-            if new.expires_at is not None and new.expires_at <= due_at:
-                message = f"spawn[{place}].expires_at would pass before the task is due"
+            for at, batch_id in enumerate(new.batches):
+                if batch_id in refused:
+                    message = f"spawn[{place}].batches[{at}]: {refused[batch_id]}"
+                    raise InvalidRequest(message)
+            if new.upload and (wrong := self.uploads([new], queue.name).get(new.upload.name)):
+                message = f"spawn[{place}].{wrong}"
                 raise InvalidRequest(message)
-            made.append(Child(queue, new, _id_of(place, new, secret, born), due_at))
-        return tuple(made)
+            due_at = new.due_at(now) + place * MICROSECOND
+            if fault := new.fault(queue, due_at):
+                message = f"spawn[{place}].{fault}"
+                raise InvalidRequest(message)
+            joined = replace(new, batches=tuple(keys[one] for one in new.batches))
+            made.append(Child(queue, joined, _id_of(place, new, secret, born), due_at))
+        return self._in_line(made, now)
+
+    def _in_line(self, made: Sequence[Child], now: datetime) -> tuple[Child, ...]:
+        """Return children with their turns, where their queues have groups."""
+        turns: dict[int, datetime] = {}
+        for name in {child.queue.name for child in made if child.queue.settings.groups}:
+            places = [place for place, child in enumerate(made) if child.queue.name == name]
+            new = [made[place].new for place in places]
+            taken = self.lines.take_for(made[places[0]].queue, new, now)
+            turns |= {places[number]: turn for number, turn in taken.items()}
+        return tuple(replace(child, turn=turns.get(place)) for place, child in enumerate(made))
 
     def commit(self, change: Change, parent: Task, children: Sequence[Child]) -> SpawnResult | None:
         """Make *change*, planned from *parent*, and create *children* with it.
@@ -101,7 +135,7 @@ class Spawning:
                 for lock in change.also
                 if lock not in kept_locks and not _passed_on(lock, taken)
             ]
-            whole = replace(change, also=(*also, *births.values()))
+            whole = _counting(replace(change, also=(*also, *births.values())), parent, births)
             outcome = self.store.commit([whole])[0]
             if isinstance(outcome, Done):
                 results = self._results(children, births, settled | twins)
@@ -170,6 +204,8 @@ class Spawning:
             now=self.now(),
             token=None,
             replaces=replaces,
+            parent=parent,
+            turn=child.turn,
         )
 
     def _look(
@@ -201,6 +237,16 @@ class Spawning:
             or EnqueueResult(EnqueueOutcome.CREATED, child.task_id, births[place].insert)
             for place, child in enumerate(children)
         )
+
+
+def _counting(change: Change, parent: Task, births: Mapping[int, Change]) -> Change:
+    """Let the batches of *parent* know which of their members *births* are; see domain.batch."""
+    born = [birth.insert for birth in births.values() if birth.insert is not None]
+    named = [(child.id, child.batch_keys) for child in born if child.batches]
+    if parent.batches is None or not named:
+        return change
+    put = {**change.put, "batches": with_spawned(parent.batches, named)}
+    return replace(change, put=put)
 
 
 def _id_of(place: int, new: TaskSpec, secret: str, born: datetime) -> str:

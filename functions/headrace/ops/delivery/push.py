@@ -1,0 +1,325 @@
+"""The dispatcher: takes the tasks of a queue that has a target, and reports what it answers.
+
+It is a worker in the service itself.  Who may be one has a seat of the queue, and all that it
+holds is under one group lease: one write each twenty seconds renews both.  One that dies leaves
+its leases to lapse and its seat to the next.
+
+Here is what it does with the tables, step by step; who sends, and in how many threads, is the
+business of ``push/running``.
+"""
+
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from headrace.domain.errors import HeadraceError, LeaseLost, NotFound, Unavailable
+from headrace.domain.lease import Group, LeaseName, group_of
+from headrace.domain.lifecycle import Action
+from headrace.domain.push import Target
+from headrace.domain.push_answers import PushLimit, TargetAnswer, report_of
+from headrace.domain.queue import Queue
+from headrace.domain.retry import DEFAULT_RETRY
+from headrace.domain.task import State, Task
+from headrace.ops.delivery.dequeue import Deliveries
+from headrace.ops.delivery.reports import (
+    ReportOutcome,
+    Reports,
+    ReportStatus,
+    TaskReport,
+    WorkerError,
+)
+from headrace.ops.shared.lanes import ShardReader
+from headrace.ops.shared.leases import Leases
+from headrace.ops.shared.push_status import SEATS, PushCounts, seat_name
+from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.seats import LASTS, RENEWED_EVERY, Seat
+from headrace.ops.shared.signing import Signing
+from headrace.store.base import Position, Store
+
+_TOGETHER: Final = 25  # tasks of one dequeue
+_ENTRIES: Final = 250  # of the index, looked at together
+_NOTED_EVERY: Final = 1.0  # seconds, when something changes that people should see
+_STATUS: Final = {
+    Action.SUCCEED: ReportStatus.SUCCEEDED,
+    Action.RELEASE: ReportStatus.RELEASED,
+    Action.FAIL: ReportStatus.FAILED,
+}
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class PushDispatch:
+    """The use case, with what it needs from outside; *deliveries* are those for dispatchers."""
+
+    store: Store
+    queues: QueueOperations
+    deliveries: Deliveries
+    reports: Reports
+    leases: Leases
+    signing: Signing
+    now: Callable[[], datetime]
+    monotonic: Callable[[], float] = time.monotonic
+    spread: Callable[[], float] = random.random
+    new_seat: Callable[..., Seat] = Seat
+
+    def begin(self, queue: str, number: int = 0) -> "PushRun | None":
+        """Take seat *number* of *queue*; None where there is no such seat, or it is taken.
+
+        Raises Unavailable.
+        """
+        target = self.target_of(queue)
+        if target is None or number >= target.seats:
+            return None
+        seat = self.new_seat(
+            self.store,
+            self.now,
+            self.monotonic,
+            kind=SEATS,
+            name=seat_name(queue, number),
+        )
+        if not seat.take({}):
+            return None
+        group = self.leases.open(None, keepalive=LASTS.total_seconds())
+        return PushRun(self, queue, number, seat, group, PushLimit(target.threads(number)))
+
+    def target_of(self, queue: str) -> Target | None:
+        """Return the target of *queue*; None where there is none, or no such queue."""
+        try:
+            return self.queues.cached(queue).settings.target
+        except NotFound:
+            return None
+
+    def seconds_to_work(self, queue: str) -> float | None:
+        """Return in how many seconds a task of *queue* falls due; None for none that is seen."""
+        try:
+            settings = self.queues.cached(queue)
+        except NotFound:
+            return None
+        now, first = self.now(), None
+        if settings.settings.target is None or settings.paused(now):
+            return None
+        for shard in range(settings.shards_of(State.ENQUEUED)):
+            reader = ShardReader(self.store, settings, shard, self.now)
+            if reader.page(1):
+                return 0.0
+            due = reader.next_due
+            first = due if first is None or (due is not None and due < first) else first
+        return None if first is None else max(0.0, (first - now).total_seconds())
+
+
+@dataclass(slots=True)
+class PushRun:
+    """What one dispatcher does while it has its seat."""
+
+    dispatch: PushDispatch
+    queue: str
+    number: int
+    seat: Seat
+    group: Group
+    limit: PushLimit
+    counts: PushCounts = field(default_factory=PushCounts)
+    inflight: dict[str, tuple[Task, float]] = field(default_factory=dict)  # and when it was taken
+    poll_after: float = 0.0
+    _unsaid: deque[TaskReport] = field(default_factory=deque)
+    _renewed_at: float = field(init=False)
+    _lost: bool = False
+    _unsure: bool = False  # whether tasks may have been leased that it does not know of
+    _shown: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._renewed_at = self.dispatch.monotonic()
+
+    @property
+    def worker(self) -> str:
+        """The name by which its deliveries are known."""
+        return f"push:{self.queue}:{self.number}"
+
+    @property
+    def group_id(self) -> str:
+        """The group lease that its tasks are under."""
+        return self.group.id
+
+    @property
+    def holds(self) -> bool:
+        """Whether it may take tasks."""
+        return not self._lost and self.seat.held
+
+    @property
+    def room(self) -> int:
+        """How many more requests may be under way now."""
+        allowed = self.limit.allowed(self.dispatch.monotonic())
+        return max(0, allowed - len(self.inflight) - len(self._unsaid))
+
+    @property
+    def target(self) -> Target | None:
+        """Where tasks are sent now; None once the queue or its target is gone."""
+        return self.dispatch.target_of(self.queue)
+
+    def secrets(self) -> Sequence[str]:
+        """Return what signs requests now.  Raises NotFound, Unavailable."""
+        return self.dispatch.signing.of(self.dispatch.queues.cached(self.queue)).all
+
+    def fetch(self, *, wait_seconds: float = 0) -> Sequence[Task]:
+        """Take tasks to send, as many as may be under way.
+
+        Waits for the first where that costs nothing.  Raises Unavailable.
+        """
+        target = self.target
+        if target is None or self.number >= target.seats or not self.holds or self._unsure:
+            return ()
+        now = self.dispatch.monotonic()
+        self.limit.change(target.threads(self.number), now)
+        count = min(_TOGETHER, self.room)
+        if count == 0:
+            return ()
+        try:
+            result = self.dispatch.deliveries.dequeue(
+                self.queue,
+                batch_size=count,
+                wait_seconds=wait_seconds,
+                worker=self.worker,
+                lease_id=self.group_id,
+            )
+        except (LeaseLost, NotFound) as error:
+            self._lose(error)
+            return ()
+        except Unavailable:
+            self._unsure = True
+            raise
+        self.poll_after = result.poll_after_seconds
+        taken_at = self.dispatch.monotonic()
+        self.inflight |= {task.id: (task, taken_at) for task in result.tasks}
+        return result.tasks
+
+    def settle(self, answers: Iterable[tuple[Task, TargetAnswer, float]]) -> None:
+        """Report on tasks by what came back, each after so many seconds.
+
+        What cannot be said now is said by the next call, or by renew().
+        """
+        now = self.dispatch.monotonic()
+        for task, answer, seconds in answers:
+            _, sent_at = self.inflight.pop(task.id, (task, now - seconds))
+            self.counts.add(answer, seconds)
+            if answer.busy:
+                self.limit.halve(now, sent_at=sent_at)
+            self._unsaid.append(self._report(task, answer))
+        self._say()
+
+    def renew(self) -> None:
+        """Keep seat and leases, if that is due; leave notes for those who look.
+
+        Raises Unavailable.
+        """
+        if self._unsaid:
+            self._say()
+        now = self.dispatch.monotonic()
+        since = now - self._renewed_at
+        if self._unsure or since >= RENEWED_EVERY:
+            self._give_back_unknown()
+        shown = self.counts.state(self.limit, now)
+        changed = shown != self._shown and since >= _NOTED_EVERY
+        if self._lost or (since < RENEWED_EVERY and not changed):
+            return
+        if not self.seat.take(self.counts.notes(self.limit, now)):
+            self._lose(None)
+        if since >= RENEWED_EVERY or not self.holds:
+            try:
+                self.dispatch.leases.extend(self.group_id)
+            except LeaseLost as error:
+                self._lose(error)
+            self._renewed_at = now
+        self._shown = shown
+
+    def close(self) -> None:
+        """Give back what is unsettled, no attempt used, and let the next one have the seat."""
+        self._say()
+        with suppress(HeadraceError):  # then they lapse
+            self.dispatch.leases.close(self.group_id)
+        with suppress(Unavailable):  # likewise
+            self.seat.give_up(self.counts.notes(self.limit, self.dispatch.monotonic()))
+        self._lost = True
+
+    def _give_back_unknown(self) -> None:
+        """Give back what the index shows under the group and nobody here knows of.
+
+        The answer to a dequeue may be lost, and as the group goes on nobody else would.
+        Raises Unavailable.
+        """
+        queue, store, granted = self._settings(), self.dispatch.store, self.group.granted_until
+        known = {*self.inflight, *(report.task_id for report in self._unsaid)}
+        for place in [] if queue is None else queue.places(State.INFLIGHT):
+            after: Position | None = None
+            while True:
+                page = store.entries(
+                    place, since=granted, until=granted, after=after, limit=_ENTRIES
+                )
+                unknown = [one.task_id for one in page.entries if one.task_id not in known]
+                tasks = store.read(unknown, payload=False).values() if unknown else ()
+                back = [
+                    TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.RELEASED)
+                    for task in tasks
+                    if (task.queue, task.state) == (self.queue, State.INFLIGHT)
+                    and group_of(task.lease_id) == self.group.id
+                ]
+                if back:
+                    self.dispatch.reports.report(self.queue, back)
+                after = page.last
+                if after is None:
+                    break
+        self._unsure = False
+
+    def _report(self, task: Task, answer: TargetAnswer) -> TaskReport:
+        queue = self._settings()
+        strategy = task.retry
+        if strategy is None and queue is not None:
+            strategy = queue.settings.retry_strategy
+        made = report_of(
+            answer,
+            strategy or DEFAULT_RETRY,
+            now=self.dispatch.now(),
+            spread=self.dispatch.spread(),
+        )
+        return TaskReport(
+            task.id,
+            str(LeaseName.of(task)),  # the whole name: no read, and of this attempt alone
+            _STATUS[made.action],
+            result=made.result,
+            error=WorkerError(made.error, made.message, made.detail),
+            retryable=made.retryable,
+            delay_in_seconds=made.delay,
+        )
+
+    def _settings(self) -> Queue | None:
+        with suppress(NotFound, Unavailable):
+            return self.dispatch.queues.cached(self.queue)
+        return self.dispatch.queues.remembered(self.queue)
+
+    def _say(self) -> None:
+        """Send the reports that wait; where the table is away they wait on."""
+        if not self._unsaid:
+            return
+        waiting = list(self._unsaid)
+        try:
+            results = self.dispatch.reports.report(self.queue, waiting)
+        except NotFound:  # deleted, its tasks with it
+            self._unsaid.clear()
+            return
+        except Unavailable as error:
+            _log.warning("Reports on queue %s wait: %s", self.queue, error)
+            return
+        self._unsaid.clear()
+        for result in results:
+            if result.outcome is ReportOutcome.INVALID:
+                _log.error("A report on %s was refused: %s", result.task_id, result.detail)
+
+    def _lose(self, why: HeadraceError | None) -> None:
+        if not self._lost:
+            _log.warning("The dispatcher of queue %s ends: %s", self.queue, why or "seat lost")
+        self._lost = True

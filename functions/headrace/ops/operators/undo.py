@@ -1,0 +1,148 @@
+"""Undoing: what one action deleted comes back, each task only if nothing has taken its place.
+
+An index that lags may not show a task that was deleted a moment ago: it is found by asking again,
+which does nothing twice.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from headrace.domain.change import KeyLock
+from headrace.domain.errors import NotFound
+from headrace.domain.operate import Unfit
+from headrace.domain.queue import Queue
+from headrace.domain.task import State, Task
+from headrace.domain.undo import Undo, undelete
+from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
+from headrace.ops.shared.audit import Audit
+from headrace.ops.shared.paging import Cursors
+from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.undos import Undos
+from headrace.ops.tasks.enqueue import key_holder
+from headrace.store.base import Done, Position, Store
+
+_PAGE: Final = 100
+_MOST: Final = 1_000  # tasks that one call restores
+_LOOKS: Final = 3  # at a task whose key changes hands
+_RESTORED: Final = "RESTORED"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Undoing:
+    """The use case, with what it needs from outside; *patience* is seconds one call may take."""
+
+    store: Store
+    queues: QueueOperations
+    undos: Undos
+    audit: Audit
+    now: Callable[[], datetime]
+    cursors: Cursors
+    patience: float = 20.0
+
+    def undo(
+        self,
+        undo_id: str,
+        *,
+        cursor: str | None = None,
+        check: Callable[[str], None] = lambda _: None,
+    ) -> BulkAnswer:
+        """Bring back what was deleted under *undo_id*; one result for each task that is met.
+
+        With a cursor in the answer there are more.  *check* may raise for a queue.
+        Raises NotFound for an undo that is not known, or over, and where the queue was deleted
+        since; InvalidRequest for a forged cursor.
+        """
+        found = self.undos.find(undo_id)
+        if found is None:
+            message = f"there is no undo {undo_id[:64]}, or it is over"
+            raise NotFound(message)
+        undo, ids = found
+        check(undo.queue)
+        queue = self.queues.get(undo.queue)
+        if queue.created_at > undo.at:
+            message = f"queue {queue.name} was deleted since, and its tasks with it"
+            raise NotFound(message)
+        scope = f"undo {undo_id}"
+        start = None if cursor is None else self.cursors.read(scope, cursor)
+        results: list[BulkOutcome] = []
+        until = self.now() + timedelta(seconds=self.patience)
+        rest = None
+        noted = {"undo": undo_id}
+        with self.audit.action("undo", queue=queue.name, where=noted, by_parts=True) as outcome:
+            pages = self._named(queue, undo, ids) if ids is not None else None
+            for page, rest in pages or self._found(queue, undo, start):  # noqa: B007  the last one
+                results += page
+                outcome.matched = len(results)
+                outcome.changed = sum(one.outcome == _RESTORED for one in results)
+                if len(results) >= _MOST or self.now() > until:
+                    break
+        after = None if rest is None else self.cursors.write(scope, rest)
+        changed = sum(one.outcome == _RESTORED for one in results)
+        return BulkAnswer(len(results), changed, tuple(results), after)
+
+    def _named(
+        self, queue: Queue, undo: Undo, ids: tuple[str, ...]
+    ) -> Iterator[tuple[list[BulkOutcome], Any]]:
+        """Restore tasks that are known by their ids, at once."""
+        deleted, there = self.store.spent(ids), self.store.read(ids, payload=False)
+        results = []
+        for task_id in ids:
+            task = deleted.get(task_id)
+            if task is not None and task.deleted_by == undo.id:
+                results.append(self._restored(queue, task))
+            elif task_id in there:
+                detail = "the id is in use: it is back already, or was enqueued again"
+                results.append(BulkOutcome(task_id, "SKIPPED", detail))
+            else:
+                results.append(BulkOutcome(task_id, "NOT_FOUND"))
+        yield results, None
+
+    def _found(
+        self, queue: Queue, undo: Undo, start: list[Any] | None
+    ) -> Iterator[tuple[list[BulkOutcome], Any]]:
+        """Restore what the index shows, page after page, each with where it goes on."""
+        places = queue.places(State.DELETED)
+        label, last = (0, None) if start is None else start
+        for place in places[label:]:
+            label += 1
+            after = None if last is None else Position(undo.at, last)
+            last = None
+            while True:
+                page = self.store.entries(
+                    place, since=undo.at, until=undo.at, after=after, limit=_PAGE
+                )
+                tasks = self.store.spent(entry.task_id for entry in page.entries)
+                results = [
+                    self._restored(queue, task)
+                    for task in tasks.values()
+                    if task.deleted_by == undo.id
+                ]
+                after = page.last
+                if after is None:
+                    break
+                yield results, [label - 1, after.task_id]
+            yield results, [label, None] if label < len(places) else None
+
+    def _restored(self, queue: Queue, task: Task) -> BulkOutcome:
+        """Bring one task back, unless its key is held or its retention over."""
+        change = undelete(task, queue, now=self.now())
+        for _ in range(_LOOKS):
+            if isinstance(change, Unfit):
+                return BulkOutcome(task.id, "SKIPPED", change.detail)
+            outcome = self.store.commit([change])[0]
+            if isinstance(outcome, Done):
+                return BulkOutcome(task.id, _RESTORED)
+            if not outcome.blocked:
+                break
+            key = task.dedupe_key or ""
+            holder, held = key_holder(self.store, queue.name, key, self.now())
+            if held is not None:
+                return BulkOutcome(task.id, "SKIPPED", "dedupe_conflict")
+            also = tuple(
+                replace(one, expects=holder) if isinstance(one, KeyLock) else one
+                for one in change.also
+            )
+            change = replace(change, also=also)
+        return BulkOutcome(task.id, "SKIPPED", "the id is in use, or the task is back already")

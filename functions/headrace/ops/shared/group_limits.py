@@ -1,0 +1,276 @@
+"""How many tasks of a group may be in flight: slots in the line of the group.
+
+See ``domain.group_slots``.  A delivery costs a write of its slot and a read of the line; where
+every slot was used before, those who hold them are read too.  A group that has no slot free is
+*blocked*: this process looks at its line again after a second, or when it has ended one of its
+tasks itself.  A task that is seen waiting in its slot for longer than a delivery takes was left
+there by somebody who died: it is handed out in place of the one that found it there.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from headrace.domain.change import Change, Entry
+from headrace.domain.fairness import LINE_KEPT, line_name
+from headrace.domain.group_slots import GroupLine, SlotTaking, Stay
+from headrace.domain.queue import Queue
+from headrace.domain.slots import Standing
+from headrace.domain.task import State, Task
+from headrace.ops.shared.lanes import with_due_times
+from headrace.ops.shared.slots import remember
+from headrace.store.base import Done, Outcome, Store
+
+BLOCKED_FOR: Final = timedelta(seconds=1)
+BLOCKED_WHERE_CHEAP_FOR: Final = timedelta(seconds=0.25)
+"""How long whoever waits for a task does not look again at groups that have no slot."""
+
+_DEAD_AFTER: Final = timedelta(seconds=1)  # a task seen waiting in its slot
+_REMEMBERED: Final = 20_000
+_TRIES: Final = 3  # where others are quicker with a slot
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """The task that keeps a group from having another in flight: why, and until when if known."""
+
+    task_id: str
+    why: str
+    until: datetime | None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Standings:
+    """A line, and what is known of those who hold its slots."""
+
+    line: GroupLine
+    by_stay: Mapping[str, Standing]
+
+    def number(self, limit: int, *standings: Standing, beyond: bool = False) -> int:
+        """Count the slots of one of *standings*, of the first *limit* or *beyond* those."""
+        return sum(
+            (slot >= limit) == beyond and self.by_stay.get(stay) in standings
+            for slot, stay in self.line.slots.items()
+        )
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class GroupLimits:
+    """The use case, with what it needs from outside."""
+
+    store: Store
+    now: Callable[[], datetime]
+    _blocked: OrderedDict[tuple[str, str], datetime] = field(default_factory=OrderedDict)
+    _over: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)
+    _waiting: OrderedDict[tuple[str, str], datetime] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, queue: Queue, entries: Sequence[Entry]) -> list[Entry]:
+        """Take a slot for each of *entries*, as far as there are; return what may be delivered.
+
+        In their order.  Where a task waits in a slot that somebody left, it stands for one that
+        has found none.
+        """
+        wanted = named_by_group(with_due_times(self.store, with_groups(self.store, entries)))
+        granted: dict[str, Entry] = {}
+        for _ in range(_TRIES):
+            if not wanted:
+                break
+            lines = self.store.lines(queue.name, wanted)
+            tasks = self._holders(queue, lines, wanted)
+            again: dict[str, list[Entry]] = {}
+            for name, of_group in wanted.items():
+                line = lines.get(name, GroupLine())
+                left = self._take_of(queue, name, line, tasks, of_group, granted)
+                if left:
+                    again[name] = left
+            wanted = again
+        places = {entry.task_id: place for place, entry in enumerate(entries)}
+        return sorted(granted.values(), key=lambda one: places.get(one.task_id, len(places)))
+
+    def blocked(self, queue: Queue, entry: Entry) -> bool:
+        """Tell whether the group of *entry* is known to have no slot free."""
+        with self._lock:
+            until = self._blocked.get((queue.name, line_name(entry.group_key)))
+        return until is not None and self.now() < until
+
+    def ended(self, changes: Sequence[Change], outcomes: Sequence[Outcome]) -> None:
+        """Look again at the groups whose deliveries *changes* have ended."""
+        if not self._blocked:
+            return
+        for change, outcome in zip(changes, outcomes, strict=True):
+            if isinstance(outcome, Done) and change.leaves is not None:
+                with self._lock:
+                    self._blocked.pop((change.leaves, line_name(outcome.task.group_key)), None)
+
+    def blocking(
+        self, queue: Queue, keys: Collection[str | None], *, besides: str | None = None
+    ) -> dict[str | None, Blocking]:
+        """Return what keeps the groups of these keys from another task in flight, if they are.
+
+        Not the task *besides*, whose own slot is none that it waits for.
+        """
+        if not queue.group_limit:
+            return {}
+        names = {line_name(key): key for key in keys}
+        lines = self.store.lines(queue.name, names)
+        stays = {
+            name: [Stay.parse(stay) for stay in line.slots.values()] for name, line in lines.items()
+        }
+        ids = {stay.task_id for of_group in stays.values() for stay in of_group}
+        tasks = self.store.read(ids, payload=False) if ids else {}
+        found: dict[str | None, Blocking] = {}
+        for name, of_group in stays.items():
+            holding = {
+                stay.task_id: tasks[stay.task_id]
+                for stay in of_group
+                if stay.task_id != besides
+                and stay.standing(tasks.get(stay.task_id), queue.name) is not Standing.OVER
+            }
+            if len(holding) >= queue.group_limit:
+                first = min(holding.values(), key=lambda one: (_free_at(one) or one.due_at, one.id))
+                found[names[name]] = Blocking(first.id, _why(first), _free_at(first))
+        return found
+
+    def _holders(
+        self, queue: Queue, lines: Mapping[str, GroupLine], wanted: Mapping[str, Sequence[Entry]]
+    ) -> Mapping[str, Task | None]:
+        """Read the tasks in the slots of those groups that have no other left; None: gone."""
+        ids = set[str]()
+        for name, line in lines.items():
+            unset = queue.group_limit - sum(slot < queue.group_limit for slot in line.slots)
+            named = set(line.slots.values()) & {_stay_of(one) for one in wanted[name]}
+            if len(wanted[name]) - len(named) <= unset and max(line.slots, default=0) < (
+                queue.group_limit
+            ):
+                continue
+            for stay in line.slots.values():
+                if (queue.name, stay) not in self._over:
+                    ids.add(Stay.parse(stay).task_id)
+        return {**dict.fromkeys(ids), **self.store.read(ids, payload=False)} if ids else {}
+
+    def _take_of(
+        self,
+        queue: Queue,
+        name: str,
+        line: GroupLine,
+        tasks: Mapping[str, Task | None],
+        entries: Sequence[Entry],
+        granted: dict[str, Entry],
+    ) -> list[Entry]:
+        """Take the slots of one group into *granted*; return those to try again."""
+        limit = queue.group_limit
+        known = self._standings(queue, line, tasks, {_stay_of(one) for one in entries})
+        free = [slot for slot in range(limit) if self._free(known, slot)]
+        room = len(free) - known.number(limit, Standing.IN_USE, beyond=True)
+        usable = {stay for slot, stay in line.slots.items() if slot < limit}
+        named = [one for one in entries if _stay_of(one) in usable]
+        for one in named[: max(0, len(named) + min(0, room))]:
+            granted[one.task_id] = one
+        others = [one for one in entries if one not in named]
+        fitting = others[: max(0, room)]
+        lost: list[Entry] = []
+        for slot, one in zip(free, fitting, strict=False):
+            stay, expects = _stay_of(one), line.slots.get(slot)
+            until = _kept_until(queue, line, one, self.now())
+            if self.store.take_slot(queue.name, SlotTaking(name, slot, stay, expects, until)):
+                granted[one.task_id] = one
+            else:
+                lost.append(one)
+        if len(fitting) < len(others) and not lost:
+            self._block(queue, name)
+            for left in self._left(queue, known, tasks)[: len(others) - len(fitting)]:
+                granted.setdefault(left.task_id, left)
+        return [*lost, *others[len(fitting) :]] if lost else []
+
+    def _standings(
+        self, queue: Queue, line: GroupLine, tasks: Mapping[str, Task | None], met: set[str]
+    ) -> _Standings:
+        """Judge the slots of a line by *tasks*; those that are *met* wait, by the index."""
+        found: dict[str, Standing] = {}
+        for text in line.slots.values():
+            stay = Stay.parse(text)
+            if text in met:
+                found[text] = Standing.WAITING
+            elif (queue.name, text) in self._over:
+                found[text] = Standing.OVER
+            elif stay.task_id in tasks:
+                found[text] = stay.standing(tasks[stay.task_id], queue.name)
+                if found[text] is Standing.OVER:
+                    with self._lock:
+                        remember(self._over, (queue.name, text), None, most=_REMEMBERED)
+        return _Standings(line, found)
+
+    def _free(self, known: _Standings, slot: int) -> bool:
+        stay = known.line.slots.get(slot)
+        return stay is None or known.by_stay.get(stay) is Standing.OVER
+
+    def _left(
+        self, queue: Queue, known: _Standings, tasks: Mapping[str, Task | None]
+    ) -> list[Entry]:
+        """Return the tasks that have been waiting in their slots for too long."""
+        now, left = self.now(), list[Entry]()
+        for slot, text in sorted(known.line.slots.items()):
+            task = tasks.get(Stay.parse(text).task_id)
+            if known.by_stay.get(text) is not Standing.WAITING or task is None:
+                continue
+            with self._lock:
+                since = self._waiting.setdefault((queue.name, text), now)
+                remember(self._waiting, (queue.name, text), since, most=_REMEMBERED)
+            if slot < queue.group_limit and now - since >= _DEAD_AFTER and task.live(now):
+                left.append(Entry.of(task))
+        return left
+
+    def _block(self, queue: Queue, name: str) -> None:
+        with self._lock:
+            until = self.now() + BLOCKED_FOR
+            remember(self._blocked, (queue.name, name), until, most=_REMEMBERED)
+
+
+def with_groups(store: Store, entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Return *entries* with the groups that the index does not show."""
+    unknown = [entry.task_id for entry in entries if not entry.knows_group]
+    if not unknown:
+        return entries
+    tasks = store.read(unknown, payload=False)
+    keys = {task.id: task.group_key for task in tasks.values()}
+    return [
+        entry
+        if entry.knows_group
+        else entry._replace(group_key=keys.get(entry.task_id), knows_group=True)
+        for entry in entries
+    ]
+
+
+def named_by_group(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+    """Return *entries* by the name of their group's line."""
+    found: dict[str, list[Entry]] = {}
+    for entry in entries:
+        found.setdefault(line_name(entry.group_key), []).append(entry)
+    return found
+
+
+def _free_at(task: Task) -> datetime | None:
+    return task.lease_expires_at if task.state is State.INFLIGHT else None
+
+
+def _why(task: Task) -> str:
+    is_so = "is in flight" if task.state is State.INFLIGHT else "is about to be delivered"
+    return f"{task.id} {is_so}"
+
+
+def _stay_of(entry: Entry) -> str:
+    return Stay(entry.task_id, entry.own_time).text
+
+
+def _kept_until(queue: Queue, line: GroupLine, entry: Entry, now: datetime) -> datetime | None:
+    """Return until when the line must be kept for *entry* too; None where it is kept so long."""
+    begun = line != GroupLine()
+    expiry = entry.expires_at or queue.expiry(now)
+    if expiry is None or (begun and line.expires_at is None):
+        return None
+    until = expiry + LINE_KEPT
+    return None if line.expires_at is not None and line.expires_at >= until else until

@@ -1,0 +1,143 @@
+"""Turns of the tasks of a queue with groups: who takes them, and how far they are delivered.
+
+See ``domain.fairness``.  What a process knows may be old: the lines it has moved, and the highest
+turn delivered, which it looks up and writes at most once a second.  A wrong guess of a line costs a
+write.  A turn that was delivered and is not known here only lets those who had nothing waiting come
+a little earlier.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from headrace.domain.errors import Unavailable
+from headrace.domain.fairness import (
+    DELIVERED_KEPT,
+    LINE_KEPT,
+    TurnTaking,
+    instant_of_turn,
+    line_name,
+    turn_of_instant,
+)
+from headrace.domain.plan import TaskSpec
+from headrace.domain.queue import Queue
+from headrace.domain.task import Task
+from headrace.ops.shared.slots import remember
+from headrace.store.base import Store
+from headrace.store.call_scope import metered
+
+_LOOKED_AT_FOR: Final = timedelta(seconds=1)
+_LINES: Final = 20_000  # remembered
+_QUEUES: Final = 10_000
+
+
+@dataclass(slots=True)
+class _Delivered:
+    """Where the highest turn of a queue that was delivered began, as known here and as written."""
+
+    turn: int = 0
+    looked_at: datetime | None = None
+    written: int = 0
+    written_at: datetime | None = None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Lines:
+    """The use case, with what it needs from outside."""
+
+    store: Store
+    now: Callable[[], datetime]
+    _lines: OrderedDict[tuple[str, str], int] = field(default_factory=OrderedDict)
+    _delivered: OrderedDict[str, _Delivered] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(
+        self, queue: Queue, group_key: str | None, count: int = 1, *, until: datetime | None = None
+    ) -> Sequence[datetime]:
+        """Return where the turns of *count* tasks of a group of *queue* begin: one write.
+
+        *until* is when the last of them expires at the latest, if one says so itself; None as the
+        queue says.  Raises LookupError for a queue without groups.
+        """
+        settings = queue.settings.groups
+        if settings is None:
+            raise LookupError(f"queue {queue.name} has no groups")
+        name, step, delivered = (
+            line_name(group_key),
+            settings.step(group_key),
+            self.delivered(queue),
+        )
+        with self._lock:
+            known = self._lines.get((queue.name, name), 0)
+        now = self.now()
+        ends = [end for end in (until, queue.expiry(now)) if end is not None]
+        forget = max(ends, default=None) if queue.settings.expires_in_seconds else None
+        take = TurnTaking(
+            name,
+            length=step * count,
+            delivered=delivered,
+            ahead=known > delivered,
+            expires_at=None if forget is None else forget + LINE_KEPT,
+        )
+        end = self.store.take_turns(queue.name, take)
+        with self._lock:
+            remember(self._lines, (queue.name, name), end, most=_LINES)
+        return [instant_of_turn(end - step * behind) for behind in range(count, 0, -1)]
+
+    def take_once(self, queue: Queue, task_id: str, task: Task | None) -> datetime:
+        """Return the turn in *queue* of a task that comes from elsewhere, read if it was not."""
+        task = task or self.store.read([task_id], payload=False).get(task_id)
+        (turn,) = self.take(queue, None if task is None else task.group_key)
+        return turn
+
+    def take_for(self, queue: Queue, new: Sequence[TaskSpec], now: datetime) -> dict[int, datetime]:
+        """Return the turns of those of the *new* tasks that take one, by place: a write a group."""
+        wanted: dict[str | None, list[int]] = {}
+        for place, one in enumerate(new):
+            if one.takes_turn(queue, now):
+                wanted.setdefault(one.group_key, []).append(place)
+        turns: dict[int, datetime] = {}
+        for group_key, places in wanted.items():
+            ends = [end for place in places if (end := new[place].expires_at)]
+            until = max(ends, default=None)
+            taken = self.take(queue, group_key, len(places), until=until)
+            turns |= dict(zip(places, taken, strict=True))
+        return turns
+
+    def delivered(self, queue: Queue) -> int:
+        """Return where the highest turn delivered began, as it was known within a second."""
+        now = self.now()
+        with self._lock:
+            here = self._delivered.get(queue.name) or _Delivered()
+            if here.looked_at is not None and now - here.looked_at < _LOOKED_AT_FOR:
+                return here.turn
+        with metered():  # now and then for all who ask here: no caller's to pay
+            stored = self.store.delivered_turn(queue.name)
+        with self._lock:
+            here = self._delivered.get(queue.name) or _Delivered()
+            here.turn, here.looked_at = max(here.turn, stored), now
+            remember(self._delivered, queue.name, here, most=_QUEUES)
+            return here.turn
+
+    def note(self, queue: Queue, tasks: Iterable[Task]) -> None:
+        """Note that *tasks* were delivered; write how far that is, at most once a second."""
+        groups = queue.settings.groups
+        if groups is None:
+            return
+        turns = [turn_of_instant(task.turn) for task in tasks if task.turn is not None]
+        now = self.now()
+        with self._lock:
+            here = self._delivered.get(queue.name) or _Delivered()
+            here.turn = max(here.turn, *turns) if turns else here.turn
+            remember(self._delivered, queue.name, here, most=_QUEUES)
+            lately = here.written_at is not None and now - here.written_at < _LOOKED_AT_FOR
+            if lately or here.turn <= here.written:
+                return
+            here.written, here.written_at = here.turn, now
+            turn = here.turn
+        with metered(), suppress(Unavailable):  # likewise; the next one writes it
+            self.store.note_delivered(queue.name, turn, expires_at=now + DELIVERED_KEPT)

@@ -1,0 +1,124 @@
+"""How a target is doing, as its dispatchers note it on their seats, for those who look."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import ceil
+from typing import Any, Final
+
+from headrace.domain.instants import instant_of
+from headrace.domain.push import Target
+from headrace.domain.push_answers import PushLimit, TargetAnswer
+from headrace.domain.queue import Queue
+from headrace.ops.shared.seats import UNTIL
+from headrace.store.base import Store
+
+SEATS: Final = "push"
+"""The kind of the seats' records."""
+
+_LATENCIES: Final = 500  # answers by which latency is known
+_LABELS: Final = 20  # different answers that are told apart
+_OTHERS: Final = "others"
+
+
+def seat_name(queue: str, number: int) -> str:
+    """Return the name of a seat of *queue*; *number* counts from 0."""
+    return f"{queue}:{number}"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class PushCounts:
+    """What one dispatcher has seen of its target since it took its seat."""
+
+    codes: Counter[str] = field(default_factory=Counter)
+    latencies: deque[float] = field(default_factory=lambda: deque(maxlen=_LATENCIES))  # seconds
+    busy: str = ""  # the latest answer that asked for fewer requests
+
+    def add(self, answer: TargetAnswer, seconds: float) -> None:
+        """Count an answer that took so long."""
+        label = answer.label
+        if label not in self.codes and len(self.codes) >= _LABELS:
+            label = _OTHERS
+        self.codes[label] += 1
+        self.latencies.append(seconds)
+        if answer.busy:
+            self.busy = answer.label
+
+    def state(self, limit: PushLimit, now: float) -> tuple[Any, ...]:
+        """Return what people should hear of soon when it changes."""
+        return (limit.backs_off(now), self.busy)
+
+    def notes(self, limit: PushLimit, now: float) -> dict[str, Any]:
+        """Return what is noted on the seat."""
+        backs_off = limit.backs_off(now)
+        return {
+            "codes": dict(self.codes),
+            "p50": _percentile(self.latencies, 50),
+            "p99": _percentile(self.latencies, 99),
+            "allowed": limit.allowed(now),
+            "most": limit.most,
+            "busy": self.busy if backs_off else "",
+        }
+
+
+def _percentile(seconds: Sequence[float], percent: int) -> float | None:
+    if not seconds:
+        return None
+    ordered = sorted(seconds)
+    return round(ordered[ceil(len(ordered) * percent / 100) - 1], 4)
+
+
+@dataclass(frozen=True, slots=True)
+class PushStatus:
+    """How a target is doing: counts of its answers, and how long they take (seconds).
+
+    ``running`` is how many dispatchers are at it now.  ``busy`` is what it answers to be asked
+    less, "" unless it is; then ``allowed`` of ``most`` requests are under way at once.
+    """
+
+    running: int = 0
+    codes: Mapping[str, int] = field(default_factory=dict)
+    p50: float | None = None
+    p99: float | None = None
+    busy: str = ""
+    allowed: int = 0
+    most: int = 0
+
+
+def status_of(store: Store, queue: str, target: Target, now: datetime) -> PushStatus:
+    """Return how *target* of *queue* is doing; percentiles are those of the slowest dispatcher."""
+    codes: Counter[str] = Counter()
+    running, allowed, most, busy = 0, 0, 0, ""
+    slow: dict[str, float | None] = {"p50": None, "p99": None}
+    for body in _seats(store, queue, target):
+        codes.update(body.get("codes", {}))
+        for name, known in slow.items():
+            found = body.get(name)
+            slow[name] = max(known or 0.0, found) if found is not None else known
+        if instant_of(body[UNTIL]) > now:
+            running += 1
+            allowed += body.get("allowed", 0)
+            most += body.get("most", 0)
+            busy = busy or body.get("busy", "")
+    return PushStatus(running, dict(codes), slow["p50"], slow["p99"], busy, allowed, most)
+
+
+@dataclass(frozen=True, slots=True)
+class PushLooks:
+    """The use case of those who look, with what it needs from outside."""
+
+    store: Store
+    now: Callable[[], datetime]
+
+    def of(self, queue: Queue) -> PushStatus | None:
+        """Return how the target of *queue* is doing; None if it has none."""
+        target = queue.settings.target
+        return None if target is None else status_of(self.store, queue.name, target, self.now())
+
+
+def _seats(store: Store, queue: str, target: Target) -> Iterator[Mapping[str, Any]]:
+    for number in range(target.seats):
+        record = store.record(SEATS, seat_name(queue, number))
+        if record is not None:
+            yield record.body

@@ -1,0 +1,215 @@
+"""Cancelling a batch with all its members, and a workflow with its steps to come.
+
+1. The parts of a workflow are stopped: from then on none makes its step.
+2. The batch is cancelled: it takes no new members, and waits for those only that were made.
+3. Its members are cancelled.  Those of a workflow have ids that are known.  If these are not all,
+   every task that waits or is in flight is looked at: no index knows the members of a batch.
+
+Each of it may be repeated, and goes on where a call has ended.  A batch that is cancelled so ends
+as any other, and calls back: its members are dead.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+from headrace.domain import access
+from headrace.domain.batch import TaskBatch
+from headrace.domain.errors import NotFound
+from headrace.domain.filters import TaskFilter
+from headrace.domain.task import Membership, State, Task
+from headrace.domain.workflow import part_id, root_id
+from headrace.ops.shared.audit import ActionOutcome, Audit
+from headrace.ops.shared.paging import Cursors
+from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.tasks.batches import BatchOperations, visible_batch
+from headrace.ops.tasks.cancel import Cancelling
+from headrace.ops.tasks.inspect import Inspect, Walk
+from headrace.ops.tasks.steps import MAKES, callbacks_of
+from headrace.store.call_scope import flat_rate, visible
+from headrace.store.records import batches as batch_records
+from headrace.store.records import queues as queue_records
+
+_At: TypeAlias = list[Any]  # JSON, for the cursor
+_BEGIN: Final[_At] = ["begin"]
+_FIRST_QUEUE: Final[_At] = ["", None]
+_PENDING: Final = TaskFilter(states=("pending",))
+_PENDING_STATES: Final = {State.ENQUEUED, State.INFLIGHT}
+_PAGE: Final = 50
+_RECORDS: Final = 250
+_KNOWN: Final = 1_000  # ids that are looked up before all tasks are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledBatch:
+    """How many tasks a step has cancelled, and where the next goes on; None: that was all."""
+
+    cancelled: int
+    cursor: str | None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class BatchCancelling:
+    """The use case, with what it needs from outside; *patience* is seconds a step takes, about."""
+
+    batches: BatchOperations
+    queues: QueueOperations
+    cancelling: Cancelling
+    inspect: Inspect
+    cursors: Cursors
+    audit: Audit
+    now: Callable[[], datetime]
+    patience: float = 5.0
+
+    def step(self, batch_id: str, cursor: str | None = None) -> CancelledBatch:
+        """Cancel a batch, or go on with it.
+
+        Raises NotFound, InvalidRequest for a cursor that is none, and Forbidden for a workflow
+        with steps in queues that the caller may not know of.
+        """
+        whole, scope = self.batches.get(batch_id), f"cancel batch {batch_id}"
+        at = _BEGIN if cursor is None else self.cursors.read(scope, cursor)
+        until = self.now() + timedelta(seconds=self.patience)
+        parts = self._parts(whole)
+        with self.audit.action("cancel", where={"batch": batch_id}, by_parts=True) as outcome:
+            if at == _BEGIN:
+                at = self._begin(whole, parts, until, outcome)
+            if at is not None and at != _BEGIN and (cursor or self.now() <= until):
+                keys = {whole.key, *(part.key for part in parts.values())}
+                at = self._every(keys, at, until, outcome)
+            outcome.matched = outcome.changed
+        cursor = None if at is None else self.cursors.write(scope, at)
+        return CancelledBatch(outcome.changed, cursor)
+
+    def _parts(self, whole: TaskBatch) -> dict[str, TaskBatch]:
+        """Return all that stands within *whole*, by id."""
+        found: dict[str, TaskBatch] = {}
+        after, more = "", True
+        while more:
+            records, more = self.batches.store.records(
+                batch_records.KIND, prefix=part_id(whole.id, ""), after=after, limit=_RECORDS
+            )
+            for record in records:
+                part = batch_records.from_record(record)
+                after = record.name
+                if part.part_of != whole.id and part.part_of not in found:
+                    continue
+                if not visible_batch(part):
+                    raise access.not_this_batch(whole.id)
+                if part.expires_at > self.now():
+                    found[part.id] = part
+        return found
+
+    def _begin(
+        self,
+        whole: TaskBatch,
+        parts: dict[str, TaskBatch],
+        until: datetime,
+        outcome: ActionOutcome,
+    ) -> _At | None:
+        """Stop the parts, cancel the batch and the members whose ids are known.
+
+        Returns where to go on; None: those were all.
+        """
+        for part in parts.values():
+            if not part.stopped and any(event not in part.fired for event in part.on):
+                stopped = self.batches.change(part.id, lambda one: replace(one, stopped=True))
+                parts[part.id] = stopped or part
+                if self.now() > until:
+                    return _BEGIN
+        made, never_made = self._callbacks(parts)
+        now = self.now()
+        cancelled = self.batches.change(
+            whole.id, lambda one: one.cancelled(now, never_made=never_made[whole.id])
+        )
+        whole = cancelled or whole
+        roots = (whole.total or 0) - made[whole.id]
+        ids = [root_id(whole.id, place) for place in range(min(roots, _KNOWN))]
+        ids += [
+            fired.task_id
+            for part in parts.values()
+            for fired in part.fired.values()
+            if fired.task_id is not None
+        ][:_KNOWN]
+        ids += [task.id for task in self.batches.results(whole.id)]
+        every = {whole.id: whole, **parts}
+        for task in self._members(ids, every.values()):
+            if task.state in _PENDING_STATES:
+                outcome.changed += self.cancelling.end(task.id)
+            if self.now() > until:
+                return _FIRST_QUEUE
+        members = list(
+            self._members(ids, every.values())
+        )  # as they are now: some may have ended, and made others
+        direct: Counter[str] = Counter()
+        for task in members:
+            for one in task.batches or ():
+                if one.inherited or one.spawned:
+                    return _FIRST_QUEUE
+                direct[one.batch_id] += 1
+        known = all(
+            one.total is not None
+            and direct[one.id] + (never_made[one.id] if one is not whole else 0) == one.total
+            for one in every.values()
+        )
+        return None if known else _FIRST_QUEUE
+
+    def _callbacks(self, parts: Mapping[str, TaskBatch]) -> tuple[Counter[str], Counter[str]]:
+        """Return for each batch how many members parts have made, and how many never will be."""
+        made: Counter[str] = Counter()
+        never_made: Counter[str] = Counter()
+        for part in parts.values():
+            into = {
+                Membership(key).batch_id
+                for _, _, callback in callbacks_of(self.batches, part)
+                for key in callback.new.batches
+            }
+            (made if any(event in part.fired for event in MAKES) else never_made).update(into)
+        return made, never_made
+
+    def _members(self, ids: Iterable[str], batches: Iterable[TaskBatch]) -> Iterator[Task]:
+        now, keys = self.now(), {one.key for one in batches}
+        for task in self.batches.store.read(dict.fromkeys(ids), payload=False).values():
+            shown = visible(task.queue) and not task.hidden(now)
+            if shown and not keys.isdisjoint(task.batch_keys):
+                yield task
+
+    def _every(
+        self, keys: set[str], at: _At, until: datetime, outcome: ActionOutcome
+    ) -> _At | None:
+        """Look at every task that has not ended, from *at* on; return where to go on."""
+        name, state = at
+        while True:
+            if state is None:
+                found = self._next_queue(name)
+                if found is None:
+                    return None
+                name, state = found, Walk(self.now()).state()
+            try:
+                queue = self.queues.cached(name)
+            except NotFound:  # it was deleted meanwhile
+                state = None
+                continue
+            walk = Walk.read(state)
+            for task, after in self.inspect.walk(queue, _PENDING, walk, page=_PAGE):
+                if task is not None and not keys.isdisjoint(task.batch_keys):
+                    outcome.changed += self.cancelling.end(task.id)
+                if self.now() > until:
+                    return [name, after.state()]
+            state = None
+
+    def _next_queue(self, after: str) -> str | None:
+        """Return the first queue behind *after* that the caller may know of."""
+        while True:
+            with flat_rate():  # most of them are none of the batch
+                records, more = self.batches.store.records(
+                    queue_records.KIND, after=after, limit=_RECORDS
+                )
+            for record in records:
+                after = record.name
+                if visible(after):
+                    return after
+            if not more:
+                return None

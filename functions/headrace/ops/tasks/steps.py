@@ -1,0 +1,166 @@
+"""The steps of a workflow: those that run and have run, and those that wait for their turn.
+
+A workflow is a batch, the *whole*, with others that stand within it, its *parts*: each makes one
+step, when those of its members have ended.  So what waits for what is read from the callbacks.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final
+
+from headrace.domain.batch import RESULTS, BatchEvent, Callback, TaskBatch, callback_seed
+from headrace.domain.ids import derived_task_id
+from headrace.domain.task import Membership, Task
+from headrace.domain.workflow import STEP_TAG, part_id, root_id
+from headrace.ops.tasks.batches import BatchOperations
+from headrace.store.call_scope import visible
+from headrace.store.records import batches as batch_records
+
+PARTS: Final = 250
+"""How many parts of a workflow are looked at."""
+
+MAKES: Final = (BatchEvent.ENDED, BatchEvent.SUCCEEDED)
+"""The events for which a part makes a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStep:
+    """A member of a batch, or one that is still to be made.
+
+    ``task_id`` is the one it has or will have.  Its ``task`` is None before its turn, and when it
+    is not kept any more.  It waits for those whose ids are ``after``, of which its ``part`` counts
+    the ends; that is None for one that waits for none.
+    """
+
+    task_id: str
+    name: str
+    queue: str
+    batches: tuple[str, ...]
+    task: Task | None
+    part: TaskBatch | None = None
+    after: tuple[str, ...] = ()
+
+    @property
+    def made(self) -> bool:
+        """Whether its turn has come."""
+        return self.task is not None or self.part is None or self._fired is not None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether its turn will not come: the workflow was cancelled before."""
+        return not self.made and self.part is not None and self.part.stopped
+
+    @property
+    def _fired(self) -> object:
+        fired = {} if self.part is None else self.part.fired
+        return next((one for one in fired.values() if one.task_id == self.task_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSteps:
+    """The steps of a batch; ``left_out`` is how many members it has besides.
+
+    ``more_wait`` says that more than ``PARTS`` stand within it: steps may wait that are not here.
+    """
+
+    steps: tuple[BatchStep, ...]
+    left_out: int
+    more_wait: bool = False
+
+
+def parts_of(batches: BatchOperations, whole: TaskBatch) -> Iterator[TaskBatch]:
+    """Yield what stands within a batch, by id, as far as the caller may see it."""
+    known, cursor = {whole.id}, None
+    while True:
+        page = batches.list(prefix=part_id(whole.id, ""), limit=PARTS, cursor=cursor)
+        for one in page.shown:
+            if one.part_of in known:  # ids of what stands within a part are behind its own
+                known.add(one.id)
+                yield one
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def callbacks_of(
+    batches: BatchOperations, part: TaskBatch
+) -> Iterator[tuple[str, BatchEvent, Callback]]:
+    """Yield what a part makes, or has made: the id of the task, for what event, and the task."""
+    for event in MAKES:
+        if event not in part.on:
+            continue
+        name = batch_records.callback_name(part, event)
+        record = batches.store.record(batch_records.CALLBACKS, name)
+        if record is not None:
+            task_id = derived_task_id(part.created_at, callback_seed(part.id, event))
+            yield task_id, event, batch_records.callback_of(record)
+
+
+def steps_of(batches: BatchOperations, whole: TaskBatch) -> BatchSteps:
+    """Return the first hundred members of a batch, and what its parts make or have made.
+
+    They come without payloads, and without those that the caller may not see.
+    """
+    steps = {task.id: _step(task) for task in batches.results(whole.id)}
+    parts, members, waiting = list(islice(parts_of(batches, whole), PARTS + 1)), len(steps), 0
+    for part in parts[:PARTS]:
+        for task_id, _, callback in callbacks_of(batches, part):
+            new = callback.new
+            joined = tuple(Membership(one).batch_id for one in new.batches)
+            waiting += whole.id in joined
+            name = new.tags.get(STEP_TAG, "")
+            step = BatchStep(task_id, name, callback.queue, joined, None)
+            if visible(callback.queue):
+                steps[task_id] = replace(steps.get(task_id, step), part=part)
+    late = [step.task_id for step in steps.values() if step.task is None and step.made]
+    roots = 0 if whole.created == whole.total else (whole.total or 0) - waiting
+    first = [root_id(whole.id, place) for place in range(min(roots, RESULTS - members))]
+    late += [one for one in first if one not in steps]  # a birth is counted within a minute
+    read, now = batches.store.read(late, payload=False), batches.now()
+    for task in read.values():
+        if whole.key in task.batch_keys and visible(task.queue) and not task.hidden(now):
+            known = steps.get(task.id)
+            steps[task.id] = _step(task, None if known is None else known.part)
+    left_out = whole.created - sum(step.made for step in steps.values())
+    linked = sorted(_linked(steps, whole.id), key=_order)
+    return BatchSteps(tuple(linked), max(0, left_out), len(parts) > PARTS)
+
+
+def _order(step: BatchStep) -> tuple[bool, float, list[tuple[int, str]]]:
+    """Return what steps are sorted by: when they were made; those that wait by name, as 2 < 10."""
+    parts = re.split(r"(\d+)", step.name)
+    name = [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+    made_at = 0.0 if step.task is None else step.task.created_at.timestamp()
+    return step.task is None, made_at, name
+
+
+def _step(task: Task, part: TaskBatch | None = None) -> BatchStep:
+    name = task.tags.get(STEP_TAG, "")
+    return BatchStep(task.id, name, task.queue, task.batch_ids, task, part)
+
+
+def _linked(steps: Mapping[str, BatchStep], whole: str) -> Iterator[BatchStep]:
+    """Yield the steps of *whole* with what each waits for.
+
+    One that is no step of it hands on: who waits for it waits for what it waits for.
+    """
+    members: dict[str, list[BatchStep]] = {}
+    for step in steps.values():
+        for batch in step.batches:
+            members.setdefault(batch, []).append(step)
+
+    def before(step: BatchStep, seen: frozenset[str]) -> Iterator[str]:
+        for one in members.get(step.part.id, ()) if step.part is not None else ():
+            if one.task_id in seen:
+                continue
+            if whole in one.batches:
+                yield one.task_id
+            else:
+                yield from before(one, seen | {one.task_id})
+
+    for step in steps.values():
+        if whole in step.batches:
+            after = before(step, frozenset({step.task_id}))
+            yield replace(step, after=tuple(dict.fromkeys(after)))

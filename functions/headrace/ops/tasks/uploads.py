@@ -1,0 +1,150 @@
+"""Payloads that producers upload themselves, past the service where S3 takes them.
+
+Where objects are kept without S3, the service lets them in and out itself, by URLs that it signs:
+see ``local.payloads``.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, cast
+from urllib.parse import quote
+
+from headrace.domain import limits, upload
+from headrace.domain.errors import InvalidRequest, Unavailable
+from headrace.domain.ids import new_request_token, new_task_id
+from headrace.domain.offload import ObjectStore, OwnObjects
+from headrace.domain.plan import TaskSpec
+from headrace.domain.task import OffloadedText
+from headrace.domain.upload import PATH, Upload
+from headrace.ops.shared.queues import QueueOperations
+
+Origin = str | None
+"""Where the service is, as ``http://host``; None for a program that has it in its own process."""
+
+_FIELD: Final = "payload_ref"
+_DIGITS: Final = 12  # of an instant in seconds
+
+
+@dataclass(frozen=True, slots=True)
+class UploadGrant:
+    """An upload that may be made: where, and with which headers."""
+
+    upload: Upload
+    url: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Uploads:
+    """The use case, with what it needs from outside.
+
+    *on* is whether texts are kept outside of tasks at all.  *key* signs the service's own URLs.
+    """
+
+    queues: QueueOperations
+    objects: ObjectStore | None
+    on: bool
+    key: bytes
+    now: Callable[[], datetime]
+    new_id: Callable[[datetime], str] = new_task_id
+    new_token: Callable[[], str] = new_request_token
+
+    def grant(
+        self, queue: str, *, size: int, digest: str, task_id: str | None, origin: Origin
+    ) -> UploadGrant:
+        """Grant the upload of *size* bytes with that sha256 for one task of *queue*.
+
+        The task has *task_id*, or an id made here.
+        Raises NotFound for the queue, and InvalidRequest where payloads cannot be uploaded.
+        """
+        target = self.queues.cached(queue)
+        if self.objects is None or not self.on:
+            message = (
+                "payloads are not kept outside the table here, so none can be uploaded: "
+                "set PayloadOffloadBytes, or HEADRACE_PAYLOAD_OFFLOAD_BYTES on one machine"
+            )
+            raise InvalidRequest(message)
+        if target.settings.target is not None:
+            message = f"queue {queue} pushes payloads to a target, and those are not uploaded"
+            raise InvalidRequest(message)
+        now = self.now()
+        token = self.new_token() + self.new_token()
+        made = upload.granted(
+            target.name,
+            task_id=task_id or self.new_id(now),
+            token=token,
+            size=size,
+            digest=digest,
+            now=now,
+        )
+        door = self.objects.door()
+        if door is not None:
+            return UploadGrant(made, *door.upload_url(made, limits.UPLOAD_SECONDS))
+        return UploadGrant(made, self._own_url("PUT", made.name, origin), _headers(made))
+
+    def url_of(self, payload: OffloadedText, origin: Origin) -> str:
+        """Return where a worker gets an uploaded *payload*, within an hour."""
+        if self.objects is None:
+            raise Unavailable("payloads are kept elsewhere, and nothing says where")
+        door = self.objects.door()
+        if door is not None:
+            return door.download_url(payload.name, limits.UPLOAD_SECONDS)
+        return self._own_url("GET", payload.name, origin)
+
+    def faults(self, new: Iterable[TaskSpec], queue: str) -> dict[str, str]:
+        """Return what keeps uploads from being the payloads of *new* in *queue*, by their names.
+
+        Raises Unavailable when nobody can tell.
+        """
+        wanted = {one.upload.name: one.upload for one in new if one.upload is not None}
+        if not wanted:
+            return {}
+        now = self.now()
+        known = {name: one.fault(queue, now) for name, one in wanted.items()}
+        faults = {name: f"{_FIELD} {fault}" for name, fault in known.items() if fault}
+        rest = [name for name in wanted if name not in faults]
+        if self.objects is None:
+            return faults | dict.fromkeys(rest, f"{_FIELD} is of a service that keeps payloads")
+        sizes = self.objects.sizes(rest) if rest else {}
+        for name in rest:
+            if name not in sizes:
+                faults[name] = f"{_FIELD} was not uploaded, or is used up"
+            elif sizes[name] != wanted[name].bytes:
+                size = f"{sizes[name]} bytes, and not the {wanted[name].bytes} that were granted"
+                faults[name] = f"{_FIELD} has {size}"
+        return faults
+
+    # -- the service's own URLs --------------------------------------------------------------------
+
+    def _own_url(self, method: str, name: str, origin: Origin) -> str:
+        if origin is None:
+            path = self.own_objects.path_of(name)
+            if path is None:
+                message = "a payload is uploaded to a service or beside a file; here is only memory"
+                raise InvalidRequest(message)
+            return path.as_uri()
+        until = int(self.now().timestamp()) + limits.UPLOAD_SECONDS
+        signed = upload.signature(self.key, method, name, until)
+        return f"{origin}{PATH}{quote(name)}?until={until}&signature={signed}"
+
+    def own(self, method: str, name: str, query: Mapping[str, Sequence[str]]) -> Upload | None:
+        """Return the upload that a URL of ours is for; None unless it allows *method* now."""
+        until, signed = ("".join(query.get(part, ())) for part in ("until", "signature"))
+        if not until.isascii() or not until.isdigit() or len(until) > _DIGITS:
+            return None
+        good = upload.signature(self.key, method, name, int(until))
+        if not upload.same(good, signed) or int(until) <= self.now().timestamp():
+            return None
+        return upload.read(name)
+
+    @property
+    def own_objects(self) -> OwnObjects:
+        """The objects that are reached by URLs of ours."""
+        if self.objects is None or self.objects.door() is not None:
+            raise Unavailable("payloads are not kept by this service")
+        return cast("OwnObjects", self.objects)
+
+
+def _headers(made: Upload) -> dict[str, str]:
+    return {"Content-Length": str(made.bytes)}

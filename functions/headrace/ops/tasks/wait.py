@@ -1,0 +1,95 @@
+"""Waiting for the end of a task: it is looked at now and then, or as soon as the store tells of it.
+
+A move, a retry or a restart is no end: whoever waits goes on with the task.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from threading import Event
+from typing import Final
+
+from headrace.domain.errors import NotFound
+from headrace.domain.task import FINISHED, Task
+from headrace.ops.shared.leases import with_present_ends
+from headrace.store.base import Ends, Store
+
+_GROWTH: Final = 1.5
+_CEILING: Final = 5  # times the first pause
+_WOKEN_SECONDS: Final = 1.0
+"""The pause where the store tells of the end: only whether to wait on is looked at then."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Waiting:
+    """The use case, with what it needs from outside; *poll_after_seconds* is the first pause."""
+
+    store: Store
+    now: Callable[[], datetime]
+    poll_after_seconds: float = 1.0
+    sleep: Callable[[float], None] = time.sleep
+    ends: Ends | None = None
+
+    def wait(
+        self,
+        task_id: str,
+        *,
+        seconds: float,
+        check: Callable[[Task], None] = lambda _: None,
+        go_on: Callable[[], bool] = lambda: True,
+        still_may: Callable[[], object] = lambda: None,
+    ) -> Task:
+        """Return a task once it has ended, or as it was last seen when *seconds* are over.
+
+        *check* may raise for a task that must not be seen, wherever it has gone; *go_on* tells
+        whether there is time to wait on, *still_may* raises when whoever waits may not any more.
+        Raises NotFound, at once or as soon as it is gone.
+        """
+        until = self.now() + timedelta(seconds=seconds)
+        with self._pausing(task_id) as pause:
+            while True:
+                task = self._look(task_id)
+                check(task)
+                left = (until - self.now()).total_seconds()
+                if task.state in FINISHED or left <= 0 or not go_on():
+                    break
+                pause(left)
+                still_may()
+        return with_present_ends(self.store, [task])[0]
+
+    def _look(self, task_id: str) -> Task:
+        """Read a task for half a unit; one that is not there at first sight is looked at again."""
+        for consistent in (False, True):
+            task = self.store.read([task_id], consistent=consistent).get(task_id)
+            if task is not None and not task.hidden(self.now()):
+                return task
+        message = f"there is no task {task_id}"
+        raise NotFound(message)
+
+    @contextmanager
+    def _pausing(self, task_id: str) -> Iterator[Callable[[float], None]]:
+        """Return what pauses between two looks, for at most so many seconds."""
+        if self.ends is None:
+            yield _Growing(self.sleep, self.poll_after_seconds)
+            return
+        woken = Event()
+
+        def pause(most: float) -> None:
+            woken.wait(min(most, _WOKEN_SECONDS))
+            woken.clear()  # before the look: what ends behind that sets it again
+
+        with self.ends.told(task_id, woken.set):
+            yield pause
+
+
+class _Growing:
+    """Pauses, each longer than the one before, up to five times the first."""
+
+    def __init__(self, sleep: Callable[[float], None], first: float) -> None:
+        self._sleep, self._next, self._most = sleep, first, first * _CEILING
+
+    def __call__(self, most: float) -> None:
+        self._sleep(min(most, self._next))
+        self._next = min(self._next * _GROWTH, self._most)

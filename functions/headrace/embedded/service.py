@@ -14,7 +14,9 @@ from headrace.embedded.tables import over_tables
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
 from headrace.store.lake import lake_at
+from headrace.store.objects import objects_beside
 from headrace.store.sqlite import SqliteStore
+from headrace.store.sqlite.database import MEMORY
 
 ADMIN_KEY: Final = "embedded"
 """Who can open the file, or use the tables, is admin; no socket takes this key."""
@@ -41,7 +43,9 @@ def service_on(path: str, settings: Settings) -> EmbeddedService:
     lake = settings.lake or (str(beside) if beside.is_dir() else None)
     patterns = settings.lake_payloads if lake else ()
     store = SqliteStore(path, keeps=lambda queue: _any(patterns, queue))
-    use = build(settings, store, lake=lake_at(lake) if lake else None)
+    use = build(
+        settings, store, lake=lake_at(lake) if lake else None, objects=objects_beside(path, MEMORY)
+    )
     return EmbeddedService(use, store, store.close)
 
 

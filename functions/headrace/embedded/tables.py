@@ -5,10 +5,12 @@ have it: HEADRACE_TASKS_TABLE and HEADRACE_CONTROL_TABLE save that call, and the
 The deployment's reaper, scheduler and recorder do what timers do.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.client.address import TablesAddress
+from headrace.domain.access import IAM
 from headrace.domain.errors import InvalidRequest
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
@@ -27,7 +29,7 @@ def over_tables(address: TablesAddress, *, admin_key: str) -> tuple[UseCases, St
     from headrace.store.dynamo.deployment import Deployment  # noqa: PLC0415  likewise
 
     deployment = Deployment(address.region, address.stack)
-    settings = replace(_settings(deployment), admin_key=admin_key)
+    settings = replace(_settings(deployment), admin_key=admin_key, admin_name=IAM)
     store = DynamoStore(
         deployment.client(settings.dynamodb_url),
         tasks_table=settings.tasks_table,
@@ -36,7 +38,15 @@ def over_tables(address: TablesAddress, *, admin_key: str) -> tuple[UseCases, St
     )
     # Metrics of long ago are read from the lake; nothing is written there.
     lake = deployment.lake(settings.lake) if settings.lake else None
-    return build(settings, store, lake=lake), store
+    objects = deployment.objects(settings.payloads) if settings.payloads else None
+    return build(settings, store, lake=lake, objects=objects), store
+
+
+def parameters_of(address: TablesAddress) -> Mapping[str, str]:
+    """Return what the stack of *address* was deployed with.  Raises as over_tables() does."""
+    from headrace.store.dynamo.deployment import Deployment  # noqa: PLC0415  as above
+
+    return Deployment(address.region, address.stack).facts().parameters
 
 
 def _settings(deployment: "Deployment") -> Settings:
@@ -56,4 +66,6 @@ def _settings(deployment: "Deployment") -> Settings:
         control_table=facts.outputs[CONTROL_TABLE],
         settings_ttl_seconds=float(ttl) if ttl else settings.settings_ttl_seconds,
         lake=settings.lake or facts.outputs.get("LakeAddress"),
+        payloads=settings.payloads or facts.outputs.get("PayloadsAddress"),
+        payload_offload_bytes=int(facts.parameters.get("PayloadOffloadBytes") or 0),
     )

@@ -1,39 +1,35 @@
 """What a deployment's timers do, for a file: done by whichever process holds the file's seat.
 
-The seat is a lease like any other: it lasts a minute, its holder renews it every twenty seconds and
-gives it up when it ends, and then the next process to look takes it; so does one that finds its
-holder killed.  Two that hold it for a
-moment, as after a long sleep of the machine, do no harm: each work may be done by two at once.
+The next process to look takes the seat when its holder gives it up, is silent for a minute, or is
+found killed.  Two that hold it for a moment do no harm: each work may be done by two at once.
 """
 
 import logging
 import os
 import socket
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
-from typing import Any, Final, Self
+from typing import Final, Self
 from uuid import uuid4
 
 from headrace.client.threads import UNTIL_WOKEN, PeriodicThread, Step, every
 from headrace.domain.change import KeyLock
 from headrace.domain.errors import Unavailable
-from headrace.domain.instants import instant_of, micros_of
+from headrace.embedded.pushing import FilePush
 from headrace.embedded.service import EmbeddedService
+from headrace.ops.shared.seats import RENEWED_EVERY, Seat
 from headrace.runtime.wiring import UseCases
-from headrace.store.base import Record, Store
+from headrace.store.base import Store
 from headrace.store.sqlite import SqliteStore
 
-LASTS: Final = timedelta(seconds=60)
-RENEWED_EVERY: Final = 20.0  # seconds
 MINUTE: Final = 60.0
 
 _KIND: Final = "seat"
-_NAME: Final = "timers"
 _REST: Final = 1.0  # seconds until it is looked whether the seat is held
 _END_WITHIN: Final = 5.0
 _FREE_PAGES: Final = 256  # of the file, that stay for what comes next
@@ -44,52 +40,13 @@ _IDLE: Final = 0.25  # seconds
 _log: Final = logging.getLogger("headrace.timers")
 
 
-@dataclass(slots=True)
-class Seat:
-    """A place that one process at a time may have."""
-
-    store: Store
-    now: Callable[[], datetime]
-    monotonic: Callable[[], float] = time.monotonic
-    holder: str = field(
-        default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex}"
-    )
-    _until: float = 0.0  # monotonic
-
-    @property
-    def held(self) -> bool:
-        """Whether this process has it."""
-        return self.monotonic() < self._until
-
-    def take(self) -> bool:
-        """Take or renew it, unless another has it; tell whether it is held.  Raises Unavailable."""
-        now, asked = self.now(), self.monotonic()
-        store = self.store
-        there = store.record(_KIND, _NAME)
-        if there is not None and self._of_another(there.body, now):
-            self._until = 0.0
-            return False
-        body = {"holder": self.holder, "until": micros_of(now + LASTS)}
-        version = 0 if there is None else there.version
-        record = Record(_KIND, _NAME, body, version + 1)
-        if store.put_record(record, replaces=there.version if there else None):
-            self._until = asked + LASTS.total_seconds()
-        else:
-            self._until = 0.0
-        return self.held
-
-    def give_up(self) -> None:
-        """Let the next one have it."""
-        self._until = 0.0
-        there = self.store.record(_KIND, _NAME)
-        if there is not None and there.body["holder"] == self.holder:
-            self.store.drop_record(_KIND, _NAME, version=there.version)
-
-    def _of_another(self, body: Mapping[str, Any], now: datetime) -> bool:
-        until = instant_of(body["until"])
-        # One from far ahead was written before the clock was set back.
-        lasts = now < until <= now + LASTS
-        return body["holder"] != self.holder and lasts and not _is_gone(body["holder"])
+def file_seat(
+    store: Store,
+    now: Callable[[], datetime],
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Seat:
+    """Return the seat of the timers; of a process of this machine it is known that it has ended."""
+    return Seat(store, now, monotonic, is_gone=_is_gone)
 
 
 def _is_gone(holder: str) -> bool:
@@ -119,13 +76,17 @@ class FileTimers:
     def __init__(self, service: EmbeddedService, *, now: Callable[[], datetime]) -> None:
         store = file_store(service)
         self._use = service.use
-        self.seat = Seat(store, now)
-        self._recorder = LogRecorder(service.use, store)
+        self.seat = file_seat(store, now)
+        self._push = FilePush(service.use)
+        self._recorder = LogRecorder(service.use, store, arrived=self._push.arrived)
         works: dict[str, Step] = {
             "reaper": every(MINUTE, self._use.reaping.run),
             "scheduler": every(MINUTE, self._use.ticking.run),
             "broom": every(MINUTE, partial(sweep, store)),
+            "orphans": every(MINUTE, self._use.orphans.sweep),
             "recorder": self._recorder.step,
+            "push": self._push.step,
+            "batches": every(MINUTE, self._use.recording.counters.post_left),
         }
         self._threads = [
             PeriodicThread("headrace-seat", self._sit, log=_log, after_fault=RENEWED_EVERY),
@@ -145,10 +106,24 @@ class FileTimers:
         """End, and give up the seat."""
         for thread in self._threads:
             thread.stop()
+        self._push.stop()
         for thread in self._threads:
             thread.join(_END_WITHIN)
         with suppress(Unavailable):  # then it lapses
             self.seat.give_up()
+
+    def catch_up(self) -> bool:
+        """Record what was written until now, unless another process has the seat: it does.
+
+        Return whether this one has it.  Raises Unavailable.
+        """
+        if not self.seat.held:
+            self._sit()
+        if not self.seat.held:
+            return False
+        while self._recorder.step() == 0.0:
+            pass
+        return True
 
     def _sit(self) -> float:
         held = self.seat.held
@@ -188,13 +163,24 @@ def sweep(store: SqliteStore) -> None:
 class LogRecorder:
     """Hands the log of the file's writes to the recorder, and drops what that has counted."""
 
-    def __init__(self, use: UseCases, store: SqliteStore) -> None:
-        self._use, self._store = use, store
+    def __init__(
+        self,
+        use: UseCases,
+        store: SqliteStore,
+        *,
+        arrived: Callable[[Iterable[str]], None] = lambda _: None,
+    ) -> None:
+        self._use, self._store, self._arrived = use, store, arrived
         self._shard = ""
         self._position = -1
+        self._turn = threading.Lock()
 
     def step(self) -> float:
         """Record one batch; return the seconds to rest.  Raises Unavailable."""
+        with self._turn:
+            return self._step()
+
+    def _step(self) -> float:
         if not self._shard:
             self._shard = self._name()
         # Another process may have held the seat meanwhile, so it is read anew after each rest.
@@ -206,6 +192,7 @@ class LogRecorder:
                 _log.error("A write is left out of history: %s", reason)
             if recorded.failed_at is not None:
                 return _REST
+            self._arrived(recorded.arrived)
             self._position = writes[-1].sequence
             self._store.trim(self._position)
         return 0.0 if len(writes) == _BATCH else _REST if len(writes) > _FEW else _IDLE

@@ -6,24 +6,40 @@ It goes the way of every request: bodies are checked, errors and limits are thos
 import asyncio
 import base64
 import logging
+import re
 import sys
 import time
 import uuid
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qs, quote, urlencode
 
 import httpx2 as httpx
+import msgspec
 from aws_lambda_powertools.logging.filters import SuppressFilter
 
 from headrace.client.address import FileAddress, TablesAddress
+from headrace.domain.limits import WAIT_SECONDS
+from headrace.domain.task import LIVE
 from headrace.embedded.service import ADMIN_KEY, EmbeddedService, opened
 from headrace.http.app import handle
 from headrace.http.events import proxy_event, read_answer
+from headrace.runtime.function import ANSWER_SECONDS
 from headrace.runtime.wiring import using
+from headrace.store.call_scope import CALL_SECONDS
+from headrace.wire.base import without_halves
 
+T = TypeVar("T")
+
+_TASK: Final = re.compile(r"/v1/tasks/([A-Za-z0-9_-]+)/?")
 _THREADS: Final = 64  # of an event loop's calls, most of which wait for tasks
 _SECONDS: Final = 30.0
+_HEADERS: Final = {"Authorization": f"Bearer {ADMIN_KEY}", "User-Agent": "headrace-python"}
+_IN_PATHS: Final = "/%:@!$&'()*+,;=~"  # that is left as it is; the rest of a path comes quoted
 _SERVICE_LOG: Final = "headrace"  # above those of worker and timers
 
 
@@ -38,23 +54,47 @@ class _Context:
         return max(1, int((self.until - time.monotonic()) * 1000))
 
 
-def answer(service: EmbeddedService, request: httpx.Request) -> httpx.Response:
-    """Answer one request, as whoever may do everything."""
-    within = request.extensions.get("timeout", {}).get("read") or _SECONDS
+@dataclass(frozen=True, slots=True)
+class EmbeddedRequest:
+    """A request that no socket sees; *within* so many seconds its caller waits for the answer."""
+
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    content: bytes
+    within: float
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedAnswer:
+    """Its answer, read as httpx's is."""
+
+    status_code: int
+    headers: Mapping[str, str]
+    content: bytes
+
+
+def answer(
+    service: EmbeddedService, request: EmbeddedRequest, *, waits: bool = True
+) -> EmbeddedAnswer:
+    """Answer one request, as whoever may do everything; unless it *waits*, at once."""
+    within = request.within
+    if not waits:
+        within = min(within, ANSWER_SECONDS + CALL_SECONDS)  # time for that, and none besides
     context = _Context(time.monotonic() + within)
     with using(service.use):
         found = read_answer(handle(_event(request, context), context))  # type: ignore[arg-type]  # as much of a context as the handler needs
-    return httpx.Response(found.status, headers=found.headers, content=found.body)
+    return EmbeddedAnswer(found.status, dict(found.headers), found.body)
 
 
-def _event(request: httpx.Request, context: _Context) -> dict[str, Any]:
-    path, _, query = request.url.raw_path.decode("ascii").partition("?")
+def _event(request: EmbeddedRequest, context: _Context) -> dict[str, Any]:
     event = proxy_event(
         request.method,
-        path,
+        request.path,
         request_id=context.aws_request_id,
-        headers={**request.headers, "authorization": f"Bearer {ADMIN_KEY}"},
-        query=query,
+        headers=request.headers,
+        query=request.query,
     )
     if request.content:
         try:
@@ -82,35 +122,126 @@ def _log_as_a_library() -> None:
 
 
 def _unless_the_program_logs(record: logging.LogRecord) -> bool:
-    return record.levelno >= logging.WARNING and not logging.getLogger().handlers
+    # The service's own warnings are of what is unavailable, which its caller gets as an exception.
+    least = logging.ERROR if record.name == _SERVICE_LOG else logging.WARNING
+    return record.levelno >= least and not logging.getLogger().handlers
 
 
-class EmbeddedTransport(httpx.BaseTransport):
-    """What a client sends its requests through, instead of the network."""
+def _wait_for_end(request: EmbeddedRequest) -> tuple[str, float] | None:
+    """Return the task whose end *request* waits for, and how long, if it may do that."""
+    found, given = _TASK.fullmatch(request.path), parse_qs(request.query).get("wait_seconds")
+    if found is None or given is None:
+        return None
+    try:
+        seconds = float(given[0])
+    except ValueError:  # the service says what is wrong with it
+        return None
+    return (found[1], seconds) if 0 < seconds <= WAIT_SECONDS else None
+
+
+class _StateShown(msgspec.Struct):
+    """What is looked at of a task."""
+
+    state: str
+
+
+def _goes_on(response: EmbeddedAnswer) -> bool:
+    """Tell whether *response* shows a task that has not ended."""
+    if response.status_code != HTTPStatus.OK:
+        return False
+    shown = msgspec.json.decode(without_halves(response.content, b"?"), type=_StateShown)
+    return shown.state in LIVE
+
+
+class _Requests:
+    """Makes requests to the service at an address."""
 
     def __init__(self, address: FileAddress | TablesAddress) -> None:
         self._address = address
         _log_as_a_library()
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Answer *request*.  Raises Unavailable where the store cannot be opened."""
+    def build_request(
+        self,
+        method: str,
+        url: str,
+        *,
+        params: Mapping[str, str] | None,
+        content: bytes | None,
+        headers: dict[str, str],
+        timeout: httpx.Timeout | float,
+    ) -> EmbeddedRequest:
+        """Return the request for *url*, which is a path and may have a query; *params* replace it.
+
+        *timeout* is as httpx has it: seconds, or those for each step, of which one is the answer.
+        """
+        path, _, query = url.partition("#")[0].partition("?")
+        within = timeout.read if isinstance(timeout, httpx.Timeout) else timeout
+        return EmbeddedRequest(
+            method,
+            quote(path, safe=_IN_PATHS),
+            urlencode(params) if params else query,
+            {**_HEADERS, **headers},
+            content or b"",
+            within or _SECONDS,
+        )
+
+    def _answer(self, request: EmbeddedRequest) -> EmbeddedAnswer:
         return answer(opened(self._address), request)
 
 
-class AsyncEmbeddedTransport(httpx.AsyncBaseTransport):
+class EmbeddedConnections(_Requests):
+    """What a client sends its requests through, instead of httpx and the network."""
+
+    def send(self, request: EmbeddedRequest) -> EmbeddedAnswer:
+        """Answer *request*.  Raises Unavailable where the store cannot be opened."""
+        return self._answer(request)
+
+    def close(self) -> None:
+        """Do nothing: the service is everybody's in this process, and stays open."""
+
+
+class AsyncEmbeddedConnections(_Requests):
     """The same for an event loop: the work is done in threads."""
 
     def __init__(self, address: FileAddress | TablesAddress) -> None:
-        self._address = address
-        _log_as_a_library()
+        super().__init__(address)
         self._threads = ThreadPoolExecutor(_THREADS, "headrace")
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def send(self, request: EmbeddedRequest) -> EmbeddedAnswer:
         """Answer *request*.  Raises Unavailable where the store cannot be opened."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            self._threads, lambda: answer(opened(self._address), request)
-        )
+        if request.method == "GET" and (wait := _wait_for_end(request)) is not None:
+            return await self._at_end(request, *wait)
+        return await self._in_thread(lambda: self._answer(request))
+
+    async def _at_end(
+        self, request: EmbeddedRequest, task_id: str, seconds: float
+    ) -> EmbeddedAnswer:
+        """Answer when a task has ended or *seconds* are over, holding no thread meanwhile.
+
+        So any number of a loop's calls may wait, and the others find their threads.
+        """
+        service = await self._in_thread(lambda: opened(self._address))
+        ends, loop = service.store.ends, asyncio.get_running_loop()
+        if ends is None:
+            return await self._in_thread(lambda: answer(service, request))
+        woken, until = asyncio.Event(), loop.time() + seconds
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop is over
+                loop.call_soon_threadsafe(woken.set)
+
+        with ends.told(task_id, wake):
+            while True:
+                response = await self._in_thread(lambda: answer(service, request, waits=False))
+                left = until - loop.time()
+                if left <= 0 or not _goes_on(response):
+                    return response
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), left)
+                woken.clear()
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     async def aclose(self) -> None:
         """Let go of the threads."""

@@ -1,4 +1,4 @@
-"""The whole service on one machine: the production handlers, an embedded engine, a small gateway.
+"""The whole service on one machine: the production handlers, a file, a small gateway.
 
 `python -m headrace.local` starts it; `headrace.local.launch` starts it as a child, for tests and
 tools.
@@ -9,18 +9,6 @@ Here is why it cannot start: every message is one line that says what to do abou
 
 class LocalServiceError(Exception):
     """The service cannot start or go on; the text is shown to a person as it is."""
-
-
-class EngineMissing(LocalServiceError):
-    """The engine's binary is not installed."""
-
-
-class UnsupportedPlatform(LocalServiceError):
-    """The engine is not published for this system or processor."""
-
-
-class EngineFailed(LocalServiceError):
-    """The engine ended, or never answered, while it was being started."""
 
 
 class EndpointRefused(LocalServiceError):

@@ -8,17 +8,17 @@ different requests is refused, and the connection ends with it: by h11 first of 
 
 import asyncio
 import logging
-import math
 from collections.abc import Callable
 from email.utils import formatdate
-from enum import Enum
 from http import HTTPStatus
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, BinaryIO, Final, Protocol, TypeAlias
 
 import h11
 
 from headrace.http.events import GatewayAnswer
+from headrace.local.phases import SECONDS, Phase
 from headrace.local.requests import (
+    Incoming,
     LocalRequest,
     RequestRefused,
     check_head,
@@ -37,31 +37,12 @@ _AHEAD_BYTES: Final = 64 * 1024  # of requests behind the one that is answered
 # A refused body is thrown away, because closing on it would take the answer along.
 _LINGER_BYTES: Final = 64 * 1024 * 1024
 
+_PIECE: Final = 256 * 1024  # of an answer that is not held
+_PIECES: Final = 4  # of them at a time: others are on this loop too
+
 _NO_BODY: Final = {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
 
 _log = logging.getLogger(__name__)
-
-
-class Phase(Enum):
-    """What a connection waits for."""
-
-    IDLE = "the first byte of a request"
-    HEAD = "the rest of its headers"
-    BODY = "the rest of its body"
-    ANSWER = "the answer"
-    TAKEN = "the client, to take the answer"
-    LEAVING = "the client, to read a refusal and hang up"
-
-
-# A worker of ours keeps its connection while it is idle; a handler has its own bounds.
-SECONDS: Final = {
-    Phase.IDLE: 60.0,
-    Phase.HEAD: 5.0,
-    Phase.BODY: 60.0,
-    Phase.ANSWER: math.inf,
-    Phase.TAKEN: 60.0,
-    Phase.LEAVING: 2.0,
-}
 
 
 class Owner(Protocol):
@@ -77,6 +58,12 @@ class Owner(Protocol):
 
     def holds(self, size: int) -> bool:
         """Count bytes of bodies that are held (or no longer: less than 0); False: too many."""
+
+    def incoming(self, request: LocalRequest, length: int | None) -> Incoming | None:
+        """Return what takes the body of a request as it comes; None: hold it.
+
+        Raises RequestRefused.
+        """
 
     def work(self, request: LocalRequest, done: Done) -> None:
         """Have a request answered; `done` is called on the loop."""
@@ -99,6 +86,8 @@ class Connection(asyncio.Protocol):
         self._body = bytearray()
         self._held = self._chunks = self._ahead = self._lingered = 0
         self._chunked = self._eof = self._full = False
+        self._incoming: Incoming | None = None
+        self._content: BinaryIO | None = None
         self._enter(Phase.IDLE)
 
     # -- what the loop calls -----------------------------------------------------------------------
@@ -111,6 +100,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _exc: Exception | None) -> None:
         """End."""
         self._release()
+        self._end_content()
         self._owner.left(self)
 
     def data_received(self, data: bytes) -> None:
@@ -139,7 +129,9 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Go on: the client keeps up again."""
         self._full = False
-        if self.phase is Phase.TAKEN:
+        if self._content is not None:
+            self._send_content()
+        elif self.phase is Phase.TAKEN:
             self._next()
 
     # -- what the server calls ---------------------------------------------------------------------
@@ -226,7 +218,7 @@ class Connection(asyncio.Protocol):
         match event:
             case h11.Request():
                 self._head = event
-                check_head(event, self._raw, max_head=self._max_head, max_body=self._max_body)
+                self._begin(event)
                 self._chunked = any(name == b"transfer-encoding" for name, _ in event.headers)
                 if self._http.they_are_waiting_for_100_continue:
                     go_on = h11.InformationalResponse(status_code=100, headers=[])
@@ -239,7 +231,19 @@ class Connection(asyncio.Protocol):
             case _:  # the client has hung up
                 self._leave()
 
+    def _begin(self, head: h11.Request) -> None:
+        """Check a head, and see whether its body is to be held."""
+        lengths = [int(value) for name, value in head.headers if name == b"content-length"]
+        check_head(head, self._raw, max_head=self._max_head)
+        self._incoming = self._owner.incoming(self._request(head), lengths[0] if lengths else None)
+        if self._incoming is None and lengths and lengths[0] > self._max_body:
+            raise long_body(self._max_body)
+
     def _take_part(self, part: h11.Data) -> None:
+        if self._incoming is not None:
+            self._incoming.write(part.data)
+            self._enter(Phase.BODY)
+            return
         self._body += part.data
         self._chunks += part.chunk_start
         self._held += len(part.data)
@@ -254,11 +258,17 @@ class Connection(asyncio.Protocol):
 
     def _hand_on(self) -> None:
         """Have the request answered: it is whole."""
-        head = self._head
-        if head is None:
+        if self._head is None:
             raise AssertionError(self.phase)
+        request = self._request(self._head)
+        self._incoming = None  # whoever answers has it now
+        self._body.clear()
+        self._enter(Phase.ANSWER)
+        self._owner.work(request, self._answered)
+
+    def _request(self, head: h11.Request) -> LocalRequest:
         version = head.http_version.decode("ascii")
-        request = LocalRequest(
+        return LocalRequest(
             method=head.method.decode("ascii"),
             target=head.target.decode("ascii"),
             headers=tuple(
@@ -268,18 +278,19 @@ class Connection(asyncio.Protocol):
             protocol=f"HTTP/{version}",
             source=(self._transport.get_extra_info("peername") or ("",))[0],
             port=self._transport.get_extra_info("sockname")[1],
+            incoming=self._incoming,
         )
-        self._body.clear()
-        self._enter(Phase.ANSWER)
-        self._owner.work(request, self._answered)
 
     # -- answering ---------------------------------------------------------------------------------
 
     def _answered(self, answer: GatewayAnswer) -> None:
         self._release()
         if self._transport.is_closing():
+            if answer.content is not None:
+                answer.content.close()
             return
         try:
+            self._content = answer.content
             self._send(answer, last=self._owner.stopping)
         except h11.LocalProtocolError:
             _log.exception("the answer to %s cannot be sent", self._head and self._head.target)
@@ -287,6 +298,39 @@ class Connection(asyncio.Protocol):
             self._refuse(RequestRefused(HTTPStatus.INTERNAL_SERVER_ERROR, detail))
             return
         self._enter(Phase.TAKEN)
+        if self._content is None:
+            self._sent()
+        else:
+            self._send_content()
+
+    def _send_content(self) -> None:
+        """Send the next parts of an answer that is not held, as fast as the client takes them."""
+        for _ in range(_PIECES):
+            if self._content is None or self._full or self._transport.is_closing():
+                return
+            self._enter(Phase.TAKEN)
+            try:
+                piece = self._content.read(_PIECE)
+                if piece:
+                    self._transport.write(self._http.send(h11.Data(data=piece)) or b"")
+                    continue
+                self._transport.write(self._http.send(h11.EndOfMessage()) or b"")
+            except (OSError, h11.LocalProtocolError):
+                _log.exception("the answer to %s ends early", self._head and self._head.target)
+                self._transport.abort()
+                return
+            self._end_content()
+            self._sent()
+            return
+        asyncio.get_running_loop().call_soon(self._send_content)
+
+    def _end_content(self) -> None:
+        if self._content is not None:
+            self._content.close()
+            self._content = None
+
+    def _sent(self) -> None:
+        """Go on, or end, behind an answer."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             self._transport.close()  # when all is sent
         elif not self._full:
@@ -306,7 +350,8 @@ class Connection(asyncio.Protocol):
         silent = answer.status in _NO_BODY or (self._head and self._head.method == b"HEAD")
         headers = [*answer.headers, ("Date", formatdate(usegmt=True)), ("Server", "Headrace")]
         if answer.status not in _NO_BODY:
-            headers.append(("Content-Length", str(len(answer.body))))
+            size = len(answer.body) if answer.content is None else answer.size
+            headers.append(("Content-Length", str(size)))
         if last:
             headers.append(("Connection", "close"))
         try:
@@ -315,9 +360,10 @@ class Connection(asyncio.Protocol):
             reason = "Unknown"
         start = h11.Response(status_code=answer.status, headers=headers, reason=reason.encode())
         parts = [self._http.send(start)]
-        if not silent:
-            parts.append(self._http.send(h11.Data(data=answer.body)))
-        parts.append(self._http.send(h11.EndOfMessage()))
+        if answer.content is None:
+            if not silent:
+                parts.append(self._http.send(h11.Data(data=answer.body)))
+            parts.append(self._http.send(h11.EndOfMessage()))
         self._transport.write(b"".join(filter(None, parts)))
 
     def _next(self) -> None:
@@ -336,6 +382,9 @@ class Connection(asyncio.Protocol):
             self._read()
 
     def _release(self) -> None:
+        if self._incoming is not None:
+            self._incoming.abandon()
+            self._incoming = None
         self._body.clear()
         self._owner.holds(-self._held)
         self._held = 0

@@ -15,26 +15,29 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 from uuid import uuid4
 
 from headrace.http.events import ACCOUNT, GatewayAnswer, proxy_event, read_answer
 from headrace.local import TemplateInvalid
-from headrace.local.engine import PROJECT_ROOT
-from headrace.local.requests import LocalRequest, refusal
+from headrace.local.payloads import PayloadStreams
+from headrace.local.requests import Incoming, LocalRequest, WaitsFor, refusal
 from headrace.local.tables import ApiRoute, Function
 from headrace.runtime.function import ALWAYS
+from headrace.runtime.wiring import use_cases
 
 # The server's business, not the handler's.
 _OWN_HEADERS: Final = {"content-length", "connection", "transfer-encoding", "date", "server"}
 # Who waits says so, be it with letters of the word escaped.
 _LONG_POLL: Final = "/dequeue"
+_A_TASK: Final = re.compile(r"/v1/tasks/[^/]+")
 _WAIT: Final = re.compile(rb'"(?:wait_seconds|worker)"|\\u')  # a worker leaves others theirs
 
 Event: TypeAlias = dict[str, Any]
 Handler: TypeAlias = Callable[[Event, "InvocationContext"], Any]
 Stopping: TypeAlias = Callable[[], bool]
 _INSTALLED_CONSOLE: Final = Path(__file__).parents[1] / "console"
+_CHECKOUT: Final = Path(__file__).resolve().parents[3]  # has the console where none is installed
 
 _log = logging.getLogger(__name__)
 
@@ -107,8 +110,8 @@ def _module(path: str) -> str:
         return f"headrace.entries.{name}"
     if folder == "console" and _INSTALLED_CONSOLE.is_dir():
         return f"headrace.console.{name}"
-    if str(PROJECT_ROOT) not in sys.path:
-        sys.path.insert(0, str(PROJECT_ROOT))
+    if str(_CHECKOUT) not in sys.path:
+        sys.path.insert(0, str(_CHECKOUT))
     return path.replace("/", ".")
 
 
@@ -147,8 +150,13 @@ class Gateway:
         handlers: Mapping[str, Handler],
         *,
         stopping: Stopping = lambda: False,
+        payloads: PayloadStreams | None = None,
     ) -> None:
-        """Prepare the routes; `handlers` has each by the name that the template gives it."""
+        """Prepare the routes; `handlers` has each by the name that the template gives it.
+
+        `payloads` answers for those that are uploaded, which S3 would do on AWS.
+        """
+        self._payloads = payloads or PayloadStreams(lambda: use_cases().uploads)
         self._paths = _compile(routes)
         self._handlers = handlers
         self._stopping = stopping
@@ -157,6 +165,8 @@ class Gateway:
         """Answer one request, whatever it is."""
         request_id = str(uuid4())
         try:
+            if self._payloads.are_at(request.path):
+                return self._payloads.answer(request)
             answer = self._answer(request, request_id)
         except Exception:  # noqa: BLE001 (the process edge: logged, and the thread lives on)
             _log.exception("%s %s failed, request %s", request.method, request.path, request_id)
@@ -168,10 +178,21 @@ class Gateway:
         headers += [pair for pair in ALWAYS.items() if pair[0].lower() not in given]
         return replace(answer, headers=headers)
 
-    def may_wait(self, request: LocalRequest) -> bool:
-        """Tell whether the answer may be long in coming because the request asks for that."""
+    def incoming(self, request: LocalRequest, length: int | None) -> Incoming | None:
+        """Return what takes the body of an upload as it comes; None: it is held."""
+        if request.method != "PUT" or not self._payloads.are_at(request.path):
+            return None
+        return self._payloads.begin(request, length)
+
+    def may_wait(self, request: LocalRequest) -> WaitsFor | None:
+        """Tell for what the answer may be long in coming because the request asks for that."""
         path = request.path.removesuffix("/")  # which means the same, as in _find
-        return path.endswith(_LONG_POLL) and bool(_WAIT.search(request.body))
+        if path.endswith(_LONG_POLL) and _WAIT.search(request.body):
+            return WaitsFor.TASKS
+        if request.query and request.method in ("GET", "HEAD") and _A_TASK.fullmatch(path):
+            waits = "wait_seconds" in parse_qs(request.query)
+            return WaitsFor.AN_END if waits else None
+        return None
 
     def _answer(self, request: LocalRequest, request_id: str) -> GatewayAnswer:
         method, raw_path = request.method, request.path

@@ -7,8 +7,9 @@ shape of the API's errors (RFC 9457).
 import json
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Protocol
 from uuid import uuid4
 
 import h11
@@ -31,6 +32,26 @@ _CODES: Final = {
 }
 
 
+class Incoming(Protocol):
+    """A body that is not held but taken as it comes."""
+
+    def write(self, part: bytes) -> None:
+        """Take the next part; raises RequestRefused."""
+
+    def finish(self) -> str | None:
+        """Keep it, or return what is wrong with it."""
+
+    def abandon(self) -> None:
+        """Forget what came of it."""
+
+
+class WaitsFor(StrEnum):
+    """For what an answer may be long in coming."""
+
+    TASKS = "tasks"  #: to work on
+    AN_END = "the end of a task"
+
+
 @dataclass(frozen=True, slots=True)
 class LocalRequest:
     """A whole request.
@@ -40,6 +61,7 @@ class LocalRequest:
         headers: in the order they came, names in lower case.
         source: the client's address.
         port: ours.
+        incoming: the body, where it is not in `body`.
 
     """
 
@@ -50,6 +72,7 @@ class LocalRequest:
     protocol: str = "HTTP/1.1"
     source: str = ""
     port: int = 0
+    incoming: Incoming | None = None
 
     @property
     def path(self) -> str:
@@ -89,11 +112,11 @@ def long_body(most: int) -> RequestRefused:
     return RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
 
 
-def check_head(head: h11.Request, raw: bytes | bytearray, *, max_head: int, max_body: int) -> None:
+def check_head(head: h11.Request, raw: bytes | bytearray, *, max_head: int) -> None:
     """Check a head that h11 has read; `raw` is what came, and may go on behind it.
 
     Raises:
-        RequestRefused: it is too large, announces too large a body, or could be read in two ways.
+        RequestRefused: it is too large, or could be read in two ways.
 
     """
     end = _END.search(raw)
@@ -114,9 +137,6 @@ def check_head(head: h11.Request, raw: bytes | bytearray, *, max_head: int, max_
         raise not_http(wrong)
     if not head.http_version.startswith(b"1."):
         raise RequestRefused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "This service speaks HTTP/1.1.")
-    lengths = [int(value) for name, value in head.headers if name == b"content-length"]
-    if lengths and lengths[0] > max_body:
-        raise long_body(max_body)
 
 
 def refusal(status: HTTPStatus, detail: str, *, request_id: str | None = None) -> GatewayAnswer:

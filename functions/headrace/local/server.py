@@ -17,7 +17,7 @@ from headrace.domain.limits import KIB, LAMBDA_BYTES
 from headrace.http.events import GatewayAnswer
 from headrace.local import PortUnusable
 from headrace.local.connection import Connection, Done
-from headrace.local.requests import LocalRequest, refusal
+from headrace.local.requests import Incoming, LocalRequest, WaitsFor, refusal
 
 # What API Gateway and Lambda take together, in base64 in an event with room for the headers; the
 # API's own limit is lower and names the field.
@@ -25,6 +25,7 @@ MAX_BODY_BYTES: Final = (LAMBDA_BYTES - 128 * KIB) * 3 // 4
 MAX_HEADER_BYTES: Final = 32 * 1024
 
 _THREADS: Final = 32
+_RESTING: Final = 64  # threads that are kept for the next request that may wait
 _BACKLOG: Final = 1024
 # How long a stop waits for requests under way, and how often deadlines are looked at.
 _GRACE_SECONDS: Final = 4.0
@@ -39,13 +40,16 @@ class Bounds:
 
     Attributes:
         connections: open ones; at most half of the files that this process may open.
-        waiting: requests that wait, each in a thread.
+        waiting: requests that wait for tasks to work on, each in a thread.
+        results: requests that wait for the end of a task, likewise; at most a quarter of the
+            connections there may be, so that workers and producers find theirs.
         bodies: bytes of requests that are not answered yet.
 
     """
 
     connections: int = 1024
     waiting: int = 512
+    results: int = 256
     bodies: int = 256 * 1024 * 1024
 
 
@@ -55,8 +59,14 @@ class LocalApp(Protocol):
     def __call__(self, request: LocalRequest) -> GatewayAnswer:
         """Answer one request, whatever it is."""
 
-    def may_wait(self, request: LocalRequest) -> bool:
-        """Tell whether the answer may be long in coming because the request asks for that."""
+    def may_wait(self, request: LocalRequest) -> WaitsFor | None:
+        """Tell for what the answer may be long in coming because the request asks for that."""
+
+    def incoming(self, request: LocalRequest, length: int | None) -> Incoming | None:
+        """Return what takes the body of a request as it comes; None: it is held.
+
+        Raises RequestRefused.
+        """
 
 
 def listen(
@@ -93,8 +103,8 @@ def listen(
 class ApiServer:
     """A server on one socket.
 
-    A request that may wait has a thread of its own, so that however many wait, all others find the
-    pool's as they were.
+    A request that may wait has a thread to itself, so that however many wait, all others find the
+    pool's as they were.  Such a thread is used again: workers ask many times a second.
     """
 
     def __init__(
@@ -107,11 +117,18 @@ class ApiServer:
         self._socket = listening
         self._loop = asyncio.new_event_loop()
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # None ends a thread
+        self._long_jobs: SimpleQueue[_Job | None] = SimpleQueue()  # likewise
+        self._resting = 0  # threads that have no request, or have just answered theirs
         self._open: set[Connection] = set()
         self._bounds = bounds
         self._most = min(bounds.connections, _files() // 2)
         self._clock = clock
-        self._held = self._waiting = 0
+        self._held = 0
+        self._waiting = dict.fromkeys(WaitsFor, 0)
+        self._may_wait = {
+            WaitsFor.TASKS: bounds.waiting,
+            WaitsFor.AN_END: min(bounds.results, self._most // 4),
+        }
         self._serving = threading.Lock()
 
     def serve(self) -> None:
@@ -120,7 +137,7 @@ class ApiServer:
             if self.stopping:
                 return
             for number in range(_THREADS):
-                _start(f"request-{number}", self._work)
+                _start(f"request-{number}", self._work, self._jobs)
             try:
                 self._loop.run_until_complete(self._serve())
             finally:
@@ -135,6 +152,8 @@ class ApiServer:
     def _end(self) -> None:
         for _ in range(_THREADS):
             self._jobs.put(None)
+        for _ in range(self._resting):
+            self._long_jobs.put(None)
         self._loop.close()
         self._socket.close()
 
@@ -156,27 +175,41 @@ class ApiServer:
         self._held += size
         return self._held <= self._bounds.bodies
 
+    def incoming(self, request: LocalRequest, length: int | None) -> Incoming | None:
+        """Return what takes a body of *length* bytes as it comes; None: it is held."""
+        return self._app.incoming(request, length)
+
     def work(self, request: LocalRequest, done: Done) -> None:
         """Have a request answered in a thread."""
-        if not self._app.may_wait(request):
+        waits = self._app.may_wait(request)
+        if waits is None:
             self._jobs.put((request, done))
-        elif self._waiting >= self._bounds.waiting:
-            detail = f"{self._bounds.waiting} requests wait already: try again in a second."
+        elif self._waiting[waits] >= self._may_wait[waits]:
+            most = self._may_wait[waits]
+            detail = f"{most} requests wait for {waits} already: try again in a second."
             # Not at once: behind it there may be another that is refused, and another.
             self._loop.call_soon(done, refusal(HTTPStatus.SERVICE_UNAVAILABLE, detail))
         else:
-            self._waiting += 1
-            _start("waiting", self._answer, request, self._waited(done))
+            self._waiting[waits] += 1
+            if self._resting:
+                self._resting -= 1
+            else:
+                _start("waiting", self._work, self._long_jobs)
+            self._long_jobs.put((request, self._waited(waits, done)))
 
-    def _waited(self, done: Done) -> Done:
+    def _waited(self, waits: WaitsFor, done: Done) -> Done:
         def end(answer: GatewayAnswer) -> None:
-            self._waiting -= 1
+            self._waiting[waits] -= 1
+            if self._resting < _RESTING:
+                self._resting += 1
+            else:
+                self._long_jobs.put(None)
             done(answer)
 
         return end
 
-    def _work(self) -> None:
-        while job := self._jobs.get():
+    def _work(self, jobs: "SimpleQueue[_Job | None]") -> None:
+        while job := jobs.get():
             self._answer(*job)
 
     def _answer(self, request: LocalRequest, done: Done) -> None:

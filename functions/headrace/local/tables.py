@@ -1,7 +1,7 @@
 """The part of template.yaml that the local service reads: tables, API routes and schedules.
 
 The template is the only place where they are defined; from it come the `create_table` requests,
-so that every engine and every test works on the tables that are deployed.
+so that every endpoint and every test has the tables that are deployed.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _CREATE_TIMEOUT_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class TableNames:
-    """What the two tables are called on the engine."""
+    """What the two tables are called."""
 
     tasks: str = "headrace-tasks"
     control: str = "headrace-control"
@@ -83,7 +83,7 @@ def table_request(template: Template, resource: str, name: str) -> dict[str, Any
     """
     properties = _table_properties(template, resource)
     request: dict[str, Any] = {
-        key: properties[key] for key in _KEPT_PROPERTIES if key in properties
+        key: new_index(properties[key]) for key in _KEPT_PROPERTIES if key in properties
     }
     request["TableName"] = name
     if stream := properties.get("StreamSpecification"):
@@ -92,6 +92,18 @@ def table_request(template: Template, resource: str, name: str) -> dict[str, Any
             "StreamViewType": stream["StreamViewType"],
         }
     return request
+
+
+def new_index(value: Any) -> Any:  # noqa: ANN401  any part of a template
+    """Return a part of the template as new tables have it, whose index is whole."""
+    if isinstance(value, list):
+        return [new_index(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    match value.get("Fn::If"):
+        case ["OldIndex", _, new]:
+            return new
+    return {name: new_index(one) for name, one in value.items()}
 
 
 def create_tables(client: DynamoDBClient, template: Template, names: TableNames) -> None:
@@ -178,7 +190,7 @@ def _wait_until_active(client: DynamoDBClient, name: str) -> None:
             raise EndpointRefused(
                 f"The table {name} is not ready after {_CREATE_TIMEOUT_SECONDS:g} seconds."
             )
-        # boto3's own waiter looks every 20 seconds; the embedded engine is ready at once.
+        # boto3's own waiter looks every 20 seconds; DynamoDB Local is ready at once.
         pause = min(2.0, pause * 2 or 0.01)
         time.sleep(pause)
 

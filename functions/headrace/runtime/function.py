@@ -14,7 +14,7 @@ from contextvars import copy_context
 from typing import Any, Final, Protocol, TypeAlias
 
 from headrace.domain.errors import Unavailable
-from headrace.store.base import CALL_SECONDS, ends_within
+from headrace.store.call_scope import CALL_SECONDS, ends_within
 
 
 @contextmanager

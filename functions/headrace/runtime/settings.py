@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from headrace.domain.limits import SETTINGS_TTL_SECONDS
+from headrace.domain.access import DEPLOYMENT
+from headrace.domain.limits import OFFLOAD_BYTES, SETTINGS_TTL_SECONDS
+from headrace.domain.push import PushHosts, PushRules
 from headrace.store.lake import s3_place
 
 if TYPE_CHECKING:
@@ -16,13 +18,17 @@ if TYPE_CHECKING:
 class Settings:
     """What a deployment decides.
 
-    ``dynamodb_url`` None is Amazon DynamoDB; ``admin_key`` None lets nobody in; ``session_secret``
-    signs the console's sessions, None where there is no console; ``sender`` is how changes go out
-    (see DynamoStore); the two times are seconds.  ``lake`` is where raw changes are written, a
-    folder or ``s3://bucket/prefix``; ``lake_payloads`` are patterns of the queues whose payloads
-    go there too.  ``metrics`` is the stack that metrics are about, None for no metrics.  The two
-    that end in ``_arn`` name secrets which `with_secrets` reads.  ``function`` is the name of the
-    Lambda function that this is, None elsewhere.  ``tables_named`` is whether the names of the
+    ``dynamodb_url`` None is Amazon DynamoDB; ``admin_key`` None lets nobody in, and the audit knows
+    who has it by ``admin_name``; ``session_secret`` signs the console's sessions, None where there
+    is no console; ``sender`` is how changes go out (see DynamoStore); the two times are seconds.
+    ``lake`` is where raw changes are written, a folder or ``s3://bucket/prefix``;
+    ``lake_payloads`` are patterns of the queues whose payloads go there too.  ``payloads`` is where
+    texts of tasks are kept that have more than ``payload_offload_bytes``, 0 for none; a folder or
+    ``s3://bucket/prefix``, and for a file always a folder beside it.  ``metrics`` is the stack that
+    metrics are about, None for no metrics.  The two that end in ``_arn`` name secrets which
+    `with_secrets` reads.  ``function`` is the name of the Lambda function that this is, None
+    elsewhere.  ``push`` is what may be a target; ``dispatcher`` names the function that sends to
+    targets, None where this process does, or nobody.  ``tables_named`` is whether the names of the
     tables were given, or are those of a service on one machine.
     """
 
@@ -30,24 +36,29 @@ class Settings:
     control_table: str = "headrace-control"
     dynamodb_url: str | None = None
     admin_key: str | None = None
+    admin_name: str = DEPLOYMENT
     poll_after_seconds: float = 1.0
     settings_ttl_seconds: float = 10.0
     sender: "Sender" = "batch"
     session_secret: str | None = None
     lake: str | None = None
     lake_payloads: tuple[str, ...] = ()
+    payloads: str | None = None
+    payload_offload_bytes: int = 0
     metrics: str | None = None
     admin_key_arn: str | None = None
     session_secret_arn: str | None = None
     function: str | None = None
     tables_named: bool = False
+    push: PushRules = field(default_factory=PushRules)
+    dispatcher: str | None = None
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "Settings":
         """Read the ``HEADRACE_…`` variables.  Raises ValueError naming the one that is wrong."""
         sender = env.get("HEADRACE_SENDER", "batch")
-        if sender not in ("batch", "single", "together"):
-            message = f"HEADRACE_SENDER must be batch, single or together, not {sender!r}"
+        if sender not in ("batch", "single"):
+            message = f"HEADRACE_SENDER must be batch or single, not {sender!r}"
             raise ValueError(message)
         named = [env.get(f"HEADRACE_{table}_TABLE") for table in ("TASKS", "CONTROL")]
         return cls(
@@ -61,13 +72,17 @@ class Settings:
             ),
             session_secret=env.get("HEADRACE_SESSION_SECRET") or None,
             sender=sender,  # type: ignore[arg-type]  # checked above
-            lake=_lake(env),
+            lake=_place(env, "HEADRACE_LAKE"),
             lake_payloads=_patterns(env, "HEADRACE_LAKE_PAYLOADS"),
+            payloads=_place(env, "HEADRACE_PAYLOADS"),
+            payload_offload_bytes=_offload_bytes(env),
             metrics=env.get("HEADRACE_METRICS") or None,
             admin_key_arn=env.get("HEADRACE_ADMIN_KEY_ARN") or None,
             session_secret_arn=env.get("HEADRACE_SESSION_SECRET_ARN") or None,
             function=env.get("AWS_LAMBDA_FUNCTION_NAME") or None,
             tables_named=all(named),
+            push=_push(env),
+            dispatcher=env.get("HEADRACE_DISPATCHER") or None,
         )
 
     def with_secrets(self, read: Callable[[str], str]) -> "Settings":
@@ -91,14 +106,33 @@ def _seconds(env: Mapping[str, str], name: str, default: float, *, most: int = 3
     return value
 
 
-def _lake(env: Mapping[str, str]) -> str | None:
-    address = env.get("HEADRACE_LAKE", "").strip()
+def _push(env: Mapping[str, str]) -> PushRules:
+    try:
+        hosts = PushHosts.parse(env.get("HEADRACE_PUSH_HOSTS", ""))
+    except ValueError as error:
+        message = f"HEADRACE_PUSH_HOSTS {error}"
+        raise ValueError(message) from error
+    return PushRules(hosts, _patterns(env, "HEADRACE_PUSH_FUNCTIONS"))
+
+
+def _place(env: Mapping[str, str], name: str) -> str | None:
+    address = env.get(name, "").strip()
     try:
         s3_place(address)
     except ValueError as error:
-        message = f"HEADRACE_LAKE: {error}"
+        message = f"{name}: {error}"
         raise ValueError(message) from error
     return None if address in ("", "none") else address
+
+
+def _offload_bytes(env: Mapping[str, str]) -> int:
+    name, (least, most) = "HEADRACE_PAYLOAD_OFFLOAD_BYTES", OFFLOAD_BYTES
+    given = env.get(name, "").strip() or "0"
+    value = int(given) if given.isascii() and given.isdigit() else -1
+    if value != 0 and not least <= value <= most:
+        message = f"{name} must be 0, for none, or a whole number of bytes from {least} to {most}"
+        raise ValueError(message)
+    return value
 
 
 def _patterns(env: Mapping[str, str], name: str) -> tuple[str, ...]:

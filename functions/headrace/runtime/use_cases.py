@@ -3,6 +3,8 @@
 Each is a property that says what it is built over.  It is built when it is first used, and only
 then is its module imported: a Lambda function starts with what it calls and no more.  Imported all
 at once, they would double what the scheduler's function takes to start.
+
+Long, because it is a list: one property for each, and nothing is decided here.
 """
 
 from collections.abc import Callable
@@ -12,11 +14,14 @@ from hashlib import sha256
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from headrace.domain.offload import ObjectStore
 from headrace.runtime.settings import Settings
 from headrace.store.base import Lake, Store
 
 if TYPE_CHECKING:
+    from headrace.history.batch_recounting import BatchRecounting
     from headrace.history.counters import Counters
+    from headrace.history.ends import EndWebhooks
     from headrace.history.flows import Flows
     from headrace.history.proof import Proofs
     from headrace.history.recorder import Recording
@@ -24,27 +29,43 @@ if TYPE_CHECKING:
     from headrace.history.stats import StatsOperations
     from headrace.ops.delivery.dequeue import Deliveries
     from headrace.ops.delivery.idempotency import DeliveryBatches
+    from headrace.ops.delivery.orphans import Orphans
+    from headrace.ops.delivery.push import PushDispatch
+    from headrace.ops.delivery.push_waking import PushWaking
     from headrace.ops.delivery.reaper import Reaper
     from headrace.ops.delivery.reports import Reports
     from headrace.ops.operators.bulk import BulkOperations
     from headrace.ops.operators.keys import KeyOperations
     from headrace.ops.operators.selections import Selections
     from headrace.ops.operators.sessions import Attempts, Sessions
+    from headrace.ops.operators.undo import Undoing
     from headrace.ops.operators.workers import WorkerOperations
     from headrace.ops.scheduling.schedules import Schedules
     from headrace.ops.scheduling.ticking import Ticking
     from headrace.ops.shared.audit import Audit
+    from headrace.ops.shared.group_limits import GroupLimits
     from headrace.ops.shared.leases import Leases
     from headrace.ops.shared.limiting import Limiting
+    from headrace.ops.shared.lines import Lines
     from headrace.ops.shared.observed import Watch
+    from headrace.ops.shared.offloaded import OffloadedTexts
     from headrace.ops.shared.paging import Cursors
+    from headrace.ops.shared.push_status import PushLooks
     from headrace.ops.shared.queues import QueueOperations
     from headrace.ops.shared.removals import Removals
     from headrace.ops.shared.repeats import Repeats
+    from headrace.ops.shared.signing import Signing
     from headrace.ops.shared.slots import Slots
+    from headrace.ops.shared.undos import Undos
+    from headrace.ops.tasks.batches import BatchOperations
+    from headrace.ops.tasks.cancel import Cancelling
+    from headrace.ops.tasks.cancel_batch import BatchCancelling
     from headrace.ops.tasks.enqueue import TaskOperations
     from headrace.ops.tasks.explain import Explain
+    from headrace.ops.tasks.fair_groups import FairGroups
     from headrace.ops.tasks.inspect import Inspect
+    from headrace.ops.tasks.uploads import Uploads
+    from headrace.ops.tasks.wait import Waiting
 
 _T = TypeVar("_T")
 _BUILDING: Final = RLock()
@@ -76,12 +97,18 @@ class UseCases:
     """What an entry point may ask for, over one store."""
 
     def __init__(
-        self, settings: Settings, store: Store, now: Callable[[], datetime], lake: Lake | None
+        self,
+        settings: Settings,
+        store: Store,
+        now: Callable[[], datetime],
+        lake: Lake | None,
+        objects: ObjectStore | None = None,
     ) -> None:
         self.settings = settings
         self.now = now
         self._tables = store
         self._lake = lake
+        self._objects = objects
 
     def but(self, **others: object) -> "UseCases":
         """Return the same use cases with *others* in place of those of their names."""
@@ -95,30 +122,145 @@ class UseCases:
 
         ttl = self.settings.settings_ttl_seconds
         return QueueOperations(
-            self._store, self.now, self._cursors, self._removals, self.audit, ttl
+            self._store,
+            self.now,
+            self._cursors,
+            self._removals,
+            self.audit,
+            ttl,
+            self.settings.push,
         )
 
     @_once
     def tasks(self) -> "TaskOperations":
         from headrace.ops.tasks.enqueue import TaskOperations
 
-        return TaskOperations(self._store, self.queues, self.now, self.audit)
+        return TaskOperations(
+            self._store,
+            self.queues,
+            self.now,
+            self.audit,
+            lambda wanted: self.task_batches.joining(wanted),  # noqa: PLW0108  imported when needed
+            self._undos,
+            self._group_lines,
+            lambda new, queue: self.uploads.faults(new, queue),  # noqa: PLW0108  likewise
+        )
+
+    @_once
+    def uploads(self) -> "Uploads":
+        from headrace.ops.tasks.uploads import Uploads
+
+        on = self.settings.payload_offload_bytes > 0
+        key = sha256(f"payloads {self.settings.admin_key}".encode()).digest()
+        return Uploads(self.queues, self._objects, on, key, self.now)
+
+    @_once
+    def task_batches(self) -> "BatchOperations":
+        from headrace.ops.tasks.batches import BatchOperations
+
+        return BatchOperations(
+            self._store,
+            self.queues,
+            self.now,
+            self._cursors,
+            uncounted=lambda: self._counters.uncounted(),  # noqa: PLW0108  imported when needed
+        )
+
+    @_once
+    def cancelling(self) -> "Cancelling":
+        from headrace.ops.tasks.cancel import Cancelling
+
+        return Cancelling(self._store, self.queues, self.now, self.audit)
+
+    @_once
+    def batch_cancelling(self) -> "BatchCancelling":
+        from headrace.ops.tasks.cancel_batch import BatchCancelling
+
+        return BatchCancelling(
+            self.task_batches,
+            self.queues,
+            self.cancelling,
+            self.inspect,
+            self._cursors,
+            self.audit,
+            self.now,
+        )
+
+    @_once
+    def waiting(self) -> "Waiting":
+        from headrace.ops.tasks.wait import Waiting
+
+        poll_after, ends = self.settings.poll_after_seconds, self._tables.ends
+        return Waiting(self._store, self.now, poll_after_seconds=poll_after, ends=ends)
 
     @_once
     def deliveries(self) -> "Deliveries":
+        from headrace.ops.delivery.contention import LISTED_FOR, LISTED_WHERE_CHEAP_FOR
         from headrace.ops.delivery.dequeue import Deliveries
+        from headrace.ops.shared.group_limits import BLOCKED_FOR, BLOCKED_WHERE_CHEAP_FOR
 
+        arrivals = self._tables.arrivals  # a store that tells of them is asked at no cost
         poll_after = self.settings.poll_after_seconds
         return Deliveries(
             store=self._store,
             queues=self.queues,
             reaping=self.reaping,
             limiting=self._limiting,
+            lines=self._group_lines,
             now=self.now,
             leases=self.leases,
             poll_after_seconds=poll_after,
-            arrivals=self._tables.arrivals,
+            arrivals=arrivals,
+            look_at_groups_after=BLOCKED_WHERE_CHEAP_FOR if arrivals else BLOCKED_FOR,
+            members_listed_for=LISTED_WHERE_CHEAP_FOR if arrivals else LISTED_FOR,
+            texts=self.texts,
         )
+
+    @_once
+    def texts(self) -> "OffloadedTexts":
+        from headrace.ops.shared.offloaded import OffloadedTexts
+
+        return OffloadedTexts(self._objects)
+
+    @_once
+    def orphans(self) -> "Orphans":
+        from headrace.ops.delivery.orphans import Orphans
+
+        return Orphans(self._store, self._objects, self.now)
+
+    @_once
+    def push(self) -> "PushDispatch":
+        from dataclasses import replace
+
+        from headrace.ops.delivery.push import PushDispatch
+
+        return PushDispatch(
+            store=self._store,
+            queues=self.queues,
+            deliveries=replace(self.deliveries, pushing=True),
+            reports=self.reports,
+            leases=self.leases,
+            signing=self.signing,
+            now=self.now,
+        )
+
+    @_once
+    def push_looks(self) -> "PushLooks":
+        from headrace.ops.shared.push_status import PushLooks
+
+        return PushLooks(self._store, self.now)
+
+    @_once
+    def push_waking(self) -> "PushWaking":
+        from headrace.ops.delivery.push_waking import PushWaking
+
+        return PushWaking(self.queues, self.push, self.now)
+
+    @_once
+    def signing(self) -> "Signing":
+        from headrace.ops.shared.signing import Signing
+
+        return Signing(self._store, self.now)
 
     @_once
     def batches(self) -> "DeliveryBatches":
@@ -137,8 +279,16 @@ class UseCases:
         from headrace.ops.delivery.reports import Reports
         from headrace.ops.tasks.spawn import Spawning
 
-        spawning = Spawning(self._store, self.queues, self.now)
-        return Reports(self._store, self.queues, self.now, spawning)
+        lines = self._group_lines
+        spawning = Spawning(
+            self._store,
+            self.queues,
+            self.now,
+            self.task_batches,
+            lines,
+            lambda new, queue: self.uploads.faults(new, queue),  # noqa: PLW0108  imported when needed
+        )
+        return Reports(self._store, self.queues, self.now, spawning, lines)
 
     @_once
     def repeats(self) -> "Repeats":
@@ -150,13 +300,19 @@ class UseCases:
     def inspect(self) -> "Inspect":
         from headrace.ops.tasks.inspect import Inspect
 
-        return Inspect(self._store, self.queues, self.now, self._cursors)
+        return Inspect(self._store, self.queues, self.now, self._cursors, texts=self.texts)
+
+    @_once
+    def fair_groups(self) -> "FairGroups":
+        from headrace.ops.tasks.fair_groups import FairGroups
+
+        return FairGroups(self._store, self.queues, self.inspect, self._group_limits, self.now)
 
     @_once
     def explain(self) -> "Explain":
         from headrace.ops.tasks.explain import Explain
 
-        return Explain(self._store, self.queues, self._limiting, self.now)
+        return Explain(self._store, self.queues, self._limiting, self._group_lines, self.now)
 
     @_once
     def flows(self) -> "Flows":
@@ -169,14 +325,28 @@ class UseCases:
         from headrace.ops.operators.bulk import BulkOperations
 
         return BulkOperations(
-            self._store, self.queues, self.inspect, self.audit, self.now, self._cursors
+            self._store,
+            self.queues,
+            self.inspect,
+            self.audit,
+            self.now,
+            self._cursors,
+            self._undos,
+            self._group_lines,
         )
+
+    @_once
+    def undoing(self) -> "Undoing":
+        from headrace.ops.operators.undo import Undoing
+
+        return Undoing(self._store, self.queues, self._undos, self.audit, self.now, self._cursors)
 
     @_once
     def selections(self) -> "Selections":
         from headrace.ops.operators.selections import Selections
 
-        return Selections(self._store, self.queues, self.inspect, self.bulk, self.audit, self.now)
+        store, undos = self._store, self._undos
+        return Selections(store, self.queues, self.inspect, self.bulk, self.audit, self.now, undos)
 
     @_once
     def audit(self) -> "Audit":
@@ -186,10 +356,18 @@ class UseCases:
 
     @_once
     def keys(self) -> "KeyOperations":
-        from headrace.ops.operators.keys import KeyOperations
+        from headrace.ops.operators.keys import KeyOperations, admin_named
 
-        admin, ttl = self.settings.admin_key, self.settings.settings_ttl_seconds
-        return KeyOperations(self._store, self.now, self._cursors, self.audit, admin, ttl)
+        settings = self.settings
+        return KeyOperations(
+            self._store,
+            self.now,
+            self._cursors,
+            self.audit,
+            settings.admin_key,
+            settings.settings_ttl_seconds,
+            admin_named(settings.admin_name),
+        )
 
     @_once
     def attempts(self) -> "Attempts":
@@ -225,7 +403,13 @@ class UseCases:
 
         lake = self._lake
         changelog = None if lake is None else Changelog(lake, self.settings.lake_payloads)
-        return Recording(self._counters, changelog)
+        return Recording(self._counters, changelog, self._objects, self.end_webhooks)
+
+    @_once
+    def end_webhooks(self) -> "EndWebhooks":
+        from headrace.history.ends import EndWebhooks
+
+        return EndWebhooks(self._store, self.queues, self.texts, self.now)
 
     @_once
     def recounting(self) -> "Recounting":
@@ -233,6 +417,13 @@ class UseCases:
 
         counters, audit = self._counters, self.audit
         return Recounting(self._store, self.queues, counters, self._cursors, audit, self.now)
+
+    @_once
+    def batch_recounting(self) -> "BatchRecounting":
+        from headrace.history.batch_recounting import BatchRecounting
+
+        batches, audit = self.task_batches, self.audit
+        return BatchRecounting(self._store, batches, self._cursors, audit, self.now)
 
     @_once
     def schedules(self) -> "Schedules":
@@ -247,7 +438,13 @@ class UseCases:
 
         archive = None if self._lake is None else Archive(self._lake)
         return StatsOperations(
-            self._store, self.queues, self.inspect, self._counters, self.now, archive
+            self._store,
+            self.queues,
+            self.inspect,
+            self._counters,
+            self.now,
+            self.fair_groups,
+            archive,
         )
 
     @_once
@@ -276,7 +473,8 @@ class UseCases:
     def _store(self) -> Store:
         from headrace.ops.shared.observed import Observed
 
-        return Observed(self._tables, self._slots, self._watch).store
+        groups = self._group_limits
+        return Observed(self._tables, self._slots, groups, self._watch).store
 
     @_once
     def _watch(self) -> "Watch":
@@ -294,7 +492,7 @@ class UseCases:
     def _limiting(self) -> "Limiting":
         from headrace.ops.shared.limiting import Limiting, Tokens
 
-        return Limiting(self._slots, Tokens(self._tables, self.now))
+        return Limiting(self._slots, Tokens(self._tables, self.now), self._group_limits)
 
     @_once
     def _slots(self) -> "Slots":
@@ -303,13 +501,31 @@ class UseCases:
         return Slots(self._tables, self.now)
 
     @_once
+    def _group_limits(self) -> "GroupLimits":
+        from headrace.ops.shared.group_limits import GroupLimits
+
+        return GroupLimits(self._tables, self.now)
+
+    @_once
+    def _group_lines(self) -> "Lines":
+        from headrace.ops.shared.lines import Lines
+
+        return Lines(self._store, self.now)
+
+    @_once
     def _removals(self) -> "Removals":
         from headrace.ops.shared.removals import Removals
 
-        return Removals(self._store, self.now, self._limiting, self.audit)
+        return Removals(self._store, self.now, self._limiting, self.audit, self._undos)
+
+    @_once
+    def _undos(self) -> "Undos":
+        from headrace.ops.shared.undos import Undos
+
+        return Undos(self._store, self.now)
 
     @_once
     def _counters(self) -> "Counters":
         from headrace.history.counters import Counters
 
-        return Counters(self._store, self.now)
+        return Counters(self._store, self.now, batches=self.task_batches)

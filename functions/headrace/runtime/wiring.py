@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from headrace.domain.errors import Unavailable
+from headrace.domain.offload import ObjectStore
 from headrace.runtime.settings import Settings
 from headrace.runtime.use_cases import UseCases
 from headrace.store.base import Lake, Store
@@ -26,6 +27,7 @@ __all__ = [
     "UseCases",
     "build",
     "dynamo_store",
+    "objects_of",
     "prepare",
     "use_cases",
     "using",
@@ -44,12 +46,33 @@ def build(
     *,
     now: Callable[[], datetime] = utc_now,
     lake: Lake | None = None,
+    objects: ObjectStore | None = None,
 ) -> UseCases:
     """Return the use cases over *store*.
 
-    What it records of tasks goes to *lake* too, and what was is read from there.
+    What it records of tasks goes to *lake* too, and what was is read from there.  Large texts of
+    tasks are kept in *objects*, if the settings say from which size on.
     """
-    return UseCases(settings, discreet(store), now, lake)
+    return UseCases(settings, tables_of(settings, store, objects), now, lake, objects)
+
+
+def tables_of(settings: Settings, store: Store, objects: ObjectStore | None) -> Store:
+    """Return *store* as use cases have it: costs tell nobody more than he may know."""
+    shown = discreet(store)
+    if objects is None or (not settings.payload_offload_bytes and objects.unused()):
+        return shown
+    from headrace.store.offload import Offloading  # noqa: PLC0415  most functions start without
+
+    return Offloading(shown, objects, settings.payload_offload_bytes).store
+
+
+def objects_of(settings: Settings) -> "ObjectStore | None":
+    """Return where the settings say that large texts are kept."""
+    if settings.payloads is None:
+        return None
+    from headrace.store.objects import objects_at  # noqa: PLC0415  likewise
+
+    return objects_at(settings.payloads)
 
 
 _IN_USE: Final[ContextVar[UseCases | None]] = ContextVar("headrace_use_cases", default=None)
@@ -101,7 +124,7 @@ def _from_env() -> UseCases:
 
     settings = Settings.from_env().with_secrets(secret)  # once per process
     lake = lake_at(settings.lake) if settings.lake else None
-    return build(settings, dynamo_store(settings), lake=lake)
+    return build(settings, dynamo_store(settings), lake=lake, objects=objects_of(settings))
 
 
 def dynamo_store(settings: Settings, *, lanes: int = 1) -> "DynamoStore":
@@ -114,7 +137,5 @@ def dynamo_store(settings: Settings, *, lanes: int = 1) -> "DynamoStore":
         tasks_table=settings.tasks_table,
         control_table=settings.control_table,
         sender=settings.sender,
-        # Only the embedded engine is sent to in that way, and it leaves together with its dialect.
-        dialect="embedded" if settings.sender == "together" else "aws",
         lanes=lanes,
     )

@@ -4,17 +4,26 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from headrace import Client
+from headrace import App, Client, Context, Worker, chain
 from headrace.client.embedding import timers_of
+from headrace.client.settings import utc_now
+from headrace.domain.errors import Unavailable
+from headrace.domain.plan import TaskSpec
+from headrace.domain.queue import QueueSettings
 from headrace.embedded.service import EmbeddedService
-from headrace.embedded.timers import LASTS, RENEWED_EVERY, Seat
+from headrace.embedded.timers import LogRecorder, file_seat
+from headrace.ops.shared.seats import LASTS, RENEWED_EVERY, Seat
 from headrace.runtime.wiring import Settings, build
+from headrace.store.base import LakeObject
+from headrace.store.lake import FolderLake
 from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
 
@@ -45,7 +54,7 @@ def service() -> EmbeddedService:
 @pytest.fixture
 def seats(service: EmbeddedService, machine: Machine) -> tuple[Seat, Seat]:
     """Give the seat as two processes see it."""
-    return tuple(Seat(service.store, machine.clock, lambda: machine.up) for _ in range(2))  # type: ignore[return-value]
+    return tuple(file_seat(service.store, machine.clock, lambda: machine.up) for _ in range(2))  # type: ignore[return-value]
 
 
 def test_one_of_two_has_it(seats: tuple[Seat, Seat]) -> None:
@@ -114,6 +123,41 @@ def test_a_clock_that_was_set_back_bars_nobody(seats: tuple[Seat, Seat], machine
     assert second.take()
 
 
+class FailingLake:
+    """A lake that takes no files while it is away."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lake, self.away = FolderLake(folder), True
+
+    def put(self, name: str, content: bytes) -> None:
+        if self.away:
+            raise Unavailable("the lake is away")
+        self.lake.put(name, content)
+
+    def get(self, name: str) -> bytes | None:
+        return self.lake.get(name)
+
+    def list(self, prefix: str) -> Sequence[LakeObject]:
+        return self.lake.list(prefix)
+
+
+def test_the_log_of_writes_is_trimmed_once_counts_and_lake_have_them(tmp_path: Path) -> None:
+    store, lake = SqliteStore(), FailingLake(tmp_path)
+    use = build(Settings(admin_key="k"), store, lake=lake)
+    recorder = LogRecorder(use, store)
+    use.queues.create("mail", QueueSettings())
+    use.tasks.enqueue("mail", [TaskSpec("1"), TaskSpec("2")])
+
+    with suppress(Unavailable):  # the timers' thread tries again
+        recorder.step()
+    assert len(store.writes(after=0, limit=9)) == 2
+    lake.away = False
+    recorder.step()
+
+    assert store.writes(after=0, limit=9) == []
+    assert len(lake.list("")) == 1
+
+
 def test_the_timers_of_a_file_tick_its_schedules(tmp_path: Path) -> None:
     url = f"file:{tmp_path}/h.db"
     with Client(url) as client:
@@ -127,3 +171,41 @@ def test_the_timers_of_a_file_tick_its_schedules(tmp_path: Path) -> None:
         (tick, *_) = client.list_tasks("mail")
 
     assert tick.schedule == "hello"
+
+
+def an_app(client: Client, ran: list[int]) -> App:
+    app = App(client=client)
+
+    @app.task(queue="numbers")
+    def one() -> int:
+        return 1
+
+    @app.task(queue="numbers")
+    def more(ctx: Context) -> int:
+        assert ctx.batch is not None
+        ran.append(sum(ctx.batch.results()) + 1)
+        return ran[-1]
+
+    app.ensure_queues()
+    chain(one.s(), more.s(), more.s()).start(client)
+    return app
+
+
+def test_a_burst_over_a_file_runs_a_workflow_to_its_end(tmp_path: Path) -> None:
+    ran: list[int] = []
+    with Client(f"file:{tmp_path}/h.db") as client:
+        Worker(an_app(client, ran)).run(burst=True)
+
+    assert ran == [2, 3]
+
+
+def test_a_burst_leaves_the_counting_to_whoever_has_the_seat(tmp_path: Path) -> None:
+    ran: list[int] = []
+    with Client(f"file:{tmp_path}/h.db") as client:
+        app = an_app(client, ran)
+        store = SqliteStore(f"{tmp_path}/h.db")
+        assert file_seat(store, utc_now).take()
+        Worker(app).run(burst=True)
+        (begun,) = client.list_tasks("numbers")
+
+    assert (begun.state, ran) == ("SUCCEEDED", [])

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from headrace.http.events import GatewayAnswer
-from headrace.local.connection import SECONDS, Connection, Done, Phase
+from headrace.local.connection import Connection, Done
+from headrace.local.phases import SECONDS, Phase
 from headrace.local.requests import LocalRequest
 
 GET = b"GET /v1/x HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -56,6 +57,9 @@ class Owner:
 
     def holds(self, size: int) -> bool:
         return size <= 0
+
+    def incoming(self, _request: LocalRequest, _length: int | None) -> None:
+        return None
 
     def work(self, _request: LocalRequest, done: Done) -> None:
         self.requested.append(done)

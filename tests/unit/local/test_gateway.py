@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.local.gateway import Gateway, InvocationContext
-from headrace.local.requests import LocalRequest
+from headrace.local.requests import LocalRequest, WaitsFor
 from headrace.runtime.function import ALWAYS
 from tests.fake_handler import API, ROUTES, FakeHandler
 
@@ -211,21 +211,41 @@ class TestRoutes:
     @pytest.mark.parametrize(
         ("target", "body", "waits"),
         [
-            ("/v1/queues/a/dequeue", b'{"wait_seconds": 20}', True),
-            ("/v1/queues/a/dequeue?x", b'{"wait\\u005fseconds": 20}', True),
-            ("/v1/dequeue", b'{"queues": ["a"], "wait_seconds": 1}', True),
-            ("/v1/queues/a/dequeue/", b'{"wait_seconds": 20}', True),
-            ("/v1/queues/a/dequeue", b'{"worker": "w"}', True),  # it may leave others theirs
-            ("/v1/queues/a/dequeue", b"{}", False),
-            ("/v1/queues/a/tasks", b'{"tasks": [{"payload": {"wait_seconds": 1}}]}', False),
+            ("/v1/queues/a/dequeue", b'{"wait_seconds": 20}', WaitsFor.TASKS),
+            ("/v1/queues/a/dequeue?x", b'{"wait\\u005fseconds": 20}', WaitsFor.TASKS),
+            ("/v1/dequeue", b'{"queues": ["a"], "wait_seconds": 1}', WaitsFor.TASKS),
+            ("/v1/queues/a/dequeue/", b'{"wait_seconds": 20}', WaitsFor.TASKS),
+            # it may leave others theirs
+            ("/v1/queues/a/dequeue", b'{"worker": "w"}', WaitsFor.TASKS),
+            ("/v1/queues/a/dequeue", b"{}", None),
+            ("/v1/queues/a/tasks", b'{"tasks": [{"payload": {"wait_seconds": 1}}]}', None),
         ],
     )
     def test_who_asks_to_wait_is_known_before_the_handler_is_called(
-        self, target: str, body: bytes, *, waits: bool
+        self, target: str, body: bytes, waits: WaitsFor | None
     ) -> None:
         gateway = Gateway(ROUTES, {"api.handler": FakeHandler()})
 
         assert gateway.may_wait(LocalRequest("POST", target, body=body)) is waits
+
+    @pytest.mark.parametrize(
+        ("method", "target", "waits"),
+        [
+            ("GET", "/v1/tasks/a?wait_seconds=20", WaitsFor.AN_END),
+            ("HEAD", "/v1/tasks/a/?payload=false&wait_seconds=20", WaitsFor.AN_END),
+            ("GET", "/v1/tasks/a?wait%5Fseconds=20", WaitsFor.AN_END),
+            ("GET", "/v1/tasks/a?payload=false", None),
+            ("GET", "/v1/tasks/a", None),
+            ("GET", "/v1/tasks/a/explain?wait_seconds=20", None),
+            ("DELETE", "/v1/tasks/a?wait_seconds=20", None),
+        ],
+    )
+    def test_so_is_who_waits_for_the_end_of_a_task(
+        self, method: str, target: str, waits: WaitsFor | None
+    ) -> None:
+        gateway = Gateway(ROUTES, {"api.handler": FakeHandler()})
+
+        assert gateway.may_wait(LocalRequest(method, target)) is waits
 
 
 class TestAnswers:

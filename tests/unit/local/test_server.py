@@ -173,6 +173,58 @@ class TestManyConnections:
             for connection in waiting:
                 connection.close()
 
+    def test_a_thread_that_has_waited_serves_the_next_that_may(self) -> None:
+        with serving() as served:
+            connection = served.connect()
+            assert get(served) == 200  # the pool is there
+            before = threading.active_count()
+            for _ in range(20):
+                connection.request("POST", "/v1/queues/a/dequeue", b'{"wait_seconds": 20}')
+                assert connection.getresponse().read() == b"fine"
+            assert threading.active_count() == before + 1
+            connection.close()
+
+    def test_of_many_threads_that_have_waited_few_are_kept(self) -> None:
+        handler = WaitingHandler()
+        with serving(handler, bounds=Bounds(waiting=100)) as served:
+            assert get(served, "/v1/quick") == 200  # the pool is there
+            before = threading.active_count()
+            waiting = [served.connect() for _ in range(100)]
+            for connection in waiting:
+                connection.request("POST", "/v1/queues/a/dequeue", b'{"wait_seconds": 20}')
+                assert handler.entered.acquire(timeout=10)
+            handler.leave.set()
+            for connection in waiting:
+                assert connection.getresponse().read() == b"finished"
+                connection.close()
+            until = time.monotonic() + 10
+            while threading.active_count() > before + 64 and time.monotonic() < until:
+                time.sleep(0.01)
+            assert threading.active_count() == before + 64
+
+    def test_those_that_wait_for_ends_leave_workers_their_threads_and_connections(self) -> None:
+        handler = WaitingHandler()
+        with serving(handler, bounds=Bounds(connections=80)) as served:
+            waiting = [served.connect() for _ in range(21)]
+            for number, connection in enumerate(waiting):
+                connection.request("GET", "/v1/tasks/a?wait_seconds=20")
+                if number < 20:  # a quarter of all
+                    handler.entered.acquire(timeout=10)
+
+            refused = waiting[20].getresponse()
+            assert refused.status == 503
+            assert b"20 requests wait for the end of a task already" in refused.read()
+            workers = [served.connect() for _ in range(40)]  # more than there are threads
+            for connection in workers:
+                connection.request("POST", "/v1/queues/a/dequeue", b'{"wait_seconds": 20}')
+                handler.entered.acquire(timeout=10)
+            assert get(served, "/v1/quick") == 200
+            handler.leave.set()
+            for connection in (*waiting[:20], *workers):
+                assert connection.getresponse().read() == b"finished"
+                connection.close()
+            waiting[20].close()
+
     def test_however_many_are_refused_one_behind_the_other(self) -> None:
         head = b"POST /v1/queues/a/dequeue HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n"
         body = b'\r\n{"wait_seconds": 20}'

@@ -8,10 +8,8 @@ import pytest
 from botocore.config import Config
 
 from headrace.local import EndpointRefused, TemplateInvalid
-from headrace.local.engine import free_port
 from headrace.local.tables import (
     ApiRoute,
-    DynamoDBClient,
     Function,
     FunctionTimer,
     TableNames,
@@ -22,6 +20,7 @@ from headrace.local.tables import (
     table_request,
 )
 from infra.template import load_template
+from tests.processes import free_port
 
 SMALL = """
 Globals:
@@ -132,38 +131,14 @@ def test_a_request_has_what_the_template_says(template: Template) -> None:
     }
     assert index["IndexName"] == "by_state"
     assert index["Projection"]["ProjectionType"] == "INCLUDE"
-    assert sorted(index["Projection"]["NonKeyAttributes"]) == ["expires_at", "ttl"]
+    assert sorted(index["Projection"]["NonKeyAttributes"]) == [
+        *("due_at", "expires_at", "group_key", "ttl")
+    ]
 
 
 def test_a_table_the_template_lacks_is_named(template: Template) -> None:
     with pytest.raises(TemplateInvalid, match="OtherTable"):
         table_request(template, "OtherTable", "mine")
-
-
-def test_tables_have_stream_index_and_ttl_on_the_engine(
-    dynamodb: DynamoDBClient, tables: TableNames
-) -> None:
-    tasks = dynamodb.describe_table(TableName=tables.tasks)["Table"]
-    control = dynamodb.describe_table(TableName=tables.control)["Table"]
-
-    assert tasks["TableStatus"] == control["TableStatus"] == "ACTIVE"
-    assert tasks["StreamSpecification"]["StreamViewType"] == "NEW_AND_OLD_IMAGES"
-    assert [index["IndexName"] for index in tasks["GlobalSecondaryIndexes"]] == ["by_state"]
-    assert [key["AttributeName"] for key in control["KeySchema"]] == ["pk", "sk"]
-    for name in (tables.tasks, tables.control):
-        ttl = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
-        assert ttl["AttributeName"] == "ttl"
-        assert ttl["TimeToLiveStatus"] == "ENABLED"
-
-
-def test_creating_again_changes_nothing(
-    dynamodb: DynamoDBClient, template: Template, tables: TableNames
-) -> None:
-    dynamodb.put_item(TableName=tables.tasks, Item={"task_id": {"S": "kept"}})
-
-    create_tables(dynamodb, template, tables)
-
-    assert dynamodb.scan(TableName=tables.tasks)["Count"] == 1
 
 
 def test_an_endpoint_that_does_not_answer_is_told_in_one_line(template: Template) -> None:

@@ -25,7 +25,7 @@ from headrace.http.events import proxy_event
 from headrace.local.tables import Template
 from headrace.runtime.function import ANSWER_SECONDS, in_time, time_to_wait
 from headrace.runtime.wiring import Settings, build, dynamo_store, using, utc_now
-from headrace.store.base import CALL_SECONDS, ends_within, seconds_left
+from headrace.store.call_scope import CALL_SECONDS, ends_within, seconds_left
 from headrace.store.dynamo.connect import connected
 from headrace.store.services import ATTEMPTS, lake_in_s3
 

@@ -1,0 +1,165 @@
+"""One task sent to its target, and what came back."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Protocol, TypeAlias
+
+import httpcore2 as httpcore
+
+from headrace.domain import limits
+from headrace.domain.push import (
+    REFUSED_TYPE,
+    Destination,
+    PushHosts,
+    Target,
+    url_fault,
+)
+from headrace.domain.push_answers import (
+    TargetAnswer,
+)
+from headrace.domain.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, signature
+from headrace.domain.task import Task
+from headrace.push.guard import Connect, GuardedBackend, Resolve, TargetRefused, connected, resolved
+
+_IDLE_SECONDS: Final = 4.0
+_TOO_LARGE: Final = 413  # as a target says it: about this task
+"""How long a connection is kept for the next request: less than receivers keep one, usually 5."""
+
+CallFunction: TypeAlias = Callable[[str, bytes, float], TargetAnswer]
+"""Calls the Lambda function of an ARN with an event, within seconds."""
+
+
+class PushSender(Protocol):
+    """Sends tasks, one after the other; each thread has its own."""
+
+    def send(self, target: Target, task: Task, secrets: Sequence[str]) -> TargetAnswer:
+        """Send *task* to *target*, signed by *secrets*; whatever goes wrong is the answer."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+@dataclass(slots=True)
+class TargetSender:
+    """Sends to addresses on the web as far as *hosts* and the guard let it, and to functions.
+
+    *call_function* is None where there are none to call.
+    """
+
+    hosts: PushHosts
+    now: Callable[[], datetime]
+    call_function: CallFunction | None = None
+    ssl_context: Any = None  # httpcore's default if None
+    resolve: Resolve = resolved
+    connect: Connect = connected
+    monotonic: Callable[[], float] = time.monotonic
+    _backend: GuardedBackend = field(init=False)
+    _pool: httpcore.ConnectionPool | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._backend = GuardedBackend(
+            self.hosts, resolve=self.resolve, connect=self.connect, monotonic=self.monotonic
+        )
+
+    def send(self, target: Target, task: Task, secrets: Sequence[str]) -> TargetAnswer:
+        """Send *task* to *target*; whatever goes wrong is the answer.
+
+        A task that came from elsewhere may have an uploaded payload: that is none to send.
+        """
+        if task.uploaded is not None:
+            return TargetAnswer(_TOO_LARGE, b"its payload was uploaded, and is not pushed")
+        if target.function is not None:
+            return self._invoke(target.function, target, task)
+        return self._post(target.url or "", target, task, secrets)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def _invoke(self, arn: str, target: Target, task: Task) -> TargetAnswer:
+        if self.call_function is None:
+            message = "this service calls no Lambda functions"
+            return TargetAnswer(None, error=REFUSED_TYPE, message=message)
+        return self.call_function(arn, function_event(task), float(target.timeout_in_seconds))
+
+    def _post(self, url: str, target: Target, task: Task, secrets: Sequence[str]) -> TargetAnswer:
+        # Once more: the hosts allowed may be others than when it was set.
+        fault = url_fault(url, self.hosts)
+        if fault is not None:
+            return TargetAnswer(None, error=REFUSED_TYPE, message=f"target.url {fault}")
+        to = Destination.parse(url)
+        body = (task.payload or "null").encode()
+        request = httpcore.Request(
+            "POST",
+            httpcore.URL(scheme=to.scheme, host=to.host, port=to.port, target=to.path),
+            headers=[
+                ("Host", to.authority),
+                ("Content-Type", "application/json"),
+                ("Content-Length", str(len(body))),
+                ("Accept-Encoding", "identity"),
+                ("User-Agent", "headrace"),
+                ("Headrace-Queue", task.queue),
+                ("Headrace-Attempt", str(task.attempts)),
+                *self._signature(task, body, secrets),
+                *target.headers.items(),
+            ],
+            content=body,
+        )
+        self._backend.until = self.monotonic() + float(target.timeout_in_seconds)
+        try:
+            return self._exchange(request)
+        except TargetRefused as error:
+            return TargetAnswer(None, error=REFUSED_TYPE, message=str(error))
+        except httpcore.TimeoutException:
+            message = f"no answer within {target.timeout_in_seconds} s"
+            return TargetAnswer(None, error="Timeout", message=message)
+        except (httpcore.NetworkError, httpcore.ProtocolError) as error:
+            name = type(error).__name__
+            return TargetAnswer(None, error=name, message=str(error) or name)
+
+    def _signature(self, task: Task, body: bytes, secrets: Sequence[str]) -> list[tuple[str, str]]:
+        timestamp = int(self.now().timestamp())
+        signed = signature(secrets, message_id=task.id, timestamp=timestamp, body=body)
+        return [
+            (ID_HEADER, task.id),
+            (TIMESTAMP_HEADER, str(timestamp)),
+            (SIGNATURE_HEADER, signed),
+        ]
+
+    def _exchange(self, request: httpcore.Request) -> TargetAnswer:
+        if self._pool is None:
+            # Of its own, for one thread: what threads share they would wait for.
+            self._pool = httpcore.ConnectionPool(
+                ssl_context=self.ssl_context,
+                max_connections=1,
+                keepalive_expiry=_IDLE_SECONDS,
+                network_backend=self._backend,
+            )
+        answer = self._pool.handle_request(request)
+        try:
+            body, whole = bytearray(), True
+            for part in answer.iter_stream():
+                body += part
+                if len(body) > limits.TARGET_ANSWER_BYTES:
+                    whole = False
+                    break
+        finally:
+            answer.close()
+        found = (value for name, value in answer.headers if name.lower() == b"retry-after")
+        retry_after = next(found, b"").decode("latin-1") or None
+        kept = bytes(body[: limits.TARGET_ANSWER_BYTES])
+        return TargetAnswer(answer.status, kept, retry_after, whole=whole)
+
+
+def function_event(task: Task) -> bytes:
+    """Return the event that a Lambda function is called with, as JSON.
+
+    The payload is in it as it came in, byte for byte.
+    """
+    known = {"id": task.id, "queue": task.queue, "attempt": task.attempts}
+    return f'{json.dumps(known)[:-1]}, "payload": {task.payload}}}'.encode()

@@ -1,0 +1,125 @@
+"""Connections go to addresses that were checked, whatever a name leads to a moment later."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import httpcore2 as httpcore
+import pytest
+
+from headrace.domain.push import PushHosts
+from headrace.push.guard import GuardedBackend, TargetRefused
+
+
+class Asked(httpcore.NetworkStream):
+    """A connection that is only looked at."""
+
+
+class Network:
+    """Names with the addresses they have, one list for each time they are resolved."""
+
+    def __init__(self, *answers: Sequence[str] | Exception, dead: Sequence[str] = ()) -> None:
+        self.answers, self.dead = list(answers), dead
+        self.connected: list[tuple[str, int]] = []
+
+    def resolve(self, _host: str, _port: int) -> Sequence[str]:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def connect(self, address: str, port: int, _timeout: float | None) -> httpcore.NetworkStream:
+        self.connected.append((address, port))
+        if address in self.dead:
+            raise httpcore.ConnectError("refused")
+        return Asked()
+
+    def backend(self, hosts: str = "", **more: Any) -> GuardedBackend:
+        return GuardedBackend(
+            PushHosts.parse(hosts), resolve=self.resolve, connect=self.connect, **more
+        )
+
+
+def test_a_name_is_connected_to_at_the_address_that_was_checked() -> None:
+    network = Network(["8.8.8.8", "1.1.1.1"])
+    network.backend().connect_tcp("a.example", 443)
+    assert network.connected == [("8.8.8.8", 443)]
+
+
+def test_rebinding_finds_nothing_as_a_name_is_resolved_once_for_each_connection() -> None:
+    network = Network(["8.8.8.8"], ["127.0.0.1"])
+    backend = network.backend()
+    backend.connect_tcp("a.example", 443)
+    with pytest.raises(TargetRefused, match=r"127\.0\.0\.1"):
+        backend.connect_tcp("a.example", 443)
+    assert network.connected == [("8.8.8.8", 443)]
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        ["127.0.0.1"],
+        ["8.8.8.8", "10.0.0.1"],  # one that may not be asked is enough
+        ["169.254.169.254", "8.8.8.8"],
+        ["::ffff:192.168.1.1"],
+        ["64:ff9b::a00:1"],
+        ["2002:a00:1::"],
+        ["2001:0:1::1"],
+        ["fe80::1%eth0"],
+        ["8.8.8.8", "fd00::1"],
+        ["no address"],
+    ],
+)
+def test_a_name_with_an_address_that_must_not_be_asked_is_refused(addresses: list[str]) -> None:
+    network = Network(addresses)
+    with pytest.raises(TargetRefused, match=r"a\.example must not lead into a private network"):
+        network.backend().connect_tcp("a.example", 443)
+    assert network.connected == []
+
+
+def test_hosts_of_the_deployment_may_lead_anywhere_on_their_port() -> None:
+    network = Network(["10.0.0.1"], ["10.0.0.1"])
+    backend = network.backend("a.example:8080")
+    backend.connect_tcp("a.example", 8080)
+    with pytest.raises(TargetRefused):
+        backend.connect_tcp("a.example", 443)
+    assert network.connected == [("10.0.0.1", 8080)]
+
+
+def test_the_next_address_is_tried_where_one_is_dead() -> None:
+    network = Network(["8.8.8.8", "1.1.1.1"], dead=["8.8.8.8"])
+    network.backend().connect_tcp("a.example", 443)
+    assert network.connected == [("8.8.8.8", 443), ("1.1.1.1", 443)]
+
+
+@pytest.mark.parametrize(
+    "answer", [[], OSError("not known"), UnicodeError("label too long"), ["8.8.8.8"]]
+)
+def test_a_host_that_cannot_be_reached_is_an_error_of_the_network(answer: Any) -> None:
+    network = Network(answer, dead=["8.8.8.8"])
+    with pytest.raises(httpcore.ConnectError):
+        network.backend().connect_tcp("a.example", 443)
+
+
+def test_a_resolver_that_does_not_answer_ends_at_the_deadline() -> None:
+    released = threading.Event()
+
+    def resolve(_host: str, _port: int) -> Sequence[str]:
+        released.wait(10)
+        return []
+
+    backend = GuardedBackend(PushHosts(), resolve=resolve, monotonic=lambda: 100.0)
+    backend.until = 100.01
+    with pytest.raises(httpcore.ConnectTimeout, match="not resolved in time"):
+        backend.connect_tcp("a.example", 443)
+    released.set()
+
+
+def test_nothing_is_begun_after_the_deadline() -> None:
+    clock: Callable[[], float] = lambda: 100.0  # noqa: E731  a clock that stands
+    network = Network(["8.8.8.8"])
+    backend = network.backend(monotonic=clock)
+    backend.until = 99.0
+    with pytest.raises(httpcore.ConnectTimeout):
+        backend.connect_tcp("a.example", 443)
+    assert network.connected == []

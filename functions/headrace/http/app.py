@@ -16,9 +16,11 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.limits import SENT_BYTES, sent_bytes
 from headrace.http import (
     audit,
+    batches,
     bulk,
     keys,
     leases,
+    payloads,
     permissions,
     queues,
     repeats,
@@ -35,13 +37,15 @@ from headrace.http.routing import Resolver, no_unknown_parameters
 from headrace.ops.operators.keys import acting
 from headrace.runtime.function import ALWAYS, in_time
 from headrace.runtime.wiring import use_cases
-from headrace.store.base import Meter, metered
+from headrace.store.call_scope import Meter, metered
 
 _log: Final = Logger(service="headrace")
 _MOST_BYTES_OF_A_CHARACTER: Final = 6  # in an answer as it goes out
 _ROUTES: Final = (
     tasks,
+    payloads,
     leases,
+    batches,
     bulk,
     queues,
     stats,

@@ -1,8 +1,9 @@
-"""Bulk actions of operators: delete, restart, run now and move tasks by ids or by filter."""
+"""Bulk actions: delete, restart, run now, move and cancel tasks by ids or by filter."""
 
-from typing import Annotated, Final, LiteralString
+from typing import TYPE_CHECKING, Annotated, Final, LiteralString
+from urllib.parse import unquote
 
-from aws_lambda_powertools.event_handler.openapi.params import Body
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path
 from pydantic import Field, model_validator
 
 from headrace.domain import limits
@@ -13,10 +14,12 @@ from headrace.http.fields import (
     Name,
     RequestBody,
     TaskId,
+    UndoFor,
     contradiction,
     example,
 )
 from headrace.http.filters import FilterBody
+from headrace.http.permissions import principal
 from headrace.http.routing import (
     Answered,
     NounRouter,
@@ -25,9 +28,14 @@ from headrace.http.routing import (
     json_answer,
     queue_name,
 )
-from headrace.ops.operators.bulk import BulkAnswer
+from headrace.http.task_answers import undoable_answer
+from headrace.ops.operators import visibility
 from headrace.runtime.wiring import use_cases
 from headrace.wire import tasks as task_wire
+from headrace.wire.base import LEFT_OUT
+
+if TYPE_CHECKING:
+    from headrace.ops.operators.bulk import BulkAnswer
 
 router: Final = NounRouter("Bulk actions")
 _HOW: Final = (
@@ -38,6 +46,7 @@ _HOW: Final = (
 _DONE: Final = answers(200, "How many there were and what became of them.", "BulkDone")
 
 _MOST: Final = 1_000_000
+_UNDO_ID: Final = 64
 
 
 class BulkBody(RequestBody):
@@ -71,6 +80,34 @@ class BulkBody(RequestBody):
         return self
 
 
+class DeleteBody(BulkBody):
+    """The tasks that are meant, and for how long they can be brought back."""
+
+    undo_in_seconds: UndoFor = 0
+    undo_id: Annotated[str, Field(max_length=_UNDO_ID)] | None = Field(
+        default=None,
+        description="With ids: the undo of a call before, which then brings back these too.",
+    )
+
+    @model_validator(mode="after")
+    def _one_undo(self) -> "DeleteBody":
+        if self.undo_id is None:
+            return self
+        if self.undo_in_seconds:
+            message: LiteralString = "give at most one of undo_in_seconds and undo_id"
+            raise contradiction(("undo_in_seconds", message), ("undo_id", message))
+        if self.filter is not None:
+            only: LiteralString = "has no meaning with filter, whose cursor knows its undo"
+            raise contradiction(("undo_id", only))
+        return self
+
+
+class UndoBody(RequestBody):
+    """Where an undo goes on; nothing to begin one."""
+
+    cursor: Annotated[str, Field(max_length=CURSOR_LENGTH)] | None = None
+
+
 class MoveBody(BulkBody):
     """The tasks that are meant, and where they go."""
 
@@ -80,11 +117,16 @@ class MoveBody(BulkBody):
 _IDS: Final = {"ids": ["tsk_01kc5m3v0e8x2r7n4q9w6y1z0a", "invoice-2026-0042"]}
 DELETE_TASKS: Final[Examples] = {
     "ids": example("Two tasks", _IDS),
+    "undo": example(
+        "All dead ones, for a day not for good",
+        {"filter": {"state": "DEAD"}, "undo_in_seconds": 86400},
+    ),
     "dry_run": example(
         "Tell how many dead tasks of one service there are",
         {"filter": {"state": "DEAD", "tags": {"service": "billing"}}, "dry_run": True},
     ),
 }
+UNDO: Final[Examples] = {"begin": example("The first step", {"cursor": None})}
 RESTART_TASKS: Final[Examples] = {
     "dead": example(
         "All dead ones whose latest error was a timeout",
@@ -99,6 +141,10 @@ RESTART_TASKS: Final[Examples] = {
     ),
 }
 RUN_TASKS: Final[Examples] = {"all": example("Everything that waits", {"filter": {}})}
+CANCEL_TASKS: Final[Examples] = {
+    "ids": example("Two tasks", _IDS),
+    "tags": example("All of one customer", {"filter": {"tags": {"customer": "acme"}}}),
+}
 MOVE_TASKS: Final[Examples] = {
     "dead": example(
         "Put the dead aside", {"filter": {"state": "DEAD"}, "to_queue": "ngsi.quarantine"}
@@ -110,10 +156,11 @@ MOVE_TASKS: Final[Examples] = {
 # ------------------------------------------------------------------------------------------ answers
 
 
-def bulk_answer(answer: BulkAnswer) -> task_wire.Bulk:
+def bulk_answer(answer: "BulkAnswer") -> task_wire.Bulk:
     """The outcome for the tasks that were meant."""
     results = [task_wire.BulkResult.of(one) for one in answer.results]
-    return task_wire.Bulk.of(answer, results=results)
+    undo = LEFT_OUT if answer.undo is None else undoable_answer(answer.undo)
+    return task_wire.Bulk.of(answer, results=results, undo=undo)
 
 
 # ------------------------------------------------------------------------------------------- routes
@@ -122,15 +169,49 @@ def bulk_answer(answer: BulkAnswer) -> task_wire.Bulk:
 @router.post(
     "/v1/queues/<queue>/tasks/delete",
     summary="Delete tasks",
-    description="In whatever state." + _HOW,
+    description=(
+        "In whatever state. With `undo_in_seconds` the answer's `undo` can bring them back until "
+        "then: one for all pages of a cursor, and with `undo_id` for several calls by ids. It "
+        "costs a write unit more for each task." + _HOW
+    ),
     operation_id="delete_tasks",
     responses=_DONE,
 )
 def delete(
-    queue: QueueInPath, body: Annotated[BulkBody, Body(openapi_examples=DELETE_TASKS)]
+    queue: QueueInPath, body: Annotated[DeleteBody, Body(openapi_examples=DELETE_TASKS)]
 ) -> Answered:
     """Delete tasks."""
-    return _carry_out(BulkAction.DELETE, queue, body)
+    return _carry_out(
+        BulkAction.DELETE,
+        queue,
+        body,
+        undo_in_seconds=body.undo_in_seconds,
+        undo_id=body.undo_id,
+    )
+
+
+@router.post(
+    "/v1/undos/<id>",
+    summary="Bring back what was deleted",
+    description=(
+        "What one call has deleted with `undo_in_seconds`, as it was: what waited waits again, "
+        "what was in flight is due now with its attempts, what was finished is so again. SKIPPED "
+        "is what is past its retention, and what has lost its id or its dedupe key to another "
+        "task. An answer with a `cursor` has not seen every task yet: send it to go on. Again, it "
+        "changes nothing, save that it finds what a lagging index did not show the first time. "
+        "404: not known, or over, or the queue was deleted since."
+    ),
+    operation_id="undo",
+    responses=_DONE,
+)
+def undo(
+    id: Annotated[str, Path(description="As the deletion's answer gave it.")],
+    body: Annotated[UndoBody | None, Body(openapi_examples=UNDO)] = None,
+) -> Answered:
+    """Bring back what was deleted."""
+    cursor = body.cursor if body else None
+    done = visibility.undo(use_cases().undoing, principal(), unquote(id), cursor=cursor)
+    return json_answer(bulk_answer(done))
 
 
 @router.post(
@@ -175,12 +256,40 @@ def move(
     return _carry_out(BulkAction.MOVE, queue, body, to_queue=body.to_queue)
 
 
+@router.post(
+    "/v1/queues/<queue>/tasks/cancel",
+    summary="Cancel tasks",
+    description="Waiting or in flight; they are DEAD then, `cancelled`." + _HOW,
+    operation_id="cancel_tasks",
+    responses=_DONE,
+)
+def cancel(
+    queue: QueueInPath, body: Annotated[BulkBody, Body(openapi_examples=CANCEL_TASKS)]
+) -> Answered:
+    """Cancel tasks."""
+    return _carry_out(BulkAction.CANCEL, queue, body)
+
+
 def _carry_out(
-    action: BulkAction, queue: str, body: BulkBody, *, to_queue: str | None = None
+    action: BulkAction,
+    queue: str,
+    body: BulkBody,
+    *,
+    to_queue: str | None = None,
+    undo_in_seconds: float = 0,
+    undo_id: str | None = None,
 ) -> Answered:
     name, bulk = queue_name(queue), use_cases().bulk
     if body.filter is None:
-        done = bulk.by_ids(name, action, body.ids or (), to_queue=to_queue, dry_run=body.dry_run)
+        done = bulk.by_ids(
+            name,
+            action,
+            body.ids or (),
+            to_queue=to_queue,
+            dry_run=body.dry_run,
+            undo_in_seconds=undo_in_seconds,
+            undo_id=undo_id,
+        )
     else:
         done = bulk.by_filter(
             name,
@@ -190,5 +299,6 @@ def _carry_out(
             limit=body.limit,
             cursor=body.cursor,
             dry_run=body.dry_run,
+            undo_in_seconds=undo_in_seconds,
         )
     return json_answer(bulk_answer(done))

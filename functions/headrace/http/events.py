@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 from urllib.parse import parse_qs
 
 ACCOUNT: Final = "000000000000"
@@ -18,11 +18,13 @@ STAGE: Final = "local"
 
 @dataclass(frozen=True, slots=True)
 class GatewayAnswer:
-    """What goes back to the client."""
+    """What goes back to the client: *body*, or *size* bytes of *content*, a part at a time."""
 
     status: int
     headers: list[tuple[str, str]]
     body: bytes
+    content: BinaryIO | None = None
+    size: int = 0
 
 
 def proxy_event(  # noqa: PLR0913 (a request has as many parts)

@@ -23,6 +23,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from headrace.domain import limits
+from headrace.domain.task import Priority
+from headrace.domain.upload import Upload
+from headrace.domain.upload import read as read_upload
 from headrace.http.rawjson import JsonText, shortest
 from headrace.wire.base import JsonValue
 
@@ -48,7 +51,7 @@ def example(summary: str, value: JsonValue) -> dict[str, Any]:
 class RequestBody(BaseModel):
     """The base of every body: exact types, no unknown fields."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(strict=True, extra="forbid", defer_build=True)
 
     def __repr__(self) -> str:
         """Keep payloads out of logs, for which Powertools writes down what a route is given."""
@@ -128,9 +131,15 @@ DedupeKey: TypeAlias = Annotated[
     AfterValidator(text_within(limits.DEDUPE_KEY_BYTES[1], limits.DEDUPE_KEY_BYTES[0])),
     text_schema(limits.DEDUPE_KEY_BYTES[1]),
 ]
+GroupKey: TypeAlias = Annotated[
+    str,
+    AfterValidator(text_within(limits.GROUP_KEY_BYTES[1], limits.GROUP_KEY_BYTES[0])),
+    text_schema(limits.GROUP_KEY_BYTES[1]),
+]
 FreeText: TypeAlias = Annotated[str, AfterValidator(text_within(limits.BODY_BYTES))]
 Name: TypeAlias = Annotated[str, Field(pattern=f"^{limits.NAME}$")]
 TaskId: TypeAlias = Annotated[str, Field(pattern=f"^{limits.TASK_ID}$")]
+BatchId: TypeAlias = Annotated[str, Field(pattern=f"^{limits.TASK_ID}$")]
 Tags: TypeAlias = Annotated[
     dict[str, str],
     BeforeValidator(_tags),
@@ -195,6 +204,14 @@ Delay: TypeAlias = Annotated[float, _range(limits.DELAY_SECONDS), PLAIN]
 Wait: TypeAlias = Annotated[
     float, _range((0, limits.WAIT_SECONDS), "How long to wait for the first task."), PLAIN
 ]
+UndoFor: TypeAlias = Annotated[
+    float,
+    _range(
+        limits.UNDO_SECONDS,
+        "For how long `POST /v1/undos/{id}` may bring back what this deletes; 0: it is gone.",
+    ),
+    PLAIN,
+]
 BaseSeconds: TypeAlias = Annotated[float, _range(limits.BASE_SECONDS), PLAIN]
 RetryDelay: TypeAlias = Annotated[float, _range(limits.RETRY_DELAY_SECONDS), PLAIN]
 Jitter: TypeAlias = Annotated[
@@ -205,6 +222,19 @@ PauseLength: TypeAlias = Annotated[
 ]
 Overlap: TypeAlias = Annotated[float, _range(limits.OVERLAP_SECONDS), PLAIN]
 MaxRetries: TypeAlias = Annotated[int, _count(limits.MAX_RETRIES)]
+Aging: TypeAlias = Annotated[
+    float,
+    _range(limits.AGING_SECONDS, "By so much a high task is ahead of a normal one, a low behind."),
+    PLAIN,
+]
+Weight: TypeAlias = Annotated[float, _range(limits.WEIGHT), PLAIN]
+TargetTimeout: TypeAlias = Annotated[
+    float, _range(limits.TARGET_TIMEOUT_SECONDS, "For one request, the answer included."), PLAIN
+]
+TargetConcurrency: TypeAlias = Annotated[
+    int, _count(limits.TARGET_CONCURRENCY, "Requests under way at once.")
+]
+Level: TypeAlias = Annotated[Priority, Field(strict=False)]
 Shards: TypeAlias = Annotated[int, _count(limits.SHARDS)]
 Count: TypeAlias = Annotated[int, _count(limits.COUNT, "0: no limit.")]
 Inflight: TypeAlias = Annotated[
@@ -212,6 +242,11 @@ Inflight: TypeAlias = Annotated[
     Field(ge=0, description="0: no limit.", json_schema_extra={"maximum": limits.INFLIGHT[1]}),
     AfterValidator(_inflight),
 ]
+GroupInflight: TypeAlias = Annotated[
+    int, _count(limits.GROUP_INFLIGHT, "Of each group; 0: no limit.")
+]
+BatchTotal: TypeAlias = Annotated[int, _count(limits.BATCH_MEMBERS)]
+BatchLife: TypeAlias = Annotated[float, _range(limits.BATCH_EXPIRES_SECONDS), PLAIN]
 Tokens: TypeAlias = Annotated[int, _count((1, limits.COUNT[1]))]
 Interval: TypeAlias = Annotated[int, _count((1, limits.INTERVAL_UNITS))]
 Version: TypeAlias = Annotated[int, _count((1, 2**53))]
@@ -261,6 +296,11 @@ def _any_json(most: int, what: str) -> WithJsonSchema:
     )
 
 
+def _not_in_callback(value: object) -> None:
+    if value is not None:
+        raise wrong("has no meaning for a callback of a batch; leave it out")
+
+
 def _left_out(value: object) -> None:
     if value is not None and value != []:
         raise wrong("has no meaning for a spawned task; leave it out")
@@ -269,6 +309,16 @@ def _left_out(value: object) -> None:
 Instant: TypeAlias = Annotated[
     datetime, PlainValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time"})
 ]
+
+
+def _upload(value: object) -> Upload:
+    """Return the upload that a reference stands for."""
+    found = read_upload(value) if isinstance(value, str) else None
+    if found is None:
+        raise wrong("is no reference of an upload: take it from POST /v1/queues/{queue}/payloads")
+    return found
+
+
 Payload: TypeAlias = Annotated[
     JsonText,
     PlainValidator(_json_within(limits.PAYLOAD_BYTES)),
@@ -277,6 +327,11 @@ Payload: TypeAlias = Annotated[
         "it is stored and handed out exactly as written, or where only that makes it fit, "
         "without needless spaces and escapes",
     ),
+]
+PayloadRef: TypeAlias = Annotated[
+    Upload,
+    PlainValidator(_upload),
+    WithJsonSchema({"type": "string", "description": "Of an upload that was granted."}),
 ]
 Result: TypeAlias = Annotated[
     JsonText,
@@ -293,6 +348,11 @@ Progress: TypeAlias = Annotated[
 LeftOut: TypeAlias = Annotated[
     None,
     PlainValidator(_left_out),
+    WithJsonSchema({"type": "null", "description": "Has no meaning here."}),
+]
+NotInCallback: TypeAlias = Annotated[
+    None,
+    PlainValidator(_not_in_callback),
     WithJsonSchema({"type": "null", "description": "Has no meaning here."}),
 ]
 Ignored: TypeAlias = Annotated[Any, Field(description="Accepted and ignored.")]

@@ -2,14 +2,24 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias, TypedDict, Unpack
 
 from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from headrace.domain import limits
 from headrace.domain.filters import STATE_WORDS, TaskFilter
-from headrace.http.fields import Instant, RequestBody, Tags, text_schema, text_within, wrong
+from headrace.domain.task import Priority
+from headrace.http.fields import (
+    GroupKey,
+    Instant,
+    Level,
+    RequestBody,
+    Tags,
+    text_schema,
+    text_within,
+    wrong,
+)
 
 TAG_PREFIX: Final = "tag."
 TAG_PARAMETER: Final = "tag.<key>"
@@ -42,6 +52,8 @@ _AFTER: Final = f"Later than this, {_TIME}"
 _BEFORE: Final = f"Earlier than this, {_TIME}"
 _WORKER: Final = "The worker of the latest delivery, exactly."
 _ATTEMPTS: Final = "Delivered at least so often."
+_PRIORITY: Final = "Of this priority."
+_GROUP: Final = "Of this group."
 _ERROR: Final = "A part of the latest error's type, message or detail, upper or lower case."
 
 _States: TypeAlias = Annotated[
@@ -75,7 +87,16 @@ WorkerFilter: TypeAlias = Annotated[_Worker | None, Query(description=_WORKER)]
 AfterFilter: TypeAlias = Annotated[Instant | None, Query(description=_AFTER)]
 BeforeFilter: TypeAlias = Annotated[Instant | None, Query(description=_BEFORE)]
 AttemptsFilter: TypeAlias = Annotated[_Attempts | None, Query(description=_ATTEMPTS)]
+PriorityFilter: TypeAlias = Annotated[Level | None, Query(description=_PRIORITY)]
+GroupFilter: TypeAlias = Annotated[GroupKey | None, Query(description=_GROUP)]
 ErrorFilter: TypeAlias = Annotated[_Error | None, Query(description=_ERROR)]
+
+
+class _OtherFilters(TypedDict, total=False):
+    """The rest of a filter, which is called as the domain calls it."""
+
+    priority: Priority | None
+    group_key: str | None
 
 
 def task_filter(
@@ -86,6 +107,7 @@ def task_filter(
     scheduled_before: datetime | None = None,
     min_attempts: int | None = None,
     error: str | None = None,
+    **others: Unpack[_OtherFilters],
 ) -> TaskFilter:
     """Return the filter as the domain has it."""
     return TaskFilter(
@@ -96,6 +118,7 @@ def task_filter(
         scheduled_before=scheduled_before,
         min_attempts=min_attempts,
         error=error,
+        **others,
     )
 
 
@@ -109,6 +132,8 @@ class FilterBody(RequestBody):
     scheduled_before: Instant | None = Field(default=None, description=_BEFORE)
     min_attempts: _Attempts | None = Field(default=None, description=_ATTEMPTS)
     error: _Error | None = Field(default=None, description=_ERROR)
+    priority: Level | None = Field(default=None, description=_PRIORITY)
+    group_key: GroupKey | None = Field(default=None, description=_GROUP)
 
     def task_filter(self) -> TaskFilter:
         """Return the filter as the domain has it."""

@@ -16,7 +16,7 @@ from headrace.http.routing import Answered, NounRouter, answers, json_answer, no
 from headrace.ops.operators import visibility
 from headrace.runtime.wiring import use_cases
 from headrace.wire import tasks as task_wire
-from headrace.wire.base import instant
+from headrace.wire.base import LEFT_OUT, instant
 
 router: Final = NounRouter("Leases")
 
@@ -77,7 +77,8 @@ def open_lease(
     summary="Extend a lease",
     description=(
         "It lasts as long again as it was opened for, counted from now, with all that is under "
-        "it. One write unit. 409 `lease_lost`: it has ended; what ended is never open again."
+        "it. `cancelled` are the tasks under it that were cancelled. One write unit. "
+        "409 `lease_lost`: it has ended; what ended is never open again."
     ),
     operation_id="extend_lease",
     responses=answers(200, "The lease, with its new end.", "Leased"),
@@ -109,7 +110,8 @@ def close(id: LeaseInPath) -> Answered:
 
 def _shown(group: Group, status: int = 200) -> Answered:
     lease = task_wire.Lease(id=group.id, expires_at=instant(group.expires_at))
-    return json_answer(task_wire.Leased(lease=lease), status)
+    cancelled = sorted(group.cancelled) or LEFT_OUT
+    return json_answer(task_wire.Leased(lease=lease, cancelled=cancelled), status)
 
 
 def _lease_id(path: str) -> str:

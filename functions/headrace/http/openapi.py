@@ -16,7 +16,7 @@ from headrace import __version__
 from headrace.domain.access import Role
 from headrace.domain.limits import IDEMPOTENCY_KEY
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import DeadReason, ErrorKind
+from headrace.domain.task import SHOWN_STATES, DeadReason, ErrorKind
 from headrace.domain.worker import Command
 from headrace.history.counters import KEPT
 from headrace.history.metrics import POINTS
@@ -26,7 +26,7 @@ from headrace.http.problems import CONTENT_TYPE
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.ops.tasks.explain import ReasonCode
-from headrace.wire import queues, service, tasks
+from headrace.wire import batches, queues, service, tasks
 from headrace.wire.base import REFERENCE, JsonValue
 
 Document = dict[str, Any]
@@ -48,8 +48,8 @@ _PROBLEMS: Final = {
     "403": "`forbidden`: not with a key of this role, or not in this queue.",
     "404": "`not_found`.",
     "409": (
-        "`queue_exists`, `key_exists`, `version_mismatch`, `inflight`, `lease_lost` or "
-        "`idempotency_conflict`."
+        "`queue_exists`, `key_exists`, `version_mismatch`, `inflight`, `finished`, `lease_lost`, "
+        "`batch_exists`, `batch_finished` or `idempotency_conflict`."
     ),
     "413": "`payload_too_large`.",
     "500": "`internal_error`: the `request_id` finds the log entry.",
@@ -76,6 +76,7 @@ _SETTINGS: Final = {
     "DequeuingSettings": "DequeuingSettingsBody",
     "DeadLetterConfig": "DeadLetterBody",
 }
+_UPLOADED: Final = frozenset({"payload_url", "payload_bytes", "payload_sha256"})
 _ANSWERS: Final = (
     _Shown("Problem", service.Problem, sometimes=frozenset({"request_id"})),
     _Shown("Queue", queues.Queue, never=frozenset({"stats", "schedules"}), refers=_SETTINGS),
@@ -86,33 +87,55 @@ _ANSWERS: Final = (
         description="A queue, its settings, how it is doing, and its schedules.",
     ),
     _Shown("QueuePage", queues.Queues),
-    _Shown("Purged", queues.Purged, never=frozenset({"in_background"})),
+    _Shown(
+        "Purged",
+        queues.Purged,
+        never=frozenset({"in_background"}),
+        sometimes=frozenset({"undo"}),
+    ),
     _Shown(
         "RetryStrategy",
         RetryStrategy,
         description="How often and when a failed task is tried again.",
     ),
     _Shown("Recount", queues.Recount),
+    _Shown("SigningSecret", queues.SigningSecret),
     _Shown("Stats", queues.Stats),
     _Shown("Metrics", queues.Metrics),
+    _Shown("Group", queues.Group),
     _Shown("Schedule", queues.Schedule, sometimes=frozenset({"payload"})),
-    _Shown("Task", tasks.Task),
+    _Shown("Task", tasks.Task, sometimes=_UPLOADED),
     _Shown(
         "TaskWithoutPayload",
         tasks.Task,
-        never=frozenset({"payload"}),
+        never=frozenset({"payload"}) | _UPLOADED,
         description="A task as it stands.",
     ),
+    _Shown("CancelledTask", tasks.CancelledTask, sometimes=_UPLOADED),
+    _Shown("LeasedTask", tasks.LeasedTask, sometimes=_UPLOADED),
+    _Shown("UploadGranted", tasks.UploadGranted),
     _Shown("TaskPage", tasks.Tasks, refers={"Task": "ShownTask"}),
     _Shown("Enqueued", tasks.Enqueued, refers={"Task": "TaskWithoutPayload"}),
     _Shown("EnqueueResults", tasks.EnqueueResults),
     _Shown("Dequeued", tasks.Dequeued),
-    _Shown("Reported", tasks.Reported, never=frozenset({"now"})),
+    _Shown(
+        "Reported",
+        tasks.Reported,
+        never=frozenset({"now"}),
+        sometimes=frozenset({"dead_reason"}),
+    ),
     _Shown("ReportResults", tasks.ReportResults),
     _Shown("TaskCount", tasks.Count),
     _Shown("Explained", tasks.Explained),
-    _Shown("BulkDone", tasks.Bulk),
-    _Shown("Leased", tasks.Leased),
+    _Shown("BulkDone", tasks.Bulk, sometimes=frozenset({"undo"})),
+    _Shown("DeletedTask", tasks.DeletedTask),
+    _Shown("Batch", batches.BatchSeen),
+    _Shown("BatchPage", batches.Batches, refers={"BatchSeen": "Batch"}),
+    _Shown("CancelledBatch", batches.CancelledBatch),
+    _Shown("BatchSteps", batches.BatchSteps),
+    _Shown("BatchRecount", batches.BatchRecount),
+    _Shown("BatchResults", batches.BatchResults),
+    _Shown("Leased", tasks.Leased, sometimes=frozenset({"cancelled"})),
     _Shown("NewKey", service.NewKey, never=frozenset({"last_used_at"})),
     _Shown("KeyPage", service.Keys),
     _Shown("AuditEntries", service.AuditEntries),
@@ -142,6 +165,7 @@ _CONFLICTS: Final = frozenset(
         "create_key",
         "replace_queue",
         "delete_task",
+        "cancel_task",
         "dequeue",
         "dequeue_many",
         "open_lease",
@@ -235,6 +259,7 @@ def _answers() -> Document:
         "description": f"The service keeps {KEPT.days} days; what is older comes from the lake. "
         "Where that has no rolled-up day, or there is no lake, every number is null.",
     }
+    schemas["State"]["enum"] = sorted(SHOWN_STATES)
     schemas["ShownTask"] = {
         "description": "A task, with its payload unless that was not asked for.",
         "anyOf": [{"$ref": REFERENCE.format(name=name)} for name in ("Task", "TaskWithoutPayload")],

@@ -1,23 +1,28 @@
 """The bodies of requests about queues."""
 
-from typing import Annotated, Final, LiteralString, TypeAlias
+from typing import Annotated, Final, Literal, LiteralString, TypeAlias
 
 from aws_lambda_powertools.event_handler.openapi.params import Body
 from msgspec import convert
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.queue import IntervalUnit, QueueSettings
+from headrace.domain.fairness import GroupMode
+from headrace.domain.push import Target, headers_faults
+from headrace.domain.queue import IntervalUnit, PrioritySettings, QueueSettings
 from headrace.domain.retry import DEFAULT_RETRY, Backoff, RetryStrategy
-from headrace.domain.task import State
+from headrace.domain.task import FINISHED, SHOWN_STATES, State
 from headrace.http.fields import (
     CURSOR_LENGTH,
+    Aging,
     BaseSeconds,
     Count,
     Description,
     Examples,
     Expiry,
+    GroupInflight,
+    GroupKey,
     Ignored,
     Inflight,
     Interval,
@@ -30,10 +35,16 @@ from headrace.http.fields import (
     Retention,
     RetryDelay,
     Shards,
+    TargetConcurrency,
+    TargetTimeout,
     Tokens,
+    UndoFor,
     Version,
+    Weight,
     contradiction,
     example,
+    refusal,
+    wrong,
 )
 
 _DEFAULT = QueueSettings()
@@ -96,6 +107,86 @@ class DeadLetterBody(RequestBody):
     max_size: Count = 0
 
 
+def _group_mode(value: str) -> str:
+    if value not in set(GroupMode):
+        raise wrong("must be fair; strict is not supported yet")
+    return value
+
+
+def _not_yet(value: object) -> None:
+    if value is not None:
+        raise wrong("is not supported yet; leave it out")
+
+
+class PriorityBody(RequestBody):
+    """That tasks may have a priority, and how much it counts."""
+
+    aging_in_seconds: Aging = PrioritySettings().aging_in_seconds
+
+
+class GroupsBody(RequestBody):
+    """That tasks may be of groups, which take turns, the shares of some, and a limit of each."""
+
+    mode: Annotated[
+        str,
+        AfterValidator(_group_mode),
+        Field(json_schema_extra={"enum": [str(mode) for mode in GroupMode]}),
+    ]
+    weights: dict[GroupKey, Weight] = Field(
+        default={},
+        max_length=limits.WEIGHTS,
+        description="By group key, from the next enqueue on; a group has 1 unless it is named.",
+    )
+    max_inflight_per_group: GroupInflight = 0
+    on_dead: Annotated[None, BeforeValidator(_not_yet)] = Field(
+        default=None, description="Not supported yet."
+    )
+
+
+class TargetBody(RequestBody):
+    """Where the service sends the tasks of the queue; either `url` or `lambda`."""
+
+    url: str | None = Field(
+        default=None,
+        description="https on port 443 of a public host, or a host that the deployment lists.",
+    )
+    function: str | None = Field(
+        default=None, alias="lambda", description="The ARN of a function the deployment allows."
+    )
+    timeout_in_seconds: TargetTimeout = Target().timeout_in_seconds
+    max_concurrency: TargetConcurrency = Target().max_concurrency
+    headers: Annotated[
+        dict[str, str],
+        Field(
+            max_length=limits.TARGET_HEADERS,
+            description="Sent with each request. `********` keeps a value as it is.",
+        ),
+    ] = Field(default={})
+
+    @model_validator(mode="after")
+    def _is_one_place(self) -> "TargetBody":
+        if (self.url is None) == (self.function is None):
+            raise contradiction(("url", "must be there unless lambda is, and not beside it"))
+        faults = [
+            ("headers" if name is None else f"headers.{name}", wrong("{fault}", fault=fault))
+            for name, fault in headers_faults(self.headers)
+        ]
+        if faults:
+            raise refusal(*faults)
+        return self
+
+
+class OnEndBody(RequestBody):
+    """Who is told of tasks that end in the queue."""
+
+    queue: Name | None = Field(
+        description="Another queue; with a target, these are webhooks. null keeps the one there is."
+    )
+    states: Annotated[
+        list[Literal["SUCCEEDED", "DEAD"]], Field(min_length=1, max_length=len(FINISHED))
+    ] = Field(default=["SUCCEEDED", "DEAD"], description="Of which ends.")
+
+
 class SettingsBody(RequestBody):
     """What the owner of a queue decides; what is left out takes its default."""
 
@@ -107,6 +198,29 @@ class SettingsBody(RequestBody):
     dead_letter_queue_config: DeadLetterBody = DeadLetterBody()
     history_retention_in_seconds: Retention = _DEFAULT.history_retention_in_seconds
     shards: Shards = _DEFAULT.shards
+    priority: PriorityBody | None = Field(
+        default=None, description="null: no task of the queue has a priority."
+    )
+    target: TargetBody | None = Field(
+        default=None, description="null: workers dequeue the tasks. Else they are sent there."
+    )
+    on_end: OnEndBody | None = Field(
+        default=None,
+        description=(
+            "null: nobody is told. Else each task that ends here makes one there, with "
+            "`type`, `timestamp` and as `data` the task without its payload."
+        ),
+    )
+
+    groups: GroupsBody | None = Field(
+        default=None, description="null: no task of the queue has a group. Not beside `priority`."
+    )
+
+    @model_validator(mode="after")
+    def _has_one_order(self) -> "SettingsBody":
+        if self.groups is not None and self.priority is not None:
+            raise contradiction(("groups", "exclude priority: a queue has one of them"))
+        return self
 
     def settings(self) -> QueueSettings:
         """Return the settings as the domain has them."""
@@ -162,12 +276,14 @@ class PurgeBody(RequestBody):
     """The states whose tasks are removed."""
 
     states: Annotated[
-        list[Annotated[State, Field(strict=False)]], Field(min_length=1, max_length=len(State))
+        list[Literal["ENQUEUED", "INFLIGHT", "SUCCEEDED", "DEAD"]],
+        Field(min_length=1, max_length=len(SHOWN_STATES)),
     ]
+    undo_in_seconds: UndoFor = 0
 
     def chosen(self) -> tuple[State, ...]:
         """Return the states, each once."""
-        return tuple(dict.fromkeys(self.states))
+        return tuple(map(State, dict.fromkeys(self.states)))
 
 
 CREATE_QUEUE: Final[Examples] = {
@@ -181,6 +297,18 @@ CREATE_QUEUE: Final[Examples] = {
             "retry_strategy": {"kind": "intervals", "intervals": [60, 600, 3600], "jitter": 0},
             "dead_letter_queue_config": {"retention_period_in_seconds": 2592000},
         },
+    ),
+    "priority": example(
+        "High tasks overtake those that fell due up to ten minutes before them",
+        {"name": "mail", "priority": {"aging_in_seconds": 600}},
+    ),
+    "groups": example(
+        "Tenants take turns; one of them has four",
+        {"name": "exports", "groups": {"mode": "fair", "weights": {"acme": 4}}},
+    ),
+    "group_limit": example(
+        "No tenant has more than two tasks in flight",
+        {"name": "reports", "groups": {"mode": "fair", "max_inflight_per_group": 2}},
     ),
 }
 REPLACE_QUEUE: Final[Examples] = {

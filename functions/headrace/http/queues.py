@@ -1,13 +1,16 @@
 """Queues: create, list, show, replace, delete, pause, resume, purge."""
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from urllib.parse import unquote
 
-from aws_lambda_powertools.event_handler.openapi.params import Body, Query
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 
+from headrace.domain.access import Permission
+from headrace.domain.on_end import OnEnd
+from headrace.domain.push import Target
 from headrace.domain.queue import Queue
-from headrace.domain.task import State
-from headrace.history.stats import QueueStats
+from headrace.history.tally import CANCELLED, by_state
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import (
     CreateQueueBody,
@@ -28,8 +31,8 @@ from headrace.http.routing import (
     no_body,
     queue_name,
 )
+from headrace.http.task_answers import undoable_answer
 from headrace.ops.operators import visibility
-from headrace.ops.scheduling.schedules import Seen
 from headrace.ops.shared.paging import Found
 from headrace.runtime.wiring import use_cases
 from headrace.wire import queues as queue_wire
@@ -37,9 +40,14 @@ from headrace.wire.base import LEFT_OUT, instant
 
 if TYPE_CHECKING:
     from headrace.history.recounting import Recounted
+    from headrace.history.stats import QueueStats
+    from headrace.ops.scheduling.schedules import Seen
+    from headrace.ops.shared.signing import SigningSecrets
 from headrace.http.queue_bodies import CREATE_QUEUE, PAUSE, PURGE, RECOUNT, REPLACE_QUEUE
 from headrace.http.schedules import schedule_in_short
-from headrace.http.stats import stats_answer
+from headrace.http.stats import blocked_answer, stats_answer
+
+KeyInPath: TypeAlias = Annotated[str, Path(description="The key of the group.")]
 
 router: Final = NounRouter("Queues")
 _BACKGROUND: Final = "It goes on in the background."
@@ -49,12 +57,14 @@ _BACKGROUND: Final = "It goes on in the background."
 
 
 def queue_answer(
-    queue: Queue, stats: QueueStats | None = None, schedules: Iterable[Seen] | None = None
+    queue: Queue, stats: "QueueStats | None" = None, schedules: "Iterable[Seen] | None" = None
 ) -> queue_wire.Queue:
     """A queue; in full with its stats and schedules."""
     return queue_wire.Queue.of(
         queue.settings,
         name=queue.name,
+        target=_target_shown(queue.settings.target),
+        on_end=_on_end_shown(queue.settings.on_end),
         created_at=instant(queue.created_at),
         updated_at=instant(queue.updated_at),
         version=queue.version,
@@ -65,6 +75,31 @@ def queue_answer(
     )
 
 
+def _target_shown(target: Target | None) -> queue_wire.TargetShown | None:
+    """A target, its headers masked unless the key at hand may set them."""
+    if target is None:
+        return None
+    shown = target if principal().may(Permission.ADMINISTER) else target.masked()
+    return queue_wire.TargetShown.of(shown)
+
+
+def _on_end_shown(on_end: OnEnd | None) -> queue_wire.OnEndShown | None:
+    """Who is told of ends, unnamed if it is no queue of the key at hand."""
+    if on_end is None:
+        return None
+    told = None if on_end.queue is None else principal().shown(on_end.queue)
+    return queue_wire.OnEndShown(queue=told, states=list(on_end.states))
+
+
+def signing_answer(secrets: "SigningSecrets") -> queue_wire.SigningSecret:
+    """What receivers know requests by."""
+    return queue_wire.SigningSecret(
+        secret=secrets.secret,
+        previous=secrets.previous,
+        previous_until=instant(secrets.previous_until),
+    )
+
+
 def queues_answer(page: Found[Queue]) -> queue_wire.Queues:
     """A page of queues."""
     return queue_wire.Queues(queues=[queue_answer(one) for one in page.shown], cursor=page.cursor)
@@ -72,12 +107,12 @@ def queues_answer(page: Found[Queue]) -> queue_wire.Queues:
 
 def recount_answer(recounted: "Recounted") -> queue_wire.Recount:
     """The progress of a recount."""
-
-    def by_state(counts: Sequence[int]) -> dict[State, int]:
-        return dict(zip(State, counts, strict=True))
-
     return queue_wire.Recount(
-        counts=by_state(recounted.counts), was=by_state(recounted.was), cursor=recounted.cursor
+        counts=by_state(recounted.counts),
+        was=by_state(recounted.was),
+        cancelled=recounted.counts[CANCELLED],
+        was_cancelled=recounted.was[CANCELLED],
+        cursor=recounted.cursor,
     )
 
 
@@ -187,16 +222,52 @@ def resume(queue: QueueInPath, _body: EmptyBody = None) -> Answered:
     return json_answer(queue_answer(use_cases().queues.resume(queue_name(queue))))
 
 
+@router.get(
+    "/v1/queues/<queue>/signing-secret",
+    summary="Show what signs the requests to a target",
+    description="Receivers verify them by it, as the Standard Webhooks specification says.",
+    operation_id="get_signing_secret",
+    responses=answers(200, "The secret, and the one before for a day.", "SigningSecret"),
+)
+def signing_secret(queue: QueueInPath) -> Answered:
+    """Show the signing secret."""
+    use = use_cases()
+    return json_answer(signing_answer(use.signing.of(use.queues.get(queue_name(queue)))))
+
+
+@router.post(
+    "/v1/queues/<queue>/signing-secret/rotate",
+    summary="Sign requests with another secret",
+    description=(
+        "The one before signs them too for 24 hours, in which receivers can take the new one."
+    ),
+    operation_id="rotate_signing_secret",
+    responses=answers(200, "The new secret, and the one before.", "SigningSecret"),
+)
+def rotate_signing_secret(queue: QueueInPath, _body: EmptyBody = None) -> Answered:
+    """Rotate the signing secret."""
+    use = use_cases()
+    return json_answer(signing_answer(use.signing.of(use.queues.rotate_signing(queue_name(queue)))))
+
+
 @router.post(
     "/v1/queues/<queue>/purge",
     summary="Remove all tasks of some states",
+    description=(
+        "What came to one of them later stays. With `undo_in_seconds` the answer's `undo` can "
+        "bring all of it back until then, also what goes on in the background; it costs a write "
+        "unit more for each task."
+    ),
     operation_id="purge_queue",
     responses=answers(200, "All are gone.", "Purged", also_202=_BACKGROUND),
 )
 def purge(queue: QueueInPath, body: Annotated[PurgeBody, Body(openapi_examples=PURGE)]) -> Answered:
     """Purge a queue."""
-    purged = use_cases().queues.purge(queue_name(queue), body.chosen())
-    answer = queue_wire.Purged(deleted=purged.deleted, in_background=LEFT_OUT)
+    purged = use_cases().queues.purge(
+        queue_name(queue), body.chosen(), undo_in_seconds=body.undo_in_seconds
+    )
+    undo = LEFT_OUT if purged.undo is None else undoable_answer(purged.undo)
+    answer = queue_wire.Purged(deleted=purged.deleted, undo=undo, in_background=LEFT_OUT)
     return json_answer(answer, 200 if purged.finished else 202)
 
 
@@ -204,7 +275,7 @@ def purge(queue: QueueInPath, body: Annotated[PurgeBody, Body(openapi_examples=P
     "/v1/queues/<queue>/recount",
     summary="Count a queue anew and mend its counters",
     description=(
-        "For when the recorder was away for longer than the stream keeps its changes. Each call "
+        "For when the recorder was away for more than six hours. Each call "
         "counts for some seconds; while there is a `cursor`, send it for the next step. The last "
         "one mends the counters, which are true once the recorder has come to everything, however "
         "far it is behind. A task that changes in the very second in which it is counted may be "
@@ -221,3 +292,27 @@ def recount(
     cursor = body.cursor if body else None
     step = use_cases().recounting.step(queue_name(queue), cursor)
     return json_answer(recount_answer(step))
+
+
+@router.get(
+    "/v1/queues/<queue>/groups/<key>",
+    summary="Show how a group of a queue stands",
+    description="404 for one that had no task there in the last month.",
+    operation_id="get_group",
+    responses=answers(200, "The group.", "Group"),
+)
+def group(queue: QueueInPath, key: KeyInPath) -> Answered:
+    """Show a group."""
+    found = use_cases().fair_groups.get(queue_name(queue), unquote(key))
+    return json_answer(
+        queue_wire.Group(
+            group_key=found.group_key,
+            weight=found.weight,
+            turn=found.turn,
+            waiting=found.waiting,
+            inflight=found.inflight,
+            limit=found.limit,
+            blocked=blocked_answer(found.blocked),
+            as_of=instant(found.as_of),
+        )
+    )

@@ -9,18 +9,20 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Mapping
+from functools import partial
 from json.decoder import scanstring  # type: ignore[attr-defined]  # the C function
 from json.encoder import encode_basestring
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from headrace.domain.batch import BatchEvent
 from headrace.domain.errors import FieldError, InvalidRequest
-from headrace.domain.limits import check_json
+from headrace.domain.limits import WEIGHTS, check_json
 from headrace.wire.base import JsonValue, without_halves
 
-MEMBERS: Final = 100
-"""The most members an object outside of payloads may have: far more than any we know."""
+MEMBERS: Final = 2 * WEIGHTS
+"""The most members an object outside of payloads may have: more than any we know."""
 
 
 class JsonText(str):
@@ -38,6 +40,7 @@ _Reader: TypeAlias = Callable[[msgspec.Raw, str], Any]
 
 _members_of: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _entries_of: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_string_of: Final = msgspec.json.Decoder(str).decode
 _whole_of: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
@@ -174,6 +177,8 @@ def _text(value: msgspec.Raw, mark: str) -> JsonText:
 
 
 def _value(value: msgspec.Raw, mark: str) -> JsonValue:
+    if not mark and _begins(value, b'"'):
+        return _string_of(value)
     try:
         return _decode_value(_text(value, mark))
     except ValueError:  # Python's own bound on the digits of an integer
@@ -227,8 +232,20 @@ def _too_many_members() -> InvalidRequest:
     return _refused(f"an object in the body has more than {MEMBERS} members")
 
 
+def _events(value: msgspec.Raw, mark: str) -> JsonValue:
+    """Read the callbacks of a batch: an object of objects."""
+    entry = partial(_one_object, readers={"payload": _text})
+    return _one_object(value, mark, dict.fromkeys(BatchEvent, entry))
+
+
+def _one_object(value: msgspec.Raw, mark: str, readers: Mapping[str, _Reader]) -> JsonValue:
+    """Read an object; what is something else is simply decoded."""
+    return _object(value, mark, readers) if _begins(value, b"{") else _value(value, mark)
+
+
 _BODY: Final[Mapping[str, _Reader]] = {
     "payload": _text,
+    "on": _events,
     "tasks": _objects({"payload": _text}),
     "reports": _objects(
         {

@@ -32,8 +32,11 @@ REPLAYED: Final = "Idempotent-Replay"
 ATTEMPT: Final = "X-Attempt"
 """Which try of its own it is, where a client says so: at the first a dequeue saves 1 read unit."""
 
-_BY_THEMSELVES: Final = frozenset({"report", "dequeue", "dequeue_many"})
-"""Operations that need no answer kept: what they did stands with the tasks, or they see to it."""
+_BY_THEMSELVES: Final = frozenset({"report", "dequeue", "dequeue_many", "upload_payload"})
+"""Operations that need no answer kept: what they did stands with the tasks, or they see to it.
+
+That of an upload would be a URL that lets anybody write.
+"""
 
 _MARGIN: Final = timedelta(seconds=1)  # for clocks that differ
 _DIGEST_BYTES: Final = 12
@@ -122,4 +125,5 @@ def _without_secret(body: str) -> str:
     fields = json.loads(body)
     if not isinstance(fields, dict) or _SHOWN_ONCE not in fields:
         return body
-    return json.dumps({**fields, _SHOWN_ONCE: None}, ensure_ascii=False, separators=(",", ":"))
+    hidden = dict.fromkeys({_SHOWN_ONCE, "previous"} & fields.keys())
+    return json.dumps({**fields, **hidden}, ensure_ascii=False, separators=(",", ":"))

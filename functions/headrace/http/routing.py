@@ -2,12 +2,16 @@
 
 Powertools keeps the request on a class attribute and its context on the instance, which is enough
 for Lambda, where calls come one at a time.  The local service answers many at once, so here each
-thread has its own.  Everything else of the resolver is Powertools'.
+thread has its own.
+
+A request without query parameters takes the short way, if its route takes no headers: the same
+checks by the same fields, without what Powertools does for headers, cookies and forms.  What does
+not fit a route goes Powertools' way, which finds the words for it.
 """
 
 import threading
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from inspect import signature
 from typing import Annotated, Any, Final, Literal, TypeAlias
 from urllib.parse import unquote
@@ -28,10 +32,9 @@ from headrace.http import permissions, rawjson
 from headrace.http.fields import CURSOR_LENGTH
 from headrace.http.filters import TAG_PARAMETER, TAG_PREFIX
 from headrace.http.permissions import principal
-from headrace.http.task_answers import MaxRetries
 from headrace.ops.operators import visibility
 from headrace.runtime.wiring import use_cases
-from headrace.wire.base import Answer, to_json
+from headrace.wire.base import Answer, MaxRetries, to_json
 
 JSON: Final = "application/json"
 
@@ -173,6 +176,9 @@ class _Request(APIGatewayProxyEvent):
         return {**rest, TAG_PARAMETER: tags}
 
 
+_Way: TypeAlias = "Callable[[Resolver], Answered]"
+
+
 class Resolver(APIGatewayRestResolver):
     """Finds the route, checks the request against its signature, calls it."""
 
@@ -211,13 +217,89 @@ class Resolver(APIGatewayRestResolver):
         """Answer one request."""
         self.current_event = _Request(dict(event), self._json_body_deserializer)
         self.lambda_context = context
-        return super().resolve(event, context)
+        try:
+            answer = self._answer(event["httpMethod"], event["path"])
+        finally:
+            self.context = {}
+        return answer or super().resolve(event, context)
+
+    def _answer(self, method: str, path: str) -> dict[str, Any] | None:
+        """Answer a request the short way; None if there is none: nothing has been done then."""
+        if self.current_event.resolved_query_string_parameters:
+            return None
+        for route in self._by_method.get(method, ()):
+            if found := route.rule.match(path):
+                break
+        else:
+            return None
+        self.context = {"_route": route, "_path": path}
+        try:
+            permissions.admit(route, found.groupdict())
+            arguments = self._arguments(route, found.groupdict())
+            if arguments is None:
+                return None
+            self.context["_route_args"] = arguments
+            response = self._short_ways[route](self)
+        except Exception as error:  # as Powertools does: its handler says what it is
+            built = self._call_exception_handler(error, route)
+            if built is None:
+                raise
+            response = built.response
+        headers = {
+            name: [value] if isinstance(value, str) else value
+            for name, value in response.headers.items()
+        }
+        return {
+            "statusCode": response.status_code,
+            "body": response.body,
+            "isBase64Encoded": False,
+            "multiValueHeaders": headers,
+        }
+
+    def _arguments(self, route: Route, in_path: Mapping[str, str]) -> dict[str, Any] | None:
+        """Return what *route* is called with, None where something is missing or does not fit.
+
+        Forms, of several fields in one body, are Powertools' too, as are headers and cookies.
+        """
+        known = route.dependant
+        if known.header_params or known.cookie_params or len(known.body_params) > 1:
+            return None
+        given = [(field, in_path.get(field.alias)) for field in known.path_params]
+        given += [(field, None) for field in known.query_params]
+        given += [(field, self.current_event.json_body) for field in known.body_params]
+        arguments: dict[str, Any] = {}
+        for field, value in given:
+            if value is not None:
+                arguments[field.name], wrong = field.validate(value)
+                if wrong:
+                    return None
+            elif field.required:
+                return None
+            else:
+                arguments[field.name] = field.get_default()
+        return arguments
 
     def prepare(self) -> None:
         """Build what routes would build at their first call, in which threads might race."""
+        self._by_method: dict[str, list[Route]] = {}
+        self._short_ways: dict[Route, _Way] = {}
         for route in (*self._static_routes, *self._dynamic_routes):
             permissions.needs_of(route.method, route.path)  # or this is as far as it gets
             route._build_middleware_stack(self._router_middlewares, self)  # noqa: SLF001  no other way
+            self._by_method.setdefault(route.method, []).append(route)
+            self._short_ways[route] = self._short_way(route)
+
+    def _short_way(self, route: Route) -> _Way:
+        """Return *route* in its middlewares."""
+
+        def call(app: Resolver) -> Answered:
+            answer: Answered = route.func(**app.context["_route_args"])
+            return answer
+
+        way: _Way = call
+        for middleware in reversed(self._router_middlewares):
+            way = partial(middleware, next_middleware=way)
+        return way
 
     def _call_route(self, route: Route, route_arguments: dict[str, str]) -> ResponseBuilder[Any]:
         if self.serves(route):
@@ -226,7 +308,7 @@ class Resolver(APIGatewayRestResolver):
 
     def serves(self, route: Route) -> bool:
         """Tell whether *route* is one of ours; a request to nowhere gets one of its own."""
-        return route in self._static_routes or route in self._dynamic_routes
+        return route in self._short_ways
 
 
 def no_unknown_parameters(app: Resolver, next_middleware: NextMiddleware) -> Response[Any]:

@@ -1,6 +1,6 @@
 """Schedules: make or replace, show, delete, run now."""
 
-from typing import Annotated, Final, LiteralString, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, LiteralString, TypeAlias
 from urllib.parse import unquote
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path
@@ -17,6 +17,7 @@ from headrace.http.fields import (
     Expiry,
     Ignored,
     Keepalive,
+    Level,
     Name,
     Payload,
     RequestBody,
@@ -37,10 +38,12 @@ from headrace.http.routing import (
     queue_name,
 )
 from headrace.http.task_answers import enqueued_answer
-from headrace.ops.scheduling.schedules import Seen
 from headrace.runtime.wiring import use_cases
 from headrace.wire import queues as queue_wire
 from headrace.wire.base import LEFT_OUT, instant, raw
+
+if TYPE_CHECKING:
+    from headrace.ops.scheduling.schedules import Seen
 
 router: Final = NounRouter("Schedules")
 
@@ -85,6 +88,9 @@ class ScheduleBody(RequestBody):
     )
     keepalive_timeout_in_seconds: Keepalive | None = None
     retry_strategy: RetryStrategyBody | None = None
+    priority: Level | None = Field(
+        default=None, description="Of each task, in a queue whose settings have `priority`."
+    )
     paused: bool = Field(default=_DEFAULT.paused, description="No ticks, and none made up for.")
     next_run_at: Ignored = None
     last_run_at: Ignored = None
@@ -124,7 +130,7 @@ PUT_SCHEDULE: Final[Examples] = {
 # ------------------------------------------------------------------------------------------ answers
 
 
-def schedule_answer(seen: Seen, *, payload: bool) -> queue_wire.Schedule:
+def schedule_answer(seen: "Seen", *, payload: bool) -> queue_wire.Schedule:
     """A schedule, its payload only for those who may see it."""
     settings = seen.schedule.settings
     return queue_wire.Schedule.of(
@@ -138,7 +144,7 @@ def schedule_answer(seen: Seen, *, payload: bool) -> queue_wire.Schedule:
     )
 
 
-def schedule_in_short(seen: Seen) -> queue_wire.ScheduleInShort:
+def schedule_in_short(seen: "Seen") -> queue_wire.ScheduleInShort:
     """The short form of a schedule, as its queue shows it."""
     schedule, next_run_at = seen.schedule, instant(seen.next_run_at)
     return queue_wire.ScheduleInShort.of(

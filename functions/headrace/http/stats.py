@@ -1,12 +1,11 @@
 """How a queue is doing: a glance, and a series for charts."""
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from headrace.domain.task import Status
 from headrace.history.metrics import DAYS, POINTS, STEP_SECONDS, MetricPoint, MetricSeries
-from headrace.history.stats import QueueStats
 from headrace.history.tally import COUNTED, Histogram
 from headrace.http.fields import Instant
 from headrace.http.routing import (
@@ -18,9 +17,13 @@ from headrace.http.routing import (
     json_answer,
     queue_name,
 )
+from headrace.ops.shared.group_limits import Blocking
 from headrace.runtime.wiring import use_cases
 from headrace.wire import queues as queue_wire
 from headrace.wire.base import instant
+
+if TYPE_CHECKING:
+    from headrace.history.stats import QueueStats
 
 router: Final = NounRouter("Stats")
 
@@ -33,12 +36,13 @@ _RATE: Final = 4
 # ------------------------------------------------------------------------------------------ answers
 
 
-def stats_answer(stats: QueueStats) -> queue_wire.Stats:
+def stats_answer(stats: "QueueStats") -> queue_wire.Stats:
     """A queue's statistics."""
     rates = stats.rates
     return queue_wire.Stats(
         counts=queue_wire.Counts(
-            **{status.value.lower(): stats.counts[status] for status in Status}
+            **{status.value.lower(): stats.counts[status] for status in Status},
+            cancelled=stats.cancelled,
         ),
         age_of_oldest_ready_seconds=_seconds(stats.age_of_oldest_ready),
         age_of_oldest_inflight_seconds=_seconds(stats.age_of_oldest_inflight),
@@ -50,7 +54,27 @@ def stats_answer(stats: QueueStats) -> queue_wire.Stats:
         ),
         as_of=instant(stats.as_of),
         staleness_seconds=round(stats.staleness, _MICROSECONDS),
+        groups=None
+        if stats.groups is None
+        else [
+            queue_wire.GroupInShort(
+                group_key=one.group_key,
+                turns=one.turns,
+                age_of_oldest_seconds=round(one.age, _MICROSECONDS),
+                dequeued_per_second=round(one.dequeued, _RATE),
+                blocked=blocked_answer(one.blocked),
+            )
+            for one in stats.groups
+        ],
     )
+
+
+def blocked_answer(blocking: Blocking | None) -> queue_wire.Blocked | None:
+    """What keeps a group from having another task in flight."""
+    if blocking is None:
+        return None
+    until = None if blocking.until is None else instant(blocking.until)
+    return queue_wire.Blocked(task_id=blocking.task_id, why=blocking.why, until=until)
 
 
 def metrics_answer(series: MetricSeries) -> queue_wire.Metrics:
@@ -93,7 +117,8 @@ def _seconds(value: float | None) -> float | None:
     description=(
         "Counts, ages, rates, and how old they are: the service counts from the table's stream, a "
         "few seconds behind. `exact=true` counts every entry of the index instead, which costs "
-        "reading it; of a queue with more than one call can count, the figures are those of the "
+        "reading it, and each dead task; of a queue with more than one call can count (10,000 dead "
+        "tasks), the figures are those of the "
         "stream, and `as_of` says how old."
     ),
     operation_id="get_stats",

@@ -3,25 +3,26 @@
 Payloads, results and progress stand in them exactly as they came in, without being parsed again.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.domain.lease import shown_lease
-from headrace.domain.task import State, Task
-from headrace.ops.delivery.dequeue import DequeueResult
-from headrace.ops.delivery.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
+from headrace.domain.task import SHOWN_STATES, State, Task
+from headrace.domain.undo import Undo
+from headrace.ops.delivery.reports import ReportOutcome, ReportStatus
 from headrace.ops.operators.keys import current_actor
 from headrace.ops.shared.paging import AnswerRoom
-from headrace.ops.tasks.enqueue import EnqueueResult
-from headrace.ops.tasks.explain import NotRunningReason
-from headrace.ops.tasks.inspect import Counted, TaskListing
 from headrace.wire import tasks as task_wire
-from headrace.wire.base import LEFT_OUT, instant, raw, to_json, word
+from headrace.wire.base import LEFT_OUT, MaxRetries, instant, task_members, to_json, word
 
-MaxRetries = Callable[[str], int]
-
-"""Gives the retries that a queue grants, by its name."""
+if TYPE_CHECKING:
+    from headrace.ops.delivery.dequeue import DequeueResult
+    from headrace.ops.delivery.reports import ReportResult, TaskReport
+    from headrace.ops.tasks.cancel import CancelResult
+    from headrace.ops.tasks.enqueue import EnqueueResult
+    from headrace.ops.tasks.explain import NotRunningReason
+    from headrace.ops.tasks.inspect import Counted, TaskListing
 
 
 def task_answer(
@@ -31,40 +32,52 @@ def task_answer(
     return task_wire.Task(**_members(task, now, max_retries, payload=payload))
 
 
+def cancelled_answer(
+    result: "CancelResult", *, now: datetime, max_retries: MaxRetries
+) -> task_wire.CancelledTask:
+    """A task that was cancelled, with its payload; its state is null where nothing is kept."""
+    members = _members(result.task, now, max_retries, payload=True)
+    if not result.kept:
+        members["state"] = None
+    return task_wire.CancelledTask(**members)
+
+
 def _members(
     task: Task, now: datetime, max_retries: MaxRetries, *, payload: bool
 ) -> dict[str, Any]:
-    place, retry = task.place, task.retry
+    members = task_members(
+        task,
+        now,
+        max_retries,
+        payload=payload,
+        trail=_trail(task),
+        errors=[task_wire.TaskError.of(error) for error in task.errors],
+        batch=None if task.batch is None else task_wire.BatchEnd.of(task.batch),
+    )
+    return members | _uploaded(task) if payload and task.uploaded is not None else members
+
+
+def _uploaded(task: Task) -> dict[str, Any]:
+    """Where the payload is that the producer of *task* has uploaded."""
+    one = task.uploaded
+    if one is None:
+        return {}
+    from headrace.http.payloads import url_of  # noqa: PLC0415  most tasks have none
+
     return {
-        "id": task.id,
-        "queue": place.queue,
-        "state": place.state,
-        "status": task.status(now),
-        "payload_json": raw(task.payload) if payload else LEFT_OUT,
-        "tags": dict(task.tags),
-        "dedupe_key": task.dedupe_key,
-        "created_at": instant(task.created_at),
-        "scheduled_at": instant(task.due_at),
-        "expires_at": instant(task.expires_at),
-        "attempts": task.attempts,
-        "max_retries": retry.max_retries if retry is not None else max_retries(place.queue),
-        "keepalive_timeout_in_seconds": task.keepalive,
-        "lease_expires_at": instant(task.lease_expires_at),
-        "worker": task.worker,
-        "progress_json": raw(task.progress),
-        "started_at": instant(task.started_at),
-        "finished_at": instant(task.finished_at),
-        "result_json": raw(task.result),
-        "dead_reason": task.dead_reason,
-        "errors": [task_wire.TaskError.of(error) for error in task.errors],
-        "trail": _trail(task),
-        "retained_until": instant(task.retained_until),
-        "schedule": task.schedule,
+        "payload_url": url_of(one),
+        "payload_bytes": one.bytes,
+        "payload_sha256": one.sha256,
     }
 
 
+def undoable_answer(undo: Undo) -> task_wire.Undoable:
+    """What brings back what was deleted."""
+    return task_wire.Undoable(id=undo.id, until=instant(undo.until))
+
+
 def tasks_answer(
-    page: TaskListing, *, now: datetime, max_retries: MaxRetries, payload: bool
+    page: "TaskListing", *, now: datetime, max_retries: MaxRetries, payload: bool
 ) -> task_wire.Tasks:
     """A page of tasks."""
     shown = [
@@ -74,7 +87,7 @@ def tasks_answer(
 
 
 def enqueued_answer(
-    results: Iterable[EnqueueResult], *, now: datetime, max_retries: MaxRetries
+    results: Iterable["EnqueueResult"], *, now: datetime, max_retries: MaxRetries
 ) -> task_wire.EnqueueResults:
     """The outcome of each entry of an enqueue."""
     shown = []
@@ -97,7 +110,7 @@ def enqueued_answer(
     return task_wire.EnqueueResults(results=shown)
 
 
-def dequeued_answer(found: DequeueResult, *, max_retries: MaxRetries) -> task_wire.Dequeued:
+def dequeued_answer(found: "DequeueResult", *, max_retries: MaxRetries) -> task_wire.Dequeued:
     """The tasks handed out, each with its lease."""
     leased = [
         task_wire.LeasedTask(
@@ -111,7 +124,7 @@ def dequeued_answer(found: DequeueResult, *, max_retries: MaxRetries) -> task_wi
 
 
 def reported_answer(
-    reports: Iterable[TaskReport], results: Iterable[ReportResult], now: datetime
+    reports: Iterable["TaskReport"], results: Iterable["ReportResult"], now: datetime
 ) -> task_wire.ReportResults:
     """The outcome of each report."""
     return task_wire.ReportResults(
@@ -122,11 +135,12 @@ def reported_answer(
     )
 
 
-def _reported(report: TaskReport, result: ReportResult) -> task_wire.Reported:
+def _reported(report: "TaskReport", result: "ReportResult") -> task_wire.Reported:
     task, done = result.task, result.outcome is ReportOutcome.OK
     beats = done and report.status is ReportStatus.INFLIGHT
     if task is not None and done and task.state is State.INFLIGHT and not beats:
         task = None  # nothing is kept of it; what came back is how it last was
+    over = task if result.outcome is ReportOutcome.NOT_INFLIGHT else None
     return task_wire.Reported(
         task_id=result.task_id,
         outcome=word(result.outcome),
@@ -138,17 +152,18 @@ def _reported(report: TaskReport, result: ReportResult) -> task_wire.Reported:
             for child in result.spawned
         ],
         detail=result.detail,
+        dead_reason=LEFT_OUT if over is None or not over.dead_reason else word(over.dead_reason),
         now=LEFT_OUT,
     )
 
 
-def count_answer(counted: Counted) -> task_wire.Count:
+def count_answer(counted: "Counted") -> task_wire.Count:
     """How many tasks there are."""
-    by_state = {state: counted.by_state.get(state, 0) for state in State}
+    by_state = {state: counted.by_state.get(state, 0) for state in SHOWN_STATES}
     return task_wire.Count.of(counted, by_state=by_state, exact=not counted.partial)
 
 
-def explained_answer(reasons: Iterable[NotRunningReason]) -> task_wire.Explained:
+def explained_answer(reasons: Iterable["NotRunningReason"]) -> task_wire.Explained:
     """Why a task is not running."""
     return task_wire.Explained(reasons=[task_wire.Reason.of(reason) for reason in reasons])
 

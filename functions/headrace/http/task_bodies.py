@@ -8,15 +8,19 @@ from headrace.domain import limits
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Overwritable
 from headrace.http.fields import (
+    BatchId,
     BatchSize,
     DedupeKey,
     Delay,
     Examples,
     GroupId,
+    GroupKey,
     Instant,
     Keepalive,
+    Level,
     Name,
     Payload,
+    PayloadRef,
     RequestBody,
     Tags,
     TaskId,
@@ -32,10 +36,23 @@ from headrace.http.rawjson import NULL
 from headrace.ops.delivery.dequeue import Order
 
 
+def _once_each(names: list[str]) -> list[str]:
+    """Check that nothing is named twice, naming each place where it is."""
+    again = [place for place, name in enumerate(names) if name in names[:place]]
+    if again:
+        raise refusal(*((place, wrong("is named before")) for place in again))
+    return names
+
+
 class NewTaskBody(RequestBody):
     """One task to be made, however it is: what its producer may say of it."""
 
     payload: Payload | None = Field(default=None, description="Left out, it is null.")
+    payload_ref: PayloadRef | None = Field(
+        default=None,
+        description="Instead of a payload: one that was uploaded, from "
+        "`POST /v1/queues/{queue}/payloads`. The task has the id that this is for.",
+    )
     id: TaskId | None = Field(
         default=None, description="An id of your own makes the call safe to repeat."
     )
@@ -54,6 +71,34 @@ class NewTaskBody(RequestBody):
         default=None, description="Instead of the queue's."
     )
     tags: Tags | None = None
+    priority: Level | None = Field(
+        default=None,
+        description="In a queue whose settings have `priority`: which of its due tasks come "
+        "first. Left out, it is normal there.",
+    )
+    group_key: GroupKey | None = Field(
+        default=None,
+        description="In a queue whose settings have `groups`: whose turn it takes. Left out, "
+        f"that of all without a key. Up to {limits.GROUP_KEY_BYTES[1]} bytes.",
+    )
+    batches: (
+        Annotated[list[BatchId], Field(max_length=limits.TASK_BATCHES), AfterValidator(_once_each)]
+        | None
+    ) = Field(default=None, description="Ids of batches that count the task.")
+
+    @model_validator(mode="after")
+    def _has_one_payload(self) -> "NewTaskBody":
+        if self.payload_ref is None:
+            return self
+        if "payload" in self.model_fields_set:
+            message: LiteralString = "give either payload or payload_ref, not both"
+            raise contradiction(("payload", message), ("payload_ref", message))
+        if "payload" in self.overwritten():
+            other: LiteralString = "cannot have payload with a payload_ref: that makes a new task"
+            raise contradiction(("overwrite_on_duplicate", other))
+        if self.id is not None and self.id != self.payload_ref.task_id:
+            raise contradiction(("id", "must be the one that payload_ref is for, or left out"))
+        return self
 
     @model_validator(mode="after")
     def _has_one_time(self) -> "NewTaskBody":
@@ -70,7 +115,8 @@ class NewTaskBody(RequestBody):
         """Return the entry as the use case takes it."""
         return TaskSpec(
             payload=self.payload or NULL,
-            id=self.id,
+            upload=self.payload_ref,
+            id=self.id if self.payload_ref is None else self.payload_ref.task_id,
             scheduled_at=self.scheduled_at,
             delay_in_seconds=self.delay_in_seconds,
             expires_at=self.expires_at,
@@ -79,6 +125,9 @@ class NewTaskBody(RequestBody):
             tags=self.tags or {},
             dedupe_key=self.dedupe_key,
             overwrite=self.overwritten(),
+            priority=self.priority,
+            batches=tuple(self.batches or ()),
+            group_key=self.group_key,
         )
 
     def overwritten(self) -> frozenset[Overwritable]:
@@ -89,7 +138,7 @@ class NewTaskBody(RequestBody):
 class TaskEntry(NewTaskBody):
     """One task to put into the queue."""
 
-    overwrite_on_duplicate: Annotated[list[Overwritable], Field(max_length=4)] | None = Field(
+    overwrite_on_duplicate: Annotated[list[Overwritable], Field(max_length=5)] | None = Field(
         default=None,
         description="With a dedupe_key: what of this entry replaces that of a task that waits "
         "under the key.",
@@ -135,14 +184,6 @@ class DequeueBody(RequestBody):
         return self
 
 
-def _once_each(queues: list[str]) -> list[str]:
-    """Check that no queue is named twice, naming each place where one is."""
-    again = [place for place, queue in enumerate(queues) if queue in queues[:place]]
-    if again:
-        raise refusal(*((place, wrong("is named before")) for place in again))
-    return queues
-
-
 class DequeueManyBody(DequeueBody):
     """How many tasks to lease of which queues, and for whom."""
 
@@ -154,7 +195,7 @@ class DequeueManyBody(DequeueBody):
     order: Annotated[Order, Field(strict=False)] = Field(
         default=Order.PREFERENCE,
         description="`preference`: a later queue gives what those before it do not have. `due`: "
-        "those tasks that fell due first, of whatever queue.",
+        "those tasks that fell due first, of whatever queue, by their priority where it has any.",
     )
 
 
@@ -173,6 +214,14 @@ ENQUEUE: Final[Examples] = {
                 }
             ]
         },
+    ),
+    "priority": example(
+        "Before what waits, in a queue with priorities",
+        {"tasks": [{"payload": {"room": "Room1"}, "priority": "high"}]},
+    ),
+    "group": example(
+        "For one tenant, in a queue whose groups take turns",
+        {"tasks": [{"payload": {"room": "Room1"}, "group_key": "acme"}]},
     ),
     "deduped": example(
         "One at a time for each room; a newer reading takes the place of one that waits",

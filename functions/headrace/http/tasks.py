@@ -1,22 +1,28 @@
 """Tasks: enqueue, dequeue, report, show, explain, delete, list, count."""
 
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal
+from dataclasses import replace
+from typing import Annotated, Final, Literal, TypeAlias
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
+from headrace.domain import limits
+from headrace.domain.task import Task
 from headrace.http import repeats
 from headrace.http.filters import (
     AfterFilter,
     AttemptsFilter,
     BeforeFilter,
     ErrorFilter,
+    GroupFilter,
+    PriorityFilter,
     StateFilter,
     TagFilter,
     WorkerFilter,
     task_filter,
 )
 from headrace.http.permissions import principal
+from headrace.http.queue_bodies import EmptyBody
 from headrace.http.report_bodies import REPORT, ReportsBody
 from headrace.http.routing import (
     Answered,
@@ -37,6 +43,7 @@ from headrace.http.routing import (
     task_id,
 )
 from headrace.http.task_answers import (
+    cancelled_answer,
     count_answer,
     dequeued_answer,
     enqueued_answer,
@@ -44,6 +51,7 @@ from headrace.http.task_answers import (
     reported_answer,
     task_answer,
     tasks_answer,
+    undoable_answer,
 )
 from headrace.http.task_bodies import (
     DEQUEUE,
@@ -57,8 +65,24 @@ from headrace.ops.delivery.dequeue import Order
 from headrace.ops.operators import visibility
 from headrace.runtime.function import time_to_wait
 from headrace.runtime.wiring import use_cases
+from headrace.wire.tasks import DeletedTask
 
 router: Final = NounRouter("Tasks")
+POLL_AFTER: Final = "X-Poll-After"
+"""After how many seconds to ask again for a task that has not ended."""
+
+WaitForEnd: TypeAlias = Annotated[
+    float,
+    Query(ge=0, le=limits.WAIT_SECONDS, description="How long to wait for the task's end."),
+]
+UndoSeconds: TypeAlias = Annotated[
+    float,
+    Query(
+        ge=limits.UNDO_SECONDS[0],
+        le=limits.UNDO_SECONDS[1],
+        description="For how long it can be brought back; 0: not at all.",
+    ),
+]
 _LEFT_MILLIS: Final = 1500  # what an answer needs of the time that API Gateway waits
 
 
@@ -163,14 +187,38 @@ def report(
 @router.get(
     "/v1/tasks/<id>",
     summary="Show a task",
+    description=(
+        "With `wait_seconds` the answer comes when the task has ended, SUCCEEDED or DEAD, or when "
+        "that time is over, and then with the task as it stands. Moves and retries are no end. "
+        "404 at once where there is no such task, and as soon as it is gone. A wait ends with 401 "
+        "when its key is revoked meanwhile. Each look takes half a read unit for 4 KiB. "
+        "`X-Poll-After` in the answer is after how many seconds to ask again instead: on AWS "
+        "waiting costs more than that."
+    ),
     operation_id="get_task",
     responses=answers(200, "The task.", "ShownTask"),
 )
-def show(id: TaskInPath, payload: PayloadFlag = None) -> Answered:
+def show(id: TaskInPath, payload: PayloadFlag = None, wait_seconds: WaitForEnd = 0) -> Answered:
     """Show a task."""
-    wanted = payload_wanted(payload, by_default=True)
-    task, now = own_task(id), use_cases().now()
-    return json_answer(task_answer(task, now=now, max_retries=max_retries(), payload=wanted))
+    wanted, use = payload_wanted(payload, by_default=True), use_cases()
+    task = _ended_task(id, wait_seconds) if wait_seconds else own_task(id)
+    task = use.texts.shown(task, payload=wanted)
+    shown = task_answer(task, now=use.now(), max_retries=max_retries(), payload=wanted)
+    answer = json_answer(shown)
+    answer.headers[POLL_AFTER] = f"{use.settings.poll_after_seconds:g}"
+    return answer
+
+
+def _ended_task(id: str, wait_seconds: float) -> Task:
+    context, use, by = router.lambda_context, use_cases(), principal()
+    return visibility.ended_task(
+        use.waiting,
+        by,
+        task_id(id),
+        seconds=min(wait_seconds, time_to_wait(context)),
+        go_on=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
+        still_may=lambda: use.keys.known(by.key_id, by.digest),
+    )
 
 
 @router.get(
@@ -185,18 +233,48 @@ def explain(id: TaskInPath) -> Answered:
     return json_answer(explained_answer(use_cases().explain.reasons(own_task(id))))
 
 
+@router.post(
+    "/v1/tasks/<id>/cancel",
+    summary="Cancel a task",
+    description=(
+        "It ends, waiting or in flight: DEAD, `cancelled`. Whoever works on it hears of it with "
+        "the next heartbeat. Safe to repeat. 409 `finished`: it has ended otherwise. "
+        "Takes a key that may enqueue into its queue."
+    ),
+    operation_id="cancel_task",
+    responses=answers(200, "The task.", "CancelledTask"),
+)
+def cancel(id: TaskInPath, _body: EmptyBody = None) -> Answered:
+    """Cancel a task."""
+    use = use_cases()
+    done = visibility.cancel_task(use.cancelling, principal(), task_id(id))
+    done = replace(done, task=use.texts.shown(done.task))
+    return json_answer(cancelled_answer(done, now=use.now(), max_retries=max_retries()))
+
+
 @router.delete(
     "/v1/tasks/<id>",
     summary="Delete a task",
     operation_id="delete_task",
-    responses=answers(204, "The task is gone."),
+    responses={
+        **answers(204, "The task is gone."),
+        **answers(200, "It can be brought back: `undo_in_seconds` was given.", "DeletedTask"),
+    },
 )
-def delete(id: TaskInPath, if_not_inflight: Flag = "false") -> Answered:
+def delete(
+    id: TaskInPath, if_not_inflight: Flag = "false", undo_in_seconds: UndoSeconds = 0
+) -> Answered:
     """Delete a task."""
-    visibility.delete_task(
-        use_cases().tasks, principal(), task_id(id), if_not_inflight=if_not_inflight == "true"
+    undo = visibility.delete_task(
+        use_cases().tasks,
+        principal(),
+        task_id(id),
+        if_not_inflight=if_not_inflight == "true",
+        undo_in_seconds=undo_in_seconds,
     )
-    return no_body(204)
+    if undo is None:
+        return no_body(204)
+    return json_answer(DeletedTask(undo=undoable_answer(undo)))
 
 
 @router.get(
@@ -219,6 +297,8 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
     scheduled_before: BeforeFilter = None,
     min_attempts: AttemptsFilter = None,
     error: ErrorFilter = None,
+    priority: PriorityFilter = None,
+    group_key: GroupFilter = None,
     order: Annotated[Literal["asc", "desc"], Query(description="By time.")] = "asc",
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -229,7 +309,12 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
     wanted = payload_wanted(payload, by_default=False)
     page = use.inspect.list(
         queue_name(queue),
-        task_filter(state, tags, worker, scheduled_after, scheduled_before, min_attempts, error),
+        task_filter(
+            *(state, tags, worker, scheduled_after, scheduled_before),
+            *(min_attempts, error),
+            priority=priority,
+            group_key=group_key,
+        ),
         descending=order == "desc",
         limit=limit,
         cursor=cursor,
@@ -258,9 +343,16 @@ def count(  # noqa: PLR0913, PLR0917  they are the request's parameters
     scheduled_before: BeforeFilter = None,
     min_attempts: AttemptsFilter = None,
     error: ErrorFilter = None,
+    priority: PriorityFilter = None,
+    group_key: GroupFilter = None,
     cursor: Cursor = None,
 ) -> Answered:
     """Count tasks."""
-    where = task_filter(state, tags, worker, scheduled_after, scheduled_before, min_attempts, error)
+    where = task_filter(
+        *(state, tags, worker, scheduled_after, scheduled_before),
+        *(min_attempts, error),
+        priority=priority,
+        group_key=group_key,
+    )
     counted = use_cases().inspect.count(queue_name(queue), where, cursor=cursor)
     return json_answer(count_answer(counted))

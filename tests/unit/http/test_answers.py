@@ -83,7 +83,8 @@ def test_a_task_has_the_fields_of_the_contract_in_its_order(task: Task) -> None:
     contract = (
         "id queue state status payload tags dedupe_key created_at scheduled_at expires_at attempts "
         "max_retries keepalive_timeout_in_seconds lease_expires_at worker progress started_at "
-        "finished_at result dead_reason errors trail retained_until schedule"
+        "finished_at result dead_reason errors trail retained_until schedule priority "
+        "group_key batches batch"
     )
 
     assert list(shown(task)) == contract.split()
@@ -127,6 +128,10 @@ def test_a_finished_task() -> None:
         "trail": [{"queue": "before", "at": "2026-11-21T08:00:00.000000Z"}],
         "retained_until": "2026-11-21T08:00:00.000000Z",
         "schedule": None,
+        "priority": None,
+        "group_key": None,
+        "batches": [],
+        "batch": None,
     }
 
 
@@ -382,6 +387,10 @@ def test_a_queue_is_shown_with_the_defaults_of_the_contract_and_may_be_sent_back
         },
         "history_retention_in_seconds": 86400,
         "shards": 1,
+        "priority": None,
+        "groups": None,
+        "target": None,
+        "on_end": None,
         "created_at": "2026-11-21T08:00:00.000000Z",
         "updated_at": "2026-11-21T08:00:00.000000Z",
         "version": 1,

@@ -51,10 +51,16 @@ def test_every_route_of_the_contract_is_there() -> None:
         "POST /v1/queues/{queue}/pause",
         "POST /v1/queues/{queue}/resume",
         "POST /v1/queues/{queue}/purge",
+        "POST /v1/undos/{id}",
         "POST /v1/queues/{queue}/recount",
+        "GET /v1/queues/{queue}/signing-secret",
+        "POST /v1/queues/{queue}/signing-secret/rotate",
+        "POST /v1/batches/{id}/recount",
         "GET /v1/queues/{queue}/stats",
         "GET /v1/queues/{queue}/metrics",
+        "GET /v1/queues/{queue}/groups/{key}",
         "POST /v1/queues/{queue}/tasks",
+        "POST /v1/queues/{queue}/payloads",
         "GET /v1/queues/{queue}/tasks",
         "GET /v1/queues/{queue}/count",
         "POST /v1/queues/{queue}/dequeue",
@@ -66,6 +72,16 @@ def test_every_route_of_the_contract_is_there() -> None:
         "POST /v1/queues/{queue}/tasks/restart",
         "POST /v1/queues/{queue}/tasks/run",
         "POST /v1/queues/{queue}/tasks/move",
+        "POST /v1/queues/{queue}/tasks/cancel",
+        "POST /v1/tasks/{id}/cancel",
+        "POST /v1/batches",
+        "GET /v1/batches",
+        "GET /v1/batches/{id}",
+        "POST /v1/batches/{id}/close",
+        "POST /v1/batches/{id}/cancel",
+        "GET /v1/batches/{id}/results",
+        "GET /v1/batches/{id}/steps",
+        "DELETE /v1/batches/{id}",
         "PUT /v1/queues/{queue}/schedules/{name}",
         "GET /v1/queues/{queue}/schedules/{name}",
         "DELETE /v1/queues/{queue}/schedules/{name}",
@@ -141,7 +157,7 @@ def test_the_key_is_asked_for_everywhere_but_at_the_door() -> None:
         (DequeueBody, task_bodies.DEQUEUE),
         (DequeueManyBody, task_bodies.DEQUEUE_MANY),
         (ReportsBody, report_bodies.REPORT),
-        (BulkBody, bulk.DELETE_TASKS),
+        (bulk.DeleteBody, bulk.DELETE_TASKS),
         (BulkBody, bulk.RESTART_TASKS),
         (BulkBody, bulk.RUN_TASKS),
         (MoveBody, bulk.MOVE_TASKS),
@@ -154,7 +170,10 @@ def test_examples_are_accepted(model: Any, given: Examples) -> None:
         model.model_validate(decode(json.dumps(example["value"])))
 
 
-NOTHING_TO_SAY = {"resume_queue", "run_schedule", "quiet_worker", "stop_worker", "extend_lease"}
+NOTHING_TO_SAY = {
+    "rotate_signing_secret",
+    *("resume_queue", "run_schedule", "quiet_worker", "stop_worker", "extend_lease", "cancel_task"),
+}
 
 
 def test_every_body_has_an_example() -> None:

@@ -30,10 +30,9 @@ from headrace.http.routing import (
     max_retries,
     no_body,
 )
-from headrace.http.task_answers import MaxRetries
 from headrace.ops.shared.paging import AnswerRoom
 from headrace.runtime.wiring import use_cases
-from headrace.wire.base import Answer, raw, to_json
+from headrace.wire.base import Answer, MaxRetries, raw, to_json
 from headrace.wire.tasks import Notification, NotificationInput, NotificationRuntime
 
 router: Final = NounRouter("NGSI")

@@ -1,0 +1,353 @@
+"""Batches: make, close, show, list, delete, results."""
+
+from datetime import datetime
+from typing import Annotated, Final, Literal, TypeAlias
+from urllib.parse import unquote
+
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
+from pydantic import Field, field_validator
+
+from headrace.domain import limits
+from headrace.domain.batch import BatchEvent, Callback, TaskBatch
+from headrace.http.fields import (
+    BatchId,
+    BatchLife,
+    BatchTotal,
+    Examples,
+    NotInCallback,
+    RequestBody,
+    example,
+)
+from headrace.http.permissions import principal
+from headrace.http.queue_bodies import RECOUNT, RecountBody
+from headrace.http.report_bodies import SpawnEntry
+from headrace.http.routing import (
+    Answered,
+    Cursor,
+    Limit,
+    NounRouter,
+    answers,
+    json_answer,
+    no_body,
+)
+from headrace.ops.operators import visibility
+from headrace.ops.tasks.steps import BatchStep, steps_of
+from headrace.runtime.wiring import use_cases
+from headrace.wire import batches as batch_wire
+from headrace.wire.base import instant, raw
+
+router: Final = NounRouter("Batches")
+
+BatchInPath: TypeAlias = Annotated[str, Path(description="The id of the batch.")]
+
+
+class CallbackEntry(SpawnEntry):
+    """A task that a batch enqueues, in whatever queue; its id is the batch's to choose."""
+
+    id: NotInCallback = None
+    dedupe_key: NotInCallback = None
+    payload_ref: NotInCallback = None
+
+
+class CallbacksBody(RequestBody):
+    """What a batch enqueues, each at most once."""
+
+    ended: CallbackEntry | None = Field(
+        default=None, description="When every member has ended, one way or another."
+    )
+    succeeded: CallbackEntry | None = Field(
+        default=None, description="When every member has ended and none is dead."
+    )
+    failed: CallbackEntry | None = Field(
+        default=None, description="When the first member is dead; the others go on."
+    )
+
+    def callbacks(self) -> dict[BatchEvent, Callback]:
+        """Return those that were given."""
+        given = {event: getattr(self, event) for event in BatchEvent}
+        return {event: Callback(*entry.child()) for event, entry in given.items() if entry}
+
+
+class CreateBatchBody(RequestBody):
+    """A batch to be made."""
+
+    id: BatchId | None = Field(
+        default=None, description="An id of your own makes the call safe to repeat."
+    )
+    total: BatchTotal | None = Field(
+        default=None, description="How many members will be enqueued; null: close it later."
+    )
+    on: CallbacksBody = Field(default_factory=CallbacksBody)
+    expires_in_seconds: BatchLife | None = Field(
+        default=None,
+        description="After that it is forgotten and calls nothing back; "
+        f"{limits.BATCH_EXPIRES_DEFAULT} when left out.",
+    )
+
+    @field_validator("on", mode="before")
+    @classmethod
+    def _none_are_none(cls, value: object) -> object:
+        return {} if value is None else value
+
+
+class CloseBatchBody(RequestBody):
+    """How many members a batch has."""
+
+    total: BatchTotal
+
+
+CREATE_BATCH: Final[Examples] = {
+    "open": example(
+        "Open, with a task for when all is done",
+        {"on": {"ended": {"queue": "mail", "payload": {"report": "nightly"}}}},
+    ),
+    "counted": example(
+        "Of a known size, under an id of one's own",
+        {
+            "id": "import-2026-11-21",
+            "total": 3,
+            "on": {
+                "succeeded": {"queue": "mail", "payload": {"import": "done"}},
+                "failed": {"queue": "mail", "payload": {"import": "has failures"}},
+            },
+            "expires_in_seconds": 86400,
+        },
+    ),
+}
+CLOSE_BATCH: Final[Examples] = {"close": example("It has three members", {"total": 3})}
+
+
+# ------------------------------------------------------------------------------------------ answers
+
+
+def batch_answer(batch: TaskBatch) -> batch_wire.BatchSeen:
+    """A batch."""
+    callbacks = {
+        str(event): batch_wire.BatchCallback(task_id=fired.task_id, fired_at=instant(fired.at))
+        for event, fired in batch.fired.items()
+    }
+    staleness = None
+    if batch.counted_at is not None:
+        staleness = max(0.0, (use_cases().now() - batch.counted_at).total_seconds())
+    return batch_wire.BatchSeen.of(
+        batch, dead_ids=list(batch.dead_ids), callbacks=callbacks, staleness_seconds=staleness
+    )
+
+
+def _step_answer(step: BatchStep, now: datetime) -> batch_wire.BatchStep:
+    part = step.part
+    return batch_wire.BatchStep(
+        task_id=step.task_id,
+        name=step.name,
+        queue=step.queue,
+        status=None if step.task is None else step.task.status(now),
+        made=step.made,
+        stopped=step.stopped,
+        after=list(step.after),
+        part=None if part is None else part.id,
+        part_total=None if part is None else part.total,
+        part_ended=0 if part is None else part.ended,
+        part_dead=0 if part is None else part.dead,
+    )
+
+
+# ------------------------------------------------------------------------------------------- routes
+
+
+@router.post(
+    "/v1/batches",
+    summary="Make a batch",
+    description=(
+        "Tasks join it by `batches` when they are enqueued or spawned. What it is to enqueue is "
+        "enqueued by the service, once, in the way of `spawn`. The same `id` and body again "
+        "answer 200 with the batch; another body is 409 `batch_exists`."
+    ),
+    operation_id="create_batch",
+    responses=answers(201, "The batch.", "Batch", also_200="It is there already."),
+)
+def create(
+    body: Annotated[CreateBatchBody | None, Body(openapi_examples=CREATE_BATCH)] = None,
+) -> Answered:
+    """Make a batch."""
+    wanted = body or CreateBatchBody()
+    made = use_cases().task_batches.create(
+        wanted.on.callbacks(),
+        batch_id=wanted.id,
+        total=wanted.total,
+        expires_in_seconds=wanted.expires_in_seconds,
+        made_for=principal().patterns,
+    )
+    return json_answer(batch_answer(made.batch), 201 if made.new else 200)
+
+
+@router.get(
+    "/v1/batches",
+    summary="List batches by id",
+    description="Those whose queues are all the key's. Ids that the service makes sort by age.",
+    operation_id="list_batches",
+    responses=answers(200, "A page of batches.", "BatchPage"),
+)
+def list_batches(
+    prefix: Annotated[str, Query(description="Only ids that begin so.", max_length=64)] = "",
+    parts: Annotated[
+        Literal["true", "false"] | None,
+        Query(
+            description="false: those that stand within another only where `prefix` begins with "
+            "its id and `-`."
+        ),
+    ] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Answered:
+    """List batches."""
+    page = use_cases().task_batches.list(
+        prefix=prefix, parts=parts != "false", limit=limit, cursor=cursor
+    )
+    shown = [batch_answer(batch) for batch in page.shown]
+    return json_answer(batch_wire.Batches(batches=shown, cursor=page.cursor))
+
+
+@router.get(
+    "/v1/batches/<id>",
+    summary="Show a batch",
+    operation_id="get_batch",
+    responses=answers(200, "The batch.", "Batch"),
+)
+def show(id: BatchInPath) -> Answered:
+    """Show a batch."""
+    return json_answer(batch_answer(_own(id)))
+
+
+@router.post(
+    "/v1/batches/<id>/close",
+    summary="Say how many members a batch has",
+    description=(
+        "All that were enqueued into it; not those that members spawn. Until it has ended it may "
+        "be said again, differently; then that is 409 `batch_finished`."
+    ),
+    operation_id="close_batch",
+    responses=answers(200, "The batch.", "Batch"),
+)
+def close(
+    id: BatchInPath, body: Annotated[CloseBatchBody, Body(openapi_examples=CLOSE_BATCH)]
+) -> Answered:
+    """Close a batch."""
+    return json_answer(batch_answer(use_cases().task_batches.close(_own(id).id, body.total)))
+
+
+@router.get(
+    "/v1/batches/<id>/results",
+    summary="Show what members came to",
+    description=(
+        "The up to 100 members that were counted first, as they stand; without those that are not "
+        "kept any more (a member is kept for an hour at least), and those that have moved to a "
+        "queue that is not the key's. Not for viewers."
+    ),
+    operation_id="batch_results",
+    responses=answers(200, "The members.", "BatchResults"),
+)
+def results(id: BatchInPath) -> Answered:
+    """Show results."""
+    batch = _own(id)
+    use = use_cases()
+    members = use.texts.filled(use.task_batches.results(batch.id), ("result",))
+    shown = [
+        batch_wire.BatchResult(
+            id=task.id, queue=task.queue, state=task.state, result_json=raw(task.result)
+        )
+        for task in members
+    ]
+    truncated = batch.created > len(shown)
+    return json_answer(batch_wire.BatchResults(results=shown, truncated=truncated))
+
+
+@router.get(
+    "/v1/batches/<id>/steps",
+    summary="Show the steps of a workflow",
+    description=(
+        "Its first 100 members, and the steps that wait for their turn, with what each waits for. "
+        "What waits is read from the batches within this one, 250 of them at most."
+    ),
+    operation_id="batch_steps",
+    responses=answers(200, "The steps.", "BatchSteps"),
+)
+def steps(id: BatchInPath) -> Answered:
+    """Show steps."""
+    uses = use_cases()
+    found, now = steps_of(uses.task_batches, _own(id)), uses.now()
+    return json_answer(
+        batch_wire.BatchSteps(
+            steps=[_step_answer(step, now) for step in found.steps],
+            left_out=found.left_out,
+            more_wait=found.more_wait,
+        )
+    )
+
+
+@router.post(
+    "/v1/batches/<id>/cancel",
+    summary="Cancel a batch with its members, or a workflow with its steps",
+    description=(
+        "No step is made any more, the batch takes no new members, and those that wait or are in "
+        "flight are cancelled. It ends then, and calls back, as a batch whose members are dead. "
+        "Where members have ids that nobody knows, every task that waits or is in flight in the "
+        "queues of the key is looked at, which takes a read unit each: while there is a `cursor`, "
+        "send it for the next step. What was cancelled before is not counted again."
+    ),
+    operation_id="cancel_batch",
+    responses=answers(200, "What was cancelled.", "CancelledBatch"),
+)
+def cancel(
+    id: BatchInPath,
+    body: Annotated[RecountBody | None, Body(openapi_examples=RECOUNT)] = None,
+) -> Answered:
+    """Cancel a batch."""
+    step = use_cases().batch_cancelling.step(_own(id).id, body.cursor if body else None)
+    return json_answer(batch_wire.CancelledBatch(cancelled=step.cancelled, cursor=step.cursor))
+
+
+@router.post(
+    "/v1/batches/<id>/recount",
+    summary="Count the members of a batch anew and mend its numbers",
+    description=(
+        "For when the recorder was away for more than six hours, and a batch does not end. "
+        "Each call reads tasks that have ended for some seconds; while there is a "
+        "`cursor`, send it for the next step. The last one mends the batch, which then calls back, "
+        "if every member is kept still and ended ten minutes before the recount or earlier. "
+        "Otherwise it stays as it is, and `refusal` says why."
+    ),
+    operation_id="recount_batch",
+    responses=answers(200, "What it has come to.", "BatchRecount"),
+)
+def recount(
+    id: BatchInPath,
+    body: Annotated[RecountBody | None, Body(openapi_examples=RECOUNT)] = None,
+) -> Answered:
+    """Count a batch anew."""
+    step = use_cases().batch_recounting.step(_own(id).id, body.cursor if body else None)
+    answer = batch_wire.BatchRecount(
+        succeeded=step.found.succeeded,
+        dead=step.found.dead,
+        was_succeeded=step.was.succeeded,
+        was_dead=step.was.dead,
+        refusal=step.refusal,
+        cursor=step.cursor,
+    )
+    return json_answer(answer)
+
+
+@router.delete(
+    "/v1/batches/<id>",
+    summary="Forget a batch and its callbacks",
+    description=("Its members stay, and go on; they are none of a new batch of the same id."),
+    operation_id="delete_batch",
+    responses=answers(204, "The batch is gone."),
+)
+def delete(id: BatchInPath) -> Answered:
+    """Delete a batch."""
+    use_cases().task_batches.delete(_own(id).id)
+    return no_body(204)
+
+
+def _own(path: str) -> TaskBatch:
+    return visibility.batch(use_cases().task_batches, principal(), unquote(path))

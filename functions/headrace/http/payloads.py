@@ -1,0 +1,97 @@
+"""Payloads that producers upload themselves: where to, and where workers find them."""
+
+from typing import Annotated, Final
+
+from aws_lambda_powertools.event_handler.openapi.params import Body
+from pydantic import Field
+
+from headrace.domain import limits
+from headrace.domain.task import OffloadedText
+from headrace.http.fields import Examples, RequestBody, TaskId, example
+from headrace.http.request import header
+from headrace.http.routing import (
+    Answered,
+    NounRouter,
+    QueueInPath,
+    answers,
+    json_answer,
+    queue_name,
+)
+from headrace.runtime.wiring import use_cases
+from headrace.wire.base import instant
+from headrace.wire.tasks import UploadGranted
+
+router: Final = NounRouter("Tasks")
+
+
+class UploadBody(RequestBody):
+    """What will be uploaded."""
+
+    bytes: Annotated[int, Field(ge=limits.UPLOAD_BYTES[0], le=limits.UPLOAD_BYTES[1])] = Field(
+        description="Its size."
+    )
+    sha256: Annotated[str, Field(pattern=f"^{limits.SHA256}$")] = Field(
+        description="Its sha256, in hex."
+    )
+    id: TaskId | None = Field(
+        default=None, description="The id of the task that it is for; left out, a new one."
+    )
+
+
+UPLOAD: Final[Examples] = {
+    "video": example(
+        "Ten megabytes",
+        {
+            "bytes": 10_485_760,
+            "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        },
+    )
+}
+
+
+@router.post(
+    "/v1/queues/<queue>/payloads",
+    summary="Have a payload uploaded",
+    description=(
+        "PUT it to `url` with `headers`, then enqueue one task with `payload_ref` instead of "
+        "`payload`, all within the hour. It may be anything, up to 1 GiB; what has another size or "
+        "sha256 is not taken. The task has the `id` that this was for: a repeated enqueue is "
+        "EXISTING. Workers find a `payload_url` in its place. 400 where payloads are not kept "
+        "outside the table (`PayloadOffloadBytes`)."
+    ),
+    operation_id="upload_payload",
+    responses=answers(201, "Where to.", "UploadGranted"),
+)
+def upload_payload(
+    queue: QueueInPath, body: Annotated[UploadBody, Body(openapi_examples=UPLOAD)]
+) -> Answered:
+    """Grant an upload."""
+    granted = use_cases().uploads.grant(
+        queue_name(queue),
+        size=body.bytes,
+        digest=body.sha256,
+        task_id=body.id,
+        origin=_origin(),
+    )
+    shown = UploadGranted(
+        payload_ref=granted.upload.name,
+        url=granted.url,
+        headers=dict(granted.headers),
+        expires_at=instant(granted.upload.until),
+    )
+    return json_answer(shown, 201)
+
+
+def url_of(payload: OffloadedText) -> str:
+    """Return where whoever asked gets an uploaded *payload*."""
+    url: str = use_cases().uploads.url_of(payload, _origin())
+    return url
+
+
+def _origin() -> str | None:
+    """Return where the client sees this service; None where no network is between."""
+    event = router.current_event.raw_event
+    host = header(event, "host")
+    if host is None:
+        return None
+    return f"{header(event, 'x-forwarded-proto') or 'http'}://{host}"

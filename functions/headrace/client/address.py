@@ -1,6 +1,7 @@
 """Where a service is: a file, an HTTP service, or a deployment's tables; one URL says which."""
 
 import ipaddress
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,15 +71,19 @@ def _file(url: str) -> FileAddress:
         rest = slash + path
     if "?" in rest or "#" in rest:
         raise _wrong("url", f"must be a path alone, not {url!r}; write ? as %3F and # as %23")
-    name = unquote(rest, errors="strict")
+    try:
+        name = unquote(rest, errors="strict")
+    except UnicodeDecodeError:
+        raise _wrong("url", f"must be UTF-8, percent-encoded, and {url!r} is not") from None
     if re.match(r"/[A-Za-z]:", name):  # of Windows, as in file:///C:/tasks.db
         name = name[1:]
     if not name or name.endswith(("/", "\\")) or "\0" in name:
         raise _wrong("url", f"must name a file, as file:headrace.db, and {url!r} does not")
     whole = Path(name).absolute()
-    if not whole.parent.is_dir():
+    # os.path's: in a folder that may not be looked into, Path's raises in some Pythons.
+    if not os.path.isdir(whole.parent):  # noqa: PTH112
         raise _wrong("url", f"names a file in {whole.parent}, which is no folder: make it first")
-    if whole.is_dir():
+    if os.path.isdir(whole):  # noqa: PTH112
         raise _wrong("url", f"names {whole}, which is a folder: name a file in it")
     return FileAddress(str(whole))
 

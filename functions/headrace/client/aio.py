@@ -7,7 +7,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from headrace.client.batches import Errors, batches_of, checked, raises
@@ -19,24 +19,36 @@ from headrace.client.calls import (
     Consumed,
     PagedCall,
     SteppedCall,
+    batches,
     queues,
     service,
     tasks,
     work,
 )
+from headrace.client.calls.waiting import (
+    NO_PROGRESS,
+    UPDATES_EVERY,
+    Pace,
+    TaskLook,
+    look_at_task,
+    not_ended,
+)
 from headrace.client.codec import PLAIN, Codec
+from headrace.client.filling import AsyncBatchWriter
+from headrace.client.payloads import AsyncUploading, upload_payload
 from headrace.client.queue_fields import QueueFields
-from headrace.client.sending import NewTask, Report
+from headrace.client.sending import NewTask, Report, SpawnedTask
 from headrace.client.settings import RETRIES, ClientSettings
 from headrace.domain import limits
 from headrace.domain.errors import VersionMismatch
+from headrace.wire.base import JsonValue
 from headrace.wire.queues import Queue
-from headrace.wire.tasks import Enqueued, Reported
+from headrace.wire.tasks import Enqueued, Reported, Task
 
 if TYPE_CHECKING:
     import httpx2 as httpx
 
-    from headrace.client.http import AsyncSleep
+    from headrace.client.http import AsyncSleep, SentRequest
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -80,7 +92,7 @@ def _stepped(
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
 
-class AsyncClient:
+class AsyncClient(AsyncUploading):
     """Headrace's API.  Tasks of one loop may share one; every method raises kinds of HeadraceError.
 
     Address and key are taken from the arguments, else from ``HEADRACE_URL`` and ``HEADRACE_KEY``.
@@ -116,18 +128,15 @@ class AsyncClient:
         self.settings = ClientSettings.of(url, key, timeout=timeout)
         self.codec = codec
         self._calls = http.HttpCalls(self.settings, codec, retries=retries)
-        self._retrying = http.AsyncRetrying(**self._calls.retrying, sleep=sleep)
+        self._sleep = sleep
 
-        def connected() -> "httpx.AsyncClient":
-            way = self._calls.async_way(transport)
-            return http.AsyncConnections(**self._calls.connecting, transport=way)
-
-        self._new_connections = connected
+        self._new_connections = partial(self._calls.async_connections, transport)
         self._connect()
 
     def _connect(self) -> None:
         self._connections = self._new_connections()
         self._process = os.getpid()
+        self._turns = asyncio.Semaphore(self._calls.turns)
 
     @property
     def url(self) -> str:
@@ -169,16 +178,18 @@ class AsyncClient:
         if os.getpid() != self._process:
             self._connect()  # a fork has its parent's connections, and would get its answers
         request = self._calls.request(self._connections, call, timeout)
-        try:
-            if not again:
+        tries = 0
+        while True:
+            tries += 1
+            try:
                 return await self._once(call, request)
-            retrying = self._retrying.copy()  # it keeps the state of one call
-            answered: T = await retrying(self._once, call, request)
-            return answered
-        except CallFailed as failure:
-            raise failure.error from None
+            except CallFailed as failure:
+                if not again:
+                    raise failure.error from None
+                wait = self._calls.wait_after(failure, tries)
+            await self._sleep(wait)
 
-    async def _once(self, call: ApiCall[T], request: "httpx.Request") -> T:
+    async def _once(self, call: ApiCall[T], request: "SentRequest") -> T:
         with self._calls.sending(call, request):
             response = await self._connections.send(request)
         return self._calls.read(call, response)
@@ -217,8 +228,11 @@ class AsyncClient:
     resume_queue = _sent(queues.resume_queue)
     purge_queue = _sent(queues.purge_queue)
     recount_queue = _stepped(queues.recount_queue)
+    get_signing_secret = _sent(queues.get_signing_secret)
+    rotate_signing_secret = _sent(queues.rotate_signing_secret)
     get_stats = _sent(queues.get_stats)
     get_metrics = _sent(queues.get_metrics)
+    get_group = _sent(queues.get_group)
     put_schedule = _sent(queues.put_schedule)
     get_schedule = _sent(queues.get_schedule)
     delete_schedule = _sent(queues.delete_schedule)
@@ -238,15 +252,19 @@ class AsyncClient:
     # ------------------------------------------------------------------------------------- tasks
 
     enqueue = _sent(tasks.enqueue)
+    upload_payload = _sent(upload_payload)
     get_task = _sent(tasks.get_task)
     delete_task = _sent(tasks.delete_task)
+    cancel_task = _sent(tasks.cancel_task)
     explain_task = _sent(tasks.explain_task)
     list_tasks = _listed(tasks.list_tasks)
     count_tasks = _stepped(tasks.count_tasks)
     delete_tasks = _stepped(tasks.delete_tasks)
+    undo = _stepped(tasks.undo)
     restart_tasks = _stepped(tasks.restart_tasks)
     run_tasks = _stepped(tasks.run_tasks)
     move_tasks = _stepped(tasks.move_tasks)
+    cancel_tasks = _stepped(tasks.cancel_tasks)
 
     async def enqueue_many(
         self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"
@@ -278,6 +296,105 @@ class AsyncClient:
                     raise tasks.not_enqueued({f"tasks[{place}]": result.detail or ""}, [result])
                 yield result
                 place += 1
+
+    async def wait(
+        self,
+        id: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 (as the synchronous twin)
+        payload: bool | None = None,
+    ) -> Task:
+        """Return a task once it has ended, SUCCEEDED or DEAD; moves and retries are no end.
+
+        It hears of the end at once over a file and from a service on this machine.  A deployment
+        on AWS is asked again after 1 to 5 seconds: waiting there would cost more.
+        *timeout* is in seconds; None waits for as long as it takes.  *payload* as in ``get_task``.
+        Raises TimeoutError, and NotFound, also as soon as the task is gone: its queue keeps none
+        that have ended so, or it was deleted.
+        """
+        async for look in self._looks(id, timeout, payload=payload):  # noqa: B007  the last one
+            pass
+        if not look.ended:
+            raise not_ended(id, timeout, look.task.state)
+        return look.task
+
+    async def updates(
+        self,
+        id: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 (as the synchronous twin)
+    ) -> AsyncIterator[JsonValue]:
+        """Go through the progress of a task as its worker shows it, until the task has ended.
+
+        What changes between two looks, half a second apart or as in ``wait``, is not seen.
+        Raises as ``wait`` does, and Unreadable.
+        """
+        shown = NO_PROGRESS
+        async for look in self._looks(id, timeout, payload=False, turn=UPDATES_EVERY):
+            progress = bytes(look.task.progress_json)
+            if progress not in {shown, NO_PROGRESS}:
+                yield look.task.progress
+            shown = progress
+        if not look.ended:
+            raise not_ended(id, timeout, look.task.state)
+
+    async def _looks(
+        self,
+        id: str,
+        timeout: float | None,  # noqa: ASYNC109 (likewise)
+        *,
+        payload: bool | None,
+        turn: float | None = None,
+    ) -> AsyncIterator[TaskLook]:
+        """Look at a task again and again, at least once, until it has ended or time is over."""
+        pace = Pace(timeout, turn=turn or self._calls.turn_seconds)
+        look = await self.send(look_at_task(id, payload=payload))
+        yield look
+        while not look.ended:
+            step = pace.after(look)
+            if step is None:
+                return
+            if step.rest:
+                await self._sleep(step.rest)
+            call = look_at_task(id, payload=payload, wait_seconds=step.wait)
+            async with self._turns:
+                look = await self.send(call, timeout=self.settings.timeout + step.wait)
+            yield look
+
+    # ------------------------------------------------------------------------------------ batches
+
+    create_batch = _sent(batches.create_batch)
+    get_batch = _sent(batches.get_batch)
+    list_batches = _listed(batches.list_batches)
+    close_batch = _sent(batches.close_batch)
+    batch_results = _sent(batches.batch_results)
+    batch_steps = _sent(batches.batch_steps)
+    cancel_batch = _stepped(batches.cancel_batch)
+    recount_batch = _stepped(batches.recount_batch)
+    delete_batch = _sent(batches.delete_batch)
+
+    def batch(
+        self,
+        *,
+        on_ended: SpawnedTask | None = None,
+        on_succeeded: SpawnedTask | None = None,
+        on_failed: SpawnedTask | None = None,
+        id: str | None = None,
+        expires_in_seconds: float | None = None,
+    ) -> AsyncBatchWriter:
+        """Make a batch and fill it, in a ``with`` block that closes it at its end.
+
+        Should the block raise, the batch stays open, and expires.  Callbacks are as in
+        ``create_batch``, those of an app as ``report.s(…)``; their queues must exist.
+        """
+        create = batches.create_batch(
+            id=id,
+            on_ended=on_ended,
+            on_succeeded=on_succeeded,
+            on_failed=on_failed,
+            expires_in_seconds=expires_in_seconds,
+        )
+        return AsyncBatchWriter(self, create)
 
     # ------------------------------------------------------------------------------------ workers
 

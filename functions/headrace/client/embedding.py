@@ -3,16 +3,15 @@
 Nothing of the service is imported before a file, or a deployment's tables, are asked for.
 """
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from headrace.client.address import Address, FileAddress, HttpAddress, TablesAddress
+from headrace.client.address import Address, FileAddress, TablesAddress
 from headrace.domain.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    import httpx2 as httpx
+    from headrace.embedded.transport import AsyncEmbeddedConnections, EmbeddedConnections
 
 _NEEDED: Final = ("aws_lambda_powertools", "cronsim", "pydantic")
 """What the service stands on and a client of HTTP does not: the extra `file`."""
@@ -21,27 +20,23 @@ _NEEDED_FOR_TABLES: Final = (*_NEEDED, "botocore")
 """The same for a deployment's tables: the extra `dynamodb`."""
 
 
-def transport_to(address: Address) -> "httpx.BaseTransport | None":
-    """Return the transport in place of the network; None where the network is.
+def connections_to(address: FileAddress | TablesAddress) -> "EmbeddedConnections":
+    """Return what requests to the service in this process go through.
 
     Raises InvalidRequest where the service's libraries are not installed.
     """
-    if isinstance(address, HttpAddress):
-        return None
     _need_packages(address)
-    from headrace.embedded.transport import EmbeddedTransport  # noqa: PLC0415  see above
+    from headrace.embedded.transport import EmbeddedConnections  # noqa: PLC0415  see above
 
-    return EmbeddedTransport(address)
+    return EmbeddedConnections(address)
 
 
-def async_transport_to(address: Address) -> "httpx.AsyncBaseTransport | None":
+def async_connections_to(address: FileAddress | TablesAddress) -> "AsyncEmbeddedConnections":
     """Return the same for an event loop.  Raises InvalidRequest likewise."""
-    if isinstance(address, HttpAddress):
-        return None
     _need_packages(address)
-    from headrace.embedded.transport import AsyncEmbeddedTransport  # noqa: PLC0415  see above
+    from headrace.embedded.transport import AsyncEmbeddedConnections  # noqa: PLC0415  see above
 
-    return AsyncEmbeddedTransport(address)
+    return AsyncEmbeddedConnections(address)
 
 
 class FileCare(Protocol):
@@ -49,6 +44,9 @@ class FileCare(Protocol):
 
     def backup(self, path: str) -> None:
         """Write a copy to *path*.  Raises Conflict where there is a file already, Unavailable."""
+
+    def try_write(self) -> None:
+        """Write something and remove it again.  Raises Unavailable where that cannot be done."""
 
     def check(self) -> Sequence[str]:
         """Return a line for each damage of the file, none where it is whole.
@@ -66,10 +64,52 @@ def care_of(address: FileAddress) -> FileCare:
     return file_store(opened(address))
 
 
-def timers_of(address: Address) -> AbstractContextManager[object]:
+def stack_parameters(address: TablesAddress) -> Mapping[str, str]:
+    """Return what a deployment's stack was deployed with, by the template's names.
+
+    Raises InvalidRequest where there is no such stack, Unauthenticated, Forbidden, Unavailable.
+    """
+    _need_packages(address)
+    from headrace.embedded.tables import parameters_of  # noqa: PLC0415  see above
+
+    return parameters_of(address)
+
+
+class TimersBeside(Protocol):
+    """A block beside which timers run, or others run them."""
+
+    def __enter__(self) -> object:
+        """Begin."""
+        ...
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        ...
+
+    def catch_up(self) -> bool:
+        """Count what was written until now; tell whether that is done here.  Raises Unavailable."""
+        ...
+
+
+class TimersElsewhere:
+    """Others run them: nothing is done here."""
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+
+    def catch_up(self) -> bool:
+        """Count nothing."""
+        return False
+
+
+def timers_of(address: Address) -> TimersBeside:
     """Return a block beside which the timers of a file run; elsewhere others run them."""
     if not isinstance(address, FileAddress):
-        return nullcontext()
+        return TimersElsewhere()
     from headrace.embedded.service import opened  # noqa: PLC0415  see above
     from headrace.embedded.timers import FileTimers  # noqa: PLC0415  see above
 

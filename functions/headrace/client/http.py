@@ -5,18 +5,20 @@ A call is repeated with growing, random waits (or the Retry-After that the servi
 knows a repeat; where it has none, it is repeated only if it surely did not happen.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+import random
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import httpx2 as httpx
 import msgspec
-import tenacity
 
 from headrace.client.address import HttpAddress
 from headrace.client.calls import (
     ATTEMPT_HEADER,
     KEY_HEADER,
+    POLL_HEADER,
     UNITS_HEADER,
     ApiCall,
     CallFailed,
@@ -24,7 +26,7 @@ from headrace.client.calls import (
     Usage,
 )
 from headrace.client.codec import Codec
-from headrace.client.embedding import async_transport_to, transport_to
+from headrace.client.embedding import async_connections_to, connections_to
 from headrace.client.settings import ClientSettings
 from headrace.domain import errors
 from headrace.domain.errors import (
@@ -38,17 +40,60 @@ from headrace.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
+from headrace.domain.limits import WAIT_SECONDS
+from headrace.domain.retry import RetryStrategy
 
 T = TypeVar("T")
 Sleep: TypeAlias = Callable[[float], None]
 AsyncSleep: TypeAlias = Callable[[float], Awaitable[None]]
-Connections: Final = httpx.Client
-AsyncConnections: Final = httpx.AsyncClient
-Retrying: Final = tenacity.Retrying
-AsyncRetrying: Final = tenacity.AsyncRetrying
 
-_NO_HOST: Final = "http://embedded"
-"""What requests that no socket sees are addressed to."""
+
+class SentRequest(Protocol):
+    """A request that goes out."""
+
+    @property
+    def headers(self) -> MutableMapping[str, str]: ...
+
+
+class ReceivedAnswer(Protocol):
+    """What came back."""
+
+    @property
+    def status_code(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def content(self) -> bytes: ...
+
+
+class _Connections(Protocol):
+    """What makes requests: httpx, or what stands in for it where no socket is between."""
+
+    def build_request(
+        self,
+        method: str,
+        url: str,
+        *,
+        params: Mapping[str, str] | None,
+        content: bytes | None,
+        headers: dict[str, str],
+        timeout: httpx.Timeout | float,
+    ) -> SentRequest: ...
+
+
+class Connections(_Connections, Protocol):
+    """What sends them."""
+
+    def send(self, request: Any) -> ReceivedAnswer: ...  # noqa: ANN401  one of its own making
+    def close(self) -> None: ...
+
+
+class AsyncConnections(_Connections, Protocol):
+    """The same for an event loop."""
+
+    async def send(self, request: Any) -> ReceivedAnswer: ...  # noqa: ANN401  likewise
+    async def aclose(self) -> None: ...
+
 
 _LONGEST_WAIT: Final = 10.0  # seconds between two tries
 _CONNECT_WITHIN: Final = 5.0
@@ -57,7 +102,13 @@ _REFUSED: Final = 400
 _SERVER_ERROR: Final = 500
 _TOO_MANY: Final = 429
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_LIMITS: Final = httpx.Limits(max_connections=100, max_keepalive_connections=100)
+_CONNECTIONS: Final = 100
+_LIMITS: Final = httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
+_TURN_SECONDS: Final = 2.0
+"""How long a wait for the end of a task has a connection before the next one may have it.
+
+Those that wait have half of them, so that all other calls find theirs.
+"""
 _BY_STATUS: Final[dict[int, type[HeadraceError]]] = {
     400: InvalidRequest,
     401: Unauthenticated,
@@ -73,16 +124,8 @@ _BY_CODE: Final = {
     if isinstance(kind, type) and issubclass(kind, HeadraceError)
 }
 
-_spread: Final = tenacity.wait_random_exponential(multiplier=0.2, max=_LONGEST_WAIT)
-
-
-def _wait(state: tenacity.RetryCallState) -> float:
-    """Wait as long as the service says, else at random up to twice as long each time."""
-    error = state.outcome.exception() if state.outcome is not None else None
-    named = error.wait if isinstance(error, CallFailed) else None
-    if named is None:
-        return _spread(state)
-    return min(named, _LONGEST_WAIT) + _spread(state) / 10
+_SPREAD: Final = RetryStrategy(base_seconds=0.1, max_delay_seconds=_LONGEST_WAIT / 2, jitter=1)
+"""Any wait up to 0.2 s after the first try, up to twice as long after each further one."""
 
 
 class HttpCalls:
@@ -90,10 +133,10 @@ class HttpCalls:
 
     def __init__(self, settings: ClientSettings, codec: Codec, *, retries: int) -> None:
         """*retries* are tries after the first."""
-        self._settings, self._codec = settings, codec
-        self._base = settings.url if isinstance(settings.address, HttpAddress) else _NO_HOST
+        self._settings, self._codec, self._retries = settings, codec, retries
+        self._base = settings.url if isinstance(settings.address, HttpAddress) else ""
         self.usage = Usage()
-        self.connecting: dict[str, Any] = {
+        self._connecting: dict[str, Any] = {
             "headers": {
                 "Authorization": f"Bearer {settings.key}",
                 "Accept": "application/json",
@@ -102,27 +145,30 @@ class HttpCalls:
             "timeout": timeout_of(settings),
             "limits": _LIMITS,
         }
-        self.retrying: dict[str, Any] = {
-            "retry": tenacity.retry_if_exception_type(CallFailed),
-            "wait": _wait,
-            "stop": tenacity.stop_after_attempt(retries + 1),
-            "reraise": True,
-        }
+        over_network = isinstance(settings.address, HttpAddress)
+        self.turns = _CONNECTIONS // 2 if over_network else sys.maxsize
+        self.turn_seconds = _TURN_SECONDS if over_network else float(WAIT_SECONDS)
 
-    def way(self, given: httpx.BaseTransport | None) -> httpx.BaseTransport | None:
-        """What requests go through in place of the network, if anything does."""
-        return given or transport_to(self._settings.address)
+    def connections(self, transport: httpx.BaseTransport | None) -> Connections:
+        """What requests go through; *transport* takes the place of the network."""
+        address = self._settings.address
+        if transport is None and not isinstance(address, HttpAddress):
+            return connections_to(address)
+        return httpx.Client(**self._connecting, transport=transport)
 
-    def async_way(self, given: httpx.AsyncBaseTransport | None) -> httpx.AsyncBaseTransport | None:
+    def async_connections(self, transport: httpx.AsyncBaseTransport | None) -> AsyncConnections:
         """The same for an event loop."""
-        return given or async_transport_to(self._settings.address)
+        address = self._settings.address
+        if transport is None and not isinstance(address, HttpAddress):
+            return async_connections_to(address)
+        return httpx.AsyncClient(**self._connecting, transport=transport)
 
     def request(
         self,
-        connections: httpx.Client | httpx.AsyncClient,
+        connections: Connections | AsyncConnections,
         call: ApiCall[T],
         timeout: float | None,
-    ) -> httpx.Request:
+    ) -> SentRequest:
         """The request that *call* is; *timeout* takes the place of the one in the settings."""
         body = None if call.body is None else call.body(self._codec)
         headers = {} if body is None else {"Content-Type": "application/json"}
@@ -139,8 +185,18 @@ class HttpCalls:
             timeout=timeout_of(self._settings) if timeout is None else timeout,
         )
 
+    def wait_after(self, failed: CallFailed, tries: int) -> float:
+        """The seconds until the next try, after *tries*: as the service says, else at random.
+
+        Raises the error of *failed* where that was the last.
+        """
+        if tries > self._retries:
+            raise failed.error from None
+        spread = _SPREAD.delay_seconds(tries, random.random())  # noqa: S311 (spreads load, hides nothing)
+        return spread if failed.wait is None else min(failed.wait, _LONGEST_WAIT) + spread / 10
+
     @contextmanager
-    def sending(self, call: ApiCall[T], request: httpx.Request) -> Iterator[None]:
+    def sending(self, call: ApiCall[T], request: SentRequest) -> Iterator[None]:
         """One try of *call*: raises CallFailed or Unavailable for what httpx raises.
 
         The next try of *request* carries the next number, if tries of it are counted.
@@ -157,7 +213,7 @@ class HttpCalls:
             if ATTEMPT_HEADER in request.headers:
                 request.headers[ATTEMPT_HEADER] = str(int(request.headers[ATTEMPT_HEADER]) + 1)
 
-    def read(self, call: ApiCall[T], response: httpx.Response) -> T:
+    def read(self, call: ApiCall[T], response: ReceivedAnswer) -> T:
         """What *call* is answered.  Raises CallFailed, or an error of headrace.domain.errors."""
         self.usage.add(response.headers.get(UNITS_HEADER))
         status, where = response.status_code, f"{call.method} {call.path}"
@@ -166,19 +222,25 @@ class HttpCalls:
             raise HeadraceError(f"{where} is redirected to {to}: that is another url")
         if status < _REFUSED:
             try:
-                return call.read(RawAnswer(status, response.content, self._codec))
+                return call.read(self._answer(response))
             except (msgspec.DecodeError, RecursionError) as error:
                 raise HeadraceError(
                     f"{where}: the answer is none of Headrace's: {error}"
                 ) from error
         request_id = response.headers.get("X-Request-Id")
         refused = refusal(status, response.content, where=where, request_id=request_id)
-        wait = _retry_after(response)
+        wait = _seconds(response, "Retry-After")
         if isinstance(refused, Unavailable) and wait is not None:
             refused.retry_after_seconds = max(1, round(wait))
         if status == _TOO_MANY or (status >= _SERVER_ERROR and call.repeatable):
             raise CallFailed(refused, wait=wait)
         raise refused
+
+    def _answer(self, response: ReceivedAnswer) -> RawAnswer:
+        poll_after = _seconds(response, POLL_HEADER)
+        if poll_after is None:
+            return RawAnswer(response.status_code, response.content, self._codec)
+        return RawAnswer(response.status_code, response.content, self._codec, poll_after)
 
 
 def timeout_of(settings: ClientSettings) -> httpx.Timeout:
@@ -223,9 +285,9 @@ def _fields(named: object) -> Iterator[FieldError]:
             yield FieldError(str(entry.get("field", "")), str(entry.get("message", "")))
 
 
-def _retry_after(response: httpx.Response) -> float | None:
-    """The seconds that Retry-After names; dates are not sent by API Gateway or us."""
+def _seconds(response: ReceivedAnswer, header: str) -> float | None:
+    """The seconds that *header* names; dates are not sent by API Gateway or us."""
     try:
-        return max(0.0, float(response.headers.get("Retry-After", "")))
+        return max(0.0, float(response.headers.get(header, "")))
     except ValueError:
         return None

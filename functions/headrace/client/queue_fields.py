@@ -3,11 +3,19 @@
 Names and values are the contract's.  Every one may be left out, in the nested ones too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NotRequired, TypeAlias, TypedDict
 
-from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, IntervalUnit, RateLimiting
+from headrace.domain.fairness import GroupSettings
+from headrace.domain.queue import (
+    DeadLetterConfig,
+    DequeuingSettings,
+    IntervalUnit,
+    PrioritySettings,
+    RateLimiting,
+)
 from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.wire.queues import OnEndShown, TargetShown
 
 Kind: TypeAlias = Literal["exponential", "linear", "quadratic", "fixed", "intervals"] | Backoff
 Unit: TypeAlias = Literal["SECONDS", "MINUTES", "HOURS"] | IntervalUnit
@@ -51,6 +59,44 @@ class DeadLetterFields(TypedDict, total=False):
     max_size: int
 
 
+class PriorityFields(TypedDict, total=False):
+    """How much a priority counts: by so many seconds a high task is ahead, a low one behind."""
+
+    aging_in_seconds: float
+
+
+class GroupFields(TypedDict):
+    """That tasks may be of groups, which take turns, and the shares of those that have not 1.
+
+    ``max_inflight_per_group`` is how many of each may be in flight; 0: any number.
+    """
+
+    mode: Literal["fair"]
+    weights: NotRequired[Mapping[str, float]]
+    max_inflight_per_group: NotRequired[int]
+
+
+TargetFields = TypedDict(  # as `lambda` is no name in a class
+    "TargetFields",
+    {
+        "url": str | None,
+        "lambda": str | None,
+        "timeout_in_seconds": float,
+        "max_concurrency": int,
+        "headers": Mapping[str, str],
+    },
+    total=False,
+)
+"""Where the service sends the tasks: ``url``, or the ARN of a function as ``lambda``."""
+
+
+class OnEndFields(TypedDict):
+    """The queue that is told of tasks that end, and of which ends (SUCCEEDED and DEAD)."""
+
+    queue: str
+    states: NotRequired[Sequence[Literal["SUCCEEDED", "DEAD"]]]
+
+
 class QueueFields(TypedDict, total=False):
     """The settings of a queue; times are seconds."""
 
@@ -62,3 +108,7 @@ class QueueFields(TypedDict, total=False):
     dead_letter_queue_config: DeadLetterFields | DeadLetterConfig
     history_retention_in_seconds: float
     shards: int
+    priority: PriorityFields | PrioritySettings | None
+    groups: GroupFields | GroupSettings | None
+    target: TargetFields | TargetShown | None
+    on_end: OnEndFields | OnEndShown | None

@@ -1,10 +1,10 @@
 """What goes out: tasks to make, reports, and the bodies that hold them."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -16,10 +16,14 @@ from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, PayloadTooLarge
 from headrace.domain.ids import new_task_id
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import Overwritable
-from headrace.wire.tasks import LeasedTask
+from headrace.domain.task import Level, Overwritable
+from headrace.wire.tasks import LeasedTask, Task
 
 Seconds: TypeAlias = float
+ResultOf: TypeAlias = Callable[[Task], Any]
+"""What reads the result of a call from its task, when that has ended."""
+
+R_co = TypeVar("R_co", covariant=True)
 Status: TypeAlias = Literal["SUCCEEDED", "INFLIGHT", "FAILED", "RELEASED", "MOVED"]
 
 _CARRIED: Final = {
@@ -32,9 +36,13 @@ _CARRIED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTask:
-    """A task to be made.  Without an id it gets one here, which makes the call safe to repeat."""
+    """A task to be made.  Without an id it gets one here, which makes the call safe to repeat.
+
+    ``payload_ref`` stands for a payload that was uploaded, and has an id.
+    """
 
     payload: Any = None
+    payload_ref: str | None = None
     id: str | None = None
     scheduled_at: datetime | None = None
     delay_in_seconds: Seconds | None = None
@@ -44,13 +52,58 @@ class NewTask:
     keepalive_timeout_in_seconds: Seconds | None = None
     retry_strategy: RetryStrategy | Mapping[str, Any] | None = None
     tags: Mapping[str, str] | None = None
+    batches: Sequence[str] | None = None
+    priority: Level | None = None
+    group_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnedTask(NewTask):
-    """A task to be made together with a report, in whatever queue."""
+    """A task to be made, in whatever queue: with a report, by a batch, or as a step of others."""
 
     queue: str
+
+
+class WithResult(Generic[R_co]):
+    """What gives a chain its result, where it is the last of it."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionCall(SpawnedTask, WithResult[R_co]):
+    """The same as a call of a function, which knows what its result is read by."""
+
+    result_of: ResultOf = field(compare=False, repr=False, metadata={"sent": False})
+
+
+def spawned(queue: str, task: NewTask, **others: Any) -> SpawnedTask:  # noqa: ANN401 (of a task)
+    """Return *task* as one of *queue*, with *others* of its fields."""
+    return SpawnedTask(queue=queue, **{**_fields(task), **others})
+
+
+def called(queue: str, task: NewTask, result_of: ResultOf) -> FunctionCall[Any]:
+    """Return *task* as one of *queue* whose result *result_of* reads."""
+    return FunctionCall(queue=queue, result_of=result_of, **_fields(task))
+
+
+def _fields(task: NewTask) -> dict[str, Any]:
+    return {one.name: getattr(task, one.name) for one in fields(NewTask)}
+
+
+Made = TypeVar("Made", bound=NewTask)
+
+
+def in_batch(task: Made, *batches: str) -> Made:
+    """Return *task* as one that *batches* count too.
+
+    Raises InvalidRequest for more than four.
+    """
+    together = tuple(dict.fromkeys((*(task.batches or ()), *batches)))
+    if len(together) > limits.TASK_BATCHES:
+        message = f"must be at most {limits.TASK_BATCHES}; these are {len(together)}"
+        raise InvalidRequest.of("batches", message)
+    return replace(task, batches=together)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +149,20 @@ def task_entry(task: NewTask, codec: Codec, *, path: str) -> bytes:
 
     Raises InvalidRequest or PayloadTooLarge naming the field under *path*.
     """
-    return json_body(_new_task(task, codec, path))
+    entry = _new_task(task, codec, path)
+    entry.pop("queue", None)  # of a call that says its own: the path has it
+    return json_body(entry)
+
+
+def callback_entry(task: SpawnedTask, codec: Codec, *, path: str) -> dict[str, Any]:
+    """Return a callback of a batch as JSON has it: its id is the batch's to choose.
+
+    Raises InvalidRequest or PayloadTooLarge naming the field under *path*.
+    """
+    entry = _given(task, codec, path)
+    if tags := traced(entry.get("tags")):
+        entry["tags"] = tags
+    return entry
 
 
 def reports_body(reports: Iterable[Report], codec: Codec) -> bytes:
@@ -138,7 +204,8 @@ def _new_task(task: NewTask, codec: Codec, path: str) -> dict[str, Any]:
     entry = _given(task, codec, path)
     if tags := traced(entry.get("tags")):
         entry["tags"] = tags
-    entry.setdefault("id", new_task_id(utc_now()))
+    if task.payload_ref is None:  # that has its own
+        entry.setdefault("id", new_task_id(utc_now()))
     return entry
 
 
@@ -177,5 +244,5 @@ def _names(kind: type) -> tuple[str, ...]:
     if kind not in _NAMES:
         if not is_dataclass(kind):
             raise TypeError(f"{kind.__name__} cannot be sent")
-        _NAMES[kind] = tuple(field.name for field in fields(kind))
+        _NAMES[kind] = tuple(one.name for one in fields(kind) if one.metadata.get("sent", True))
     return _NAMES[kind]

@@ -86,6 +86,7 @@ class FakeControl:
     """What a worker gives an attempt, in the test's hand."""
 
     lost: bool = False
+    cancelled: bool = False
     lease_expires_at: datetime = LEASE_END
     shown: list[object] = field(default_factory=list)
 

@@ -324,3 +324,14 @@ def test_a_method_is_refused_at_declaration_and_a_static_one_is_not() -> None:
         def send(to: str) -> None: ...
 
     assert list(Post.send.signature.hints) == ["to"]
+
+
+def test_a_context_without_its_hint_is_explained() -> None:
+    app = App()
+
+    @app.task(queue="mail")
+    def total(ctx) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001 (what is forgotten)
+        pass
+
+    with pytest.raises(InvalidRequest, match=r"args\.ctx must be given.*write ctx: Context"):
+        total.s()

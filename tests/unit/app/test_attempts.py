@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Context, Reject, Report, Retry
+from headrace import Cancelled, Context, Reject, Report, Retry
 from headrace.client.app import attempts
 from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
 from headrace.client.codec import PLAIN, Unreadable, remember_codec
@@ -59,6 +59,25 @@ def failed(error: BaseException) -> Report:
     assert (report.status, report.task_id, report.lease_id) == ("FAILED", "tsk_1", "lse_1")
     assert report.error is not None
     return report
+
+
+# ------------------------------------------------------------------------------------ cancelled
+
+
+@pytest.mark.parametrize("error", [Cancelled(), Boom("while it was undone"), Retry("later")])
+def test_of_a_task_that_was_cancelled_nothing_is_reported_and_nothing_is_an_error(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "headrace.task")
+
+    assert failing(error, FakeControl(lost=True, cancelled=True)) is None
+
+    (record,) = caplog.records
+    assert (record.levelname, "its task was cancelled" in record.message) == ("INFO", True)
+
+
+def test_who_raises_cancelled_by_itself_has_failed() -> None:
+    assert failed(Cancelled("by me")).status == "FAILED"
 
 
 # -------------------------------------------------------------------------------------- success
@@ -417,6 +436,7 @@ def test_a_stopped_attempt_is_released() -> None:
 
 def test_of_a_lost_lease_there_is_nothing_to_say() -> None:
     assert failing(LeaseLost("gone"), FakeControl(lost=True)) is None
+    assert failing(HardTimeLimit(), FakeControl(lost=True)) is None
 
 
 def test_a_lease_lost_that_is_not_the_tasks_own_is_a_failure() -> None:

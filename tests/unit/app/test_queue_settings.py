@@ -10,15 +10,19 @@ import pytest
 from headrace import App, RetryStrategy
 from headrace.client.app.declared import declared, nested
 from headrace.domain.errors import InvalidRequest
+from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.queue import (
     DeadLetterConfig,
     DequeuingSettings,
     IntervalUnit,
+    PrioritySettings,
     QueueSettings,
     RateLimiting,
 )
 from headrace.domain.retry import Backoff
+from headrace.domain.task import State
 from headrace.testing import MemoryService
+from headrace.wire.queues import OnEndShown, TargetShown
 
 ROOT = Path(__file__).parents[3]
 
@@ -39,6 +43,7 @@ Client().edit_queue("mail", shard=2)
 """
 
 
+@pytest.mark.slow
 def test_mypy_finds_a_setting_that_is_none(tmp_path: Path) -> None:
     program = tmp_path / "shop.py"
     program.write_text(TYPED)
@@ -78,6 +83,25 @@ def test_a_setting_that_is_none_says_what_was_meant(settings: dict[str, Any], wh
     [
         ({"shards": 100}, "shards", "must be a whole number from 1 to 64, not 100"),
         ({"shards": 1.5}, "shards", "must be a whole number"),
+        (
+            {"priority": {"aging_in_seconds": 0}},
+            "priority",
+            "aging_in_seconds must be a",
+        ),
+        ({"on_end": {}}, "on_end", "must be None or have queue"),
+        ({"on_end": {"queue": "a b"}}, "on_end", "queue must match"),
+        ({"on_end": {"queue": "a", "states": []}}, "on_end", "states must be some of"),
+        ({"on_end": {"queue": "a", "states": ["LOST"]}}, "on_end", "states must be one of"),
+        ({"target": {"uri": "a"}}, "target", "must be None or have url, lambda"),
+        ({"target": {}}, "target", "must have either url or lambda"),
+        ({"target": {"url": "a", "lambda": "b"}}, "target", "must have either url or lambda"),
+        (
+            {"target": {"url": "a", "max_concurrency": 0}},
+            "target",
+            "max_concurrency must be a whole number from 1 to 500",
+        ),
+        ({"target": {"url": "a", "headers": {"Host": "b"}}}, "target", "headers Host is set by"),
+        ({"priority": {"ageing": 5}}, "priority", "must be None or have aging_in_seconds"),
         ({"description": "x" * 2000}, "description", "must be at most 1024 bytes"),
         ({"keepalive_timeout_in_seconds": 0}, "keepalive_timeout_in_seconds", "from 1 to 43200 s"),
         ({"expires_in_seconds": 0.5}, "expires_in_seconds", "not 0.5; 0 is never"),
@@ -130,6 +154,8 @@ def test_a_value_out_of_its_limits_is_refused_where_it_is_declared(
             {"retry_strategy": {"intervals": [1, 5]}},
             {"retry_strategy": {"intervals": [1, 5], "kind": "intervals", "max_retries": 2}},
         ),
+        ({"priority": {}}, {"priority": {"aging_in_seconds": 300}}),
+        ({"priority": None}, {"priority": None}),
         (
             {"retry_strategy": {"kind": Backoff.FIXED}},
             {"retry_strategy": {"kind": "fixed", "intervals": []}},
@@ -168,8 +194,12 @@ def test_every_setting_of_a_queue_can_be_declared_and_the_service_takes_it() -> 
         dead_letter_queue_config=DeadLetterConfig(enable=False, max_size=4),
         history_retention_in_seconds=60,
         shards=3,
+        priority=PrioritySettings(60),
+        target={"url": "https://example.com/", "headers": {"A": "b"}},
+        on_end={"queue": "ends", "states": ["DEAD"]},
     )
     with MemoryService() as service, service.serving(app):
+        service.client.create_queue("ends")
         app.ensure_queues()
         made = service.client.get_queue("mail")
 
@@ -184,7 +214,38 @@ def test_every_setting_of_a_queue_can_be_declared_and_the_service_takes_it() -> 
         "dead_letter_queue_config": DeadLetterConfig(enable=False, max_size=4),
         "history_retention_in_seconds": 60,
         "shards": 3,
+        "priority": PrioritySettings(60),
+        "groups": None,
+        "target": TargetShown(
+            url="https://example.com/",
+            function=None,
+            timeout_in_seconds=30,
+            max_concurrency=10,
+            headers={"A": "b"},
+        ),
+        "on_end": OnEndShown(queue="ends", states=[State.DEAD]),
     }
+
+
+def test_groups_can_be_declared_and_a_wrong_setting_of_them_is_named() -> None:
+    app = App()
+    app.queue("mail", groups={"mode": "fair", "weights": {"acme": 4}})
+    with MemoryService() as service, service.serving(app):
+        app.ensure_queues()
+        made = service.client.get_queue("mail")
+    assert made.groups == GroupSettings(GroupMode.FAIR, {"acme": 4})
+
+    wrong: list[tuple[Any, str]] = [
+        ({}, "must be None or have mode"),
+        ({"mode": "strict"}, "mode must be one of"),
+        ({"mode": "fair", "weights": {"a": 0}}, "weights.a must be a number from 0.01"),
+        ({"mode": "fair", "weights": {"": 1}}, "must not be empty"),
+        ({"mode": "fair", "max_inflight_per_group": 101}, "max_inflight_per_group must be"),
+        ({"mode": "fair", "on_dead": "halt"}, "must be None or have mode"),
+    ]
+    for groups, why in wrong:
+        with pytest.raises(InvalidRequest, match=rf"groups .*{why}"):
+            App().queue("mail", groups=groups)
 
 
 def test_settings_that_are_declared_in_several_places_come_together() -> None:

@@ -99,6 +99,24 @@ def test_what_is_missing_is_created_and_then_nothing_is_left_to_do(service: Memo
     assert service.client.get_queue("mail").shards == 2
 
 
+def test_a_name_in_the_place_of_the_client_is_refused_with_what_to_write() -> None:
+    name: Any = "shop"
+    with pytest.raises(TypeError, match=r"its name is App\(name='shop'\)"):
+        App(name)
+
+
+def test_queues_that_are_told_of_ends_are_made_before_those_that_tell(
+    service: MemoryService,
+) -> None:
+    app = App(name="shop")
+    app.queue("a", on_end={"queue": "b"})
+    app.queue("b", on_end={"queue": "c"})
+    app.queue("c")
+
+    assert {one.outcome for one in synced(app, service.client)} == {StepOutcome.DONE}
+    assert plan_of(app, service.client).steps == ()
+
+
 def test_settings_that_the_app_does_not_name_stay_as_they_are(service: MemoryService) -> None:
     service.client.create_queue(
         "mail",

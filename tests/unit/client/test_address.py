@@ -43,6 +43,7 @@ def test_a_path_is_percent_decoded(tmp_path: Path) -> None:
         ("file:/nowhere-at-all/tasks.db", "which is no folder: make it first"),
         ("file:tasks.db?mode=ro", "must be a path alone"),
         ("file:a%00b", "must name a file"),
+        ("file:caf%e9.db", "must be UTF-8, percent-encoded, and 'file:caf%e9.db' is not"),
         ("dynamodb://us-east-1", "must be dynamodb://REGION/STACK"),
         ("dynamodb://nowhere/headrace", "must name a region of AWS, as us-east-1, not 'nowhere'"),
         ("dynamodb://us-east-1/-x", "must name a stack"),

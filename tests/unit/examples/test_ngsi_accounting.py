@@ -91,10 +91,9 @@ def finished(place: int, **fields: object) -> Task:
         "attempts": 1,
         "max_retries": 8,
         "trail": [],
+        "batches": [],
     }
-    absent = dict.fromkeys(Task.__struct_fields__)
-    for name in ("payload_json", "result_json", "progress_json"):
-        del absent[name]
+    absent = {one.name: None for one in msgspec.structs.fields(Task) if one.required}
     return msgspec.json.decode(
         msgspec.json.encode({**absent, **plain, **ended, **fields}), type=Task
     )

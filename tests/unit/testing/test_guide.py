@@ -28,7 +28,7 @@ def test_the_guides_tests_pass(pytester: pytest.Pytester) -> None:
 
     result = pytester.runpytest_inprocess("-p", "no:schemathesis", "-p", "no:cacheprovider")
 
-    result.assert_outcomes(passed=9)
+    result.assert_outcomes(passed=10)
 
 
 def test_the_guide_knows_every_fault() -> None:

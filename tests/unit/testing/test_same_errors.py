@@ -78,11 +78,6 @@ def spawned_nowhere(ctx: Context, _: Any) -> None:
     ctx.spawn("missing", 1)
 
 
-def spawned_too_many(ctx: Context, _: Any) -> None:
-    for _each in range(limits.SPAWN + 1):
-        ctx.spawn("mail")
-
-
 def spawned_too_large(ctx: Context, _: Any) -> None:
     ctx.spawn("mail", "x" * (limits.PAYLOAD_BYTES + 1))
 
@@ -139,7 +134,6 @@ HANDLERS: list[tuple[Handler, dict[str, Any]]] = [
             moved_nowhere,
             moved_to_itself,
             spawned_nowhere,
-            spawned_too_many,
             spawned_too_large,
             spawned_expired,
             large_progress,

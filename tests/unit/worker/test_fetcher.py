@@ -7,7 +7,7 @@ import pytest
 
 from headrace.client.app.app import App
 from headrace.client.worker.fetcher import Fetcher
-from headrace.client.worker.inflight import OpenGroups
+from headrace.client.worker.groups import OpenGroups
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import (
     FieldError,

@@ -9,20 +9,17 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace.client.app.app import App
 from headrace.client.app.execution import TaskRoute
 from headrace.client.app.outcomes import Stopped
+from headrace.client.calls.work import ExtendedLease
 from headrace.client.sending import Failure, Report
+from headrace.client.worker.groups import GroupLease, GroupsInUse, OpenGroups
 from headrace.client.worker.heartbeats import Heartbeats
-from headrace.client.worker.inflight import (
-    GroupLease,
-    GroupsInUse,
-    InflightTask,
-    InflightTasks,
-    OpenGroups,
-)
+from headrace.client.worker.inflight import InflightTask, InflightTasks
 from headrace.client.worker.service import failure_instead, send_each
 from headrace.client.worker.worker import Worker
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
@@ -52,6 +49,7 @@ class GroupHarness:
         self.clock = heard(self.monotonic)
         self.inflight = InflightTasks()
         self.lost = Losses()
+        self.cancelled: list[str] = []
         self.unreported: set[GroupLease] = set()
         self.groups = OpenGroups(
             self.service,
@@ -88,8 +86,12 @@ class GroupHarness:
 
     def after(self, seconds: float) -> None:
         self.monotonic.forward(seconds)
-        for task, why in self.heartbeats.beat(self.inflight.all()):
-            self.lost(task, why)
+        for task, why, cancelled in self.heartbeats.beat(self.inflight.all()):
+            if cancelled:
+                task.cancel(self.monotonic())
+                self.cancelled.append(task.task.id)
+            else:
+                self.lost(task, why)
 
 
 @pytest.fixture
@@ -139,6 +141,40 @@ def test_progress_goes_with_the_extension_and_only_where_there_is_some(
     [(queue, [report])] = harness.service.calls
     assert (queue, report.task_id, report.lease_id) == ("mail", tasks[3].task.id, "lease-4")
     assert (report.progress, report.keepalive_timeout_in_seconds) == ({"done": 1}, None)
+
+
+def test_what_an_extension_lists_as_cancelled_is_asked_about_and_let_go(
+    harness: GroupHarness,
+) -> None:
+    group = harness.current()
+    tasks = [harness.hold(group) for _ in range(3)]
+    harness.service.cancel(tasks[1].task.id)
+
+    harness.after(LENGTH / 3 + 0.1)
+    harness.after(LENGTH / 3 + 0.1)
+
+    assert harness.cancelled == [tasks[1].task.id]
+    assert [held.lost for held in tasks] == [False, True, False]
+    assert not harness.lost.all
+    [(_, [report])] = harness.service.calls
+    assert report.task_id == tasks[1].task.id
+
+
+def test_one_that_was_restarted_since_and_is_listed_still_goes_on(harness: GroupHarness) -> None:
+    class Listing(FakeService):
+        def extend_lease(self, id: str, *, within: float) -> ExtendedLease:
+            lease = super().extend_lease(id, within=within)
+            return msgspec.structs.replace(lease, cancelled=["task-1"])
+
+    harness.service = Listing(harness.monotonic)
+    harness.heartbeats = Heartbeats(harness.service, harness.clock, keepalive=7, chance=dice())
+    harness.groups = OpenGroups(harness.service, harness.monotonic, keepalive=None)
+    held = harness.hold(harness.current())
+    harness.service.lease(held)
+
+    harness.after(LENGTH / 3 + 0.1)
+
+    assert (harness.cancelled, held.lost) == ([], False)
 
 
 def test_an_extension_without_an_answer_is_tried_again_while_there_is_time(

@@ -27,6 +27,7 @@ class HeartbeatHarness:
         self.service = FakeService(self.monotonic)
         self.inflight = InflightTasks()
         self.lost = Losses()
+        self.cancelled: list[str] = []
         self.heartbeats = Heartbeats(
             self.service,
             heard(self.monotonic),
@@ -51,8 +52,12 @@ class HeartbeatHarness:
 
     def after(self, seconds: float) -> None:
         self.monotonic.forward(seconds)
-        for task, why in self.heartbeats.beat(self.inflight.all()):
-            self.lost(task, why)
+        for task, why, cancelled in self.heartbeats.beat(self.inflight.all()):
+            if cancelled:
+                task.cancel(self.monotonic())
+                self.cancelled.append(task.task.id)
+            else:
+                self.lost(task, why)
         for task in self.inflight.past_limits(self.monotonic()):
             self.lost(task, "it ended without word from the service")
 
@@ -179,6 +184,82 @@ def test_a_lease_that_the_service_no_longer_knows_stops_the_handler(
     assert attempt.interruptions == [Interruption.LEASE_LOST]
     assert task.lost
     assert [report.task_id for _, (report,) in harness.service.calls[1:]] == ["task-2"]
+
+
+@pytest.mark.parametrize("keeps_dead", [True, False])
+def test_the_next_heartbeat_of_a_cancelled_task_says_so(
+    harness: HeartbeatHarness, *, keeps_dead: bool
+) -> None:
+    task, attempt = harness.run(1)
+    _, other = harness.run(2)
+    harness.service.keeps_dead = keeps_dead
+    harness.service.cancel("task-1")
+
+    harness.after(10.1)
+    harness.after(10.1)
+
+    assert (harness.cancelled, harness.lost.all) == (["task-1"], [])
+    assert attempt.interruptions == [Interruption.CANCELLED]
+    assert task.cancelled
+    assert task.lost
+    assert other.interruptions == []
+    assert [report.task_id for _, (report,) in harness.service.calls[1:]] == ["task-2"]
+
+
+def test_a_task_that_is_gone_after_its_lease_may_have_ended_in_any_way(
+    harness: HeartbeatHarness,
+) -> None:
+    task, attempt = harness.run(1)
+    harness.service.keeps_dead = False
+    harness.service.cancel("task-1")
+
+    harness.after(30.1)
+
+    assert (harness.cancelled, task.cancelled) == ([], False)
+    assert attempt.interruptions == [Interruption.LEASE_LOST]
+
+
+def test_what_was_cancelled_and_goes_on_is_killed_once_when_its_time_is_over(
+    harness: HeartbeatHarness,
+) -> None:
+    _, attempt = harness.run(1)
+    harness.service.cancel("task-1")
+    harness.after(10.1)
+
+    harness.after(4.8)
+    assert attempt.killed == 0
+    harness.after(0.3)
+    harness.after(10)
+
+    assert attempt.killed == 1
+    assert attempt.interruptions == [Interruption.CANCELLED]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "lost"])
+def test_a_handler_that_goes_on_without_its_lease_has_its_hard_limit_still(
+    harness: HeartbeatHarness, how: str
+) -> None:
+    _, attempt = harness.run(1, soft_timeout=11.0, hard_timeout=12.0)
+    if how == "cancelled":
+        harness.service.cancel("task-1")
+    else:
+        harness.service.leases.clear()
+
+    for _ in range(4):
+        harness.after(3.4)
+
+    assert attempt.interruptions[1:] == [Interruption.HARD_LIMIT]
+
+
+def test_what_was_cancelled_and_ends_is_not_killed(harness: HeartbeatHarness) -> None:
+    task, attempt = harness.run(1)
+    harness.service.cancel("task-1")
+    harness.after(10.1)
+
+    task.end()
+    harness.after(10)
+
+    assert attempt.killed == 0
 
 
 def test_a_lease_ends_by_itself_when_the_service_is_away_for_too_long(

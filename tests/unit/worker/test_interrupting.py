@@ -40,7 +40,7 @@ def test_a_thousand_interruptions_at_any_moment_lose_no_task_and_no_thread() -> 
         threads.start(task)
         for _ in range(number % 7 * 20):  # another moment each time
             pass
-        task.interrupt(list(Interruption)[number % 4])
+        task.interrupt(list(Interruption)[number % len(Interruption)])
     ended.wait(1000)
     threads.stop()
 

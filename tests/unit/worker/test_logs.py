@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace.client.app.app import App
@@ -43,6 +44,23 @@ def test_text_names_task_and_attempt() -> None:
         "INFO headrace.worker: mail.send succeeded [task task-1, queue mail, attempt 1]"
     )
     assert second.endswith("INFO headrace.worker: Stopped")
+
+
+@pytest.mark.usefixtures("root")
+def test_a_priority_is_named_where_there_is_one() -> None:
+    out = io.StringIO()
+    high = msgspec.structs.replace(leased(), priority="high")
+
+    configure("text", stream=out)
+    LOG.info("Begun", extra=about(high))
+    configure("json", stream=out)
+    LOG.info("Begun", extra=about(high))
+    LOG.info("Begun", extra=about(leased()))
+
+    text, first, second = out.getvalue().splitlines()
+    assert text.endswith("[task task-1, queue mail, attempt 1, high priority]")
+    assert json.loads(first)["priority"] == "high"
+    assert "priority" not in json.loads(second)
 
 
 @pytest.mark.usefixtures("root")

@@ -54,6 +54,7 @@ class ReportingHarness:
         self.lost = Losses()
         self.idle = True
         self.settled: list[str] = []
+        self.cancelled: list[str] = []
         self.reporter = Reporter(
             self.service,
             heard(self.monotonic),
@@ -69,7 +70,9 @@ class ReportingHarness:
 
     def step(self) -> float:
         for answer in self.reporter.send(idle=self.idle):
-            if answer.dropped:
+            if answer.cancelled:
+                self.cancelled.append(answer.held.task.id)
+            elif answer.dropped:
                 self.lost(answer.held, answer.dropped)
             else:
                 self.settled.append(answer.held.task.id)
@@ -327,13 +330,40 @@ def test_a_task_that_kept_nothing_and_is_gone_after_a_lost_answer_has_counted(
     assert not harness.reporter.unreported
 
 
-def test_a_task_that_is_gone_at_the_first_try_was_deleted(harness: ReportingHarness) -> None:
+def test_a_task_that_is_gone_at_the_first_try_was_cancelled_or_deleted(
+    harness: ReportingHarness,
+) -> None:
     harness.service.refusals["SUCCEEDED"] = "NOT_FOUND"
     harness.add(1)
 
     harness.step()
 
+    assert (harness.cancelled, harness.lost.all) == (["task-1"], [])
+
+
+def test_a_task_that_is_gone_after_its_lease_may_have_ended_in_any_way(
+    harness: ReportingHarness,
+) -> None:
+    harness.service.refusals["SUCCEEDED"] = "NOT_FOUND"
+    harness.add(1)
+    harness.monotonic.forward(30.1)
+
+    harness.step()
+
     assert harness.lost.all == [("task-1", "the service says NOT_FOUND")]
+
+
+def test_who_has_ended_before_it_hears_of_a_cancel_reports_in_vain(
+    harness: ReportingHarness,
+) -> None:
+    harness.add(1, 2)
+    harness.service.cancel("task-1")
+
+    harness.step()
+
+    assert (harness.cancelled, harness.settled) == (["task-1"], ["task-2"])
+    assert harness.lost.all == []
+    assert not harness.reporter.unreported
 
 
 def test_trouble_is_over_when_there_is_nothing_left_to_report(harness: ReportingHarness) -> None:

@@ -137,3 +137,12 @@ def test_what_was_lost_is_counted() -> None:
     PrometheusMetrics(registry).lost(leased(), "gone")
 
     assert registry.get_sample_value("headrace_leases_lost_total", {"queue": "mail"}) == 1
+
+
+def test_what_was_cancelled_is_counted_apart() -> None:
+    registry = CollectorRegistry()
+
+    PrometheusMetrics(registry).cancelled(leased())
+
+    assert registry.get_sample_value("headrace_tasks_cancelled_total", {"queue": "mail"}) == 1
+    assert registry.get_sample_value("headrace_leases_lost_total", {"queue": "mail"}) is None

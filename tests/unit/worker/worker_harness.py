@@ -11,6 +11,7 @@ import msgspec
 
 from headrace.client.app.app import App
 from headrace.client.app.execution import TaskRoute
+from headrace.client.calls.work import ExtendedLease
 from headrace.client.codec import PLAIN, Codec, remember_codec
 from headrace.client.sending import Report, reports_body
 from headrace.client.worker.inflight import InflightTask, Interruption, RunningHandler
@@ -109,6 +110,8 @@ class FakeService(WorkerService):
         self.poll_after = 0.01
         self.within = 0.0
         self.refusals: dict[str, str] = {}  # outcome by status
+        self.cancelled: set[str] = set()
+        self.keeps_dead = True
         self.settled = threading.Condition()
         self._number = 0
 
@@ -131,6 +134,10 @@ class FakeService(WorkerService):
         for each in tasks:
             self.leases[each.task.lease.id] = each.task.id
 
+    def cancel(self, *task_ids: str) -> None:
+        """End tasks as an operator does."""
+        self.cancelled.update(task_ids)
+
     def prepare(self, app: App, settings: WorkerSettings) -> None: ...
 
     def check_queue(self, queue: str) -> None:
@@ -144,13 +151,14 @@ class FakeService(WorkerService):
         self.group_calls.append(f"open {group}")
         return Lease(id=group, expires_at=self.now + timedelta(seconds=keepalive))
 
-    def extend_lease(self, id: str, *, within: float) -> Lease:
+    def extend_lease(self, id: str, *, within: float) -> ExtendedLease:
         self.within = within
         self.group_calls.append(f"extend {id}")
         self._may_fail()
         if id not in self.groups:
             raise LeaseLost("the lease has lapsed")
-        return Lease(id=id, expires_at=self.now + timedelta(seconds=self.groups[id]))
+        expires_at = self.now + timedelta(seconds=self.groups[id])
+        return ExtendedLease(id=id, expires_at=expires_at, cancelled=sorted(self.cancelled))
 
     def close_lease(self, id: str) -> None:
         self._may_fail()
@@ -227,7 +235,10 @@ class FakeService(WorkerService):
 
     def _settle(self, report: Report) -> Reported:
         lease = None
-        if report.status in self.refusals:
+        gone = report.task_id in self.cancelled
+        if gone:
+            outcome = "NOT_INFLIGHT" if self.keeps_dead else "NOT_FOUND"
+        elif report.status in self.refusals:
             outcome = self.refusals[report.status]
         elif self._under_a_group(report) or self.leases.get(report.lease_id) == report.task_id:
             outcome = "OK"
@@ -242,11 +253,12 @@ class FakeService(WorkerService):
         return Reported(
             task_id=report.task_id,
             outcome=outcome,  # type: ignore[arg-type]
-            state=None,
+            state=State.DEAD if outcome == "NOT_INFLIGHT" else None,
             scheduled_at=None,
             lease=lease,
             spawned=[],
             detail=None,
+            dead_reason="cancelled" if outcome == "NOT_INFLIGHT" else None,
             now=self.now,
         )
 
@@ -264,9 +276,13 @@ class Noted(RunningHandler):
 
     def __init__(self) -> None:
         self.interruptions: list[Interruption] = []
+        self.killed = 0
 
     def interrupt(self, why: Interruption) -> None:
         self.interruptions.append(why)
+
+    def kill(self) -> None:
+        self.killed += 1
 
 
 class Losses:

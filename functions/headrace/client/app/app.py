@@ -25,6 +25,7 @@ from headrace.client.client import Client
 from headrace.client.codec import Codec
 from headrace.client.queue_fields import QueueFields
 from headrace.client.settings import utc_now
+from headrace.domain.task import Level
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -71,6 +72,8 @@ class App(TaskRunner):
         create_queues: bool = True,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
+        if isinstance(client, str):
+            raise TypeError(f"App takes a client first; its name is App(name={client!r})")
         self.name = None if name is None else app_name(name)
         self._default_queue = queue
         self._queues = AppQueues(create=create_queues)
@@ -160,6 +163,8 @@ class App(TaskRunner):
         keepalive: Duration | None = None,
         tags: Mapping[str, str] | None = None,
         expires: Duration | None = None,
+        priority: Level | None = None,
+        group: str | None = None,
         on_large_result: OnLargeResult | None = None,
     ) -> Declaring: ...
     @named
@@ -180,6 +185,8 @@ class App(TaskRunner):
         keepalive: Duration | None = None,
         tags: Mapping[str, str] | None = None,
         expires: Duration | None = None,
+        priority: Level | None = None,
+        group: str | None = None,
         on_large_result: OnLargeResult | None = None,
     ) -> Any:
         """Make a task of a function: ``@app.task`` or ``@app.task(queue="mail", retries=3)``.
@@ -202,6 +209,8 @@ class App(TaskRunner):
             keepalive: how long a lease lasts between two heartbeats.
             tags: for filters.
             expires: how long after its due time a task is still worth running.
+            priority: high, normal or low, in a queue whose settings have ``priority``.
+            group: whose turn its tasks take, in a queue whose settings have ``groups``.
             on_large_result: what is kept of a result over 32 KiB: ``"truncate"``, its beginning, or
                 ``"drop"``, nothing; otherwise the attempt fails and is not repeated.
 
@@ -214,7 +223,13 @@ class App(TaskRunner):
         large = checked_choice(on_large_result)
         rules = ErrorRules.of(retry_on, reject_on)
         declared = Options(
-            retries=retries, keepalive=keepalive, tags=tags, expires=expires, unique_for=unique_for
+            retries=retries,
+            keepalive=keepalive,
+            tags=tags,
+            expires=expires,
+            unique_for=unique_for,
+            priority=priority,
+            group=group,
         )
 
         def declare(function: Callable[..., Any]) -> TaskFunction[..., ..., Any]:

@@ -14,6 +14,7 @@ from headrace.client.app.context import Context
 from headrace.client.app.execution import Timeouts
 from headrace.client.app.failing import AfterFailure
 from headrace.client.app.function import Runnable
+from headrace.client.app.loads import in_loads
 from headrace.client.app.outcomes import (
     HardTimeLimit,
     Reject,
@@ -59,7 +60,7 @@ class AttemptRun:
         self._codec = codec
 
     def run(self) -> Report | None:
-        """Run it here, and return the report; None when the lease is lost."""
+        """Run it here, and return the report; None when the lease is lost, or it was cancelled."""
         return within(self._ctx, self._run)
 
     async def run_async(self) -> Report | None:
@@ -119,7 +120,8 @@ class AttemptRun:
             return Report.on(self._ctx.task, "FAILED", error=failure, retryable=False)
 
     def _returned(self, result: object) -> Report:
-        move, spawned = self._ctx.moved, tuple(self._ctx.spawned)
+        move = self._ctx.moved
+        spawned = tuple(in_loads(self._ctx.queue, self._ctx.spawned, self._codec))
         if move is None:
             return Report.on(self._ctx.task, "SUCCEEDED", result=self._kept(result), spawn=spawned)
         return Report.on(
@@ -143,7 +145,10 @@ class AttemptRun:
 
     def _failed(self, error: BaseException) -> Report | None:
         ctx = self._ctx
-        if isinstance(error, LeaseLost) and ctx.lost:
+        if ctx.cancelled:  # whatever it raises on its way out
+            _log.info("%s ends: its task was cancelled", self._called, extra=self._about())
+            return None
+        if isinstance(error, LeaseLost | HardTimeLimit) and ctx.lost:
             _log.warning(
                 "the lease of %s is lost; its attempt counts for nothing",
                 self._called,

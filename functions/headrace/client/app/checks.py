@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import Priority
 
 Duration: TypeAlias = float | timedelta  # a number is seconds
 Retries: TypeAlias = int | RetryStrategy
@@ -90,6 +91,24 @@ def tags(field: str, value: Mapping[str, str]) -> dict[str, str]:
     if faults:
         raise all_wrong(faults)
     return dict(value)
+
+
+def priority(field: str, value: object) -> Priority:
+    """Return *value* as a priority.  Raises InvalidRequest."""
+    try:
+        return Priority(value)  # type: ignore[arg-type]  # it says itself what is none
+    except ValueError:
+        words = ", ".join(Priority)
+        raise wrong(field, f"must be one of {words}, not {value!r:.140}") from None
+
+
+def group(field: str, value: object) -> str:
+    """Return *value* as the key of a group.  Raises InvalidRequest."""
+    least, most = limits.GROUP_KEY_BYTES
+    fault = limits.text_fault(value, most, least)
+    if fault or not isinstance(value, str):
+        raise wrong(field, fault or "must be a string")
+    return value
 
 
 def retry_strategy(field: str, value: object) -> RetryStrategy:

@@ -1,25 +1,31 @@
 """What a handler knows of its attempt, and may do besides returning."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration, Retries
 from headrace.client.app.execution import AttemptControl
 from headrace.client.app.options import Options
+from headrace.client.app.outcomes import Cancelled, Reject
 from headrace.client.codec import Codec, JsonValue
-from headrace.client.sending import NewTask, SpawnedTask, carried
+from headrace.client.sending import NewTask, SpawnedTask, carried, spawned
 from headrace.client.tracing import traced, traced_move
 from headrace.domain import limits
+from headrace.domain.batch import RESULTS
 from headrace.domain.errors import LeaseLost, PayloadTooLarge
-from headrace.wire.tasks import LeasedTask
-
-if TYPE_CHECKING:
-    from headrace.client.app.function import TaskFunction
+from headrace.domain.task import Level, State
+from headrace.domain.workflow import MEMBERS_OF
+from headrace.wire.base import Unreadable
+from headrace.wire.batches import BatchResult, BatchResults
+from headrace.wire.tasks import BatchEnd, LeasedTask
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TARGET: Final = "{verb} takes a queue, or {verb}(function, {{argument: value}}), no {given}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,100 @@ class MoveTarget:
     payload: Any
     delay_in_seconds: float
     tags: dict[str, str] | None
+
+
+class SpawnTarget(Protocol):
+    """What a task may be moved to, or spawned for: a task function."""
+
+    @property
+    def queue(self) -> str: ...
+    def envelope(self, args: Mapping[str, Any], /) -> Mapping[str, Any]: ...
+    def new_task(self, args: Mapping[str, Any], options: Options, /) -> NewTask: ...
+
+
+class ResultsClient(Protocol):
+    """What asks for the members of a batch."""
+
+    def batch_results(self, id: str) -> BatchResults: ...
+
+
+class AsyncResultsClient(Protocol):
+    """The same from an event loop."""
+
+    def batch_results(self, id: str) -> Awaitable[BatchResults]: ...
+
+
+class Clients(Protocol):
+    """The clients of the app that an attempt belongs to."""
+
+    @property
+    def client(self) -> ResultsClient: ...
+    @property
+    def async_client(self) -> AsyncResultsClient: ...
+
+
+class EndedBatch:
+    """The batch that made a task, as it stood then.
+
+    In a workflow, where more than three steps wait for one, its numbers count what stands for that
+    one; members() and results() are of the steps themselves.
+    """
+
+    def __init__(self, end: BatchEnd, clients: Clients | None) -> None:
+        self._end, self._clients = end, clients
+        self.id, self.total = end.id, end.total
+        self.succeeded, self.dead, self.deleted = end.succeeded, end.dead, end.deleted
+
+    def __repr__(self) -> str:
+        """A short form for logs."""
+        return f"<batch {self.id}: {self.succeeded} of {self.total} succeeded>"
+
+    def members(self) -> Sequence[BatchResult]:
+        """Return what the first hundred members came to, those that failed too, as kept."""
+        client, members = self._known().client, list[BatchResult]()
+        left = [self.id]
+        while left:
+            found = client.batch_results(left.pop(0)).results
+            left += filter(None, map(_stands_for, found))
+            members += (one for one in found if _stands_for(one) is None)
+        return members[:RESULTS]
+
+    def results(self) -> list[JsonValue]:
+        """Return the results of those that succeeded, in the order they were enqueued."""
+        return _succeeded(self.members())
+
+    async def amembers(self) -> Sequence[BatchResult]:
+        """Do what members() does, from an event loop."""
+        client, members = self._known().async_client, list[BatchResult]()
+        left = [self.id]
+        while left:
+            found = (await client.batch_results(left.pop(0))).results
+            left += filter(None, map(_stands_for, found))
+            members += (one for one in found if _stands_for(one) is None)
+        return members[:RESULTS]
+
+    async def aresults(self) -> list[JsonValue]:
+        """Do what results() does, from an event loop."""
+        return _succeeded(await self.amembers())
+
+    def _known(self) -> Clients:
+        if self._clients is None:
+            raise RuntimeError("this attempt has no client to ask for the members of its batch")
+        return self._clients
+
+
+def _stands_for(member: BatchResult) -> str | None:
+    """Return the batch for whose members *member* stands, None where it stands for itself."""
+    try:
+        result = member.result
+    except Unreadable:
+        return None
+    found = result.get(MEMBERS_OF) if isinstance(result, dict) and len(result) == 1 else None
+    return found if isinstance(found, str) else None
+
+
+def _succeeded(members: Sequence[BatchResult]) -> list[JsonValue]:
+    return [member.result for member in members if member.state is State.SUCCEEDED]
 
 
 class Context:
@@ -48,6 +148,7 @@ class Context:
         now: Callable[[], datetime],
         hard_timeout: float | None = None,
         name: str = "unknown",
+        clients: Clients | None = None,
     ) -> None:
         self._control = control
         self._codec = codec
@@ -56,6 +157,7 @@ class Context:
         self._spawned_bytes = 0
         self.task = task
         self.name = name
+        self._clients = clients
         self.moved: MoveTarget | None = None
         self.spawned: list[SpawnedTask] = []
 
@@ -83,10 +185,30 @@ class Context:
         """What the task carries, as it travelled.  Raises Unreadable."""
         return self.task.payload
 
+    def download(self, to: str | os.PathLike[str]) -> Path:
+        """Write the payload that the task's producer has uploaded to the path *to*; return that.
+
+        It comes a part at a time, whatever its size; a coroutine calls it by
+        ``asyncio.to_thread``.  Raises InvalidRequest where there is none, Unavailable, and
+        `Reject` where it is lost or is not what was uploaded.
+        """
+        from headrace.client.payloads import PayloadLost, fetched  # noqa: PLC0415  few tasks need it
+
+        try:
+            return fetched(self.task, to)
+        except PayloadLost as lost:
+            raise Reject(str(lost)) from lost
+
     @property
     def tags(self) -> dict[str, str]:
         """The task's tags."""
         return self.task.tags
+
+    @property
+    def batch(self) -> "EndedBatch | None":
+        """The batch whose callback this task is; None for a task that is none."""
+        end = self.task.batch
+        return None if end is None else EndedBatch(end, self._clients)
 
     @property
     def fence(self) -> int:
@@ -108,8 +230,21 @@ class Context:
         """Whether the lease is over, so that whatever this attempt does counts for nothing."""
         return self._control.lost
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether the task was cancelled, as the worker learns with its next heartbeat.
+
+        Then ``lost`` is True as well.
+        """
+        return self._control.cancelled
+
     def check(self) -> None:
-        """Raise LeaseLost if the lease is over; call it between the steps of long work."""
+        """Raise LeaseLost if the lease is over, `Cancelled` if that is because of a cancel.
+
+        Call it between the steps of long work.
+        """
+        if self.cancelled:
+            raise Cancelled(f"task {self.id} was cancelled")
         if self.lost:
             raise LeaseLost(f"the lease of task {self.id} is over")
 
@@ -123,7 +258,7 @@ class Context:
 
     def move(
         self,
-        target: "str | TaskFunction[..., ..., Any]",
+        target: str | SpawnTarget,
         payload: JsonValue = None,
         *,
         delay: Duration = 0,
@@ -145,6 +280,8 @@ class Context:
         if isinstance(target, str):
             queue = checks.name("queue", target)
             kept = None if payload is None else self._copy("payload", payload)[0]
+        elif not hasattr(target, "envelope"):
+            raise TypeError(_TARGET.format(verb="move", given=type(target).__name__))
         else:
             queue = target.queue
             kept = self._copy("payload", target.envelope(payload or {}))[0]
@@ -154,7 +291,7 @@ class Context:
 
     def spawn(  # noqa: PLR0913 (options by keyword, as `options` has them)
         self,
-        target: "str | TaskFunction[..., ..., Any]",
+        target: str | SpawnTarget,
         payload: JsonValue = None,
         *,
         queue: str | None = None,
@@ -167,18 +304,21 @@ class Context:
         id: str | None = None,
         keepalive: Duration | None = None,
         unique_for: Duration | None = None,
+        priority: Level | None = None,
+        group: str | None = None,
+        batches: Sequence[str] | None = None,
     ) -> None:
         """Have another task made in the very write that reports the end of this attempt.
 
         *target* is a queue and *payload* what the task carries; or *target* is a task function
         and *payload* its arguments by name.  Nothing is made if the attempt fails.
 
-        Raises InvalidRequest naming what is wrong, or that these are more than 24 tasks;
-        PayloadTooLarge when their payloads take more than 2 MiB together.
+        Of more than 24 tasks most come a moment later: tasks that this report makes make them.
+
+        Raises InvalidRequest naming what is wrong, PayloadTooLarge when their payloads take more
+        than 2 MiB together.
         """
         place = len(self.spawned)
-        if place == limits.SPAWN:
-            raise checks.wrong("spawn", f"takes at most {limits.SPAWN} tasks in one attempt")
         options = Options(
             queue=queue,
             delay=delay,
@@ -190,6 +330,9 @@ class Context:
             id=id,
             keepalive=keepalive,
             unique_for=unique_for,
+            priority=priority,
+            group=group,
+            batches=batches,
         )
         if isinstance(target, str):
             if queue is not None:
@@ -198,6 +341,8 @@ class Context:
                 raise checks.wrong("unique_for", "needs a task function as the target")
             where = checks.name("queue", target)
             task = options.task(payload, self._now(), where)
+        elif not hasattr(target, "new_task"):
+            raise TypeError(_TARGET.format(verb="spawn", given=type(target).__name__))
         else:
             where = queue or target.queue
             task = target.new_task(payload or {}, options)
@@ -207,9 +352,7 @@ class Context:
             message = f"payloads take {together} bytes; at most {limits.SPAWNED_BYTES} are taken"
             raise PayloadTooLarge.of("spawn", message)
         self._spawned_bytes = together
-        given = {field.name: getattr(task, field.name) for field in fields(NewTask)}
-        spawned = {**given, "payload": copy, "queue": where, "tags": traced(task.tags)}
-        self.spawned.append(SpawnedTask(**spawned))
+        self.spawned.append(spawned(where, task, payload=copy, tags=traced(task.tags)))
 
     def _copy(self, field: str, payload: object) -> tuple[Any, int]:
         """Return *payload* as it is now, whatever the handler does to it later, and its size."""

@@ -15,7 +15,10 @@ from headrace.client.app.options import unknown
 from headrace.client.queue_fields import QueueFields
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
-from headrace.domain.queue import IntervalUnit
+from headrace.domain.fairness import GroupMode
+from headrace.domain.on_end import TYPES
+from headrace.domain.push import Target, headers_faults
+from headrace.domain.queue import IntervalUnit, PrioritySettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.wire.base import JsonValue
 
@@ -28,6 +31,10 @@ _KIND: Final = "retry_strategy.kind"
 _RETRIES: Final = "retry_strategy.max_retries"
 _INTERVALS: Final = "retry_strategy.intervals"
 _RATE: Final = "dequeuing_settings.rate_limiting"
+_PRIORITY: Final = "priority"
+_GROUPS: Final = "groups"
+_TARGET: Final = "target"
+_ON_END: Final = "on_end"
 _PAUSED: Final = "dequeuing_settings.dequeuing_paused"
 
 
@@ -98,6 +105,14 @@ def _completed(found: dict[str, JsonValue]) -> Declared:
         rate = found[_RATE]
         usual = {"interval": 1, "interval_unit": str(IntervalUnit.SECONDS)}
         found[_RATE] = {"max_tokens": rate["max_tokens"], **usual, **rate}
+    if found.get(_PRIORITY) is not None:
+        found[_PRIORITY] = msgspec.to_builtins(PrioritySettings()) | found[_PRIORITY]
+    if found.get(_GROUPS) is not None:
+        found[_GROUPS] = {**_USUAL_GROUPS, **found[_GROUPS]}
+    if found.get(_TARGET) is not None:
+        found[_TARGET] = {**_USUAL_TARGET, **found[_TARGET]}
+    if found.get(_ON_END) is not None:
+        found[_ON_END] = {"states": list(map(str, TYPES)), **found[_ON_END]}
     return found
 
 
@@ -171,6 +186,90 @@ def _rate(value: object) -> str | None:
     return next((f"{name} {fault}" for name, fault in faults if fault), None)
 
 
+def _priority(value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict) or not value.keys() <= {_AGING}:
+        return f"must be None or have {_AGING}, not {value!r:.140}"
+    fault = _number(limits.AGING_SECONDS)(value[_AGING]) if value else None
+    return fault and f"{_AGING} {fault}"
+
+
+def _groups(value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict) or not {_MODE} <= value.keys() <= {
+        _MODE,
+        *_USUAL_GROUPS,
+    }:
+        optional = " and ".join(_USUAL_GROUPS)
+        return f"must be None or have {_MODE} and perhaps {optional}, not {value!r:.140}"
+    if fault := _one_of(*GroupMode)(value[_MODE]):
+        return f"{_MODE} {fault}"
+    weights = value.get(_WEIGHTS, {})
+    if not isinstance(weights, dict) or len(weights) > limits.WEIGHTS:
+        return f"{_WEIGHTS} must be at most {limits.WEIGHTS} numbers by group key"
+    if fault := _number(limits.GROUP_INFLIGHT, whole=True)(value.get(_GROUP_LIMIT, 0)):
+        return f"{_GROUP_LIMIT} {fault}"
+    least, most = limits.GROUP_KEY_BYTES
+    faults = (
+        f"{_WEIGHTS}.{key!s:.60} {fault}"
+        for key, weight in weights.items()
+        if (fault := limits.text_fault(key, most, least) or _number(limits.WEIGHT)(weight))
+    )
+    return next(faults, None)
+
+
+def _target(value: object) -> str | None:
+    if value is None:
+        return None
+    known = _USUAL_TARGET
+    if not isinstance(value, dict) or not value.keys() <= known.keys():
+        return f"must be None or have {', '.join(known)}, not {value!r:.140}"
+    if (value.get("url") is None) == (value.get("lambda") is None):
+        return "must have either url or lambda"
+    faults = {name: _TARGET_FIELDS[name](one) for name, one in value.items() if one is not None}
+    return next((f"{name} {fault}" for name, fault in faults.items() if fault), None)
+
+
+def _target_headers(value: object) -> str | None:
+    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        return f"must be names and values, not {value!r:.140}"
+    return next((f"{name or ''} {fault}" for name, fault in headers_faults(value)), None)
+
+
+def _on_end(value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict) or not {"queue"} <= value.keys() <= {"queue", "states"}:
+        return f"must be None or have queue and perhaps states, not {value!r:.140}"
+    if fault := limits.pattern_fault(value["queue"], limits.NAME_RE):
+        return f"queue {fault}"
+    states, known = value.get("states", list(TYPES)), tuple(TYPES)
+    if not isinstance(states, list | tuple) or not states or len(states) > len(known):
+        return f"states must be some of {', '.join(known)}"
+    return next((f"states {fault}" for one in states if (fault := _one_of(*known)(one))), None)
+
+
+_MODE: Final = "mode"
+_WEIGHTS: Final = "weights"
+_GROUP_LIMIT: Final = "max_inflight_per_group"
+_USUAL_GROUPS: Final[Mapping[str, JsonValue]] = {_WEIGHTS: {}, _GROUP_LIMIT: 0}
+_AGING: Final = "aging_in_seconds"
+_USUAL_TARGET: Final[Mapping[str, JsonValue]] = {
+    "url": None,
+    "lambda": None,
+    "timeout_in_seconds": Target().timeout_in_seconds,
+    "max_concurrency": Target().max_concurrency,
+    "headers": {},
+}
+_TARGET_FIELDS: Final[Mapping[str, Fault]] = {
+    "url": partial(limits.text_fault, most=limits.TARGET_URL_BYTES, least=1),
+    "lambda": partial(limits.text_fault, most=limits.TARGET_URL_BYTES, least=1),
+    "timeout_in_seconds": _number(limits.TARGET_TIMEOUT_SECONDS),
+    "max_concurrency": _number(limits.TARGET_CONCURRENCY, whole=True),
+    "headers": _target_headers,
+}
 _RATE_FIELDS: Final[Mapping[str, Fault]] = {
     "max_tokens": _number((1, limits.COUNT[1]), whole=True),
     "interval": _number((1, limits.INTERVAL_UNITS), whole=True),
@@ -194,6 +293,10 @@ _FIELDS: Final[Mapping[str, Fault]] = {
     "dead_letter_queue_config.max_size": _number(limits.COUNT, whole=True),
     "history_retention_in_seconds": _number(limits.RETENTION_SECONDS),
     "shards": _number(limits.SHARDS, whole=True),
+    _PRIORITY: _priority,
+    _GROUPS: _groups,
+    _TARGET: _target,
+    _ON_END: _on_end,
 }
 """Every setting that an app may declare, and what is wrong with a value of it."""
 

@@ -115,7 +115,7 @@ def plan_sync(declares: Declaration, found: FoundState, *, prune: bool = False) 
     """Compare what is declared with what was found."""
     steps: list[SyncStep] = []
     unchanged: list[str] = []
-    for queue, settings in declares.queues.items():
+    for queue, settings in _told_first(declares.queues).items():
         step = queue_step(queue, settings, found.queues.get(queue))
         if step is None:
             unchanged.append(SyncStep(SyncAction.CHANGE, queue).subject)
@@ -132,6 +132,18 @@ def plan_sync(declares: Declaration, found: FoundState, *, prune: bool = False) 
         return SyncPlan(tuple(steps), tuple(unchanged), gone)
     removals = (SyncStep(SyncAction.REMOVE, *key) for key in gone)
     return SyncPlan((*steps, *removals), tuple(unchanged))
+
+
+def _told_first(queues: Mapping[str, Declared]) -> dict[str, Declared]:
+    """Return *queues* with those first that others tell of ends: they must be there by then."""
+    ordered: dict[str, Declared] = {}
+    for name in queues:
+        chain: list[str] = []
+        while name in queues and name not in ordered and name not in chain:
+            chain.append(name)
+            name = (queues[name].get("on_end") or {}).get("queue", "")  # noqa: PLW2901  the next
+        ordered |= {one: queues[one] for one in reversed(chain)}
+    return ordered
 
 
 def undeclared(

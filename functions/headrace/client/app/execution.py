@@ -43,6 +43,11 @@ class AttemptControl(Protocol):
         ...
 
     @property
+    def cancelled(self) -> bool:
+        """Whether the lease is lost because the task was cancelled; True before Cancelled comes."""
+        ...
+
+    @property
     def lease_expires_at(self) -> datetime:
         """The end of the lease as last heard of."""
         ...

@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import update_wrapper
 from string import Formatter
@@ -19,6 +19,7 @@ from typing import (
     TypedDict,
     TypeVar,
     Unpack,
+    overload,
 )
 
 from headrace.client.app import checks
@@ -26,21 +27,26 @@ from headrace.client.app.checks import Duration, Retries
 from headrace.client.app.context import Context
 from headrace.client.app.execution import Timeouts
 from headrace.client.app.failing import ErrorRules
+from headrace.client.app.handles import AsyncEnqueuedTask, EnqueuedTask
 from headrace.client.app.options import ELSEWHERE, Options, named
 from headrace.client.app.outcomes import OnLargeResult, Reject
 from headrace.client.app.posting import Posting, PreparedTask
 from headrace.client.app.signature import Signature, fitting
 from headrace.client.batches import Errors, checked, raises
+from headrace.client.calls.waiting import result_of
 from headrace.client.codec import JsonValue
-from headrace.client.sending import NewTask
+from headrace.client.sending import FunctionCall, NewTask, called
 from headrace.domain.errors import InvalidRequest
-from headrace.wire.tasks import Enqueued
+from headrace.domain.task import Level
+from headrace.wire.base import Unreadable
+from headrace.wire.tasks import Task
 
 Dedupe: TypeAlias = str | Callable[..., str | None] | Literal[True]
 Key: TypeAlias = Callable[[Mapping[str, Any]], str | None]
 C = ParamSpec("C")  # what the function is called with
 P = ParamSpec("P")  # what is enqueued: the same without the context
 R = TypeVar("R")
+T = TypeVar("T")
 TASK: Final = "task"
 ARGS: Final = "args"
 
@@ -155,11 +161,14 @@ class RawHandler(Runnable):
         return {name: fitting("payload", payload, hint) for name, hint in hints.items()}
 
 
-class Chosen(Generic[P]):
-    """The enqueueing of a task function, with the options declared or chosen for some calls."""
+class Chosen(Generic[P, R]):
+    """The enqueueing of a task function, with the options declared or chosen for some calls.
+
+    What is enqueued promises what the function returns: of a coroutine function, what is awaited.
+    """
 
     def __init__(
-        self, function: "TaskFunction[..., P, Any]", options: Options, posting: Posting
+        self, function: "TaskFunction[..., P, R]", options: Options, posting: Posting
     ) -> None:
         self._function = function
         self._options = options
@@ -167,25 +176,62 @@ class Chosen(Generic[P]):
         self._to = options.queue or function.queue
         options.task(None, posting.now(), self._to)  # says now what is wrong with the options
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
-        """Enqueue a call with these arguments.
+    @overload
+    def enqueue(
+        self: "Chosen[P, Coroutine[Any, Any, T]]", *args: P.args, **kwargs: P.kwargs
+    ) -> EnqueuedTask[T]: ...
+    @overload
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedTask[R]: ...
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedTask[Any]:
+        """Enqueue a call with these arguments; what it returns can wait for the result.
 
         Raises InvalidRequest naming the argument that does not fit, PayloadTooLarge over 256 KiB,
         NotFound when the queue is missing and cannot be made with this key.
         """
-        return self._posting.enqueue(self._to, self._task(args, kwargs))
+        return self._posting.enqueue(self._to, self._task(args, kwargs), self._function.result_of)
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
+    @overload
+    async def aenqueue(
+        self: "Chosen[P, Coroutine[Any, Any, T]]", *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncEnqueuedTask[T]: ...
+    @overload
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> AsyncEnqueuedTask[R]: ...
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> AsyncEnqueuedTask[Any]:
         """Do the same from an event loop."""
-        return await self._posting.aenqueue(self._to, self._task(args, kwargs))
+        task, result_of = self._task(args, kwargs), self._function.result_of
+        return await self._posting.aenqueue(self._to, task, result_of)
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask:
         """Return the task that `enqueue` would send, for an outbox.  Raises InvalidRequest."""
         return PreparedTask(self._to, self._task(args, kwargs), self._posting.codec)
 
+    @overload
+    def s(
+        self: "Chosen[P, Coroutine[Any, Any, T]]", *args: P.args, **kwargs: P.kwargs
+    ) -> FunctionCall[T]: ...
+    @overload
+    def s(self, *args: P.args, **kwargs: P.kwargs) -> FunctionCall[R]: ...
+    def s(self, *args: P.args, **kwargs: P.kwargs) -> FunctionCall[Any]:
+        """Return the call as a task that something else makes: a batch, or a step of others.
+
+        Raises InvalidRequest naming the argument that does not fit.
+        """
+        return called(self._to, self._task(args, kwargs), self._function.result_of)
+
+    @overload
+    def enqueue_many(
+        self: "Chosen[P, Coroutine[Any, Any, T]]",
+        calls: Iterable[Mapping[str, Any]],
+        *,
+        errors: Errors = "raise",
+    ) -> list[EnqueuedTask[T]]: ...
+    @overload
     def enqueue_many(
         self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
-    ) -> list[Enqueued]:
+    ) -> list[EnqueuedTask[R]]: ...
+    def enqueue_many(
+        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
+    ) -> list[EnqueuedTask[Any]]:
         """Enqueue any number of calls, each given as its arguments by name; results in order.
 
         *errors* is as in `Client.enqueue_many`.
@@ -193,21 +239,33 @@ class Chosen(Generic[P]):
         raising = raises(errors)
         return checked(list(self.enqueue_each(calls, errors="return")), raising=raising)
 
+    @overload
+    def enqueue_each(
+        self: "Chosen[P, Coroutine[Any, Any, T]]",
+        calls: Iterable[Mapping[str, Any]],
+        *,
+        errors: Errors = "raise",
+    ) -> Iterator[EnqueuedTask[T]]: ...
+    @overload
     def enqueue_each(
         self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
-    ) -> Iterator[Enqueued]:
+    ) -> Iterator[EnqueuedTask[R]]: ...
+    def enqueue_each(
+        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
+    ) -> Iterator[EnqueuedTask[Any]]:
         """Do the same in constant memory: batches go out as their results are consumed."""
         for option in ("id", "key"):
             if getattr(self._options, option) is not None:
                 raise checks.wrong(option, "would make one task of many calls")
         tasks = (self._task((), args) for args in calls)
-        return self._posting.enqueue_each(self._to, tasks, errors=errors)
+        result_of = self._function.result_of
+        return self._posting.enqueue_each(self._to, tasks, result_of, errors=errors)
 
     def _task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewTask:
         return self._function.task(args, kwargs, self._options)
 
 
-class TaskFunction(Runnable, Chosen[P], Generic[C, P, R]):
+class TaskFunction(Runnable, Chosen[P, R], Generic[C, P, R]):
     """What ``@app.task`` makes of a function.  Calling it calls the function, here and now."""
 
     function: Callable[C, R]
@@ -263,7 +321,10 @@ class TaskFunction(Runnable, Chosen[P], Generic[C, P, R]):
         id: str | None = None,
         keepalive: Duration | None = None,
         unique_for: Duration | None = None,
-    ) -> "Chosen[P]":
+        priority: Level | None = None,
+        group: str | None = None,
+        batches: Sequence[str] | None = None,
+    ) -> "Chosen[P, R]":
         """Choose for the next enqueue: ``send.options(delay=60).enqueue(to="…")``.
 
         See `Options` for their meaning.
@@ -279,6 +340,9 @@ class TaskFunction(Runnable, Chosen[P], Generic[C, P, R]):
             id=id,
             keepalive=keepalive,
             unique_for=unique_for,
+            priority=priority,
+            group=group,
+            batches=batches,
         )
         return Chosen(self, chosen.over(self.declared), self._posting)
 
@@ -308,6 +372,21 @@ class TaskFunction(Runnable, Chosen[P], Generic[C, P, R]):
 
     def _envelope(self, given: Mapping[str, Any]) -> dict[str, Any]:
         return {TASK: self.name, ARGS: self.signature.plain(given)}
+
+    def result_of(self, task: Task) -> Any:  # noqa: ANN401  as the type hint says
+        """Return the result of a call, as `EnqueuedTask.result` describes.
+
+        Raises TaskDead, and Unreadable.
+        """
+        result = result_of(task)
+        if task.trail:
+            return result  # another function's, maybe
+        try:
+            return fitting("result", result, self.signature.result)
+        except InvalidRequest as error:
+            if self.on_large_result is not None:
+                return result  # what was kept of it
+            raise Unreadable(f"task {task.id} of {self.name}: {error.detail}") from None
 
     # --------------------------------------------------------------------------------------- to run
 

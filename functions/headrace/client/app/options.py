@@ -5,7 +5,7 @@ Whoever writes an option that is none reads what they may have meant.
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
@@ -19,6 +19,7 @@ from headrace.client.sending import NewTask
 from headrace.domain import limits
 from headrace.domain.ids import derived_task_id
 from headrace.domain.retry import RetryStrategy
+from headrace.domain.task import Level
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -100,6 +101,9 @@ class Options:
         unique_for: length of the windows of time in each of which at most one task of the queue
             is made under one key, even after that one has ended.
         keepalive: how long a lease of it lasts between two heartbeats.
+        priority: high, normal or low, in a queue whose settings have ``priority``.
+        group: whose turn it takes, in a queue whose settings have ``groups``.
+        batches: ids of batches that count it.
 
     """
 
@@ -113,6 +117,9 @@ class Options:
     id: str | None = None
     keepalive: Duration | None = None
     unique_for: Duration | None = None
+    priority: Level | None = None
+    group: str | None = None
+    batches: Sequence[str] | None = None
 
     def over(self, declared: "Options") -> "Options":
         """These options over *declared*."""
@@ -147,7 +154,18 @@ class Options:
             keepalive_timeout_in_seconds=self.keepalive_seconds(),
             retry_strategy=self.retry_strategy(),
             tags=checks.tags("tags", self.tags) if self.tags is not None else None,
+            priority=self.level(),
+            group_key=self.group_key(),
+            batches=None if self.batches is None else tuple(self.batches),
         )
+
+    def level(self) -> Level | None:
+        """Return its priority, if that is given."""
+        return None if self.priority is None else checks.priority("priority", self.priority)
+
+    def group_key(self) -> str | None:
+        """Return its group, if that is given."""
+        return None if self.group is None else checks.group("group", self.group)
 
     def keepalive_seconds(self) -> float | None:
         """Return how long a lease lasts, if that is given."""

@@ -1,9 +1,9 @@
 """How an attempt may end, and what its report says of that.
 
-Handlers raise `Retry` and `Reject`.  The worker throws the limits and `Stopped` into a running
-handler: into a thread as they are; an asyncio task is cancelled, and the reason is the first
-argument of its ``CancelledError``.  Of an exception type, message and traceback are kept, within
-what the service takes; of a result up to 32 KiB of JSON, or what the task says instead.
+Handlers raise `Retry` and `Reject`.  The worker throws the limits, `Stopped` and `Cancelled` into
+a running handler: into a thread as they are; an asyncio task is cancelled, and the reason is the
+first argument of its ``CancelledError``.  Of an exception type, message and traceback are kept,
+within what the service takes; of a result up to 32 KiB of JSON, or what the task says instead.
 """
 
 import json
@@ -17,7 +17,7 @@ from headrace.client.app.checks import Duration
 from headrace.client.codec import PLAIN, Codec
 from headrace.client.sending import Failure, carried
 from headrace.domain import limits
-from headrace.domain.errors import PayloadTooLarge
+from headrace.domain.errors import LeaseLost, PayloadTooLarge
 
 _ROOM: Final = limits.ERROR_BYTES - 512  # attempt, time, worker and kind stand there too
 _TYPE_ROOM: Final = 256
@@ -64,6 +64,16 @@ class HardTimeLimit(BaseException):
 
 class Stopped(BaseException):
     """Thrown when the worker stops: the task is released, which costs it no attempt."""
+
+
+class Cancelled(LeaseLost):
+    """Thrown when the task was cancelled: nobody wants it done, and nothing is reported of it.
+
+    The handler may catch it and undo what it has begun.
+    """
+
+    def __init__(self, detail: str = "the task was cancelled") -> None:
+        super().__init__(detail)
 
 
 def failure_of(error: BaseException, *, private: bool) -> Failure:

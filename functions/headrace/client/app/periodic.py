@@ -86,6 +86,9 @@ class Periodic:
             most = limits.TAGS - 1
             message = f"must have at most {most} tags for a schedule: one names the app"
             raise checks.wrong("tags", message)
+        if declared.group is not None:
+            message = "has no meaning for a schedule, whose tasks take no turn; leave it out"
+            raise checks.wrong("group", message)
         fields = {
             "cron": beat.cron,
             "every_seconds": beat.every_seconds(),
@@ -96,6 +99,7 @@ class Periodic:
             "expires_in_seconds": declared.expires_seconds(),
             "keepalive_timeout_in_seconds": declared.keepalive_seconds(),
             "retry_strategy": declared.retry_strategy(),
+            "priority": declared.level(),
         }
         return cls(name, function, fields)
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from threading import Lock
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from headrace.client.aio import AsyncClient
 from headrace.client.app import checks
 from headrace.client.app.declared import Declared, declared, nested
+from headrace.client.app.handles import AsyncEnqueuedTask, EnqueuedTask
 from headrace.client.batches import Errors
 from headrace.client.calls import ApiCall
 from headrace.client.calls.queues import create_queue
@@ -20,12 +21,11 @@ from headrace.client.calls.tasks import enqueue_task
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
 from headrace.client.queue_fields import QueueFields
-from headrace.client.sending import NewTask
+from headrace.client.sending import NewTask, ResultOf
 from headrace.domain import limits
 from headrace.domain.errors import Forbidden, NotFound, QueueExists
 from headrace.domain.queue import QueueSettings
 from headrace.wire.queues import Queue
-from headrace.wire.tasks import Enqueued
 
 T = TypeVar("T")
 
@@ -226,26 +226,31 @@ class Posting:
         if found is not None:
             await found.close()
 
-    def enqueue(self, queue: str, task: NewTask) -> Enqueued:
+    def enqueue(self, queue: str, task: NewTask, result_of: ResultOf) -> EnqueuedTask[Any]:
         """Enqueue one task, making its queue where it is missing.
 
+        Its result is read by *result_of*.
         Raises NotEnqueued for an entry that only the service could tell is wrong.
         """
         client, call = self.client, enqueue_task(queue, task)
-        return self._queues.with_queue(client, queue, lambda: client.send(call))
+        made = self._queues.with_queue(client, queue, lambda: client.send(call))
+        return EnqueuedTask.by(client, made, result_of)
 
-    async def aenqueue(self, queue: str, task: NewTask) -> Enqueued:
+    async def aenqueue(
+        self, queue: str, task: NewTask, result_of: ResultOf
+    ) -> AsyncEnqueuedTask[Any]:
         """Do the same from an event loop."""
         client, call = self.async_client, enqueue_task(queue, task)
         try:
-            return await client.send(call)
+            made = await client.send(call)
         except NotFound as missing:
             await self._queues.amake(client, queue, missing)
-        return await client.send(call)
+            made = await client.send(call)
+        return AsyncEnqueuedTask.by(client, made, result_of)
 
     def enqueue_each(
-        self, queue: str, tasks: Iterable[NewTask], *, errors: Errors
-    ) -> Iterator[Enqueued]:
+        self, queue: str, tasks: Iterable[NewTask], result_of: ResultOf, *, errors: Errors
+    ) -> Iterator[EnqueuedTask[Any]]:
         """Enqueue tasks as their results are consumed, making the queue where it is missing."""
         client = self.client
         rest = iter(tasks)
@@ -268,5 +273,5 @@ class Posting:
         answered = True
         taken.clear()
         if first is not None:
-            yield first
-            yield from results
+            yield EnqueuedTask.by(client, first, result_of)
+            yield from (EnqueuedTask.by(client, result, result_of) for result in results)

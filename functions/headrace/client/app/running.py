@@ -6,6 +6,7 @@ from headrace.client.app.attempts import AttemptRun, Middleware, unknown
 from headrace.client.app.context import Context
 from headrace.client.app.execution import AttemptControl, TaskRoute
 from headrace.client.app.function import TASK, RawHandler, Runnable, TaskFunction, is_call
+from headrace.client.app.loads import built_in
 from headrace.client.app.posting import Posting
 from headrace.client.sending import Report
 from headrace.wire.tasks import LeasedTask
@@ -21,6 +22,7 @@ class TaskRunner:
         self._functions: dict[str, TaskFunction[..., ..., Any]] = {}
         self._handlers: dict[str, RawHandler] = {}
         self._middlewares: list[Middleware] = []
+        self._built_in = built_in()
 
     def route(self, task: LeasedTask) -> TaskRoute:
         """The route of *task*.  Raises nothing: an unknown one fails when it is executed."""
@@ -44,7 +46,8 @@ class TaskRunner:
         """Run a task of any route in this event loop, likewise.
 
         To interrupt it, cancel its asyncio task with the reason: ``task.cancel(HardTimeLimit())``,
-        ``SoftTimeLimit()``, ``Stopped()``, ``LeaseLost(…)``.  Without a reason it is Stopped.
+        ``SoftTimeLimit()``, ``Stopped()``, ``LeaseLost(…)``, ``Cancelled()``.  Without a reason it
+        is Stopped.
         """
         return await self._attempt(task, control).run_async()
 
@@ -59,13 +62,23 @@ class TaskRunner:
             found = error
         now = self._posting.now
         codec = self._posting.codec
-        ctx = Context(task, control, codec=codec, now=now, hard_timeout=hard_timeout, name=name)
+        ctx = Context(
+            task,
+            control,
+            codec=codec,
+            now=now,
+            hard_timeout=hard_timeout,
+            name=name,
+            clients=self._posting,
+        )
         return AttemptRun(ctx, found, middlewares=self._middlewares, codec=codec)
 
     def _found(self, task: LeasedTask) -> Runnable:
         """The function that runs *task*.  Raises UnknownTask, or Unreadable for its payload."""
         payload = task.payload
         named = payload.get(TASK) if is_call(payload) else None
+        if isinstance(named, str) and named in self._built_in:
+            return self._built_in[named]
         function = self._functions.get(named) if isinstance(named, str) else None
         found = function or self._handlers.get(task.queue)
         if found is None:

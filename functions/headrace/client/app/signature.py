@@ -61,6 +61,8 @@ class Signature:
 
     ``hints`` has every argument in order, ``positional`` those that may be given without a name,
     ``defaults`` those that may be left out; ``context`` names the parameter that gets the context.
+    ``result`` is the hint of what it returns, Any where that is known to checkers only, or is
+    nothing that travels as JSON.
     """
 
     function: str
@@ -68,6 +70,7 @@ class Signature:
     positional: tuple[str, ...]
     defaults: Mapping[str, Any]
     context: str | None
+    result: Any = Any
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> "Signature":
@@ -97,7 +100,8 @@ class Signature:
                 defaults[name] = parameter.default
         if len(contexts) > 1:
             raise TypeError(f"{title} asks for the Context twice: {', '.join(contexts)}")
-        return cls(title, hints, tuple(positional), defaults, contexts[0] if contexts else None)
+        context = contexts[0] if contexts else None
+        return cls(title, hints, tuple(positional), defaults, context, _returned(function))
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Give every argument its name.
@@ -170,11 +174,18 @@ class Signature:
             if name not in self.hints
         ]
         missing = [
-            FieldError(f"args.{name}", f"must be given: {self}")
-            for name in self.hints
+            FieldError(f"args.{name}", f"must be given: {self}{_perhaps_context(name, hint)}")
+            for name, hint in self.hints.items()
             if name not in names and name not in self.defaults
         ]
         return unknown + missing
+
+
+def _perhaps_context(name: str, hint: Any) -> str:  # noqa: ANN401 (any hint)
+    """Return what to do about *name*, if it looks as if the Context were meant."""
+    if hint is Any and name in ("ctx", "context"):
+        return f"; to get the context, write {name}: Context"
+    return ""
 
 
 def fitting(field: str, value: Any, hint: Any) -> Any:  # noqa: ANN401 (any value of any type)
@@ -221,6 +232,21 @@ def _hints(function: Callable[..., Any], title: str) -> dict[str, Any]:
             f"{title}: {error}; the types of a task's arguments must be importable where it is "
             "declared, not only while types are checked"
         ) from error
+
+
+def _returned(function: Callable[..., Any]) -> Any:  # noqa: ANN401 (a type)
+    """Return the hint of what *function* returns, or Any."""
+    inner = inspect.unwrap(function)
+    annotations = {"return": inner.__annotations__.get("return", Any)}
+    try:
+        hint = get_type_hints(
+            SimpleNamespace(__annotations__=annotations),
+            globalns=inner.__globals__,
+            include_extras=True,
+        )["return"]
+        return _checkable(hint, name_of(function), "return")
+    except (NameError, TypeError):
+        return Any
 
 
 def _no_method(function: Callable[..., Any], title: str) -> None:

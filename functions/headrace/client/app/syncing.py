@@ -287,4 +287,5 @@ _SCHEDULE_FIELDS: Final = (
     "expires_in_seconds",
     "keepalive_timeout_in_seconds",
     "retry_strategy",
+    "priority",
 )

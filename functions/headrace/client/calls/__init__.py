@@ -24,6 +24,7 @@ T = TypeVar("T")
 KEY_HEADER: Final = "Idempotency-Key"
 ATTEMPT_HEADER: Final = "X-Attempt"
 UNITS_HEADER: Final = "X-Consumed-Units"
+POLL_HEADER: Final = "X-Poll-After"
 _UNITS: Final = re.compile(r"w=([0-9.]+), r=([0-9.]+)")
 _ACCEPTED: Final = 202
 _encode: Final = msgspec.json.Encoder().encode
@@ -40,11 +41,15 @@ class CallFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RawAnswer:
-    """A response, before it is decoded."""
+    """A response, before it is decoded.
+
+    ``poll_after_seconds`` is after how long to ask again for what is still to come.
+    """
 
     status: int
     body: bytes
     codec: Codec
+    poll_after_seconds: float = 1.0
 
     @property
     def in_background(self) -> bool:

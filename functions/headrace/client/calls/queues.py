@@ -26,8 +26,19 @@ from headrace.client.queue_fields import QueueFields
 from headrace.client.sending import carried
 from headrace.domain import limits
 from headrace.domain.retry import RetryStrategy
+from headrace.domain.task import Level
 from headrace.wire.base import JsonValue
-from headrace.wire.queues import Metrics, Purged, Queue, Queues, Recount, Schedule, Stats
+from headrace.wire.queues import (
+    Group,
+    Metrics,
+    Purged,
+    Queue,
+    Queues,
+    Recount,
+    Schedule,
+    SigningSecret,
+    Stats,
+)
 from headrace.wire.tasks import Enqueued
 
 _SHOWN_ONLY: Final = ("stats", "schedules")
@@ -96,14 +107,33 @@ def resume_queue(name: str) -> ApiCall[Queue]:
     return posts(path_of("queues", name, "resume"), reads(Queue))
 
 
-def purge_queue(name: str, states: Sequence[str]) -> ApiCall[Purged]:
-    """Remove all tasks in *states*; settings and schedules stay."""
+def purge_queue(
+    name: str, states: Sequence[str], *, undo_in_seconds: float | None = None
+) -> ApiCall[Purged]:
+    """Remove all tasks in *states*; settings and schedules stay.
+
+    The answer's ``undo`` can bring them back within *undo_in_seconds*, for ``undo``.
+    """
 
     def read(answer: RawAnswer) -> Purged:
         purged = reads(Purged)(answer)
-        return Purged(deleted=purged.deleted, in_background=answer.in_background)
+        return msgspec.structs.replace(purged, in_background=answer.in_background)
 
-    return posts(path_of("queues", name, "purge"), read, {"states": list(states)})
+    body = without_none(states=list(states), undo_in_seconds=undo_in_seconds)
+    return posts(path_of("queues", name, "purge"), read, body)
+
+
+def get_signing_secret(name: str) -> ApiCall[SigningSecret]:
+    """Return what signs the requests to the target of a queue, for ``webhooks.verify``."""
+    return ApiCall("GET", path_of("queues", name, "signing-secret"), reads(SigningSecret))
+
+
+def rotate_signing_secret(name: str) -> ApiCall[SigningSecret]:
+    """Sign the requests to the target of a queue with another secret; the old one too for a day.
+
+    Should the answer have been lost, ``get_signing_secret`` shows the new one.
+    """
+    return posts(path_of("queues", name, "signing-secret", "rotate"), reads(SigningSecret))
 
 
 def recount_queue(name: str) -> SteppedCall[Recount]:
@@ -146,6 +176,11 @@ def get_metrics(
     )
 
 
+def get_group(queue: str, group_key: str) -> ApiCall[Group]:
+    """Return how a group of a queue stands.  Raises NotFound."""
+    return ApiCall("GET", path_of("queues", queue, "groups", group_key), reads(Group))
+
+
 # ------------------------------------------------------------------------------------- schedules
 
 
@@ -162,6 +197,7 @@ def put_schedule(  # noqa: PLR0913 (the API's own fields)
     expires_in_seconds: float | None = None,
     keepalive_timeout_in_seconds: float | None = None,
     retry_strategy: RetryStrategy | Mapping[str, Any] | None = None,
+    priority: Level | None = None,
     paused: bool = False,
 ) -> ApiCall[Schedule]:
     """Create or replace a schedule, with exactly one of *cron* and *every_seconds*."""
@@ -174,6 +210,7 @@ def put_schedule(  # noqa: PLR0913 (the API's own fields)
         expires_in_seconds=expires_in_seconds,
         keepalive_timeout_in_seconds=keepalive_timeout_in_seconds,
         retry_strategy=retry_strategy,
+        priority=priority,
         paused=paused,
     )
 

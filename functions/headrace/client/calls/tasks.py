@@ -1,4 +1,7 @@
-"""Calls about tasks: making them, looking at them, acting on many."""
+"""Calls about tasks: making them, looking at them, acting on many.
+
+Long by its signatures: these are what users read in `help()`, with every field of the API.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,7 +18,6 @@ from headrace.client.calls import (
     SteppedCall,
     instant_text,
     lists,
-    nothing,
     params_of,
     path_of,
     posts,
@@ -27,20 +29,23 @@ from headrace.client.sending import NewTask, task_entry, tasks_body
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest, NotEnqueued
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import Overwritable, State
+from headrace.domain.task import SHOWN_STATES, Level, Overwritable, State
 from headrace.wire.base import JsonValue
 from headrace.wire.tasks import (
     Bulk,
+    CancelledTask,
     Count,
+    DeletedTask,
     Enqueued,
     EnqueueResults,
     Explained,
     Reason,
     Task,
     Tasks,
+    Undoable,
 )
 
-ActionName: TypeAlias = Literal["delete", "restart", "run", "move"]
+ActionName: TypeAlias = Literal["delete", "restart", "run", "move", "cancel"]
 
 
 def enqueue_entries(queue: str, entries: Sequence[bytes]) -> ApiCall[list[Enqueued]]:
@@ -76,8 +81,14 @@ def enqueue(  # noqa: PLR0913 (the API's own fields)
     keepalive_timeout_in_seconds: float | None = None,
     retry_strategy: RetryStrategy | Mapping[str, Any] | None = None,
     tags: Mapping[str, str] | None = None,
+    batches: Sequence[str] | None = None,
+    priority: Level | None = None,
+    group_key: str | None = None,
+    payload_ref: str | None = None,
 ) -> ApiCall[Enqueued]:
     """Put one task into *queue*.  Repeats are safe: a task without an id gets one here.
+
+    *payload_ref*, from ``upload``, takes the place of *payload*.
 
     Raises NotFound for a missing queue, InvalidRequest naming the field, and NotEnqueued, which
     is one too, for what only the service's clock or tables could tell.
@@ -93,6 +104,10 @@ def enqueue(  # noqa: PLR0913 (the API's own fields)
         keepalive_timeout_in_seconds=keepalive_timeout_in_seconds,
         retry_strategy=retry_strategy,
         tags=tags,
+        batches=batches,
+        priority=priority,
+        group_key=group_key,
+        payload_ref=payload_ref,
     )
     return enqueue_task(queue, task)
 
@@ -117,23 +132,51 @@ def read_one(answer: RawAnswer) -> Enqueued:
     return result
 
 
-def get_task(id: str, *, payload: bool | None = None) -> ApiCall[Task]:
+def get_task(
+    id: str, *, payload: bool | None = None, wait_seconds: float | None = None
+) -> ApiCall[Task]:
     """Return a task as it stands; *payload* left out shows it to keys that may see it.
 
+    With *wait_seconds* (up to 20) the service waits that long for its end; see ``wait``.
     Raises NotFound.
     """
-    return ApiCall("GET", path_of("tasks", id), reads(Task), params=params_of(payload=payload))
+    params = params_of(payload=payload, wait_seconds=wait_seconds)
+    return ApiCall("GET", path_of("tasks", id), reads(Task), params=params)
 
 
-def delete_task(id: str, *, if_not_inflight: bool = False) -> ApiCall[None]:
-    """Delete a task.  Raises NotFound, or Inflight if that was to be respected."""
-    return ApiCall(
-        "DELETE",
-        path_of("tasks", id),
-        nothing,
-        params=params_of(if_not_inflight=if_not_inflight or None),
-        repeatable=False,
-    )
+def delete_task(
+    id: str, *, if_not_inflight: bool = False, undo_in_seconds: float | None = None
+) -> ApiCall[Undoable | None]:
+    """Delete a task; return what brings it back within *undo_in_seconds*, for ``undo``.
+
+    Raises NotFound, or Inflight if that was to be respected.
+    """
+
+    def read(answer: RawAnswer) -> Undoable | None:
+        return reads(DeletedTask)(answer).undo if answer.body else None
+
+    params = params_of(if_not_inflight=if_not_inflight or None, undo_in_seconds=undo_in_seconds)
+    return ApiCall("DELETE", path_of("tasks", id), read, params=params, repeatable=False)
+
+
+def undo(id: str) -> SteppedCall[Bulk]:
+    """Bring back what a deletion with this undo has deleted, step by step; again does no harm.
+
+    Raises NotFound for one that is not known or over, or whose queue was deleted since.
+    """
+
+    def at(cursor: str | None) -> ApiCall[Bulk]:
+        return posts(path_of("undos", id), reads(Bulk), without_none(cursor=cursor))
+
+    return SteppedCall(at, _acted_together)
+
+
+def cancel_task(id: str) -> ApiCall[CancelledTask]:
+    """End a task that waits or is in flight, and return it; its ``state`` is None if not kept.
+
+    Raises NotFound, and Finished for one that has ended otherwise.
+    """
+    return posts(path_of("tasks", id, "cancel"), reads(CancelledTask))
 
 
 def explain_task(id: str) -> ApiCall[list[Reason]]:
@@ -155,6 +198,8 @@ class TaskFilters(TypedDict, total=False):
     scheduled_before: datetime | None
     min_attempts: int | None
     error: str | None
+    priority: Level | None
+    group_key: str | None
 
 
 def list_tasks(
@@ -189,7 +234,7 @@ def _counted_together(counts: Sequence[Count]) -> Count:
     return msgspec.structs.replace(
         counts[-1],
         count=sum(count.count for count in counts),
-        by_state={state: numbers[state] for state in State},
+        by_state={state: numbers[state] for state in SHOWN_STATES},
         as_of=counts[0].as_of,
     )
 
@@ -205,12 +250,16 @@ class Meant(TypedDict, total=False):
     dry_run: bool
 
 
-def delete_tasks(queue: str, **meant: Unpack[Meant]) -> SteppedCall[Bulk]:
+def delete_tasks(
+    queue: str, *, undo_in_seconds: float | None = None, **meant: Unpack[Meant]
+) -> SteppedCall[Bulk]:
     """Delete the tasks named, or else exactly those that the filter holds for.
 
-    Raises InvalidRequest for both, or for neither, as do the other three.
+    The answer's ``undo`` can bring all of them back within *undo_in_seconds*.
+
+    Raises InvalidRequest for both, or for neither, as do the other four.
     """
-    return bulk_tasks("delete", queue, **meant)
+    return bulk_tasks("delete", queue, undo_in_seconds=undo_in_seconds, **meant)
 
 
 def restart_tasks(queue: str, **meant: Unpack[Meant]) -> SteppedCall[Bulk]:
@@ -228,6 +277,11 @@ def move_tasks(queue: str, to_queue: str, **meant: Unpack[Meant]) -> SteppedCall
     return bulk_tasks("move", queue, to_queue=to_queue, **meant)
 
 
+def cancel_tasks(queue: str, **meant: Unpack[Meant]) -> SteppedCall[Bulk]:
+    """Cancel tasks that wait or are in flight."""
+    return bulk_tasks("cancel", queue, **meant)
+
+
 def bulk_tasks(
     action: ActionName,
     queue: str,
@@ -236,6 +290,7 @@ def bulk_tasks(
     filter: Mapping[str, Any] | None = None,
     to_queue: str | None = None,
     dry_run: bool = False,
+    undo_in_seconds: float | None = None,
 ) -> SteppedCall[Bulk]:
     """Act page after page, of exactly one of *ids* and *filter*, to show progress.
 
@@ -252,17 +307,36 @@ def bulk_tasks(
     def at(cursor: str | None) -> ApiCall[Bulk]:
         if filter is not None:
             return bulk_by_filter(
-                action, queue, filter, to_queue=to_queue, cursor=cursor, dry_run=dry_run
+                action,
+                queue,
+                filter,
+                to_queue=to_queue,
+                cursor=cursor,
+                dry_run=dry_run,
+                undo_in_seconds=undo_in_seconds,
             )
-        # By ids, the cursor is the place of the next one.  An empty list is one call: the service
-        # says what is wrong with it.
-        all_ids, start = ids or (), int(cursor or 0)
+        # By ids, the cursor is the place of the next one, and the undo of the first.  An empty
+        # list is one call: the service says what is wrong with it.
+        place, _, undo_id = (cursor or "0").partition(" ")
+        all_ids, start = ids or (), int(place)
         end = start + limits.BULK_IDS
-        more = str(end) if end < len(all_ids) else None
-        call = bulk_by_ids(action, queue, all_ids[start:end], to_queue=to_queue, dry_run=dry_run)
-        return replace(
-            call, read=lambda answer: msgspec.structs.replace(call.read(answer), cursor=more)
+        call = bulk_by_ids(
+            action,
+            queue,
+            all_ids[start:end],
+            to_queue=to_queue,
+            dry_run=dry_run,
+            undo_in_seconds=None if undo_id else undo_in_seconds,
+            undo_id=undo_id or None,
         )
+
+        def read(answer: RawAnswer) -> Bulk:
+            done = call.read(answer)
+            undo = f" {done.undo.id}" if done.undo else ""
+            more = f"{end}{undo}" if end < len(all_ids) else None
+            return msgspec.structs.replace(done, cursor=more)
+
+        return replace(call, read=read)
 
     return SteppedCall(at, _acted_together)
 
@@ -276,6 +350,7 @@ def _acted_together(pages: Sequence[Bulk]) -> Bulk:
         matched=sum(page.matched for page in pages),
         changed=sum(page.changed for page in pages),
         results=[result for page in pages for result in page.results],
+        undo=next((page.undo for page in pages if page.undo), None),
     )
 
 
@@ -286,9 +361,12 @@ def bulk_by_ids(
     *,
     to_queue: str | None = None,
     dry_run: bool = False,
+    undo_in_seconds: float | None = None,
+    undo_id: str | None = None,
 ) -> ApiCall[Bulk]:
-    """Act on up to 250 tasks that are named."""
-    return _bulk(action, queue, dry_run=dry_run, to_queue=to_queue, ids=list(ids))
+    """Act on up to 250 tasks that are named; *undo_id* is the undo of a call before."""
+    named = {"ids": list(ids), "undo_in_seconds": undo_in_seconds, "undo_id": undo_id}
+    return _bulk(action, queue, dry_run=dry_run, to_queue=to_queue, **named)
 
 
 def bulk_by_filter(
@@ -299,9 +377,14 @@ def bulk_by_filter(
     to_queue: str | None = None,
     cursor: str | None = None,
     dry_run: bool = False,
+    undo_in_seconds: float | None = None,
 ) -> ApiCall[Bulk]:
     """Act on the tasks that a filter holds for: one page of them, and where to go on."""
-    meant = {"filter": _filter_body(where), "cursor": cursor}
+    meant = {
+        "filter": _filter_body(where),
+        "cursor": cursor,
+        "undo_in_seconds": undo_in_seconds,
+    }
     return _bulk(action, queue, dry_run=dry_run, to_queue=to_queue, **meant)
 
 

@@ -87,9 +87,19 @@ def open_lease(
     return replace(call, key=None) if name is None else call
 
 
-def extend_lease(id: str) -> ApiCall[Lease]:
+class ExtendedLease(Lease, frozen=True, kw_only=True):
+    """A group lease that was extended; ``cancelled`` are the tasks cancelled under it so far.
+
+    One of them that was restarted, and delivered under the same lease again, is still named: its
+    heartbeat says that it is in flight.
+    """
+
+    cancelled: list[str]
+
+
+def extend_lease(id: str) -> ApiCall[ExtendedLease]:
     """Let a lease, with all tasks under it, last as long again from now.  Raises LeaseLost."""
-    return ApiCall("POST", path_of("leases", id, "extend"), _lease)
+    return ApiCall("POST", path_of("leases", id, "extend"), _extended)
 
 
 def close_lease(id: str) -> ApiCall[None]:
@@ -102,6 +112,12 @@ def close_lease(id: str) -> ApiCall[None]:
 
 def _lease(answer: RawAnswer) -> Lease:
     return reads(Leased)(answer).lease
+
+
+def _extended(answer: RawAnswer) -> ExtendedLease:
+    found = reads(Leased)(answer)
+    lease = found.lease
+    return ExtendedLease(id=lease.id, expires_at=lease.expires_at, cancelled=found.cancelled)
 
 
 def report_batch(queue: str, reports: Sequence[Report]) -> ApiCall[list[Reported]]:

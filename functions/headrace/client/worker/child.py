@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeAlias
 
 from headrace.client.app.app import App
 from headrace.client.app.attempts import cancel
-from headrace.client.app.outcomes import SoftTimeLimit
+from headrace.client.app.outcomes import Cancelled, SoftTimeLimit
 from headrace.client.codec import PLAIN, remember_codec
 from headrace.client.sending import Report
 from headrace.client.worker.logs import Configured
@@ -29,6 +29,7 @@ ToChild: TypeAlias = (
     tuple[Literal["run"], LeasedTask, Literal["sync", "async"]]
     | tuple[Literal["lease"], datetime]
     | tuple[Literal["soft"]]
+    | tuple[Literal["cancel"]]
     | tuple[Literal["end"]]
 )
 FromChild: TypeAlias = (
@@ -38,7 +39,7 @@ FromChild: TypeAlias = (
     | tuple[Literal["report"], Report | None]
 )
 
-_SOFT_SIGNAL: Final = getattr(signal, "SIGUSR2", signal.SIGTERM)  # Windows has none, nor isolate
+_SIGNAL: Final = getattr(signal, "SIGUSR2", signal.SIGTERM)  # Windows has none, nor isolate
 
 
 _log: Final = logging.getLogger("headrace.worker")
@@ -90,7 +91,7 @@ class ChildWorker:
 
     def work(self) -> None:
         """Run tasks until there are no more to come."""
-        signal.signal(_SOFT_SIGNAL, self._soft_limit)
+        signal.signal(_SIGNAL, self._interrupted)
         threading.Thread(target=self._listen, name="headrace-parent", daemon=True).start()
         self._say(("ready",))
         while (given := self._tasks.get()) is not None:
@@ -113,7 +114,7 @@ class ChildWorker:
                 report = self._run_async(task, control)
             else:
                 report = self._app.execute(task, control)
-        except BaseException as error:  # noqa: BLE001 (the soft limit came while the report was being made)
+        except BaseException as error:  # noqa: BLE001 (interrupted while the report was being made)
             report = report_of(error, task)
         self._running = None
         return report
@@ -128,12 +129,14 @@ class ChildWorker:
         finally:
             self._cancel_async = None
 
-    def _soft_limit(self, _number: int, _frame: FrameType | None) -> None:
+    def _interrupted(self, _number: int, _frame: FrameType | None) -> None:
         """Interrupt the handler; a signal reaches it even while it waits inside a call into C."""
+        control = self._running
+        why = Cancelled if control is not None and control.cancelled else SoftTimeLimit
         if self._cancel_async is not None and self._loop is not None:
-            self._loop.call_soon_threadsafe(cancel, self._cancel_async, SoftTimeLimit())
-        elif self._running is not None:
-            raise SoftTimeLimit
+            self._loop.call_soon_threadsafe(cancel, self._cancel_async, why())
+        elif control is not None:
+            raise why
 
     def _say(self, message: FromChild) -> None:
         with self._lock:
@@ -151,21 +154,29 @@ class ChildWorker:
                 self._tasks.put(message[1:])
             elif message[0] == "lease" and running is not None:
                 running.lease_expires_at = message[1]
-            elif message[0] == "soft" and running is not None:
-                signal.pthread_kill(threading.main_thread().ident or 0, _SOFT_SIGNAL)
+            elif message[0] in {"soft", "cancel"} and running is not None:
+                running.cancelled = running.cancelled or message[0] == "cancel"
+                signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
             elif message[0] == "end":
                 self._tasks.put(None)
                 return
 
 
 class ChildControl:
-    """What a handler in a child process may do to its lease; one that lost it is killed."""
+    """What a handler in a child process may do to its lease; one that lost it is killed.
 
-    lost = False
+    One whose task was ``cancelled`` has a little time before.
+    """
 
     def __init__(self, say: Callable[[FromChild], None], lease_expires_at: datetime) -> None:
         self._say = say
         self.lease_expires_at = lease_expires_at
+        self.cancelled = False
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease is over."""
+        return self.cancelled
 
     def progress(self, value: object) -> None:
         """Send *value* with the next heartbeat."""

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from headrace.client.app.app import App
-from headrace.client.worker.inflight import GroupLease, GroupsInUse, OpenGroups
+from headrace.client.worker.groups import GroupLease, GroupsInUse, OpenGroups
 from headrace.client.worker.service import CallBackoff, ServiceClock, WorkerService
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import (

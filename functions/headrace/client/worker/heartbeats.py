@@ -4,12 +4,15 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from headrace.client.sending import Report
 from headrace.client.threads import UNTIL_WOKEN
-from headrace.client.worker.inflight import NOTHING, GroupLease, InflightTask
+from headrace.client.worker.groups import GroupLease
+from headrace.client.worker.inflight import NOTHING, InflightTask
+from headrace.client.worker.reporting import was_cancelled
 from headrace.client.worker.service import (
     CallBackoff,
     ServiceClock,
@@ -45,17 +48,19 @@ _log = logging.getLogger("headrace.worker")
 
 
 class LostLease(NamedTuple):
-    """A lease that the service no longer knows, and why."""
+    """A lease that the service no longer knows, and why; ``cancelled``: its task was cancelled."""
 
     held: InflightTask
     why: str
+    cancelled: bool = False
 
 
 class Heartbeats:
     """Prolongs leases, up to 25 of one queue in a call; one thread does.
 
     What is under a group has that extended, by one call for all of it; its progress goes in calls
-    as ever.
+    as ever.  So do heartbeats of those that the extension lists as cancelled: it goes on listing
+    one that was restarted and delivered under the same group again.
     One without an answer is given up after half of what is left of the leases, so that there is
     time for another.
     """
@@ -130,12 +135,15 @@ class Heartbeats:
             group.extended(sent_at)
             for held in members:
                 held.prolong(lease.expires_at, now=sent_at, lease_ends=group.lease_ends)
-            yield from self._send_progress(members)
+            yield from self._beat_some(members, frozenset(lease.cancelled))
 
-    def _send_progress(self, members: list[InflightTask]) -> Iterator[LostLease]:
+    def _beat_some(
+        self, members: list[InflightTask], listed: AbstractSet[str]
+    ) -> Iterator[LostLease]:
+        """Send heartbeats of those that have progress, or are *listed* as cancelled."""
         by_queue: dict[str, list[InflightTask]] = defaultdict(list)
         for held in members:
-            if held.has_progress:
+            if held.has_progress or held.task.id in listed:
                 by_queue[held.task.queue].append(held)
         yield from self._beat_all(by_queue)
 
@@ -187,7 +195,8 @@ class Heartbeats:
             expires_at = result.lease.expires_at
             held.prolong(expires_at, now=sent_at, lease_ends=self._clock.monotonic_at(expires_at))
         elif result.outcome != "OK" and not held.over:
-            return LostLease(held, f"the service says {result.outcome}")
+            cancelled = was_cancelled(result, lease_lasted=sent_at < held.lease_ends)
+            return LostLease(held, f"the service says {result.outcome}", cancelled)
         return None
 
 

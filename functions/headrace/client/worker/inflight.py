@@ -1,14 +1,4 @@
-"""The in-flight tasks of a worker, each with its stage, and the group leases they may be under.
-
-A group lease is one over all tasks of a worker, in whatever queues: opened, extended and closed as
-one.  It is extended while something is held under it, by one call however much that is.  One that
-holds nothing is left to lapse when two thirds of it are over, and another takes its place; ids are
-the service's and never come again.
-
-A dequeue whose answer was lost may have put tasks under the group that nobody has, and as long as
-the group is extended they do not come back.  So nothing more is put under it, and it is closed as
-soon as what is known of it has been settled: then they are given back.
-"""
+"""The in-flight tasks of a worker, each with its stage."""
 
 import enum
 import logging
@@ -17,21 +7,20 @@ import threading
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from headrace.client.app.execution import TaskRoute
 from headrace.client.codec import Codec
 from headrace.client.sending import Report, carried
-from headrace.client.worker.service import Monotonic, WorkerService
-from headrace.domain.errors import HeadraceError, LeaseLost, NotFound
+from headrace.client.worker.groups import GroupLease
 from headrace.domain.limits import PROGRESS_BYTES
-from headrace.wire.tasks import Lease, LeasedTask
-
-KEEPALIVE: Final = 60.0
-"""Seconds that a group lasts between two extensions, by default."""
+from headrace.wire.tasks import LeasedTask
 
 NOTHING: Final = object()
 """No progress to send."""
+
+CANCEL_SECONDS: Final = 5.0
+"""How long a handler whose task was cancelled may take to end, where it can be killed."""
 
 _AGAIN_SECONDS: Final = 1.0
 """How long a handler may swallow the hard limit before it comes again."""
@@ -45,6 +34,7 @@ class Interruption(enum.Enum):
     SOFT_LIMIT = enum.auto()
     HARD_LIMIT = enum.auto()
     STOPPED = enum.auto()
+    CANCELLED = enum.auto()
     LEASE_LOST = enum.auto()
 
 
@@ -54,41 +44,14 @@ class RunningHandler:
     def interrupt(self, why: Interruption) -> None:
         """Make it end soon; never waits for that."""
 
+    def kill(self) -> None:
+        """End it by force, where that is possible: it was cancelled, and has had its time."""
+
     def prolonged(self, expires_at: datetime) -> None:
         """Hear of the new end of its lease, where the handler does not see what is held."""
 
     def ended(self) -> None:
         """Take back an interruption that has not arrived yet; called where the handler ran."""
-
-
-class GroupLease:
-    """A group lease; times are of the monotonic clock, and never later than the service's."""
-
-    def __init__(self, lease: Lease, keepalive: float, *, sent_at: float) -> None:
-        self.id, self.keepalive = lease.id, keepalive
-        self.first_end = sent_at + keepalive
-        self.lost = self.doubtful = False
-        self.next_at = 0.0  # not before, after an extension that did not work
-        self.extended(sent_at)
-
-    def extended(self, sent_at: float) -> None:
-        """Note that the service granted its length again, for a request of *sent_at*."""
-        self.beaten_at, self.lease_ends = sent_at, sent_at + self.keepalive
-
-    @property
-    def beat_at(self) -> float:
-        """When to extend it: a third of it after that was last done."""
-        return self.beaten_at + self.keepalive / 3
-
-    def takes_more(self, now: float, *, busy: bool) -> bool:
-        """Whether tasks may be put under it; *busy* when it holds some already.
-
-        The index knows its tasks by its first end.  Past that they would seem lapsed to whoever
-        looks there, so a group that is empty by then is used no more.
-        """
-        ends_soon = now >= self.lease_ends - self.keepalive / 3
-        stale = now >= self.first_end and not busy
-        return not (self.lost or self.doubtful or ends_soon or stale)
 
 
 class _Stage(enum.Enum):
@@ -117,7 +80,8 @@ class InflightTask:
     ) -> None:
         """*codec* writes progress; without one it is not looked at before it is sent."""
         self.task, self.route, self.group = task, route, group
-        self.lost = self.abandoned = False
+        self.lost = self.cancelled = self.abandoned = False
+        self.killed_at = math.inf
         self.started_at = self.seconds = 0.0
         self.soft_at = self.hard_at = math.inf
         self.beaten_at = now
@@ -220,13 +184,29 @@ class InflightTask:
             self.lost = self.abandoned = True
             return True
 
+    def cancel(self, now: float) -> bool:
+        """Note at *now* that it was cancelled, and make its handler end; False: that was known."""
+        with self._lock:
+            if self.cancelled:
+                return False
+            self.cancelled, self.killed_at = True, now + CANCEL_SECONDS
+        self.interrupt(Interruption.CANCELLED)
+        return True
+
     def interrupt(self, why: Interruption) -> None:
         """Make its handler end soon, if it is at work."""
-        if why is Interruption.LEASE_LOST:
+        if why in {Interruption.CANCELLED, Interruption.LEASE_LOST}:
             self.lost = True
         with self._lock:
             if self._stage is _Stage.RUNNING and self._attempt is not None:
                 self._attempt.interrupt(why)
+
+    def kill(self) -> None:
+        """End its handler by force where that is possible, once."""
+        self.killed_at = math.inf
+        with self._lock:
+            if self._stage is _Stage.RUNNING and self._attempt is not None:
+                self._attempt.kill()
 
     # ------------------------------------------------------------------------------------- leases
 
@@ -245,16 +225,15 @@ class InflightTask:
     def overdue(self, now: float) -> Interruption | None:
         """Why it is to be interrupted at *now*: its lease or its time is over.
 
-        The soft limit is said once, the hard one each second.
+        The soft limit is said once, the hard one each second: it alone is left where a handler goes
+        on though its lease is over.
         """
-        if self.lost:
-            return None
-        if self.lease_ends <= now:
+        if not self.lost and self.lease_ends <= now:
             return Interruption.LEASE_LOST
         if self.hard_at <= now:
             self.hard_at = now + _AGAIN_SECONDS
             return Interruption.HARD_LIMIT
-        if self.soft_at <= now:
+        if not self.lost and self.soft_at <= now:
             self.soft_at = math.inf
             return Interruption.SOFT_LIMIT
         return None
@@ -296,7 +275,10 @@ class InflightTasks:
         return {held.group for held in self.all() if held.group is not None}
 
     def past_limits(self, now: float) -> list[InflightTask]:
-        """Interrupt what is over its time limits at *now*; return those whose lease has ended."""
+        """Interrupt what is over its time limits at *now*; return those whose lease has ended.
+
+        What was cancelled a while ago and goes on is killed, where that is possible.
+        """
         ended = []
         for held in self.all():
             why = held.overdue(now)
@@ -304,70 +286,6 @@ class InflightTasks:
                 ended.append(held)
             elif why is not None:
                 held.interrupt(why)
+            if held.killed_at <= now:
+                held.kill()
         return ended
-
-
-class GroupsInUse(NamedTuple):
-    """The group leases that something is held under, and those with reports still to be sent."""
-
-    held: AbstractSet[GroupLease] = frozenset()
-    unreported: AbstractSet[GroupLease] = frozenset()
-
-
-class OpenGroups:
-    """The group leases of a worker: one that tasks are put under, and those before it.
-
-    Used by the thread that fetches tasks; the others only look at a group of what is held.
-    """
-
-    def __init__(
-        self,
-        service: WorkerService,
-        monotonic: Monotonic,
-        *,
-        keepalive: float | None,
-    ) -> None:
-        self._service, self._monotonic = service, monotonic
-        self._keepalive = KEEPALIVE if keepalive is None else keepalive
-        self._current: GroupLease | None = None
-        self._open: list[GroupLease] = []
-
-    def current(self, in_use: GroupsInUse) -> GroupLease:
-        """The group to put tasks under, opened if need be; with *in_use* as they are now.
-
-        Raises headrace.domain.errors.
-        """
-        now, group = self._monotonic(), self._current
-        if group is None or not group.takes_more(now, busy=group in in_use.held):
-            lease = self._service.open_lease(keepalive=self._keepalive)
-            group = self._current = GroupLease(lease, self._keepalive, sent_at=now)
-            self._open.append(group)
-        if len(self._open) > 1:
-            self._see_to_the_old(group, in_use)
-        return group
-
-    def close(self) -> None:
-        """Close all that are open: what is unsettled under them goes back, no attempt used."""
-        for group in self._open:
-            self._close(group)
-        self._current, self._open = None, []
-
-    def _see_to_the_old(self, current: GroupLease, in_use: GroupsInUse) -> None:
-        """Forget the groups that nothing is left of; those in doubt are closed."""
-        still_open = []
-        for group in self._open:
-            if group is current or group in in_use.held or group in in_use.unreported:
-                still_open.append(group)
-            elif group.doubtful:
-                self._close(group)
-        self._open = still_open
-
-    def _close(self, group: GroupLease) -> None:
-        if group.lost:
-            return
-        try:
-            self._service.close_lease(group.id)
-        except (LeaseLost, NotFound):
-            _log.debug("Lease %s had ended before it was closed", group.id)
-        except HeadraceError as error:
-            _log.warning("A lease could not be closed, and ends by itself: %s", error)

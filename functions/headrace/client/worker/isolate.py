@@ -126,13 +126,22 @@ class ChildAttempt(RunningHandler):
         self.killed: Interruption | None = None
 
     def interrupt(self, why: Interruption) -> None:
-        """Send it the soft limit, kill it for anything else."""
+        """Send it the soft limit, or that it was cancelled; kill it for anything else."""
         if why is Interruption.SOFT_LIMIT:
             self._process.say(("soft",))
+        elif why is Interruption.CANCELLED:
+            self._process.say(("cancel",))
         else:
-            if self.killed is None:
-                self._process.kill()
-            self.killed = why
+            self._kill(why)
+
+    def kill(self) -> None:
+        """Kill it: it was cancelled, and did not end."""
+        self._kill(Interruption.CANCELLED)
+
+    def _kill(self, why: Interruption) -> None:
+        if self.killed is None:
+            self._process.kill()
+        self.killed = why
 
     def prolonged(self, expires_at: datetime) -> None:
         """Send it the new end."""
@@ -271,6 +280,8 @@ class Children:
 
 
 def _killed(held: InflightTask, why: Interruption) -> Report | None:
+    if held.lost:
+        return None
     if why is Interruption.HARD_LIMIT:
         limit = f"the hard time limit of {held.route.hard_timeout} seconds is over"
         return failed(held.task, "TimeLimit", f"{limit}; its process was killed")

@@ -12,7 +12,9 @@ from headrace.wire.tasks import LeasedTask
 
 LogFormat: TypeAlias = Literal["text", "json"]
 
-FIELDS: Final = ("task_id", "queue", "attempt", "task_name", "outcome", "seconds", "worker")
+FIELDS: Final = (
+    *("task_id", "queue", "attempt", "priority", "task_name", "outcome", "seconds", "worker"),
+)
 """What records of this package may carry beside the message."""
 
 _OWN: Final = frozenset({"time", "level", "logger", "message", "traceback", "stack"})
@@ -45,8 +47,9 @@ def configured() -> Configured | None:
 
 
 def about(task: LeasedTask, **more: object) -> dict[str, object]:
-    """Return the ``extra`` of a record about *task*."""
-    return {"task_id": task.id, "queue": task.queue, "attempt": task.attempts, **more}
+    """Return the ``extra`` of a record about *task*: with its priority, if it has one."""
+    ranked = {} if task.priority is None else {"priority": task.priority}
+    return {"task_id": task.id, "queue": task.queue, "attempt": task.attempts, **ranked, **more}
 
 
 class TaskLogFilter(logging.Filter):
@@ -78,7 +81,8 @@ class TextFormatter(logging.Formatter):
         if known.get("task_id") is None:
             return text
         queue, attempt = known.get("queue", "?"), known.get("attempt", "?")
-        return f"{text} [task {known['task_id']}, queue {queue}, attempt {attempt}]"
+        ranked = f", {known['priority']} priority" if known.get("priority") else ""
+        return f"{text} [task {known['task_id']}, queue {queue}, attempt {attempt}{ranked}]"
 
 
 class JsonFormatter(logging.Formatter):

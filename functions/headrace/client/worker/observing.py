@@ -25,10 +25,13 @@ class Observer:
         """A handler is about to run."""
 
     def ended(self, task: LeasedTask, route: TaskRoute, outcome: str, seconds: float) -> None:
-        """A handler has run; *outcome* is the status of its report, or ``LOST``."""
+        """A handler has run; *outcome* is the status of its report, ``LOST`` or ``CANCELLED``."""
 
     def lost(self, task: LeasedTask, why: str) -> None:
         """A lease, or the report of a task, was lost."""
+
+    def cancelled(self, task: LeasedTask) -> None:
+        """The worker has heard that *task* was cancelled; what came of it counts for nothing."""
 
 
 def _to_all(
@@ -57,3 +60,4 @@ class Observers(Observer):
     started = _to_all(Observer.started)
     ended = _to_all(Observer.ended)
     lost = _to_all(Observer.lost)
+    cancelled = _to_all(Observer.cancelled)

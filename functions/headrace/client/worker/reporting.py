@@ -10,10 +10,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
+from headrace.client.app.outcomes import Cancelled, HardTimeLimit, SoftTimeLimit, Stopped
 from headrace.client.sending import Failure, Report
 from headrace.client.threads import UNTIL_WOKEN
-from headrace.client.worker.inflight import GroupLease, InflightTask, Interruption
+from headrace.client.worker.groups import GroupLease
+from headrace.client.worker.inflight import InflightTask, Interruption
 from headrace.client.worker.service import (
     CallBackoff,
     ServiceClock,
@@ -54,6 +55,7 @@ THROWN: Final[dict[Interruption, type[BaseException]]] = {
     Interruption.SOFT_LIMIT: SoftTimeLimit,
     Interruption.HARD_LIMIT: HardTimeLimit,
     Interruption.STOPPED: Stopped,
+    Interruption.CANCELLED: Cancelled,
     Interruption.LEASE_LOST: LeaseOver,
 }
 
@@ -107,13 +109,25 @@ def instead_of_invalid(report: Report, result: Reported, task: LeasedTask) -> Re
     return failed(task, "InvalidReport", result.detail or "")
 
 
+def was_cancelled(result: Reported, *, lease_lasted: bool) -> bool:
+    """Whether a report was answered that its task was cancelled.
+
+    Where no dead ones are kept a cancelled task is gone.  If its lease lasted when the report was
+    sent nobody can have ended it but an operator, who does not want it done.
+    """
+    if result.outcome == "NOT_FOUND":
+        return lease_lasted
+    return result.dead_reason == "cancelled"
+
+
 class ReportAnswer(NamedTuple):
-    """The answer to a report, or why it came to nothing."""
+    """The answer to a report, or why it came to nothing; ``cancelled``: its task was cancelled."""
 
     held: InflightTask
     report: Report
     result: Reported | None = None
     dropped: str = ""
+    cancelled: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -293,6 +307,8 @@ class Reporter:
             self.add(kept.held, instead)
         elif result.outcome == "NOT_FOUND" and kept.tried:
             _log.info("Task %s is gone: an earlier try of its report has counted", result.task_id)
+        elif was_cancelled(result, lease_lasted=sent_at < kept.held.lease_ends):
+            return ReportAnswer(kept.held, kept.report, cancelled=True)
         else:
             return _dropped(kept, f"the service says {result.outcome}")
         return None

@@ -89,7 +89,7 @@ class WorkerService:
         call = work.open_lease(keepalive_timeout_in_seconds=keepalive)
         return self._client.send(call, again=False)
 
-    def extend_lease(self, id: str, *, within: float) -> Lease:
+    def extend_lease(self, id: str, *, within: float) -> work.ExtendedLease:
         """Let it last as long again; the heartbeats have a pace of their own.
 
         Raises LeaseLost when it has ended, and Unavailable when nothing is heard for *within*

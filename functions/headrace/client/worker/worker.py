@@ -14,28 +14,22 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing
 from datetime import datetime
 from typing import Final
 
 from headrace.client.app.app import App
 from headrace.client.client import Client
-from headrace.client.embedding import timers_of
+from headrace.client.embedding import TimersBeside, TimersElsewhere, timers_of
 from headrace.client.sending import Report
 from headrace.client.settings import utc_now
 from headrace.client.threads import UNTIL_WOKEN, PeriodicThread, Step, signals_to
 from headrace.client.worker import logs
 from headrace.client.worker.fetcher import Fetched, Fetcher, Prefetch
+from headrace.client.worker.groups import GroupLease, GroupsInUse, OpenGroups
 from headrace.client.worker.handlers import Handlers
 from headrace.client.worker.heartbeats import Heartbeats, Registry
-from headrace.client.worker.inflight import (
-    GroupLease,
-    GroupsInUse,
-    InflightTask,
-    InflightTasks,
-    Interruption,
-    OpenGroups,
-)
+from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
 from headrace.client.worker.logs import LogFormat, about
 from headrace.client.worker.observing import Observer, Observers
 from headrace.client.worker.reporting import Reporter, came_of, released
@@ -137,7 +131,7 @@ class Worker:
         )
         chance = chance or random.SystemRandom()
         self._where = ""
-        self._timers: AbstractContextManager[object] = nullcontext()
+        self._timers: TimersBeside = TimersElsewhere()
         if service is None:
             client = client or app.client
             self._where = f" at {client.settings.url}"
@@ -149,6 +143,7 @@ class Worker:
         self._commands: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._failure: Exception | None = None
         self._burst = self._quiet = False
+        self._caught_up_at = -1.0  # monotonic
         self._fetch_at = -1  # how few tasks are left when there is room for more
         self.closed = False
         """Whether it gives back all that has not begun."""
@@ -270,9 +265,23 @@ class Worker:
             return
         if isinstance(fetched.away, Unavailable) and fetched.away_seconds >= _BURST_SECONDS:
             self._fail(fetched.away)
+            return
         # What a report has moved may be in a queue that was empty before.
-        elif fetched.answered and self._fetcher.found_nothing(self.reporter.last_report_at):
+        since = max(self.reporter.last_report_at, self._caught_up_at)
+        drained = fetched.answered and self._fetcher.found_nothing(since)
+        if drained and not self._caught_up():
             self._commands.put("drained")
+
+    def _caught_up(self) -> bool:
+        """Have what was reported counted, once; tell whether that may have made more tasks."""
+        if self._caught_up_at > self.reporter.last_report_at:
+            return False
+        try:
+            counted = self._timers.catch_up()
+        except Unavailable:  # the next to run timers does it
+            return False
+        self._caught_up_at = self._clock.monotonic()
+        return counted
 
     # --------------------------------------------------------------------------------- 2. start
 
@@ -296,8 +305,11 @@ class Worker:
 
     def _beat(self) -> float:
         """Send the heartbeats that are due."""
-        for held, why in self._heartbeats.beat(self.inflight.all()):
-            self._lost(held, why)
+        for held, why, cancelled in self._heartbeats.beat(self.inflight.all()):
+            if cancelled:
+                self._cancelled(held)
+            else:
+                self._lost(held, why)
         return self._heartbeats.rest
 
     def _interrupt_late(self) -> float:
@@ -312,6 +324,13 @@ class Worker:
         held.interrupt(Interruption.LEASE_LOST)
         _log.warning("The lease of a task is lost: %s", why, extra=about(held.task))
         self._observers.lost(held.task, why)
+
+    def _cancelled(self, held: InflightTask) -> None:
+        if held.withdraw():
+            self._let_go(held)
+        if held.cancel(self._clock.monotonic()):
+            _log.info("A task was cancelled", extra=about(held.task))
+            self._observers.cancelled(held.task)
 
     def _beat_for_itself(self) -> float:
         """Send a worker heartbeat, and obey the command of an operator that it brings."""
@@ -329,11 +348,17 @@ class Worker:
             self.prefetch.ran(seconds)
         self._let_go(held, report)
         if held.begun:
-            outcome = "LOST" if report is None else report.status
+            lost = "CANCELLED" if held.cancelled else "LOST"
+            outcome = lost if report is None or held.cancelled else report.status
             self._observers.ended(held.task, held.route, outcome, seconds)
 
     def _let_go(self, held: InflightTask, report: Report | None = None) -> None:
-        """Hold *held* no longer, but first keep its report: one of them is seen at any time."""
+        """Hold *held* no longer, but first keep its report: one of them is seen at any time.
+
+        Of one that was cancelled nothing is reported, however its handler has ended.
+        """
+        if held.cancelled:
+            report = None
         to_send = report is not None and self.reporter.add(held, report)
         left = self.inflight.remove(held)
         if left is not None and left <= self._fetch_at:
@@ -347,6 +372,8 @@ class Worker:
             for answer in answers:
                 if answer.result is not None:
                     self._log_end(answer.held, answer.report, answer.result)
+                elif answer.cancelled:
+                    self._cancelled(answer.held)
                 else:
                     self._dropped(answer.held, answer.dropped)
         return self.reporter.rest(idle=not self.inflight)
@@ -423,18 +450,19 @@ class Worker:
         return True
 
     def _interrupt_all(self) -> None:
-        """Interrupt what still runs; what does not end soon is released all the same."""
+        """Interrupt what still runs; what does not end is released, if it is this worker's yet."""
         until = self._clock.monotonic() + _UNWIND_SECONDS
         for held in self.inflight.all():
             held.interrupt(Interruption.STOPPED)
         while self.inflight and self._clock.monotonic() < until:
             time.sleep(_UNWIND_CHECK_SECONDS)
         for held in self.inflight.all():
+            lost = held.lost
             if held.abandon():
-                _log.warning(
-                    "It does not end, and is released all the same", extra=about(held.task)
-                )
-                self._let_go(held, released(held.task))
+                fate = "lost its lease before" if lost else "is released all the same"
+                fate = "was cancelled" if held.cancelled else fate
+                _log.warning("It does not end, and %s", fate, extra=about(held.task))
+                self._let_go(held, None if lost else released(held.task))
             else:
                 self._release_waiting(held)
 

@@ -26,13 +26,19 @@ class PrometheusMetrics(Observer):
         self._taken = Counter("headrace_tasks_taken", "Tasks leased.", by_queue, registry=registry)
         self._ended = Counter(
             "headrace_tasks_ended",
-            "Attempts that ended, by the status of their report or LOST.",
+            "Attempts that ended, by the status of their report, LOST or CANCELLED.",
             [*by_task, "outcome"],
             registry=registry,
         )
         self._lost = Counter(
             "headrace_leases_lost",
             "Leases, or results, that were lost.",
+            by_queue,
+            registry=registry,
+        )
+        self._cancelled = Counter(
+            "headrace_tasks_cancelled",
+            "Leased tasks that were cancelled, as far as the worker has heard of it.",
             by_queue,
             registry=registry,
         )
@@ -74,3 +80,7 @@ class PrometheusMetrics(Observer):
     def lost(self, task: LeasedTask, why: str) -> None:  # noqa: ARG002 (told to all)
         """Count what was lost."""
         self._lost.labels(task.queue).inc()
+
+    def cancelled(self, task: LeasedTask) -> None:
+        """Count what was cancelled."""
+        self._cancelled.labels(task.queue).inc()

@@ -1,0 +1,114 @@
+"""What enqueueing a function returns: what became of the call, and a hold of the task.
+
+Through it a program waits for the result, follows the progress, or cancels the task.
+"""
+
+import math
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Generic, Self, TypeVar
+
+from headrace.client.aio import AsyncClient
+from headrace.client.app import checks
+from headrace.client.app.checks import Duration
+from headrace.client.calls.tasks import not_enqueued
+from headrace.client.calls.waiting import if_kept
+from headrace.client.client import Client
+from headrace.wire.base import JsonValue
+from headrace.wire.tasks import CancelledTask, Enqueued, Task
+
+T_co = TypeVar("T_co", covariant=True)
+"""What the function returns."""
+
+_ANY_TIME = (0, math.inf)
+
+
+class _Held(Enqueued, frozen=True, kw_only=True, dict=True):
+    """What became of an entry, with the client that it was sent by."""
+
+    @classmethod
+    def by(cls, client: object, made: Enqueued, result_of: Callable[[Task], Any]) -> Self:
+        """Return *made* as it was answered to *client*.
+
+        *result_of* is what the function's result is read by, from the task when it has ended.
+        """
+        held = cls(**{name: getattr(made, name) for name in made.__struct_fields__})
+        held.__dict__.update(client=client, result_of=result_of)
+        return held
+
+    def _result_of(self, task: Task) -> Any:  # noqa: ANN401  as the function returns
+        return self.__dict__["result_of"](task)
+
+    def _task_id(self) -> str:
+        """The id of the task.  Raises NotEnqueued for an entry that is INVALID."""
+        if self.id is None or self.outcome == "INVALID":
+            raise not_enqueued({"task": self.detail or ""}, [self])
+        return self.id
+
+
+class EnqueuedTask(_Held, Generic[T_co], frozen=True, kw_only=True, dict=True):
+    """What became of a call that was enqueued, and its task.
+
+    Of a DUPLICATE or an EXISTING one it is the task that was there before.
+    """
+
+    @property
+    def _client(self) -> Client:
+        client: Client = self.__dict__["client"]
+        return client
+
+    def result(self, timeout: Duration | None = None) -> T_co:
+        """Wait for the end of the task and return its result, as the function's type hint says.
+
+        It is plain JSON values where that says nothing, where the task has moved to another
+        queue, and where a result that is too large is cut or dropped.
+        *timeout* is in seconds, or a timedelta; None waits for as long as it takes.
+        Raises TaskDead (``error.task`` has the errors), TimeoutError when time is over, NotFound
+        for a task that has ended and is not kept, or was deleted, and Unreadable for what does
+        not fit the hint.
+        """
+        task_id, seconds = self._task_id(), checks.optional("timeout", timeout, _ANY_TIME)
+        with if_kept(task_id):
+            ended = self._client.wait(task_id, timeout=seconds, payload=False)
+            result: T_co = self._result_of(ended)
+            return result
+
+    def updates(self, timeout: Duration | None = None) -> Iterator[JsonValue]:
+        """Go through the progress that the task's handler shows, until the task has ended.
+
+        It may end dead: ``result()`` says so.  Raises TimeoutError and NotFound as that does.
+        """
+        task_id, seconds = self._task_id(), checks.optional("timeout", timeout, _ANY_TIME)
+        with if_kept(task_id):
+            yield from self._client.updates(task_id, timeout=seconds)
+
+    def cancel(self) -> CancelledTask:
+        """End the task, whether it waits or is in flight.  Raises Finished, and NotFound."""
+        return self._client.cancel_task(self._task_id())
+
+
+class AsyncEnqueuedTask(_Held, Generic[T_co], frozen=True, kw_only=True, dict=True):
+    """The same for an event loop: that of the call."""
+
+    @property
+    def _client(self) -> AsyncClient:
+        client: AsyncClient = self.__dict__["client"]
+        return client
+
+    async def result(self, timeout: Duration | None = None) -> T_co:  # noqa: ASYNC109  as the synchronous twin
+        """Wait for the end of the task and return its result; as that of EnqueuedTask."""
+        task_id, seconds = self._task_id(), checks.optional("timeout", timeout, _ANY_TIME)
+        with if_kept(task_id):
+            ended = await self._client.wait(task_id, timeout=seconds, payload=False)
+            result: T_co = self._result_of(ended)
+            return result
+
+    async def updates(self, timeout: Duration | None = None) -> AsyncIterator[JsonValue]:  # noqa: ASYNC109  likewise
+        """Go through the progress of the task until it has ended; as that of EnqueuedTask."""
+        task_id, seconds = self._task_id(), checks.optional("timeout", timeout, _ANY_TIME)
+        with if_kept(task_id):
+            async for progress in self._client.updates(task_id, timeout=seconds):
+                yield progress
+
+    async def cancel(self) -> CancelledTask:
+        """End the task, whether it waits or is in flight.  Raises Finished, and NotFound."""
+        return await self._client.cancel_task(self._task_id())

@@ -1,0 +1,151 @@
+"""Calls about batches: making, closing and looking at them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.client.calls import (
+    ApiCall,
+    PagedCall,
+    RawAnswer,
+    SteppedCall,
+    json_body,
+    lists,
+    nothing,
+    params_of,
+    path_of,
+    posts,
+    reads,
+    without_none,
+)
+from headrace.client.codec import Codec, remember_codec
+from headrace.client.sending import SpawnedTask, callback_entry
+from headrace.client.settings import utc_now
+from headrace.domain.ids import new_batch_id
+from headrace.wire.batches import (
+    Batches,
+    BatchRecount,
+    BatchResults,
+    BatchSeen,
+    BatchSteps,
+    CancelledBatch,
+)
+
+
+def create_batch(
+    *,
+    id: str | None = None,
+    total: int | None = None,
+    on_ended: SpawnedTask | None = None,
+    on_succeeded: SpawnedTask | None = None,
+    on_failed: SpawnedTask | None = None,
+    expires_in_seconds: float | None = None,
+) -> ApiCall[BatchSeen]:
+    """Make a batch.  Repeats are safe: one without an id gets one here.
+
+    Each callback is a task that the service enqueues, once.  *total* is how many tasks will be
+    enqueued into it; left out, close it when that is known.
+
+    Raises BatchExists for another batch of this id, and InvalidRequest naming the field.
+    """
+    callbacks = without_none(ended=on_ended, succeeded=on_succeeded, failed=on_failed)
+    name = id or new_batch_id(utc_now())
+
+    def body(codec: Codec) -> bytes:
+        on = {
+            event: callback_entry(task, codec, path=f"on.{event}")
+            for event, task in callbacks.items()
+        }
+        fields: Mapping[str, Any] = without_none(
+            id=name, total=total, expires_in_seconds=expires_in_seconds
+        )
+        return json_body({**fields, **({"on": on} if on else {})})
+
+    return ApiCall("POST", path_of("batches"), reads(BatchSeen), body=body)
+
+
+def get_batch(id: str) -> ApiCall[BatchSeen]:
+    """Return a batch, as far as it is counted.  Raises NotFound."""
+    return ApiCall("GET", path_of("batches", id), reads(BatchSeen))
+
+
+def list_batches(
+    *, prefix: str | None = None, parts: bool = True, limit: int | None = None
+) -> PagedCall[BatchSeen]:
+    """Go through the batches by id, which begins with *prefix*; ids made for them are by age.
+
+    Without *parts*, those that stand within another come only where *prefix* names that too.
+    """
+    return lists(
+        path_of("batches"),
+        Batches,
+        lambda page: page.batches,
+        params_of(prefix=prefix, parts=None if parts else False, limit=limit),
+    )
+
+
+def close_batch(id: str, total: int) -> ApiCall[BatchSeen]:
+    """Say how many tasks were enqueued into a batch.
+
+    Until it has ended that may be said again; then another number raises BatchFinished.
+    Raises NotFound.
+    """
+    return ApiCall(
+        "POST",
+        path_of("batches", id, "close"),
+        reads(BatchSeen),
+        body=lambda _: json_body({"total": total}),
+    )
+
+
+def batch_results(id: str) -> ApiCall[BatchResults]:
+    """Return what the first hundred members came to.  Raises NotFound."""
+
+    def read(answer: RawAnswer) -> BatchResults:
+        found = reads(BatchResults)(answer)
+        for one in found.results:
+            remember_codec(one, answer.codec)
+        return found
+
+    return ApiCall("GET", path_of("batches", id, "results"), read)
+
+
+def cancel_batch(id: str) -> SteppedCall[CancelledBatch]:
+    """Cancel a batch with its members, or a workflow with its steps; ``cancelled`` is how many.
+
+    It takes no new members then, and ends.  Those that were cancelled before are not counted.
+    Where members have ids that nobody knows, every task that waits or is in flight is looked at.
+    Raises NotFound.
+    """
+
+    def at(cursor: str | None) -> ApiCall[CancelledBatch]:
+        path = path_of("batches", id, "cancel")
+        return posts(path, reads(CancelledBatch), without_none(cursor=cursor))
+
+    def total(steps: Sequence[CancelledBatch]) -> CancelledBatch:
+        return CancelledBatch(cancelled=sum(step.cancelled for step in steps))
+
+    return SteppedCall(at, total)
+
+
+def batch_steps(id: str) -> ApiCall[BatchSteps]:
+    """Return the steps of a workflow: those that run, and those that wait.  Raises NotFound."""
+    return ApiCall("GET", path_of("batches", id, "steps"), reads(BatchSteps))
+
+
+def recount_batch(id: str) -> SteppedCall[BatchRecount]:
+    """Count the members of a batch anew and mend its numbers, step by step.
+
+    For when the recorder was away for too long.  ``refusal`` says why the batch stays as it was.
+    Raises NotFound.
+    """
+
+    def at(cursor: str | None) -> ApiCall[BatchRecount]:
+        path = path_of("batches", id, "recount")
+        return posts(path, reads(BatchRecount), without_none(cursor=cursor))
+
+    return SteppedCall(at, lambda steps: steps[-1])
+
+
+def delete_batch(id: str) -> ApiCall[None]:
+    """Forget a batch and its callbacks; its members stay.  Raises NotFound."""
+    return ApiCall("DELETE", path_of("batches", id), nothing, repeatable=False)

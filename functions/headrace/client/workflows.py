@@ -1,0 +1,385 @@
+"""Workflows: tasks that wait for others, each made by the batch of those it waits for.
+
+A step is a call of a task function, as ``load.s(day)``.  Nothing of a step exists before its turn
+but the batch that will make it: so nothing hangs, and what is to be cancelled is what runs.
+
+- The **whole** is a batch of all steps.  Its id is the workflow's.
+- Each step that waits has a **join**: a batch, named for workflow and step, of the steps that it
+  waits for, whose callback is the step.  The function finds their results in ``ctx.batch``.
+- Where more than three wait for a step, **relays** stand between; see `workflow_graph`.
+
+Everything has ids made from the workflow's, so starting one again under its id changes nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, overload
+
+from headrace.client.app import checks
+from headrace.client.app.checks import Duration
+from headrace.client.calls import ApiCall
+from headrace.client.calls.batches import create_batch
+from headrace.client.calls.tasks import enqueue_task
+from headrace.client.calls.waiting import result_of
+from headrace.client.sending import FunctionCall, SpawnedTask, WithResult, in_batch
+from headrace.client.settings import utc_now
+from headrace.client.workflow_graph import WorkflowGraph
+from headrace.client.workflow_results import StepsWaiting
+from headrace.domain import limits
+from headrace.domain.errors import InvalidRequest
+from headrace.domain.ids import new_task_id
+from headrace.domain.workflow import RELAY, STEP_TAG, WORKFLOW_TAG, is_relay, part_id, root_id
+from headrace.wire.batches import BatchResult, BatchSeen
+from headrace.wire.tasks import Task
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # known to every checker
+
+    from headrace.client.aio import AsyncClient
+    from headrace.client.client import Client
+
+    T_co = TypeVar("T_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    T_co = TypeVar("T_co", covariant=True)
+
+T = TypeVar("T")
+
+OnFailure: TypeAlias = Literal["stop", "go_on"]
+"""What becomes of the steps that wait for one that is dead: none is made, or they are all the same.
+
+With ``"stop"`` the workflow stays where it is, and goes on when the dead step is restarted.
+"""
+
+_NAME_LENGTH: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowStep:
+    """One step: what it calls, and the names of the steps that it waits for."""
+
+    name: str
+    call: SpawnedTask
+    after: tuple[str, ...] = ()
+
+
+class StepName(str, Generic[T_co]):
+    """The name of a step, by which checkers know what its function returns."""
+
+    __slots__ = ()
+
+
+class Workflow(Generic[T_co]):
+    """Steps, and which waits for which.
+
+    Args:
+        on_failure: what becomes of the steps that wait for a dead one: ``"stop"``, or ``"go_on"``.
+        on_ended: a call for when every step has ended.
+        on_succeeded: a call for when every step has succeeded.
+        on_failed: a call for when the first step is dead.
+        expires_in_seconds: how long the service remembers it; 30 days.
+
+    Raises InvalidRequest for another word.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        on_failure: OnFailure = "stop",
+        on_ended: SpawnedTask | None = None,
+        on_succeeded: SpawnedTask | None = None,
+        on_failed: SpawnedTask | None = None,
+        expires_in_seconds: float | None = None,
+    ) -> None:
+        if on_failure not in {"stop", "go_on"}:
+            message = f'must be "stop" or "go_on", not {on_failure!r:.100}'
+            raise InvalidRequest.of("on_failure", message)
+        self.on_failure = on_failure
+        self.steps: dict[str, WorkflowStep] = {}
+        self.last: tuple[str, ...] = ()
+        self._last_is_group = False
+        self._whole = {"on_ended": on_ended, "on_succeeded": on_succeeded, "on_failed": on_failed}
+        self._expires = expires_in_seconds
+
+    @overload
+    def add(
+        self, name: str, call: FunctionCall[T], *, after: Iterable[str] = ()
+    ) -> StepName[T]: ...
+    @overload
+    def add(self, name: str, call: SpawnedTask, *, after: Iterable[str] = ()) -> StepName[Any]: ...
+    def add(self, name: str, call: SpawnedTask, *, after: Iterable[str] = ()) -> StepName[Any]:
+        """Add a step that is made when those of *after* have ended well; return its name.
+
+        Raises InvalidRequest for a name that is taken or cannot be one, for a step before it that
+        is not there.
+        """
+        if is_relay(name):
+            raise InvalidRequest.of("name", "must not begin with -")
+        if not limits.TASK_ID_RE.fullmatch(name) or len(name) > _NAME_LENGTH:
+            message = f"must match {limits.TASK_ID}, with at most {_NAME_LENGTH} characters"
+            raise InvalidRequest.of("name", message)
+        if name in self.steps:
+            raise InvalidRequest.of("name", f"is taken: there is a step {name}")
+        before = tuple(dict.fromkeys(after))
+        for one in before:
+            if one not in self.steps:
+                raise InvalidRequest.of("after", f"names {one}, which is no step before this")
+        self.steps[name] = WorkflowStep(name, call, before)
+        self.ends_with((name,), group=False)
+        return StepName(name)
+
+    def ends_with(self, names: Sequence[str], *, group: bool) -> None:
+        """Say whose results are the workflow's: those of a *group* come in a list."""
+        self.last, self._last_is_group = tuple(names), group
+
+    def start(self, client: "Client", *, id: str | None = None) -> "WorkflowRun[T_co]":
+        """Start it, once however often it is started under its *id*.
+
+        Raises NotFound or InvalidRequest where a queue is missing: a worker makes those of its app,
+        or ``app.ensure_queues()``.
+        """
+        name = id or new_workflow_id()
+        for call in self._calls(name):
+            client.send(call)
+        return WorkflowRun(name, client, self)
+
+    async def astart(self, client: "AsyncClient", *, id: str | None = None) -> str:
+        """Do the same from an event loop; return its id."""
+        name = id or new_workflow_id()
+        for call in self._calls(name):
+            await client.send(call)
+        return name
+
+    def _calls(self, id: str) -> Iterator[ApiCall[Any]]:
+        """The calls that start it: what is called back must be there before what calls it back."""
+        if not self.steps:
+            raise InvalidRequest.of("steps", "must be one at least")
+        if len(id) + 1 + _NAME_LENGTH > _ID_LENGTH or not limits.TASK_ID_RE.fullmatch(id):
+            most = _ID_LENGTH - 1 - _NAME_LENGTH
+            raise InvalidRequest.of("id", f"must match {limits.TASK_ID}, at most {most} of them")
+        yield create_batch(
+            id=id, total=len(self.steps), expires_in_seconds=self._expires, **self._whole
+        )
+        graph = self._graph()
+        for name in graph.last_first():
+            task = self._task(id, name, graph)
+            stops = self.on_failure == "stop"
+            yield create_batch(
+                id=part_id(id, name),
+                total=len(graph.joins[name]),
+                on_succeeded=task if stops else None,
+                on_ended=None if stops else task,
+                expires_in_seconds=self._expires,
+            )
+        for name, root in self.roots(id).items():
+            task = replace(self._task(id, name, graph), id=root)
+            yield enqueue_task(task.queue, task)
+
+    def roots(self, id: str) -> dict[str, str]:
+        """The tasks of the steps that wait for none, by their names, in the workflow of this id."""
+        names = [name for name, step in self.steps.items() if not step.after]
+        return {name: root_id(id, place) for place, name in enumerate(names)}
+
+    def before(self, name: str) -> set[str]:
+        """The nodes that make a step come, itself and relays among them: those that wait."""
+        joins = self._graph().joins
+        found, left = set[str](), [name]
+        while left:
+            one = left.pop()
+            if one in joins and one not in found:
+                found.add(one)
+                left += joins[one]
+        return found
+
+    def read(self, tasks: Mapping[str, Task]) -> Any:  # noqa: ANN401  as the type hints say
+        """Return the result of the last step by its *tasks*, which have ended.
+
+        After a group these are its results in a list.  Raises TaskDead, and Unreadable.
+        """
+        found = [self.read_step(name, tasks[name]) for name in self.last]
+        return found if self._last_is_group else found[0]
+
+    def read_step(self, name: str, task: Task) -> Any:  # noqa: ANN401  as the type hint says
+        """Return the result of a step by its *task*, which has ended.  Raises likewise."""
+        call = self.steps[name].call
+        return (call.result_of if isinstance(call, FunctionCall) else result_of)(task)
+
+    def _graph(self) -> WorkflowGraph:
+        after, room = {}, {}
+        for step in self.steps.values():
+            after[step.name] = step.after
+            taken = 1 + len(set(step.call.batches or ()))  # the whole, and its own
+            room[step.name] = max(1, limits.TASK_BATCHES - taken)
+        return WorkflowGraph.of(after, room)
+
+    def _task(self, id: str, name: str, graph: WorkflowGraph) -> SpawnedTask:
+        step = self.steps[graph.first_fed(name)]
+        joins = [part_id(id, one) for one in graph.feeds.get(name, ())]
+        tags = {**(step.call.tags or {}), WORKFLOW_TAG: id, STEP_TAG: step.name}
+        call = replace(step.call, id=None, dedupe_key=None, overwrite_on_duplicate=None, tags=tags)
+        return in_batch(_relay(call, id), *joins) if is_relay(name) else in_batch(call, id, *joins)
+
+
+def _relay(call: SpawnedTask, id: str) -> SpawnedTask:
+    """Return a relay to where *call* goes, due at once."""
+    return replace(
+        call,
+        payload={"task": RELAY, "args": {}},
+        batches=None,
+        tags={WORKFLOW_TAG: id},
+        retry_strategy=None,
+        delay_in_seconds=None,
+        scheduled_at=None,
+        expires_at=None,
+    )
+
+
+_ID_LENGTH: Final = 64
+
+
+def new_workflow_id() -> str:
+    """A fresh id of a workflow."""
+    return "wfl_" + new_task_id(utc_now()).removeprefix("tsk_")
+
+
+@dataclass(frozen=True, slots=True)
+class CallGroup(WithResult[list[T_co]], Generic[T_co]):
+    """Calls that wait for the same, and not for each other."""
+
+    calls: tuple[SpawnedTask, ...]
+
+    def start(self, client: "Client", *, id: str | None = None) -> "WorkflowRun[list[T_co]]":
+        """Start them as a workflow of their own; see `Workflow.start`."""
+        return chain(self).start(client, id=id)
+
+
+@overload
+def group(*calls: FunctionCall[T]) -> CallGroup[T]: ...
+@overload
+def group(*calls: SpawnedTask) -> CallGroup[Any]: ...
+def group(*calls: SpawnedTask) -> CallGroup[Any]:
+    """Calls side by side, by themselves or in a `chain`."""
+    return CallGroup(calls)
+
+
+@overload
+def chain(
+    *steps: *tuple[*tuple[SpawnedTask | CallGroup[Any], ...], WithResult[T]],
+    on_failure: OnFailure = "stop",
+) -> Workflow[T]: ...
+@overload
+def chain(
+    *steps: SpawnedTask | CallGroup[Any], on_failure: OnFailure = "stop"
+) -> Workflow[Any]: ...
+def chain(  # type: ignore[misc]  # mypy finds no tuple with a last one in any *steps
+    *steps: Any, on_failure: OnFailure = "stop"
+) -> Workflow[Any]:
+    """Calls, or groups of them, one after the other: each waits for all of what is before it.
+
+    Its result is that of the last one; of a group, a list of theirs.
+    """
+    made = Workflow[Any](on_failure=on_failure)
+    before: tuple[str, ...] = ()
+    for place, step in enumerate(steps, 1):
+        calls = step.calls if isinstance(step, CallGroup) else (step,)
+        names = (
+            [str(place)] if len(calls) == 1 else [f"{place}-{n}" for n in range(1, len(calls) + 1)]
+        )
+        before = tuple(
+            made.add(name, call, after=before) for name, call in zip(names, calls, strict=True)
+        )
+        made.ends_with(before, group=isinstance(step, CallGroup))
+    return made
+
+
+@overload
+def chord(
+    calls: CallGroup[Any], callback: FunctionCall[T], *, on_failure: OnFailure = "stop"
+) -> Workflow[T]: ...
+@overload
+def chord(
+    calls: CallGroup[Any], callback: SpawnedTask, *, on_failure: OnFailure = "stop"
+) -> Workflow[Any]: ...
+def chord(
+    calls: CallGroup[Any], callback: SpawnedTask, *, on_failure: OnFailure = "stop"
+) -> Workflow[Any]:
+    """A group, and what is called when all of it has ended."""
+    return chain(calls, callback, on_failure=on_failure)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowState:
+    """A workflow as it stands.
+
+    ``whole`` counts the steps that exist; ``joins`` are what steps wait for, by their names;
+    ``tasks`` are the first hundred steps that exist.
+    """
+
+    whole: BatchSeen
+    joins: dict[str, BatchSeen] = field(default_factory=dict)
+    tasks: Sequence[BatchResult] = ()
+
+    @property
+    def waiting(self) -> list[str]:
+        """The names of the steps whose turn will come."""
+        return [name for name, join in self.joins.items() if not (join.callbacks or join.stopped)]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowRun(Generic[T_co]):
+    """A workflow that was started, by its *id*; whoever knows that may look at it and cancel it.
+
+    Who has started it here knows its steps too: it may wait for results.
+    """
+
+    id: str
+    client: "Client" = field(repr=False)
+    plan: Workflow[T_co] | None = field(default=None, repr=False, compare=False)
+
+    @overload
+    def result(self, step: None = None, *, timeout: Duration | None = None) -> T_co: ...
+    @overload
+    def result(self, step: StepName[T], *, timeout: Duration | None = None) -> T: ...
+    @overload
+    def result(self, step: str, *, timeout: Duration | None = None) -> Any: ...  # noqa: ANN401  of a name alone
+    def result(self, step: str | None = None, *, timeout: Duration | None = None) -> Any:
+        """Wait for the end of a step and return its result, as its function's type hint says.
+
+        Without a *step* it is the last one of a chain, the callback of a chord, the one that was
+        added last; where a chain ends with a group, all of that, and a list of their results.
+        *timeout* is in seconds, or a timedelta; None waits for as long as it takes.
+        Raises TaskDead if the step, or one without which it is not made, is dead or was cancelled;
+        TimeoutError when time is over; NotFound for a step or workflow that is not there, and for a
+        task that is not kept; Unreadable for what does not fit the hint; and InvalidRequest for a
+        run that was not started here.
+        """
+        seconds = checks.optional("timeout", timeout, (0, inf))
+        if self.plan is None:
+            message = "can be waited for where the workflow was started"
+            raise InvalidRequest.of("result", message)
+        names = self.plan.last if step is None else (str(step),)
+        tasks = StepsWaiting(self.id, self.client, self.plan, names).ended(seconds)
+        if step is None:
+            return self.plan.read(tasks)
+        return self.plan.read_step(str(step), tasks[str(step)])
+
+    def show(self) -> WorkflowState:
+        """Return how it stands.  Raises NotFound."""
+        whole = self.client.get_batch(self.id)
+        return WorkflowState(whole, self._joins(), self.client.batch_results(self.id).results)
+
+    def cancel(self) -> int:
+        """Cancel the whole: no step is made any more, and those that have not ended are cancelled.
+
+        Returns how many are, by this call.  Raises NotFound.
+        """
+        return self.client.cancel_batch(self.id).cancelled
+
+    def _joins(self) -> dict[str, BatchSeen]:
+        prefix = part_id(self.id, "")
+        found = self.client.list_batches(prefix=prefix)
+        named = {batch.id.removeprefix(prefix): batch for batch in found}
+        return {name: batch for name, batch in named.items() if not is_relay(name)}

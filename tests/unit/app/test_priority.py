@@ -1,0 +1,79 @@
+"""Priorities in code: declared with a function, chosen for a call, and synced with a queue."""
+
+import pytest
+
+from headrace import App
+from headrace.client.app.syncing import AppSync
+from headrace.client.codec import PLAIN
+from headrace.client.sending import NewTask
+from headrace.client.settings import utc_now
+from headrace.domain.errors import InvalidRequest, NotEnqueued
+from headrace.domain.task import Priority
+from headrace.outbox.rows import new_row
+from headrace.testing import MemoryService
+
+
+def post(to: str) -> None:
+    """Do nothing."""
+
+
+def test_a_priority_is_declared_with_a_function_or_chosen_for_a_call(
+    headrace_service: MemoryService,
+) -> None:
+    app = App()
+    app.queue("mail", priority={"aging_in_seconds": 60})
+    send = app.task(queue="mail", name="send", priority="low")(post)
+    with headrace_service.serving(app):
+        made = [send.enqueue("a"), send.options(priority="high").enqueue("b")]
+        tasks = [headrace_service.client.get_task(str(one.id)) for one in made]
+        high = list(headrace_service.client.list_tasks("mail", priority="high"))
+
+    assert [task.priority for task in tasks] == ["low", "high"]
+    assert [task.id for task in high] == [made[1].id]
+
+
+def test_a_queue_without_priorities_says_so(headrace_service: MemoryService) -> None:
+    headrace_service.client.create_queue("plain")
+
+    with pytest.raises(NotEnqueued, match="priority has no meaning in queue plain"):
+        headrace_service.client.enqueue("plain", 1, priority="high")
+
+
+def test_a_wrong_word_is_named_where_it_stands() -> None:
+    with pytest.raises(InvalidRequest, match="must be one of high, normal, low") as wrong:
+        App().task(queue="mail", priority="urgent")(post)  # type: ignore[call-overload]
+    assert [one.field for one in wrong.value.errors] == ["priority"]
+    with pytest.raises(InvalidRequest, match="must be one of high, normal, low"):
+        new_row("mail", NewTask(priority="urgent"), PLAIN, now=utc_now())  # type: ignore[arg-type]
+
+
+def test_a_schedule_has_the_priority_of_its_function(headrace_service: MemoryService) -> None:
+    app = App(name="post")
+    app.queue("mail", priority={})
+    send = app.task(queue="mail", name="send", priority="high")(post)
+    app.periodic(every=60, args={"to": "all"})(send)
+    with headrace_service.serving(app):
+        sync = AppSync(headrace_service.client, app.declares("tasks:app"), everywhere=True)
+        steps = sync.apply(sync.plan().steps)
+        assert {one.step.subject for one in steps} >= {"schedule send of mail"}
+        again = sync.plan()
+        shown = headrace_service.client.get_schedule("mail", "send")
+
+    assert shown.priority == "high"
+    assert not again.steps
+
+
+def test_the_test_kit_runs_the_high_ones_first(headrace_service: MemoryService) -> None:
+    app, ran = App(), list[str]()
+    app.queue("mail", priority={})
+
+    @app.task(queue="mail")
+    def note(level: str) -> None:
+        ran.append(level)
+
+    with headrace_service.serving(app):
+        for level in ("low", "normal", "high"):
+            note.options(priority=Priority(level)).enqueue(level)
+    headrace_service.run(app)
+
+    assert ran == ["high", "normal", "low"]

@@ -1,0 +1,121 @@
+"""Cancels in the test kit: a handler hears of one as it would from a worker, in simulated time."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headrace import App, Cancelled, Context
+from headrace.testing import MemoryService, inline
+
+
+@pytest.fixture
+def service() -> Iterator[MemoryService]:
+    with MemoryService(seed=1) as service:
+        yield service
+
+
+def test_a_task_that_is_cancelled_before_it_runs_does_not_run(service: MemoryService) -> None:
+    app = App()
+    task = app.handler(queue="mail")(lambda payload: None)
+    assert task is not None
+    service.client.create_queue("mail")
+    made = service.client.enqueue("mail", 1)
+
+    service.client.cancel_task(str(made.id))
+
+    assert len(service.run(app)) == 0
+    assert service.client.get_task(str(made.id)).dead_reason == "cancelled"
+
+
+def test_a_handler_sees_a_cancel_when_a_third_of_its_lease_is_over(service: MemoryService) -> None:
+    app, seen = App(), list[tuple[bool, bool]]()
+
+    @app.handler(queue="mail")
+    def work(ctx: Context, payload: Any) -> None:
+        service.client.cancel_task(ctx.id)
+        seen.append((ctx.cancelled, ctx.lost))
+        service.clock.forward(10)  # of 30
+        seen.append((ctx.cancelled, ctx.lost))
+        ctx.check()
+
+    service.client.create_queue("mail")
+    service.client.enqueue("mail", 1)
+    ran = service.run(app, until_settled=True)
+
+    assert seen == [(False, False), (True, True)]
+    assert (ran.cancelled, ran.lost, ran.failed, ran.succeeded) == (1, 0, 0, 0)
+    assert "cancelled" in repr(ran)
+
+
+@pytest.mark.parametrize("keeps_dead", [True, False])
+def test_progress_brings_a_cancel(service: MemoryService, *, keeps_dead: bool) -> None:
+    app, undone = App(), list[bool]()
+
+    @app.handler(queue="mail")
+    def work(ctx: Context, payload: Any) -> None:
+        service.client.cancel_task(ctx.id)
+        try:
+            ctx.progress("half way")
+        except Cancelled:
+            undone.append(ctx.cancelled)
+            raise
+
+    service.client.create_queue("mail", dead_letter_queue_config={"enable": keeps_dead})
+    service.client.enqueue("mail", 1)
+
+    assert service.run(app).cancelled == 1
+    assert undone == [True]
+
+
+def test_an_async_handler_is_cancelled_with_the_reason(service: MemoryService) -> None:
+    app, why = App(), list[object]()
+
+    @app.handler(queue="mail")
+    async def work(ctx: Context, payload: Any) -> None:
+        service.client.cancel_task(ctx.id)
+        ctx.progress("half way")
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError as error:
+            why.append(error.args[0])
+            raise
+
+    service.client.create_queue("mail")
+    service.client.enqueue("mail", 1)
+
+    assert service.run(app).cancelled == 1
+    assert isinstance(why[0], Cancelled)
+
+
+def test_a_handler_that_does_not_look_has_worked_in_vain(service: MemoryService) -> None:
+    app = App()
+
+    @app.handler(queue="mail")
+    def work(ctx: Context, payload: Any) -> str:
+        service.client.cancel_task(ctx.id)
+        return "done"
+
+    service.client.create_queue("mail")
+    made = service.client.enqueue("mail", 1)
+    ran = service.run(app)
+
+    (attempt,) = ran
+    assert (attempt.counted, attempt.cancelled, attempt.outcome) == (False, True, "NOT_INFLIGHT")
+    assert (ran.cancelled, ran.lost) == (1, 0)
+    assert service.client.get_task(str(made.id)).dead_reason == "cancelled"
+
+
+def test_inline_a_cancelled_task_has_not_died() -> None:
+    app = App()
+
+    @app.task(queue="mail")
+    def work(ctx: Context) -> None:
+        line.service.client.cancel_task(ctx.id)
+        ctx.progress(1)
+
+    with inline(app) as line:
+        work.enqueue()
+
+    assert line.ran.cancelled == 1

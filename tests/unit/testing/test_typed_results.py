@@ -1,0 +1,154 @@
+"""A result is what the function's type hint says: for checkers, and when the program runs.
+
+Each ``assert_type`` is checked by mypy (``make check``) and says nothing when it runs.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, assert_type, cast
+
+import pytest
+
+from headrace import App, Context, InvalidRequest, TaskDead, Unreadable
+from headrace.testing import MemoryService
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+app = App(queue="work")
+app.queue("other", work=True)
+
+
+@dataclass(frozen=True)
+class Weather:
+    place: str
+    at: datetime
+
+
+@app.task
+def weather(place: str) -> Weather:
+    return Weather(place, datetime(2026, 11, 21, tzinfo=UTC))
+
+
+@app.task(retries=3)
+async def pair(ctx: Context, number: int) -> tuple[int, str]:
+    return number, ctx.task.id
+
+
+@app.task
+def wrong() -> int:
+    return cast("int", "no number")
+
+
+@app.task
+def untold(number: int) -> Any:
+    return {"number": number}
+
+
+@app.task
+def for_checkers() -> "Decimal":
+    return cast("Decimal", "1.5")
+
+
+@app.task
+def moves(ctx: Context) -> None:
+    ctx.move("other", payload={"task": "test.last", "args": {}})
+
+
+@app.task(name="test.last", queue="other")
+def last() -> str:
+    return "moved"
+
+
+@app.task(on_large_result="truncate")
+def large() -> list[int]:
+    return list(range(20_000))
+
+
+@pytest.fixture(autouse=True)
+def service() -> Iterator[MemoryService]:
+    with MemoryService() as service, service.serving(app):
+        yield service
+
+
+def test_it_is_of_the_type_that_the_function_returns() -> None:
+    made = weather.enqueue("Oslo")
+    result = made.result(timeout=60)
+
+    assert_type(result, Weather)
+    assert result == Weather("Oslo", datetime(2026, 11, 21, tzinfo=UTC))
+    assert_type(weather.options(delay=1).enqueue("Oslo").result(), Weather)
+    many = [task.result() for task in weather.enqueue_many([{"place": "a"}, {"place": "b"}])]
+    assert_type(many, list[Weather])
+    assert [one.place for one in many] == ["a", "b"]
+    with pytest.raises(Exception, match="place"):
+        weather.enqueue(place=1)  # type: ignore[arg-type]
+
+
+def test_of_a_coroutine_function_it_is_what_is_awaited() -> None:
+    made = pair.enqueue(3)
+    result = made.result()
+
+    assert_type(result, tuple[int, str])
+    assert result == (3, made.id)
+    for one in pair.enqueue_each([{"number": 5}]):
+        assert_type(one.result(), tuple[int, str])
+        assert one.result()[0] == 5
+
+
+def test_likewise_from_an_event_loop() -> None:
+    async def both() -> tuple[Weather, tuple[int, str]]:
+        first = await (await weather.aenqueue("Oslo")).result(timeout=60)
+        second = await (await pair.options(delay=1).aenqueue(4)).result(timeout=60)
+        assert_type(first, Weather)
+        assert_type(second, tuple[int, str])
+        return first, second
+
+    first, second = asyncio.run(both())
+
+    assert (first.place, second[0]) == ("Oslo", 4)
+
+
+def test_what_does_not_fit_the_hint_is_unreadable() -> None:
+    with pytest.raises(Unreadable, match="wrong: result expected `int`, got `str`"):
+        wrong.enqueue().result()
+
+
+def test_without_a_hint_that_travels_it_is_plain_json() -> None:
+    assert untold.enqueue(3).result() == {"number": 3}
+    assert str(for_checkers.enqueue().result()) == "1.5"
+
+
+def test_what_another_function_made_of_it_or_what_was_cut_is_left_as_it_is() -> None:
+    moved: object = moves.enqueue().result()
+    cut: object = large.enqueue().result()
+
+    assert moved == "moved"
+    assert isinstance(cut, dict)
+    assert cut.keys() == {"headrace", "beginning"}
+
+
+def test_of_a_dead_task_there_is_none() -> None:
+    made = weather.options(delay=60).enqueue("Oslo")
+    made.cancel()
+
+    with pytest.raises(TaskDead):
+        made.result()
+
+
+def test_a_timeout_that_is_none_is_refused_with_its_limit() -> None:
+    made = weather.enqueue("Oslo")
+
+    with pytest.raises(InvalidRequest, match="timeout must be a number of at least 0 seconds, not"):
+        made.result(timeout=-1)
+    assert made.result(timeout=timedelta(days=365)).place == "Oslo"
+    later = weather.options(delay=60).enqueue("Oslo")
+    assert later.result(timeout=timedelta.max).place == "Oslo"
+    assert asyncio.run(_late()).place == "Oslo"
+
+
+async def _late() -> Weather:
+    made = await weather.options(delay=60).aenqueue("Oslo")
+    return await made.result(timeout=timedelta.max)

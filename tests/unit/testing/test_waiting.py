@@ -1,0 +1,134 @@
+"""Who waits for a result in a test has the app work meanwhile, in simulated time."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from headrace import App, Context, NotFound, Reject, TaskDead
+from headrace.testing import MemoryService, inline
+
+app = App(queue="mail")
+app.queue("brief", history_retention_in_seconds=0, work=True)
+app.queue("nobody")
+
+
+@app.task(retries=3)
+def double(ctx: Context, number: int, fails: int = 0) -> int:
+    if ctx.attempt <= fails:
+        raise ValueError(f"attempt {ctx.attempt}")
+    if number < 0:
+        raise Reject("no such number")
+    ctx.progress({"half": number})
+    return 2 * number
+
+
+@app.task
+async def adouble(number: int) -> int:
+    made = await double.aenqueue(number)
+    doubled: int = await made.result(timeout=60)
+    return doubled
+
+
+@app.task
+def fourfold(number: int) -> int:
+    doubled: int = double.enqueue(double.enqueue(number).result()).result()
+    return doubled
+
+
+@pytest.fixture
+def service() -> Iterator[MemoryService]:
+    with MemoryService() as service, service.serving(app):
+        yield service
+
+
+def test_waiting_for_a_result_runs_the_task(service: MemoryService) -> None:
+    assert double.enqueue(4).result() == 8
+    assert double.enqueue(4).result(timeout=timedelta(seconds=5)) == 8
+
+
+def test_time_passes_as_far_as_it_takes_and_no_further(service: MemoryService) -> None:
+    began, real = service.clock.now, time.monotonic()
+
+    assert double.options(delay=3600).enqueue(4, fails=2).result() == 8
+
+    passed = service.clock.now - began
+    assert timedelta(hours=1) < passed < timedelta(hours=1, minutes=3)
+    assert time.monotonic() - real < 30
+
+
+def test_when_time_is_over_that_is_an_error_and_the_time_has_passed(
+    service: MemoryService,
+) -> None:
+    task, began = double.options(delay=3600).enqueue(4), service.clock.now
+
+    with pytest.raises(TimeoutError, match="within 60 s: it is ENQUEUED"):
+        task.result(timeout=60)
+
+    assert service.clock.now - began == pytest.approx(timedelta(seconds=60), abs=timedelta(0, 1))
+    assert task.result() == 8
+
+
+def test_a_dead_task_is_an_error_with_the_task_in_it(service: MemoryService) -> None:
+    with pytest.raises(TaskDead, match=r"rejected.*no such number") as raised:
+        double.enqueue(-1).result()
+
+    assert raised.value.task.dead_reason == "rejected"
+
+
+def test_a_task_that_is_not_kept_is_said_so(service: MemoryService) -> None:
+    with pytest.raises(NotFound, match="keeps no such tasks"):
+        double.options(queue="brief").enqueue(4).result()
+
+
+def test_where_nothing_is_left_that_could_end_it_the_story_ends(service: MemoryService) -> None:
+    task = double.options(queue="nobody").enqueue(4)
+
+    with pytest.raises(RuntimeError, match="nothing of the apps that are served is left to do"):
+        task.result()
+    with pytest.raises(TimeoutError):
+        task.result(timeout=60)
+
+
+def test_a_task_may_wait_for_another(service: MemoryService) -> None:
+    assert fourfold.enqueue(4).result() == 16
+    assert adouble.enqueue(4).result() == 8
+
+
+def test_so_may_a_program_with_an_event_loop(service: MemoryService) -> None:
+    async def story() -> list[object]:
+        tasks = [await double.aenqueue(number) for number in range(3)]
+        return [*await asyncio.gather(*(task.result() for task in tasks))]
+
+    assert asyncio.run(story()) == [0, 2, 4]
+
+
+def test_progress_is_gone_through_until_the_end(service: MemoryService) -> None:
+    assert list(double.enqueue(4).updates()) == [{"half": 4}]
+
+    async def story() -> list[object]:
+        return [shown async for shown in (await double.aenqueue(5)).updates()]
+
+    assert asyncio.run(story()) == [{"half": 5}]
+
+
+def test_a_task_that_is_cancelled_has_no_result(service: MemoryService) -> None:
+    task = double.options(delay=60).enqueue(4)
+    assert task.cancel().dead_reason == "cancelled"
+
+    with pytest.raises(TaskDead, match="cancelled"):
+        task.result()
+
+
+def test_of_many_each_has_its_result(service: MemoryService) -> None:
+    tasks = double.enqueue_many({"number": number} for number in range(30))
+
+    assert [task.result() for task in tasks] == [2 * number for number in range(30)]
+
+
+def test_inline_a_result_is_there_already() -> None:
+    with inline(app):
+        assert double.enqueue(4).result() == 8
+        assert fourfold.enqueue(4).result() == 16

@@ -12,14 +12,15 @@ from headrace.cli.commands import (
     options,
     queue_names,
     queue_option,
+    undo_option,
     yes_option,
 )
 from headrace.cli.filters import described, filter_options, take_filters
-from headrace.cli.output import count_of, document, many, progress, rows
+from headrace.cli.output import count_of, document, how_long, many, progress, rows, undo_note
 from headrace.cli.session import CliSession, Exit
 from headrace.client.calls.tasks import ActionName, bulk_tasks
-from headrace.domain.errors import NotFound
-from headrace.wire.tasks import Bulk, BulkResult
+from headrace.domain.errors import Finished, NotFound
+from headrace.wire.tasks import Bulk, BulkResult, Undoable
 
 _target: Final = options(
     click.argument("ids", nargs=-1, metavar="[ID]..."),
@@ -29,7 +30,15 @@ _target: Final = options(
     dry_run_option("Only tell how many it would be."),
 )
 
-_DONE: Final = {"delete": "deleted", "run": "due now", "restart": "restarted", "move": "moved"}
+_DONE: Final = {
+    "delete": "deleted",
+    "run": "due now",
+    "restart": "restarted",
+    "move": "moved",
+    "cancel": "cancelled",
+}
+_ASKED: Final = {"delete": "gone", "cancel": "cancelled"}
+_UNFINISHED: Final = {"state": "ENQUEUED,INFLIGHT"}
 _ONE: Final = {"NOT_FOUND": Exit.NOT_FOUND, "SKIPPED": Exit.CONFLICT}
 
 
@@ -40,11 +49,14 @@ _ONE: Final = {"NOT_FOUND": Exit.NOT_FOUND, "SKIPPED": Exit.CONFLICT}
     "headrace task delete --queue mail --state DEAD --scheduled-before -7d --dry-run",
 )
 @_target
+@undo_option
 @yes_option
 @click.pass_obj
-def delete(session: CliSession, /, ids: tuple[str, ...], *, yes: bool, **given: Any) -> Exit:
+def delete(
+    session: CliSession, /, ids: tuple[str, ...], *, yes: bool, undo_for: float, **given: Any
+) -> Exit:
     """Delete tasks: those named, or those of a queue that the filters hold for."""
-    return _act(session, "delete", ids, given, yes=yes)
+    return _act(session, "delete", ids, given, yes=yes, undo_for=undo_for)
 
 
 @click.command(
@@ -85,6 +97,19 @@ def move(session: CliSession, /, ids: tuple[str, ...], *, to: str, **given: Any)
     return _act(session, "move", ids, given, to_queue=to)
 
 
+@click.command(
+    "cancel",
+    cls=CliCommand,
+    example="headrace task cancel order-4711\nheadrace task cancel --queue mail --tag team=sales",
+)
+@_target
+@yes_option
+@click.pass_obj
+def cancel(session: CliSession, /, ids: tuple[str, ...], *, yes: bool, **given: Any) -> Exit:
+    """Cancel tasks that wait or are in flight: they are dead, and a worker lets go of its own."""
+    return _act(session, "cancel", ids, given, yes=yes)
+
+
 def _act(
     session: CliSession,
     action: ActionName,
@@ -93,13 +118,14 @@ def _act(
     *,
     to_queue: str | None = None,
     yes: bool = False,
+    undo_for: float | None = None,
 ) -> Exit:
     where = take_filters(given)
     queue: str | None = given["queue"]
     if ids and (where or given["every"]):
         raise click.UsageError("give ids or filters, not both")
     if ids:
-        pages = _by_ids(session, action, ids, queue, to_queue, dry_run=given["dry_run"])
+        pages = _by_ids(session, action, ids, queue, to_queue, undo_for, dry_run=given["dry_run"])
         return _show_outcome(session, action, pages, total=len(ids), dry_run=given["dry_run"])
     if queue is None:
         raise click.UsageError("say which tasks: ids, or --queue with filters or --all")
@@ -108,10 +134,19 @@ def _act(
     if action == "restart":
         where = {"state": "DEAD", **where}  # what has succeeded runs again only if that was said
     total = None
-    if action == "delete" and not yes and not given["dry_run"]:
-        total = count_of(session, queue, where).count
-        session.ask(f"{many(total, 'task')} of {queue} ({described(where)}) will be gone.", yes=yes)
-    steps = bulk_tasks(action, queue, filter=where, to_queue=to_queue, dry_run=given["dry_run"])
+    if action in _ASKED and not yes and not given["dry_run"]:
+        total = count_of(session, queue, _UNFINISHED | where if action == "cancel" else where).count
+        which = f"{many(total, 'task')} of {queue} ({described(where)})"
+        how = "" if undo_for is None else how_long(undo_for)
+        session.ask(f"{which} will be {_ASKED[action]}{how}.", yes=yes)
+    steps = bulk_tasks(
+        action,
+        queue,
+        filter=where,
+        to_queue=to_queue,
+        dry_run=given["dry_run"],
+        undo_in_seconds=undo_for,
+    )
     pages = session.client.answers(steps)
     return _show_outcome(session, action, pages, total=total, dry_run=given["dry_run"])
 
@@ -122,12 +157,17 @@ def _by_ids(
     ids: Sequence[str],
     queue: str | None,
     to_queue: str | None,
+    undo_for: float | None,
     *,
     dry_run: bool,
 ) -> Iterator[Bulk]:
     """Act on the tasks named, each in its queue, which is looked up where it was not said."""
     client = session.client
     by_queue: Mapping[str, list[str]]
+    if action == "cancel" and queue is None and not dry_run:
+        for one in ids:
+            yield _cancelled(session, one)
+        return
     if queue is not None:
         by_queue = {queue: list(ids)}
     else:
@@ -142,8 +182,24 @@ def _by_ids(
         if missing:
             yield Bulk(matched=0, changed=0, results=missing)
     for name, some in by_queue.items():
-        steps = bulk_tasks(action, name, ids=some, to_queue=to_queue, dry_run=dry_run)
+        steps = bulk_tasks(
+            action, name, ids=some, to_queue=to_queue, dry_run=dry_run, undo_in_seconds=undo_for
+        )
         yield from client.answers(steps)
+
+
+def _cancelled(session: CliSession, one: str) -> Bulk:
+    """Cancel the task *one*, wherever it is; again is fine."""
+    try:
+        session.client.cancel_task(one)
+    except NotFound:
+        missing = BulkResult(id=one, outcome="NOT_FOUND", detail=None)
+        return Bulk(matched=0, changed=0, results=[missing])
+    except Finished as error:
+        finished = BulkResult(id=one, outcome="SKIPPED", detail=error.detail)
+        return Bulk(matched=1, changed=0, results=[finished])
+    result = BulkResult(id=one, outcome="CANCELLED", detail=None)
+    return Bulk(matched=1, changed=1, results=[result])
 
 
 def _show_outcome(
@@ -157,14 +213,18 @@ def _show_outcome(
     """Follow the pages with a bar, and say what came of it."""
     matched = changed = 0
     results: list[BulkResult] = []
+    undos: dict[str, Undoable] = {}
     with progress(session) as bar:
         seen = bar.add_task("Tasks", total=total)
         for page in pages:
             matched, changed = matched + page.matched, changed + page.changed
             results += page.results
+            if page.undo is not None:
+                undos[page.undo.id] = page.undo
             bar.update(seen, completed=len(results) or matched)
     if session.json:
-        document({"matched": matched, "changed": changed, "results": results, "dry_run": dry_run})
+        made = {"matched": matched, "changed": changed, "results": results, "dry_run": dry_run}
+        document(made | ({"undos": list(undos.values())} if undos else {}))
     else:
         if results:
             rows(("Task", "Outcome", "Why"), ((one.id, one.outcome, one.detail) for one in results))
@@ -172,6 +232,8 @@ def _show_outcome(
         session.note(f"{many(matched if dry_run else changed, 'task')} {would}{_DONE[action]}.")
         if changed < matched and not dry_run:
             session.note(f"{matched - changed:,} more were meant, and did not change.")
+        for undo in undos.values() if changed else ():
+            session.note(undo_note(undo))
     failed = [one.outcome for one in results if one.outcome in _ONE]
     if len(failed) == 1 and len(results) == 1:
         return _ONE[failed[0]]

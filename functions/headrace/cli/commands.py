@@ -181,6 +181,15 @@ def options(*decorators: Decorator) -> Decorator:
 yes_option: Final = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 
+undo_option: Final = click.option(
+    "--undo-for",
+    **params.TIME,
+    default="1d",
+    show_default=True,
+    help="How long `headrace undo` can bring them back; 0: they are gone at once.",
+)
+
+
 def dry_run_option(text: str) -> Decorator:
     """Return the option --dry-run with *text* as its help."""
     return click.option("--dry-run", is_flag=True, help=text)

@@ -4,7 +4,7 @@ The advice itself is pure: functions from what was seen to what to do about it.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -15,11 +15,18 @@ from headrace import __version__
 from headrace.cli.commands import CliCommand, queue_names
 from headrace.cli.output import cell, document, grid, many, span, write
 from headrace.cli.session import CliSession, Exit, exit_of
-from headrace.client.address import FileAddress
+from headrace.client.address import FileAddress, TablesAddress
 from headrace.client.client import Client
-from headrace.client.embedding import care_of
+from headrace.client.embedding import FileCare, care_of, stack_parameters
 from headrace.domain.cost import SHARD_DELIVERIES
-from headrace.domain.errors import Forbidden, HeadraceError, NotFound, Unauthenticated
+from headrace.domain.errors import (
+    Forbidden,
+    HeadraceError,
+    InvalidRequest,
+    NotFound,
+    Unauthenticated,
+    Unavailable,
+)
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.wire.queues import Queue, Stats
 from headrace.wire.service import WorkerSeen
@@ -77,6 +84,31 @@ def file_advice(path: str, damage: Sequence[str]) -> list[Advice]:
         return [Advice("file", f"{path} is whole")]
     mend = "stop what uses it, and put back a backup"
     return [Advice("file", line, mend, "failed") for line in damage]
+
+
+def write_advice(care: FileCare) -> Advice:
+    """Tell whether the file of *care* can be written to, by doing so."""
+    try:
+        care.try_write()
+    except Unavailable as error:
+        mend = "make room on its disk, or mend what it says: until then every task is refused"
+        return Advice("file", error.detail, mend, "failed")
+    return Advice("file", "a write of a megabyte was done and undone")
+
+
+def index_advice(parameters: Mapping[str, str]) -> Advice:
+    """Tell whether the tables' index has all of its fields, by the stack's *parameters*.
+
+    A stack that does not know the parameter was made before they were there.
+    """
+    if parameters.get("KeepIndex", "true") == "false":
+        return Advice("index", "by_state has due_at and group_key")
+    return hint(
+        "index",
+        "by_state is an older one: it has no due_at and group_key",
+        "this version needs neither, later ones will; DynamoDB changes no index in place, so that"
+        ' takes a new stack: "An older index" in docs/guide/deploy.md',
+    )
 
 
 def queue_advice(queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime) -> list[Advice]:
@@ -242,7 +274,7 @@ def doctor_command(session: CliSession, queues: tuple[str, ...]) -> Exit:
     """Check key, clock, service and queues, with advice.
 
     Ends with 0 when all is well, 1 when there is advice, 3 when a QUEUE is missing, 4 when the key
-    is refused, and 6 when the service cannot be reached or its file is damaged.
+    is refused, and 6 when the service cannot be reached or its file is damaged or takes no write.
     """
     session.retries = 0
     findings: list[Advice] = []
@@ -252,13 +284,20 @@ def doctor_command(session: CliSession, queues: tuple[str, ...]) -> Exit:
             findings.append(finding)  # noqa: PERF402 (what was found before an error stays)
     except Unauthenticated as error:
         findings.append(
-            Advice("key", error.detail, "set HEADRACE_KEY to a key of this service", "failed")
+            Advice(
+                "key",
+                error.detail,
+                f"is it one of this service? {session.key_named_by()}",
+                "failed",
+            )
         )
         code = Exit.NOT_ALLOWED
     except HeadraceError as error:
         code = exit_of(error)
-        advice = f"is it running? {session.named_by()}" if code is Exit.UNAVAILABLE else "-"
-        findings.append(Advice("service", session.explain(error), advice, "failed"))
+        detail = session.explain(error)
+        silent = detail != error.detail  # a file that cannot be used says itself what to do
+        advice = f"is it running? {session.named_by()}" if silent else "-"
+        findings.append(Advice("service", detail, advice, "failed"))
     levels = {one.level for one in findings}
     if code is Exit.DONE and levels != {"ok"}:
         damaged = any(one.subject == "file" and one.level == "failed" for one in findings)
@@ -281,7 +320,11 @@ def _checks(
     yield Advice("key", f"is known: {_role(client)}")
     address = getattr(getattr(client, "settings", None), "address", None)
     if isinstance(address, FileAddress):
-        yield from file_advice(address.path, care_of(address).check())
+        care = care_of(address)
+        yield from file_advice(address.path, care.check())
+        yield write_advice(care)
+    if isinstance(address, TablesAddress):
+        yield from _index(address)
     workers = _workers(client)
     names = queues or tuple(queue.name for queue in client.list_queues())
     if not names:
@@ -292,6 +335,14 @@ def _checks(
         except NotFound as error:
             make = f"`headrace queue create {name}`"
             yield Advice(f"queue {name}", error.detail, make, "failed")
+
+
+def _index(address: TablesAddress) -> Iterator[Advice]:
+    """Look at the index of a deployment, where the caller may ask for its stack."""
+    try:
+        yield index_advice(stack_parameters(address))
+    except (Forbidden, InvalidRequest) as error:
+        yield Advice("index", f"not known: {error.detail}")
 
 
 def _role(client: Client) -> str:

@@ -20,7 +20,7 @@ from headrace.cli.lines import (
     read_lines,
 )
 from headrace.cli.output import document, line, made_fields, progress
-from headrace.cli.params import INSTANT, TIME
+from headrace.cli.params import INSTANT, PRIORITY, TIME
 from headrace.cli.session import CliSession, Exit
 from headrace.client.sending import NewTask
 from headrace.client.settings import utc_now
@@ -39,11 +39,17 @@ _task_options = options(
     click.option(
         "--overwrite",
         multiple=True,
-        type=click.Choice(["payload", "scheduled_at", "expires_at", "tags"]),
+        type=click.Choice(["payload", "scheduled_at", "expires_at", "tags", "priority"]),
         help="What a duplicate replaces of the task that waits under the key.",
     ),
     click.option("--keepalive", **TIME, help="How long a lease of this task lasts."),
     click.option("--max-retries", type=int, metavar="N", help="Instead of the queue's."),
+    click.option(
+        "--priority",
+        **PRIORITY,
+        help="Which due tasks come first, in a queue with priorities.",
+    ),
+    click.option("--group", metavar="KEY", help="Whose turn it takes, in a queue with groups."),
     tag_option("Any."),
 )
 
@@ -62,6 +68,12 @@ _task_options = options(
     "function",
     metavar="NAME",
     help='A call of this function, as mail.send; PAYLOAD is its arguments, {"to": …}, or none.',
+)
+@click.option(
+    "--payload-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Uploaded as the payload of one task: anything, up to 1 GiB.",
 )
 @click.option("--file", metavar="FILE", help="NDJSON: a payload on each line; - is stdin.")
 @click.option("--tasks", is_flag=True, help='Lines are whole tasks: {"payload": …, "id": …}.')
@@ -83,12 +95,15 @@ def enqueue_command(session: CliSession, /, queue: str, payload: str | None, **g
 
     PAYLOAD is any JSON; - reads one from stdin, and --file as many as there are lines, in constant
     memory.  With --task it is the arguments of an app's function.  With --file the other options
-    hold for every line that does not say otherwise.
+    hold for every line that does not say otherwise.  --payload-file uploads what no table holds.
     """
     _check(queue, payload, given)
     defaults = _defaults(given)
     if given["file"] is not None:
         return _file(session, queue, defaults, given)
+    if given["payload_file"] is not None:
+        fields = {**defaults, **({} if given["id"] is None else {"id": given["id"]})}
+        return _one(session, _uploaded(session, queue, given["payload_file"], fields))
     value = _value(payload, given["function"])
     new = NewTask(payload=value, id=given["id"], **defaults)
     return _one(session, *session.client.enqueue_many(queue, [new], errors="return"))
@@ -96,7 +111,7 @@ def enqueue_command(session: CliSession, /, queue: str, payload: str | None, **g
 
 def _check(queue: str, payload: str | None, given: dict[str, Any]) -> None:
     """Refuse what does not go together."""
-    has_file = given["file"] is not None
+    has_file, uploads = given["file"] is not None, given["payload_file"] is not None
     only = [
         name for name in ("tasks", "skip_bad", "run", "dry_run") if given[name] and not has_file
     ]
@@ -109,16 +124,27 @@ def _check(queue: str, payload: str | None, given: dict[str, Any]) -> None:
         and given["tasks"],
         "say the QUEUE before the PAYLOAD": queue.startswith(("{", "[")),
         "give PAYLOAD or --file, not both": has_file and payload is not None,
+        "--payload-file is the payload of one task: give no PAYLOAD, --task or --file": uploads
+        and (payload is not None or has_file or given["function"] is not None),
         "--id is of one task; with --file use --tasks and an id a line": has_file
         and given["id"] is not None,
         f"--{''.join(only[:1]).replace('_', '-')} goes with --file": only,
-        "say a PAYLOAD, - for stdin, or --file": payload is None
+        "say a PAYLOAD, - for stdin, --payload-file, or --file": payload is None
         and not has_file
+        and not uploads
         and given["function"] is None,
     }
     for text, holds in wrong.items():
         if holds:
             raise click.UsageError(text)
+
+
+def _uploaded(session: CliSession, queue: str, path: Path, fields: Defaults) -> Enqueued:
+    """Upload the file at *path* and make a task with it; INVALID is a result too."""
+    ref = session.client.upload(queue, path, id=fields.get("id"))
+    new = NewTask(payload_ref=ref, **fields)
+    (made,) = session.client.enqueue_many(queue, [new], errors="return")
+    return made
 
 
 def _value(payload: str | None, function: str | None) -> Any:
@@ -143,6 +169,8 @@ def _defaults(given: dict[str, Any]) -> Defaults:
         "keepalive_timeout_in_seconds": given["keepalive"],
         "retry_strategy": None if retries is None else {"max_retries": retries},
         "tags": given["tags"],
+        "priority": given["priority"],
+        "group_key": given["group"],
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -150,7 +178,7 @@ def _defaults(given: dict[str, Any]) -> Defaults:
 def _one(session: CliSession, made: Enqueued) -> Exit:
     if session.json:
         document(made_fields(made))
-    elif made.id is not None:
+    elif made.id is not None and made.outcome != "INVALID":
         click.echo(made.id)
     why = f": {made.detail}" if made.detail else ""
     if made.outcome == "INVALID":

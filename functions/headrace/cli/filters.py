@@ -12,7 +12,7 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from headrace.cli.commands import options, split, tag_option
-from headrace.cli.params import INSTANT
+from headrace.cli.params import INSTANT, PRIORITY
 from headrace.domain.errors import Forbidden
 from headrace.domain.filters import STATE_WORDS
 from headrace.wire.tasks import Task
@@ -55,6 +55,12 @@ filter_options: Final = options(
     click.option(
         "--error", metavar="TEXT", help="A part of the latest error, upper or lower case."
     ),
+    click.option(
+        "--priority",
+        **PRIORITY,
+        help="Of this priority.",
+    ),
+    click.option("--group", "group_key", metavar="KEY", help="Of this group."),
 )
 
 
@@ -65,7 +71,10 @@ def take_filters(given: dict[str, Any]) -> dict[str, Any]:
         "tags": given.pop("tags"),
         **{
             name: given.pop(name)
-            for name in ("worker", "scheduled_after", "scheduled_before", "min_attempts", "error")
+            for name in (
+                *("worker", "scheduled_after", "scheduled_before"),
+                *("min_attempts", "error", "priority", "group_key"),
+            )
         },
     }
     return {name: value for name, value in found.items() if value is not None}

@@ -100,6 +100,7 @@ class _WholeTask(NewTask):
 
     overwrite_on_duplicate: list[str] | None = None  # type: ignore[assignment]  # the service checks
     retry_strategy: dict[str, Any] | None = None
+    priority: str | None = None  # type: ignore[assignment]  # likewise
 
 
 _NAMES: Final = frozenset(_WholeTask.__dataclass_fields__)

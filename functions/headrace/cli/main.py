@@ -1,5 +1,6 @@
 """`headrace`: the service, its queues, tasks, schedules, keys and workers, from a terminal."""
 
+import re
 import sys
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from headrace.cli.commands import CliGroup, Lazy
 from headrace.cli.session import CliSession, Exit, Failed, exit_of
 from headrace.domain.errors import HeadraceError, Unauthenticated
 
+_NO_QUEUE: Final = re.compile(r"there is no queue ([\w.-]+)", re.ASCII)
 _ELSEWHERE: Final = {
     "dequeue": "deliveries",
     "report": "deliveries",
@@ -39,6 +41,8 @@ COMMANDS: Final = {
         "report": "Report on a task that `headrace dequeue` took.",
         "work": "Run an app's worker, until Ctrl-C or SIGTERM.",
         "task": "Look at tasks, and run, restart, move or delete them.",
+        "batch": "Look at batches and workflows; close, cancel and forget them.",
+        "undo": "Bring back what was deleted.",
         "schedule": "Put, show, run and delete schedules.",
         "sync": "Bring queue settings and schedules to what an app declares.",
         "stats": "Show how queues are doing.",
@@ -61,6 +65,7 @@ _CODES: Final = {
     Exit.NOT_ALLOWED: "forbidden",
     Exit.CONFLICT: "conflict",
     Exit.UNAVAILABLE: "unavailable",
+    Exit.TIME_OVER: "time_over",
     Exit.INTERRUPTED: "interrupted",
 }
 """The codes for programs of what this command itself finds wrong: the API's, where it has one."""
@@ -93,6 +98,9 @@ def _explain(session: CliSession, error: Exception) -> Exit:
     if isinstance(error, click.Abort) and not session.json:
         click.echo("interrupted", err=True)
         return Exit.INTERRUPTED
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and not session.json:
+        click.echo(error.format_message(), err=True)
+        return Exit.USAGE
     code, text = _meaning(session, error)
     # What writes JSON and tables is loaded only now that it is needed.
     from headrace.cli.output import problem  # noqa: PLC0415
@@ -127,6 +135,8 @@ def _refused(session: CliSession, error: HeadraceError) -> str:
     detail = session.explain(error)
     if detail != error.detail:
         return f"{detail}: is it running? {session.named_by()}"
+    if missing := _NO_QUEUE.fullmatch(error.detail):
+        return f"{error.detail}: make it with `headrace queue create {missing[1]}`"
     more = [f"{one.field} {one.message}" for one in error.errors if one.message not in error.detail]
     request_id = getattr(error, "request_id", None)
     if request_id and error.status >= HeadraceError.status:

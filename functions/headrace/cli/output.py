@@ -21,11 +21,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+from rich.tree import Tree
 
 from headrace.cli.session import CliSession
 from headrace.client.calls.tasks import count_tasks
 from headrace.domain.errors import FieldError, HeadraceError
-from headrace.wire.tasks import Count, Enqueued, TaskError
+from headrace.wire.tasks import Count, Enqueued, TaskError, Undoable
 
 _ANY_WIDTH: Final = 100_000
 _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"))
@@ -77,6 +78,18 @@ def done(session: CliSession, note: str, value: object) -> None:
 
 
 # -------------------------------------------------------------------------------------- people
+
+
+def how_long(undo_for: float) -> str:
+    """Return what is said of a deletion before it is made: whether it can be undone."""
+    if not undo_for:
+        return ", and that cannot be undone"
+    return f"; for {span(undo_for)} an undo can bring them back"
+
+
+def undo_note(undo: Undoable) -> str:
+    """Return the line that says how what was deleted comes back."""
+    return f"Until {when(undo.until)} `headrace undo {undo.id}` brings them back."
 
 
 def console(stream: TextIO | None = None) -> Console:
@@ -178,8 +191,8 @@ def facts(pairs: Iterable[tuple[str, object]]) -> None:
     write(made)
 
 
-def write(made: Table) -> None:
-    """Write a table to stdout; where that is no terminal, lines end with their last letter."""
+def write(made: Table | Tree) -> None:
+    """Write it to stdout; where that is no terminal, lines end with their last letter."""
     out = console()
     if out.is_terminal:
         out.print(made)

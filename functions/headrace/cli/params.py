@@ -10,9 +10,12 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import click
+
+from headrace.domain.task import Priority
 
 _LENGTHS: Final = {
     "": 1.0,
@@ -72,6 +75,28 @@ def rate_limit(text: str) -> dict[str, Any]:
         "interval": int(found[2] or 1),
         "interval_unit": units[found[3]],
     }
+
+
+def aging(text: str) -> dict[str, Any]:
+    """Read how much a priority counts: `5m`; `none` is an empty one."""
+    return {} if text.strip().lower() == "none" else {"aging_in_seconds": seconds(text)}
+
+
+def groups(text: str) -> dict[str, Any]:
+    """Read how groups share a queue: `fair`, `fair:acme=4,beta=0.5`; `none` is an empty one."""
+    mode, _, rest = text.strip().partition(":")
+    if mode.lower() == "none" and not rest:
+        return {}
+    weights: dict[str, float] = {}
+    for part in filter(None, rest.split(",")):
+        key, is_one, weight = part.rpartition("=")
+        try:
+            weights[key] = float(weight)
+        except ValueError:
+            is_one = ""
+        if not (is_one and key):
+            raise click.BadParameter(f"{part!r} is no weight such as acme=4")
+    return {"mode": mode.lower(), "weights": weights}
 
 
 def size_bytes(text: str | int) -> int:
@@ -144,6 +169,22 @@ def json_of(name: str, text: str) -> Any:
         raise click.BadParameter(f"not JSON: {error}{hint}", param_hint=name) from error
 
 
+def object_in(name: str) -> dict[str, Any]:
+    """Read the JSON object in the file *name* of --from-file; - is stdin."""
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        found = json.loads(text)
+    except OSError as error:
+        raise click.BadParameter(f"{name}: {error.strerror}", param_hint="'--from-file'") from error
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{name}: not JSON: {error}", param_hint="'--from-file'"
+        ) from error
+    if not isinstance(found, dict):
+        raise click.BadParameter(f"{name}: holds no JSON object", param_hint="'--from-file'")
+    return found
+
+
 def assignment(text: str) -> tuple[tuple[str, ...], Any]:
     """Read `path.to.field=value`; the value is JSON, or else the text it is."""
     path, equals, value = text.partition("=")
@@ -186,6 +227,9 @@ def _whole(number: float) -> float:
 
 TIME: Final[dict[str, Any]] = {"type": seconds, "metavar": "TIME"}
 """An option that is a length of time."""
+
+PRIORITY: Final[dict[str, Any]] = {"type": click.Choice([level.value for level in Priority])}
+"""An option that is a priority."""
 
 INSTANT: Final[dict[str, Any]] = {"type": instant, "metavar": "INSTANT"}
 """An option that is an instant."""

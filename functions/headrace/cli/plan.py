@@ -1,7 +1,7 @@
 """`headrace plan`: what a load takes and costs, with the arithmetic."""
 
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -10,6 +10,9 @@ from headrace.cli.commands import CliCommand
 from headrace.cli.output import answer, console, grid, many, write
 from headrace.cli.session import CliSession
 from headrace.domain import cost, limits
+
+_USUAL_PAYLOAD: Final = 200
+"""Bytes, where none are given: those of the tasks that `make bench` measures."""
 
 
 def _price(text: str) -> tuple[str, float]:
@@ -41,9 +44,8 @@ def _price(text: str) -> tuple[str, float]:
 @click.option(
     "--payload",
     type=params.size_bytes,
-    required=True,
     metavar="BYTES",
-    help="Of one task, as JSON.",
+    help=f"Of one task, as JSON: {_USUAL_PAYLOAD}.",
 )
 @click.option(
     "--history",
@@ -74,6 +76,13 @@ def _price(text: str) -> tuple[str, float]:
     help="Of a task, on average: its run time by a third of its lease.",
 )
 @click.option(
+    "--offload",
+    type=params.size_bytes,
+    default=f"{cost.OFFLOAD_BYTES_DEFAULT // limits.KIB}KiB",
+    metavar="BYTES",
+    help="Larger payloads are kept in S3 (PayloadOffloadBytes): 32KiB; 0 keeps all in the table.",
+)
+@click.option(
     "--price",
     "prices",
     type=_price,
@@ -91,7 +100,7 @@ def plan_command(
     session: CliSession,
     /,
     rate: float,
-    payload: int,
+    payload: int | None,
     prices: tuple[tuple[str, float], ...],
     **given: Any,
 ) -> None:
@@ -102,17 +111,19 @@ def plan_command(
     """
     if rate <= 0:
         raise click.BadParameter("must be more than 0", param_hint="'--rate'")
-    if payload > limits.PAYLOAD_BYTES:
+    size = _USUAL_PAYLOAD if payload is None else payload
+    if size > limits.PAYLOAD_BYTES:
         raise click.BadParameter(
             f"a payload has at most {limits.PAYLOAD_BYTES:,} bytes", param_hint="'--payload'"
         )
     load = cost.Load(
         rate=rate,
-        payload_bytes=payload,
+        payload_bytes=size,
         history_seconds=given["history"],
         batch=given["batch"],
         retries=given["retries"],
         heartbeats=given["heartbeats"],
+        offload_bytes=given["offload"],
     )
     chosen = replace(cost.Prices(), **dict(prices))
     over_tables = given["over_tables"]
@@ -125,15 +136,17 @@ def plan_command(
         "usd_per_month": bill.usd,
         "idle_worker_usd_per_month": idle,
     }
-    answer(session, whole, lambda: _show(bill, idle))
+    answer(session, whole, lambda: _show(bill, idle, assumed=payload is None))
 
 
-def _show(bill: cost.Bill, idle_worker_usd: float) -> None:
+def _show(bill: cost.Bill, idle_worker_usd: float, *, assumed: bool) -> None:
     load, size = bill.load, bill.item_units
     out = console()
     out.print(
         f"{load.rate:g} tasks/s x {cost.MONTH_SECONDS:,} s = {bill.tasks:,.0f} tasks in 30 days"
     )
+    if assumed:
+        out.print(f"Payload     {load.payload_bytes:,} bytes, as no --payload is given")
     out.print(
         f"Shards      {bill.shards}: {load.rate:g} tasks/s x {1 + load.retries:g} "
         f"{'deliveries' if load.retries else 'delivery'}, {cost.SHARD_DELIVERIES} deliveries/s each"
@@ -144,9 +157,14 @@ def _show(bill: cost.Bill, idle_worker_usd: float) -> None:
             f"spread the load over {-(-bill.shards // limits.SHARDS[1])} queues."
         )
     out.print(
-        f"Item        {size} write units: ({load.payload_bytes:,} + {cost.OVERHEAD_BYTES} bytes)"
+        f"Item        {size} write units: ({load.inside_bytes:,} + {cost.OVERHEAD_BYTES} bytes)"
         " in KB, rounded up"
     )
+    if load.offloads:
+        out.print(
+            f"            The payload ({load.payload_bytes:,} bytes) is in S3: it is over"
+            f" {load.offload_bytes:,}"
+        )
     out.print(f"Task        {bill.units.write:g} write units: {_life(load)}")
     out.print(f"            {bill.units.read:.3g} read units: half of one for each dequeue call")
     if bill.calls:
@@ -159,7 +177,7 @@ def _show(bill: cost.Bill, idle_worker_usd: float) -> None:
     out.print()
     made = grid("In a month", "Amount", "Price", "USD", right=("Amount", "Price", "USD"))
     for line in bill.lines:
-        stored = line.name == "DynamoDB storage"
+        stored = line.name.endswith("storage")
         per = "a million" if line.per > 1 else "a GB" if stored else "each"
         amount = f"{_amount(line.amount)} GB" if stored else _amount(line.amount)
         made.add_row(line.name, amount, f"{_plain(line.price)} {per}", f"{line.usd:,.2f}")
@@ -174,7 +192,7 @@ def _show(bill: cost.Bill, idle_worker_usd: float) -> None:
 
 def _life(load: cost.Load) -> str:
     """Say what the write units of a task are made of."""
-    size, kept = load.payload_bytes, load.history_seconds > 0
+    size, kept = load.inside_bytes, load.history_seconds > 0
     parts = [
         f"enqueue {cost.enqueue(size).write:g}",
         f"dequeue {cost.dequeue(size).write:g}",

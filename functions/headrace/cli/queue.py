@@ -1,9 +1,6 @@
 """`headrace queue`: queues, and their settings as options of `create` and `edit`."""
 
-import json
-import sys
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -16,18 +13,32 @@ from headrace.cli.commands import (
     options,
     queue_argument,
     split,
+    undo_option,
     yes_option,
 )
-from headrace.cli.output import answer, count_of, document, done, facts, many, progress, rows, span
+from headrace.cli.output import (
+    answer,
+    count_of,
+    document,
+    done,
+    facts,
+    how_long,
+    many,
+    progress,
+    rows,
+    span,
+    undo_note,
+)
 from headrace.cli.params import TIME
 from headrace.cli.session import CliSession
+from headrace.cli.target import secret_command, take_target, target_options
 from headrace.client.calls.queues import merged, recount_queue
 from headrace.domain.errors import QueueExists
-from headrace.domain.task import State
+from headrace.domain.task import SHOWN_STATES
 from headrace.wire.queues import Queue
 
 _MINUTE: Final = 60
-_STATES: Final = tuple(map(str, State))
+_STATES: Final = tuple(map(str, SHOWN_STATES))
 NOT_SETTINGS: Final = ("name", "created_at", "updated_at", "version", "stats", "schedules")
 """What a queue shows besides its settings: its own story."""
 
@@ -43,6 +54,7 @@ _SETTINGS: Final[dict[str, tuple[str, ...]]] = {
     "max_delay": ("retry_strategy", "max_delay_seconds"),
     "jitter": ("retry_strategy", "jitter"),
     "intervals": ("retry_strategy", "intervals"),
+    "group_limit": ("groups", "max_inflight_per_group"),
     "max_inflight": ("dequeuing_settings", "max_inflight_tasks"),
     "dead_letter": ("dead_letter_queue_config", "enable"),
     "dead_retention": ("dead_letter_queue_config", "retention_period_in_seconds"),
@@ -80,6 +92,22 @@ settings_options: Final = options(
     click.option("--dead-letter/--no-dead-letter", default=None, help="Keep what failed: yes."),
     click.option("--dead-retention", **TIME, help="How long: 14d."),
     click.option("--dead-max-size", type=int, metavar="N", help="How many; 0 is any."),
+    click.option(
+        "--aging",
+        type=params.aging,
+        metavar="TIME",
+        help="Tasks may have a priority; by so much a high one is ahead: 5m; or none.",
+    ),
+    click.option(
+        "--groups",
+        type=params.groups,
+        metavar="MODE",
+        help="Tasks may be of groups, which take turns: fair, fair:acme=4,beta=0.5; or none.",
+    ),
+    click.option(
+        "--group-limit", type=int, metavar="N", help="Tasks of a group run at once; 0 is any."
+    ),
+    target_options,
     click.option("--shards", type=int, metavar="N", help="1 keeps strict order; 500 tasks/s each."),
     click.option(
         "--set",
@@ -104,6 +132,9 @@ settings_options: Final = options(
 )
 def queue_command() -> None:
     """Create, show, edit, pause, purge and delete queues."""
+
+
+queue_command.add_command(secret_command)
 
 
 @queue_command.command("create", example="headrace queue create mail --max-retries 3 --rate 50/s")
@@ -244,7 +275,7 @@ def resume(session: CliSession, queue: str) -> None:
 def recount(session: CliSession, queue: str) -> None:
     """Count a queue anew, and mend its counters where they are off.
 
-    They are after the recorder was away for more than a day. Workers need not stop for it.
+    They are after the recorder was away for more than six hours. Workers need not stop for it.
     """
     with progress(session) as bar:
         seen = bar.add_task("Counted", total=None)
@@ -253,11 +284,12 @@ def recount(session: CliSession, queue: str) -> None:
 
     def show_() -> None:
         columns = ("State", "Tasks", "The counter said")
-        numbers = ((state, number, found.was[state]) for state, number in found.counts.items())
         rows(columns, numbers, right=columns[1:])
 
+    numbers = [(str(state), number, found.was[state]) for state, number in found.counts.items()]
+    numbers.append(("DEAD, cancelled", found.cancelled, found.was_cancelled))
     answer(session, found, show_)
-    off = sum(abs(number - found.was[state]) for state, number in found.counts.items())
+    off = sum(abs(number - was) for _, number, was in numbers)
     session.note(f"The counters were off by {off:,} and are mended." if off else "They were right.")
 
 
@@ -272,10 +304,17 @@ def recount(session: CliSession, queue: str) -> None:
     help=f"What to remove: {', '.join(_STATES)}, or all.",
 )
 @dry_run_option("Only count what would go.")
+@undo_option
 @yes_option
 @click.pass_obj
 def purge(
-    session: CliSession, queue: str, states: tuple[str, ...], *, dry_run: bool, yes: bool
+    session: CliSession,
+    queue: str,
+    states: tuple[str, ...],
+    *,
+    dry_run: bool,
+    undo_for: float,
+    yes: bool,
 ) -> None:
     """Remove all tasks in some states; settings and schedules stay."""
     chosen = list(_STATES) if split(states) == ["all"] else [one.upper() for one in split(states)]
@@ -288,16 +327,19 @@ def purge(
     if not dry_run and not yes:
         count = count_of(session, queue, {"state": chosen})
         session.ask(
-            f"{many(count.count, 'task')} of {queue} ({', '.join(chosen)}) will be gone.",
+            f"{many(count.count, 'task')} of {queue} ({', '.join(chosen)}) will be gone"
+            f"{how_long(undo_for)}.",
             yes=yes,
             name=queue,
         )
     if dry_run:
         _would_go(session, queue, chosen)
         return
-    purged = client.purge_queue(queue, chosen)
+    purged = client.purge_queue(queue, chosen, undo_in_seconds=undo_for)
     later = "; the rest goes on in the background" if purged.in_background else ""
     done(session, f"{many(purged.deleted, 'task')} gone{later}.", purged)
+    if purged.undo is not None and (purged.deleted or purged.in_background):
+        session.note(undo_note(purged.undo))
 
 
 @queue_command.command("delete", example="headrace queue delete mail --dry-run")
@@ -314,7 +356,8 @@ def delete(session: CliSession, queue: str, *, dry_run: bool, yes: bool) -> None
     if not yes:
         count = count_of(session, queue, {})
         session.ask(
-            f"{queue} will be gone, with {many(count.count, 'task')} and its schedules.",
+            f"{queue} will be gone, with {many(count.count, 'task')} and its schedules;"
+            " that cannot be undone.",
             yes=yes,
             name=queue,
         )
@@ -335,9 +378,15 @@ def _would_go(session: CliSession, queue: str, states: list[str]) -> None:
 
 def settings_of(given: dict[str, Any]) -> dict[str, Any]:
     """The settings in the API's form: from the file, then the options, then --set."""
-    fields = _from_file(given["from_file"]) if given["from_file"] else {}
+    found = params.object_in(given["from_file"]) if given["from_file"] else {}
+    fields = {name: value for name, value in found.items() if name not in NOT_SETTINGS}
+    take_target(fields, given)
     if given["rate"] is not None:
         params.put_at(fields, ("dequeuing_settings", "rate_limiting"), given["rate"] or None)
+    if given["aging"] is not None:
+        params.put_at(fields, ("priority",), given["aging"] or None)
+    if given["groups"] is not None:
+        params.put_at(fields, ("groups",), given["groups"] or None)
     if given["intervals"] is not None:
         params.put_at(fields, ("retry_strategy", "kind"), "intervals")
         # It is their number, and a queue that is edited has another one.
@@ -350,18 +399,3 @@ def settings_of(given: dict[str, Any]) -> dict[str, Any]:
     for path, value in given["assigned"]:
         params.put_at(fields, path, value)
     return fields
-
-
-def _from_file(name: str) -> dict[str, Any]:
-    try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        found = json.loads(text)
-    except OSError as error:
-        raise click.BadParameter(f"{name}: {error.strerror}", param_hint="'--from-file'") from error
-    except ValueError as error:
-        raise click.BadParameter(
-            f"{name}: not JSON: {error}", param_hint="'--from-file'"
-        ) from error
-    if not isinstance(found, dict):
-        raise click.BadParameter(f"{name}: holds no JSON object", param_hint="'--from-file'")
-    return {field: value for field, value in found.items() if field not in NOT_SETTINGS}

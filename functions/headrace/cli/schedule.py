@@ -14,7 +14,7 @@ from headrace.cli.commands import (
     yes_option,
 )
 from headrace.cli.output import answer, done, facts, made_fields, pretty, rows, span
-from headrace.cli.params import TIME
+from headrace.cli.params import PRIORITY, TIME
 from headrace.cli.session import CliSession
 from headrace.wire.queues import Schedule, ScheduleInShort
 
@@ -43,6 +43,11 @@ def schedule_command() -> None:
 @click.option("--expires", "expires_in_seconds", **TIME, help="Not run later than that.")
 @click.option("--keepalive", "keepalive_timeout_in_seconds", **TIME, help="How long a lease lasts.")
 @click.option("--max-retries", type=int, metavar="N", help="Instead of the queue's.")
+@click.option(
+    "--priority",
+    **PRIORITY,
+    help="In a queue with priorities.",
+)
 @click.option("--paused", is_flag=True, help="No tasks until it is put again without this.")
 @click.pass_obj
 def put(session: CliSession, /, queue: str, name: str, **given: Any) -> None:
@@ -127,7 +132,7 @@ def run(session: CliSession, queue: str, name: str) -> None:
 @yes_option
 @click.pass_obj
 def delete(session: CliSession, queue: str, name: str, *, dry_run: bool, yes: bool) -> None:
-    """Delete a schedule; tasks it has enqueued stay."""
+    """Delete a schedule and its tasks that are not due yet; those that are due stay."""
     if dry_run:
         schedule = session.client.get_schedule(queue, name)
         answer(session, schedule, lambda: _show(schedule))
@@ -153,6 +158,7 @@ def _show(schedule: Schedule) -> None:
             ("tags", schedule.tags),
             ("dedupe_key", schedule.dedupe_key),
             ("expires in", span(schedule.expires_in_seconds)),
+            ("priority", schedule.priority),
             ("payload", pretty(bytes(schedule.payload_json))),
         ]
     )

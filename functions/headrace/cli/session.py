@@ -53,6 +53,7 @@ class Exit(IntEnum):
     CONFLICT = 5  #: it exists already, was changed meanwhile, is in flight, or under another lease
     UNAVAILABLE = 6  #: the service cannot be reached, or cannot answer now
     DIFFERENT = 7  #: `sync --dry-run` found something to do
+    TIME_OVER = 8  #: `task wait` has waited in vain
     INTERRUPTED = 130  #: Ctrl-C
 
 
@@ -129,7 +130,9 @@ class CliSession:
         return "see --url" if self.url else "see HEADRACE_URL"
 
     def key_named_by(self) -> str:
-        """Return where people see, and mend, which key is meant."""
+        """Return where people see, and mend, which key, or credentials of AWS, are meant."""
+        if (self.address() or "").lower().startswith("dynamodb:"):
+            return "see AWS_PROFILE, or the role of this machine"
         return "see --key-file" if self.key_file else "see HEADRACE_KEY"
 
     def explain(self, error: HeadraceError) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from headrace.cli.checks import beside, operators, service, tasks, waiting
+from headrace.cli.checks import beside, counted, operators, service, tasks, waiting
 from headrace.cli.checks.run import Check, CheckOutcome, CheckRow, Smoke, must, rows
 from headrace.cli.checks.wire import Wire, Wrong
 from headrace.cli.commands import CliCommand
@@ -42,6 +42,7 @@ OTHERS: Final = (
     Check("queue: replace", operators.replace_queue),
     Check("queue: old version", operators.outdated_queue),
     Check("queue: pause", operators.pause_queue),
+    Check("queue: signing secret", operators.signing_secret),
     Check("queue: resume", operators.resume_queue),
     Check("task: enqueue", tasks.enqueue),
     Check("task: same ids again", tasks.again),
@@ -56,14 +57,22 @@ OTHERS: Final = (
     Check("task: reports again", tasks.reported_again),
     Check("task: outcomes", tasks.outcomes),
     Check("tasks: restart", tasks.restart),
+    Check("tasks: cancel", tasks.cancel),
     Check("lease: open", operators.open_lease),
     Check("lease: extend", operators.extend_lease),
     Check("lease: close", operators.close_lease),
     Check("tasks: run", tasks.run),
     Check("tasks: move", tasks.move),
     Check("answer of 1 MB", tasks.large),
+    Check("task: upload", tasks.upload),
     Check("tasks: delete", tasks.delete_many),
     Check("task: delete", tasks.delete),
+    Check("batch: make", counted.create),
+    Check("batch: show", counted.show),
+    Check("batch: close", counted.close),
+    Check("batch: cancel", counted.cancel),
+    Check("batch: recount", counted.recount),
+    Check("batch: delete", counted.delete),
     Check("schedule: show", waiting.get_schedule),
     Check("schedule: run", waiting.run_schedule),
     Check("worker: sign of life", operators.put_worker),

@@ -34,6 +34,7 @@ OUTCOMES: Final = (
     "dropped",
     "dead",
     "released",
+    "cancelled",
     "lost",
 )
 

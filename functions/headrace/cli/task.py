@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import click
 
-from headrace.cli.bulk import delete, move, restart, run
+from headrace.cli.bulk import cancel, delete, move, restart, run
 from headrace.cli.commands import SHOWN, CliGroup, limit_option, queue_argument
 from headrace.cli.filters import (
     filter_options,
@@ -30,9 +30,11 @@ from headrace.cli.output import (
     span,
     when,
 )
-from headrace.cli.session import CliSession
+from headrace.cli.params import TIME
+from headrace.cli.session import CliSession, Exit, Failed
 from headrace.cli.watching import tail
 from headrace.domain import limits
+from headrace.domain.task import State
 from headrace.wire.tasks import Task
 
 
@@ -67,7 +69,7 @@ def _show(task: Task) -> None:
     ]
     times = ("started_at", "lease_expires_at", "finished_at", "retained_until")
     pairs += [(name, at) for name in times if (at := getattr(task, name)) is not None]
-    texts = ("worker", "dedupe_key", "schedule", "tags")
+    texts = ("priority", "group_key", "worker", "dedupe_key", "schedule", "tags")
     pairs += [(name, value) for name in texts if (value := getattr(task, name))]
     if task.keepalive_timeout_in_seconds is not None:
         pairs.append(("keepalive", span(task.keepalive_timeout_in_seconds)))
@@ -89,6 +91,31 @@ def _show(task: Task) -> None:
     detail = next((error.detail for error in task.errors[::-1] if error.detail), "")
     if detail:
         click.echo(f"\n{clean(detail.rstrip())}")
+
+
+@task_command.command("wait", example="headrace task wait order-4711 --for 5m")
+@click.argument("id")
+@click.option("--for", "most", **TIME, help="Give up after so long, with exit code 8.")
+@click.pass_obj
+def wait(session: CliSession, id: str, *, most: float | None) -> Exit:
+    """Wait until a task has ended, and print its result; with --json the task.
+
+    Exit code 0: it succeeded, 1: it is dead, 3: there is no such task, or it is gone, 8: time is
+    over.  Moves and retries are no end.
+    """
+    try:
+        found = session.client.wait(id, timeout=most, payload=False)
+    except TimeoutError as error:
+        raise Failed(str(error), Exit.TIME_OVER) from None
+    if session.json:
+        document(found)
+    elif found.state == State.SUCCEEDED and bytes(found.result_json) != b"null":
+        click.echo(pretty(bytes(found.result_json)))
+    if found.state == State.SUCCEEDED:
+        return Exit.DONE
+    why = _latest(found)
+    session.note(f"{found.id} is dead ({found.dead_reason}){f': {why}' if why else ''}")
+    return Exit.FAILED
 
 
 @task_command.command("list", example="headrace task list mail --state DEAD --error timeout")
@@ -166,7 +193,7 @@ class Folded:
                 yield f"… and {more} until {when(max(ticks))}; --all-ticks shows them"
 
 
-_ONLY_IF_ANY: Final = ("Task", "Worker", "Tags", "Latest error")
+_ONLY_IF_ANY: Final = ("Task", "Priority", "Worker", "Tags", "Latest error")
 
 
 def _table(tasks: Sequence[Task], *, payload: bool) -> None:
@@ -176,6 +203,7 @@ def _table(tasks: Sequence[Task], *, payload: bool) -> None:
         "Task": [function_of(task) for task in tasks],
         "Status": [task.status for task in tasks],
         "Due": [task.scheduled_at for task in tasks],
+        "Priority": [task.priority for task in tasks],
         "Attempts": [task.attempts for task in tasks],
         "Worker": [task.worker for task in tasks],
         "Tags": [task.tags for task in tasks],
@@ -230,5 +258,5 @@ def explain(session: CliSession, id: str) -> None:
         )
 
 
-for _command in (delete, run, restart, move, tail):
+for _command in (delete, run, restart, move, cancel, tail):
     task_command.add_command(_command)

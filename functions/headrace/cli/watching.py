@@ -41,7 +41,7 @@ from headrace.domain.errors import HeadraceError, RateLimited, Unavailable
 from headrace.wire.queues import Stats
 from headrace.wire.tasks import Task
 
-_NUMBERS: Final = ("Scheduled", "Ready", "In flight", "Succeeded", "Dead")
+_NUMBERS: Final = ("Scheduled", "Ready", "In flight", "Succeeded", "Dead", "Cancelled")
 _RATES: Final = ("In/s", "Out/s", "Done/s", "Fail/s")
 EACH_TIME: Final = 500
 """Tasks of each kind that one look goes through."""
@@ -120,7 +120,8 @@ def _table(found: Sequence[tuple[str, Stats]]) -> Table:
         made.add_row(
             cell(name),
             *map(cell, (counts.scheduled, counts.ready, counts.inflight, counts.succeeded)),
-            cell(counts.dead, "red" if counts.dead else ""),
+            cell(counts.dead, "red" if counts.dead > counts.cancelled else ""),
+            cell(counts.cancelled),
             cell(span(stats.age_of_oldest_ready_seconds)),
             *(
                 f"{rate:,.1f}"

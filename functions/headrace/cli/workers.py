@@ -1,5 +1,6 @@
 """Workers: `headrace work` runs an app's, `headrace worker` shows all that are alive."""
 
+import gc
 import importlib
 import math
 import os
@@ -156,6 +157,9 @@ def work_command(
             if any(one.field in ("url", "key") for one in error.errors):
                 session.connect()  # says how to name them
             raise
+        # What is loaded stays; looking through it for garbage again and again costs each task.
+        gc.collect()
+        gc.freeze()
         with relaying(session, outbox, found, client, burst=burst):
             worker.run(burst=burst)
     return Exit.DONE

@@ -128,9 +128,10 @@ class SmokeDeployment:
         return httpx.Response(answer.status, headers=answer.headers, content=answer.body)
 
     def there(self) -> set[str]:
-        """The queues and keys there are."""
+        """The queues, keys and batches there are."""
         queues = {f"queue {queue.name}" for queue in self.client.list_queues()}
-        return queues | {f"key {key.name}" for key in self.client.list_keys()}
+        batches = {f"batch {batch.id}" for batch in self.client.list_batches()}
+        return queues | batches | {f"key {key.name}" for key in self.client.list_keys()}
 
 
 def problem(status: int, code: str = "internal_error") -> httpx.Response:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.cli.doctor import horizon, queue_advice, skew_advice, version_advice
+from headrace.cli.doctor import horizon, index_advice, queue_advice, skew_advice, version_advice
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.testing import MemoryService
 from headrace.testing.conditions import START
@@ -212,3 +212,15 @@ def test_a_wrong_clock_is_reported_with_its_direction() -> None:
 def test_two_versions_are_told() -> None:
     assert version_advice("1.0", "1.0").level == "ok"
     assert version_advice("1.0", "1.1").seen == "1.0 here, 1.1 there"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "level"),
+    [({}, "advice"), ({"KeepIndex": "true"}, "advice"), ({"KeepIndex": "false"}, "ok")],
+    ids=["a stack older than the parameter", "an index that was kept", "a whole one"],
+)
+def test_an_older_index_is_named(parameters: dict[str, str], level: str) -> None:
+    found = index_advice(parameters)
+
+    assert (found.subject, found.level) == ("index", level)
+    assert ("new stack" in found.advice) == (level == "advice")

@@ -97,7 +97,7 @@ def test_a_duplicate_overwrites_what_is_named(cli: Cli) -> None:
 def test_a_task_that_cannot_be_is_exit_1(cli: Cli) -> None:
     ran = cli("enqueue", "mail", "1", "--expires-at", "2020-01-01T00:00:00Z")
 
-    assert ran.code == 1
+    assert (ran.code, ran.out) == (1, ""), "no id of a task that is not there"
     assert ran.err.startswith("error: INVALID: expires_at ")
 
 
@@ -119,7 +119,7 @@ def test_a_dash_reads_one_payload_from_stdin(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "say a PAYLOAD, - for stdin, or --file"),
+        ((), "say a PAYLOAD, - for stdin, --payload-file, or --file"),
         (("--task", "mail.send", "[1]"), "it is the arguments by name"),
         (("--task", "mail.send", "--tasks", "--file", "x"), "give --task or --tasks"),
         (("hello",), "text goes in quotes of its own"),
@@ -293,7 +293,7 @@ def test_a_queue_that_is_missing_ends_it_at_once(cli: Cli) -> None:
     ran = cli("enqueue", "nope", "--file", "-", input="1\n2\n")
 
     assert ran.code == 3
-    assert "there is no queue nope" in ran.err
+    assert "there is no queue nope: make it with `headrace queue create nope`" in ran.err
 
 
 def test_trouble_in_the_middle_says_how_far_it_came(cli: Cli) -> None:

@@ -51,6 +51,16 @@ def test_a_key_that_is_not_known_says_where_it_came_from() -> None:
     assert (ran.code, ran.err) == (4, "error: the key is not known; see HEADRACE_KEY\n")
 
 
+def test_over_tables_the_credentials_are_those_of_aws() -> None:
+    session = failing(errors.Unauthenticated("AWS takes no call without credentials"))
+    session.url = "dynamodb://eu-west-1/headrace-prod"
+
+    ran = invoke("task", "show", "tsk_1", session=session)
+
+    assert ran.code == Exit.NOT_ALLOWED
+    assert ran.err.endswith("; see AWS_PROFILE, or the role of this machine\n")
+
+
 def test_fields_that_the_detail_does_not_name_are_told() -> None:
     message = [FieldError("tags", "at most 10"), FieldError("id", "taken")]
 
@@ -207,6 +217,16 @@ def test_without_a_key_it_says_how_to_name_one() -> None:
     assert ran.code == Exit.USAGE
     assert "HEADRACE_KEY" in ran.err
     assert "--key-file" in ran.err
+
+
+@pytest.mark.parametrize("words", [[], ["queue"]])
+def test_without_a_command_the_commands_are_shown_and_no_error(words: list[str]) -> None:
+    ran = invoke(*words, session=CliSession(env={}))
+
+    assert (ran.code, ran.out) == (Exit.USAGE, "")
+    assert ran.err.startswith("Usage: headrace")
+    assert "error:" not in ran.err
+    assert "Try `" not in ran.err
 
 
 def test_nothing_listens_is_exit_6() -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from headrace import Client
-from headrace.cli.doctor import file_advice
+from headrace.cli.doctor import file_advice, write_advice
+from headrace.domain.errors import Unavailable
 from headrace.store.sqlite import SqliteStore
 
 
@@ -92,8 +93,63 @@ def test_timers_hold_the_seat_until_they_are_stopped(url: str) -> None:
 def test_doctor_looks_at_the_file(url: str, tmp_path: Path) -> None:
     found = json.loads(run(url, "doctor", "--json").stdout)
 
-    seen = {one["subject"]: one["seen"] for one in found}
-    assert seen["file"] == f"{tmp_path}/headrace.db is whole"
+    assert [one["seen"] for one in found if one["subject"] == "file"] == [
+        f"{tmp_path}/headrace.db is whole",
+        "a write of a megabyte was done and undone",
+    ]
+    store = SqliteStore(f"{tmp_path}/headrace.db")
+    assert list(store.records("trial", limit=5)[0]) == []
+    store.close()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a small disk is made by root alone")
+def test_doctor_tells_of_a_full_disk(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("no disk can be mounted here")
+    try:
+        with Client(f"file:{disk}/h.db") as client:
+            client.create_queue("mail")
+        free = os.statvfs(disk)
+        (disk / "ballast").write_bytes(b"x" * (free.f_bavail * free.f_frsize - 100_000))
+
+        ran = run(f"file:{disk}/h.db", "doctor", "--json", code=6)
+
+        (failed,) = [one for one in json.loads(ran.stdout) if one["level"] == "failed"]
+        assert failed["subject"] == "file"
+        assert "the disk is full" in failed["seen"]
+        assert failed["advice"].startswith("make room on its disk")
+        (disk / "ballast").unlink()
+        again = json.loads(run(f"file:{disk}/h.db", "doctor", "--json").stdout)
+        assert {one["level"] for one in again} <= {"ok", "advice"}
+    finally:
+        unmount = ["umount", "-l", str(disk)]
+        subprocess.run(unmount, check=False)
+
+
+def test_doctor_says_why_nothing_can_be_written() -> None:
+    class Full:
+        def backup(self, path: str) -> None: ...
+        def check(self) -> tuple[str, ...]:
+            return ()
+
+        def try_write(self) -> None:
+            raise Unavailable("h.db: the disk is full")
+
+    found = write_advice(Full())
+    assert (found.subject, found.seen, found.level) == ("file", "h.db: the disk is full", "failed")
+
+
+def test_doctor_does_not_ask_of_a_file_whether_it_is_running(tmp_path: Path) -> None:
+    (tmp_path / "zeros.db").write_bytes(b"\0" * 4096)
+
+    ran = run(f"file:{tmp_path}/zeros.db", "doctor", "--json", code=6)
+
+    (found,) = json.loads(ran.stdout)
+    assert (found["seen"], found["advice"]) == (f"{tmp_path}/zeros.db: it is no database", "-")
+    assert ran.stderr == ""
 
 
 def test_damage_fails_line_by_line() -> None:

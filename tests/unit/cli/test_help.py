@@ -126,7 +126,7 @@ def test_help_loads_nothing_that_help_does_not_need() -> None:
     script = (
         "import sys\nfrom headrace.cli.main import main\n"
         "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
-        "heavy = {'rich', 'httpx2', 'msgspec', 'tenacity', 'boto3', 'pydantic'}\n"
+        "heavy = {'rich', 'httpx2', 'msgspec', 'boto3', 'pydantic'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
 

@@ -228,7 +228,7 @@ def test_stats_are_of_all_queues_or_some(busy: Cli) -> None:
     assert [one["queue"] for one in busy("stats", "--json").json] == ["mail", "news"]
     (mail,) = busy("stats", "mail", "--json", "--exact").json
     assert (mail["counts"]["ready"], mail["counts"]["scheduled"]) == (1, 1)
-    assert re.search(r"mail +1 +1 +0 +0 +0 +30 s", busy("stats").out)
+    assert re.search(r"mail +1 +1 +0 +0 +0 +0 +30 s", busy("stats").out)
     assert busy("stats", "nope").code == 3
 
 

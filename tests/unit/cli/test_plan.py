@@ -25,6 +25,16 @@ def test_it_needs_no_service_and_shows_its_arithmetic() -> None:
     assert not any(line.endswith(" ") for line in ran.out.splitlines())
 
 
+def test_without_a_payload_it_says_which_one_it_takes() -> None:
+    assumed, given = plan("--rate", "10"), plan("--rate", "10", "--payload", "200")
+
+    line = "Payload     200 bytes, as no --payload is given\n"
+    assert assumed.code == 0
+    assert line in assumed.out
+    assert assumed.out.replace(line, "") == given.out
+    assert "as JSON: 200." in re.sub(r"\s+", " ", plan("--help").out)
+
+
 def test_everything_is_written_out_with_its_unit() -> None:
     shown = plan("--rate", "50", "--payload", "2KB").out
 
@@ -61,6 +71,20 @@ def test_over_tables_there_is_no_api_to_pay_for() -> None:
     assert "Lambda" not in shown
     assert whole["usd_per_month"] == cost.bill(cost.Load(10, 300), over_tables=True).usd
     assert whole["idle_worker_usd_per_month"] == cost.idle_worker_usd(over_tables=True)
+
+
+def test_a_large_payload_is_in_s3_unless_all_is_kept_in_the_table() -> None:
+    load = ("--rate", "10", "--payload", "200KB")
+    shown, all_inside = plan(*load), plan(*load, "--offload", "0")
+
+    assert "enqueue 2 + dequeue 3 + succeed 3" in shown.out
+    assert "The payload (200,000 bytes) is in S3: it is over 32,768" in shown.out
+    assert re.search(r"S3 writes +25\.9 M +5 a million +129\.60", shown.out)
+    assert re.search(r"S3 storage +173 GB +0\.023 a GB", shown.out)
+    assert "write units: enqueue 197 + dequeue 198 + succeed 198" in all_inside.out
+    assert "S3" not in all_inside.out
+    small = plan("--rate", "10", "--payload", "32KiB")
+    assert "S3" not in small.out
 
 
 def test_more_than_a_queue_carries_is_spread_over_several() -> None:

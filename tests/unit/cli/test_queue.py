@@ -1,6 +1,7 @@
 """`headrace queue`."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,10 +34,12 @@ def test_every_setting_has_an_option(cli: Cli) -> None:
         *("--max-retries", "3", "--backoff", "linear", "--base", "1.5s", "--max-delay", "1h"),
         *("--jitter", "0.2", "--max-inflight", "8", "--rate", "100/10s"),
         *("--dead-retention", "1d", "--dead-max-size", "500", "--shards", "4"),
+        *("--aging", "2m"),
     )
 
     made = ran.json
     assert made["description"] == "letters"
+    assert made["priority"] == {"aging_in_seconds": 120}
     assert made["keepalive_timeout_in_seconds"] == 120
     assert made["expires_in_seconds"] == 604_800
     assert made["history_retention_in_seconds"] == 0
@@ -220,10 +223,15 @@ def test_whoever_types_the_name_means_it(cli: Cli) -> None:
 def test_with_yes_nobody_is_asked(cli: Cli) -> None:
     filled(cli)
 
-    assert json.loads(cli("queue", "purge", "mail", "--state", "ENQUEUED", "-y", "--json").out) == {
-        "deleted": 2,
-        "in_background": False,
-    }
+    ran = cli("queue", "purge", "mail", "--state", "ENQUEUED", "-y", "--json")
+
+    purged = json.loads(ran.out)
+    assert (purged["deleted"], purged["in_background"]) == (2, False)
+    assert cli("undo", purged["undo"]["id"], "--json").json["changed"] == 2
+    gone = cli("queue", "purge", "mail", "--state", "ENQUEUED", "-y", "--undo-for", "0", "--json")
+    assert json.loads(gone.out)["undo"] is None
+    nothing = cli("queue", "purge", "mail", "--state", "DEAD", "-y")
+    assert "undo" not in nothing.err, "there is nothing to bring back"
     assert cli("queue", "delete", "mail", "--yes").err == "Queue mail is gone.\n"
     assert cli("queue", "show", "mail").code == 3
 
@@ -258,13 +266,16 @@ def test_a_recount_says_what_it_found_and_what_the_counters_said(cli: Cli) -> No
     cli("queue", "create", "mail")
     for _ in range(3):
         cli.service.client.enqueue("mail")
+    gone = cli.service.client.enqueue("mail")
+    cli.service.client.cancel_task(str(gone.id))
     cli.service.use_cases.recounting.patience = -1
 
     ran = cli("queue", "recount", "mail")
 
     assert ran.code == 0
     assert "ENQUEUED" in ran.out
-    assert "The counters were off by 3 and are mended." in ran.err
+    assert re.search(r"DEAD, cancelled +1 +0", ran.out)
+    assert "The counters were off by 5 and are mended." in ran.err
     cli.service.clock.forward(1)
     again = cli("queue", "recount", "mail", "--json")
     assert again.json["counts"] == again.json["was"]
@@ -277,3 +288,44 @@ def test_a_viewer_counts_nothing_anew(cli: Cli) -> None:
     cli("queue", "create", "mail")
 
     assert "operator" in cli.as_role("viewer")("queue", "recount", "mail").error
+
+
+def test_priorities_are_switched_off_by_their_option(cli: Cli) -> None:
+    cli("queue", "create", "mail", "--aging", "5m")
+
+    assert cli("enqueue", "mail", "1", "--priority", "high").code == 0
+    (task,) = cli("task", "list", "mail", "--priority", "high", "--json").lines
+    assert task["priority"] == "high"
+    assert "high" in cli("task", "list", "mail").out
+    assert cli("queue", "edit", "mail", "--aging", "none", "--json").json["priority"] is None
+    refused = cli("enqueue", "mail", "1", "--priority", "high")
+    assert (refused.code, "INVALID: priority has no meaning" in refused.err) == (1, True)
+
+
+def test_groups_are_switched_on_and_off_by_their_option(cli: Cli) -> None:
+    made = cli("queue", "create", "mail", "--groups", "fair:acme=4,a=b=0.5", "--json").json
+    weights = {"acme": 4.0, "a=b": 0.5}
+    assert made["groups"] == {"mode": "fair", "weights": weights, "max_inflight_per_group": 0}
+    edited = cli("queue", "edit", "mail", "--group-limit", "3", "--json").json["groups"]
+    assert edited == {"mode": "fair", "weights": weights, "max_inflight_per_group": 3}
+    wrong = cli("queue", "edit", "mail", "--group-limit", "101")
+    assert "max_inflight_per_group" in wrong.err
+
+    assert cli("enqueue", "mail", "1", "--group", "acme").code == 0
+    assert cli("enqueue", "mail", "2").code == 0
+    (task,) = cli("task", "list", "mail", "--group", "acme", "--json").lines
+    assert task["group_key"] == "acme"
+    assert "acme" in cli("task", "show", task["id"]).out
+    assert "'acme' is no weight" in cli("queue", "edit", "mail", "--groups", "fair:acme").err
+    assert "strict is not supported yet" in cli("queue", "edit", "mail", "--groups", "strict").err
+    assert cli("queue", "edit", "mail", "--groups", "none", "--json").json["groups"] is None
+    refused = cli("enqueue", "mail", "1", "--group", "acme")
+    assert (refused.code, "INVALID: group_key has no meaning" in refused.err) == (1, True)
+
+
+def test_a_schedule_has_a_priority(cli: Cli) -> None:
+    cli("queue", "create", "mail", "--aging", "5m")
+
+    made = cli("schedule", "put", "mail", "often", "--every", "60", "--priority", "low", "--json")
+
+    assert made.json["priority"] == "low"

@@ -194,7 +194,7 @@ def test_what_is_left_behind_is_told_with_the_command_that_removes_it(
 
     left = re.findall(r"^left behind: .*; remove it: headrace (.*)$", ran.err, re.MULTILINE)
     assert ran.code == 1
-    assert len(left) == 5
+    assert len(left) == 6
     for command in left:
         session = CliSession(given_client=sound.client, env={}, at_terminal=lambda: True)
         answer = "ngsi.notify\n" if "ngsi.notify" in command and "--yes" not in command else None

@@ -65,6 +65,7 @@ def left_by(operation: str, ran: Ran) -> list[str]:
     return {
         "delete_queue": [ngsi, f"queue {name}-2", f"queue {name}"],
         "revoke_key": [f"key {name}"],
+        "delete_batch": [f"batch {name}"],
         "delete_notifications": [f"notifications of fiware-service {name}", ngsi],
         "count_tasks": [f"notifications of fiware-service {name}", ngsi],
     }.get(operation, [])
@@ -181,8 +182,8 @@ def test_timers_and_a_recorder_that_do_not_run_are_told(sound: SmokeDeployment) 
     wrong = sound.wrong()
 
     assert {title: row["seen"] for title, row in wrong.items()} == {
-        "stream: metrics": "no counts of 12 enqueued, 5 started, 1 succeeded, 1 failed, 1 dead "
-        "within 60 s",
+        "stream: metrics": "no counts of 12 enqueued, 5 started, 1 succeeded, 1 failed, 1 dead, 1 "
+        "cancelled within 60 s",
         "lease: taken back": "no lapsed lease taken back within 90 s",
         "schedule: tick": "no tick of the scheduler within 90 s",
     }

@@ -1,5 +1,6 @@
 """`headrace task`: long, because it is one test for each of its many subcommands and options."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -254,8 +255,17 @@ def test_tasks_are_deleted_by_id_wherever_they_are(cli: Cli) -> None:
 
     ran = cli("task", "delete", "a", "c")
 
-    assert (ran.code, ran.err) == (0, "2 tasks deleted.\n")
+    assert ran.code == 0
+    said, *undos = ran.err.splitlines()
+    assert said == "2 tasks deleted."
     assert cli("task", "show", "c").code == 3
+    assert len(undos) == 2, "one for each queue"
+    for line in undos:
+        (words,) = re.findall(r"^Until 2026-11-22 08:00:00Z `headrace (undo und_\w+)` brings", line)
+        assert cli(*words.split()).err == "1 task back.\n"
+        again = cli(*words.split())
+        assert (again.code, again.err.splitlines()[0]) == (1, "0 tasks back.")
+    assert cli("task", "delete", "a", "c", "--undo-for", "0").err == "2 tasks deleted.\n"
     assert cli("task", "count", "mail", "--json").json["count"] == 1
 
 
@@ -285,12 +295,15 @@ def test_a_filter_means_exactly_those_tasks(cli: Cli) -> None:
 
     assert (dry.code, dry.err) == (0, "2 tasks would be deleted.\n")
     assert unasked.code == 2
-    assert "2 tasks of mail (tags team=sales) will be gone" in unasked.err
+    assert "(tags team=sales) will be gone; for 1 d an undo can bring them back." in unasked.err
     assert refused.code == 1
     assert cli("task", "count", "mail", "--json").json["count"] == 3
     assert replace(cli, somebody=True)("task", "delete", *chosen, input="y\n").code == 0
     assert [task["id"] for task in cli("task", "list", "mail", "--json").lines] == ["c"]
-    assert cli("task", "delete", "--queue", "mail", "--all", "--yes").err == "1 task deleted.\n"
+    assert (
+        cli("task", "delete", "--queue", "mail", "--all", "--yes", "--undo-for", "0").err
+        == "1 task deleted.\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -434,3 +447,54 @@ def test_tail_writes_a_line_for_each(cli: Cli) -> None:
     assert text.out == "2026-11-21 08:00:00Z READY     a team=sales\n"
     assert program.lines[0]["id"] == "a"
     assert cli("task", "tail", "mail", "--looks", "1").out == ""
+
+
+def test_wait_prints_the_result_of_a_task_that_succeeded(cli: Cli) -> None:
+    put(cli, "a", "b")
+    end(cli, "SUCCEEDED", result={"sent": 1})
+    end(cli, "SUCCEEDED")
+
+    done = cli("task", "wait", "a")
+
+    assert (done.code, done.out, done.err) == (0, '{\n  "sent": 1\n}\n', "")
+    assert cli("task", "wait", "b").out == ""
+    assert cli("task", "wait", "a", "--json").json["state"] == "SUCCEEDED"
+
+
+def test_wait_ends_with_1_for_a_dead_task_and_says_why(cli: Cli) -> None:
+    put(cli, "a")
+    end(cli, "FAILED", error=Failure("ValueError", "no ada"), retryable=False)
+
+    dead = cli("task", "wait", "a")
+
+    assert (dead.code, dead.out) == (1, "")
+    assert dead.err == "a is dead (rejected): ValueError: no ada\n"
+    assert cli("task", "wait", "a", "--json").json["dead_reason"] == "rejected"
+
+
+def test_wait_ends_with_8_when_time_is_over_and_with_3_for_what_is_not_there(cli: Cli) -> None:
+    put(cli, "a")
+
+    over = cli("task", "wait", "a", "--for", "1m")
+
+    assert over.code == 8
+    assert over.err == "error: task a has not ended within 60 s: it is ENQUEUED\n"
+    assert cli("task", "wait", "a", "--for", "1s", "--json").code == 8
+    assert cli("task", "wait", "nope").code == 3
+
+
+def test_what_is_cancelled_may_be_cancelled_again(cli: Cli) -> None:
+    cli("enqueue", "mail", "1", "--id", "a")
+    cli("enqueue", "mail", "1", "--id", "b")
+    producer = cli.as_role("producer", "mail")
+
+    first, again = producer("task", "cancel", "a"), producer("task", "cancel", "a")
+    lease = cli("dequeue", "mail", "--json").json["lease"]["id"]
+    cli("report", "mail", "b", "succeeded", "--lease", lease)
+    late = cli("task", "cancel", "b", "nobody", "--json")
+
+    assert (first.code, again.code) == (0, 0)
+    assert "CANCELLED" in again.out
+    outcomes = {one["id"]: one["outcome"] for one in late.json["results"]}
+    assert outcomes == {"b": "SKIPPED", "nobody": "NOT_FOUND"}
+    assert late.code == 1

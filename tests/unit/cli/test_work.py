@@ -1,5 +1,6 @@
 """`headrace work`: finding the app, and what is wrong when there is none."""
 
+import gc
 import logging
 import sys
 from collections.abc import Iterator
@@ -60,6 +61,17 @@ def test_it_works_until_the_queues_are_empty(headrace_service: MemoryService) ->
     assert ran.code == 0
     task = headrace_service.client.get_task("a")
     assert (task.status, task.result) == ("SUCCEEDED", 42)
+
+
+def test_what_is_loaded_is_not_looked_through_for_garbage(headrace_service: MemoryService) -> None:
+    headrace_service.client.create_queue("mail")
+    gc.unfreeze()
+
+    try:
+        assert work("a_shop:app", "--burst", service=headrace_service).code == 0
+        assert gc.get_freeze_count() > 10_000
+    finally:
+        gc.unfreeze()
 
 
 def test_metrics_are_served_while_it_works(headrace_service: MemoryService) -> None:

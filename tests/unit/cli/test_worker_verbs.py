@@ -132,7 +132,10 @@ def test_a_dequeue_that_makes_no_sense_takes_nothing(
 def test_a_queue_that_is_missing_is_exit_3(cli: Cli) -> None:
     ran = cli("dequeue", "nope")
 
-    assert (ran.code, ran.err) == (3, "error: there is no queue nope\n")
+    assert (ran.code, ran.err) == (
+        3,
+        "error: there is no queue nope: make it with `headrace queue create nope`\n",
+    )
 
 
 def test_a_group_lease_that_has_ended_is_exit_5(cli: Cli) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final, TypeVar
 
 from headrace.cli.checks.wire import Wire, Wrong
+from headrace.client.calls.batches import delete_batch
 from headrace.client.calls.queues import delete_queue, get_queue
 from headrace.client.calls.service import delete_key, list_keys
 from headrace.client.calls.tasks import count_tasks
@@ -58,6 +59,19 @@ class OurQueue(Thing):
     def remove(self, wire: Wire) -> bool:
         """Delete it with all that is in it."""
         wire.send(delete_queue(self.name))
+        return True
+
+
+@dataclass(slots=True)
+class OurBatch(Thing):
+    """A batch under a name of our own."""
+
+    TEXT = "batch {0.name}"
+    COMMAND = "headrace batch delete {0.name} --yes"
+
+    def remove(self, wire: Wire) -> bool:
+        """Forget it."""
+        wire.send(delete_batch(self.name))
         return True
 
 

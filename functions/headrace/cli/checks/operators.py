@@ -30,6 +30,7 @@ SETTINGS: Final[dict[str, Any]] = {
     "description": "a smoke test; may be deleted",
     "retry_strategy": {"kind": "fixed", "max_retries": 2, "base_seconds": 0, "jitter": 0},
     "expires_in_seconds": 86_400,
+    "priority": {"aging_in_seconds": 300},
 }
 
 
@@ -258,6 +259,15 @@ def outdated_queue(smoke: Smoke) -> str:
         VersionMismatch, queues.replace_queue({**SETTINGS, "name": smoke.other, "version": 999})
     )
     return "409 version_mismatch"
+
+
+def signing_secret(smoke: Smoke) -> str:
+    """Rotate what signs the requests to a target; the secret before still signs."""
+    before = smoke.send(queues.get_signing_secret(smoke.other))
+    after = smoke.send(queues.rotate_signing_secret(smoke.other))
+    if after.previous != before.secret or after.secret == before.secret:
+        raise Wrong("a rotation makes another secret and keeps the one before for a day")
+    return "rotated"
 
 
 def pause_queue(smoke: Smoke) -> str:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from textwrap import shorten
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
-import tenacity
 
 from headrace.cli.checks.made import Made
 from headrace.cli.checks.wire import PROBLEM, Exchange, Wire, Wrong
@@ -161,16 +160,11 @@ class Smoke:
 
         Raises Wrong, saying *what* did not come.
         """
-        looking = tenacity.Retrying(
-            retry=tenacity.retry_if_result(lambda found: found is None),
-            stop=lambda _: self.now() - since > timedelta(seconds=most),
-            wait=tenacity.wait_fixed(1.0),
-            sleep=self.pause,
-        )
-        try:
-            return cast("T", looking(look))
-        except tenacity.RetryError:
-            raise Wrong(f"no {what} within {most:g} s") from None
+        while (found := look()) is None:
+            if self.now() - since > timedelta(seconds=most):
+                raise Wrong(f"no {what} within {most:g} s")
+            self.pause(1.0)
+        return found
 
     def indexed(self, look: Callable[[], T | None], what: str) -> T:
         """Look until the index shows something, which it may do a moment late."""

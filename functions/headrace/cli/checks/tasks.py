@@ -3,19 +3,23 @@
 Six go into the main queue.  Four of them are leased, and each ends in another way.
 """
 
+from hashlib import sha256
 from typing import Final
 
 from headrace.cli.checks.run import EXACT, Smoke, expect
 from headrace.cli.checks.wire import Wrong
 from headrace.cli.output import many
 from headrace.client.calls import tasks, work
+from headrace.client.payloads import upload_payload
 from headrace.client.sending import Failure, NewTask, Report, SpawnedTask
-from headrace.domain.errors import Forbidden, NotFound
+from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
 from headrace.domain.ids import new_idempotency_key
 from headrace.wire.tasks import LeasedTask, Reported, Task
 
 DUE: Final = ("exact", "fails", "moves", "back")
 LATER: Final = "later"
+_RANKS: Final = {"exact": ',"priority":"high"', "back": ',"priority":"low"'}
+_ONE: Final = sha256(b"1").hexdigest()
 _DAY: Final = 86_400.0
 _LARGE: Final = 5
 _LARGE_PAYLOAD: Final = '"' + '\\"ñ水\\\\' * 23_000 + '"'  # 207,002 bytes
@@ -29,7 +33,7 @@ def _entry(smoke: Smoke, what: str, payload: str, more: str = "") -> bytes:
 
 def _entries(smoke: Smoke) -> list[bytes]:
     later = f',"delay_in_seconds":3600,"dedupe_key":"{smoke.name}","tags":{{"smoke":"later"}}'
-    due = [_entry(smoke, what, EXACT) for what in DUE]
+    due = [_entry(smoke, what, EXACT, _RANKS.get(what, "")) for what in DUE]
     return [*due, _entry(smoke, LATER, '{"later":true}', later)]
 
 
@@ -65,7 +69,8 @@ def show(smoke: Smoke) -> str:
     task = smoke.send(tasks.get_task(smoke.id("exact")))
     _exactly(task.payload_json, EXACT)
     expect((task.queue, task.status), (smoke.name, "READY"), "the task")
-    return f"{len(EXACT.encode())} bytes as they were sent, not ASCII, with large numbers"
+    expect(task.priority, "high", "the priority")
+    return f"{len(EXACT.encode())} bytes as they were sent, not ASCII, with large numbers; high"
 
 
 def explain(smoke: Smoke) -> str:
@@ -123,8 +128,10 @@ def dequeue(smoke: Smoke) -> str:
     for task in smoke.held.values():
         expect((task.attempts, task.worker), (1, smoke.name), f"attempt and worker of {task.id}")
         _exactly(task.payload_json, EXACT)
+    ranks = [smoke.held[smoke.id(what)].priority for what in DUE]
+    expect(ranks, ["high", "normal", "normal", "low"], "the priorities")
     smoke.kept["leased"] = smoke.name
-    return "4 leased; the call repeated gives the same leases"
+    return "4 leased, of three priorities; the call repeated gives the same leases"
 
 
 def _same_again(smoke: Smoke, repeated: list[LeasedTask], first: list[LeasedTask]) -> None:
@@ -211,6 +218,16 @@ def restart(smoke: Smoke) -> str:
     return "RESTARTED"
 
 
+def cancel(smoke: Smoke) -> str:
+    """Cancel the task that was given back, in bulk and then by itself, which changes nothing."""
+    smoke.need("reported", "task: report")
+    _act(smoke, "cancel", "back", "CANCELLED")
+    smoke.events["cancelled"] += 1
+    again = smoke.send(tasks.cancel_task(smoke.id("back")))
+    expect((str(again.state), again.dead_reason), ("DEAD", "cancelled"), "the task")
+    return "CANCELLED, once"
+
+
 def run(smoke: Smoke) -> str:
     """Make a waiting task due."""
     smoke.need("tasks", "task: enqueue")
@@ -254,6 +271,16 @@ def large(smoke: Smoke) -> str:
     return f"{size:,} bytes, {many(_LARGE, 'payload')} as sent"
 
 
+def upload(smoke: Smoke) -> str:
+    """Ask for an upload, which is granted where payloads are kept outside the table."""
+    try:
+        granted = smoke.wire.send(upload_payload(smoke.name, size=1, digest=_ONE))
+    except InvalidRequest:
+        smoke.problem(InvalidRequest)
+        return "refused: payloads are not kept outside the table here"
+    return f"granted until {granted.expires_at:%H:%M}, and not used"
+
+
 def delete_many(smoke: Smoke) -> str:
     """Delete by filter: a dry run, then the deed, as often as the index needs to show all."""
     smoke.need("large", "answer of 1 MB")
@@ -278,8 +305,13 @@ def delete_many(smoke: Smoke) -> str:
 
 
 def delete(smoke: Smoke) -> str:
-    """Delete one task, and find it gone."""
+    """Delete one task, bring it back, delete it for good, and find it gone."""
     smoke.need("reported", "task: report")
+    kept = smoke.send(tasks.delete_task(smoke.id("child"), undo_in_seconds=60))
+    if kept is None:
+        raise Wrong("a deletion with undo_in_seconds names no undo")
+    back = smoke.send(tasks.undo(kept.id).at(None))
+    expect(back.changed, 1, "the number of tasks brought back")
     smoke.send(tasks.delete_task(smoke.id("child")))
     expect(smoke.wire.last.status, 204, "the status")
     try:

@@ -147,6 +147,7 @@ def stats(smoke: Smoke) -> str:
         return sum(found) if same else None
 
     count = smoke.until(look, what="stats as counted", since=since, most=_STREAM_SECONDS)
+    smoke.refused(NotFound, queues.get_group(smoke.name, "nobody"))  # it has no groups
     return f"{many(count, 'task')}, by state; after {words(smoke.now() - since)}"
 
 
@@ -159,7 +160,8 @@ def recount(smoke: Smoke) -> str:
         found = smoke.send(steps.at(None))
         if found.cursor is not None:
             raise Wrong("it does not end with the first step, for so few tasks")
-        return sum(found.counts.values()) if found.counts == found.was else None
+        right = (found.counts, found.cancelled) == (found.was, found.was_cancelled)
+        return sum(found.counts.values()) if right else None
 
     count = smoke.indexed(look, "recount that finds what the recorder has")
     return f"{many(count, 'task')}, as the recorder has it"

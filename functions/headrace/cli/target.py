@@ -1,0 +1,99 @@
+"""The target of a queue as options, who is told of ends, and the secret that signs what it gets."""
+
+from typing import Any, Final
+
+import click
+
+from headrace.cli import params
+from headrace.cli.commands import CliCommand, options
+from headrace.cli.output import answer
+from headrace.cli.params import TIME
+from headrace.cli.session import CliSession
+from headrace.wire.queues import SigningSecret
+
+_NAMES: Final = (
+    "target_url",
+    "target_lambda",
+    "target_timeout",
+    "target_concurrency",
+    "target_header",
+    "no_target",
+)
+_STATES: Final = ("SUCCEEDED", "DEAD")
+
+target_options: Final = options(
+    click.option("--target-url", metavar="URL", help="Send the tasks there, as POST requests."),
+    click.option("--target-lambda", metavar="ARN", help="Call that Lambda function with them."),
+    click.option("--target-timeout", **TIME, help="For one request: 30s."),
+    click.option("--target-concurrency", type=int, metavar="N", help="Requests at once: 10."),
+    click.option(
+        "--target-header",
+        type=params.tag,
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Sent with each request; may be given again, and names all there are.",
+    ),
+    click.option("--no-target", is_flag=True, help="Workers dequeue the tasks again."),
+    click.option(
+        "--on-end",
+        metavar="QUEUE[:STATE,…]",
+        help="Tell that queue of tasks that end here: told, told:DEAD; or none.",
+    ),
+)
+
+
+def take_target(fields: dict[str, Any], given: dict[str, Any]) -> None:
+    """Take these options out of *given* and put what they say into *fields*."""
+    url, arn, timeout, concurrency, headers, none = (given.pop(name) for name in _NAMES)
+    said: dict[str, Any] = {}
+    if url is not None:
+        said |= {"url": url, "lambda": arn}
+    elif arn is not None:
+        said |= {"url": None, "lambda": arn}
+    if timeout is not None:
+        said["timeout_in_seconds"] = timeout
+    if concurrency is not None:
+        said["max_concurrency"] = concurrency
+    if headers:
+        said["headers"] = dict(headers)
+    if none and said:
+        raise click.UsageError("--no-target goes with no other option of a target")
+    if none:
+        fields["target"] = None
+    elif said:
+        fields["target"] = {**(fields.get("target") or {}), **said}
+    on_end = given.pop("on_end")
+    if on_end is not None:
+        fields["on_end"] = _on_end(on_end)
+
+
+def _on_end(text: str) -> dict[str, Any] | None:
+    """Return who is told of ends as *text* says; None for nobody."""
+    if text == "none":
+        return None
+    queue, named, states = text.partition(":")
+    chosen = [one.strip().upper() for one in states.split(",")] if named else list(_STATES)
+    unknown = [one for one in chosen if one not in _STATES]
+    if unknown:
+        raise click.BadParameter(
+            f"{unknown[0]!r} is none of {', '.join(_STATES)}", param_hint="'--on-end'"
+        )
+    return {"queue": queue, "states": chosen}
+
+
+@click.command("secret", cls=CliCommand, example="headrace queue secret hooks --rotate")
+@click.argument("queue")
+@click.option("--rotate", is_flag=True, help="Make another; the one before signs too for a day.")
+@click.pass_obj
+def secret_command(session: CliSession, /, queue: str, *, rotate: bool) -> None:
+    """Show the secret by which receivers verify what a queue sends to its target."""
+    client = session.client
+    found = client.rotate_signing_secret(queue) if rotate else client.get_signing_secret(queue)
+    answer(session, found, lambda: _show(found))
+
+
+def _show(found: SigningSecret) -> None:
+    click.echo(found.secret or "The answer is a repeat: ask again without --rotate.")
+    if found.previous and found.previous_until:
+        until = found.previous_until.isoformat(timespec="seconds")
+        click.echo(f"{found.previous} signs too until {until}", err=True)

@@ -1,0 +1,120 @@
+"""`headrace batch`: lists, progress, and what it does to batches and workflows."""
+
+import json
+
+import pytest
+
+from headrace import App, NewTask, chain, group
+from headrace.cli.session import Exit
+from headrace.testing import MemoryService
+from tests.unit.cli.cli_runner import Cli
+
+app = App(queue="work")
+
+
+@app.task
+def step(number: int) -> int:
+    return number
+
+
+@pytest.fixture
+def cli(headrace_service: MemoryService) -> Cli:
+    made = Cli(headrace_service)
+    made("queue", "create", "work")
+    for id in ("b", "a"):
+        headrace_service.client.create_batch(id=id)
+    return made
+
+
+def test_batches_are_listed_with_their_progress(cli: Cli, headrace_service: MemoryService) -> None:
+    headrace_service.client.enqueue("work", 1, batches=["a"])
+    headrace_service.forward(180)
+
+    ran = cli("batch", "list")
+
+    head, _, first, second = ran.out.splitlines()
+    assert head.split()[:4] == ["Batch", "Total", "Created", "Live"]
+    assert first.split()[:4] == ["a", "open", "1", "1"]
+    assert first.split()[7:10] == ["3", "min", "ago"]  # the last change that is counted
+    assert second.split()[7] == "-"
+    assert second.split()[:4] == ["b", "open", "0", "0"]
+    assert [one["id"] for one in cli("batch", "list", "--json", "--prefix", "b").json] == ["b"]
+    ran = cli("batch", "list", "--limit", "1")
+    assert (len(ran.out.splitlines()), "--limit shows more than 1" in ran.err) == (3, True)
+
+
+def test_a_batch_is_closed_and_forgotten(cli: Cli) -> None:
+    closed = cli("batch", "close", "a", "--total", "0", "--json")
+
+    assert (closed.json["total"], closed.json["finished_at"] is None) == (0, False)
+    assert cli("batch", "close", "a", "--total", "3").code == Exit.CONFLICT
+    assert cli("batch", "delete", "a").code == Exit.USAGE  # nobody is there to ask
+    assert cli("batch", "delete", "a", "--yes").code == 0
+    assert cli("batch", "show", "a").code == Exit.NOT_FOUND
+
+
+def test_a_recount_says_what_it_found_or_why_the_batch_stays(
+    cli: Cli, headrace_service: MemoryService
+) -> None:
+    headrace_service.use_cases.batch_recounting.patience = -1
+    assert "close the batch" in cli("batch", "recount", "a").err
+    headrace_service.client.enqueue("work", 1, batches=["a"])
+    cli("batch", "close", "a", "--total", "1")
+
+    refused = cli("batch", "recount", "a")
+    again = cli("batch", "recount", "a", "--json").json
+
+    assert (refused.code, "0 of the total of 1" in refused.err) == (0, True)
+    assert (again["succeeded"], again["cursor"], again["refusal"] is None) == (0, None, False)
+    cli("batch", "close", "b", "--total", "0")
+    assert "It says that now." in cli("batch", "recount", "b").err
+    assert cli("batch", "recount", "none").code == Exit.NOT_FOUND
+
+
+def test_a_workflow_is_shown_with_what_waits_and_is_cancelled(
+    cli: Cli, headrace_service: MemoryService
+) -> None:
+    with headrace_service.serving(app):
+        run = chain(step.s(1), step.s(2)).start(app.client)
+
+    shown = cli("batch", "show", run.id, "--json").json
+    table = cli("batch", "show", run.id).out.splitlines()
+    listed = cli("batch", "list", "--json").json
+    every = cli("batch", "list", "--parts", "--json").json
+
+    assert shown["batch"]["id"] == run.id
+    first, second = shown["steps"]
+    assert (first["name"], first["status"], first["after"]) == ("1", "READY", [])
+    assert (second["name"], second["made"], second["after"]) == ("2", False, [first["task_id"]])
+    assert table[2].split()[0] == run.id
+    assert table[3].split() == ["1", "ready", f"{run.id}-0", "work"]
+    assert table[4].split()[:3] == ["└──", "2", "waits"]
+    assert [one["id"] for one in listed] == ["a", "b", run.id]
+    assert [one["id"] for one in every] == ["a", "b", run.id, f"{run.id}-2"]
+    assert json.loads(cli("batch", "cancel", run.id, "--yes", "--json").out)["cancelled"] == 1
+
+
+def test_what_a_tree_leaves_out_is_said_with_how_to_see_it(
+    cli: Cli, headrace_service: MemoryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.ops.tasks.steps.PARTS", 1)
+    with headrace_service.serving(app):
+        calls = group(*(step.s(number) for number in range(130)))
+        run = chain(calls, step.s(1), step.s(2)).start(app.client)
+        headrace_service.tick()
+    headrace_service.client.create_batch(id="plain")
+    tasks = [NewTask(payload=1, batches=["plain"]) for _ in range(120)]
+    headrace_service.client.enqueue_many("work", tasks)
+    headrace_service.tick()
+
+    tree = cli("batch", "show", run.id).out
+    plain = cli("batch", "show", "plain").out
+
+    assert f"and 30 members more: `headrace task list work --tag workflow={run.id}`" in tree
+    assert f"and more that wait: `headrace batch list --parts --prefix {run.id}-`" in tree
+    assert "and 20 members more: a batch names its first members" in plain
+    assert "that wait" not in plain
+    listed = cli("task", "list", "work", "--tag", f"workflow={run.id}", "--json").out
+    assert len(listed.splitlines()) == 130
+    waiting = cli("batch", "list", "--parts", "--prefix", f"{run.id}-", "--json").json
+    assert [one["id"] for one in waiting] == [f"{run.id}-2", f"{run.id}-3"]

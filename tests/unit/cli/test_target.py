@@ -1,0 +1,71 @@
+"""`headrace queue`: targets as options, and the secret that signs what they get."""
+
+import pytest
+
+from headrace.testing import MemoryService
+from tests.unit.cli.cli_runner import Cli
+
+URL = "https://example.com/tasks"
+
+
+@pytest.fixture
+def cli(headrace_service: MemoryService) -> Cli:
+    return Cli(headrace_service)
+
+
+def test_a_target_has_its_options(cli: Cli) -> None:
+    made = cli(
+        *("queue", "create", "hooks", "--json", "--target-url", URL, "--target-timeout", "10s"),
+        *("--target-concurrency", "5", "--target-header", "Authorization=Bearer x"),
+    ).json
+    assert made["target"] == {
+        "url": URL,
+        "lambda": None,
+        "timeout_in_seconds": 10,
+        "max_concurrency": 5,
+        "headers": {"Authorization": "Bearer x"},
+    }
+
+
+def test_one_option_changes_no_other_and_no_target_ends_it(cli: Cli) -> None:
+    cli("queue", "create", "hooks", "--target-url", URL, "--target-header", "A=b")
+    edited = cli("queue", "edit", "hooks", "--json", "--target-concurrency", "7").json["target"]
+    assert (edited["url"], edited["max_concurrency"], edited["headers"]) == (URL, 7, {"A": "b"})
+    assert cli("queue", "edit", "hooks", "--json", "--no-target").json["target"] is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--target-url", "http://example.com/"),
+        ("--target-lambda", "resize"),
+        ("--target-concurrency", "5"),
+        ("--target-url", URL, "--target-lambda", "arn"),
+        ("--target-url", URL, "--no-target"),
+    ],
+)
+def test_what_can_be_no_target_is_refused(cli: Cli, options: tuple[str, ...]) -> None:
+    assert cli("queue", "create", "hooks", *options).code != 0
+
+
+def test_who_is_told_of_ends_is_an_option_too(cli: Cli) -> None:
+    cli("queue", "create", "ends")
+    made = cli("queue", "create", "mail", "--json", "--on-end", "ends").json["on_end"]
+    assert made == {"queue": "ends", "states": ["SUCCEEDED", "DEAD"]}
+    edited = cli("queue", "edit", "mail", "--json", "--on-end", "ends:dead").json["on_end"]
+    assert edited == {"queue": "ends", "states": ["DEAD"]}
+    assert "on_end.queue" in cli("queue", "show", "mail").out
+    assert cli("queue", "edit", "mail", "--json", "--on-end", "none").json["on_end"] is None
+    for wrong in ("ends:LOST", "mail", "nowhere"):
+        assert cli("queue", "edit", "mail", "--on-end", wrong).code != 0
+
+
+def test_the_secret_is_shown_and_rotated(cli: Cli) -> None:
+    cli("queue", "create", "hooks", "--target-url", URL)
+    first = cli("queue", "secret", "hooks")
+    assert first.out.startswith("whsec_")
+    rotated = cli("queue", "secret", "hooks", "--rotate")
+    assert rotated.out != first.out
+    assert first.out.strip() in rotated.err
+    assert "signs too until" in rotated.err
+    assert cli("queue", "secret", "hooks", "--json").json["secret"] == rotated.out.strip()

@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Final
 
 from headrace.domain.errors import HeadraceError
-from headrace.local.engine import PROJECT_ROOT
 from headrace.store.lake import lake_at
+from infra import PROJECT_ROOT
 
 TARGET: Final = PROJECT_ROOT / "build" / "spark"
 CODE: Final = "code"

@@ -43,8 +43,10 @@ QUICK = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.driver.memory": "1g",
     "spark.python.daemon.module": "headrace.spark.stations.daemon",
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
 }
+
+# Java ends before what its second compiler makes of it has paid off: here, and in every command.
+_SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _ANY_CREDENTIALS = {
     "region_name": "us-east-1",
@@ -55,6 +57,7 @@ _ANY_CREDENTIALS = {
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let PySpark 4.0 and 4.1 leave their own sockets to the garbage collector."""
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", _SHORT_RUN)
     config.addinivalue_line(
         "filterwarnings",
         "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",

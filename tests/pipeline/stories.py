@@ -162,8 +162,8 @@ def _round(service: MemoryService, number: int) -> None:
         with suppress(LeaseLost):
             client.close_lease(group)
     if chance.random() < 0.3:
-        action = chance.choice((client.delete_tasks, client.restart_tasks, client.run_tasks))
-        action(queue, filter={})
+        actions = (client.delete_tasks, client.restart_tasks, client.run_tasks, client.cancel_tasks)
+        chance.choice(actions)(queue, filter={})
     if chance.random() < 0.2:
         client.move_tasks(queue, _onward(queue), filter={"state": "ENQUEUED"})
     service.forward(chance.choice((0, 5, 40, 200)))

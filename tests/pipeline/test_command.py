@@ -168,7 +168,7 @@ def test_what_cannot_go_on_ends_with_a_line_and_a_code(
 def test_what_a_worker_of_spark_raises_ends_with_its_line_alone(capsys: Shown) -> None:
     trace = (
         'Traceback (most recent call last):\n  File "x.py", line 3, in read\n'
-        "headrace.domain.errors.NotFound: there is no queue x\n\n== SQL ==\n"
+        "headrace.NotFound: there is no queue x\n\n== SQL ==\n"
     )
 
     assert exit_codes.failed(PythonException(f"[PYTHON_EXCEPTION] An exception\n{trace}")) == 3

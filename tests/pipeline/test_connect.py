@@ -5,6 +5,7 @@ import json
 import os
 import sqlite3
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from multiprocessing import get_context
@@ -12,12 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from headrace.domain.errors import InvalidRequest, Unavailable
+from headrace.domain.change import KeyLock
+from headrace.domain.errors import Forbidden, InvalidRequest, Unavailable
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
+from headrace.local.tables import TableNames
 from headrace.spark.sources import connect
 from headrace.spark.sources.connect import StoreConnection
+from headrace.store.base import Store
 from headrace.store.sqlite import SqliteStore
+from tests.aws import REGION, URL, Account, account
 
 
 @pytest.fixture
@@ -111,6 +116,58 @@ def test_a_deployment_is_named_by_its_region_and_its_tables() -> None:
     made = StoreConnection.of({"url": "dynamodb://eu-west-1/jobs"}, names)
 
     assert made == StoreConnection("t", "c", region="eu-west-1")
+
+
+@pytest.fixture
+def aws(unknown: pytest.MonkeyPatch) -> Iterator[Account]:
+    """Give an account with one stack, in which IAM refuses every call of its tables."""
+    unknown.setenv("AWS_ACCESS_KEY_ID", "local")
+    unknown.setenv("AWS_SECRET_ACCESS_KEY", "local")
+    made_once = (connect._deployed, connect.store, connect.opened)  # noqa: SLF001 (forgotten here)
+    with account("http://127.0.0.1:9", TableNames("jobs-1a2b", "control-3c4d")) as made:
+        made.policy = []
+        unknown.setenv("AWS_ENDPOINT_URL_DYNAMODB", made.url)
+        unknown.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", made.url)
+        yield made
+    for each in made_once:
+        each.cache_clear()
+
+
+@pytest.mark.parametrize(("given", "env"), [({"url": URL}, {}), ({}, {"HEADRACE_URL": URL})])
+def test_the_tables_of_a_deployment_are_those_that_its_stack_names(
+    aws: Account, given: dict[str, str], env: dict[str, str]
+) -> None:
+    made = StoreConnection.of(given, env)
+
+    assert made == StoreConnection("jobs-1a2b", "control-3c4d", region=REGION)
+    assert StoreConnection.of(given, env) == made
+    assert (aws.calls, aws.regions) == ({"DescribeStacks": 1}, {REGION})  # once a process
+    assert StoreConnection.of(made.options()) == made  # and an executor does not ask
+
+
+def test_a_stack_that_is_not_there_is_a_wrong_url(aws: Account) -> None:
+    with pytest.raises(InvalidRequest, match="url means the stack jobs in eu-west-1: there is non"):
+        StoreConnection.of({"url": "dynamodb://eu-west-1/jobs"})
+
+    assert aws.calls == {"DescribeStacks": 1}
+
+
+@pytest.mark.parametrize(
+    ("call", "action"),
+    [
+        (lambda store: store.record("queue", "mail"), "GetItem"),
+        (lambda store: store.set_key_lock(KeyLock("seat", "log", "a")), "PutItem"),
+    ],
+)
+def test_what_iam_refuses_is_said_at_once_with_the_action(
+    aws: Account, call: Callable[[Store], object], action: str
+) -> None:
+    tables = connect.store(StoreConnection.of({"url": URL}))
+
+    with pytest.raises(Forbidden, match=f"IAM refuses {action} on the tables jobs-1a2b and contr"):
+        call(tables)
+
+    assert aws.calls[action] <= 2  # once by boto3 too, whose error it is; no waits between tries
 
 
 @pytest.mark.parametrize(

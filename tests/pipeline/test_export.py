@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.task import Task
+from headrace.domain.task import State, Task
 from headrace.history.changelog import digest
 from headrace.spark.sources.columns import DEFAULT, TASK, columns_of
 from headrace.spark.sources.export import (
@@ -41,8 +41,10 @@ def history(tmp_path: Path) -> tuple[FolderLake, dict[str, Task]]:
 EVERY = columns_of([(one.name, one.type) for one in (*TASK, *OWN)], OWN)
 
 
-def exported_rows(lake: FolderLake, folder: str) -> dict[str, dict[str, Any]]:
-    reader = ExportReader(f"{lake.folder}/{folder}", EVERY, verify=True)
+def exported_rows(
+    lake: FolderLake, folder: str, *, hidden: bool = False
+) -> dict[str, dict[str, Any]]:
+    reader = ExportReader(f"{lake.folder}/{folder}", EVERY, verify=True, hidden=hidden)
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     return {row["id"]: row for row in rows_of(batches)}
 
@@ -102,6 +104,58 @@ def test_an_incremental_export_tells_what_changed_and_what_is_gone(
     assert rows[deleted]["queue"] == known
     assert rows[changed]["written_at"] == at(25) - timedelta(seconds=1)
     assert export_at(f"{lake.folder}/{folder}").since == at(24)
+
+
+def hidden_of(task: Task) -> Task:
+    """*task* as it is deleted and an undo could bring it back."""
+    return dataclasses.replace(task, place=dataclasses.replace(task.place, state=State.DELETED))
+
+
+def test_a_full_export_shows_deleted_tasks_only_to_who_asks(
+    history: tuple[FolderLake, dict[str, Task]],
+) -> None:
+    lake, tasks = history
+    deleted, *others = tasks
+    now = {**tasks, deleted: hidden_of(tasks[deleted])}
+    folder = exports.full(lake, now.values(), at=at(24))
+
+    rows = exported_rows(lake, folder)
+    every = exported_rows(lake, folder, hidden=True)
+
+    assert set(rows) == set(others)
+    assert set(every) == set(tasks)
+    assert (every[deleted]["state"], every[deleted]["deleted"]) == ("DELETED", False)
+
+
+def test_an_incremental_export_shows_them_as_deleted_once(
+    history: tuple[FolderLake, dict[str, Task]],
+) -> None:
+    lake, tasks = history
+    deleted, hidden_before, restored, expired, *_ = tasks
+    before = {
+        name: hidden_of(task) if name in (hidden_before, restored, expired) else task
+        for name, task in tasks.items()
+    }
+    after = {
+        **before,
+        deleted: hidden_of(tasks[deleted]),
+        hidden_before: dataclasses.replace(before[hidden_before], version=99),
+        restored: tasks[restored],
+    }
+    del after[expired]
+    folder = exports.incremental(lake, before, after, since=at(24), until=at(25))
+
+    rows = exported_rows(lake, folder)
+    every = exported_rows(lake, folder, hidden=True)
+
+    assert {name: row["deleted"] for name, row in rows.items()} == {deleted: True, restored: False}
+    assert rows[deleted]["state"] == str(tasks[deleted].state)
+    assert {name: (row["deleted"], row["state"]) for name, row in every.items()} == {
+        deleted: (False, "DELETED"),
+        hidden_before: (False, "DELETED"),
+        restored: (False, str(tasks[restored].state)),
+        expired: (True, "DELETED"),
+    }
 
 
 def left_of(task: Task) -> Task:

@@ -60,7 +60,7 @@ def tasks(spark: SparkSession, *payloads: Any, start: datetime = NOON) -> DataFr
             1,
             start + timedelta(seconds=n),
             start,
-            None,
+            *[None] * 5,
         )
         for n, payload in enumerate(payloads)
     ]

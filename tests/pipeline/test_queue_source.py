@@ -111,6 +111,20 @@ def test_a_writer_whose_lease_was_lost_changes_nothing(
     assert settle(outlet, again).counts == Counter(moved=3)
 
 
+def test_rows_of_tasks_that_were_cancelled_are_counted_apart_and_no_warning(
+    harness: PipelineHarness, outlet: Outlet
+) -> None:
+    held = taken(harness, 3)
+    for row in held[:2]:
+        harness.uses.cancelling.cancel(row.id)
+
+    summary = settle(outlet, held)
+
+    assert summary.counts == Counter(cancelled=2, moved=1)
+    assert not summary.amiss
+    assert summary.reasons == {}
+
+
 @pytest.mark.parametrize(
     ("row", "outcome", "state"),
     [

@@ -24,7 +24,7 @@ from headrace.testing.service import MemoryService
 from tests.pipeline.stories import MINUTE, QUEUES, SECOND, START, Story, true_history, write
 
 DAY_AFTER = date(2026, 11, 23)
-EVENTS = ("enqueued", "started", "succeeded", "failed", "dead")
+EVENTS = ("enqueued", "started", "succeeded", "failed", "dead", "cancelled")
 LIVE = ("ENQUEUED", "INFLIGHT")
 
 

@@ -10,7 +10,10 @@ from headrace.history.metrics import MetricPoint
 from headrace.history.series import SPAN, Span, file_of, happened, minute_of
 from headrace.history.transitions import Event
 from headrace.spark.lake.frames import LakeFrames
+from headrace.spark.lake.queue_minutes import publish
 from headrace.spark.lake.rollup import rollup
+from headrace.spark.lake.schemas import DAY as QUEUE_DAY
+from headrace.spark.lake.schemas import QUEUE_MINUTES
 from tests.pipeline.harness import Again
 from tests.pipeline.stories import DAY, SECOND, Story, at, true_history, write
 
@@ -47,13 +50,27 @@ def test_a_story_is_published_by_queue_and_day(published: LakeFrames) -> None:
     found = dict(happened(published.files.get(name) or b"", lambda *_: False))
     first = minute_of(FIRST)
     assert {minute - first: one.numbers for minute, one in found.items()} == {
-        0: [1, 0, 0, 0, 0],
-        1: [0, 1, 1, 0, 0],
+        0: [1, 0, 0, 0, 0, 0],
+        1: [0, 1, 1, 0, 0, 0],
     }
     assert [one.backlog for one in found.values()] == [1, -1]
     ran = found[first + 1].run.percentile(0.5)
     assert ran == pytest.approx(5, rel=0.025)  # a second for telling of it, and the four
     assert Span.of(published.files.get(SPAN) or b"") == Span(FIRST, TODAY)  # it is not over yet
+
+
+def test_days_that_were_rolled_up_before_cancels_were_counted_are_published_alike(
+    published: LakeFrames, again: Again
+) -> None:
+    lake, once = again(published), files(published)
+    before = lake.read(QUEUE_MINUTES).drop("cancelled")
+    rows = before.sparkSession.createDataFrame(before.collect(), before.schema)
+    table = lake.path("tables", QUEUE_MINUTES.name)
+    rows.write.mode("overwrite").partitionBy(QUEUE_DAY).parquet(table)
+
+    publish(lake, None, today=TODAY, say=lambda _: None)
+
+    assert files(lake) == once
 
 
 def test_a_run_again_writes_the_same_files_and_a_later_day_leaves_the_others(

@@ -75,7 +75,7 @@ def backfill(
     mark = FILLED + export.id
     known = _lives(lake.read(CHANGES).where(f.col("shard") != mark))
     register(lake.spark)
-    reader = lake.spark.read.format(EXPORT)
+    reader = lake.spark.read.format(EXPORT).option("hidden", "true")
     items = reader.schema(ddl((*TASK, *OWN))).load(address)
     say(f"{export.items:,} items of export {export.id}")
     lives = _both(_seen(items, _kept(items, payloads) if payloads else []), known)

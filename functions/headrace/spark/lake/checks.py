@@ -31,11 +31,16 @@ def legal_moves() -> set[tuple[str, str, str]]:
     """
     moves = {(FORGET, str(state), GONE) for state in FINISHED}
     for row in LIFECYCLE:
-        source, target = row.source or GONE, row.target or GONE
+        source, target = (_shown(state) for state in (row.source, row.target))
         moves.add((str(row.action), str(source), str(target)))
         if row.kept_by:
             moves.add((str(row.action), str(source), GONE))
     return moves
+
+
+def _shown(state: State | None) -> str:
+    """Return a state as the lake shows it: what an undo keeps is as gone as all else."""
+    return GONE if state in (None, State.DELETED) else str(state)
 
 
 def by_lease(lease: LeaseRule) -> list[str]:
@@ -106,4 +111,5 @@ def _counted_right() -> Column:
     before, after = f.coalesce("attempts_from", f.lit(0)), f.col("attempts_to")
     fresh = _moved(Action.ENQUEUE, Action.MOVE, Action.RESTART)
     step = f.when(_moved(Action.DEQUEUE), 1).when(_moved(Action.RELEASE), -1).otherwise(0)
-    return f.when(fresh, after == 0).otherwise(after == before + step)
+    kept = f.when(fresh, after == 0).otherwise(after == before + step)
+    return _moved(Action.UNDELETE) | kept  # as it was before the change that deleted it

@@ -66,7 +66,7 @@ _HELD: Final = "state_from <=> 'INFLIGHT'"
 _FAILED: Final = f"{_HELD} AND move IN ('fail', 'reclaim')"
 _ARRIVAL: Final = {
     "enqueued": f"int(state_to <=> 'ENQUEUED' AND {_NEW})",
-    "dead": "int(state_to <=> 'DEAD' AND NOT state_from <=> 'DEAD')",
+    "dead": "int(state_to <=> 'DEAD' AND NOT state_from <=> 'DEAD' AND move != 'cancel')",
     "waiting_change": "int(state_to <=> 'ENQUEUED')",
     "inflight_change": "int(state_to <=> 'INFLIGHT')",
 }
@@ -80,6 +80,7 @@ _DEPARTURE: Final = {
     "released": "int(move = 'release')",
     "moved": f"int({_HELD} AND move = 'move')",
     "dead": f"int(state_to IS NULL AND ({_FAILED} OR move = 'expire'))",
+    "cancelled": "int(move = 'cancel')",
     "deleted": "int(move IN ('delete', 'purge'))",
     "waiting_change": "-int(state_from <=> 'ENQUEUED')",
     "inflight_change": f"-int({_HELD})",
@@ -218,6 +219,6 @@ def _written(lake: LakeFrames, minutes: DataFrame) -> Iterator[date]:
 
 def _activities(rows: Iterable[Row]) -> Iterator[tuple[int, Activity]]:
     for row in rows:
-        numbers = [row[event] for event in _EVENTS]
+        numbers = [row[event] or 0 for event in _EVENTS]  # null in days rolled up without it
         wait, run = Histogram(dict(row["wait"] or {})), Histogram(dict(row["run"] or {}))
         yield row["minute"], Activity(numbers, wait, run, row["waiting_change"])

@@ -79,6 +79,7 @@ def attempts(changes: DataFrame) -> DataFrame:
         .when(f.col("move") == "succeed", "succeeded")
         .when(f.col("move") == "release", "released")
         .when(f.col("move") == "move", "moved")
+        .when(f.col("move") == "cancel", "cancelled")
         .otherwise("deleted")
     )
     ended = changes.where("state_from = 'INFLIGHT' AND state_to IS DISTINCT FROM 'INFLIGHT'")
@@ -97,6 +98,7 @@ def tasks(changes: DataFrame) -> DataFrame:
     outcome = (
         f.when(f.col("move") == "move", "moved")
         .when(f.col("move") == "succeed", "succeeded")
+        .when(f.col("move") == "cancel", "cancelled")
         .when(f.col("move").isin("delete", "purge"), "deleted")
         .otherwise("dead")
     )

@@ -89,10 +89,12 @@ TASK: Final = (
     TaskColumn("tags", "map<string,string>", "tags", "tags", "its tags"),
     _text("dedupe_key", "its dedupe key"),
     _text("schedule", "the schedule that made it"),
+    _text("priority", "its priority, where its queue has any"),
+    _text("group_key", "whose it is, where its queue has groups"),
     _text("worker", "who had it last"),
     _text("progress", "JSON, as the worker reported it"),
     _text("result", "JSON, as the worker reported it"),
-    _text("dead_reason", "rejected, exhausted or expired"),
+    _text("dead_reason", "rejected, exhausted, expired or cancelled"),
     TaskColumn("errors", "array<string>", "texts", "errors", "failed attempts, each as JSON"),
     TaskColumn("trail", "array<string>", "texts", "trail", "queues it has left, each as JSON"),
     TaskColumn(
@@ -118,10 +120,31 @@ TASK: Final = (
         on_request=True,
     ),
     TaskColumn(
-        "payload_bytes", "bigint", "length", "payload", "bytes of the payload", on_request=True
+        "payload_bytes",
+        "bigint",
+        "length",
+        "payload",
+        "bytes of the payload, if inside",
+        on_request=True,
     ),
     TaskColumn(
-        "result_bytes", "bigint", "length", "result", "bytes of the result", on_request=True
+        "result_bytes",
+        "bigint",
+        "length",
+        "result",
+        "bytes of the result, if inside",
+        on_request=True,
+    ),
+    *(
+        TaskColumn(
+            f"{name}_ref",
+            "string",
+            "text",
+            f"{name}_ref",
+            f"bytes, sha256 and name of a {name} kept outside the table; `{name}` is null then",
+            on_request=True,
+        )
+        for name in ("payload", "result", "progress")
     ),
 )
 BY_NAME: Final = {column.name: column for column in TASK}

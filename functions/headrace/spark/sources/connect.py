@@ -18,10 +18,14 @@ from urllib.parse import urlsplit
 
 from headrace.client.address import FileAddress, HttpAddress, TablesAddress, read_address
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
+from headrace.domain.limits import OFFLOAD_BYTES
+from headrace.domain.offload import ObjectStore
 from headrace.embedded.service import service_on
-from headrace.runtime.wiring import Settings, UseCases, build, dynamo_store
-from headrace.spark.sources.options import SourceOption, word
+from headrace.runtime.wiring import Settings, UseCases, build, objects_of
+from headrace.spark.sources.options import SourceOption, whole, word
 from headrace.store.base import Store
+from headrace.store.objects import objects_beside
+from headrace.store.sqlite.database import MEMORY
 from headrace.store.sqlite.failures import Unusable
 
 LANES: Final = 4
@@ -37,6 +41,18 @@ OPTIONS: Final = (
     SourceOption("control_table", word, "name of the control table; else `HEADRACE_CONTROL_TABLE`"),
     SourceOption(
         "dynamodb_url", word, "an endpoint of its own; else `HEADRACE_DYNAMODB_URL`, else AWS"
+    ),
+    SourceOption(
+        "payloads",
+        word,
+        "where large payloads of tables are kept, `s3://bucket/prefix`; else `HEADRACE_PAYLOADS`,"
+        " else as the stack says",
+    ),
+    SourceOption(
+        "payload_offload_bytes",
+        whole(0, OFFLOAD_BYTES[1]),
+        "from how many bytes on a payload that is written is kept there, 0 for none; else"
+        " `HEADRACE_PAYLOAD_OFFLOAD_BYTES`, else as the stack says",
     ),
     SourceOption("region", word, "region of the tables; else `AWS_REGION`, `AWS_DEFAULT_REGION`"),
 )
@@ -73,7 +89,8 @@ class StoreConnection:
     """Which tables, and where they are; None for *dynamodb_url* is Amazon DynamoDB.
 
     With a *url*, always ``file:``, it is that file, and the others have no meaning; *machine* is
-    the one that the file is on, None where that is not checked.
+    the one that the file is on, None where that is not checked.  *payloads* is where large payloads
+    of tables are kept, those of a file beside it; *payload_offload_bytes* from which size on.
     """
 
     tasks_table: str = Settings.tasks_table
@@ -82,6 +99,8 @@ class StoreConnection:
     region: str | None = None
     url: str | None = None
     machine: str | None = None
+    payloads: str | None = None
+    payload_offload_bytes: int = 0
 
     @classmethod
     def of(
@@ -94,28 +113,36 @@ class StoreConnection:
         """
         chosen = {name: value for name, value in (given or {}).items() if value is not None}
         address = _address(chosen, env)
-        if isinstance(address, FileAddress):
-            return cls(url=Path(address.path).as_uri(), machine=platform.node())
         settings = Settings.from_env(env)
+        most = int(chosen.get("payload_offload_bytes", settings.payload_offload_bytes))
+        if isinstance(address, FileAddress):
+            url = Path(address.path).as_uri()
+            return cls(url=url, machine=platform.node(), payload_offload_bytes=most)
         region = env.get("AWS_REGION") or env.get(_REGION)
         tasks, control = settings.tasks_table, settings.control_table
+        payloads = settings.payloads
         if isinstance(address, TablesAddress):
             region = address.region
             if not settings.tables_named and not {"tasks_table", "control_table"} <= chosen.keys():
-                tasks, control = _deployed(address)
+                tasks, control, payloads, decided = _deployed(address)
+                most = int(chosen.get("payload_offload_bytes", decided))
         return cls(
             chosen.get("tasks_table", tasks),
             chosen.get("control_table", control),
             chosen.get("dynamodb_url", settings.dynamodb_url),
             chosen.get("region", region),
+            payloads=chosen.get("payloads", payloads),
+            payload_offload_bytes=most,
         )
 
     def options(self) -> dict[str, str]:
         """Return it as options of a format."""
+        most = {"payload_offload_bytes": str(self.payload_offload_bytes)}
+        given = most if self.payload_offload_bytes else {}
         if self.url is not None:
-            return {"url": self.url}
-        every = {name: getattr(self, name) for name in _TABLES}
-        return {name: value for name, value in every.items() if value is not None}
+            return {"url": self.url, **given}
+        every = {name: getattr(self, name) for name in (*_TABLES, "payloads")}
+        return {**{name: value for name, value in every.items() if value is not None}, **given}
 
 
 def _address(
@@ -147,16 +174,18 @@ def _address(
 
 
 @cache
-def _deployed(address: TablesAddress) -> tuple[str, str]:
-    """Return the names of a deployment's tables, as its stack tells them; see ``Deployment``."""
+def _deployed(address: TablesAddress) -> tuple[str, str, str | None, int]:
+    """Return what a deployment's stack tells: its tables, and which payloads are kept where."""
     from headrace.store.dynamo.deployment import (  # noqa: PLC0415  a file needs no botocore
         CONTROL_TABLE,
         TASKS_TABLE,
         Deployment,
     )
 
-    outputs = Deployment(address.region, address.stack).facts().outputs
-    return outputs[TASKS_TABLE], outputs[CONTROL_TABLE]
+    facts = Deployment(address.region, address.stack).facts()
+    outputs, most = facts.outputs, facts.parameters.get("PayloadOffloadBytes")
+    payloads = outputs.get("PayloadsAddress")
+    return outputs[TASKS_TABLE], outputs[CONTROL_TABLE], payloads, int(most or 0)
 
 
 def _local_service(env: Mapping[str, str]) -> FileAddress | None:
@@ -174,7 +203,14 @@ def _local_service(env: Mapping[str, str]) -> FileAddress | None:
 @cache
 def opened(connection: StoreConnection) -> UseCases:
     """Return the use cases over the tables, made once in each process."""
-    return build(_settings(connection), store(connection))
+    settings, tables = _settings(connection), store(connection)
+    return build(settings, tables, objects=_objects(connection, settings))
+
+
+def _objects(connection: StoreConnection, settings: Settings) -> ObjectStore | None:
+    if connection.url is None:
+        return objects_of(settings)
+    return objects_beside(cast("FileAddress", read_address(connection.url)).path, MEMORY)
 
 
 @cache
@@ -183,7 +219,7 @@ def store(connection: StoreConnection) -> Store:
 
     Raises InvalidRequest where nothing says where they are, for a file that is not there, as every
     call does for tables that are not, and without credentials; Unavailable for a file that cannot
-    be used.
+    be used.  What IAM refuses is Forbidden, at the call.
     """
     if connection.url is not None:
         return cast("Store", RetryingStore(_file_store(connection), connection=connection))
@@ -193,12 +229,27 @@ def store(connection: StoreConnection) -> Store:
         for name, value in _ANY.items():
             os.environ.setdefault(name, value)
     try:
-        made = dynamo_store(_settings(connection), lanes=LANES)
+        made = _tables_store(connection)
     except Exception as error:
         if meant := _meant(error, connection):
             raise meant from None
         raise
     return cast("Store", RetryingStore(made, connection=connection))
+
+
+def _tables_store(connection: StoreConnection) -> Store:
+    from headrace.store.dynamo import DynamoStore  # noqa: PLC0415  a file needs no botocore
+    from headrace.store.dynamo.callers import CallersRights  # noqa: PLC0415  likewise
+    from headrace.store.dynamo.connect import connected  # noqa: PLC0415  likewise
+
+    tasks, control = connection.tasks_table, connection.control_table
+    rights = CallersRights(f"the tables {tasks} and {control}")
+    return DynamoStore(
+        rights.over(connected(connection.dynamodb_url)),
+        tasks_table=tasks,
+        control_table=control,
+        lanes=LANES,
+    )
 
 
 def _file_store(connection: StoreConnection) -> Store:
@@ -227,7 +278,7 @@ def _meant(error: Exception, connection: StoreConnection) -> InvalidRequest | No
         return _nowhere("region", "no local service runs here, and no region is known")
     if type(error.__cause__).__name__ == "NoCredentialsError":
         return _nowhere("credentials", "there are no credentials for the tables")
-    if "ResourceNotFound" in str(error):
+    if "ResourceNotFound" in str(error.__cause__):
         message = (
             f"table {connection.tasks_table} (tasks_table, HEADRACE_TASKS_TABLE) or"
             f" {connection.control_table} (control_table, HEADRACE_CONTROL_TABLE) is not there, at"
@@ -247,6 +298,8 @@ def _settings(connection: StoreConnection) -> Settings:
         tasks_table=connection.tasks_table,
         control_table=connection.control_table,
         dynamodb_url=connection.dynamodb_url,
+        payloads=connection.payloads,
+        payload_offload_bytes=connection.payload_offload_bytes,
     )
 
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from headrace.domain.lease import group_of
+from headrace.domain.task import LANE
 from headrace.history.changelog import digest
 from headrace.spark.sources.columns import Form, TaskColumn, Type
 
@@ -171,6 +172,12 @@ def _part(place: int, kind: pa.DataType) -> Callable[[Array, TaskColumn], Array]
     return taken
 
 
+def _shard(items: Array, column: TaskColumn) -> Array:
+    """The shard of a label, whatever its lane."""
+    labels = _part(2, pa.int32())(items, column)
+    return pc.bit_wise_and(labels, LANE - 1)
+
+
 def _texts(items: Array, column: TaskColumn) -> Array:
     lists = pc.struct_field(items, [*column.path, "L"])
     texts = pc.struct_field(lists.flatten(), "S")
@@ -212,7 +219,7 @@ _FORMS: Final[dict[Form, Callable[[Array, TaskColumn], Array]]] = {
     "seconds": _seconds,
     "queue": _part(0, pa.string()),
     "state": _part(1, pa.string()),
-    "shard": _part(2, pa.int32()),
+    "shard": _shard,
     "texts": _texts,
     "tags": _tags,
     "digest": _each(digest),

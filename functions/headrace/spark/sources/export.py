@@ -7,7 +7,8 @@ One partition for each of its files.  An incremental export has one state of eac
 written in its window, the last one: what happened in between it does not tell.
 
 What the table still holds of a task that is gone, its id and how it ended, is no task: a full
-export shows none, an incremental one the task as deleted.
+export shows none, an incremental one the task as deleted.  Likewise a task that was deleted and
+that an undo could bring back, unless the option ``hidden`` asks for those.
 """
 
 import base64
@@ -27,8 +28,9 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.task import State
 from headrace.spark.sources import EXPORT, decode
-from headrace.spark.sources.columns import DEFAULT, TaskColumn, columns_of, ddl
+from headrace.spark.sources.columns import BY_NAME, DEFAULT, TaskColumn, columns_of, ddl
 from headrace.spark.sources.options import SourceOption, flag, parsed, refused
 from headrace.store import keys
 from headrace.store.base import Lake
@@ -40,6 +42,12 @@ if TYPE_CHECKING:
 OPTIONS: Final = (
     SourceOption(
         "verify", flag, "compare manifests and files with their checksums and counts", default=True
+    ),
+    SourceOption(
+        "hidden",
+        flag,
+        "show deleted tasks that an undo could bring back, in the state `DELETED`",
+        default=False,
     ),
 )
 DELETED: Final = TaskColumn(
@@ -62,9 +70,7 @@ _INCREMENTAL: Final = "INCREMENTAL_EXPORT"
 BLOCK: Final = 16 * 1024 * 1024
 """Bytes of lines that are decoded at a time."""
 _SPENT: Final = TaskColumn("spent", "string", "text", keys.SPENT, "what is left of a task")
-_ID, _QUEUE = (
-    next(column for column in DEFAULT if column.name == name) for name in ("id", "queue")
-)
+_ID, _QUEUE, _STATE = (BY_NAME[name] for name in ("id", "queue", "state"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,16 +234,21 @@ class ExportSource(DataSource):
                 [FieldError("path", "must be given, such as …/AWSDynamoDB/<id>")], of=EXPORT
             )
         fields = [(one.name, one.dataType.simpleString()) for one in schema.fields]
-        return ExportReader(path, columns_of(fields, OWN), verify=chosen["verify"])
+        return ExportReader(
+            path, columns_of(fields, OWN), verify=chosen["verify"], hidden=chosen["hidden"]
+        )
 
 
 class ExportReader(DataSourceReader):
     """Reads the files of one export."""
 
-    def __init__(self, path: str, columns: tuple[TaskColumn, ...], *, verify: bool) -> None:
+    def __init__(
+        self, path: str, columns: tuple[TaskColumn, ...], *, verify: bool, hidden: bool = False
+    ) -> None:
         self.path = path
         self.columns = columns
         self.verify = verify
+        self.hidden = hidden
 
     def partitions(self) -> Sequence[InputPartition]:
         export = export_at(self.path, verify=self.verify)
@@ -251,14 +262,18 @@ class ExportReader(DataSourceReader):
         export, file = part
         for lines in blocks(export, file, verify=self.verify):
             try:
-                rows = exported(lines, self.columns, incremental=export.incremental)
+                rows = exported(
+                    lines, self.columns, incremental=export.incremental, hidden=self.hidden
+                )
             except (ValueError, TypeError, LookupError, AttributeError) as error:
                 raise illegible(export, file, error) from error
             yield rows
 
 
-def exported(lines: bytes, columns: Sequence[TaskColumn], *, incremental: bool) -> pa.RecordBatch:
-    """Return the rows of some *lines* of an export.
+def exported(
+    lines: bytes, columns: Sequence[TaskColumn], *, incremental: bool, hidden: bool = False
+) -> pa.RecordBatch:
+    """Return the rows of some *lines* of an export, *hidden* tasks with them or not.
 
     Raises InvalidRequest if they are of another table, or of another kind of export.
     """
@@ -271,14 +286,18 @@ def exported(lines: bytes, columns: Sequence[TaskColumn], *, incremental: bool) 
     images = {name: found.column(name).combine_chunks() for name in parts}
     items = images["NewImage" if incremental else "Item"]
     ids = decode.column_of(images.get("Keys", items), _ID)
-    removed, spent = pc.is_null(items), _there(items, _SPENT)
+    removed = pc.is_null(items)
+    spent = _there(items, _SPENT) if hidden else pc.or_(_there(items, _SPENT), _hidden(items))
     gone = pc.or_(removed, spent)
     _check(_ID, missing=ids.null_count)
     known = pc.or_(gone, _there(items, _QUEUE))
     _check(_QUEUE, missing=len(known) - known.true_count)
     no_task = spent
     if incremental:
-        no_task = pc.and_(removed, _there(images["OldImage"], _SPENT))
+        old = images["OldImage"]
+        no_task = pc.and_(removed, _there(old, _SPENT))
+        if not hidden:
+            no_task = pc.or_(no_task, pc.and_(gone, _hidden(old)))  # it was gone before
         items = pc.if_else(gone, images["OldImage"], items)
     own: dict[str, Any] = {
         DELETED.name: gone,
@@ -299,6 +318,13 @@ def exported(lines: bytes, columns: Sequence[TaskColumn], *, incremental: bool) 
 def _there(items: decode.Array, column: TaskColumn) -> decode.Array:
     """Whether each of *items* has what *column* is made of."""
     return pc.is_valid(pc.struct_field(items, [*column.path, "S"]))
+
+
+def _hidden(items: decode.Array) -> decode.Array:
+    """Whether each of *items* is a task that was deleted and that an undo could bring back."""
+    return pc.fill_null(
+        pc.equal(decode.column_of(items, _STATE), str(State.DELETED)), pa.scalar(value=False)
+    )
 
 
 def _check(column: TaskColumn, *, missing: int) -> None:

@@ -35,7 +35,8 @@ ROWS: Final = 500
 
 SCHEMA: Final = (
     "id string, lease string, queue string, payload string, tags map<string,string>, attempts int,"
-    " created_at timestamp, scheduled_at timestamp, expires_at timestamp"
+    " created_at timestamp, scheduled_at timestamp, expires_at timestamp,"
+    " priority string, group_key string, batches array<string>, payload_ref string"
 )
 ARROW: Final = schema_of(SCHEMA)
 
@@ -74,9 +75,10 @@ def leased(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:
     uses = opened(intake.connection)
     room = intake.room(shard)
     held = uses.leases.held(intake.group, intake.queue, shard)
+    source = {intake.queue: uses.queues.cached(intake.queue)}
     for tasks in chunks(held, ROWS):
         room -= len(tasks)
-        yield record_batch(tasks)
+        yield record_batch(uses.deliveries.whole(source, list(tasks)))
     limiter = RateLimiter(intake.rate)
     pages = shard_deliveries(intake.connection).dequeue(
         intake.queue,
@@ -93,12 +95,18 @@ def leased(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:
 def named(
     connection: StoreConnection, queue: str, group_id: str, ids: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield those tasks of *ids* that a group still holds of *queue*."""
+    """Yield those tasks of *ids* that a group still holds of *queue*.
+
+    Without those whose payload is lost: they are dead.
+    """
+    uses = opened(connection)
+    source = {queue: uses.queues.cached(queue)}
     for start in range(0, len(ids), ROWS):
         found = store(connection).read(ids[start : start + ROWS]).values()
-        yield record_batch(
-            [task for task in found if task.queue == queue and group_of(task.lease_id) == group_id]
-        )
+        held = [
+            task for task in found if task.queue == queue and group_of(task.lease_id) == group_id
+        ]
+        yield record_batch(uses.deliveries.whole(source, held))
 
 
 def record_batch(tasks: Sequence[Task]) -> pa.RecordBatch:
@@ -120,9 +128,19 @@ def record_batch(tasks: Sequence[Task]) -> pa.RecordBatch:
             pa.array([list(task.tags.items()) for task in tasks], ARROW.field("tags").type),
             pa.array([task.attempts for task in tasks], pa.int32()),
             *(pa.array(column, pa.int64()).cast(INSTANT) for column in instants),
+            pa.array([task.priority for task in tasks], pa.string()),
+            pa.array([task.group_key for task in tasks], pa.string()),
+            pa.array([list(task.batch_ids) for task in tasks], ARROW.field("batches").type),
+            pa.array([_uploaded(task) for task in tasks], pa.string()),
         ],
         schema=ARROW,
     )
+
+
+def _uploaded(task: Task) -> str | None:
+    """Return size, sha256 and name of a payload that was uploaded, as ``headrace.table`` does."""
+    one = task.uploaded
+    return None if one is None else f"{one.bytes} {one.sha256} {one.name}"
 
 
 @cache
@@ -183,8 +201,8 @@ def sweep(connection: StoreConnection, queue: str, group_id: str) -> int:
     """
     uses = opened(connection)
     swept = 0
-    for shard in range(uses.queues.cached(queue).shards_of(State.INFLIGHT)):
-        for tasks in chunks(uses.leases.held(group_id, queue, shard, payload=False), ROWS):
+    for place in uses.queues.cached(queue).places(State.INFLIGHT):
+        for tasks in chunks(uses.leases.held(group_id, queue, place.shard, payload=False), ROWS):
             reports = [
                 TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.FAILED, error=DROPPED)
                 for task in tasks

@@ -12,6 +12,7 @@ from uuid import UUID
 from headrace.domain import limits
 from headrace.domain.errors import FieldError
 from headrace.domain.plan import TaskSpec
+from headrace.domain.task import Priority
 from headrace.spark.sources.rows import BadRow, json_text, queue_in, right, within
 
 _NULL: Final = "null"
@@ -42,6 +43,8 @@ COLUMNS: Final = (
     Accepted("dedupe_key", ("string",), "while a live task has it, no other one is made"),
     Accepted("tags", ("map<string,string>",), "its tags"),
     Accepted("keepalive_timeout_in_seconds", _NUMBERS, "of its leases; else as the queue says"),
+    Accepted("priority", ("string",), "high, normal or low, in a queue with priorities"),
+    Accepted("group_key", ("string",), "whose turn it takes, in a queue with groups"),
 )
 
 
@@ -173,6 +176,17 @@ def _tags(name: str, pairs: Mapping[str, str] | Sequence[tuple[str, str]] | None
     return tags
 
 
+def _priority(name: str, text: str | None) -> Priority | None:
+    words = [*Priority]
+    fault = f"must be one of {', '.join(words)}, not {text!r:.140}"
+    return None if text is None else Priority(right(name, text, None if text in words else fault))
+
+
+def _group(name: str, text: str | None) -> str | None:
+    least, most = limits.GROUP_KEY_BYTES
+    return None if text is None else str(right(name, text, limits.text_fault(text, most, least)))
+
+
 def _plain(value: object) -> str:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
@@ -187,5 +201,7 @@ _READ: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "dedupe_key": _key,
     "tags": _tags,
     "keepalive_timeout_in_seconds": _within(limits.KEEPALIVE_SECONDS),
+    "priority": _priority,
+    "group_key": _group,
 }
 _FIELDS: Final = {"keepalive_timeout_in_seconds": "keepalive"}

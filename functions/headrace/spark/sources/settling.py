@@ -187,6 +187,9 @@ def _note(
         error = WorkerError(_BAD, result.detail or "")
         report = TaskReport(report.task_id, report.lease_id, ReportStatus.FAILED, error=error)
         result = use_case.report(outlet.queue, [report])[0]
+    if result.outcome is not ReportOutcome.OK and result.task is not None and result.task.cancelled:
+        summary.note("cancelled")
+        return
     if result.outcome is not ReportOutcome.OK:
         summary.note("lost", result.detail, amiss=True)
         return

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from headrace.domain.errors import FieldError
-from headrace.domain.task import Place, State
+from headrace.domain.task import SHOWN_STATES, Place, State
 from headrace.spark.sources import TABLE, connect, decode
 from headrace.spark.sources.columns import DEFAULT, TaskColumn, columns_of, ddl
 from headrace.spark.sources.connect import RateLimiter
@@ -45,7 +45,7 @@ OPTIONS: Final = (
     SourceOption("queue", queue_name, "only this queue, read by the index; else the whole table"),
     SourceOption(
         "state",
-        choice(*(state.lower() for state in State)),
+        choice(*(state.lower() for state in SHOWN_STATES)),
         "only this state of the queue, such as `dead`",
     ),
     SourceOption("segments", whole(1, 10_000), "parts of the table that are read at a time", 8),
@@ -83,11 +83,11 @@ class Segment(InputPartition):
         self.of = of
 
 
-class Shard(InputPartition):
+class IndexPart(InputPartition):
     """One partition of the index, of so many that are read."""
 
-    def __init__(self, state: State, shard: int, of: int) -> None:
-        super().__init__((str(state), shard))
+    def __init__(self, place: Place, of: int) -> None:
+        super().__init__((str(place.state), place.label))
         self.of = of
 
 
@@ -142,13 +142,13 @@ class TableReader(DataSourceReader):
             parts = pages_of(self.connection).parts(self.chosen["segments"])
             return [Segment(part, len(parts)) for part in parts]
         source = connect.opened(self.connection).queues.get(queue)
-        states = [State(state.upper())] if state else list(State)
-        spots = [(one, shard) for one in states for shard in range(source.shards_of(one))]
-        return [Shard(*spot, len(spots)) for spot in spots]
+        states = [State(state.upper())] if state else SHOWN_STATES
+        places = [place for one in states for place in source.places(one)]
+        return [IndexPart(place, len(places)) for place in places]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         rate = self.chosen["rate"]
-        of = cast("Segment | Shard", partition).of
+        of = cast("Segment | IndexPart", partition).of
         reading = TableReading(
             self.connection,
             self.columns,
@@ -158,8 +158,8 @@ class TableReader(DataSourceReader):
         )
         if isinstance(partition, Segment):
             return scanned(reading, partition.value)
-        state, shard = partition.value
-        return listed(reading, Place(str(reading.queue), State(state), shard))
+        state, label = partition.value
+        return listed(reading, Place.labelled(str(reading.queue), State(state), label))
 
 
 def scanned(reading: TableReading, part: tuple[int, int]) -> Iterator[pa.RecordBatch]:
@@ -217,7 +217,7 @@ def _looked_up(
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class _ItemPage:
     """A page, parsed: what it holds, what it cost in read units, and where to go on."""
 
     items: Any
@@ -225,13 +225,13 @@ class _Page:
     last: Item | None
 
 
-def _page(text: bytes, wire: pa.StructType) -> _Page:
+def _page(text: bytes, wire: pa.StructType) -> _ItemPage:
     schema = pa.schema([("Items", pa.list_(wire)), ("ConsumedCapacity", _UNITS), (_LAST, _KEY)])
     row = decode.parsed(text, schema)
     last = row.column(_LAST).to_pylist()[0]
     key = {name: value for name, value in (last or {}).items() if value is not None}
     units = row.column("ConsumedCapacity").to_pylist()[0] or {}
-    return _Page(
+    return _ItemPage(
         row.column("Items").combine_chunks().flatten(),
         units.get("CapacityUnits") or 0.0,
         key or None,

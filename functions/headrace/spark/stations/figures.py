@@ -14,8 +14,9 @@ _SETTLED: Final = ("moved", "succeeded", "retried", "dead", "released")
 class Batch:
     """One batch: numbers of tasks by outcome, and seconds.
 
-    ``dropped`` are those that the transform gave no row for, ``lost`` those that were others' by
-    then, or settled before by an attempt that was cut off.  ``poison`` are of the ``dead``.
+    ``dropped`` are those that the transform gave no row for, ``cancelled`` those that were so when
+    their rows came, ``lost`` those that were others' by then, or settled before by an attempt that
+    was cut off.  ``poison`` are of the ``dead``.
     """
 
     number: int

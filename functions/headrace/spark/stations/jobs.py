@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.domain.errors import HeadraceError
+from headrace.domain.errors import HeadraceError, LeaseLost, Unavailable
 from headrace.domain.lease import is_group_id
 from headrace.ops.delivery.reports import WorkerError
 from headrace.spark.session import SparkFiles
@@ -30,8 +30,7 @@ Transform = Callable[[DataFrame], DataFrame]
 
 _LAST_LINE: Final = re.compile(r"^([A-Za-z_][\w.]*): ?(.*)$")
 _PY4J: Final = "An error occurred while calling "
-_AWAY: Final = "headrace.domain.errors.Unavailable"
-_OVER: Final = "headrace.domain.errors.LeaseLost"
+_AWAY, _OVER = (f"{kind.__module__}.{kind.__qualname__}: " for kind in (Unavailable, LeaseLost))
 
 
 def leasing(spark: SparkSession, intake: Intake, shards: int) -> DataFrame:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headrace.client.app import backoff as backoff
     from headrace.client.app.app import App as App
     from headrace.client.app.context import Context as Context
+    from headrace.client.app.outcomes import Cancelled as Cancelled
     from headrace.client.app.outcomes import HardTimeLimit as HardTimeLimit
     from headrace.client.app.outcomes import Reject as Reject
     from headrace.client.app.outcomes import Retry as Retry
@@ -25,10 +26,22 @@ if TYPE_CHECKING:
     from headrace.client.sending import Failure as Failure
     from headrace.client.sending import NewTask as NewTask
     from headrace.client.sending import Report as Report
+    from headrace.client.worker import logs as logs
+    from headrace.client.worker.observing import Observer as Observer
+    from headrace.client.worker.telemetry import otel as otel
+    from headrace.client.worker.telemetry.prometheus import PrometheusMetrics as PrometheusMetrics
     from headrace.client.worker.worker import Worker as Worker
+    from headrace.client.workflows import Workflow as Workflow
+    from headrace.client.workflows import WorkflowRun as WorkflowRun
+    from headrace.client.workflows import chain as chain
+    from headrace.client.workflows import chord as chord
+    from headrace.client.workflows import group as group
     from headrace.domain import limits as limits
+    from headrace.domain.errors import BatchExists as BatchExists
+    from headrace.domain.errors import BatchFinished as BatchFinished
     from headrace.domain.errors import Conflict as Conflict
     from headrace.domain.errors import FieldError as FieldError
+    from headrace.domain.errors import Finished as Finished
     from headrace.domain.errors import Forbidden as Forbidden
     from headrace.domain.errors import HeadraceError as HeadraceError
     from headrace.domain.errors import IdempotencyConflict as IdempotencyConflict
@@ -41,6 +54,7 @@ if TYPE_CHECKING:
     from headrace.domain.errors import PayloadTooLarge as PayloadTooLarge
     from headrace.domain.errors import QueueExists as QueueExists
     from headrace.domain.errors import RateLimited as RateLimited
+    from headrace.domain.errors import TaskDead as TaskDead
     from headrace.domain.errors import Unauthenticated as Unauthenticated
     from headrace.domain.errors import Unavailable as Unavailable
     from headrace.domain.errors import VersionMismatch as VersionMismatch
@@ -50,12 +64,16 @@ if TYPE_CHECKING:
 _FROM: Final = {
     "App": "headrace.client.app.app",
     "AsyncClient": "headrace.client.aio",
+    "BatchExists": "headrace.domain.errors",
+    "BatchFinished": "headrace.domain.errors",
+    "Cancelled": "headrace.client.app.outcomes",
     "Client": "headrace.client.client",
     "Codec": "headrace.client.codec",
     "Conflict": "headrace.domain.errors",
     "Context": "headrace.client.app.context",
     "Failure": "headrace.client.sending",
     "FieldError": "headrace.domain.errors",
+    "Finished": "headrace.domain.errors",
     "Forbidden": "headrace.domain.errors",
     "HardTimeLimit": "headrace.client.app.outcomes",
     "HeadraceError": "headrace.domain.errors",
@@ -68,6 +86,7 @@ _FROM: Final = {
     "NewTask": "headrace.client.sending",
     "NotEnqueued": "headrace.domain.errors",
     "NotFound": "headrace.domain.errors",
+    "Observer": "headrace.client.worker.observing",
     "PayloadTooLarge": "headrace.domain.errors",
     "QueueExists": "headrace.domain.errors",
     "RateLimited": "headrace.domain.errors",
@@ -78,14 +97,25 @@ _FROM: Final = {
     "SoftTimeLimit": "headrace.client.app.outcomes",
     "Stopped": "headrace.client.app.outcomes",
     "Unauthenticated": "headrace.domain.errors",
+    "TaskDead": "headrace.domain.errors",
     "Unavailable": "headrace.domain.errors",
     "Unreadable": "headrace.wire.base",
     "VersionMismatch": "headrace.domain.errors",
     "Worker": "headrace.client.worker.worker",
+    "Workflow": "headrace.client.workflows",
+    "WorkflowRun": "headrace.client.workflows",
+    "chain": "headrace.client.workflows",
+    "chord": "headrace.client.workflows",
+    "group": "headrace.client.workflows",
 }
 _MODULES: Final = {
     "backoff": "headrace.client.app.backoff",
     "limits": "headrace.domain.limits",
+    "logs": "headrace.client.worker.logs",
+}
+_EXTRAS: Final = {  # what an import of everything cannot count on
+    "PrometheusMetrics": "prometheus",
+    "otel": "otel",
 }
 
 __all__ = ["__version__", *_FROM, *_MODULES]  # noqa: PLE0604 (names, all of them)
@@ -94,10 +124,24 @@ __all__ = ["__version__", *_FROM, *_MODULES]  # noqa: PLE0604 (names, all of the
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (a class or a module)
     if name in _MODULES:
         return import_module(_MODULES[name])
+    if name in _EXTRAS:
+        return _of_extra(name, _EXTRAS[name])
     if name not in _FROM:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_FROM[name]), name)
 
 
+def _of_extra(name: str, extra: str) -> Any:  # noqa: ANN401 (likewise)
+    """Return what needs *extra*, whose module is called the same.  Raises ImportError without."""
+    try:
+        module = import_module(f"headrace.client.worker.telemetry.{extra}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith(__name__):
+            raise
+        missing = f"headrace.{name} needs {error.name}: pip install 'headrace[{extra}]'"
+        raise ImportError(missing) from None
+    return module if name == extra else getattr(module, name)
+
+
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_EXTRAS])

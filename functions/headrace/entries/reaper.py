@@ -11,6 +11,7 @@ from typing import Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from headrace.domain.errors import Unavailable
 from headrace.runtime import telemetry
 from headrace.runtime.function import in_time, runs_again
 from headrace.runtime.wiring import prepare, use_cases
@@ -39,6 +40,12 @@ def _pass(context: LambdaContext, event: Mapping[str, Any]) -> dict[str, float]:
     with runs_again(use.settings.function, run) as again, in_time(context):
         hand_on = again if part is None else None
         reaped = asdict(use.reaping.run(part, time_left=time_left, hand_on=hand_on))
+        if part is None and not reaped["throttled"]:
+            try:
+                use.recording.counters.post_left()
+                use.orphans.sweep()
+            except Unavailable:  # the next minute's
+                reaped["throttled"] = True
     logger.info("reaped", extra=reaped)
     telemetry.emit(use.settings.metrics, telemetry.of_reaper(reaped), use.now())
     return reaped

@@ -3,13 +3,16 @@
 The mapping has a tumbling window, because only then does Lambda say which shard a batch is from.
 """
 
+from contextlib import suppress
 from typing import Any
 
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from headrace.domain.errors import Unavailable
 from headrace.runtime import telemetry
 from headrace.runtime.wiring import prepare, use_cases
+from headrace.store.services import invoke
 from headrace.store.stream import writes_of
 
 logger = Logger()
@@ -27,5 +30,9 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
         logger.error("left out a record", extra={"shard": shard, "reason": reason})
     failed = [] if recorded.failed_at is None else [{"itemIdentifier": str(recorded.failed_at)}]
     logger.debug("recorded", extra={"shard": shard, "counted": recorded.counted})
+    if use.settings.dispatcher is not None:
+        for queue, seat in use.push_waking.for_arrivals(recorded.arrived):
+            with suppress(Unavailable):  # then the timer does it
+                invoke(use.settings.dispatcher, {"queue": queue, "seat": seat})
     telemetry.emit(use.settings.metrics, telemetry.of_recorder(recorded.events), use.now())
     return {"batchItemFailures": failed, "state": {}}

@@ -88,15 +88,21 @@ def _checks(queue: str, task: NewTask) -> Iterator[Callable[[], object]]:
         number = getattr(task, name)
         if number is not None:
             yield partial(checks.seconds, f"task.{name}", number, bounds)
-    if task.dedupe_key is not None:
-        yield partial(checks.key, "task.dedupe_key", task.dedupe_key)
-    if task.tags is not None:
-        yield partial(checks.tags, "task.tags", task.tags)
+    for name, check in _OTHERS.items():
+        value = getattr(task, name)
+        if value is not None:
+            yield partial(check, f"task.{name}", value)
     if task.retry_strategy is not None:
         yield partial(_retry_strategy, "task.retry_strategy", task.retry_strategy)
     yield partial(_agree, task)
 
 
+_OTHERS: Final[Mapping[str, Callable[[str, Any], object]]] = {
+    "dedupe_key": checks.key,
+    "tags": checks.tags,
+    "priority": checks.priority,
+    "group_key": checks.group,
+}
 _SECONDS: Final = {
     "delay_in_seconds": limits.DELAY_SECONDS,
     "keepalive_timeout_in_seconds": limits.KEEPALIVE_SECONDS,

@@ -21,7 +21,7 @@ from headrace.domain.task import State
 from headrace.testing.service import MemoryService
 from headrace.testing.work import Attempt, Ran
 
-_BRINGS_WORK: Final = re.compile(r"/(tasks|run|restart|move|resume)$")
+_BRINGS_WORK: Final = re.compile(r"/(tasks|run|restart|move|resume|batches|close)$")
 
 
 class TaskDied(AssertionError):
@@ -86,7 +86,7 @@ class Inline:
         tasks = self.service.store.read(last)
         for task_id, attempt in last.items():
             task = tasks.get(task_id)
-            if task is not None and task.state is State.DEAD:
+            if task is not None and task.state is State.DEAD and not task.cancelled:
                 raise TaskDied(attempt, str(task.dead_reason))
             if task is None and attempt.report is not None and attempt.report.status == "FAILED":
                 raise TaskDied(attempt, "and not kept")

@@ -1,7 +1,7 @@
 """The whole service in memory: the real HTTP application, a manual clock, no sockets, no files."""
 
 import asyncio
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,6 +11,7 @@ import httpx2 as httpx
 
 from headrace.client.aio import AsyncClient
 from headrace.client.app.app import App
+from headrace.client.calls.waiting import Look
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
 from headrace.domain.errors import NotFound
@@ -26,6 +27,7 @@ from headrace.store.base import Lake
 from headrace.testing.conditions import Faults, ManualClock
 from headrace.testing.stores import SHARD, LaggingStore, Streamed
 from headrace.testing.transport import faulty, responder
+from headrace.testing.waiting import AsyncSimulatedClient, L, SimulatedClient
 from headrace.testing.work import LIMIT, Ran, Work
 
 URL: Final = "http://headrace.test"
@@ -75,6 +77,7 @@ class MemoryService:
         self.faults = Faults(seed)
         self.store = LaggingStore(self.faults)
         self._stream = Streamed(self.store, self.clock)
+        self._served: list[App] = []
         self.use_cases = self._use_cases(lake)
         self._respond = responder(self.use_cases)
         way = faulty(self._answer, self.faults, lapse=self.lapse, may_repeat=self._may_repeat)
@@ -115,9 +118,10 @@ class MemoryService:
         transport: httpx.MockTransport | None = None,
     ) -> Client:
         """Return a client with another *key*, as one made by ``client.create_key``."""
-        return Client(
+        return SimulatedClient(
             self.url,
             key or self.key,
+            watch=self._watched,
             codec=codec,
             retries=_RETRIES,
             transport=transport or self.transport,
@@ -132,9 +136,11 @@ class MemoryService:
         transport: httpx.MockTransport | None = None,
     ) -> AsyncClient:
         """Return a client for programs with an event loop, likewise."""
-        return AsyncClient(
+        return AsyncSimulatedClient(
             self.url,
             key or self.key,
+            watch=self._watched,
+            twin=self.connect(key, codec=codec, transport=transport),
             codec=codec,
             retries=_RETRIES,
             transport=transport or self.transport,
@@ -149,11 +155,19 @@ class MemoryService:
         key: str | None = None,
         transport: httpx.MockTransport | None = None,
     ) -> Iterator[Self]:
-        """Let what *app* enqueues go to this service, and its clock be this one's, for a block."""
+        """Let what *app* enqueues go to this service, and its clock be this one's, for a block.
+
+        Whoever waits for the end of a task in the block, by any client of the service, has *app*
+        work on its queues meanwhile, as time passes.
+        """
         client = self.connect(key, codec=app.codec, transport=transport)
         async_client = self.connect_async(key, codec=app.codec, transport=transport)
-        with app.using(client, async_client, now=self.clock):
-            yield self
+        self._served.append(app)
+        try:
+            with app.using(client, async_client, now=self.clock):
+                yield self
+        finally:
+            self._served.remove(app)
 
     def tick(self) -> Timers:
         """Run the cloud's timers once: reaper, scheduler and recorder.
@@ -163,7 +177,9 @@ class MemoryService:
         """
         use = self.use_cases
         reaped, ticked = use.reaping.run(), use.ticking.run()
-        return Timers(reaped, ticked, use.recording.record(SHARD, self._stream.taken()))
+        recorded = use.recording.record(SHARD, self._stream.taken())
+        use.recording.counters.post_left()
+        return Timers(reaped, ticked, recorded)
 
     def forward(self, seconds: float | timedelta) -> None:
         """Let time pass as in the cloud, where the timers run every minute.
@@ -219,6 +235,36 @@ class MemoryService:
             tick=self.tick,
         )
 
+    def _watched(self, look: Callable[[], L], timeout: float | None) -> Iterator[L]:
+        """Look at something while the apps that are served work and time passes, until it is over.
+
+        Raises RuntimeError without a *timeout* when nothing is left that could end it.
+        """
+        until = None if timeout is None else _after(self.clock.now, timeout)
+        attempts = 0
+        while True:
+            found = look()
+            yield found
+            if found.ended or (until is not None and self.clock.now >= until):
+                return
+            attempts += self._work_on(found, until)
+            if attempts > LIMIT:
+                raise RuntimeError(f"after {LIMIT} attempts {found!r} has not ended")
+
+    def _work_on(self, look: Look, until: datetime | None) -> int:
+        """Work on what is ready, or let time pass until something is; return the attempts."""
+        works = [self.work(app) for app in self._served]
+        attempts = sum(len(work.run()) for work in works)
+        if attempts:
+            return attempts
+        moments = [work.next_due(ticks=until is not None) for work in works]
+        soonest = min((moment for moment in [*moments, until] if moment), default=None)
+        if soonest is None:
+            whose = "of the apps that are served" if works else "without an app that is served"
+            raise RuntimeError(f"nothing {whose} is left to do, and {look!r} has not ended")
+        self.forward(max(soonest - self.clock.now, timedelta()))
+        return 0
+
     def lapse(self, task_ids: Sequence[str]) -> None:
         """Let the leases of these tasks lapse: the clock jumps to their end, the reaper runs.
 
@@ -270,3 +316,11 @@ class MemoryService:
             queue = self.use_cases.queues.cached(task.queue)
             return task.attempts <= (task.retry or queue.settings.retry_strategy).max_retries
         return False
+
+
+def _after(now: datetime, seconds: float) -> datetime | None:
+    """Return the instant so many *seconds* from *now*; None where no calendar has it."""
+    try:
+        return now + timedelta(seconds=seconds)
+    except OverflowError:
+        return None

@@ -8,7 +8,7 @@ from typing import Any, cast
 from headrace.domain.change import Change
 from headrace.domain.task import Place, State, Task
 from headrace.domain.write import TaskWrite
-from headrace.store.base import EntryPage, Outcome, Position, Store
+from headrace.store.base import EntryPage, Noting, Outcome, Position, Record, Store
 from headrace.store.memory import MemoryStore
 from headrace.testing.conditions import Faults
 
@@ -30,24 +30,47 @@ class Streamed:
         """The attribute *name* of the store."""
         return getattr(self._store, name)
 
-    def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:
-        """Make each change on its own, as the store does."""
-        return [self._commit(change, partly=partly) for change in changes]
+    def commit(
+        self,
+        changes: Sequence[Change],
+        *,
+        partly: bool = False,
+        noting: Noting | None = None,
+    ) -> list[Outcome]:
+        """Make each change on its own, as the store does; the first with what is *noting*."""
+        outcomes = []
+        for change in changes:
+            outcomes.append(self._commit(change, partly=partly, noting=noting))
+            noting = None
+        return outcomes
 
-    def _commit(self, change: Change, *, partly: bool) -> Outcome:
+    def _commit(self, change: Change, *, partly: bool, noting: Noting | None) -> Outcome:
         ids = list(_ids(change))
         with self._lock:
             before = self._found(ids)
-            (outcome,) = self._store.commit([change], partly=partly)
+            (outcome,) = self._store.commit([change], partly=partly, noting=noting)
             after = self._found(ids)
             for task_id in ids:
                 if before.get(task_id) != after.get(task_id):
                     self.note(before.get(task_id), after.get(task_id))
         return outcome
 
+    def put_records(
+        self, writes: Sequence[tuple[Record, int | None]], *, tasks: Sequence[Change] = ()
+    ) -> bool:
+        """Write records, and new tasks with them, as the store does."""
+        with self._lock:
+            made = self._store.put_records(writes, tasks=tasks)
+            for new in tasks if made else ():
+                self.note(None, new.insert)
+        return made
+
     def _found(self, ids: Sequence[str]) -> dict[str, Task]:
         """The items under *ids*, be it only what is left of a task."""
-        return {**self._store.spent(ids), **self._store.read(ids)}
+        found = self._store.read(ids)
+        if left := [task_id for task_id in ids if task_id not in found]:
+            found = {**self._store.spent(left), **found}
+        return found
 
     def note(self, before: Task | None, after: Task | None, *, forgotten: bool = False) -> None:
         """Add a write to those that taken() returns."""
@@ -107,7 +130,7 @@ class LaggingStore(MemoryStore):
     def everything(self) -> list[Task]:
         """Return all tasks, whatever the index shows."""
         with self._lock:
-            return [task for task in self._tasks.values() if task.spent is None]
+            return [task for task in self._tasks.values() if not task.remains]
 
     def unfinished(self, queue: str) -> list[Task]:
         """Return the tasks of *queue* that wait or are in flight, whatever the index shows.

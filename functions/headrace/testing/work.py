@@ -10,12 +10,14 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.client.app.app import App
+from headrace.client.app.attempts import cancel
 from headrace.client.app.execution import TaskRoute
+from headrace.client.app.outcomes import Cancelled
 from headrace.client.client import Client
 from headrace.client.sending import Report
 from headrace.client.worker.fetcher import check_queues
 from headrace.client.worker.handlers import CoroutineAttempt, ThreadAttempt
-from headrace.client.worker.reporting import instead_of_invalid
+from headrace.client.worker.reporting import instead_of_invalid, was_cancelled
 from headrace.client.worker.service import Refused, WorkerService, failure_instead, send_each
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import NotFound
@@ -38,12 +40,14 @@ class Attempt:
     """One attempt: the task as delivered, what was reported, and the service's answer.
 
     ``report`` is None when the handler noticed that its lease was lost, ``outcome`` is then too;
-    any outcome but ``OK`` means that the report changed nothing.
+    any outcome but ``OK`` means that the report changed nothing.  ``cancelled`` is True when that
+    is because the task was cancelled.
     """
 
     task: LeasedTask
     report: Report | None
     outcome: str | None
+    cancelled: bool = False
 
     @property
     def counted(self) -> bool:
@@ -51,7 +55,8 @@ class Attempt:
         return self.outcome == "OK"
 
     def __repr__(self) -> str:
-        result = "lost" if self.report is None else self.report.status
+        lost = "cancelled" if self.cancelled else "lost"
+        result = lost if self.report is None else self.report.status
         error = None if self.report is None else self.report.error
         why = "" if error is None else f": {error.type}: {error.message}"
         late = "" if self.outcome in (None, "OK") else f" ({self.outcome})"
@@ -83,8 +88,13 @@ class Ran:
 
     @property
     def lost(self) -> int:
-        """How many attempts changed nothing, because their lease was lost."""
-        return sum(not attempt.counted for attempt in self.attempts)
+        """How many attempts changed nothing, because their lease was lost but by a cancel."""
+        return sum(not (attempt.counted or attempt.cancelled) for attempt in self.attempts)
+
+    @property
+    def cancelled(self) -> int:
+        """How many attempts changed nothing, because their task was cancelled."""
+        return sum(attempt.cancelled for attempt in self.attempts)
 
     @property
     def _count(self) -> Counter[str]:
@@ -104,24 +114,61 @@ class Ran:
         return Ran(self.attempts + other.attempts)
 
 
-@dataclass(slots=True)
 class _Control:
-    """The worker's side of an attempt."""
+    """The worker's side of an attempt.
 
-    client: Client
-    clock: ManualClock
-    task: LeasedTask
-    lease_expires_at: datetime
+    It hears of a cancel as a worker does: with the heartbeat that brings progress, and when a third
+    of the lease is over by the clock.  Time stands still while a handler runs, unless that moves
+    it, so the second is seen to when the handler looks.
+    """
+
+    def __init__(
+        self, client: Client, clock: ManualClock, task: LeasedTask, route: TaskRoute
+    ) -> None:
+        self._client, self._clock, self._task, self._route = client, clock, task, route
+        self.known_cancelled = False
+        self.lease_expires_at = task.lease.expires_at
+        self._look_at = clock.now + self._third
 
     @property
     def lost(self) -> bool:
-        return self.clock.now >= self.lease_expires_at
+        return self.cancelled or self._clock.now >= self.lease_expires_at
+
+    @property
+    def cancelled(self) -> bool:
+        now = self._clock.now
+        if not self.known_cancelled and self._look_at <= now < self.lease_expires_at:
+            self._look_at = now + self._third
+            try:
+                self.known_cancelled = (
+                    self._client.get_task(self._task.id).dead_reason == "cancelled"
+                )
+            except NotFound:  # only an operator ends it while its lease lasts
+                self.known_cancelled = True
+        return self.known_cancelled
 
     def progress(self, value: object) -> None:
-        beat = Report.on(self.task, "INFLIGHT", progress=value)
-        (result,) = self.client.report(self.task.queue, [beat])
+        lasted = self._clock.now < self.lease_expires_at
+        beat = Report.on(self._task, "INFLIGHT", progress=value)
+        (result,) = self._client.report(self._task.queue, [beat])
         if result.lease is not None:
             self.lease_expires_at = result.lease.expires_at
+            self._look_at = self._clock.now + self._third
+        elif was_cancelled(result, lease_lasted=lasted):
+            self.known_cancelled = True
+            self._interrupt()
+
+    @property
+    def _third(self) -> timedelta:
+        return (self.lease_expires_at - self._clock.now) / 3
+
+    def _interrupt(self) -> None:
+        """End the handler here, as a worker might have just here."""
+        if self._route.kind == "sync":
+            raise Cancelled
+        running = asyncio.current_task()
+        if running is not None:
+            cancel(running, Cancelled())
 
 
 class _RetryingService(WorkerService):
@@ -171,7 +218,7 @@ class Work:
         in_vain = 0
         while True:
             now = clock.now
-            moment = self._next_due(ticks=now < end) if until_settled or now < end else None
+            moment = self.next_due(ticks=now < end) if until_settled or now < end else None
             if now < end:
                 moment = min(moment or end, now + _MINUTE, end)
             if moment is None:
@@ -188,6 +235,15 @@ class Work:
                 raise RuntimeError(f"what is due was not delivered in {self._limit} tries")
 
     def _work(self) -> None:
+        """Work until all queues are empty, and no batch has anything to call back."""
+        before = -1
+        while before < len(self._attempts):
+            before = len(self._attempts)
+            self._take_all()
+            if any(attempt.task.batches for attempt in self._attempts[before:]):
+                self._tick()
+
+    def _take_all(self) -> None:
         """Take one task after the other, from each queue in turn, until all are empty."""
         found = True
         while found:
@@ -206,13 +262,16 @@ class Work:
                 f"after {self._limit} attempts there is still work; the last ones were "
                 f"{self._attempts[-3:]}"
             )
-        report = self._executed(task)
-        outcome = None
-        if report is not None:
-            report, outcome = self._reported(task, report)
-        self._attempts.append(Attempt(task, report, outcome))
+        route = self._app.route(task)
+        control = _Control(self._client, self._clock, task, route)
+        report = self._executed(task, control, route)
+        if report is None or control.known_cancelled:
+            attempt = Attempt(task, None, None, cancelled=control.known_cancelled)
+        else:
+            attempt = self._reported(task, report)
+        self._attempts.append(attempt)
 
-    def _reported(self, task: LeasedTask, report: Report) -> tuple[Report, str]:
+    def _reported(self, task: LeasedTask, report: Report) -> Attempt:
         """Report, as a worker does; what counted in the end, and the service's answer to it."""
         sent = [report]
 
@@ -224,16 +283,15 @@ class Work:
         try:
             (result,) = send_each(self._service, task.queue, sent[:1], instead, within=math.inf)
         except NotFound:  # its queue is gone, which a worker only logs
-            return report, "NOT_FOUND"
+            return Attempt(task, report, "NOT_FOUND")
         if result is None:
-            return sent[-1], "INVALID"
+            return Attempt(task, sent[-1], "INVALID")
         if after := instead_of_invalid(sent[-1], result, task):
             return self._reported(task, after)
-        return sent[-1], result.outcome
+        cancelled = result.dead_reason == "cancelled"
+        return Attempt(task, sent[-1], result.outcome, cancelled=cancelled)
 
-    def _executed(self, task: LeasedTask) -> Report | None:
-        control = _Control(self._client, self._clock, task, task.lease.expires_at)
-        route = self._app.route(task)
+    def _executed(self, task: LeasedTask, control: _Control, route: TaskRoute) -> Report | None:
         if route.kind == "async":
             return _awaited(self._app, task, control, route)
         with time_limits(route, ThreadAttempt):
@@ -248,7 +306,7 @@ class Work:
         now = self._clock.now
         return any(_attention_at(task) <= now for task in self._store.unfinished(queue))
 
-    def _next_due(self, *, ticks: bool) -> datetime | None:
+    def next_due(self, *, ticks: bool) -> datetime | None:
         """Return when something of the app's queues next needs attention; None: nothing does.
 
         What schedules have enqueued counts only with *ticks*: it never ends.

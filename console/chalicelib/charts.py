@@ -14,8 +14,8 @@ SPARK_HEIGHT: Final = 20
 CHART_WIDTH: Final = 320
 CHART_HEIGHT: Final = 88
 NOTHING: Final = "\u2013"  # a dash, where there is no number
-_LOUD: Final = "thick"
-STYLES: Final = ("solid", "dashed", "dotted", _LOUD)
+LOUD: Final = "thick"
+STYLES: Final = ("solid", "dashed", "dotted", LOUD)
 _DOT: Final = 4  # of a chart's width: a value between two gaps
 
 Value = float | None
@@ -71,10 +71,11 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """One line of a chart before it is drawn."""
+    """One line of a chart before it is drawn; ``style`` is that of its place unless given."""
 
     name: str
     values: Sequence[Value]
+    style: str | None = None
 
 
 def line(values: Sequence[Value], width: float, height: float, *, top: float) -> str:
@@ -149,9 +150,9 @@ def chart(
     drawn = tuple(
         Series(
             one.name,
-            style,
+            one.style or style,
             line(
-                without_rests(one.values) if style == _LOUD else one.values,
+                without_rests(one.values) if (one.style or style) == LOUD else one.values,
                 CHART_WIDTH,
                 inner,
                 top=top,

@@ -22,7 +22,7 @@ from headrace.domain.errors import (
 from headrace.ops.operators.keys import acting
 from headrace.ops.operators.sessions import new_nonce
 from headrace.runtime.wiring import UseCases, use_cases, utc_now
-from headrace.store.base import Meter, metered
+from headrace.store.call_scope import Meter, metered
 
 from . import urls
 from .pages import BouncePage, ErrorPage, Flash, Frame, Page, PageCost, Who
@@ -147,7 +147,9 @@ def _finish(reply: Reply, context: RequestContext, call: _ConsoleCall) -> Consol
     if isinstance(reply, Redirect):
         cookies = reply.cookies
         if reply.flash is not None:
-            value = context.signing.write(FLASH, [reply.flash.kind, reply.flash.text])
+            value = context.signing.write(
+                FLASH, [reply.flash.kind, reply.flash.text, reply.flash.undo]
+            )
             cookies = (*cookies, cookie(request, FLASH, value, seconds=_FLASH_SECONDS))
         return ConsoleResponse(status=303, headers={"Location": reply.url}, cookies=cookies)
     if request.parts is not None:
@@ -162,8 +164,8 @@ def _finish(reply: Reply, context: RequestContext, call: _ConsoleCall) -> Consol
     if FLASH in request.cookies:
         cookies = (*cookies, cookie(request, FLASH, "", seconds=0))
         match context.signing.read(FLASH, request.cookies[FLASH]):
-            case [str(kind), str(text)]:
-                flash = Flash(kind, text)
+            case [str(kind), str(text), str(undo)]:
+                flash = Flash(kind, text, undo)
     frame = _frame(context, call, nonce=nonce, flash=flash)
     return ConsoleResponse(render(reply, frame), reply.http_status, cookies=cookies)
 
@@ -193,6 +195,7 @@ def _frame(
         search=context.url(urls.SEARCH),
         searched=context.request.param("q"),
         flash=flash,
+        undo=context.url(urls.UNDO),
         units=PageCost(
             call.meter.write, call.meter.read, (time.perf_counter() - call.started) * 1000
         ),

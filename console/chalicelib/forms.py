@@ -11,9 +11,14 @@ import msgspec
 
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, HeadraceError
+from headrace.domain.task import Priority
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _OURS: Final = re.compile(r"[0-9]{1,9}")
+_WORD: Final = r'"(?:\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}|[^"\\])*"'
+_TAG: Final = re.compile(
+    rf'(?P<key>{_WORD}|(?!")[^,=]+?)\s*=\s*(?P<value>{_WORD}|(?!")[^,]*?)\s*(?:,[\s,]*|\Z)'
+)
 _TIME_FORMS: Final = ("%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
 
 
@@ -69,6 +74,13 @@ class Errors:
             return None
         return text or None
 
+    def priority(self, name: str, text: str) -> Priority | None:
+        """Read a priority; None for nothing."""
+        if text and text not in [*Priority]:
+            self.add(name, f"must be one of {', '.join(Priority)}")
+            return None
+        return Priority(text) if text else None
+
     def name(self, name: str, text: str) -> None:
         """Check the name of something that is to be made."""
         if not limits.NAME_RE.fullmatch(text):
@@ -79,17 +91,34 @@ class Errors:
             )
 
     def tags(self, name: str, text: str) -> Mapping[str, str]:
-        """Read tags written as ``key=value``, with commas between."""
+        """Read tags as `tags_text` writes them."""
         found: dict[str, str] = {}
-        for pair in filter(None, (part.strip() for part in text.split(","))):
-            key, sign, value = (part.strip() for part in pair.partition("="))
-            if not sign or not key:
-                self.add(name, "must be tags as key=value, with commas between")
-            else:
-                found[key] = value
+        text, at = text.strip(", \t\r\n"), 0
+        while at < len(text):
+            pair = _TAG.match(text, at)
+            key = _unquoted(pair["key"]) if pair else ""
+            if pair is None or not key:
+                self.add(name, 'must be tags as key=value, with commas between; "a,b"="c=d"')
+                break
+            found[key] = _unquoted(pair["value"])
+            at = pair.end()
         for tag, fault in limits.tags_faults(found):
             self.add(name, fault if tag is None else f"{tag:.80} {fault}")
         return dict(sorted(found.items()))
+
+
+def tags_text(tags: Mapping[str, str]) -> str:
+    """Return tags as ``key=value`` with commas between; what would mislead is quoted as in JSON."""
+    return ", ".join(f"{_quoted(key)}={_quoted(value)}" for key, value in sorted(tags.items()))
+
+
+def _quoted(word: str) -> str:
+    plain = word == word.strip() and not any(sign in word for sign in ',="')
+    return word if plain else json.dumps(word, ensure_ascii=False)
+
+
+def _unquoted(word: str) -> str:
+    return str(json.loads(word, strict=False)) if word.startswith('"') else word
 
 
 NO_ERRORS: Final = Errors()

@@ -38,10 +38,11 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Flash:
-    """A message about the last action; ``kind`` is done or failed."""
+    """A message about the last action; ``kind`` is done or failed, ``undo`` what can undo it."""
 
     kind: str
     text: str
+    undo: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,10 @@ class PageCost:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Everything around a page; ``token`` is what its forms carry."""
+    """Everything around a page.
+
+    ``token`` is what its forms carry, ``undo`` is where the button of a message leads.
+    """
 
     now: datetime
     environment: str
@@ -79,6 +83,7 @@ class Frame:
     search: str = ""
     searched: str = ""
     flash: Flash | None = None
+    undo: str = ""
     units: PageCost | None = None
     request_id: str = ""
 

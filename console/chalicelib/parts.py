@@ -27,13 +27,17 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """One of several views of the same thing, with how many things it shows (None: not known)."""
+    """One of several views of the same thing, with how many things it shows (None: not known).
+
+    ``note`` says what to know of that number.
+    """
 
     text: str
     url: str
     current: bool = False
     count: int | None = None
     status: Status | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,26 @@ class Pager:
     shown: str
     first: str | None = None
     next: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepBranch:
+    """A step of a workflow, and what stands under it.
+
+    It has no ``task`` before its turn, which never comes if it is ``stopped``: then ``waits`` says
+    how many of what it waits for have ended.  Without a ``status`` its task is not kept any more.
+    ``after`` names what it waits for where its place does not say that.
+    """
+
+    name: str
+    task: Link | None
+    queue: str
+    status: Status | None
+    reason: str
+    after: str
+    waits: str
+    stopped: bool = False
+    next: "tuple[StepBranch, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from headrace.domain import limits
+from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.queue import (
     DeadLetterConfig,
     DequeuingSettings,
     IntervalUnit,
+    PrioritySettings,
     QueueSettings,
     RateLimiting,
 )
@@ -182,6 +184,15 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
         Setting("rate_interval", "In how many"),
         Setting("rate_unit", "Of these", kind="select",
                 options=tuple((unit.value, unit.value.lower()) for unit in IntervalUnit)),
+        Setting("aging", "High tasks ahead by, seconds",
+                "Tasks may then have a priority; low ones are behind by as much. Empty: none has."),
+    )),
+    ("Groups", (
+        Setting("groups_mode", "Tasks of groups", "A queue has either groups or priorities.",
+                kind="select", options=(("none", "none"), ("fair", "fair: groups take turns"))),
+        Setting("group_limit", "Most in flight, of each", "At most 100; 0 is no limit."),
+        Setting("group_weights", "Weights", "Of those that have not 1: acme=4, beta=0.5",
+                width="l"),
     )),
     ("The dead", (
         Setting("dead_enable", "Keep the dead", kind="select",
@@ -209,10 +220,57 @@ def texts_of(settings: QueueSettings) -> dict[str, str]:
         "rate_tokens": str(rate.max_tokens) if rate else "",
         "rate_interval": str(rate.interval) if rate else "1",
         "rate_unit": rate.interval_unit.value if rate else IntervalUnit.SECONDS.value,
+        "aging": text_of(settings.priority.aging_in_seconds) if settings.priority else "",
+        **_group_texts(settings.groups),
         "dead_enable": "yes" if dead.enable else "no",
         "dead_retention": text_of(dead.retention_period_in_seconds),
         "dead_most": str(dead.max_size),
     }
+
+
+def _group_texts(groups: GroupSettings | None) -> dict[str, str]:
+    weights = {} if groups is None else groups.weights
+    return {
+        "groups_mode": "none" if groups is None else str(groups.mode),
+        "group_limit": "0" if groups is None else str(groups.max_inflight_per_group),
+        "group_weights": ", ".join(f"{key}={text_of(one)}" for key, one in weights.items()),
+    }
+
+
+def _read_groups(typed: _Typed, old: GroupSettings | None, errors: Errors) -> GroupSettings | None:
+    """Return how groups share the queue; weights that were not touched stay as they are."""
+    mode = typed.choice("groups_mode", ("none", *GroupMode))
+    limit = typed.whole("group_limit", limits.GROUP_INFLIGHT)
+    text = typed.texts["group_weights"]
+    weights = old.weights if old and text == _group_texts(old)["group_weights"] else None
+    if weights is None:
+        weights = _read_weights(text, errors)
+    if mode != "none":
+        return GroupSettings(GroupMode(mode), weights, limit)
+    if limit and old is None:
+        errors.add("group_limit", "must be 0 where tasks are of no groups")
+    return None
+
+
+def _read_weights(text: str, errors: Errors) -> dict[str, float]:
+    """Read `acme=4, beta=0.5`; a key with a comma is for the API."""
+    found: dict[str, float] = {}
+    least, most = limits.GROUP_KEY_BYTES
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, _, number = part.rpartition("=")
+        weight = _read(number.strip())
+        if weight is None or limits.number_fault(weight, limits.WEIGHT):
+            low, high = limits.WEIGHT
+            fault = f"must have a number from {low} to {high:,} behind each =, as acme=4"
+        else:
+            fault = limits.text_fault(key.strip(), most, least) or ""
+        if fault:
+            errors.add("group_weights", fault)
+            return {}
+        found[key.strip()] = float(weight or 1)
+    if len(found) > limits.WEIGHTS:
+        errors.add("group_weights", f"must be at most {limits.WEIGHTS:,}")
+    return found
 
 
 def read_settings(texts: Mapping[str, str], old: QueueSettings, errors: Errors) -> QueueSettings:
@@ -227,6 +285,12 @@ def read_settings(texts: Mapping[str, str], old: QueueSettings, errors: Errors) 
             typed.whole("rate_interval", _INTERVAL),
             IntervalUnit(unit),
         )
+    priority = None
+    groups = _read_groups(typed, old.groups, errors)
+    if texts["aging"]:
+        priority = PrioritySettings(typed.number("aging", limits.AGING_SECONDS))
+        if groups is not None:
+            errors.add("aging", "must be empty: the queue has groups, which take turns")
     return replace(
         old,
         description=description or "",
@@ -245,4 +309,6 @@ def read_settings(texts: Mapping[str, str], old: QueueSettings, errors: Errors) 
         ),
         history_retention_in_seconds=typed.number("history", limits.RETENTION_SECONDS),
         shards=typed.whole("shards", limits.SHARDS),
+        priority=priority,
+        groups=groups,
     )

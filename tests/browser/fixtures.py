@@ -85,6 +85,7 @@ def fill(client: Client) -> Fixtures:
     client.put_schedule("nightly", "reconcile", cron="15 3 * * *", timezone="Europe/Madrid")
     client.put_schedule("nightly", "month-end", cron="0 6 1 * *", payload={"deep": True})
     client.put_schedule("mail", "digest", every_seconds=900, paused=True)
+    client.create_batch(id="night", total=3)
     client.pause_queue("billing.invoices", 7200)
     client.create_key("ci of the warehouse team", "producer", ["ngsi.*"])
     return fixtures

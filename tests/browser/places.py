@@ -23,11 +23,12 @@ class Names:
     schedule: str  #: a paused one
     key: str
     set: str  #: what a dry run saw
+    batch: str
 
 
 def names_of(fixtures: Fixtures, seen: str) -> Names:
     """Names of the fixtures, and of the set that a dry run saw."""
-    return Names("mail", fixtures.dead, "digest", fixtures.viewer.id, seen)
+    return Names("mail", fixtures.dead, "digest", fixtures.viewer.id, seen, "night")
 
 
 def pages(names: Names) -> dict[str, str]:
@@ -42,7 +43,7 @@ def pages(names: Names) -> dict[str, str]:
         kind = route.path.split("/")[2] if route.path != urls.ROOT else ""
         given = {
             "queue": names.queue,
-            "id": names.key if kind == "keys" else names.task,
+            "id": {"keys": names.key, "batches": names.batch}.get(kind, names.task),
             "name": names.schedule,
             "set": names.set,
             "path": "no/such/page",

@@ -66,6 +66,62 @@ def test_a_task_is_deleted_and_its_queue_shown(filled: Browser) -> None:
     assert filled.get(f"/console/tasks/{task}").status == 404
 
 
+@pytest.mark.parametrize("taken", [False, True], ids=["waiting", "in flight"])
+def test_a_task_is_cancelled_waiting_or_in_flight(filled: Browser, *, taken: bool) -> None:
+    operator = filled.as_role(Role.OPERATOR)
+    filled.queue("jobs")
+    [task] = filled.put("jobs")
+    if taken:
+        filled.take("jobs")
+    assert "Cancel…" in operator.get(f"/console/tasks/{task}").text
+
+    confirm = operator.get(f"/console/tasks/{task}/cancel")
+    assert f"Cancel task {task} of jobs?" in confirm.text
+    assert "Let it be" in confirm.text
+    done = operator.follow(operator.submit(confirm.page, "/cancel"))
+
+    assert f"Task {task} is cancelled." in done.text
+    assert "dead cancelled" in done.text
+    if taken:
+        assert "1. cancelled now" in done.page.one("ol", class_="timeline").text
+    else:
+        assert "No attempt has ended yet." in done.text
+    assert "Cancel…" not in done.text
+    assert "Restart…" in done.text
+    [entry] = filled.use.audit.list(AuditFilter(action="cancel")).shown
+    assert (entry.actor, entry.ids, entry.changed) == ("the operator", [task], 1)
+
+
+def test_whoever_may_enqueue_may_cancel_and_nothing_else(filled: Browser) -> None:
+    producer = filled.as_role(Role.PRODUCER, "mail")
+    [task] = filled.put("mail")
+    [foreign] = filled.put("empty")
+
+    shown = producer.get(f"/console/tasks/{task}").text
+    assert "Cancel…" in shown
+    assert "Delete…" not in shown
+    assert producer.get(f"/console/tasks/{task}/delete").status == 403
+    assert producer.get(f"/console/tasks/{foreign}/cancel").status in (403, 404)
+    confirm = producer.get(f"/console/tasks/{task}/cancel")
+    producer.submit(confirm.page, "/cancel")
+
+    assert filled.use.tasks.get(task).cancelled
+    assert filled.as_role(Role.VIEWER).get(f"/console/tasks/{task}/cancel").status == 403
+
+
+def test_ticked_tasks_are_cancelled_where_they_are_not_done(filled: Browser) -> None:
+    filled.queue("jobs")
+    ids = [filled.kill("jobs"), *filled.put("jobs", "1", "2")]
+    filled.take("jobs")
+    page = filled.get("/console/queues/jobs").page
+    confirm = filled.submit(page, "/selected", id=ids, action="cancel")
+
+    assert "Cancel 2 tasks of jobs?" in confirm.text
+    done = filled.follow(filled.submit(confirm.page, "/selected", id=ids))
+    assert "2 tasks cancelled, 1 left alone" in done.text
+    assert [filled.use.tasks.get(one).cancelled for one in ids] == [False, True, True]
+
+
 def test_what_a_state_does_not_take_is_not_offered(filled: Browser) -> None:
     [task_id] = filled.put("mail")
     text = filled.get(f"/console/tasks/{task_id}/restart").text

@@ -3,6 +3,7 @@
 import pytest
 
 from headrace.domain.access import Role
+from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportStatus
 from tests.console.conftest import Browser, Element, Shown
@@ -39,6 +40,25 @@ def test_alike_errors_of_all_queues_are_one_group(mortuary: Browser) -> None:
     assert "mail 2 sms 1" in first.text
     assert "first 3 min ago , last 1 min ago" in first.text
     assert "1 TimeoutError : mailbox 'ada' is full" in second.one("h2").text
+
+
+def test_cancelled_tasks_are_no_dead_letters(mortuary: Browser) -> None:
+    use = mortuary.use
+    waiting, *_ = mortuary.put("mail")
+    use.cancelling.cancel(waiting)
+    [retried] = use.inspect.list("sms").tasks  # it has failed as the others of its group
+    use.bulk.by_ids("sms", BulkAction.RESTART, [retried.id])
+    use.cancelling.cancel(retried.id)
+
+    first, second = groups_of(mortuary.get("/console/dead"))
+
+    assert "2 TimeoutError" in first.one("h2").text
+    assert "mail 2" in first.text
+    assert "sms" not in first.text
+    assert "1 TimeoutError" in second.one("h2").text
+    [link] = [link for link in first.all("a") if link.text == "mail 2"]
+    listed = mortuary.get(link.attributes["href"].replace("queues/mail", "queues/sms"))
+    assert "No task fits this filter." in listed.text
 
 
 def test_a_group_leads_to_its_tasks(mortuary: Browser) -> None:

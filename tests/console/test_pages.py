@@ -7,6 +7,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from headrace.domain.access import Role
+from headrace.domain.queue import QueueSettings
 from headrace.ops.delivery.reports import ReportStatus, WorkerError
 from tests.console.conftest import Browser, Element, Shown, query_of
 
@@ -117,6 +118,24 @@ def test_queues_are_told_at_a_glance(filled: Browser) -> None:
     ]
 
 
+def test_the_dead_that_were_cancelled_are_told_apart_and_no_alarm(filled: Browser) -> None:
+    filled.use.queues.create("quiet", QueueSettings())
+    for task in filled.put("quiet", "{}", "{}"):
+        filled.use.cancelling.cancel(task)
+    filled.record()
+
+    shown = filled.get("/console")
+    cells = {
+        row.all("th")[0].text: row.all("td")[4] for row in shown.page.all("tr") if row.all("td")
+    }
+
+    assert cells["quiet"].text == "dead 2 2 cancelled"
+    assert not cells["quiet"].has({"class_": "has-dead"})
+    assert cells["mail"].text == "dead 1"
+    assert cells["mail"].has({"class_": "has-dead"})
+    assert "dead 2 2 cancelled" in filled.get("/console/queues/quiet").page.text
+
+
 def test_queues_are_found_by_how_their_name_begins(filled: Browser) -> None:
     assert [row.all("a")[0].text for row in rows(filled.get("/console?name=ngsi"))] == [
         "ngsi.notify"
@@ -200,9 +219,42 @@ def test_the_dead_of_a_queue_are_found_by_error_text(filled: Browser) -> None:
 
 
 @pytest.mark.parametrize(
+    "tags",
+    [
+        {"to": "Smith, John"},
+        {"a=b": "c=d"},
+        {"a,b": 'say "hi"', "x": " y "},
+        {'"': "\\", "n": "two\nlines", "plain": "1"},
+    ],
+)
+def test_a_tag_leads_to_the_tasks_that_have_it(admin: Browser, tags: dict[str, str]) -> None:
+    admin.queue("mail")
+    [meant] = admin.put("mail", "{}", tags=tags)
+    admin.put("mail", "{}", tags={"to": "Smith"})
+
+    links = admin.get(f"/console/tasks/{meant}").page.all("a", class_="tag")
+
+    assert len(links) == len(tags)
+    for link in links:
+        [row] = rows(admin.get(link.attributes["href"]))
+        assert row.one("code").text[-6:] == meant[-6:]
+
+
+def test_a_state_may_be_written_in_any_case(filled: Browser) -> None:
+    filled.kill("mail", message="Mailbox full")
+
+    lower = rows(filled.get("/console/queues/mail?state=dead"))
+    wrong = filled.get("/console/queues/mail?state=asleep")
+
+    assert len(lower) == len(rows(filled.get("/console/queues/mail?state=DEAD")))
+    assert "state must be one of" in wrong.text
+
+
+@pytest.mark.parametrize(
     ("query", "says"),
     [
         ("tag=broken", "key=value"),
+        ("tag=broken,a", "key=value"),
         ("attempts=-1", "from 0 to 1000000000"),
         ("after=yesterday", "2026-11-21T08:00"),
         ("limit=1000", "from 1 to 250"),

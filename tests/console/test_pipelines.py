@@ -90,8 +90,11 @@ def test_the_charts_have_a_table_of_the_same_numbers(moving: Browser) -> None:
     page = moving.get("/console/queues/mail").page
     figures = page.all("figure", class_="chart")
 
-    assert [figure.one("strong").text for figure in figures] == ["Events", "Wait", "Run", "Waiting"]
-    events, wait, _, waiting = figures
+    assert [figure.one("strong").text for figure in figures] == [
+        *("Events", "Wait", "Run", "Waiting", "Dead"),
+    ]
+    events, wait, _, waiting, dead = figures
+    assert [cell.text for cell in dead.one("tbody").all("tr")[-1].all("td")] == ["1", "0"]
     assert len(events.one("tbody").all("tr")) == 60
     last = [cell.text for cell in events.one("tbody").all("tr")[-1].all("td")]
     assert last == ["8", "7", "1", "1"]
@@ -101,6 +104,24 @@ def test_the_charts_have_a_table_of_the_same_numbers(moving: Browser) -> None:
         assert figure.one("svg", class_="plot").attributes["aria-label"]
     names = [name.attributes["class"] for name in events.all("path", class_="series")]
     assert len(set(names)) == 4
+
+
+def test_what_was_cancelled_is_drawn_beside_what_died(moving: Browser) -> None:
+    for task_id in moving.put("mail", "{}", "{}"):
+        moving.use.cancelling.cancel(task_id)
+
+    dead = moving.get("/console/queues/mail").page.all("figure", class_="chart")[-1]
+
+    assert [cell.text for cell in dead.one("tbody").all("tr")[-1].all("td")] == ["1", "2"]
+    assert (
+        "dead at most 1 a minute; cancelled at most 2 a minute"
+        in dead.one("svg", class_="plot").attributes["aria-label"]
+    )
+    moving.queue("calm")
+    names = [
+        one.one("strong").text for one in moving.get("/console/queues/calm").page.all("figure")
+    ]
+    assert names == ["Events", "Wait", "Run", "Waiting"]
 
 
 def test_the_charts_go_back_an_hour_or_a_day_and_keep_what_else_is_asked(moving: Browser) -> None:

@@ -5,9 +5,13 @@ from typing import Any
 
 import pytest
 
+from console.chalicelib.views.selections import FEW
 from headrace.domain.access import Role
 from headrace.domain.errors import Unavailable
+from headrace.domain.filters import TaskFilter
+from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
+from headrace.ops.operators.selections import STEP
 from headrace.ops.shared.audit import AuditFilter
 from tests.console.conftest import Browser, Element, Shown
 
@@ -353,3 +357,49 @@ def test_a_filter_that_fits_little_says_how_far_it_looked(mail: Browser) -> None
 
 def token_of(page: Element) -> str:
     return page.all("input", name="token")[0].attributes["value"]
+
+
+def test_what_was_deleted_comes_back_by_a_button_on_its_page(mail: Browser) -> None:
+    for _ in range(STEP + 20):  # in more than one part
+        mail.put("mail", '"gone"')
+    confirm = look(mail, "/console/queues/mail?state=READY", "delete")
+    assert "an undo brings them back." in confirm.text
+
+    done = to_the_end(mail, mail.follow(decide(mail, confirm, "all")))
+
+    assert f"Done: {STEP + 20} tasks deleted." in done.text
+    assert mail.use.inspect.count("mail").count == 0
+    assert f"Undo: bring {STEP + 20} tasks back" in done.text
+    back = mail.follow(mail.submit(done.page, "/console/undo"))
+    assert f"{STEP + 20} tasks back." in back.text
+    assert mail.use.inspect.count("mail").count == STEP + 20
+
+
+def test_a_set_of_many_queues_comes_back_in_each(mail: Browser) -> None:
+    for queue in ("mail", "archive"):
+        mail.put(queue, '"gone"')
+    found = mail.use.selections.look(
+        BulkAction.DELETE, ["mail", "archive"], TaskFilter(), by="the admin"
+    )
+    shown = to_the_end(mail, mail.get(f"/console/sets/{found.name}"))
+
+    done = to_the_end(mail, mail.follow(decide(mail, shown, "all")))
+    back = mail.follow(mail.submit(done.page, "/console/undo"))
+
+    assert "2 tasks back." in back.text
+    assert [mail.use.inspect.count(queue).count for queue in ("mail", "archive")] == [1, 1]
+
+
+def test_where_its_undo_is_over_a_deletion_rests_and_says_so(mail: Browser) -> None:
+    for _ in range(FEW + 1):
+        mail.put("mail", '"gone"')
+    confirm = look(mail, "/console/queues/mail?state=READY", "delete")
+    few = to_the_end(mail, mail.follow(decide(mail, confirm, "few")))
+    assert f"{FEW} of {FEW + 1} tasks so far" in few.text
+    [undo] = mail.use.selections.get(few.url.partition("?")[0].rpartition("/")[2]).undos.values()
+    mail.use.selections.store.drop_record("undo", undo)
+
+    rested = to_the_end(mail, mail.follow(decide(mail, few, "all")))
+
+    assert "It stopped: the time in which it could be undone is over." in rested.text
+    assert mail.use.inspect.count("mail").count == 1

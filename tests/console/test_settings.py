@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.domain.access import Role
-from headrace.domain.queue import DeadLetterConfig, QueueSettings, RateLimiting
+from headrace.domain.queue import DeadLetterConfig, PrioritySettings, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from tests.console.conftest import Browser, Shown
 
@@ -43,6 +43,7 @@ def test_every_setting_goes_through_the_form_unchanged(admin: Browser) -> None:
         retry_strategy=RetryStrategy(Backoff.INTERVALS, 3, intervals=(1, 2.5, 600), jitter=0),
         dead_letter_queue_config=DeadLetterConfig(enable=False, max_size=7),
         shards=4,
+        priority=PrioritySettings(90),
     )
     limited = replace(settings.dequeuing_settings, rate_limiting=RateLimiting(5, 2))
     settings = replace(settings, dequeuing_settings=limited)

@@ -25,6 +25,7 @@ from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
 from .confirm import ConfirmPage, Question, Sample, ask
 from .navigation import crumbs, queue_options
+from .queue_actions import UNDO_SECONDS, undo_words
 
 _SAMPLES: Final = 5
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)  # spans of states need some time
@@ -38,13 +39,18 @@ _WHY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TaskAction:
-    """One action: its verb, its past participle, and what to know before confirming it."""
+    """One action: its verb, its past participle, and what to know before confirming it.
+
+    ``permission`` is what it takes in the task's queue, ``otherwise`` the way back in words.
+    """
 
     action: BulkAction
     verb: str
     done: str
     detail: str
     danger: bool = False
+    permission: Permission = Permission.OPERATE
+    otherwise: str = "Cancel"
 
     @property
     def name(self) -> str:
@@ -78,11 +84,21 @@ ACTIONS: Final[Mapping[str, TaskAction]] = {
         TaskAction(BulkAction.MOVE, "Move", "moved",
                    "The other queue's settings hold from then on. A waiting task keeps its due "
                    "time, a dead one is due now."),
+        TaskAction(BulkAction.CANCEL, "Cancel", "cancelled",
+                   "Dead at once, as cancelled, and no failure. A worker that is at it hears of it "
+                   "with its next heartbeat, after a third of the keepalive at the latest, and "
+                   "stops.", danger=True, permission=Permission.CANCEL, otherwise="Let it be"),
         TaskAction(BulkAction.DELETE, "Delete", "deleted",
-                   "Gone for good. A worker that is at it is not stopped, but its report "
-                   "will find nothing.", danger=True),
+                   "Gone. A worker that is at it is not stopped, but its report will find "
+                   "nothing.", danger=True),
     )
 }  # fmt: skip
+
+
+def detail_of(action: TaskAction) -> str:
+    """Return what to know before *action* is done to tasks that are named."""
+    undoable = action.action is BulkAction.DELETE
+    return f"{action.detail} {undo_words()}" if undoable else action.detail
 
 
 def action_named(name: str) -> TaskAction:
@@ -121,7 +137,7 @@ def carry_out(
     """
     target = context.request.given("to_queue").strip() or None
     moves = action.action is BulkAction.MOVE
-    context.require(Permission.OPERATE, queue, *([target] if moves and target else []))
+    context.require(action.permission, queue, *([target] if moves and target else []))
     if not 1 <= len(ids) <= limits.BULK_IDS:
         raise InvalidRequest.of("id", f"must name 1 to {limits.BULK_IDS} tasks")
     if moves and target is None and not dry_run:
@@ -130,20 +146,30 @@ def carry_out(
         # The next page asks for the target, which does not decide what a move takes.
         return BulkAnswer(len(ids), 0)
     to_queue = target if moves else None
-    return context.use.bulk.by_ids(queue, action.action, ids, to_queue=to_queue, dry_run=dry_run)
+    return context.use.bulk.by_ids(
+        queue,
+        action.action,
+        ids,
+        to_queue=to_queue,
+        dry_run=dry_run,
+        undo_in_seconds=UNDO_SECONDS if action.action is BulkAction.DELETE else 0,
+    )
 
 
 def outcome(action: TaskAction, answer: BulkAnswer) -> Flash:
     """Return the outcome as a message, in numbers and reasons."""
     number = len(answer.results)
     left = [why(result.outcome, result.detail) for result in answer.results if not result.changed]
+    undo = answer.undo.id if answer.undo and answer.changed else ""
     if not left:
-        return Flash("done", f"{formatting.count_of(number, 'task')} {action.done}.")
+        return Flash("done", f"{formatting.count_of(number, 'task')} {action.done}.", undo)
     reasons = ", ".join(sorted(set(left)))
     done = (
         f"{formatting.count_of(answer.changed, 'task')} {action.done}, " if answer.changed else ""
     )
-    return Flash("failed", f"{done}{formatting.number(len(left))} left alone: {reasons}."[:500])
+    return Flash(
+        "failed", f"{done}{formatting.number(len(left))} left alone: {reasons}."[:500], undo
+    )
 
 
 def why(result: str, detail: str | None) -> str:
@@ -153,7 +179,7 @@ def why(result: str, detail: str | None) -> str:
     return _WHY.get(detail or "", detail or "it changed meanwhile")
 
 
-@routes.post(urls.TASK_ACTION, Permission.OPERATE)
+@routes.post(urls.TASK_ACTION, Permission.CANCEL)  # what the action itself takes is checked too
 def act_on_task(context: RequestContext) -> Reply:
     """Do it, in the queue that the confirmation named."""
     action = action_named(context.request.names["action"])
@@ -165,28 +191,30 @@ def act_on_task(context: RequestContext) -> Reply:
     gone = action.action is BulkAction.DELETE and answer.changed
     where = context.url(urls.QUEUE, queue=queue) if gone else context.url(urls.TASK, id=task_id)
     if answer.changed:
-        return Redirect(where, Flash("done", f"Task {task_id} is {action.done}."))
+        undo = answer.undo.id if answer.undo else ""
+        return Redirect(where, Flash("done", f"Task {task_id} is {action.done}.", undo))
     return Redirect(where, outcome(action, answer))
 
 
-@routes.get(urls.TASK_ACTION, Permission.OPERATE)
+@routes.get(urls.TASK_ACTION, Permission.CANCEL)
 def ask_of_task(context: RequestContext, error: HeadraceError | None = None) -> ConfirmPage:
     """Say what an action would do to a task, and ask whether to do it."""
     action = action_named(context.request.names["action"])
     task = visibility.task(context.use.tasks, context.by, context.request.names["id"])
-    context.require(Permission.OPERATE, task.queue)
+    context.require(action.permission, task.queue)
     status = task.status(context.now)
     fits = action.fits(task, status)
     question = Question(
         title=f"{formatting.upon(action.verb, 'task')}?",
         question=f"{formatting.upon(action.verb, f'task {task.id} of {task.queue}')}?",
-        detail=action.detail
+        detail=detail_of(action)
         if fits
         else f"That cannot be done to a task that is {status.lower()}.",
         action=context.url(urls.TASK_ACTION, id=task.id, action=action.name),
         button=formatting.upon(action.verb, "this task"),
         danger=action.danger,
         possible=fits,
+        otherwise=action.otherwise,
         fields=target_fields(context, action, task.queue, error.detail if error else ""),
         hidden=(Hidden("queue", task.queue),),
     )
@@ -195,7 +223,7 @@ def ask_of_task(context: RequestContext, error: HeadraceError | None = None) -> 
     return ask(question, way, back=back, status=error.status if error else 200)
 
 
-@routes.post(urls.SELECTED, Permission.OPERATE)
+@routes.post(urls.SELECTED, Permission.CANCEL)
 def act_on_ticked(context: RequestContext) -> Reply:
     """Ask for confirmation, or with it act on the ticked tasks."""
     action = action_named(context.request.given("action"))
@@ -229,11 +257,12 @@ def _ask_of_ticked(
     question = Question(
         title=f"{formatting.upon(action.verb, amount)}?",
         question=f"{formatting.upon(action.verb, f'{amount} of {context.queue}')}?",
-        detail=action.detail,
+        detail=detail_of(action),
         action=context.url(urls.SELECTED, queue=context.queue),
         button=formatting.upon(action.verb, amount),
         danger=action.danger,
         possible=bool(foreseen.matched),
+        otherwise=action.otherwise,
         fields=target_fields(context, action, context.queue, error.detail if error else ""),
         hidden=(
             Hidden("action", action.name),

@@ -29,10 +29,12 @@ _ASKED: Final = {
     "min_attempts": "attempts",
     "scheduled_after": "after",
     "scheduled_before": "before",
+    "priority": "priority",
+    "group_key": "group",
 }
 ACTIONS: Final = (
     "create_queue", "update_queue", "delete_queue", "pause", "resume", "purge", "recount",
-    "restart", "run", "move", "delete", "put_schedule", "run_schedule", "delete_schedule",
+    "restart", "run", "move", "delete", "undo", "put_schedule", "run_schedule", "delete_schedule",
     "create_key", "rotate_key", "revoke_key", "quiet", "stop", "sign_in", "sign_out",
     "refuse_sign_in", "refuse",
 )  # fmt: skip

@@ -71,7 +71,7 @@ def gaps(metrics: MetricSeries) -> bool:
 
 
 def charts_of(metrics: MetricSeries, stats: QueueStats) -> tuple[Chart, ...]:
-    """Return the four charts."""
+    """Return the four charts, and one of what is dead where there is any."""
     points = metrics.points
     activities = [point.activity for point in points]
     named = next(span.times for span in _SPANS.values() if span.step == metrics.step_seconds)
@@ -81,12 +81,7 @@ def charts_of(metrics: MetricSeries, stats: QueueStats) -> tuple[Chart, ...]:
     return (
         charts.chart(
             "Events",
-            [
-                ChartLine(
-                    event.value, [None if one is None else one.number(event) for one in activities]
-                )
-                for event in _EVENTS
-            ],
+            [_events(activities, event) for event in _EVENTS],
             times=times,
             format_value=formatting.number,
             unit=per,
@@ -100,7 +95,28 @@ def charts_of(metrics: MetricSeries, stats: QueueStats) -> tuple[Chart, ...]:
             format_value=formatting.number,
             filled=True,
         ),
+        *_dead(activities, times, per),
     )
+
+
+def _events(
+    activities: Sequence[Activity | None], event: Event, style: str | None = None
+) -> ChartLine:
+    values = [None if one is None else one.number(event) for one in activities]
+    return ChartLine(event.value, values, style)
+
+
+def _dead(
+    activities: Sequence[Activity | None], times: Sequence[str], per: str
+) -> tuple[Chart, ...]:
+    """Return the chart of what died, and beside it what was cancelled, which is no failure."""
+    lines = [
+        _events(activities, Event.DEAD, charts.LOUD),
+        _events(activities, Event.CANCELLED, "dashed"),
+    ]
+    if not any(value for line in lines for value in line.values):
+        return ()
+    return (charts.chart("Dead", lines, times=times, format_value=formatting.number, unit=per),)
 
 
 def backlog(activities: Sequence[Activity | None], stats: QueueStats) -> Sequence[int | None]:

@@ -21,6 +21,7 @@ class Question:
     """What an action would do, and to which tasks; its form goes to ``action``.
 
     ``title`` is the question itself unless given; nothing is offered unless it is ``possible``.
+    ``otherwise`` is the way back in words.
     """
 
     question: str
@@ -30,6 +31,7 @@ class Question:
     detail: str = ""
     danger: bool = False
     possible: bool = True
+    otherwise: str = "Cancel"
     fields: tuple[Field, ...] = ()
     hidden: tuple[Hidden, ...] = ()
     samples: tuple[Sample, ...] = ()
@@ -49,12 +51,12 @@ class ConfirmPage(Page):
 def ask(
     prompt: Question, crumbs: tuple[Link, ...], *, back: Link | None = None, status: int = 200
 ) -> ConfirmPage:
-    """Return the page; to cancel leads *back*, by default to the last of *crumbs*."""
+    """Return the page; otherwise it leads *back*, by default to the last of *crumbs*."""
     back = back or crumbs[-1]
     form = Confirm(
         prompt.action,
         (Choice("", prompt.button, prompt.danger),),
-        Link("Cancel", back.url),
+        Link(prompt.otherwise, back.url),
         prompt.fields,
         prompt.hidden,
     )

@@ -4,20 +4,20 @@ import json
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
-from headrace.domain.errors import NotFound
+from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Task
 from headrace.ops.operators import visibility
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 
 from .. import urls
-from ..forms import Errors, check_json, pretty
+from ..forms import Errors, check_json, pretty, tags_text
 from ..pages import Flash
 from ..parts import Field
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
 from .confirm import ConfirmPage, Question, ask
-from .navigation import crumbs, queue_options
+from .navigation import crumbs, priority_options, queue_options
 
 
 @routes.get(urls.ENQUEUE_AS_NEW, Permission.ENQUEUE)
@@ -35,20 +35,22 @@ def enqueue(context: RequestContext) -> Reply:
     payload = _payload(context, task, errors)
     tags = errors.tags("tags", context.request.given("tags"))
     delay = errors.whole("delay", context.request.given("delay").strip(), limits.DELAY_SECONDS)
+    priority = errors.priority("priority", context.request.given("priority"))
     queue = context.request.given("queue").strip()
     if not limits.NAME_RE.fullmatch(queue):
         errors.add("queue", "must be the name of a queue")
     if errors:
         return _page(context, task, errors, status=400)
     context.require(Permission.ENQUEUE, queue)
-    new = TaskSpec(payload, delay_in_seconds=delay, tags=tags)
+    new = TaskSpec(payload, delay_in_seconds=delay, tags=tags, priority=priority)
     try:
         [made] = context.use.tasks.enqueue(queue, [new])
     except NotFound as error:
         errors.add("queue", error.detail)
         return _page(context, task, errors, status=404)
     if made.outcome is not EnqueueOutcome.CREATED or made.id is None:
-        errors.add("payload", made.detail or "was not taken")
+        field, _, _ = (made.detail or "").partition(" ")
+        errors.add("priority" if field == "priority" else "payload", made.detail or "was not taken")
         return _page(context, task, errors, status=400)
     done = Flash("done", f"Task {made.id} is in {queue}. This is the new one.")
     return Redirect(context.url(urls.TASK, id=made.id), done)
@@ -58,7 +60,9 @@ def _task(context: RequestContext) -> Task:
     task = visibility.task(context.use.tasks, context.by, context.request.names["id"])
     context.require(Permission.ENQUEUE, task.queue)
     context.require(Permission.DETAILS, task.queue)
-    return task
+    if task.uploaded is not None:
+        raise InvalidRequest.of("payload", "was uploaded: a new task needs an upload of its own")
+    return context.use.texts.shown(task)
 
 
 def _payload(context: RequestContext, task: Task, errors: Errors) -> str:
@@ -84,7 +88,7 @@ def _payload(context: RequestContext, task: Task, errors: Errors) -> str:
 
 def _page(context: RequestContext, task: Task, errors: Errors, *, status: int = 200) -> ConfirmPage:
     given = context.request.given
-    tags = ", ".join(f"{key}={value}" for key, value in sorted(task.tags.items()))
+    tags = tags_text(task.tags)
     fields = (
         Field("payload", "Payload, JSON", given("payload", pretty(task.payload or "null")),
               "textarea", "Sent exactly as it stands here; numbers of any length stay whole.",
@@ -96,6 +100,9 @@ def _page(context: RequestContext, task: Task, errors: Errors, *, status: int = 
               error=errors.of("tags")),
         Field("delay", "Due in, seconds", given("delay"), "number", "Nothing is at once.",
               errors.of("delay"), width="s"),
+        Field("priority", "Priority", given("priority", task.priority or ""), "select",
+              "In a queue with priorities.", errors.of("priority"), width="s",
+              options=priority_options(given("priority", task.priority or ""), "as usual")),
     )  # fmt: skip
     return ask(
         Question(

@@ -115,7 +115,7 @@ def look(context: RequestContext) -> Reply:
 
 @dataclass(slots=True)
 class _QueueLook:
-    """The newest dead tasks of one queue, as far as they were read."""
+    """The newest dead tasks of one queue, as far as they were read, but the cancelled ones."""
 
     queue: str
     tasks: list[Task] = field(default_factory=list)
@@ -137,7 +137,7 @@ def _look(context: RequestContext, queues: Sequence[Queue]) -> list[_QueueLook]:
             page = context.use.inspect.list(
                 one.queue, _DEAD, descending=True, limit=share, cursor=one.cursor, look_at=share
             )
-            one.tasks += page.tasks
+            one.tasks += [task for task in page.tasks if not task.cancelled]
             one.cursor, one.begun = page.cursor, True
             left -= max(1, page.looked_at)
     return looks
@@ -198,5 +198,6 @@ def _empty(prefix: str, queues: Sequence[Queue]) -> Empty:
         return Empty(f"No queue's name begins with {prefix}. Upper and lower case differ.")
     return Empty(
         "Dead tasks would be here, those of one fault together: a task dies of its last retry, of "
-        "its expiry, or when a worker rejects it. None is kept now."
+        "its expiry, or when a worker rejects it. None is kept now. Cancelled tasks are no "
+        "failures: their queue lists them as dead."
     )

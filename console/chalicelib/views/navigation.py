@@ -7,10 +7,12 @@ from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, NotFound
 from headrace.domain.queue import Queue
+from headrace.domain.task import Priority
 from headrace.ops.operators import visibility
 from headrace.ops.shared.paging import Found
 
 from .. import urls
+from ..forms import tags_text
 from ..parts import Field, Link, Option, Pager
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
@@ -21,6 +23,7 @@ ENTRIES: Final = (
     ("Queues", urls.QUEUES, Permission.READ),
     ("Dead letters", urls.DEAD, Permission.LIST),
     ("Schedules", urls.SCHEDULES, Permission.READ),
+    ("Batches", urls.BATCHES, Permission.READ),
     ("Pipelines", urls.PIPELINES, Permission.READ),
     ("Proof", urls.PROOF, Permission.READ),
     ("Keys", urls.KEYS, Permission.ADMINISTER),
@@ -60,7 +63,7 @@ def tag_links(
     context: RequestContext, queue: str, tags: Mapping[str, str], *, state: str = ""
 ) -> tuple[Link, ...]:
     """Return tags, each as a link to the tasks of *queue* that have it too."""
-    pairs = [f"{key}={value}" for key, value in sorted(tags.items())]
+    pairs = [tags_text({key: value}) for key, value in sorted(tags.items())]
     return tuple(
         Link(pair, context.url(urls.QUEUE, {"state": state, "tag": pair}, queue=queue))
         for pair in pairs
@@ -71,6 +74,11 @@ def queue_options(context: RequestContext, *, but: str = "") -> tuple[Option, ..
     """Return the visitor's queues to choose from, the first hundred."""
     page = visibility.queues(context.use.queues, context.by, limit=_SUGGESTED)
     return tuple(Option(one.name, one.name) for one in page.shown if one.name != but)
+
+
+def priority_options(chosen: str, none: str) -> tuple[Option, ...]:
+    """Return the priorities to choose from; the empty one is called *none*."""
+    return tuple(Option(value, value or none, value == chosen) for value in ("", *Priority))
 
 
 def queues_named(context: RequestContext, limit: int) -> tuple[str, Found[Queue]]:

@@ -5,8 +5,11 @@ from datetime import datetime
 from typing import ClassVar
 
 from headrace.domain.access import Permission
+from headrace.domain.fairness import GroupSettings
 from headrace.domain.queue import Queue
-from headrace.history.stats import QueueStats
+from headrace.domain.task import Status
+from headrace.history.stats import GroupGlance, QueueStats
+from headrace.ops.shared.push_status import PushStatus
 
 from .. import formatting, urls
 from ..charts import Chart
@@ -59,9 +62,11 @@ class QueuePage(Page):
     spans: tuple[Tab, ...]
     charts: tuple[Chart, ...]
     gaps: bool
+    backing_off: str
     filter: FilterForm | None
     tasks: TaskList | None
     settings: tuple[Fact, ...]
+    groups: tuple[Fact, ...] | None
     setting_actions: tuple[Link, ...]
     schedules: tuple[ScheduleRow, ...]
     create_schedule: str | None
@@ -76,6 +81,7 @@ def show(context: RequestContext) -> Reply:
     stats = use.stats.of(queue.name)
     metrics = charting.wanted_metrics(context, queue.name)
     lists = context.allows(Permission.LIST, queue.name)
+    push = use.push_looks.of(queue)
     wanted = TaskQuery(context)
     tasks = task_list.tasks(context, queue, wanted) if lists else None
     operates = context.allows(Permission.OPERATE, queue.name)
@@ -102,9 +108,11 @@ def show(context: RequestContext) -> Reply:
         spans=charting.spans(context, wanted.query()),
         charts=charting.charts_of(metrics, stats),
         gaps=charting.gaps(metrics),
+        backing_off=_backing_off(push),
         filter=task_list.filter_form(context, wanted) if lists else None,
         tasks=tasks,
-        settings=_settings(queue),
+        settings=(*_settings(queue), *_target(queue, push), *_told(context, queue)),
+        groups=None if stats.groups is None else tuple(map(_group, stats.groups)),
         setting_actions=_setting_actions(context, queue.name),
         schedules=tuple(
             ScheduleRow(
@@ -132,10 +140,19 @@ def _tabs(context: RequestContext, stats: QueueStats, wanted: TaskQuery) -> tupl
         return context.url(urls.QUEUE, wanted.query(state=state, order=""), queue=context.queue)
 
     every = Tab("All", url(""), not wanted.state, sum(stats.counts.values()))
+    cancelled = f"{formatting.number(stats.cancelled)} cancelled" if stats.cancelled else ""
+    notes = {Status.DEAD: cancelled}
     return (
         every,
         *(
-            Tab(status.value.lower(), url(status), wanted.state == status, count, status)
+            Tab(
+                status.value.lower(),
+                url(status),
+                wanted.state == status,
+                count,
+                status,
+                notes.get(status, ""),
+            )
             for status, count in stats.counts.items()
         ),
     )
@@ -165,6 +182,60 @@ def _rates(stats: QueueStats) -> tuple[Fact, ...]:
     return tuple(Fact(name, f"{formatting.rate(value)}/s") for name, value in each)
 
 
+def _group(one: GroupGlance) -> Fact:
+    turns = f"{formatting.number(one.turns)} of the next turns"
+    rate = f"{formatting.rate(one.dequeued)}/s"
+    oldest = f"oldest due for {formatting.duration(round(one.age, 1))}"
+    blocked = "" if one.blocked is None else f"; at its limit: {one.blocked.why}"
+    return Fact(one.group_key or "without a key", f"{turns}, {rate}, {oldest}{blocked}")
+
+
+def _shares(groups: GroupSettings) -> str:
+    more = f", {formatting.number(len(groups.weights))} weighted" if groups.weights else ""
+    limit = groups.max_inflight_per_group
+    most = f", at most {formatting.number(limit)} of each in flight" if limit else ""
+    return f"{groups.mode}{more}{most}"
+
+
+def _backing_off(push: PushStatus | None) -> str:
+    if push is None or not push.busy:
+        return ""
+    return (
+        f"The target answers {push.busy}: {push.allowed} of {push.most} requests are under way at"
+        " once, one more each second. No attempt is used."
+    )
+
+
+def _target(queue: Queue, push: PushStatus | None) -> tuple[Fact, ...]:
+    target = queue.settings.target
+    if target is None or push is None:
+        return ()
+    codes = ", ".join(
+        f"{code}: {formatting.number(count)}" for code, count in sorted(push.codes.items())
+    )
+    latency = "none yet"
+    if push.p50 is not None and push.p99 is not None:
+        latency = f"{formatting.duration(push.p50)}, at 99 % {formatting.duration(push.p99)}"
+    return (
+        Fact("Target", target.shown),
+        Fact("Requests at once", formatting.number(target.max_concurrency)),
+        Fact("Time for one", formatting.duration(target.timeout_in_seconds)),
+        Fact("Its headers", ", ".join(target.headers) or "none"),
+        Fact("Dispatchers now", formatting.number(push.running)),
+        Fact("Answers", codes or "none yet"),
+        Fact("Latency", latency),
+    )
+
+
+def _told(context: RequestContext, queue: Queue) -> tuple[Fact, ...]:
+    on_end = queue.settings.on_end
+    if on_end is None or on_end.queue is None:
+        return ()
+    told = on_end.queue if context.allows(Permission.READ, on_end.queue) else "a queue of others"
+    ends = " and ".join(state.lower() for state in on_end.states)
+    return (Fact("Told of ends", f"{told}, of those that end {ends}"),)
+
+
 def _settings(queue: Queue) -> tuple[Fact, ...]:
     settings = queue.settings
     config = settings.dead_letter_queue_config
@@ -179,6 +250,10 @@ def _settings(queue: Queue) -> tuple[Fact, ...]:
         Fact("Limits", limits_of(queue) or "none"),
         Fact("Dead are kept", f"{kept}{most}" if config.enable else "no"),
         Fact("Succeeded are kept", formatting.duration(history) if history else "no"),
+        Fact("High tasks ahead by", formatting.duration(settings.priority.aging_in_seconds))
+        if settings.priority
+        else Fact("Priorities", "none"),
+        Fact("Groups", _shares(settings.groups) if settings.groups else "none"),
         Fact("Shards", formatting.number(settings.shards)),
         Fact("Version", formatting.number(queue.version)),
         Fact("Created", at=queue.created_at),

@@ -9,7 +9,9 @@ from typing import Final
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.task import State
+from headrace.domain.task import SHOWN_STATES, State
+from headrace.history.tally import by_state
+from headrace.ops.operators import visibility
 
 from .. import formatting, urls
 from ..forms import NO_ERRORS, Errors
@@ -26,9 +28,13 @@ _STATES: Final = {
     "finished": ("dead and succeeded tasks", (State.DEAD, State.SUCCEEDED)),
     "enqueued": ("tasks that wait", (State.ENQUEUED,)),
     "inflight": ("tasks in flight", (State.INFLIGHT,)),
-    "all": ("all tasks", tuple(State)),
+    "all": ("all tasks", SHOWN_STATES),
 }
 _COUNTS_FOR: Final = timedelta(seconds=10)  # a page must not take longer; then it goes on
+UNDO_SECONDS: Final = 86_400
+"""How long what people delete here can be brought back."""
+
+_UNDOS: Final = 50  # that a message has room for; the page of the whole has all
 _PAUSES: Final = (
     ("", "until someone resumes it"),
     ("900", "for 15 minutes"),
@@ -82,7 +88,7 @@ def recount(context: RequestContext) -> Reply:
     while step.cursor is not None and use.now() < until:
         step = use.recounting.step(context.queue, step.cursor)
     here = context.url(urls.QUEUE, queue=context.queue)
-    number = formatting.count_of(sum(step.counts), "task")
+    number = formatting.count_of(sum(by_state(step.counts).values()), "task")
     if step.cursor is not None:
         return ask(
             Question(
@@ -115,11 +121,43 @@ def purge(context: RequestContext) -> Reply:
     if errors or chosen is None:
         return ask_purge(context, errors)
     what, states = chosen
-    done = context.use.queues.purge(context.queue, states)
+    done = context.use.queues.purge(context.queue, states, undo_in_seconds=UNDO_SECONDS)
     gone = f"{formatting.count_of(done.deleted, 'task')} of {context.queue} removed: {what}."
     if not done.finished:
         gone += " There are more, and they go on being removed in the background."
-    return Redirect(context.url(urls.QUEUE, queue=context.queue), Flash("done", gone))
+    gone += f" {undo_words()}"
+    undo = done.undo.id if done.undo else ""
+    return Redirect(context.url(urls.QUEUE, queue=context.queue), Flash("done", gone, undo))
+
+
+@routes.post(urls.UNDO, Permission.OPERATE)
+def undo(context: RequestContext) -> Reply:
+    """Bring back what was deleted, as much as a page has time for."""
+    use, undo_ids = context.use, context.request.given("undo").split()
+    until, restored, left, cursor = use.now() + _COUNTS_FOR, 0, 0, None
+    while undo_ids:
+        answer = visibility.undo(use.undoing, context.by, undo_ids[0], cursor=cursor)
+        restored, left = restored + answer.changed, left + len(answer.results) - answer.changed
+        cursor = answer.cursor
+        if cursor is None:
+            undo_ids.pop(0)
+        if use.now() >= until:
+            break
+    text = f"{formatting.count_of(restored, 'task')} back."
+    if left:
+        text += (
+            f" {formatting.number(left)} left alone: back already, past their retention, or their"
+            " id or dedupe key is another task's by now."
+        )
+    if undo_ids:
+        more = Flash("done", f"{text} There are more.", " ".join(undo_ids[:_UNDOS]))
+        return Redirect(context.url(urls.QUEUES), more)
+    return Redirect(context.url(urls.QUEUES), Flash("done" if restored else "failed", text))
+
+
+def undo_words() -> str:
+    """Return what is said of a deletion that can be undone."""
+    return f"For {formatting.duration(UNDO_SECONDS)} an undo brings them back."
 
 
 @routes.post(urls.DELETE_QUEUE, Permission.ADMINISTER)
@@ -154,7 +192,8 @@ def ask_purge(context: RequestContext, errors: Errors = NO_ERRORS) -> ConfirmPag
         options=tuple(Option(name, what, name == given) for name, (what, _) in _STATES.items()),
     )  # fmt: skip
     detail = (
-        f"Those tasks are gone for good; settings and schedules stay. Now there are {amounts}. "
+        f"Those tasks are gone; settings and schedules stay. {undo_words()} "
+        f"Now there are {amounts}. "
         "A worker that has one is not stopped, but its report will find nothing."
     )
     return _ask(context, errors, "Purge", urls.PURGE, detail, which)
@@ -166,8 +205,8 @@ def ask_delete(context: RequestContext, errors: Errors = NO_ERRORS) -> ConfirmPa
     counts = context.use.stats.of(context.queue).counts
     tasks = formatting.count_of(sum(counts.values()), "task")
     detail = (
-        f"The queue goes for good, with {tasks}, its settings and its schedules. What is sent to "
-        "it afterwards is refused."
+        f"That cannot be undone: the queue goes for good, with {tasks}, its settings and its "
+        "schedules. What is sent to it afterwards is refused."
     )
     return _ask(context, errors, "Delete", urls.DELETE_QUEUE, detail)
 

@@ -59,6 +59,7 @@ class QueueRow:
     ready_url: str
     dead_url: str
     counts: Mapping[Status, int]
+    cancelled: int
     oldest: Age | None
     rates: EventRates
     spark: Spark
@@ -137,6 +138,7 @@ def _row(context: RequestContext, queue: Queue, stats: Glance) -> QueueRow:
         ready_url=context.url(urls.QUEUE, {"state": "READY"}, queue=queue.name),
         dead_url=context.url(urls.QUEUE, {"state": "DEAD"}, queue=queue.name),
         counts=stats.counts,
+        cancelled=stats.cancelled,
         oldest=waiting(stats.age_of_oldest_ready),
         rates=stats.rates,
         spark=charts.spark(stats.started, of="started", per="5 min"),

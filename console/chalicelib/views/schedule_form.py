@@ -11,13 +11,13 @@ from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
 
 from .. import urls
-from ..forms import Errors, check_json
+from ..forms import Errors, check_json, tags_text
 from ..pages import Flash, Page
 from ..parts import Field, Link, Option
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
 from ..setting_fields import OPTIONAL, USUAL, read_retry, retry_texts
-from .navigation import queue_link, queue_options
+from .navigation import priority_options, queue_link, queue_options
 from .schedules import SHOWN_RUNS, Runs, runs_of, schedules_crumb, when
 
 _EVERY: Final = (1, 31_536_000)  # seconds
@@ -157,6 +157,9 @@ def _read(context: RequestContext, errors: Errors, old: ScheduleSettings) -> Sch
         retry_strategy=_retry({one.name: given(one.name) for one in OPTIONAL}, errors)
         if "retry_kind" in context.request.form
         else old.retry_strategy,
+        priority=errors.priority("priority", given("priority"))
+        if "priority" in context.request.form
+        else old.priority,
     )
 
 
@@ -199,8 +202,9 @@ def _typed_from(settings: ScheduleSettings, *, queue: str, name: str) -> dict[st
         "every_seconds": text(settings.every_seconds),
         "timezone": settings.timezone,
         "payload": settings.payload,
-        "tags": ", ".join(f"{key}={value}" for key, value in settings.tags.items()),
+        "tags": tags_text(settings.tags),
         "dedupe_key": settings.dedupe_key or "",
+        "priority": settings.priority or "",
         "expires_in_seconds": text(settings.expires_in_seconds),
         "keepalive_timeout_in_seconds": text(settings.keepalive_timeout_in_seconds),
         **(retry_texts(settings.retry_strategy) if settings.retry_strategy else {}),
@@ -261,6 +265,8 @@ def _page(
                   "Empty: as the queue says; 0: never.", kind="number"),
             field("keepalive_timeout_in_seconds", "Lease, seconds", "Empty: as the queue says.",
                   kind="number"),
+            field("priority", "Priority", "In a queue with priorities.", kind="select",
+                  options=priority_options(str(typed.get("priority", "")), "as usual")),
         ),
         retries=tuple(
             one.field(str(typed.get(one.name, "")), errors.of(one.name)) for one in OPTIONAL

@@ -317,6 +317,7 @@ def _facts(schedule: Schedule) -> tuple[Fact, ...]:
         if settings.every_seconds
         else None,
         Fact("Dedupe key", settings.dedupe_key, code=True) if settings.dedupe_key else None,
+        Fact("Priority", settings.priority) if settings.priority else None,
         Fact("Expires", _expiry(settings)),
         Fact("Lease", "as the queue says" if keepalive is None else formatting.duration(keepalive)),
         Fact("Retries", "as the queue says" if retry is None else formatting.retries(retry)),

@@ -13,16 +13,19 @@ from typing import Any, ClassVar, Final
 
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from headrace.domain.operate import BulkAction
 from headrace.ops.operators.selections import STEP, Check
 from headrace.store.records.selections import TaskSelection
 
 from .. import formatting, urls
+from ..forms import tags_text
 from ..pages import Page
 from ..parts import Choice, Confirm, Fact, Hidden, Link
 from ..request_context import RequestContext, elsewhere
 from ..routes import Redirect, Reply, routes
 from .actions import ACTIONS, TaskAction, action_named, target_fields, why
 from .navigation import crumbs
+from .queue_actions import UNDO_SECONDS, undo_words
 from .task_list import TaskQuery
 
 FEW: Final = 5
@@ -31,7 +34,9 @@ _GO: Final = "go"
 _SEEN: Final = "seen"
 _NAMES: Final = {"seen_at": "As of", "state": "State", "min_attempts": "Attempts, at least",
                  "scheduled_after": "After", "scheduled_before": "Before",
-                 "error": "Error has", "fingerprint": "Errors like"}  # fmt: skip
+                 "error": "Error has", "fingerprint": "Errors like",
+                 "priority": "Priority",
+                 "group_key": "Group"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class SelectionPage(Page):
     samples: tuple[SeenTask, ...]
     more: str
     decision: Confirm
+    undo: Confirm | None
     refresh: str | None
 
 
@@ -112,7 +118,12 @@ def act(context: RequestContext) -> Reply:
     most = FEW if wanted == "few" else None
     try:
         begun = context.use.selections.begin(
-            found.name, at=at, most=most, to_queue=target, check=_may(context)
+            found.name,
+            at=at,
+            most=most,
+            to_queue=target,
+            undo_in_seconds=UNDO_SECONDS,
+            check=_may(context),
         )
         return go_on(context, begun)
     except (InvalidRequest, NotFound) as error:
@@ -220,6 +231,7 @@ def _page(
         if found.count > len(found.samples)
         else "",
         decision=_decision(context, found, action, way[-1], error=error, over=over),
+        undo=_undo(context, found),
         refresh=context.url(urls.SELECTION, {_GO: _go_token(context, found)}, set=found.name)
         if refresh
         else None,
@@ -258,7 +270,19 @@ def _detail(found: TaskSelection, action: TaskAction) -> str:
     steps = (
         " Keep this page open until it is done: it goes step by step." if found.count > STEP else ""
     )
-    return f"{action.detail}{steps}"
+    lasting = f" {undo_words()}" if action.action is BulkAction.DELETE else ""
+    return f"{action.detail}{lasting}{steps}"
+
+
+def _undo(context: RequestContext, found: TaskSelection) -> Confirm | None:
+    """Return the button that brings back what was deleted, where something was, and it rests."""
+    if not found.undos or not found.changed or found.acting:
+        return None
+    tasks = formatting.count_of(found.changed, "task")
+    hidden = (Hidden("undo", " ".join(found.undos.values())),)
+    return Confirm(
+        context.url(urls.UNDO), (Choice("", f"Undo: bring {tasks} back"),), hidden=hidden
+    )
 
 
 def _trouble(found: TaskSelection) -> str:
@@ -275,7 +299,7 @@ def _trouble(found: TaskSelection) -> str:
 def _which(found: TaskSelection) -> tuple[Fact, ...]:
     facts = [Fact("Queue" if len(found.queues) == 1 else "Queues", ", ".join(found.queues))]
     for name, value in found.where.fields().items():
-        text = ", ".join(f"{k}={v}" for k, v in value.items()) if name == "tags" else str(value)
+        text = tags_text(value) if name == "tags" else str(value)
         if name == "state":
             text = text.lower().replace(",", ", ")
         facts.append(Fact(_NAMES.get(name, name.capitalize()), text))
@@ -333,7 +357,7 @@ def _decision(
         else (),
         fields=target_fields(context, action, found.queues[0], error) if begins else (),
         choices=_choices(found, action) if not over else (),
-        back=Link(f"Back to {up.text}" if found.done or over else "Cancel", up.url)
+        back=Link(f"Back to {up.text}" if found.done or over else action.otherwise, up.url)
         if not found.begun or found.done
         else Link(f"Leave it, back to {up.text}", up.url),
     )

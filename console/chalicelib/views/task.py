@@ -1,10 +1,13 @@
 """One task: what it is, what happened to it, why it is not running."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
 from headrace.domain.access import Permission
+from headrace.domain.errors import Unavailable
+from headrace.domain.fairness import shown_turn, turn_of_instant
 from headrace.domain.task import ErrorKind, State, Status, Task, TaskError
 from headrace.ops.operators import visibility
 
@@ -77,6 +80,7 @@ def show(context: RequestContext) -> Reply:
     task = visibility.task(context.use.tasks, context.by, context.request.names["id"])
     status = task.status(context.now)
     details = context.allows(Permission.DETAILS, task.queue)
+    texts, missing = _texts(context, task)
     return TaskPage(
         title=task.id,
         crumbs=crumbs(context, task.queue),
@@ -96,8 +100,8 @@ def show(context: RequestContext) -> Reply:
         tags=tag_links(context, task.queue, task.tags),
         attempts=_attempts(task),
         trail=_trail(context, task),
-        texts=_texts(task) if details else (),
-        withheld=""
+        texts=texts if details else (),
+        withheld=missing
         if details
         else f"Payload, result and progress are not shown to {context.by.role.value} keys.",
     )
@@ -105,11 +109,9 @@ def show(context: RequestContext) -> Reply:
 
 def _actions(context: RequestContext, task: Task, status: Status) -> tuple[Link, ...]:
     may = (Permission.ENQUEUE, Permission.DETAILS)
-    copies = all(context.allows(each, task.queue) for each in may)
+    copies = task.uploaded is None and all(context.allows(each, task.queue) for each in may)
     again = Link("Edit and enqueue as new", context.url(urls.ENQUEUE_AS_NEW, id=task.id))
     copying = (again,) if copies else ()
-    if not context.allows(Permission.OPERATE, task.queue):
-        return copying
     buttons = tuple(
         Link(
             f"{each.verb}…",
@@ -117,7 +119,7 @@ def _actions(context: RequestContext, task: Task, status: Status) -> tuple[Link,
             danger=each.danger,
         )
         for each in ACTIONS.values()
-        if each.fits(task, status)
+        if each.fits(task, status) and context.allows(each.permission, task.queue)
     )
     safe = tuple(button for button in buttons if not button.danger)
     return (*safe, *copying, *(button for button in buttons if button.danger))
@@ -128,6 +130,9 @@ def _facts(task: Task) -> tuple[Fact, ...]:
         Fact("Created", at=task.created_at),
         Fact("Due", at=task.due_at) if task.state is State.ENQUEUED else None,
         Fact("Expires", at=task.expires_at) if task.expires_at and _waits(task) else None,
+        Fact("Priority", task.priority) if task.priority else None,
+        Fact("Group", task.group_key) if task.group_key else None,
+        Fact("Turn", f"{shown_turn(turn_of_instant(task.turn)):g}") if task.turn else None,
         Fact("Attempts", str(task.attempts)),
         Fact("Worker", task.worker) if task.worker else None,
         Fact("Started", at=task.started_at) if task.started_at else None,
@@ -151,7 +156,15 @@ def _attempts(task: Task) -> tuple[AttemptRow, ...]:
         found.append(_last(task, "succeeded", Status.SUCCEEDED, task.finished_at))
     elif task.state is State.INFLIGHT and task.started_at:
         found.append(_last(task, "running since", Status.INFLIGHT, task.started_at))
+    elif task.cancelled and task.finished_at and _never_came_back(task):
+        found.append(_last(task, "cancelled", Status.DEAD, task.finished_at))
     return tuple(reversed(found))
+
+
+def _never_came_back(task: Task) -> bool:
+    """Whether the latest delivery ended where the task did."""
+    started, returned = task.started_at, task.returned_at
+    return started is not None and (returned is None or returned < started)
 
 
 def _failed(task: Task, error: TaskError) -> AttemptRow:
@@ -196,6 +209,19 @@ def _trail(context: RequestContext, task: Task) -> tuple[HopRow, ...]:
     return (*hops, HopRow(task.queue, None, None))
 
 
-def _texts(task: Task) -> tuple[Text, ...]:
+def _texts(context: RequestContext, task: Task) -> tuple[tuple[Text, ...], str]:
+    """Return what is shown, and what of it is kept elsewhere and cannot be read now."""
+    with suppress(Unavailable):
+        task = context.use.texts.filled([task])[0]
+    missing = [
+        f"{name} ({formatting.size(task.offloaded[name].bytes)})"
+        for name in context.use.texts.lost(task)
+    ]
     every = (("Payload", task.payload), ("Result", task.result), ("Progress", task.progress))
-    return tuple(Text.of(title, text) for title, text in every if text is not None)
+    shown = tuple(Text.of(title, text) for title, text in every if text is not None)
+    words = " and ".join(missing)
+    notes = [f"Kept outside the table, and not to be read now: {words}."] if words else []
+    if (one := task.uploaded) is not None:
+        size = formatting.size(one.bytes)
+        notes.insert(0, f"Its producer uploaded the payload: {size}, sha256 {one.sha256}.")
+    return shown, " ".join(notes)

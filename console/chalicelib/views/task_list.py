@@ -25,12 +25,14 @@ from ..parts import (
 )
 from ..request_context import RequestContext
 from .actions import ACTIONS
-from .navigation import per_page, tag_links
+from .navigation import per_page, priority_options, tag_links
 
 STATE: Final = "state"
 ORDER: Final = "order"
-NAMES: Final = ("tag", "worker", "error", "fingerprint", "after", "before", "attempts")
+NAMES: Final = ("tag", "worker", "error", "fingerprint", "after", "before", "attempts",
+               "priority", "group")  # fmt: skip
 _NEWEST_FIRST: Final = ("DEAD", "SUCCEEDED", "failed")
+_WORDS: Final = {word.lower(): word for word in STATE_WORDS}
 _LOOK_AT: Final = 750  # tasks, where few fit: a page must not make one wait
 _TIMES: Final = {
     "": "When",
@@ -62,6 +64,7 @@ class TaskRow:
     worker: str
     tags: tuple[Link, ...]
     error: str
+    priority: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +82,18 @@ class TaskList:
     empty: Empty
     matching: str | None = None
     matching_actions: tuple[Choice, ...] = ()
+    ranked: bool = False
 
 
 class TaskQuery:
     """The filter, order and page size in the address, with its errors."""
 
     def __init__(self, context: RequestContext) -> None:
-        self.given: Mapping[str, str] = {
-            name: context.request.param(name) for name in (STATE, *NAMES, ORDER, "limit")
-        }
+        given = {name: context.request.param(name) for name in (STATE, *NAMES, ORDER, "limit")}
+        given[STATE] = _WORDS.get(given[STATE].lower(), given[STATE])
+        self.given: Mapping[str, str] = given
         self.errors = Errors()
-        self.state = self.given[STATE]
+        self.state = given[STATE]
         if self.state and self.state not in STATE_WORDS:
             self.errors.add(STATE, f"must be one of {', '.join(STATE_WORDS)}")
             self.state = ""
@@ -103,6 +107,8 @@ class TaskQuery:
             min_attempts=errors.whole("attempts", self.given["attempts"], limits.COUNT),
             error=errors.text("error", self.given["error"], limits.ERROR_BYTES),
             fingerprint=self._fingerprint(),
+            priority=errors.priority("priority", self.given["priority"]),
+            group_key=errors.text("group", self.given["group"], limits.GROUP_KEY_BYTES[1]),
         )
         self.limit = errors.whole("limit", self.given["limit"], (1, limits.LIST_PAGE)) or 50
 
@@ -138,6 +144,10 @@ def filter_form(context: RequestContext, wanted: TaskQuery) -> FilterForm:
               hint="in type, message or detail"),
         Field("tag", "Tags", given["tag"], error=error_of("tag"), hint="key=value, key=value"),
         Field("worker", "Worker", given["worker"], error=error_of("worker"), hint="exactly"),
+        Field("priority", "Priority", given["priority"], "select", width="s",
+              error=error_of("priority"),
+              options=priority_options(given["priority"], "any")),
+        Field("group", "Group", given["group"], error=error_of("group"), hint="exactly"),
         Field("attempts", "Attempts, at least", given["attempts"], "number", width="s",
               error=error_of("attempts")),
         Field("after", "After, UTC", given["after"], "datetime-local", error=error_of("after")),
@@ -206,6 +216,7 @@ def tasks(context: RequestContext, queue: Queue, wanted: TaskQuery) -> TaskList:
             Choice(each.name, f"{formatting.upon(each.verb, 'all that match')}…", each.danger)
             for each in fits
         ),
+        ranked=queue.settings.priority is not None,
     )
 
 
@@ -222,6 +233,7 @@ def _row(context: RequestContext, task: Task, means: Mapping[State, str]) -> Tas
         worker=task.worker or "",
         tags=tag_links(context, task.queue, task.tags, state=context.request.param("state")),
         error=formatting.latest(task.errors, 300),
+        priority=task.priority or "",
     )
 
 
@@ -231,7 +243,9 @@ def _empty(queue: str, wanted: TaskQuery, looked: int | None) -> Empty:
         so_far = formatting.count_of(looked, "task")
         return Empty(f"Nothing fits among the {so_far} looked at so far. The next page goes on.")
     if wanted.errors:
-        return Empty("Nothing was looked for: something above is not right.")
+        state = wanted.errors.of(STATE)  # which has no field to say it
+        why = f"state {state}" if state else "something above is not right"
+        return Empty(f"Nothing was looked for: {why}.")
     if wanted.narrowed:
         return Empty("No task fits this filter.")
     if wanted.state:

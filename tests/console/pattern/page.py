@@ -27,6 +27,7 @@ from console.chalicelib.parts import (
     FilterForm,
     Link,
     Pager,
+    StepBranch,
     Tab,
     Text,
 )
@@ -86,6 +87,7 @@ class PatternPage(Page):
     decision: Confirm
     done: int
     count: int
+    steps: tuple[StepBranch, ...]
     seen: tuple[SeenTask, ...]
     meant: tuple[Sample, ...]
     more: str
@@ -189,6 +191,7 @@ def _page(now: datetime, here: str) -> PatternPage:
         decision=samples.decision(here),
         done=_COUNTS[2],
         count=_COUNTS[3],
+        steps=samples.steps(here),
         seen=samples.seen(here),
         meant=samples.meant(here),
         more="and 209 more",

@@ -20,6 +20,7 @@ from console.chalicelib.parts import (
     Link,
     Option,
     Pager,
+    StepBranch,
     Text,
 )
 from console.chalicelib.views.confirm import Sample
@@ -109,6 +110,17 @@ def decision(here: str) -> Confirm:
 def seen(here: str) -> tuple[SeenTask, ...]:
     """Return tasks of a dry run."""
     return (SeenTask(LONG, here, "mail", _ERROR), SeenTask(LONG, here, WIDE, RIGHT_TO_LEFT))
+
+
+def steps(here: str) -> tuple[StepBranch, ...]:
+    """Return steps of a workflow: one of each kind, and names of any length."""
+    link = Link(LONG, here)
+    last = StepBranch(
+        WIDE, None, WIDE, None, "", f"{WIDE}, {WIDE} and 95 more", "3 of 97 have ended"
+    )
+    dead = StepBranch("", link, "mail", Status.DEAD, "cancelled", "", "")
+    gone = StepBranch("count", link, "mail", None, "", "", "", next=(last,))
+    return (StepBranch("load", link, "mail", Status.SUCCEEDED, "", "", "", next=(dead, gone)), last)
 
 
 def meant(here: str) -> tuple[Sample, ...]:
@@ -251,6 +263,7 @@ def queues(now: datetime, here: str) -> tuple[QueueRow, ...]:
             ready_url=here,
             dead_url=here,
             counts=dict.fromkeys(Status, count),
+            cancelled=count // 3,
             oldest=Age(4_000.0, "bad", "over 10 min") if count else None,
             rates=EventRates(count / 60, 0.0, count / 7e6, count / 9e8),
             spark=charts.spark(values, of="started", per="5 min"),

@@ -1,0 +1,202 @@
+"""Batches in the console: every one, how far one is, and the steps of a workflow."""
+
+import pytest
+
+from headrace.domain.access import Role
+from headrace.domain.batch import BatchEvent, Callback
+from headrace.domain.plan import TaskSpec
+from headrace.ops.delivery.reports import ReportStatus
+from tests.console.conftest import Browser, Element
+
+
+@pytest.fixture
+def flow(admin: Browser) -> Browser:
+    """Give an admin a workflow of two steps and one that waits for both."""
+    admin.queue("mail")
+    batches = admin.use.task_batches
+    batches.create({}, batch_id="wfl", total=3)
+    last = TaskSpec("{}", batches=("wfl",), tags={"step": "sum"})
+    on = {BatchEvent.SUCCEEDED: Callback("mail", last)}
+    batches.create(on, batch_id="wfl-sum", total=2)
+    for name in ("load", "count"):
+        admin.put("mail", batches=("wfl", "wfl-sum"), tags={"step": name})
+        admin.clock.forward(1)
+    [task] = admin.take("mail")
+    admin.say(task, ReportStatus.SUCCEEDED)
+    return admin
+
+
+def test_batches_are_listed_with_their_numbers(flow: Browser) -> None:
+    shown = flow.get("/console/batches")
+
+    [only] = shown.page.one("tbody").all("tr")  # what makes a step stands within its workflow
+    assert only.text.startswith("wfl 3 1 1 0 0")
+    assert "not yet" in only.text
+    assert shown.page.all("a", href="/console/batches/wfl")
+
+
+def test_they_are_found_by_how_their_ids_begin(flow: Browser) -> None:
+    shown = flow.get("/console/batches?name=wfl-")
+
+    assert [row.one("th").text for row in shown.page.one("tbody").all("tr")] == ["wfl-sum"]
+    assert "No batch's id begins with x" in flow.get("/console/batches?name=x").text
+
+
+def test_a_workflow_shows_what_runs_and_what_waits_for_what(flow: Browser) -> None:
+    shown = flow.get("/console/batches/wfl")
+
+    assert "1 of 3 have ended, 1 not seen yet" in shown.text
+    bar = shown.page.one("progress", class_="how-far")
+    assert (bar.attributes["value"], bar.attributes["max"]) == ("1", "3")
+    load, count, last = shown.page.one("ul", class_="steps").all("li")
+    assert load.text.startswith("load succeeded ")
+    assert count.text.startswith("count ready ")
+    assert last.text == "sum waits mail; 1 of 2 have ended; after load, count"
+
+
+def test_a_step_stands_under_the_one_that_it_waits_for(admin: Browser) -> None:
+    admin.queue("mail")
+    batches = admin.use.task_batches
+    batches.create({}, batch_id="wfl", total=3)
+    inner: tuple[str, ...] = ("wfl",)
+    for name, before in (("last", 1), ("middle", 1)):
+        new = TaskSpec("{}", batches=inner, tags={"step": name})
+        on = {BatchEvent.SUCCEEDED: Callback("mail", new)}
+        batches.create(on, batch_id=f"wfl-{name}", total=before)
+        inner = ("wfl", f"wfl-{name}")
+    admin.put("mail", id="wfl-0", batches=inner, tags={"step": "first"})
+    [task] = admin.take("mail")
+
+    outer = _steps(admin)
+    admin.say(task, ReportStatus.FAILED, retryable=False)
+    dead = _steps(admin)
+
+    items = outer.all("li")
+    first, middle, last = items
+    assert first.text.startswith("first inflight ")
+    assert middle.text.startswith("middle waits mail; 0 of 1 have ended ")
+    assert last.text == "last waits mail; 0 of 1 have ended"
+    assert [len(one.all("li")) for one in items] == [3, 2, 1]  # itself and what stands under it
+    assert dead.text.startswith("first dead rejected ")
+    assert "middle waits mail; 1 of 1 have ended, 1 dead" in dead.text
+
+
+def _steps(browser: Browser) -> Element:
+    page = browser.get("/console/batches/wfl").page
+    return page.one("ul", **{"aria-labelledby": "steps"})
+
+
+def test_a_batch_names_its_dead_and_what_it_called_back(admin: Browser) -> None:
+    admin.queue("mail")
+    on = {BatchEvent.FAILED: Callback("mail", TaskSpec('"failed"'))}
+    admin.use.task_batches.create(on, batch_id="b")
+    [task_id] = admin.put("mail", batches=("b",))
+    [task] = admin.take("mail")
+    admin.say(task, ReportStatus.FAILED, retryable=False)
+
+    shown = admin.get("/console/batches/b")
+
+    assert "1 of 1 seen have ended; it is open" in shown.text
+    assert "Called back: failed" in shown.text
+    assert shown.page.one("ul", class_="samples").all("a", href=f"/console/tasks/{task_id}")
+
+
+def test_without_any_the_page_says_so(admin: Browser) -> None:
+    assert "Batches and workflows would be here." in admin.get("/console/batches").text
+    assert admin.get("/console/batches/none").status == 404
+
+
+def test_a_key_sees_batches_whose_queues_are_its_own(flow: Browser) -> None:
+    viewer = flow.as_role(Role.VIEWER, "other")
+
+    assert "wfl" not in viewer.get("/console/batches").page.one("main").text
+    assert viewer.get("/console/batches/wfl").status == 403
+
+
+def test_a_workflow_is_cancelled_from_its_page(flow: Browser) -> None:
+    producer = flow.as_role(Role.PRODUCER)
+    page = producer.get("/console/batches/wfl").page
+    assert page.all("a", href="/console/batches/wfl/cancel")
+
+    asked = producer.get("/console/batches/wfl/cancel")
+    done = producer.follow(producer.submit(asked.page, "/wfl/cancel"))
+
+    assert "no step is made any more: 1 member counted as live" in asked.text
+    assert "1 task of wfl cancelled." in done.text
+    assert "sum cancelled mail" in _steps(producer).text
+    assert "/wfl/cancel" not in producer.get("/console/batches/wfl").body
+    viewer = flow.as_role(Role.VIEWER)
+    assert "/wfl/cancel" not in viewer.get("/console/batches/wfl").body
+    assert viewer.get("/console/batches/wfl/cancel").status == 403
+
+
+def test_a_cancel_that_takes_longer_than_a_page_may_goes_on_by_a_button(admin: Browser) -> None:
+    admin.queue("mail")
+    admin.use.task_batches.create({}, batch_id="b")
+    for _ in range(3):
+        admin.put("mail", batches=("b",))
+    end = admin.use.cancelling.end
+
+    def slowly(task_id: str) -> bool:
+        admin.clock.forward(11)
+        return end(task_id)
+
+    admin.use.batch_cancelling.cancelling = type("Slow", (), {"end": staticmethod(slowly)})()
+
+    shown = admin.submit(admin.get("/console/batches/b/cancel").page, "/b/cancel")
+
+    assert "1 task cancelled so far." in shown.text
+    shown = admin.submit(shown.page, "/b/cancel")
+    assert "2 tasks cancelled so far." in shown.text
+    shown = admin.submit(shown.page, "/b/cancel")
+    shown = admin.follow(admin.submit(shown.page, "/b/cancel"))
+    assert "3 tasks of b cancelled." in shown.text
+
+
+def test_a_batch_is_counted_anew_from_its_page(flow: Browser) -> None:
+    operator = flow.as_role(Role.OPERATOR)
+    flow.clock.forward(1200)
+
+    page = operator.get("/console/batches/wfl").page
+    done = operator.follow(operator.submit(page, "/wfl/recount"))
+
+    assert "1 member found. The batch stays as it was: 1 of the total of 3 members" in done.text
+    producer = flow.as_role(Role.PRODUCER)
+    assert "/wfl/recount" not in producer.get("/console/batches/wfl").body
+
+
+def test_a_recount_mends_a_batch_that_the_recorder_missed(admin: Browser) -> None:
+    admin.queue("mail")
+    admin.use.task_batches.create({}, batch_id="b", total=1)
+    admin.put("mail", batches=("b",))
+    [task] = admin.take("mail")
+    admin.say(task, ReportStatus.SUCCEEDED)
+    assert admin.stream is not None
+    admin.stream.taken()
+    admin.clock.forward(1200)
+
+    done = admin.follow(admin.submit(admin.get("/console/batches/b").page, "/b/recount"))
+
+    assert "1 member found: 1 succeeded, 0 dead. The batch said 0 succeeded, 0 dead" in done.text
+    assert "all 1 have ended" in done.text
+
+
+def test_what_is_left_out_is_said_with_links_to_it(
+    flow: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.ops.tasks.steps.PARTS", 1)
+    late = TaskSpec("{}", batches=("wfl",), tags={"step": "late"})
+    on = {BatchEvent.SUCCEEDED: Callback("mail", late)}
+    flow.use.task_batches.create(on, batch_id="wfl-zlate", total=1)
+    tags = {"step": "more", "workflow": "wfl"}
+    for _ in range(105):
+        flow.put("mail", batches=("wfl",), tags=tags)
+    flow.record()
+
+    shown = flow.get("/console/batches/wfl")
+
+    assert "and 7 members more: the first 100 are named here. All of mail" in shown.text
+    (tasks,) = [one for one in shown.page.all("a") if one.text == "All of mail"]
+    assert "tag=workflow%3Dwfl" in tasks.attributes["href"]
+    (waiting,) = [one for one in shown.page.all("a") if one.text == "More steps that wait"]
+    assert "/console/batches?name=wfl-" in waiting.attributes["href"]

@@ -1,0 +1,102 @@
+"""Groups in the console: shown, filtered by, and whose the next turns are."""
+
+import pytest
+
+from headrace.domain.fairness import GroupMode, GroupSettings
+from tests.console.conftest import Browser
+
+FAIR = GroupSettings(GroupMode.FAIR, {"acme": 4.0})
+
+
+def test_a_queue_tells_whose_turns_are_next(admin: Browser) -> None:
+    admin.queue("mail", groups=FAIR)
+    assert "Nothing waits for its turn." in admin.get("/console/queues/mail").text
+    admin.put("mail", "1", "2", group_key="<b>acme</b>")
+    admin.put("mail", "3")
+
+    shown = admin.get("/console/queues/mail")
+
+    assert "Whose turns are next" in shown.text
+    assert "<b>acme</b>" in shown.text
+    assert "<b>acme</b>" not in shown.body
+    assert "without a key" in shown.text
+    assert "2 of the next turns" in shown.text
+    assert "fair, 1 weighted" in shown.text
+
+
+def test_a_queue_without_groups_says_nothing_of_turns(admin: Browser) -> None:
+    admin.queue("mail")
+
+    assert "turns" not in admin.get("/console/queues/mail").text
+
+
+def test_a_task_says_its_group_and_turn_and_lists_take_one(admin: Browser) -> None:
+    admin.queue("mail", groups=FAIR)
+    (one,) = admin.put("mail", group_key="acme")
+    (other,) = admin.put("mail", group_key="beta")
+
+    shown = admin.get(f"/console/tasks/{other}").text
+    assert "Group beta" in shown
+    assert "Turn 0" in shown
+    listed = admin.get("/console/queues/mail?group=acme").body
+    assert one in listed
+    assert other not in listed
+
+
+def test_settings_keep_groups_and_refuse_priorities_beside_them(admin: Browser) -> None:
+    admin.queue("mail", groups=FAIR)
+    form = admin.get("/console/queues/mail/settings").page
+
+    refused = admin.submit(form, "/mail/settings", aging="60")
+    assert "must be empty: the queue has groups, which take turns" in refused.text
+    shown = admin.submit(form, "/mail/settings", description="for all")
+    admin.submit(shown.page, "/mail/settings")
+    assert admin.use.queues.get("mail").settings.groups == FAIR
+
+
+def test_a_group_at_its_limit_says_what_blocks_it(admin: Browser) -> None:
+    limited = GroupSettings(GroupMode.FAIR, max_inflight_per_group=1)
+    admin.queue("mail", groups=limited)
+    admin.put("mail", "1", "2", group_key="acme")
+    (task,) = admin.use.deliveries.dequeue("mail", batch_size=5, worker="ada:1").tasks
+
+    shown = admin.get("/console/queues/mail").text
+
+    assert f"at its limit: {task.id} is in flight" in shown
+    assert "fair, at most 1 of each in flight" in shown
+
+
+def test_the_form_sets_groups_their_limit_and_weights(admin: Browser) -> None:
+    admin.queue("mail")
+    form = admin.get("/console/queues/mail/settings").page
+    given = {"groups_mode": "fair", "group_limit": "3", "group_weights": "acme=4, a=b=0.5"}
+
+    shown = admin.submit(form, "/mail/settings", **given)
+    admin.submit(shown.page, "/mail/settings")
+
+    groups = admin.use.queues.get("mail").settings.groups
+    assert groups == GroupSettings(GroupMode.FAIR, {"acme": 4.0, "a=b": 0.5}, 3)
+    form = admin.get("/console/queues/mail/settings").page
+    off = admin.submit(form, "/mail/settings", groups_mode="none")
+    admin.submit(off.page, "/mail/settings")
+    assert admin.use.queues.get("mail").settings.groups is None
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"groups_mode": "fair", "group_limit": "101"}, "100"),
+        ({"group_limit": "3"}, "must be 0 where tasks are of no groups"),
+        ({"groups_mode": "fair", "group_weights": "acme"}, "behind each ="),
+        ({"groups_mode": "fair", "group_weights": "acme=0"}, "from 0.01 to 1,000"),
+        ({"groups_mode": "fair", "aging": "60"}, "must be empty: the queue has groups"),
+    ],
+)
+def test_what_is_wrong_in_the_form_is_said_beside_it(
+    admin: Browser, given: dict[str, str], fault: str
+) -> None:
+    admin.queue("mail")
+    form = admin.get("/console/queues/mail/settings").page
+
+    assert fault in admin.submit(form, "/mail/settings", **given).text
+    assert admin.use.queues.get("mail").settings.groups is None

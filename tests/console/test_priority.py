@@ -1,0 +1,91 @@
+"""Priorities in the console: shown, filtered by, switched on and off, and chosen in forms."""
+
+from headrace.domain.queue import PrioritySettings, QueueSettings
+from headrace.domain.schedule import ScheduleSettings
+from headrace.domain.task import Priority
+from tests.console.conftest import Browser
+
+
+def ranked(browser: Browser) -> list[str]:
+    """Fill a queue that has priorities; return the ids of its tasks, high before low."""
+    browser.queue("mail", priority=PrioritySettings())
+    return [
+        task for level in Priority for task in browser.put("mail", f'"{level}"', priority=level)
+    ]
+
+
+def test_a_list_has_a_column_and_a_filter_for_them(admin: Browser) -> None:
+    high, normal, low = ranked(admin)
+
+    table = admin.get("/console/queues/mail").page.one("table", class_="tasks").text
+    filtered = admin.get("/console/queues/mail?priority=high").body
+
+    assert "Priority" in table
+    assert all(level in table for level in Priority)
+    assert high in filtered
+    assert normal not in filtered
+    assert low not in filtered
+    wrong = admin.get("/console/queues/mail?priority=urgent").text
+    assert "must be one of high, normal, low" in wrong
+
+
+def test_a_queue_without_them_has_no_column(admin: Browser) -> None:
+    admin.queue("mail")
+    admin.put("mail")
+
+    assert (
+        "Priority" not in admin.get("/console/queues/mail").page.one("table", class_="tasks").text
+    )
+
+
+def test_a_task_says_which_it_has(admin: Browser) -> None:
+    high, *_ = ranked(admin)
+
+    assert "Priority high" in admin.get(f"/console/tasks/{high}").text
+
+
+def test_settings_switch_them_on_and_off(admin: Browser) -> None:
+    admin.queue("mail")
+
+    def save(aging: str) -> QueueSettings:
+        form = admin.get("/console/queues/mail/settings").page
+        shown = admin.submit(form, "/mail/settings", aging=aging)
+        admin.submit(shown.page, "/mail/settings")
+        return admin.use.queues.get("mail").settings
+
+    assert save("60").priority == PrioritySettings(60)
+    assert "High tasks ahead by" in admin.get("/console/queues/mail").text
+    assert save("").priority is None
+    form = admin.get("/console/queues/mail/settings").page
+    refused = admin.submit(form, "/mail/settings", aging="0")
+    assert (refused.status, "must be a number from 1 to 86400" in refused.text) == (400, True)
+
+
+def test_a_task_enqueued_as_new_has_the_one_that_was_chosen(admin: Browser) -> None:
+    _, _, low = ranked(admin)
+    admin.queue("plain")
+
+    def again(**fields: str) -> tuple[int, str]:
+        form = admin.get(f"/console/tasks/{low}/enqueue").page
+        made = admin.submit(form, f"/{low}/enqueue", payload="1", **fields)
+        return made.status, made.headers.get("location", made.text)
+
+    status, where = again(priority="high")
+    assert status == 303
+    assert admin.use.tasks.get(where.rpartition("/")[2]).priority is Priority.HIGH
+    status, text = again(priority="high", queue="plain")
+    assert (status, "priority has no meaning in queue plain" in text) == (400, True)
+
+
+def test_the_form_of_a_schedule_has_it(admin: Browser) -> None:
+    ranked(admin)
+    admin.use.schedules.put(
+        "mail", "often", ScheduleSettings(every_seconds=60, priority=Priority.LOW)
+    )
+    there = "/console/queues/mail/schedules/often"
+
+    form = admin.get(f"{there}/edit").page
+    admin.submit(form, "/often/edit", priority="high", do="save")
+
+    assert admin.use.schedules.get("mail", "often").schedule.settings.priority is Priority.HIGH
+    assert "Priority high" in admin.get(there).text

@@ -13,8 +13,8 @@ from typing import Any, Final
 import yaml
 
 from headrace.local import TemplateInvalid
-from headrace.local.engine import PROJECT_ROOT
 from headrace.local.tables import Template
+from infra import PROJECT_ROOT
 
 TEMPLATE: Final = PROJECT_ROOT / "template.yaml"
 PART: Final = PROJECT_ROOT / "functions" / "headrace" / "local" / "template.json"
@@ -22,7 +22,6 @@ PART: Final = PROJECT_ROOT / "functions" / "headrace" / "local" / "template.json
 _FUNCTION: Final = ("Handler", "Timeout", "MemorySize")
 _API: Final = ("Method", "Path")
 _TIMER: Final = ("Schedule", "ScheduleExpression", "Enabled", "State")
-_STREAM: Final = ("EventSourceArn", "FunctionName")
 _TABLE: Final = (
     "AttributeDefinitions",
     "KeySchema",
@@ -35,7 +34,6 @@ _TABLE: Final = (
 _EVENTS: Final = {"Api": _API, "Schedule": _TIMER, "ScheduleV2": _TIMER}
 _RESOURCES: Final = {
     "AWS::DynamoDB::Table": _TABLE,
-    "AWS::Lambda::EventSourceMapping": _STREAM,
     "AWS::Serverless::Function": _FUNCTION,
 }
 

@@ -19,9 +19,11 @@ _WORDS: Final = (
     (r"with an event loop; ``client.py`` is made from it", "that wait for their answers"),
     (r"Tasks of one loop may share one", "Threads may share one"),
     (r"  # noqa: ASYNC\d+.*", ""),
-    (r"class AsyncClient:", "class Client(Batching):"),
+    (r"class AsyncClient\(AsyncUploading\):", "class Client(Uploading, Batching):"),
     (r"from headrace.client.batches import ", "from headrace.client.batches import Batching, "),
     # The language and its libraries
+    (r"import asyncio\n", "import threading\nimport time\n"),
+    (r"\basyncio\.Semaphore\b", "threading.Semaphore"),
     (r"\basyncio\b", "time"),
     (r"\bAwaitable, ", ""),
     (r"\bAwaitable\[(\w+)\]", r"\1"),
@@ -29,7 +31,7 @@ _WORDS: Final = (
     (r"\bawait ", ""),
     (r"\b__a(enter|exit)__\b", r"__\1__"),
     (r"\baclose\b", "close"),
-    (r"\basync_way\b", "way"),
+    (r"\basync_connections\b", "connections"),
     (r"\bAsync([A-Z]\w*)", r"\1"),
 )
 _TIDY: Final = "I,C416,UP028"  # imports in order; a loop that is a list, or a `yield from`

@@ -14,7 +14,7 @@ from tests.aws import Account, account
 
 @pytest.fixture(scope="session", autouse=True)
 def _on_aws_own_engine(request: pytest.FixtureRequest) -> None:
-    """See that nobody takes the embedded engine's word for it."""
+    """See that there are tables to run these on."""
     assert request.config.getoption("--engine") == "dynamodb", "run these with --engine dynamodb"
 
 

@@ -16,6 +16,8 @@ from headrace import App, Client, NewTask, Report, Worker
 from headrace.client.calls import service, work
 from headrace.client.sending import SpawnedTask
 from headrace.domain.errors import Forbidden
+from headrace.domain.fairness import GroupMode, GroupSettings
+from headrace.domain.push import Target
 from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, RateLimiting
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.worker import WorkerHeartbeat
@@ -65,6 +67,26 @@ def a_producer(past: Past) -> None:
     _takes_ids_of_the_finished(past)
     client.get_task(str(new.id))
     client.get_task(gone)
+    past.world.queue("fair", groups=GroupSettings(GroupMode.FAIR))
+    client.enqueue("fair", 1, group_key="acme")
+    _batches(client)
+
+
+def _looks_at_a_pushed_task(past: Past) -> None:
+    past.world.queue("pushed", target=Target(url="https://example.org/"))
+    (task_id,) = past.world.put("pushed")
+    past.client.explain_task(task_id)
+
+
+def _batches(client: Client) -> None:
+    told = SpawnedTask(queue="mail", payload=1)
+    client.create_batch(id="none", total=0, on_ended=told)
+    with client.batch(on_ended=told) as batch:
+        batch.enqueue("mail", 1)
+    client.get_batch(batch.id)
+    client.batch_results(batch.id)
+    list(client.list_batches())
+    client.delete_batch(batch.id)
 
 
 def _takes_ids_of_the_finished(past: Past) -> None:
@@ -137,6 +159,10 @@ def a_worker(past: Past) -> None:
     client.close_lease(group)
     client.get_task(held[0].id)
     _takes_ids_of_the_finished(past)
+    before.queue("fair", groups=GroupSettings(GroupMode.FAIR, max_inflight_per_group=1))
+    client.enqueue("fair", 1, group_key="acme")
+    client.dequeue("fair")
+    _batches(client)
     _an_app(client)
 
 
@@ -156,6 +182,7 @@ def an_operator(past: Past) -> None:
     before, client = past.world, past.client
     before.queue("mail", **rules())
     ids = before.put("mail", *["{}"] * 9)
+    _looks_at_a_pushed_task(past)
     before.put("mail", "{}", dedupe_key="kept")
     for task in before.take("mail", 4):
         before.say(task, "FAILED", retryable=False)
@@ -168,6 +195,9 @@ def an_operator(past: Past) -> None:
     client.edit_queue("mail", shards=3, dequeuing_settings={"max_inflight_tasks": 9})
     client.pause_queue("mail", resume_in_seconds=60)
     client.resume_queue("mail")
+    client.create_queue("fair", groups={"mode": "fair", "max_inflight_per_group": 1})
+    client.enqueue("fair", 1, group_key="acme")
+    client.get_group("fair", "acme")
     client.get_stats("mail", exact=True)
     client.recount_queue("mail")
     list(client.list_tasks("mail", payload=True))
@@ -179,7 +209,9 @@ def an_operator(past: Past) -> None:
     client.move_tasks("mail", "other", ids=delayed[1:2])
     client.move_tasks("mail", "other", filter={"state": "SCHEDULED"})
     client.restart_tasks("mail", filter={"state": "DEAD"})
-    client.delete_task(delayed[2])
+    deleted = client.delete_task(delayed[2], undo_in_seconds=60)
+    assert deleted is not None
+    client.undo(deleted.id)
     client.delete_tasks("other", filter={})
     client.delete_tasks("mail", ids=ids[:2])
     client.put_schedule("mail", "daily", every_seconds=60, dedupe_key="daily")
@@ -187,6 +219,7 @@ def an_operator(past: Past) -> None:
     client.get_schedule("mail", "daily")
     client.run_schedule("mail", "daily")
     client.delete_schedule("mail", "daily")
+    _batches(client)
     heartbeat = WorkerHeartbeat("ada:1", ("mail",), datetime.now(UTC))
     past.recent.use.workers.alive(BOOTSTRAP, heartbeat)
     client.quiet_worker("ada:1")

@@ -1,6 +1,7 @@
 """A program with a deployment's tables for a service: no API Gateway, no Lambda, its own rights."""
 
 import asyncio
+import json
 import os
 import threading
 import time
@@ -153,6 +154,24 @@ def test_the_settings_of_the_stack_hold(aws: Account) -> None:
         client.enqueue("mail", 1)
 
     assert aws.calls["GetItem"] > 0  # the queue is looked up again
+
+
+@pytest.mark.parametrize(("kept", "level"), [(None, "advice"), ("true", "advice"), ("false", "ok")])
+def test_doctor_says_which_index_the_stack_has(
+    aws: Account,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kept: str | None,
+    level: str,
+) -> None:
+    monkeypatch.setenv("HEADRACE_URL", URL)
+    if kept is not None:
+        aws.parameters["KeepIndex"] = kept
+
+    assert command("doctor", "--json") == (level == "advice")
+
+    (found,) = [one for one in json.loads(capsys.readouterr().out) if one["subject"] == "index"]
+    assert found["level"] == level
 
 
 def test_a_child_of_a_fork_has_connections_of_its_own(aws: Account) -> None:

@@ -17,7 +17,8 @@ from headrace.domain.lease import Group, close, extend, learn
 from headrace.domain.rate import Bucket, Draw, Rate
 from headrace.domain.task import Place, State, Task
 from headrace.local.tables import DynamoDBClient, TableNames
-from headrace.store.base import Done, Meter, Record, Store, metered
+from headrace.store.base import Done, Record, Store
+from headrace.store.call_scope import Meter, metered
 from headrace.store.dynamo import DynamoStore
 from headrace.store.sqlite import SqliteStore
 from tests.dynamodb.test_statements import CHANGES, before, named

@@ -71,14 +71,16 @@ class Calls:
                 for item in arguments["TransactItems"]:
                     ((kind, write),) = item.items()
                     yield self._use(_IN_TRANSACTIONS[kind], write)
-            case "batch_execute_statement" | "execute_transaction":
-                statements = arguments.get("Statements") or arguments["TransactStatements"]
-                for text in (each["Statement"] for each in statements):
+            case "batch_execute_statement":
+                for text in (each["Statement"] for each in arguments["Statements"]):
                     kind = text.split(maxsplit=1)[0].upper()
                     yield Use(_IN_STATEMENTS[kind], self._table(re.findall(r'"([^"]+)"', text)[0]))
             case "batch_get_item":
-                for table in arguments["RequestItems"]:
-                    yield Use(_ALONE[name], self._table(table))
+                for table, asked in arguments["RequestItems"].items():
+                    resource = self._table(table)
+                    keyed = [one["pk"]["S"] for one in asked["Keys"] if resource == "control"]
+                    for leading in keyed or [""]:
+                        yield Use(_ALONE[name], resource, leading)
             case _:
                 yield self._use(_ALONE[name], arguments)
 

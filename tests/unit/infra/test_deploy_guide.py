@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 
 from headrace.domain import cost
-from headrace.local.engine import PROJECT_ROOT
 from headrace.local.tables import Template
+from infra import PROJECT_ROOT
 from tests.bench import starts
 
 GUIDE: Final = (PROJECT_ROOT / "docs" / "guide" / "deploy.md").read_text()

@@ -10,8 +10,8 @@ import shlex
 from click.testing import CliRunner
 
 from headrace.cli.run import run_command
-from headrace.local.engine import PROJECT_ROOT
 from headrace.local.service import HEALTH_PATH
+from infra import PROJECT_ROOT
 
 TEXT = (PROJECT_ROOT / "Dockerfile").read_text().replace("\\\n", " ")
 STEPS = [line.split(None, 1) for line in TEXT.splitlines() if line and not line.startswith("#")]

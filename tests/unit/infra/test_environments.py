@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from headrace.local.engine import PROJECT_ROOT
 from headrace.local.tables import Template
+from infra import PROJECT_ROOT
 
 CONFIG: Final[dict[str, Any]] = tomllib.loads((PROJECT_ROOT / "samconfig.toml").read_text())
 NAMES: Final = ("default", "dev", "staging", "prod")

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from headrace.local.gateway import load_handler
-from headrace.local.pump import stream_function
 from headrace.local.tables import Template, load_template, routes, schedules, table_request
 from infra.template import main
 
@@ -19,7 +18,6 @@ def test_the_part_means_what_the_whole_means(template: Template) -> None:
 
     assert routes(part) == routes(template)
     assert schedules(part) == schedules(template)
-    assert stream_function(part) == stream_function(template)
     for table in ("TasksTable", "ControlTable"):
         assert table_request(part, table, "t") == table_request(template, table, "t")
         lived = part["Resources"][table]["Properties"].get("TimeToLiveSpecification")

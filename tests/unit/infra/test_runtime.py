@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from headrace.local.engine import PROJECT_ROOT
 from headrace.local.tables import Template
+from infra import PROJECT_ROOT
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from headrace.local.engine import PROJECT_ROOT
 from headrace.local.tables import Template
+from infra import PROJECT_ROOT
 from infra.spark import __main__ as package
 from infra.spark import lake, station
 from infra.spark.__main__ import CODE

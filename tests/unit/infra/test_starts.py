@@ -18,6 +18,7 @@ NOT_AT_START = {
     "reaper": {"boto3", "s3transfer", "pydantic", "headrace.history.stats", "cronsim"},
     "scheduler": {"boto3", "s3transfer", "pydantic", "headrace.history.stats"},
     "recorder": {"boto3", "s3transfer", "pydantic", "headrace.history.stats", "cronsim"},
+    "dispatcher": {"boto3", "s3transfer", "pydantic", "headrace.history.stats", "cronsim"},
 }
 AT_START = {
     "api": {
@@ -30,6 +31,7 @@ AT_START = {
     "reaper": {"headrace.ops.delivery.reaper"},
     "scheduler": {"headrace.ops.scheduling.ticking"},
     "recorder": {"headrace.history.recorder"},
+    "dispatcher": {"headrace.ops.delivery.push", "httpcore2"},
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.domain import limits, plan
+from headrace.domain import cost, limits, plan
 from headrace.domain.errors import (
     Forbidden,
     HeadraceError,
@@ -21,16 +21,19 @@ from headrace.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
-from headrace.domain.limits import SETTINGS_TTL_SECONDS
+from headrace.domain.limits import OFFLOAD_BYTES, SETTINGS_TTL_SECONDS
 from headrace.history import counters
 from headrace.history import recount as recount_record
 from headrace.history.changelog import FILLED
 from headrace.http import request
 from headrace.http.events import proxy_event
 from headrace.http.problems import CONTENT_TYPE, problem
-from headrace.local.tables import Template
+from headrace.local.tables import Template, new_index
+from headrace.ops.shared.push_status import SEATS
+from headrace.ops.shared.signing import SIGNING
 from headrace.runtime.function import ALWAYS
 from headrace.runtime.settings import Settings
+from headrace.store.records import batches as batch_records
 from headrace.store.records import keys as key_records
 from headrace.store.records import queues as queue_records
 from headrace.store.records import schedules as schedule_records
@@ -41,7 +44,10 @@ RESOURCES: dict[str, Any] = {
     "TasksByState": {"Fn::Sub": "${TasksTable.Arn}/index/by_state"},
     "Control": {"Fn::GetAtt": "ControlTable.Arn"},
     "Books": {"Fn::GetAtt": "ControlTable.Arn"},
+    "Callbacks": {"Fn::GetAtt": "TasksTable.Arn"},
     "Progress": {"Fn::GetAtt": "ControlTable.Arn"},
+    "Seats": {"Fn::GetAtt": "ControlTable.Arn"},
+    "Dispatcher": {"Fn::GetAtt": "DispatcherFunction.Arn"},
     "TasksStream": {"Fn::Sub": "${TasksTable.Arn}/stream/*"},
     "AdminKey": {"Fn::GetAtt": "AdminKey.Id"},
     "SessionSecret": {"Fn::GetAtt": "SessionSecret.Id"},
@@ -49,11 +55,14 @@ RESOURCES: dict[str, Any] = {
     "LakeSeries": {"Fn::Sub": "${Lake.Arn}/series/*"},
     "LakeReports": {"Fn::Sub": "${Lake.Arn}/reports/*"},
     "LakeRaw": {"Fn::Sub": "${Lake.Arn}/raw/*"},
+    "Payloads": {"Fn::Sub": "${Payloads.Arn}/*"},
+    "PayloadNames": {"Fn::GetAtt": "Payloads.Arn"},
     "Failures": {"Fn::GetAtt": "RecorderFailures.Arn"},
 }
 # What only a door needs: who may come in, and the charts of long ago.
 OF_DOORS = {"AdminKey", "SessionSecret", "Lake", "LakeReports", "LakeSeries"}
-CREATES_TASKS = {"dynamodb:PutItem", "dynamodb:PartiQLInsert"}
+CREATES_TASKS = {"dynamodb:PartiQLInsert"}  # as producers do; callbacks of batches are put
+READS_LINES = {"dynamodb:BatchGetItem"}  # of groups with limits, as those do who deliver
 
 
 def properties(template: Template, resource: str) -> dict[str, Any]:
@@ -116,10 +125,19 @@ def test_one_index_has_a_queues_tasks_in_order_of_when_they_need_attention(
 def test_the_index_holds_only_what_changes_with_its_keys(template: Template) -> None:
     [index] = properties(template, "TasksTable")["GlobalSecondaryIndexes"]
 
-    assert index["Projection"] == {
-        "ProjectionType": "INCLUDE",
-        "NonKeyAttributes": ["expires_at", "ttl"],
-    }
+    assert index["Projection"]["ProjectionType"] == "INCLUDE"
+    assert new_index(index["Projection"]["NonKeyAttributes"]) == [
+        *("expires_at", "ttl", "due_at", "group_key")
+    ]
+
+
+def test_an_older_stack_can_keep_its_index(template: Template) -> None:
+    [index] = properties(template, "TasksTable")["GlobalSecondaryIndexes"]
+
+    condition, old, _ = index["Projection"]["NonKeyAttributes"]["Fn::If"]
+
+    assert old == ["expires_at", "ttl"]
+    assert template["Conditions"][condition] == {"Fn::Equals": [{"Ref": "KeepIndex"}, "true"]}
 
 
 def test_the_tasks_stream_shows_both_sides_of_a_change(template: Template) -> None:
@@ -163,12 +181,17 @@ def test_no_function_may_scan(template: Template) -> None:
             assert "dynamodb:Scan" not in actions(template, function, sid)
 
 
-def test_the_reaper_may_do_what_the_api_may_except_make_tasks(template: Template) -> None:
+def test_the_reaper_may_do_what_the_api_may_except_enqueue(template: Template) -> None:
     api = {sid: actions(template, "ApiFunction", sid) for sid in {*RESOURCES} - OF_DOORS}
     reaper = {sid: actions(template, "ReaperFunction", sid) for sid in RESOURCES if api.get(sid)}
     api = {sid: allowed for sid, allowed in api.items() if allowed}
 
-    assert reaper == api | {"Tasks": api["Tasks"] - CREATES_TASKS}
+    assert reaper.pop("Payloads") == {"s3:DeleteObject", "s3:PutObject"}  # what no task refers to
+    assert api.pop("Payloads") == {"s3:GetObject", "s3:PutObject"}
+    assert reaper == api | {
+        "Tasks": api["Tasks"] - CREATES_TASKS,
+        "Control": api["Control"] - READS_LINES,
+    }
 
 
 @pytest.mark.parametrize(
@@ -399,7 +422,8 @@ def test_the_scheduler_makes_and_takes_back_tasks_and_notes_its_progress(
     by_sid = {each["Sid"]: each for each in statements(template, "SchedulerFunction")}
     dedupe = plan.holder("*", "k", value=None, expects=None).kind
 
-    assert set(by_sid) == {"Tasks", "Control", "Progress"}
+    assert set(by_sid) == {"Tasks", "Control", "Progress", "Payloads"}
+    assert by_sid["Payloads"]["Action"] == ["s3:PutObject"]
     assert "dynamodb:UpdateItem" not in by_sid["Tasks"]["Action"]
     assert by_sid["Control"]["Action"] == ["dynamodb:GetItem", "dynamodb:Query"]
     assert by_sid["Progress"]["Action"] == ["dynamodb:DeleteItem", "dynamodb:PutItem"]
@@ -414,21 +438,64 @@ def test_the_scheduler_makes_and_takes_back_tasks_and_notes_its_progress(
     }
 
 
+def test_a_dispatcher_may_run_itself_again_and_the_functions_that_are_allowed(
+    template: Template,
+) -> None:
+    again, targets = (
+        properties(template, name)["PolicyDocument"]["Statement"][0]
+        for name in ("DispatcherRunsAgain", "DispatcherTargets")
+    )
+
+    assert again["Action"] == targets["Action"] == ["lambda:InvokeFunction"]
+    assert again["Resource"] == {"Fn::GetAtt": "DispatcherFunction.Arn"}
+    assert targets["Resource"] == {"Ref": "PushAllowedFunctions"}
+    assert template["Resources"]["DispatcherTargets"]["Condition"] == "PushesToFunctions"
+    [event] = properties(template, "DispatcherFunction")["Events"].values()
+    assert event["Properties"]["Schedule"] == "rate(1 minute)"
+
+
+def test_a_dispatcher_writes_what_deliveries_do_and_its_seats(template: Template) -> None:
+    by_sid = {each["Sid"]: each for each in statements(template, "DispatcherFunction")}
+    written = by_sid["Seats"]["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]
+    read = by_sid["Control"]["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]
+
+    assert set(by_sid) == {
+        *("Tasks", "TasksByState", "Control", "Seats", "Payloads", "PayloadNames")
+    }
+    assert "dynamodb:PartiQLInsert" not in by_sid["Tasks"]["Action"]
+    assert {SEATS, SIGNING} <= set(written) < set(read)
+    assert queue_records.KIND in set(read) - set(written)
+
+
 def test_the_recorder_reads_the_stream_and_writes_its_books_and_nothing_else(
     template: Template,
 ) -> None:
     by_sid = {each["Sid"]: each for each in statements(template, "RecorderFunction")}
     reads, writes = by_sid["Control"], by_sid["Books"]
 
-    assert set(by_sid) == {"TasksStream", "Control", "Books", "LakeRaw", "Failures"}
+    assert set(by_sid) == {
+        *("TasksStream", "Control", "Books", "Callbacks"),
+        *("LakeRaw", "Payloads", "Dispatcher", "Failures"),
+    }
+    assert by_sid["Payloads"]["Action"] == ["s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
+    assert by_sid["Dispatcher"]["Action"] == ["lambda:InvokeFunction"]
+    assert by_sid["Callbacks"]["Action"] == [
+        *("dynamodb:BatchGetItem", "dynamodb:PartiQLInsert", "dynamodb:PutItem")
+    ]
     assert by_sid["LakeRaw"]["Action"] == ["s3:PutObject"]
     assert reads["Action"] == ["dynamodb:GetItem"]
     assert writes["Action"] == ["dynamodb:PutItem"]
-    known = [counters.BUFFER, recount_record.DONE, recount_record.OPEN, counters.TOTALS]
+    batches = [batch_records.KIND, batch_records.MEMBERS]
+    known = [
+        *(*batches, batch_records.CALLBACKS, queue_records.KIND, counters.BUFFER),
+        *(recount_record.DONE, recount_record.OPEN, counters.TOTALS),
+    ]
     assert reads["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": known}}
     assert writes["Condition"] == {
         "ForAllValues:StringLike": {
-            "dynamodb:LeadingKeys": [counters.BUFFER, counters.TOTALS, f"{counters.SERIES}*"]
+            "dynamodb:LeadingKeys": [
+                *(*batches, counters.BUFFER, counters.TOTALS, f"{counters.SERIES}*"),
+            ]
         }
     }
 
@@ -446,7 +513,8 @@ def test_the_stream_comes_in_batches_of_one_known_shard_that_may_come_again(
     assert mapping["ParallelizationFactor"] == 1
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert mapping["BisectBatchOnFunctionError"] is True
-    assert 60 <= mapping["MaximumRecordAgeInSeconds"] <= 86_400  # the stream keeps a day
+    # Six hours, as docs and help say; the stream keeps a day.
+    assert mapping["MaximumRecordAgeInSeconds"] == 6 * 3_600
     failed = mapping["DestinationConfig"]["OnFailure"]["Destination"]
     assert failed == {"Fn::GetAtt": "RecorderFailures.Arn"}
     assert properties(template, "RecorderFunction")["Handler"] == "recorder.handler"
@@ -466,15 +534,40 @@ def test_a_table_can_be_brought_back_protected_and_encrypted_with_a_key_of_ones_
     ]
 
 
-def test_the_lake_is_nobody_elses(template: Template) -> None:
-    lake = properties(template, "Lake")
-    (denied,) = properties(template, "LakePolicy")["PolicyDocument"]["Statement"]
+@pytest.mark.parametrize("bucket", ["Lake", "Payloads"])
+def test_a_bucket_is_nobody_elses(template: Template, bucket: str) -> None:
+    lake = properties(template, bucket)
+    (denied,) = properties(template, f"{bucket}Policy")["PolicyDocument"]["Statement"]
 
     assert set(lake["PublicAccessBlockConfiguration"].values()) == {True}
     assert lake["OwnershipControls"]["Rules"] == [{"ObjectOwnership": "BucketOwnerEnforced"}]
     assert "BucketEncryption" in lake
     assert (denied["Effect"], denied["Action"], denied["Principal"]) == ("Deny", "s3:*", "*")
     assert denied["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def test_a_payload_goes_35_days_after_it_was_removed_and_never_by_its_age(
+    template: Template,
+) -> None:
+    payloads = properties(template, "Payloads")
+    removed, unfinished = payloads["LifecycleConfiguration"]["Rules"]
+
+    assert payloads["VersioningConfiguration"] == {"Status": "Enabled"}
+    assert removed["NoncurrentVersionExpiration"] == {"NoncurrentDays": 35}  # as of the tables
+    for rule in (removed, unfinished):
+        assert not {"ExpirationInDays", "ExpirationDate", "Transitions"} & rule.keys()
+
+
+def test_the_size_from_which_payloads_are_kept_in_s3_is_one_that_settings_take(
+    template: Template,
+) -> None:
+    bytes_ = template["Parameters"]["PayloadOffloadBytes"]
+
+    assert bytes_["Default"] == cost.OFFLOAD_BYTES_DEFAULT
+    assert bytes_["MaxValue"] == OFFLOAD_BYTES[1]
+    for value in (0, bytes_["Default"], bytes_["MaxValue"]):
+        env = {"HEADRACE_PAYLOAD_OFFLOAD_BYTES": str(value)}
+        assert Settings.from_env(env).payload_offload_bytes == value
 
 
 def test_all_logs_end_some_day_and_every_function_has_its_own(template: Template) -> None:

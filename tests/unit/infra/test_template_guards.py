@@ -129,8 +129,8 @@ def test_logs_are_under_the_same_key_as_what_they_speak_of(template: Template) -
     groups = [of for of in template["Resources"].values() if of["Type"] == "AWS::Logs::LogGroup"]
     key = {"Fn::If": ["OwnKey", {"Ref": "KmsKeyArn"}, {"Ref": "AWS::NoValue"}]}
 
-    assert len(groups) == 7
-    assert [group["Properties"]["KmsKeyId"] for group in groups] == [key] * 7
+    assert len(groups) == 8
+    assert [group["Properties"]["KmsKeyId"] for group in groups] == [key] * 8
 
 
 def statement(function: str, event: str, properties: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import setuptools
 
-from headrace.local.engine import PROJECT_ROOT
+from infra import PROJECT_ROOT
 
 CONSOLE = PROJECT_ROOT / "console"
 

@@ -4,6 +4,7 @@ Each function's use cases run over the real engine, with a client that notes wha
 that is compared with the function's policy in template.yaml, both ways.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -12,9 +13,14 @@ from typing import Any
 import pytest
 
 from headrace.domain.access import Role
+from headrace.domain.batch import BatchEvent, Callback
+from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.filters import EVERY_TASK, TaskFilter
+from headrace.domain.on_end import OnEnd
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
+from headrace.domain.push import Target
+from headrace.domain.push_answers import TargetAnswer
 from headrace.domain.queue import (
     DeadLetterConfig,
     DequeuingSettings,
@@ -23,12 +29,14 @@ from headrace.domain.queue import (
 )
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
-from headrace.domain.task import State
+from headrace.domain.task import SHOWN_STATES
 from headrace.domain.worker import Command, WorkerHeartbeat
+from headrace.history.counters import Counters
+from headrace.history.memberships import batch_deltas
 from headrace.local.tables import DynamoDBClient, TableNames, Template
 from headrace.ops.operators.keys import BOOTSTRAP, acting
 from headrace.ops.shared.audit import AuditFilter
-from headrace.store.dynamo import Dialect, DynamoStore
+from headrace.store.dynamo import DynamoStore
 from headrace.store.records import schedules as schedule_records
 from headrace.store.records.queues import Removal
 from tests.contract.conftest import World, new_world
@@ -36,11 +44,17 @@ from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed
 from tests.unit.infra.permitted import WatchedClient, allowed
 
-EVERYTHING = tuple(State)
+EVERYTHING = SHOWN_STATES
+LIMITED = GroupSettings(GroupMode.FAIR, max_inflight_per_group=1)
 UNSEEN = {
     "SchedulerFunction": {
         ("PartiQLDelete", "tasks"): "a tick whose id a task past its retention still has"
-    }
+    },
+    "DispatcherFunction": {
+        ("PartiQLDelete", "tasks"): "dead ones over max_size, where a dequeue helps the reaper",
+        ("DeleteItem", "tasks"): "workers' reports may do more than answers of a target do",
+        ("PutItem", "tasks"): "likewise: they spawn",
+    },
 }
 """What a policy allows and these stories do not show, with the reason."""
 
@@ -48,8 +62,7 @@ UNSEEN = {
 class Stories:
     """A service whose calls are noted while a story of one function is told."""
 
-    def __init__(self, client: DynamoDBClient, tables: TableNames, dialect: Dialect) -> None:
-        self.dialect: Dialect = dialect
+    def __init__(self, client: DynamoDBClient, tables: TableNames) -> None:
         self.watched = WatchedClient(client, tables)
         self.clock = ManualClock()
         self.worlds = (self._world(client, tables), self._world(self.watched, tables))
@@ -59,7 +72,6 @@ class Stories:
             client,
             tasks_table=tables.tasks,
             control_table=tables.control,
-            dialect=self.dialect,
         )
         return new_world(store, self.clock)
 
@@ -75,8 +87,8 @@ class Stories:
 
 
 @pytest.fixture
-def stories(dynamodb: DynamoDBClient, tables: TableNames, dialect: Dialect) -> Stories:
-    return Stories(dynamodb, tables, dialect)
+def stories(dynamodb: DynamoDBClient, tables: TableNames) -> Stories:
+    return Stories(dynamodb, tables)
 
 
 def settings(**more: Any) -> dict[str, Any]:
@@ -93,6 +105,9 @@ def the_api(of: Stories) -> None:
         queue, other = world.queue("mail", **settings()), world.queue("other")
         _tasks_live(world, queue, other)
         _groups(world, queue)
+        fair = world.queue("fair", groups=LIMITED)
+        world.put(fair, "1", "2", group_key="acme")
+        world.take(fair, 2)
         _operators(world, queue, other)
         _schedules(world, queue)
         heartbeat = WorkerHeartbeat("ada:1", ("mail",), world.clock())
@@ -102,6 +117,7 @@ def the_api(of: Stories) -> None:
         use.stats.of(queue)
         use.recounting.step(queue)
         use.audit.list(AuditFilter())
+        use.task_batches.create({}, batch_id="b", total=0)
         use.queues.purge(queue, EVERYTHING)
         use.queues.delete(queue)
     use.keys.list(BOOTSTRAP)
@@ -173,6 +189,10 @@ def the_console(of: Stories) -> None:
     before.put(queue, "{}", dedupe_key="kept")
     for task in before.take(queue, 10):
         before.say(task, "FAILED", retryable=False)
+    fair = before.queue("fair", groups=LIMITED)
+    before.put(fair, group_key="acme")
+    before.say(before.one(fair), "FAILED", retryable=False)
+    use.bulk.by_filter(fair, BulkAction.RESTART, TaskFilter(states=("DEAD",)))
     session = use.sessions.sign_in("test", source="192.0.2.1")
     before.clock.forward(60)
     use.sessions.resume(session.key_id, session.nonce, active=True)
@@ -187,6 +207,7 @@ def the_console(of: Stories) -> None:
     use.queues.pause(queue)
     use.queues.resume(queue)
     use.stats.of(queue)
+    use.stats.of(fair)
     use.stats.overview([use.queues.get(queue)])
     use.flows.seen_by(BOOTSTRAP)
     use.inspect.list(queue)
@@ -259,6 +280,28 @@ def the_reaper(of: Stories) -> None:
     before.store.put_record(left.record(), replaces=None)
     of.clock.forward(60)
     use.reaping.run()
+    _left_by_a_recorder(of)
+    use.recording.counters.post_left()
+    assert len(before.take("told")) == 1
+
+
+def _left_by_a_recorder(of: Stories) -> None:
+    """Leave members counted in a buffer whose recorder has ended, the last of a batch."""
+    store = of.before.store
+    stream = Streamed(store, of.clock)
+    world = new_world(stream.store, of.clock)
+    world.queue("told")
+    queue = world.queue("counted")
+    on = {BatchEvent.ENDED: Callback("told", TaskSpec("{}"))}
+    world.use.task_batches.create(on, batch_id="b", total=1)
+    world.put(queue, batches=("b",))
+    world.say(world.one(queue), "SUCCEEDED")
+    counters = Counters(store, of.clock)
+    buffer = counters.buffer(7)
+    for write in stream.taken():
+        for batch_id, delta in batch_deltas(write):
+            buffer.add_to_batch(batch_id, delta, watch_from=1, failure_known=True)
+    assert counters.keep(buffer)
 
 
 def the_scheduler(of: Stories) -> None:
@@ -296,6 +339,53 @@ def the_recorder(of: Stories) -> None:
         opened = world.use.recounting.step(queue, opened.cursor)
     world.put(queue)
     of.here.use.recording.record(SHARD, stream.taken())
+    world.queue("told")
+    told = world.queue("tells", on_end=OnEnd("told"), history_retention_in_seconds=0)
+    world.put(told)
+    world.say(world.one(told), "SUCCEEDED")
+    of.here.use.recording.record(SHARD, stream.taken())
+    on = {event: Callback("told", TaskSpec("{}")) for event in BatchEvent}
+    world.use.task_batches.create(on, batch_id="b", total=1)
+    world.put(queue, batches=("b",))
+    for task in world.take(queue, 9):
+        world.say(task, "SUCCEEDED")
+    of.here.use.recording.record(SHARD, stream.taken())
+    assert len(world.take("told", 9)) == 3
+
+
+def the_dispatcher(of: Stories) -> None:
+    target = Target(url="https://a.example/")
+    before, world = of.before, of.here
+    for name, more in (
+        ("hooks", {}),
+        ("fair", {"groups": LIMITED}),
+    ):
+        before.queue(name, **settings(target=target, **more))
+    before.queue("bare", history_retention_in_seconds=0, target=target)
+    before.put("hooks", *["1"] * 4)
+    before.put("hooks", dedupe_key="once")
+    before.put("fair", "1", "2", group_key="acme")
+    before.put("bare")
+    use = world.use
+    use.push.deliveries.sleep, use.push.deliveries.arrivals = of.clock.forward, None
+    start = of.clock()
+    use.push.monotonic = lambda: of.clock().timestamp() - start.timestamp()
+    assert list(use.push_waking.for_timer())
+    answers = itertools.cycle([TargetAnswer(200), TargetAnswer(422), TargetAnswer(500)])
+    for name in ("hooks", "fair", "bare"):
+        run = use.push.begin(name)
+        assert run is not None
+        of.clock.forward(1)
+        run.secrets()
+        tasks = run.fetch()
+        assert tasks
+        run.settle([(task, answer, 0.1) for task, answer in zip(tasks, answers, strict=False)])
+        of.clock.forward(21)
+        run.renew()
+        before.put(name, "2")
+        of.clock.forward(1)
+        assert run.fetch()
+        run.close()
 
 
 STORIES: dict[str, Callable[[Stories], None]] = {
@@ -305,6 +395,7 @@ STORIES: dict[str, Callable[[Stories], None]] = {
     "ReaperFunction": the_reaper,
     "SchedulerFunction": the_scheduler,
     "RecorderFunction": the_recorder,
+    "DispatcherFunction": the_dispatcher,
 }
 
 

@@ -57,6 +57,7 @@ class Groups(Workers):
 
         group.end = now + timedelta(seconds=group.keepalive)
         assert extended.expires_at == group.end
+        assert extended.cancelled == group.cancelled
         for task in self.model.under(group)[:1]:
             assert self.world.use.tasks.get(task.id).lease_expires_at == group.end
 

@@ -79,6 +79,7 @@ class Group:
     granted: datetime  # its end at first, where the index keeps its tasks
     end: datetime
     state: str = "OPEN"
+    cancelled: set[str] = field(default_factory=set)
 
     def holds(self, now: datetime) -> bool:
         return self.state == "OPEN" and self.end > now
@@ -199,6 +200,11 @@ class Model:
         group = self.groups.get(task.group or "")
         end = group.end if group is not None else task.lease_end
         return end is not None and end <= now
+
+    def prolonged(self, task: Known) -> bool:
+        """Whether the end of its lease is not as first granted: its own, or its group's."""
+        group = self.groups.get(task.group or "")
+        return task.beaten if group is None else group.end != group.granted
 
     def under(self, group: Group) -> list[Known]:
         return [task for task in self.tasks.values() if task.group == group.id]
@@ -325,6 +331,12 @@ class Model:
     def expire(self, task: Known, now: datetime) -> None:
         self._bury(task, "expire", "expired", now)
 
+    def cancel(self, task: Known, now: datetime) -> None:
+        group = self.groups.get(task.group or "")
+        if group is not None and group.state == "OPEN":
+            group.cancelled.add(task.id)
+        self._bury(task, "cancel", "cancelled", now)
+
     def remove(self, task: Known, how: str) -> None:
         del self.tasks[task.id]
         self.ended[task.id] = how
@@ -357,7 +369,7 @@ class Model:
         self._put(task, action, state, now)
 
     def _unlease(self, task: Known, action: str) -> None:
-        if action not in ("reclaim", "expire") and task.lease:
+        if action not in ("reclaim", "expire", "cancel") and task.lease:
             task.settled = (task.named or task.lease, action)
         task.named = None
         task.lease = task.lease_end = task.lease_length = None

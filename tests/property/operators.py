@@ -6,8 +6,9 @@ from datetime import timedelta
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from headrace.domain.errors import Inflight, NotFound
-from headrace.domain.task import State
+from headrace.domain.errors import Finished, Inflight, NotFound
+from headrace.domain.operate import BulkAction
+from headrace.domain.task import SHOWN_STATES, State
 from tests.property.calls import any_of_them, queue_names
 from tests.property.harness import ServiceHarness
 from tests.property.model import copied
@@ -40,7 +41,7 @@ class Operators(ServiceHarness):
         assert counted == {name: ends[name] for name in counted}
         assert (reaped.purged, reaped.released) == (0, 0)
 
-    @rule(queue=queue_names, states=st.sets(st.sampled_from(State), min_size=1, max_size=2))
+    @rule(queue=queue_names, states=st.sets(st.sampled_from(SHOWN_STATES), min_size=1, max_size=2))
     def purge(self, queue: str, states: set[State]) -> None:
         self.now()
 
@@ -70,6 +71,29 @@ class Operators(ServiceHarness):
             assert not before.hidden(now)
             assert not (waiting_only and before.state == "INFLIGHT")
             self.model.remove(task, "deleted")
+
+    @precondition(lambda self: self.model.tasks)
+    @rule(which=any_of_them, in_bulk=st.booleans())
+    def cancel(self, which: int, *, in_bulk: bool) -> None:
+        now = self.now()
+        task = list(self.model.tasks.values())[which % len(self.model.tasks)]
+        before = copied(task)
+        unfinished = before.state in ("ENQUEUED", "INFLIGHT") and not before.expired(now)
+        if in_bulk:
+            answer = self.world.use.bulk.by_ids(task.queue, BulkAction.CANCEL, [task.id])
+            assert answer.changed == unfinished
+        else:
+            try:
+                self.world.use.cancelling.cancel(task.id)
+            except NotFound:
+                assert before.hidden(now)
+            except Finished:
+                assert not unfinished
+                assert before.reason != "cancelled"
+            else:
+                assert unfinished or before.reason == "cancelled"
+        if unfinished:
+            self.model.cancel(task, now)
 
     @rule(queue=queue_names, until=st.sampled_from([None, 5]))
     def pause(self, queue: str, until: int | None) -> None:

@@ -8,7 +8,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.store.base import Store
-from headrace.store.dynamo import Dialect, DynamoStore
+from headrace.store.dynamo import DynamoStore
 from tests.property.machine import AnyOrder
 from tests.property.stores import STORES
 
@@ -38,7 +38,6 @@ ENGINE = settings(MEMORY, max_examples=7, stateful_step_count=25, phases=[Phase.
         ("memory", MEMORY),
         pytest.param("memory", LONGER, marks=pytest.mark.slow),
         ("sqlite", QUICK),
-        pytest.param("sqlite", LONGER, marks=pytest.mark.slow),
         pytest.param("sqlite", DEEPER, marks=pytest.mark.slow),
     ],
 )
@@ -52,7 +51,7 @@ def test_any_order_of_calls_keeps_every_promise(store: str, some: settings) -> N
 
 @pytest.mark.slow
 def test_any_order_of_calls_keeps_every_promise_on_the_real_engine(
-    dynamodb: DynamoDBClient, new_tables: Callable[[], TableNames], dialect: Dialect
+    dynamodb: DynamoDBClient, new_tables: Callable[[], TableNames]
 ) -> None:
     class OnTheEngine(AnyOrder):
         look_every = 5
@@ -64,7 +63,6 @@ def test_any_order_of_calls_keeps_every_promise_on_the_real_engine(
                 dynamodb,
                 tasks_table=names.tasks,
                 control_table=names.control,
-                dialect=dialect,
             )
 
     run_state_machine_as_test(OnTheEngine, settings=ENGINE)

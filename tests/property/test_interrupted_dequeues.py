@@ -21,8 +21,8 @@ from headrace.domain.queue import DequeuingSettings, IntervalUnit, RateLimiting
 from headrace.domain.repeat import KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
-from headrace.ops.delivery.idempotency import DeliveryBatch
-from headrace.store.base import Record
+from headrace.ops.delivery.idempotency import DeliveryBatch, Overtaken
+from headrace.store.base import Outcome, Record
 from headrace.store.memory import MemoryStore
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import World, new_world
@@ -261,34 +261,36 @@ def test_a_repeat_after_some_are_over_gets_the_others(event: str) -> None:
 class NotesNothing(DeliveryBatch):
     """As before: there is no record."""
 
-    def note(self, entries: Any, *, now: Any) -> None: ...
+    def commit(self, changes: Any, *, now: Any) -> list[Outcome]:
+        return self.store.commit(changes, partly=True)
 
 
 class NotesLater(DeliveryBatch):
     """The record follows the leases: who dies between leaves them to nobody."""
 
-    def note(self, entries: Any, *, now: Any) -> None:
-        store = self.store
-        assert isinstance(store, InMemory | OnSqlite)
-        commit: Any = type(store).commit
-        super_note = super().note
-
-        def committed(changes: Any, *, partly: bool = False) -> Any:
-            del store.__dict__["commit"]
-            outcomes = store.called(lambda: commit(store, changes, partly=partly))
-            super_note(entries, now=now)
-            return outcomes
-
-        store.__dict__["commit"] = committed
+    def commit(self, changes: Any, *, now: Any) -> list[Outcome]:
+        outcomes = self.store.commit(changes, partly=True)
+        super().commit([changes[0]], now=now)
+        return outcomes
 
 
 class Overwrites(DeliveryBatch):
     """The record asks no condition: two tries at once both lease."""
 
-    def note(self, entries: Any, *, now: Any) -> None:
+    def commit(self, changes: Any, *, now: Any) -> list[Outcome]:
         there = self.store.record("repeat:key:k", "first")
         self.version = there.version if there is not None else None
-        super().note(entries, now=now)
+        return super().commit(changes, now=now)
+
+
+class LeasesAllTheSame(DeliveryBatch):
+    """The record is refused, and the leases are written without it."""
+
+    def commit(self, changes: Any, *, now: Any) -> list[Outcome]:
+        try:
+            return super().commit(changes, now=now)
+        except Overtaken:
+            return self.store.commit(changes, partly=True)
 
 
 class AnswersAtOnce(DeliveryBatch):
@@ -305,13 +307,11 @@ class AnswersAtOnce(DeliveryBatch):
         return super().leased_before(group, queues)
 
 
-class NeverLooks(DeliveryBatch):
+class NeverLooks(NotesNothing):
     """A repeat leases like a first try."""
 
     def leased_before(self, group: Any, queues: Any) -> list[Task] | None:
         return None
-
-    def note(self, entries: Any, *, now: Any) -> None: ...
 
 
 class TopsUp(DeliveryBatch):
@@ -362,6 +362,7 @@ def caught(how: str, event: str, batches: type[DeliveryBatch]) -> bool:
         (NotesLater, "plain", "dies after"),
         (NotesLater, "plain", "is half done"),
         (Overwrites, "plain", "is repeated"),
+        (LeasesAllTheSame, "plain", "is repeated"),
         (AnswersAtOnce, "plain", "is repeated"),
         (NeverLooks, "plain", "is late"),
         (TopsUp, "plain", "is late"),

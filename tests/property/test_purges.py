@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 from headrace.domain.change import Change
 from headrace.domain.operate import BulkAction
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import State, Task
+from headrace.domain.task import SHOWN_STATES, State, Task
 from headrace.store.base import EntryPage, Outcome
 from headrace.store.memory import MemoryStore
 from headrace.testing.conditions import Faults
@@ -55,10 +55,10 @@ class Meddling:
             act()
             self.meanwhile = rest
 
-    def commit(self, changes: Iterable[Change], *, partly: bool = False) -> list[Outcome]:
+    def commit(self, changes: Iterable[Change], **how: Any) -> list[Outcome]:
         self._let_others_act()
         beside: Any = super()
-        outcomes: list[Outcome] = beside.commit([*changes], partly=partly)
+        outcomes: list[Outcome] = beside.commit([*changes], **how)
         return outcomes
 
     def read(self, task_ids: Iterable[str], **how: bool) -> dict[str, Task]:
@@ -291,7 +291,7 @@ class Purges(RuleBasedStateMachine):
 
 
 QUICK = settings(
-    max_examples=150,
+    max_examples=60,
     stateful_step_count=25,
     derandomize=True,
     database=None,
@@ -314,8 +314,8 @@ class PurgesOfSqlite(Purges):
     [
         (Purges, QUICK),
         pytest.param(Purges, LONGER, marks=pytest.mark.slow),
-        (PurgesOfSqlite, settings(QUICK, max_examples=40)),
-        pytest.param(PurgesOfSqlite, LONGER, marks=pytest.mark.slow),
+        (PurgesOfSqlite, settings(QUICK, max_examples=15)),
+        pytest.param(PurgesOfSqlite, settings(QUICK, max_examples=120), marks=pytest.mark.slow),
     ],
 )
 def test_a_purge_takes_what_it_named_and_nothing_else_whatever_goes_on_meanwhile(
@@ -342,7 +342,7 @@ class InStep(MemoryStore):
 RHYTHMS = [(waits, works) for waits in range(1, 6) for works in range(1, 6) if waits + works > 2]
 
 
-@pytest.mark.parametrize("states", [(E,), (E, F), tuple(State)], ids="+".join)
+@pytest.mark.parametrize("states", [(E,), (E, F), SHOWN_STATES], ids="+".join)
 @pytest.mark.parametrize(("waits", "works"), RHYTHMS)
 def test_no_worker_is_so_in_step_with_a_purge_that_its_task_evades_it(
     states: tuple[State, ...], waits: int, works: int

@@ -14,11 +14,11 @@ from headrace.domain.instants import micros_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import Place, State, Task
+from headrace.domain.task import SHOWN_STATES, DeadReason, Place, State, Task
 from headrace.domain.write import TaskWrite
 from headrace.history.counters import BUFFER_BYTES, FLOWS_BYTES, Counters
 from headrace.history.recorder import Recording
-from headrace.history.tally import COUNTED, STATES, Activity, Tally
+from headrace.history.tally import COUNTED, STATES, Activity, Tally, counts_of
 from headrace.history.transitions import transition
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
@@ -61,7 +61,18 @@ def delivered(changes: Sequence[TaskWrite], chance: random.Random) -> list[list[
     return batches
 
 
-OPERATIONS = ("enqueue", "take", "say", "reap", "purge", "delete", "restart", "move", "run")
+OPERATIONS = (
+    "enqueue",
+    "take",
+    "say",
+    "reap",
+    "purge",
+    "delete",
+    "restart",
+    "move",
+    "run",
+    "cancel",
+)
 calls = st.tuples(
     st.sampled_from((*OPERATIONS, "enqueue", "take", "say", "say")),
     st.sampled_from(QUEUES),
@@ -111,7 +122,7 @@ class RecordedService:
             world.use.reaping.run()
         elif operation == "purge":
             world.use.queues.purge(queue, (STATES[number % 4],))
-        elif operation in ("delete", "restart", "move", "run"):
+        elif operation in ("delete", "restart", "move", "run", "cancel"):
             others = [name for name in QUEUES if name != queue]
             to_queue = others[number % 3] if operation == "move" else None
             world.use.bulk.by_filter(
@@ -138,8 +149,9 @@ def test_after_any_history_the_counts_are_the_truth(
     tasks = life.stream.store.read({change_id(change) for change in changes})
     places = Counter((task.queue, task.state) for task in tasks.values())
     counters = recording.counters
+    cancelled = Counter(task.queue for task in tasks.values() if task.cancelled)
     for queue in QUEUES:
-        truth = [places[queue, state] for state in STATES]
+        truth = [*(places[queue, state] for state in STATES), cancelled[queue]]
         assert counters.counts(queue, counters.buffers()) == truth
 
 
@@ -156,7 +168,7 @@ def histories(draw: st.DrawFn) -> list[TaskWrite]:
     changes: list[TaskWrite] = []
     tasks: dict[str, Task] = {}
     steps = st.tuples(
-        st.integers(0, 5), st.sampled_from(QUEUES), st.sampled_from(State), st.floats(0, 45)
+        st.integers(0, 5), st.sampled_from(QUEUES), st.sampled_from(SHOWN_STATES), st.floats(0, 45)
     )
     for number, queue, state, seconds in draw(st.lists(steps, max_size=40)):
         clock.forward(seconds)
@@ -179,6 +191,7 @@ MOVES = {
 
 def at(task_id: str, queue: str, state: State, clock: ManualClock) -> Task:
     now = clock()
+    cancelled = state is State.DEAD and queue in QUEUES[:2]
     return Task(
         id=task_id,
         place=Place(queue, state, 0),
@@ -189,7 +202,8 @@ def at(task_id: str, queue: str, state: State, clock: ManualClock) -> Task:
         started_at=now,
         finished_at=now,
         lease_expires_at=now,
-        last_move=MOVES[state],
+        last_move="cancel" if cancelled else MOVES[state],
+        dead_reason=DeadReason.CANCELLED if cancelled else None,
     )
 
 
@@ -236,7 +250,7 @@ def assert_books_hold(truth: Tally, use: UseCases, clock: ManualClock) -> None:
     assert all(len(str(buffer.body)) < 3 * BUFFER_BYTES for buffer in buffers)
     last = micros_of(clock()) // 60_000_000 + 100
     for queue in QUEUES:
-        counts = truth.counts.get(queue, [0] * len(STATES))
+        counts = truth.counts.get(queue, counts_of())
         assert counters.counts(queue, buffers) == counts
         minutes: dict[int, Activity] = {}
         for minute, activity in counters.minutes(queue, buffers, 0, last):

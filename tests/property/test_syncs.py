@@ -5,6 +5,7 @@ Calls get lost, with or without having taken effect, and the operator acts at an
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Final
 
 import httpx2 as httpx
@@ -221,6 +222,16 @@ FEW: Final = settings(
     suppress_health_check=list(HealthCheck),
 )
 
+PLANTED: Final = settings(
+    FEW,
+    max_examples=1_000,
+    stateful_step_count=20,
+    database=None,
+    derandomize=True,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+)
+
 TestSyncs = Syncs.TestCase
 TestSyncs.settings = FEW
 
@@ -277,15 +288,30 @@ class ForgetsPauses(AppSync):
             )
 
 
-@pytest.mark.parametrize("planted", [NoVersion, AllOfThem, WholeSettings, ForgetsPauses])
+@pytest.mark.parametrize("syncs", [AppSync, ForgetsPauses])
+def test_a_paused_schedule_stays_so_when_its_cron_changes(syncs: type[AppSync]) -> None:
+    class Machine(Syncs):
+        sync_class = syncs
+
+    machine = Machine()
+
+    def deploy(cron: str) -> None:
+        machine.deploys(
+            "shop", {queue: {} for queue in QUEUES}, {("mail", "a"): cron},
+            prune=False, lost_at=None, taken=False, edited_at=None, shards=None,
+        )  # fmt: skip
+
+    deploy(CRONS[0])
+    machine.pauses_a_schedule("mail", "a", paused=True)
+
+    with nullcontext() if syncs is AppSync else pytest.raises(AssertionError):
+        deploy(CRONS[1])
+
+
+@pytest.mark.parametrize("planted", [NoVersion, AllOfThem, WholeSettings])
 def test_the_machine_catches_a_sync_that(planted: type[AppSync]) -> None:
     class Planted(Syncs):
         sync_class = planted
 
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(
-            Planted,
-            settings=settings(
-                FEW, max_examples=300, database=None, derandomize=True, phases=[Phase.generate]
-            ),
-        )
+        run_state_machine_as_test(Planted, settings=PLANTED)

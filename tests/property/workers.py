@@ -130,13 +130,16 @@ class Workers(ServiceHarness):
         ]
 
     def _may_come(self, call: Taken) -> bool:
-        """Whether a task of that name waits which was not delivered since: a new one, or restarted.
+        """Whether a task of that name waits which was not delivered since, and was due then.
 
-        For all that the service knows it is one that the first try is just about to lease.
+        For all that the service knows it is one that the first try is just about to lease: one
+        that an undo or a restore brought back as it was.
         """
         there = [self.model.tasks.get(task_id) for task_id in call.leases]
         return any(
-            task.state == "ENQUEUED" and (task.started is None or task.started < call.at)
+            (task.state, task.queue) == ("ENQUEUED", call.queue)
+            and (task.started is None or task.started < call.at)
+            and task.due <= call.at
             for task in there
             if task is not None
         )
@@ -165,13 +168,13 @@ class Workers(ServiceHarness):
     def _reclaimed_on_the_way(self, lapsed: list[Known], now: datetime) -> list[Known]:
         """Too little was ready, so lapsed leases were taken back; some of the tasks wait no more.
 
-        A lease that a heartbeat has moved may be trusted for a while.
+        A lease that a heartbeat has moved, or its group's, may be trusted for a while.
         """
         stored = self.world.store.read([task.id for task in lapsed])
         ready = []
         for task in sorted(lapsed, key=lambda task: (task.shard, task.at, task.id)):
             there = stored.get(task.id)
-            if task.beaten and there is not None and there.version == task.version:
+            if self.model.prolonged(task) and there is not None and there.version == task.version:
                 continue
             self.model.reclaim(task, now)
             if task.state == "ENQUEUED" and task.due <= now:

@@ -311,6 +311,7 @@ CASES = [
     BadRequest("POST", "/v1/queues/nobody/pause", None, "", 404),
     BadRequest("POST", "/v1/queues/nobody/purge", {"states": ["DEAD"]}, "", 404),
     BadRequest("POST", "/v1/queues/nobody/recount", {}, "", 404),
+    BadRequest("POST", "/v1/batches/nobody/recount", {}, "", 404),
     BadRequest("PUT", "/v1/queues/nobody", {}, "", 404),
     BadRequest("POST", "/v1/queues/nobody/tasks/delete", {"filter": {}}, "", 404),
     BadRequest("POST", "/v1/queues/nobody/tasks/restart", {"ids": ["held"]}, "", 404),

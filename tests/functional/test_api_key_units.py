@@ -11,7 +11,8 @@ from headrace.domain.access import Role
 from headrace.domain.change import Change
 from headrace.domain.task import Task
 from headrace.runtime.wiring import Settings, build
-from headrace.store.base import Outcome, Record, Refused, charge
+from headrace.store.base import Outcome, Record, Refused
+from headrace.store.call_scope import charge
 from headrace.store.items import to_item
 from headrace.store.memory import MemoryStore
 from headrace.testing.stores import SHARD, Streamed
@@ -27,8 +28,8 @@ def size(task: Task | None) -> int:
 class Costly(MemoryStore):
     """A store that costs as DynamoDB does: by the size of what is there, refusals included."""
 
-    def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:
-        outcomes = super().commit(changes, partly=partly)
+    def commit(self, changes: Sequence[Change], **how: Any) -> list[Outcome]:
+        outcomes = super().commit(changes, **how)
         for outcome in outcomes:
             charge(write=ceil(size(outcome.task) / 1024))
             if isinstance(outcome, Refused):

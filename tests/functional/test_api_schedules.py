@@ -51,6 +51,7 @@ def test_a_schedule_is_made_with_its_defaults_and_shown(call: Service, path: str
         "expires_in_seconds": None,
         "keepalive_timeout_in_seconds": None,
         "retry_strategy": None,
+        "priority": None,
         "paused": False,
         "next_run_at": "2026-11-21T08:05:00.000000Z",
         "last_run_at": None,

@@ -190,6 +190,18 @@ def test_routes_are_ready_before_the_first_request(call: Service) -> None:
     assert all(route._middleware_stack_built for route in routes)  # noqa: SLF001
 
 
+@pytest.mark.parametrize("path", ["/v1/queues/mail/tasks", "/v1/queues", "/v1/workers"])
+def test_the_short_way_answers_as_powertools_way_does(call: Service, path: str) -> None:
+    call.queue("mail")
+    call.put("/v1/queues/mail", {"n": 1})
+
+    short = call("GET", path)
+    by_powertools = call("GET", path, query={"limit": "50"})  # it has a parameter to look at
+
+    assert short.status == 200
+    assert (short.body, short.headers) == (by_powertools.body, by_powertools.headers)
+
+
 def test_an_event_that_is_no_request_is_answered_too(call: Service) -> None:
     import api  # noqa: PLC0415
     from headrace.runtime.wiring import using  # noqa: PLC0415

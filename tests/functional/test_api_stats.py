@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import pytest
 
+from headrace.domain.task import Status
 from headrace.history.metrics import POINTS
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
@@ -14,7 +15,7 @@ from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed
 
 FIXED = {"kind": "fixed", "base_seconds": 600, "jitter": 0, "max_retries": 1}
-EVENTS = ("enqueued", "started", "succeeded", "failed", "dead")
+EVENTS = ("enqueued", "started", "succeeded", "failed", "dead", "cancelled")
 
 
 class Counted(Service):
@@ -78,11 +79,72 @@ def test_a_queue_at_a_glance(counted: Counted) -> None:
         "inflight": 1,
         "succeeded": 1,
         "dead": 1,
+        "cancelled": 0,
     }
     assert stats["age_of_oldest_ready_seconds"] == pytest.approx(6.001, abs=1e-4)
     assert stats["age_of_oldest_inflight_seconds"] == 5.0
     assert stats["as_of"] == "2026-11-21T08:00:03.001000Z"
     assert stats["staleness_seconds"] == 3.0
+
+
+def cancelled(counted: Counted, path: str, *numbers: int) -> None:
+    """Enqueue and cancel tasks of these numbers."""
+    ids = [f"c{number}" for number in numbers]
+    for task_id in ids:
+        counted("POST", f"{path}/tasks", {"tasks": [{"payload": 1, "id": task_id}]})
+        assert counted("POST", f"/v1/tasks/{task_id}/cancel", {}).status == 200
+
+
+def test_of_the_dead_those_that_were_cancelled_are_told(counted: Counted) -> None:
+    path = worked(counted)
+    cancelled(counted, path, 1, 2, 3)
+    counted.record()
+
+    shown = [counted.stats(path, **query)["counts"] for query in ({}, {"exact": "true"})]
+
+    assert [(counts["dead"], counts["cancelled"]) for counts in shown] == [(4, 3)] * 2
+    glance = counted.use.stats.overview([counted.use.queues.get("mail")]).queues["mail"]
+    assert (glance.counts[Status.DEAD], glance.cancelled) == (4, 3)
+
+
+def test_exact_counts_know_what_was_cancelled_without_the_recorder(counted: Counted) -> None:
+    path = worked(counted)
+    cancelled(counted, path, 1, 2, 3)
+
+    first = counted.stats(path, exact="true")
+    counted("POST", f"{path}/tasks/restart", {"ids": ["c1"]})
+    counted("DELETE", "/v1/tasks/c2")
+    second = counted.stats(path, exact="true")
+    counted.use.inspect.patience = -1
+    third = counted.stats(path, exact="true")
+
+    assert (first["counts"]["dead"], first["counts"]["cancelled"]) == (4, 3)
+    assert (second["counts"]["dead"], second["counts"]["cancelled"]) == (2, 1)
+    assert second["staleness_seconds"] == 0
+    assert third["counts"]["cancelled"] == 0  # it is the recorder's, which has seen none
+
+
+def test_what_was_cancelled_and_is_restarted_or_removed_is_told_no_more(counted: Counted) -> None:
+    path = worked(counted)
+    cancelled(counted, path, 1, 2, 3)
+    counted("POST", f"{path}/tasks/restart", {"ids": ["c1"]})
+    counted("DELETE", "/v1/tasks/c2")
+    counted.record()
+
+    counts = counted.stats(path)["counts"]
+
+    assert (counts["dead"], counts["cancelled"]) == (2, 1)
+
+
+def test_no_failure_is_taken_for_a_cancel_while_the_recorder_is_behind(counted: Counted) -> None:
+    path = worked(counted)
+    cancelled(counted, path, 1, 2, 3)
+    counted.record()
+    counted("POST", f"{path}/tasks/restart", {"ids": ["c1", "c2", "c3"]})
+
+    counts = counted.stats(path)["counts"]
+
+    assert (counts["dead"], counts["cancelled"]) == (1, 0)
 
 
 def test_a_queue_shows_the_same_of_itself(counted: Counted) -> None:
@@ -176,7 +238,9 @@ def test_without_any_recorder_only_an_untouched_queue_is_known(counted: Counted)
 def test_small_numbers_are_right_before_the_recorder_has_heard_of_them(counted: Counted) -> None:
     path = worked(counted)
 
-    assert set(counted.stats(path)["counts"].values()) == {1}
+    counts = counted.stats(path)["counts"]
+    assert counts.pop("cancelled") == 0
+    assert set(counts.values()) == {1}
 
 
 def test_exact_counts_need_no_recorder(counted: Counted) -> None:
@@ -260,6 +324,7 @@ def test_what_is_past_its_retention_is_not_counted(counted: Counted) -> None:
 @pytest.mark.parametrize("patience", [5, -1])
 def test_a_recount_mends_what_the_recorder_has_missed(counted: Counted, patience: float) -> None:
     path = worked(counted)
+    cancelled(counted, path, 1, 2)
     for _ in range(30):
         counted.put(path, *range(25))
     counted.stream.taken()  # which it never hears of
@@ -279,6 +344,8 @@ def test_a_recount_mends_what_the_recorder_has_missed(counted: Counted, patience
     assert len(steps) == (4 if patience < 0 else 1)
     assert steps[-1]["counts"] == truth
     assert steps[-1]["was"] == dict.fromkeys(truth, 0)
+    assert (steps[-1]["cancelled"], steps[-1]["was_cancelled"]) == (2, 0)
+    assert counted.stats(path)["counts"]["cancelled"] == 2
     shown = counted.stats(path)["counts"]
     assert shown["ready"] + shown["scheduled"] == truth["ENQUEUED"]
     again = counted("POST", f"{path}/recount").json
@@ -304,13 +371,14 @@ def test_a_series_has_a_point_for_every_minute_of_the_last_hour(counted: Counted
         "succeeded": 1,
         "failed": 1,
         "dead": 1,
+        "cancelled": 0,
         "wait_p50": pytest.approx(1.001, rel=0.025),
         "wait_p99": pytest.approx(1.001, rel=0.025),
         "run_p50": pytest.approx(2, rel=0.025),
         "run_p99": pytest.approx(2, rel=0.025),
     }
     assert points[-1]["wait_p50"] is None
-    assert [points[-1][name] for name in EVENTS] == [0] * 5
+    assert [points[-1][name] for name in EVENTS] == [0] * 6
 
 
 def test_a_series_is_the_same_in_any_steps_and_over_many_batches(counted: Counted) -> None:
@@ -348,7 +416,7 @@ def test_minutes_are_kept_for_a_week(counted: Counted) -> None:
     assert counted.totals(path, **week)[0] == 5
     counted.clock.forward(2 * 86_400)
     (point,) = counted.metrics(path, **week)["points"]
-    assert [point[name] for name in EVENTS] == [None] * 5
+    assert [point[name] for name in EVENTS] == [None] * 6
 
 
 def refused(counted: Counted, **query: str) -> Answer:

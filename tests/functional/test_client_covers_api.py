@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from io import BytesIO
 
 import httpx2 as httpx
 import pytest
@@ -47,13 +48,20 @@ def _each_method(client: Client) -> None:
         lambda: client.resume_queue("Q"),
         lambda: client.purge_queue("Q", ["DEAD"]),
         lambda: client.recount_queue("Q"),
+        lambda: client.get_signing_secret("Q"),
+        lambda: client.rotate_signing_secret("Q"),
+        lambda: client.recount_batch("B"),
+        lambda: client.batch_steps("B"),
+        lambda: client.cancel_batch("B"),
         lambda: client.get_stats("Q"),
         lambda: client.get_metrics("Q"),
+        lambda: client.get_group("Q", "K"),
         lambda: client.put_schedule("Q", "N", every_seconds=1),
         lambda: client.get_schedule("Q", "N"),
         lambda: client.delete_schedule("Q", "N"),
         lambda: client.run_schedule("Q", "N"),
         lambda: client.enqueue("Q"),
+        lambda: client.upload("Q", BytesIO(b"1")),
         lambda: client.dequeue("Q"),
         lambda: client.dequeue(queues=["Q"]),
         client.open_lease,
@@ -62,13 +70,22 @@ def _each_method(client: Client) -> None:
         lambda: client.report("Q", [REPORT]),
         lambda: client.get_task("T"),
         lambda: client.delete_task("T"),
+        lambda: client.cancel_task("T"),
         lambda: client.explain_task("T"),
         lambda: list(client.list_tasks("Q")),
         lambda: client.count_tasks("Q"),
         lambda: client.delete_tasks("Q", filter={}),
+        lambda: client.undo("U"),
         lambda: client.restart_tasks("Q", filter={}),
         lambda: client.run_tasks("Q", filter={}),
         lambda: client.move_tasks("Q", "R", filter={}),
+        lambda: client.cancel_tasks("Q", filter={}),
+        lambda: client.create_batch(id="B"),
+        lambda: client.get_batch("B"),
+        lambda: list(client.list_batches()),
+        lambda: client.close_batch("B", 1),
+        lambda: client.batch_results("B"),
+        lambda: client.delete_batch("B"),
         lambda: client.create_key("k", "viewer", ["*"]),
         lambda: client.rotate_key("K"),
         lambda: list(client.list_keys()),
@@ -110,7 +127,10 @@ def test_every_post_goes_out_with_a_key_unless_a_repeat_does_no_harm() -> None:
 
     assert {sent for sent in wire.without_key if sent.startswith("POST")} == {
         "POST /v1/queues/Q/tasks",  # each entry has an id
+        "POST /v1/queues/Q/payloads",  # it writes nothing
         "POST /v1/queues/Q/reports",
+        "POST /v1/batches",  # it has an id
+        "POST /v1/batches/B/close",  # with the same total
         "POST /v1/leases",  # without a name: it holds nothing, and lapses
         "POST /v1/leases/L/extend",
     }

@@ -2,16 +2,19 @@
 
 import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from headrace import App, AsyncClient, Client, Report, Worker
 from headrace.domain.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from headrace.store.sqlite import SqliteStore
 
 
 @pytest.fixture
@@ -52,6 +55,20 @@ def test_calls_are_told_what_they_would_cost_in_the_cloud(url: str) -> None:
         client.enqueue("mail", 1)
 
         assert client.consumed.write_units - before == 2.0
+
+
+def test_any_request_reaches_the_service_as_over_http(url: str) -> None:
+    with Client(url) as client:
+        client.create_queue("mail")
+        for number in range(3):
+            client.enqueue("mail", number)
+
+        assert len(client.call("GET", "/v1/queues/mail/tasks?limit=2#top")["tasks"]) == 2
+        assert len(client.call("GET", "/v1/queues/mail/tasks", params={"limit": "1"})["tasks"]) == 1
+        with pytest.raises(NotFound, match="größe"):
+            client.call("GET", "/v1/queues/größe")
+        with pytest.raises(NotFound, match=r"no queue a b"):
+            client.call("GET", "/v1/queues/a%20b")
 
 
 def test_it_is_there_after_a_restart(url: str) -> None:
@@ -188,6 +205,29 @@ def test_a_program_that_has_set_up_no_logging_prints_what_it_prints(url: str) ->
     )
 
     assert (ran.stdout, ran.stderr) == ("CREATED\nSUCCEEDED\n", "")
+
+
+def test_a_file_that_is_damaged_is_one_exception_and_no_log_lines(url: str, tmp_path: Path) -> None:
+    path = tmp_path / "headrace.db"
+    SqliteStore(str(path)).close()
+    with closing(sqlite3.connect(path)) as db:
+        found = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'records'")
+        ((page,),) = found.fetchall()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    script = (
+        "import sys; from headrace import Client, Unavailable\n"
+        "try: Client(sys.argv[1]).enqueue('mail', 7)\n"
+        "except Unavailable as error: print(error)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, url], capture_output=True, text=True, check=True
+    )
+
+    assert "headrace.db: it is damaged: restore a backup" in done.stdout
+    assert done.stderr == ""
 
 
 def test_log_lines_go_where_the_program_says_and_nowhere_else(url: str) -> None:

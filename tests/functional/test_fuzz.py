@@ -103,7 +103,7 @@ class FuzzedService:
 def populated() -> FuzzedService:
     """Return a service with tasks in every state, a schedule and a key."""
     service = new_service()
-    service.use.deliveries.sleep = service.clock.forward
+    service.use.deliveries.sleep = service.use.waiting.sleep = service.clock.forward
     mail = service.queue("mail")
     service.queue("next")
     service.put(mail, {"n": 1.5}, id="held")
@@ -180,6 +180,7 @@ def aim(case: Case[Any], draw: Draw, world: FuzzedService) -> None:
         "queue": QUEUES,
         "id": st.sampled_from(["held", "waiting", world.key_id, world.lease_id]),
         "name": st.just("one"),
+        "key": st.just("acme"),
     }
     for name in case.path_parameters:
         if draw(MOSTLY):

@@ -18,9 +18,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from headrace import Client
-from headrace.local.engine import HOST, Engine
 from headrace.local.launch import Launched, LaunchFailed, launched
-from headrace.local.tables import DynamoDBClient, TableNames
+from tests.processes import HOST
 
 KEY = "hr_test-key-of-the-local-service"
 
@@ -294,20 +293,6 @@ def refused(**arguments: Any) -> str:
     assert failure.value.exit_code == 2
     (line,) = str(failure.value).splitlines()
     return line
-
-
-@pytest.mark.slow
-def test_an_endpoint_of_ones_own_takes_the_files_place(
-    engine: Engine, dynamodb: DynamoDBClient
-) -> None:
-    environment = {"HEADRACE_DYNAMODB_URL": engine.url, "HEADRACE_SENDER": "together"}
-    with launched(environment=environment) as service:
-        client = KeptConnection(service)
-        status, _ = client.call("POST", "/v1/queues", {"name": "elsewhere"})
-        client.close()
-
-        assert status == 201
-        assert dynamodb.scan(TableName=TableNames().control)["Count"] > 0
 
 
 @pytest.mark.slow

@@ -70,7 +70,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield found
 
 
-@pytest.mark.parametrize("kills", [8, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [8, pytest.param(40, marks=pytest.mark.slow)])
 def test_relays_killed_in_a_storm_enqueue_each_committed_row_once(
     url: str, tmp_path: Path, kills: int
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from headrace.client.app.app import App
+from headrace.client.worker.inflight import CANCEL_SECONDS
 from headrace.client.worker.worker import Worker
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from tests.functional.workers import isolated
@@ -25,10 +26,17 @@ class IsolatedWorkerHarness:
         self.service = FakeService(time.monotonic)
         self.worker: Worker | None = None
         self.thread = threading.Thread()
+        self.ahead = 0.0  # seconds that the worker's clock has jumped
 
     def start(self, *, burst: bool = False, **settings: Any) -> Worker:
         settings = {"queues": ["mail"], "concurrency": 1, **settings}
-        worker = Worker(isolated.app, isolate=True, service=self.service, **settings)
+        worker = Worker(
+            isolated.app,
+            isolate=True,
+            service=self.service,
+            monotonic=lambda: time.monotonic() + self.ahead,
+            **settings,
+        )
         self.worker = worker
         self.thread = threading.Thread(target=worker.run, kwargs={"burst": burst})
         self.thread.start()
@@ -38,6 +46,14 @@ class IsolatedWorkerHarness:
         self.start(burst=True, **settings)
         self.thread.join(2 * SOON)
         assert not self.thread.is_alive()
+
+    def cancel(self, task: str) -> None:
+        """Cancel a task, and let a heartbeat be due."""
+        assert self.worker is not None
+        self.service.cancel(task)
+        for held in self.worker.inflight.all():
+            held.beaten_at = -1e9
+        self.worker.threads["heartbeats"].wake()
 
     def outcome(self, task: str) -> tuple[str, str, str]:
         report = self.service.done[task]
@@ -108,9 +124,10 @@ def test_what_handlers_raise_and_return_comes_out_as_without_isolation(
 
 
 def test_the_hard_limit_kills_a_handler_that_would_go_on_for_ever(
-    harness: IsolatedWorkerHarness,
+    harness: IsolatedWorkerHarness, tmp_path: Path
 ) -> None:
-    stuck, fine = harness.service.put(["stubborn"], ["pid"], queue="limited")
+    note = str(tmp_path / "note")
+    stuck, fine = harness.service.put(["stubborn", note], ["pid"], queue="limited")
 
     harness.burst(queues=["limited"])
 
@@ -164,6 +181,59 @@ def test_a_lost_lease_kills_the_child_and_its_children(
     wait_until(lambda: all(is_gone(pid) for pid in pids))
     wait_until(lambda: not worker.inflight)
     assert harness.service.done == {}
+
+
+def test_a_handler_whose_task_is_cancelled_is_told_and_its_child_goes_on(
+    harness: IsolatedWorkerHarness, tmp_path: Path
+) -> None:
+    (before, task) = harness.service.put(["pid"], ["undo", str(tmp_path / "note")])
+    worker = harness.start()
+    wait_until((tmp_path / "note.begun").exists)
+
+    harness.cancel(task)
+
+    wait_until((tmp_path / "note.done").exists)
+    wait_until(lambda: not worker.inflight)
+    (after,) = harness.service.put(["pid"])
+    harness.service.wait_for(after)
+    assert (tmp_path / "note.done").read_text() == "True True"
+    assert harness.service.done[after].result == harness.service.done[before].result
+    assert task not in harness.service.done
+
+
+def test_an_async_handler_in_a_child_is_told_too(
+    harness: IsolatedWorkerHarness, tmp_path: Path
+) -> None:
+    (task,) = harness.service.put(str(tmp_path / "note"), queue="async-undone")
+    worker = harness.start(queues=["async-undone"])
+    wait_until((tmp_path / "note.begun").exists)
+
+    harness.cancel(task)
+
+    wait_until((tmp_path / "note.done").exists)
+    wait_until(lambda: not worker.inflight)
+    assert (tmp_path / "note.done").read_text() == "Cancelled"
+    assert harness.service.done == {}
+
+
+def test_a_child_whose_handler_goes_on_after_a_cancel_is_killed_in_the_end(
+    harness: IsolatedWorkerHarness, tmp_path: Path
+) -> None:
+    (task,) = harness.service.put(["stubborn", str(tmp_path / "note")])
+    worker = harness.start()
+    wait_until((tmp_path / "note.begun").exists)
+    pid = int((tmp_path / "note.begun").read_text())
+    harness.cancel(task)
+    wait_until((tmp_path / "note.done").exists)
+    assert not is_gone(pid)
+
+    harness.ahead += CANCEL_SECONDS
+
+    wait_until(lambda: is_gone(pid))
+    wait_until(lambda: not worker.inflight)
+    (after,) = harness.service.put(["pid"])
+    harness.service.wait_for(after)
+    assert task not in harness.service.done
 
 
 def test_stopping_kills_and_releases_what_does_not_end(

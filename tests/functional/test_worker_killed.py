@@ -18,9 +18,9 @@ import pytest
 
 from headrace.client.client import Client
 from headrace.client.sending import NewTask
-from headrace.local.engine import PROJECT_ROOT
 from headrace.local.launch import Launched, launched
 from headrace.wire.tasks import Task
+from infra import PROJECT_ROOT
 from tests.functional.workers.proxy import proxy_to
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headrace.client.client import Client
-from headrace.local.engine import PROJECT_ROOT
 from headrace.local.launch import Launched, launched
+from infra import PROJECT_ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -15,13 +15,14 @@ import pytest
 
 from headrace.client.app.app import App
 from headrace.client.app.context import Context
+from headrace.client.app.outcomes import Cancelled
 from headrace.client.client import Client
 from headrace.client.sending import NewTask
 from headrace.client.worker.worker import Worker
 from headrace.domain.errors import Forbidden, LeaseLost, NotFound, Unauthenticated
 from headrace.domain.task import State
-from headrace.local.engine import PROJECT_ROOT
 from headrace.local.launch import Launched, launched
+from infra import PROJECT_ROOT
 
 SOON = 20.0
 
@@ -40,7 +41,7 @@ def client(service: Launched) -> Iterator[Client]:
 
 @pytest.fixture
 def queue(client: Client, request: pytest.FixtureRequest) -> str:
-    name: str = request.node.name[:100]
+    name: str = request.node.name[:100].translate(str.maketrans("[]", ".."))
     client.create_queue(name, retry_strategy={"kind": "fixed", "base_seconds": 0})
     return name
 
@@ -134,6 +135,37 @@ def test_a_handler_whose_task_was_deleted_is_stopped(client: Client, queue: str)
         client.delete_task(task)
 
         wait_until(lambda: ends == [True])
+
+
+@pytest.mark.parametrize("group_lease", [False, True], ids=["own", "one"])
+def test_a_handler_whose_task_is_cancelled_is_stopped(
+    client: Client, queue: str, *, group_lease: bool
+) -> None:
+    app = App(client)
+    begun = threading.Event()
+    undone: list[bool] = []
+
+    @app.task(queue=queue)
+    def endless(ctx: Context) -> None:
+        begun.set()
+        try:
+            while True:
+                time.sleep(0.005)
+        except Cancelled:
+            undone.append(ctx.cancelled)
+            raise
+
+    with working(app, keepalive=1, group_lease=group_lease) as worker:
+        task = endless.enqueue()
+        assert begun.wait(SOON)
+
+        assert task.cancel().dead_reason == "cancelled"
+
+        wait_until(lambda: undone == [True])
+        wait_until(lambda: not worker.inflight)
+
+    found = client.get_task(str(task.id))
+    assert (found.state, found.dead_reason, found.errors) == (State.DEAD, "cancelled", [])
 
 
 def test_progress_can_be_seen_while_the_handler_runs(client: Client, queue: str) -> None:

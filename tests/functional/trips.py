@@ -28,6 +28,7 @@ _EVERY_REQUEST: Final = (
     *("headrace.http.routing", "headrace.http.permissions", "headrace.domain.access"),
     *("headrace.ops.operators.keys", "headrace.domain.access", "headrace.ops.shared.audit"),
     *("headrace.runtime.", "headrace.testing.", "headrace.store.base", "headrace.local."),
+    "headrace.store.call_scope",
 )
 _WORDS: Final = (
     *("headrace.domain.task", "headrace.domain.queue"),

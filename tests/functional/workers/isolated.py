@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from headrace.client.app.app import App
 from headrace.client.app.context import Context
-from headrace.client.app.outcomes import SoftTimeLimit
+from headrace.client.app.outcomes import Cancelled, SoftTimeLimit
 
 LONG = 60.0
 
@@ -42,11 +42,27 @@ async def wait_async(payload: Any) -> Any:
     return os.getpid()
 
 
+@app.handler(queue="async-undone")
+async def undo_async(payload: str) -> None:
+    """Wait in an event loop, and write down why that ends."""
+    _note(payload, "begun", "")
+    try:
+        await asyncio.sleep(LONG)
+    except asyncio.CancelledError as error:
+        _note(payload, "done", type(error.args[0]).__name__)
+        raise
+
+
+def _note(note: str, ending: str, text: str) -> None:
+    """Write *text* to a file that is there at once."""
+    Path(note).write_text(text)
+    Path(note).rename(f"{note}.{ending}")
+
+
 def _sleep(_ctx: Context, note: str) -> str:
     """Wait in one call into C, with a process of one's own running."""
     child = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({LONG})"])
-    Path(note).write_text(f"{os.getpid()} {child.pid}")
-    Path(note).rename(f"{note}.done")
+    _note(note, "done", f"{os.getpid()} {child.pid}")
     time.sleep(LONG)
     return "never"
 
@@ -59,13 +75,25 @@ def _tidy(_ctx: Context) -> str:
     return "never"
 
 
-def _stubborn(_ctx: Context) -> str:
+def _stubborn(_ctx: Context, note: str) -> str:
+    _note(note, "begun", str(os.getpid()))
     until = time.monotonic() + LONG
     while time.monotonic() < until:
         try:
             time.sleep(LONG)
-        except SoftTimeLimit:
+        except (SoftTimeLimit, Cancelled):
+            _note(note, "done", "")
             continue
+    return "never"
+
+
+def _undo(ctx: Context, note: str) -> str:
+    """Wait in one call into C, and write down what comes of it."""
+    _note(note, "begun", str(os.getpid()))
+    try:
+        time.sleep(LONG)
+    except Cancelled:
+        _note(note, "done", f"{ctx.cancelled} {ctx.lost}")
     return "never"
 
 
@@ -105,5 +133,6 @@ _DEEDS: Final[dict[str, Callable[..., Any]]] = {
     "sleep": _sleep,
     "tidy": _tidy,
     "stubborn": _stubborn,
+    "undo": _undo,
     "progress": _progress,
 }

@@ -1,0 +1,397 @@
+"""Batches over HTTP: what is answered, what is refused and how, and who may."""
+
+from typing import Any
+
+import pytest
+
+from headrace.domain.access import Role
+from headrace.runtime.wiring import Settings, build
+from headrace.store.memory import MemoryStore
+from tests.documented import check_documented
+from tests.functional.conftest import KEY, Service
+from tests.functional.roles import keyed
+from tests.manual_clock import ManualClock
+from tests.streamed import SHARD, Streamed
+
+ON = {"ended": {"queue": "told", "payload": {"big": 12345678901234567890}, "tags": {"a": "b"}}}
+
+
+class Counted(Service):
+    """A service with a recorder, which counts when told."""
+
+    stream: Streamed
+
+    def record(self) -> None:
+        self.use.recording.record(SHARD, self.stream.taken())
+
+
+@pytest.fixture
+def counted() -> Counted:
+    clock = ManualClock()
+    stream = Streamed(MemoryStore(), clock)
+    settings = Settings(admin_key=KEY, poll_after_seconds=0.02, settings_ttl_seconds=1)
+    service = Counted(clock, build(settings, stream.store, now=clock))
+    service.stream = stream
+    service.queue("work")
+    service.queue("told")
+    return service
+
+
+def test_a_batch_is_made_filled_closed_and_calls_back(counted: Counted) -> None:
+    made = counted("POST", "/v1/batches", {"id": "night", "on": ON})
+    assert made.status == 201, made.body
+    assert counted("POST", "/v1/batches", {"id": "night", "on": ON}).status == 200
+    ids = counted.put("/v1/queues/work", 1, 2, batches=["night"])
+    assert counted.see(ids[0])["batches"] == ["night"]
+
+    closed = counted("POST", "/v1/batches/night/close", {"total": 2})
+    for task in counted.take("/v1/queues/work", 2):
+        counted.say(task, "SUCCEEDED", result={"was": task["payload"]})
+    counted.record()
+
+    assert (closed.status, closed.json["total"]) == (200, 2)
+    shown = counted("GET", "/v1/batches/night").json
+    check_documented("Batch", shown)
+    assert (
+        shown
+        | {
+            "total": 2,
+            "created": 2,
+            "live": 0,
+            "succeeded": 2,
+            "dead": 0,
+            "deleted": 0,
+            "dead_ids": [],
+        }
+        == shown
+    )
+    (told,) = counted.take("/v1/queues/told")
+    assert told["id"] == shown["callbacks"]["ended"]["task_id"]
+    assert told["payload"] == {"big": 12345678901234567890}
+    assert (told["tags"], told["batches"]) == ({"a": "b"}, [])
+    assert told["batch"] == {"id": "night", "total": 2, "succeeded": 2, "dead": 0, "deleted": 0}
+    results = counted("GET", "/v1/batches/night/results").json
+    check_documented("BatchResults", results)
+    assert results == {
+        "results": [
+            {"id": id_, "queue": "work", "state": "SUCCEEDED", "result": {"was": number}}
+            for id_, number in zip(ids, (1, 2), strict=True)
+        ],
+        "truncated": False,
+    }
+    page = counted("GET", "/v1/batches").json
+    assert ([batch["id"] for batch in page["batches"]], page["cursor"]) == (["night"], None)
+
+
+def test_conflicts_have_codes_of_their_own(counted: Counted) -> None:
+    counted("POST", "/v1/batches", {"id": "b", "total": 0})
+
+    other = counted("POST", "/v1/batches", {"id": "b", "total": 1})
+    ended = counted("POST", "/v1/batches/b/close", {"total": 1})
+
+    assert (other.status, other.json["code"]) == (409, "batch_exists")
+    assert (ended.status, ended.json["code"]) == (409, "batch_finished")
+    assert counted("POST", "/v1/batches/b/close", {"total": 0}).status == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"id": "no spaces"}, "id"),
+        ({"total": -1}, "total"),
+        ({"total": 1_000_001}, "total"),
+        ({"expires_in_seconds": 0}, "expires_in_seconds"),
+        ({"on": {"ended": {"payload": 1}}}, "on.ended.queue"),
+        ({"on": {"ended": {"queue": "nowhere"}}}, "on.ended.queue"),
+        ({"on": {"ended": {"queue": "told", "id": "x"}}}, "on.ended.id"),
+        ({"on": {"ended": {"queue": "told", "priority": "high"}}}, "on.ended.priority"),
+        ({"on": {"failed": {"queue": "told", "dedupe_key": "x"}}}, "on.failed.dedupe_key"),
+        ({"on": {"failed": {"queue": "told", "batches": ["none"]}}}, "on.failed.batches[0]"),
+        ({"on": {"done": {"queue": "told"}}}, "on.done"),
+        ({"on": {"ended": 7}}, "on.ended"),
+        ({"on": [1]}, "on"),
+    ],
+)
+def test_a_bad_body_names_its_field(counted: Counted, body: Any, field: str) -> None:
+    answer = counted("POST", "/v1/batches", body)
+
+    assert (answer.status, answer.fields) == (400, {field}), answer.body
+
+
+def test_a_task_is_in_four_batches_at_most_and_in_each_once(counted: Counted) -> None:
+    many = counted("POST", "/v1/queues/work/tasks", {"tasks": [{"batches": list("abcde")}]})
+    twice = counted("POST", "/v1/queues/work/tasks", {"tasks": [{"batches": ["a", "a"]}]})
+    missing = counted("POST", "/v1/queues/work/tasks", {"tasks": [{"batches": ["a"]}]})
+
+    assert (many.status, many.fields) == (400, {"tasks[0].batches"})
+    assert (twice.status, twice.fields) == (400, {"tasks[0].batches[1]"})
+    (result,) = missing.json["results"]
+    assert (result["outcome"], result["detail"]) == ("INVALID", "batches[0]: there is no batch a")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/v1/batches/none", None),
+        ("GET", "/v1/batches/none/results", None),
+        ("POST", "/v1/batches/none/close", {"total": 1}),
+        ("DELETE", "/v1/batches/none", None),
+        ("GET", "/v1/batches/a%20b", None),
+    ],
+)
+def test_what_is_not_there_is_missing(counted: Counted, method: str, path: str, body: Any) -> None:
+    assert counted(method, path, body).status == 404
+
+
+def test_a_key_sees_batches_whose_queues_are_all_its_own(counted: Counted) -> None:
+    counted("POST", "/v1/batches", {"id": "b", "on": ON})
+    counted("POST", "/v1/batches", {"id": "mine"})
+    worker = keyed(counted, Role.WORKER, "work")
+
+    assert worker("GET", "/v1/batches").json["batches"] == []  # whose members they will be?
+    worker.put("/v1/queues/work", 1, batches=["mine"])
+    for task in counted.take("/v1/queues/work"):
+        counted.say(task, "SUCCEEDED")
+    counted.record()
+    assert [batch["id"] for batch in worker("GET", "/v1/batches").json["batches"]] == ["mine"]
+    for there in ("b", "none"):
+        assert worker("GET", f"/v1/batches/{there}").status == 403
+        assert worker("POST", f"/v1/batches/{there}/close", {"total": 1}).status == 403
+    assert worker("POST", "/v1/batches", {"on": ON}).status == 403
+    other = worker("POST", "/v1/batches", {"id": "b"})
+    assert (other.status, other.json["code"]) == (409, "batch_exists")
+    answer = worker("POST", "/v1/queues/work/tasks", {"tasks": [{"batches": ["b"]}]})
+    assert answer.json["results"][0]["detail"] == "batches[0]: there is no batch b"
+
+
+def test_a_batch_is_its_makers_until_its_members_are_seen(counted: Counted) -> None:
+    counted.queue("other")
+    maker, another = (keyed(counted, Role.PRODUCER, queue) for queue in ("work", "o*"))
+    assert maker("POST", "/v1/batches", {"id": "b", "total": 9}).status == 201
+    assert maker("POST", "/v1/batches", {"id": "b", "total": 9}).status == 200
+
+    for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/steps"), ("POST", "/cancel")):
+        assert another(method, f"/v1/batches/b{path}").status == 403
+    answer = another("POST", "/v1/queues/other/tasks", {"tasks": [{"batches": ["b"]}]})
+    assert answer.json["results"][0]["detail"] == "batches[0]: there is no batch b"
+    assert another("GET", "/v1/batches").json["batches"] == []
+    assert maker("GET", "/v1/batches/b").json["total"] == 9
+    assert counted("GET", "/v1/batches/b").status == 200
+
+    maker.put("/v1/queues/work", 1, batches=["b"])
+    counted.clock.forward(90)
+    counted.record()
+    assert another("GET", "/v1/batches/b").status == 403
+    assert maker("DELETE", "/v1/batches/b").status == 204
+
+
+def test_a_member_that_left_a_keys_queues_keeps_its_result_to_itself(counted: Counted) -> None:
+    counted.queue("secret")
+    counted("POST", "/v1/batches", {"id": "b", "total": 2})
+    stays, moves = counted.put("/v1/queues/work", 1, 2, batches=["b"])
+    for task in counted.take("/v1/queues/work", 2):
+        fate = {"to_queue": "secret"} if task["id"] == moves else {"result": "open"}
+        counted.say(task, "MOVED" if task["id"] == moves else "SUCCEEDED", **fate)
+    (moved,) = counted.take("/v1/queues/secret")
+    counted.say(moved, "SUCCEEDED", result="closed")
+    counted.record()
+
+    worker = keyed(counted, Role.WORKER, "work")
+    seen = worker("GET", "/v1/batches/b/results").json
+    everything = counted("GET", "/v1/batches/b/results").json["results"]
+
+    assert [(one["id"], one["result"]) for one in seen["results"]] == [(stays, "open")]
+    assert seen["truncated"]
+    assert {one["result"] for one in everything} == {"open", "closed"}
+
+
+def test_a_deleted_batch_is_gone(counted: Counted) -> None:
+    counted("POST", "/v1/batches", {"id": "b"})
+
+    assert counted("DELETE", "/v1/batches/b").status == 204
+    assert counted("GET", "/v1/batches/b").status == 404
+
+
+def test_a_recount_ends_a_batch_whose_changes_were_lost(counted: Counted) -> None:
+    counted("POST", "/v1/batches", {"id": "night", "on": ON, "total": 1})
+    counted.put("/v1/queues/work", 1, batches=["night"])
+    for task in counted.take("/v1/queues/work", 1):
+        counted.say(task, "SUCCEEDED")
+    counted.stream.taken()  # which the recorder never hears of
+
+    early = counted("POST", "/v1/batches/night/recount")
+    check_documented("BatchRecount", early.json)
+    assert "0 of the total of 1" in early.json["refusal"]
+    counted.clock.forward(600)
+    found = counted("POST", "/v1/batches/night/recount", {}).json
+
+    assert found == {
+        "succeeded": 1,
+        "dead": 0,
+        "was_succeeded": 0,
+        "was_dead": 0,
+        "refusal": None,
+        "cursor": None,
+    }
+    assert len(counted.take("/v1/queues/told", 5)) == 1
+    body = {"cursor": "forged"}
+    assert counted("POST", "/v1/batches/night/recount", body).status == 400
+
+
+def test_a_workflow_shows_its_steps_and_stands_as_one_in_lists(counted: Counted) -> None:
+    counted("POST", "/v1/batches", {"id": "wfl", "total": 3})
+    step = {"queue": "told", "batches": ["wfl"], "tags": {"step": "sum"}}
+    counted("POST", "/v1/batches", {"id": "wfl-sum", "total": 2, "on": {"succeeded": step}})
+    counted("POST", "/v1/batches", {"id": "wfl-2026", "total": 2})
+    for number in range(2):
+        counted.put("/v1/queues/work", number, id=f"wfl-{number}", batches=["wfl", "wfl-sum"])
+
+    before = counted("GET", "/v1/batches/wfl/steps").json
+    for task in counted.take("/v1/queues/work", 2):
+        counted.say(task, "SUCCEEDED")
+    counted.record()
+    after = counted("GET", "/v1/batches/wfl/steps").json
+
+    check_documented("BatchSteps", before)
+    *_, waits = before["steps"]
+    assert [one["status"] for one in before["steps"]] == ["READY", "READY", None]
+    assert (waits["made"], waits["after"]) == (False, ["wfl-0", "wfl-1"])
+    assert (waits["part"], waits["part_total"], waits["part_ended"]) == ("wfl-sum", 2, 0)
+    assert [one["status"] for one in after["steps"]] == ["SUCCEEDED", "SUCCEEDED", "READY"]
+    assert (after["steps"][2]["made"], after["steps"][2]["part_ended"]) == (True, 2)
+    assert after["left_out"] == 0
+
+    def listed(**query: str) -> list[tuple[str, str | None]]:
+        page = counted("GET", "/v1/batches", query=query).json
+        return [(one["id"], one["part_of"]) for one in page["batches"]]
+
+    every = [("wfl", None), ("wfl-2026", None), ("wfl-sum", "wfl")]
+    assert listed() == every
+    assert listed(parts="false") == every[:2]
+    assert listed(parts="false", prefix="wfl-") == every[1:]
+
+
+def test_steps_of_other_queues_are_not_shown(counted: Counted) -> None:
+    counted("POST", "/v1/batches", {"id": "wfl", "total": 2})
+    step = {"queue": "told", "batches": ["wfl"]}
+    counted("POST", "/v1/batches", {"id": "wfl-sum", "total": 1, "on": {"succeeded": step}})
+    counted.put("/v1/queues/work", 1, id="wfl-0", batches=["wfl", "wfl-sum"])
+    for task in counted.take("/v1/queues/work"):
+        counted.say(task, "FAILED", retryable=False)
+    counted.record()
+    key = keyed(counted, Role.VIEWER, "work")
+
+    steps = key("GET", "/v1/batches/wfl/steps").json["steps"]
+
+    assert [(one["task_id"], one["part"]) for one in steps] == [("wfl-0", None)]
+
+
+def _cancelled(service: Service, id: str) -> tuple[int, int]:
+    """Cancel a batch, step by step; return how many tasks were, and in how many steps."""
+    number, steps, cursor = 0, 0, None
+    while True:
+        answer = service("POST", f"/v1/batches/{id}/cancel", {"cursor": cursor})
+        assert answer.status == 200, answer.body
+        check_documented("CancelledBatch", answer.json)
+        number, steps, cursor = number + answer.json["cancelled"], steps + 1, answer.json["cursor"]
+        if cursor is None:
+            return number, steps
+
+
+def test_a_batch_is_cancelled_with_all_its_members_and_ends(counted: Counted) -> None:
+    counted("POST", "/v1/batches", {"id": "night", "on": ON})
+    ids = [
+        id_
+        for start in range(0, 110, 10)
+        for id_ in counted.put("/v1/queues/work", *range(start, start + 10), batches=["night"])
+    ]
+    counted("POST", "/v1/batches/night/close", {"total": 110})
+    [running] = counted.take("/v1/queues/work")
+    others = counted.put("/v1/queues/work", 1, 2)
+    counted.use.batch_cancelling.patience = -1
+
+    cancelled, steps = _cancelled(counted, "night")
+    counted.record()
+
+    assert cancelled == 110
+    assert steps > 100  # each looks at one
+    assert {counted.see(id_)["dead_reason"] for id_ in ids} == {"cancelled"}
+    assert {counted.see(id_)["state"] for id_ in others} == {"ENQUEUED"}
+    assert running["id"] in ids
+    shown = counted("GET", "/v1/batches/night").json
+    assert (shown["dead"], shown["live"], shown["total"]) == (110, 0, 110)
+    assert shown["finished_at"] is not None
+    (told,) = counted.take("/v1/queues/told")
+    assert told["batch"]["dead"] == 110
+    assert _cancelled(counted, "night")[0] == 0
+
+
+def test_a_cancelled_batch_takes_no_new_members(counted: Counted) -> None:
+    counted("POST", "/v1/batches", {"id": "night"})
+
+    assert _cancelled(counted, "night") == (0, 1)
+
+    new = {"tasks": [{"payload": 1, "batches": ["night"]}]}
+    [refused] = counted("POST", "/v1/queues/work/tasks", new).json["results"]
+    assert (refused["outcome"], refused["detail"]) == (
+        "INVALID",
+        "batches[0]: batch night was cancelled",
+    )
+    shown = counted("GET", "/v1/batches/night").json
+    check_documented("Batch", shown)
+    assert (shown["cancelled_at"], shown["finished_at"]) == ("2026-11-21T08:00:00.000000Z", None)
+
+
+def _workflow(counted: Counted, steps: int) -> None:
+    """Make a chain of steps, the first of which waits."""
+    counted("POST", "/v1/batches", {"id": "wfl", "total": steps, "on": ON})
+    inner = ["wfl"]
+    for number in range(steps - 1, 0, -1):
+        step = {"queue": "told", "batches": inner, "tags": {"step": str(number)}}
+        part = {"id": f"wfl-{number}", "total": 1, "on": {"succeeded": step}}
+        assert counted("POST", "/v1/batches", part).status == 201
+        inner = ["wfl", f"wfl-{number}"]
+    counted.put("/v1/queues/work", 1, id="wfl-0", batches=inner)
+
+
+@pytest.mark.parametrize("patience", [5, -1])
+def test_a_workflow_is_cancelled_wherever_it_is_and_however_often_it_is_begun(
+    counted: Counted, patience: int
+) -> None:
+    _workflow(counted, 4)
+    for task in counted.take("/v1/queues/work"):
+        counted.say(task, "SUCCEEDED")
+    counted.record()  # the second is made and waits
+    counted.use.batch_cancelling.patience = patience
+
+    begun = [counted("POST", "/v1/batches/wfl/cancel").json["cancelled"] for _ in range(3)]
+    cancelled, _ = _cancelled(counted, "wfl")
+    counted.record()
+
+    assert sum(begun) + cancelled == 1
+    steps = counted("GET", "/v1/batches/wfl/steps").json["steps"]
+    assert [(one["made"], one["stopped"]) for one in steps] == [
+        (True, False),
+        (True, False),
+        (False, True),
+        (False, True),
+    ]
+    shown = counted("GET", "/v1/batches/wfl").json
+    assert (shown["total"], shown["succeeded"], shown["dead"]) == (2, 1, 1)
+    assert shown["finished_at"] is not None
+
+
+def test_a_producer_cancels_in_its_queues_and_nowhere_else(counted: Counted) -> None:
+    producer = keyed(counted, Role.PRODUCER, "work")
+    producer("POST", "/v1/batches", {"id": "mine"})
+    counted("POST", "/v1/batches", {"id": "wfl", "total": 2})
+    step = {"queue": "told", "batches": ["wfl"]}
+    counted("POST", "/v1/batches", {"id": "wfl-sum", "total": 1, "on": {"succeeded": step}})
+    for batch in ("mine", "wfl"):
+        counted.put("/v1/queues/work", 1, batches=[batch])
+
+    assert _cancelled(producer, "mine")[0] == 1
+    assert producer("POST", "/v1/batches/wfl/cancel").status == 403
+    assert keyed(counted, Role.VIEWER, "work")("POST", "/v1/batches/mine/cancel").status == 403
+    assert counted("POST", "/v1/batches/none/cancel").status == 404
+    assert counted("POST", "/v1/batches/mine/cancel", {"cursor": "forged"}).status == 400

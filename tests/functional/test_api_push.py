@@ -1,0 +1,103 @@
+"""Targets and signing secrets through the API."""
+
+from typing import Any
+
+import pytest
+
+from headrace.domain.push import MASK
+from tests.functional.conftest import Service
+
+TARGET = {"url": "https://example.com/tasks", "headers": {"Authorization": "Bearer x"}}
+
+
+def test_a_target_is_shown_with_its_defaults(call: Service) -> None:
+    path = call.queue(target=TARGET)
+    assert call("GET", path).json["target"] == {
+        **TARGET,
+        "lambda": None,
+        "timeout_in_seconds": 30,
+        "max_concurrency": 10,
+    }
+    assert call("GET", call.queue("plain")).json["target"] is None
+
+
+def test_what_get_shows_can_be_sent_back_and_a_mask_keeps_what_there_was(call: Service) -> None:
+    path = call.queue(target=TARGET)
+    shown = call("GET", path).json
+    assert call("PUT", path, shown).json["target"] == shown["target"]
+    shown["target"]["headers"] = {"authorization": MASK, "X-New": "1"}
+    del shown["version"]
+    kept = call("PUT", path, shown).json["target"]["headers"]
+    assert kept == {"authorization": "Bearer x", "X-New": "1"}
+
+
+@pytest.mark.parametrize(
+    ("target", "field"),
+    [
+        ({}, "target.url"),
+        ({"url": "https://a.example/", "lambda": "arn"}, "target.url"),
+        ({"url": "http://example.com/"}, "target.url"),
+        ({"url": "https://127.0.0.1/"}, "target.url"),
+        ({"url": "https://user@example.com/"}, "target.url"),
+        ({"url": "https://example.com:8443/"}, "target.url"),
+        ({"lambda": "resize"}, "target.lambda"),
+        (
+            {"lambda": "arn:aws:lambda:eu-west-1:123456789012:function:resize"},
+            "target.lambda",
+        ),
+        ({**TARGET, "timeout_in_seconds": 0}, "target.timeout_in_seconds"),
+        ({**TARGET, "timeout_in_seconds": 301}, "target.timeout_in_seconds"),
+        ({**TARGET, "max_concurrency": 0}, "target.max_concurrency"),
+        ({**TARGET, "max_concurrency": 501}, "target.max_concurrency"),
+        ({**TARGET, "headers": {"Host": "a"}}, "target.headers.Host"),
+        ({**TARGET, "headers": {"webhook-id": "a"}}, "target.headers.webhook-id"),
+        ({**TARGET, "headers": {"X": "a" * 5000}}, "target.headers"),
+        ({**TARGET, "headers": {"X": MASK}}, "target.headers.X"),
+        ({**TARGET, "proxy": "a"}, "target.proxy"),
+    ],
+)
+def test_what_is_wrong_with_a_target_is_named(
+    call: Service, target: dict[str, Any], field: str
+) -> None:
+    answer = call("POST", "/v1/queues", {"name": "bad", "target": target})
+    assert answer.status == 400
+    assert field in [error["field"] for error in answer.json["errors"]]
+
+
+def test_a_worker_gets_nothing_and_explain_is_silent_while_the_target_is_well(
+    call: Service,
+) -> None:
+    path = call.queue(target=TARGET)
+    made = call("POST", f"{path}/tasks", {"tasks": [{"payload": 1}]}).json["results"][0]
+    answer = call("POST", f"{path}/dequeue", {"batch_size": 5}).json
+    assert answer["tasks"] == []
+    assert answer["poll_after_seconds"] >= 5
+    assert call("GET", f"/v1/tasks/{made['id']}/explain").json["reasons"] == []
+
+
+def test_secrets_are_shown_and_rotated(call: Service) -> None:
+    path = call.queue(target=TARGET)
+    first = call("GET", f"{path}/signing-secret").json
+    assert first["secret"].startswith("whsec_")
+    assert (first["previous"], first["previous_until"]) == (None, None)
+    second = call("POST", f"{path}/signing-secret/rotate").json
+    assert second["previous"] == first["secret"] != second["secret"]
+    assert second["previous_until"] is not None
+    assert call("GET", f"{path}/signing-secret").json == second
+    audit = call("GET", "/v1/audit").json["entries"]
+    assert "rotate_signing_secret" in [entry["action"] for entry in audit]
+
+
+def test_a_repeated_rotation_shows_no_secret_and_makes_none(call: Service) -> None:
+    path = call.queue(target=TARGET)
+    rotate = f"{path}/signing-secret/rotate"
+    call("POST", rotate, headers={"Idempotency-Key": "k"})
+    after = call("GET", f"{path}/signing-secret").json
+    again = call("POST", rotate, headers={"Idempotency-Key": "k"}).json
+    assert (again["secret"], again["previous"]) == (None, None)
+    assert call("GET", f"{path}/signing-secret").json == after
+
+
+def test_a_missing_queue_has_no_secret(call: Service) -> None:
+    assert call("GET", "/v1/queues/nobody/signing-secret").status == 404
+    assert call("POST", "/v1/queues/nobody/signing-secret/rotate").status == 404

@@ -1,0 +1,238 @@
+"""Uploaded payloads, by the API: over S3 its own URLs, elsewhere the service's."""
+
+import json
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import boto3
+import pytest
+import requests
+from moto import mock_aws
+
+from headrace.domain import limits
+from headrace.runtime.wiring import Settings, build
+from headrace.store.memory import MemoryStore
+from headrace.store.objects import MemoryObjects, objects_at
+from tests.functional.conftest import KEY, Answer, Service
+from tests.functional.roles import OPERATOR, PRODUCER, VIEWER, WORKER, keyed
+from tests.manual_clock import ManualClock
+
+BUCKET = "payloads-of-tests"
+CONTENT = b"\x00\xff no JSON" * 1000
+ASKED = {"bytes": len(CONTENT), "sha256": sha256(CONTENT).hexdigest()}
+
+
+class Hosted(Service):
+    """The service as one with an address sees it."""
+
+    def _headers(self) -> dict[str, str]:
+        return {**super()._headers(), "Host": "headrace.test"}
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with mock_aws():
+        s3 = boto3.client("s3")
+        s3.create_bucket(Bucket=BUCKET)
+        yield s3
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def objects() -> MemoryObjects:
+    return MemoryObjects()
+
+
+@pytest.fixture
+def call(clock: ManualClock, objects: MemoryObjects) -> Service:
+    settings = Settings(admin_key=KEY, settings_ttl_seconds=1, payload_offload_bytes=1024)
+    return Hosted(clock, build(settings, MemoryStore(), now=clock, objects=objects))
+
+
+@pytest.fixture
+def over_s3(aws: Any, clock: ManualClock) -> Service:
+    settings = Settings(admin_key=KEY, settings_ttl_seconds=1, payload_offload_bytes=1024)
+    places = objects_at(f"s3://{BUCKET}/of/tests")
+    return Service(clock, build(settings, MemoryStore(), now=clock, objects=places))
+
+
+def granted(call: Service, queue: str, **others: Any) -> Any:
+    answer = call("POST", f"{queue}/payloads", {**ASKED, **others})
+    assert answer.status == 201, answer.body
+    return answer.json
+
+
+def enqueued(call: Service, queue: str, **entry: Any) -> Any:
+    answer = call("POST", f"{queue}/tasks", {"tasks": [entry]})
+    assert answer.status == 200, answer.body
+    return answer.json["results"][0]
+
+
+def put(objects: MemoryObjects, ref: str) -> None:
+    objects.put({ref: CONTENT})
+
+
+def test_s3_is_given_size_and_digest_to_check_and_takes_the_upload(
+    over_s3: Service, aws: Any
+) -> None:
+    queue = over_s3.queue()
+    grant = granted(over_s3, queue)
+    query = parse_qs(urlsplit(grant["url"]).query)
+
+    assert set(grant) == {"payload_ref", "url", "headers", "expires_at"}
+    assert query["X-Amz-Expires"] == ["3600"]
+    signed = set(query["X-Amz-SignedHeaders"][0].split(";"))
+    assert {"content-length", "host", "x-amz-checksum-sha256"} <= signed
+    assert grant["headers"]["Content-Length"] == str(len(CONTENT))
+    assert (
+        "payload_ref was not uploaded"
+        in enqueued(over_s3, queue, payload_ref=grant["payload_ref"])["detail"]
+    )
+    aws.put_object(Bucket=BUCKET, Key=f"of/tests/{grant['payload_ref']}", Body=CONTENT)
+    made = enqueued(over_s3, queue, payload_ref=grant["payload_ref"], tags={"kind": "video"})
+    (task,) = over_s3.take(queue)
+
+    assert made["outcome"] == "CREATED"
+    assert (task["payload"], task["payload_bytes"]) == (None, len(CONTENT))
+    assert task["payload_sha256"] == ASKED["sha256"]
+    url = urlsplit(task["payload_url"])
+    assert url.path.endswith(grant["payload_ref"])
+    assert parse_qs(url.query)["X-Amz-Expires"] == ["3600"]
+
+
+def test_a_signed_url_of_s3_takes_a_put_and_gives_it_back(over_s3: Service) -> None:
+    queue = over_s3.queue()
+    grant = granted(over_s3, queue)
+    assert requests.put(grant["url"], CONTENT, headers=grant["headers"], timeout=10).ok
+    assert enqueued(over_s3, queue, payload_ref=grant["payload_ref"])["outcome"] == "CREATED"
+    (task,) = over_s3.take(queue)
+
+    assert requests.get(task["payload_url"], timeout=10).content == CONTENT
+
+
+def test_the_service_signs_urls_of_its_own_where_there_is_no_s3(
+    call: Service, objects: MemoryObjects
+) -> None:
+    queue = call.queue()
+    grant = granted(call, queue)
+    put(objects, grant["payload_ref"])
+    made = enqueued(call, queue, payload_ref=grant["payload_ref"])
+    (task,) = call.take(queue)
+    shown = call("GET", f"/v1/tasks/{made['id']}").json
+    listed = call("GET", f"{queue}/tasks", query={"payload": "true"}).json["tasks"]
+
+    assert grant["url"].startswith("http://headrace.test/v1/payloads/")
+    assert grant["headers"] == {"Content-Length": str(len(CONTENT))}
+    assert made["id"] == grant["payload_ref"].partition("/")[0]
+    for one in (task, shown, *listed):
+        assert (one["payload"], one["payload_bytes"]) == (None, len(CONTENT))
+        assert "/v1/payloads/" in one["payload_url"]
+    assert "payload_url" not in call("GET", f"{queue}/tasks").body
+
+
+def test_who_may_enqueue_may_upload_and_who_sees_payloads_gets_the_url(
+    call: Service, objects: MemoryObjects
+) -> None:
+    queue = call.queue()
+    assert keyed(call, VIEWER)("POST", f"{queue}/payloads", ASKED).status == 403
+    for role in (PRODUCER, WORKER, OPERATOR):
+        assert keyed(call, role)("POST", f"{queue}/payloads", ASKED).status == 201
+    grant = granted(call, queue)
+    put(objects, grant["payload_ref"])
+    made = enqueued(call, queue, payload_ref=grant["payload_ref"])
+    seen = keyed(call, VIEWER)("GET", f"/v1/tasks/{made['id']}")
+
+    assert seen.status == 200
+    assert "payload_url" not in seen.body
+    assert grant["payload_ref"] not in seen.body
+
+
+def fields(answer: Answer) -> dict[str, str]:
+    assert answer.status == 400, answer.body
+    return {one["field"]: one["message"] for one in answer.json["errors"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "says"),
+    [
+        ({"bytes": 0, "sha256": "0" * 64}, "bytes", "1"),
+        ({"bytes": limits.UPLOAD_BYTES[1] + 1, "sha256": "0" * 64}, "bytes", "1073741824"),
+        ({"bytes": "10", "sha256": "0" * 64}, "bytes", "must be a whole number"),
+        ({"bytes": 10, "sha256": "0" * 63}, "sha256", "[0-9a-fA-F]{64}"),
+        ({"bytes": 10}, "sha256", ""),
+        ({"bytes": 10, "sha256": "0" * 64, "id": "a b"}, "id", ""),
+        ({"bytes": 10, "sha256": "0" * 64, "name": "x"}, "name", ""),
+    ],
+)
+def test_a_bad_request_for_an_upload_names_field_and_limit(
+    call: Service, body: object, field: str, says: str
+) -> None:
+    found = fields(call("POST", f"{call.queue()}/payloads", body))
+
+    assert says in found[field]
+
+
+@pytest.mark.parametrize(
+    ("entry", "field"),
+    [
+        ({"payload_ref": "nothing"}, "payload_ref"),
+        ({"payload_ref": 1}, "payload_ref"),
+        ({"payload_ref": "REF", "payload": None}, "payload_ref"),
+        ({"payload_ref": "REF", "id": "another"}, "id"),
+        (
+            {"payload_ref": "REF", "dedupe_key": "k", "overwrite_on_duplicate": ["payload"]},
+            "overwrite_on_duplicate",
+        ),
+    ],
+)
+def test_an_entry_that_cannot_have_a_reference_names_the_field(
+    call: Service, entry: dict[str, Any], field: str
+) -> None:
+    queue = call.queue()
+    ref = granted(call, queue)["payload_ref"]
+    text = json.dumps({"tasks": [entry]}).replace("REF", ref)
+
+    assert f"tasks[0].{field}" in fields(call("POST", f"{queue}/tasks", json.loads(text)))
+
+
+def test_schedules_and_callbacks_of_batches_take_no_reference(call: Service) -> None:
+    queue = call.queue()
+    name = queue.rpartition("/")[2]
+    ref = granted(call, queue)["payload_ref"]
+    schedule = {"cron": "* * * * *", "payload_ref": ref}
+    callback = {"on": {"ended": {"queue": name, "payload_ref": ref}}}
+
+    assert "payload_ref" in fields(call("PUT", f"{queue}/schedules/s", schedule))
+    assert "on.ended.payload_ref" in fields(call("POST", "/v1/batches", callback))
+
+
+def test_where_nothing_is_kept_outside_the_answer_says_what_to_set(clock: ManualClock) -> None:
+    call = Service(clock, build(Settings(admin_key=KEY), MemoryStore(), now=clock))
+    answer = call("POST", f"{call.queue()}/payloads", ASKED)
+
+    assert answer.status == 400
+    assert "PayloadOffloadBytes" in answer.json["detail"]
+
+
+def test_a_queue_that_is_missing_is_404(call: Service) -> None:
+    assert call("POST", "/v1/queues/none/payloads", ASKED).status == 404
+
+
+def test_a_program_without_an_address_and_without_a_file_is_told_so(
+    clock: ManualClock, objects: MemoryObjects
+) -> None:
+    settings = Settings(admin_key=KEY, payload_offload_bytes=1024)
+    call = Service(clock, build(settings, MemoryStore(), now=clock, objects=objects))
+    answer = call("POST", f"{call.queue()}/payloads", ASKED)
+
+    assert answer.status == 400
+    assert "here is only memory" in answer.json["detail"]

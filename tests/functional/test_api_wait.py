@@ -1,0 +1,100 @@
+"""Waiting for the end of a task over HTTP: what is asked, what is answered, and who may."""
+
+from collections.abc import Callable
+
+import pytest
+
+from headrace.domain.access import Role
+from tests.functional.conftest import Service
+from tests.functional.roles import keyed
+
+WAIT = {"wait_seconds": "20"}
+
+
+def meanwhile(call: Service, step: Callable[[], object]) -> None:
+    """Let the first pause of whoever waits be *step*, and every pause time."""
+    steps = [step]
+
+    def sleep(seconds: float) -> None:
+        call.clock.forward(seconds)
+        if steps:
+            steps.pop()()
+
+    call.use.waiting.sleep, call.use.waiting.ends = sleep, None
+
+
+def test_the_answer_comes_with_the_end(call: Service) -> None:
+    path = call.queue()
+    (task_id,) = call.put(path, {"to": "ada"})
+    meanwhile(call, lambda: call.say(call.take(path)[0], "SUCCEEDED", result={"sent": 1}))
+
+    answer = call("GET", f"/v1/tasks/{task_id}", query=WAIT)
+
+    assert answer.status == 200
+    shown = answer.json
+    assert (shown["state"], shown["result"]) == ("SUCCEEDED", {"sent": 1})
+    assert shown["payload"] == {"to": "ada"}
+
+
+def test_when_time_is_over_the_task_is_shown_as_it_stands(call: Service) -> None:
+    (task_id,) = call.put(call.queue())
+    meanwhile(call, lambda: None)
+    query = {**WAIT, "payload": "false"}
+
+    answer = call("GET", f"/v1/tasks/{task_id}", query=query)
+
+    assert (answer.status, answer.json["state"]) == (200, "ENQUEUED")
+    assert "payload" not in answer.json
+
+
+def test_every_answer_says_when_to_ask_again(call: Service) -> None:
+    (task_id,) = call.put(call.queue())
+
+    assert call("GET", f"/v1/tasks/{task_id}").headers["x-poll-after"] == "0.02"
+
+
+@pytest.mark.parametrize("value", ["-1", "20.5", "nan", "inf", "soon", ""])
+def test_what_is_no_time_to_wait_is_refused_by_name(call: Service, value: str) -> None:
+    (task_id,) = call.put(call.queue())
+
+    answer = call("GET", f"/v1/tasks/{task_id}", query={"wait_seconds": value})
+
+    assert answer.status == 400
+    assert answer.fields == {"wait_seconds"}
+
+
+def test_what_is_not_there_is_missing_at_once(call: Service) -> None:
+    call.use.waiting.sleep = lambda _: pytest.fail("it waits for nothing")
+
+    assert call("GET", "/v1/tasks/nobody", query=WAIT).status == 404
+
+
+def test_a_key_sees_no_task_that_leaves_its_queues_meanwhile(call: Service) -> None:
+    call.queue("other")
+    path = call.queue("mail")
+    (task_id,) = call.put(path)
+    producer = keyed(call, Role.PRODUCER, "mail")
+    meanwhile(call, lambda: call.say(call.take(path)[0], "MOVED", to_queue="other"))
+
+    assert producer("GET", f"/v1/tasks/{task_id}", query=WAIT).status == 403
+    assert producer("GET", "/v1/tasks/nobody", query=WAIT).status == 403
+
+
+def test_a_viewer_waits_and_sees_no_result(call: Service) -> None:
+    path = call.queue()
+    (task_id,) = call.put(path)
+    viewer = keyed(call, Role.VIEWER)
+    meanwhile(call, lambda: call.say(call.take(path)[0], "SUCCEEDED", result={"secret": 1}))
+
+    shown = viewer("GET", f"/v1/tasks/{task_id}", query=WAIT).json
+
+    assert (shown["state"], shown["result"]) == ("SUCCEEDED", None)
+
+
+def test_a_key_that_is_revoked_meanwhile_waits_no_longer(call: Service) -> None:
+    (task_id,) = call.put(call.queue())
+    viewer = keyed(call, Role.VIEWER)
+    (key,) = call("GET", "/v1/keys").json["keys"]
+    meanwhile(call, lambda: call("DELETE", f"/v1/keys/{key['id']}"))
+
+    assert viewer("GET", f"/v1/tasks/{task_id}", query=WAIT).status == 401

@@ -1,0 +1,148 @@
+"""Batches as programs use them: filled in a block, told to a function, tested in memory."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from headrace import App, Context, NotEnqueued
+from headrace.domain.errors import InvalidRequest
+from headrace.testing import MemoryService, inline
+
+app = App(queue="work")
+told: list[tuple[int, int, list[int]]] = []
+
+
+@app.task
+def square(number: int) -> int:
+    if number < 0:
+        raise ValueError("no square of that here")
+    return number * number
+
+
+@app.task(queue="reports")
+def report(ctx: Context, title: str) -> str:
+    assert ctx.batch is not None
+    told.append((ctx.batch.total, ctx.batch.dead, ctx.batch.results()))
+    return title
+
+
+@app.task(queue="reports")
+async def areport(ctx: Context) -> None:
+    assert ctx.batch is not None
+    told.append((ctx.batch.total, ctx.batch.dead, await ctx.batch.aresults()))
+
+
+@pytest.fixture
+def service() -> Iterator[MemoryService]:
+    told.clear()
+    with MemoryService() as made, made.serving(app):
+        app.ensure_queues()
+        yield made
+
+
+def test_a_fan_out_of_two_hundred_with_a_final_task(service: MemoryService) -> None:
+    with app.client.batch(on_succeeded=report.s("squares")) as batch:
+        for number in range(200):
+            batch.add(square.s(number))
+
+    service.run(app)
+
+    ((total, dead, results),) = told
+    assert (total, dead) == (200, 0)
+    assert results == [number * number for number in range(100)]  # the first hundred
+    shown = app.client.get_batch(batch.id)
+    assert (shown.total, shown.created, shown.succeeded, shown.live) == (200, 200, 200, 0)
+    assert shown.finished_at is not None
+    assert app.client.batch_results(batch.id).truncated
+
+
+def test_a_block_that_raises_leaves_the_batch_open(service: MemoryService) -> None:
+    with suppress(RuntimeError), app.client.batch(on_ended=report.s("x")) as batch:
+        batch.add(square.s(1))
+        batch.flush()
+        raise RuntimeError
+
+    service.run(app)
+
+    assert told == []
+    assert app.client.get_batch(batch.id).total is None
+    assert [one.id for one in app.client.list_batches()] == [batch.id]
+
+
+def test_what_was_sent_before_counts_once(service: MemoryService) -> None:
+    with app.client.batch(on_ended=report.s("x")) as batch:
+        for _ in range(2):
+            batch.enqueue("work", {"task": square.name, "args": {"number": 3}}, id="three")
+            batch.flush()
+    service.run(app)
+
+    assert batch.total == 1
+    assert told == [(1, 0, [9])]
+
+
+def test_a_call_whose_arguments_do_not_fit_is_refused_when_it_is_made() -> None:
+    with pytest.raises(InvalidRequest, match="number"):
+        square.s("three")  # type: ignore[arg-type]  # which a checker sees too
+
+
+def test_a_missing_batch_is_an_error_of_the_entry(service: MemoryService) -> None:
+    with pytest.raises(NotEnqueued, match=r"batches\[0\]: there is no batch none"):
+        square.options(batches=["none"]).enqueue(1)
+    with pytest.raises(InvalidRequest, match=r"on\.ended\.queue"):
+        app.client.create_batch(on_ended=report.options(queue="nowhere").s("x"))
+
+
+def test_a_failure_is_told_and_the_rest_goes_on(service: MemoryService) -> None:
+    with app.client.batch(on_ended=report.s("x")) as batch:
+        for number in (1, -1, 2):
+            batch.add(square.options(retries=0).s(number))
+    service.run(app)
+
+    assert told == [(3, 1, [1, 4])]
+    assert len(app.client.get_batch(batch.id).dead_ids) == 1
+
+
+def test_a_handler_may_add_to_its_own_batch(service: MemoryService) -> None:
+    grow = App(client=app.client, queue="work")
+
+    @grow.task(name="grow")
+    def step(ctx: Context, left: int) -> int:
+        if left:
+            ctx.spawn(step, {"left": left - 1}, batches=ctx.task.batches)
+        return left
+
+    with grow.client.batch(on_ended=report.s("x")) as batch:
+        batch.add(step.s(3))
+    service.run(grow)
+    service.run(app)
+
+    assert [(total, dead) for total, dead, _ in told] == [(4, 0)]
+
+
+def test_it_works_from_an_event_loop(service: MemoryService) -> None:
+    async def fill() -> str:
+        client = service.connect_async()
+        async with client.batch(on_ended=areport.s()) as batch:
+            for number in range(30):
+                await batch.add(square.s(number))
+            await batch.enqueue("work", {"task": square.name, "args": {"number": 30}})
+        assert await client.get_batch(batch.id) == batch.batch
+        await client.close()
+        return batch.id
+
+    asyncio.run(fill())
+    service.run(app)
+
+    assert told == [(31, 0, [number * number for number in range(31)])]
+
+
+def test_inline_what_is_called_back_runs_too() -> None:
+    told.clear()
+    with inline(app):
+        app.ensure_queues()
+        with app.client.batch(on_ended=report.s("x")) as batch:
+            batch.add(square.s(5))
+
+    assert told == [(1, 0, [25])]

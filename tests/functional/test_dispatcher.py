@@ -1,0 +1,51 @@
+"""The function that sends, called as Lambda calls it, beside a real receiver."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from headrace.domain.plan import TaskSpec
+from headrace.domain.push import PushHosts, PushRules, Target
+from headrace.domain.queue import QueueSettings
+from headrace.domain.task import State
+from headrace.entries import dispatcher
+from headrace.local.gateway import InvocationContext
+from headrace.local.tables import Function
+from headrace.runtime.wiring import Settings, build, using
+from headrace.store.memory import MemoryStore
+from tests.unit.push.receiver import GivenAnswer, receiving
+
+CONTEXT: Any = InvocationContext(
+    Function("Dispatcher", "dispatcher.handler", 900, 512), lambda: False
+)
+
+
+def test_the_timer_starts_what_sends_the_tasks_that_are_due() -> None:
+    settings = replace(
+        Settings(admin_key="k", poll_after_seconds=0.02),
+        push=PushRules(PushHosts.parse("127.0.0.1")),
+    )
+    use = build(settings, MemoryStore())
+    with receiving(lambda got: GivenAnswer(200, got.body)) as receiver, using(use):
+        use.queues.create("hooks", QueueSettings(target=Target(url=receiver.url)))
+        ids = [
+            str(one.id)
+            for one in use.tasks.enqueue("hooks", [TaskSpec(json.dumps(n)) for n in range(5)])
+        ]
+        assert dispatcher.handler({}, CONTEXT) == {"started": 1}
+        tasks = [use.tasks.get(one) for one in ids]
+    assert [(task.state, task.result) for task in tasks] == [
+        (State.SUCCEEDED, str(n)) for n in range(5)
+    ]
+    assert use.push.begin("hooks") is not None  # it gave its seat up
+
+
+def test_a_seat_that_is_taken_is_left_alone() -> None:
+    use = build(Settings(admin_key="k"), MemoryStore())
+    with using(use):
+        use.queues.create("hooks", QueueSettings(target=Target(url="https://a.example/")))
+        held = use.push.begin("hooks")
+        assert held is not None
+        event = {"queue": "hooks", "seat": 0}
+        assert dispatcher.handler(event, CONTEXT) == {**event, "sent": 0}
+        assert dispatcher.handler({"queue": "gone"}, CONTEXT)["sent"] == 0

@@ -1,0 +1,126 @@
+"""Push, from a task that is enqueued over a file to a real receiver on this machine."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import webhooks
+from headrace.domain.plan import TaskSpec
+from headrace.domain.push import PushHosts, PushRules, Target
+from headrace.domain.queue import QueueSettings
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import State, Task
+from headrace.embedded.service import EmbeddedService, service_on
+from headrace.embedded.timers import FileTimers
+from headrace.runtime.wiring import Settings
+from tests.unit.push.receiver import GivenAnswer, Receiver, receiving
+
+RETRIES = RetryStrategy(Backoff.FIXED, max_retries=1, base_seconds=0.1, jitter=0)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as one:
+        yield one
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[EmbeddedService]:
+    settings = replace(
+        Settings(admin_key="k", poll_after_seconds=0.02, settings_ttl_seconds=0),
+        push=PushRules(PushHosts.parse("127.0.0.1")),
+    )
+    one = service_on(str(tmp_path / "tasks.db"), settings)
+    with FileTimers(one, now=one.use.now):
+        yield one
+    one.close()
+
+
+def pushed(service: EmbeddedService, url: str, *payloads: Any, **target: Any) -> list[str]:
+    """Make a queue that is pushed to *url*, and enqueue; return the ids."""
+    settings = QueueSettings(target=Target(url=url, **target), retry_strategy=RETRIES)
+    service.use.queues.create("hooks", settings)
+    specs = [TaskSpec(json.dumps(payload)) for payload in payloads]
+    return [str(one.id) for one in service.use.tasks.enqueue("hooks", specs)]
+
+
+def until(holds: Callable[[], object], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.01)
+
+
+def ended(service: EmbeddedService, task_id: str) -> Task:
+    until(lambda: service.use.tasks.get(task_id).state in (State.SUCCEEDED, State.DEAD))
+    return service.use.tasks.get(task_id)
+
+
+def test_tasks_reach_the_receiver_signed_and_its_answers_are_their_results(
+    service: EmbeddedService, receiver: Receiver
+) -> None:
+    receiver.answer = lambda got: GivenAnswer(200, got.body)
+    ids = pushed(service, receiver.url, *range(30), max_concurrency=3)
+    assert [ended(service, one).result for one in ids] == [str(n) for n in range(30)]
+    secret = service.use.signing.of(service.use.queues.get("hooks")).secret
+    for got in receiver.received:
+        webhooks.verify(got.body, got.headers, secret)
+    assert {got.headers["webhook-id"] for got in receiver.received} == set(ids)
+
+
+def test_what_fails_is_tried_again_and_ends_among_the_dead(
+    service: EmbeddedService, receiver: Receiver
+) -> None:
+    receiver.answer = lambda _: GivenAnswer(500, b"broken")
+    (one,) = pushed(service, receiver.url, 1)
+    task = ended(service, one)
+    assert (task.state, task.attempts, len(receiver.received)) == (State.DEAD, 2, 2)
+    assert [got.headers["headrace-attempt"] for got in receiver.received] == ["1", "2"]
+    assert (task.errors[-1].type, task.errors[-1].detail) == ("HTTP 500", "broken")
+
+
+def test_what_the_target_rejects_is_dead_at_once(
+    service: EmbeddedService, receiver: Receiver
+) -> None:
+    receiver.answer = lambda _: GivenAnswer(422, b"no such city")
+    (one,) = pushed(service, receiver.url, 1)
+    task = ended(service, one)
+    assert (task.dead_reason, task.attempts) == ("rejected", 1)
+
+
+def test_a_busy_target_gets_it_later_and_no_attempt_is_used(
+    service: EmbeddedService, receiver: Receiver
+) -> None:
+    answers = iter([GivenAnswer(503, headers={"Retry-After": "1"})])
+    receiver.answer = lambda _: next(answers, GivenAnswer(200))
+    (one,) = pushed(service, receiver.url, 1)
+    began = time.monotonic()
+    task = ended(service, one)
+    assert (task.state, task.attempts, task.errors) == (State.SUCCEEDED, 1, ())
+    assert time.monotonic() - began >= 0.9
+
+
+def test_a_target_that_must_not_be_asked_hears_nothing(
+    service: EmbeddedService, receiver: Receiver
+) -> None:
+    (one,) = pushed(
+        service, f"https://localhost:{receiver.port}/".replace(f":{receiver.port}", ""), 1
+    )
+    task = ended(service, one)
+    assert {error.type for error in task.errors} == {"TargetRefused"}
+    assert receiver.received == []
+
+
+def test_a_worker_gets_nothing_of_such_a_queue(
+    service: EmbeddedService, receiver: Receiver
+) -> None:
+    pushed(service, receiver.url)
+    service.use.queues.pause("hooks")
+    service.use.tasks.enqueue("hooks", [TaskSpec("1")])
+    service.use.queues.resume("hooks")
+    assert service.use.deliveries.dequeue("hooks", worker="ada", batch_size=5).tasks == ()

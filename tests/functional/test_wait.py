@@ -1,0 +1,135 @@
+"""Waiting for results over a file and over HTTP: woken at once, and in nobody's way."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from headrace import App, AsyncClient, Client, Context, NewTask, Report, TaskDead, Worker
+from headrace.local.launch import launched
+
+SOON = 0.9  # seconds: less than whoever is not woken takes to look again
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[tuple[str, str]]:
+    """Give the address of a service of its own process, and the key."""
+    with launched() as service:
+        yield service.url, service.admin_key
+
+
+@pytest.fixture(params=["file", "http"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str | None]:
+    if request.param == "file":
+        return f"file:{tmp_path}/headrace.db", None
+    url, key = request.getfixturevalue("local")
+    return url, key
+
+
+@pytest.fixture
+def client(address: tuple[str, str | None]) -> Iterator[Client]:
+    with Client(*address) as client:
+        client.create_queue("mail")
+        yield client
+        client.delete_queue("mail")
+
+
+def end(client: Client, *, after: float) -> float:
+    """Take one task and end it; return when it had ended."""
+    time.sleep(after)
+    (task,) = client.dequeue("mail", worker="w", wait_seconds=5).tasks
+    client.report("mail", [Report.on(task, "SUCCEEDED", result=7)])
+    return time.monotonic()
+
+
+def test_the_end_is_heard_of_at_once(client: Client) -> None:
+    task = client.enqueue("mail", 1)
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(end, client, after=0.3)
+        found = client.wait(str(task.id), timeout=20)
+        heard_at = time.monotonic()
+
+    assert (found.state, found.result, found.payload) == ("SUCCEEDED", 7, 1)
+    assert heard_at - ending.result() < SOON
+
+
+def test_an_event_loop_hears_of_it_too(client: Client, address: tuple[str, str | None]) -> None:
+    task = client.enqueue("mail", 1)
+
+    async def story() -> float:
+        async with AsyncClient(*address) as waiting:
+            assert (await waiting.wait(str(task.id), timeout=20)).result == 7
+            return time.monotonic()
+
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(end, client, after=0.3)
+        heard_at = asyncio.run(story())
+
+    assert heard_at - ending.result() < SOON
+
+
+def test_when_time_is_over_that_is_an_error(client: Client) -> None:
+    task = client.enqueue("mail", 1)
+    began = time.monotonic()
+
+    with pytest.raises(TimeoutError, match=r"within 0\.3 s: it is ENQUEUED"):
+        client.wait(str(task.id), timeout=0.3)
+
+    assert 0.3 <= time.monotonic() - began < 5
+
+
+def test_however_many_wait_all_other_calls_go_on(
+    client: Client, address: tuple[str, str | None]
+) -> None:
+    """More than a client has connections, or an event loop's calls over a file have threads."""
+    number = 120
+    made = client.enqueue_many("mail", [NewTask(payload=n) for n in range(number)])
+
+    async def story() -> list[str]:
+        async with AsyncClient(*address) as waiting:
+            results = [asyncio.ensure_future(waiting.wait(str(one.id))) for one in made]
+            await asyncio.sleep(0.5)
+            for _ in range(number // 20):
+                began = time.monotonic()
+                leased = await waiting.dequeue("mail", batch_size=20)
+                reports = [Report.on(one, "SUCCEEDED") for one in leased.tasks]
+                await waiting.report("mail", reports)
+                assert time.monotonic() - began < 5
+            return [task.state for task in await asyncio.wait_for(asyncio.gather(*results), 30)]
+
+    assert asyncio.run(story()) == ["SUCCEEDED"] * number
+
+
+def test_a_worker_and_who_waits_for_it(address: tuple[str, str | None], client: Client) -> None:
+    app = App(client, queue="mail")
+    stepped = threading.Event()
+
+    @app.task(retries=0, keepalive=1)
+    def climb(ctx: Context, steps: int) -> int:
+        if steps < 0:
+            raise ValueError("there is no way down")
+        for step in range(steps):
+            ctx.progress(step)
+            stepped.wait(0.8)
+        return steps
+
+    with Client(*address) as working:
+        worker = Worker(app, client=working, queues=["mail"])
+        running = threading.Thread(target=worker.run)
+        running.start()
+        try:
+            task = climb.enqueue(3)
+            shown = list(task.updates(timeout=30))
+            assert shown
+            assert shown == sorted(shown)
+            assert set(shown) <= {0, 1, 2}
+            assert task.result(timeout=0) == 3
+            with pytest.raises(TaskDead, match="ValueError: there is no way down"):
+                climb.enqueue(-1).result(timeout=30)
+        finally:
+            worker.stop()
+            running.join()

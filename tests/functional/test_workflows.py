@@ -1,0 +1,273 @@
+"""Chains, groups, chords and graphs of tasks: in what order, with what results, and cancelled."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from headrace import App, Context, Workflow, WorkflowRun, chain, chord, group
+from headrace.domain.errors import InvalidRequest
+from headrace.domain.task import State
+from headrace.testing import MemoryService
+
+app = App(queue="work")
+ran: list[str] = []
+least = {"value": 0}
+
+
+@app.task(retries=0)
+def number(value: int) -> int:
+    ran.append(f"number {value}")
+    if value < least["value"]:
+        raise ValueError("too small")
+    return value
+
+
+@app.task
+def total(ctx: Context, name: str = "total") -> int:
+    assert ctx.batch is not None
+    found = sum(ctx.batch.results())
+    ran.append(f"{name} {found}")
+    return found
+
+
+@pytest.fixture
+def service() -> Iterator[MemoryService]:
+    ran.clear()
+    least["value"] = 0
+    with MemoryService() as made, made.serving(app):
+        app.ensure_queues()
+        yield made
+
+
+def test_a_chain_passes_results_on(service: MemoryService) -> None:
+    run = chain(number.s(3), total.s("b"), total.s("c")).start(app.client)
+    assert run.show().waiting == ["2", "3"]
+
+    service.run(app)
+
+    assert ran == ["number 3", "b 3", "c 3"]
+    state = run.show()
+    assert (state.whole.total, state.whole.succeeded, state.waiting) == (3, 3, [])
+    assert state.whole.finished_at is not None
+
+
+def test_a_group_runs_side_by_side(service: MemoryService) -> None:
+    run = group(number.s(1), number.s(2)).start(app.client)
+
+    service.run(app)
+
+    assert sorted(ran) == ["number 1", "number 2"]
+    assert run.show().whole.finished_at is not None
+
+
+def test_a_chord_of_two_hundred(service: MemoryService) -> None:
+    chord(group(*(number.s(1) for _ in range(200))), total.s("sum")).start(app.client)
+
+    service.run(app)
+
+    assert ran[-1] == "sum 100"  # the results of the first hundred
+    assert len(ran) == 201
+
+
+def test_a_graph_joins_what_it_names(service: MemoryService) -> None:
+    wf = Workflow()
+    wf.add("a", number.s(1))
+    wf.add("b", number.s(2))
+    wf.add("c", total.s("c"), after=["a", "b"])
+    wf.add("d", total.s("d"), after=["b"])
+    wf.add("e", total.s("e"), after=["c", "d"])
+
+    run = wf.start(app.client)
+    service.run(app)
+
+    assert sorted(ran[:2]) == ["number 1", "number 2"]
+    assert sorted(ran[2:4]) == ["c 3", "d 2"]
+    assert ran[4:] == ["e 5"]
+    assert {task.state for task in run.show().tasks} == {State.SUCCEEDED}
+
+
+def test_after_a_failure_it_stops_and_a_restart_lets_it_go_on(service: MemoryService) -> None:
+    run = chain(group(number.s(1), number.s(-1)), total.s("sum")).start(app.client)
+    service.run(app)
+    assert not [one for one in ran if one.startswith("sum")]
+    assert (run.show().whole.dead, run.show().waiting) == (1, ["2"])
+
+    least["value"] = -1
+    app.client.restart_tasks("work", ids=run.show().whole.dead_ids)
+    service.run(app)
+
+    assert ran[-1] == "sum 0"
+    assert run.show().whole.dead == 0
+
+
+def test_or_goes_on(service: MemoryService) -> None:
+    chain(group(number.s(1), number.s(-1)), total.s("sum"), on_failure="go_on").start(app.client)
+
+    service.run(app)
+
+    assert ran[-1] == "sum 1"
+
+
+def test_a_workflow_tells_when_it_is_over(service: MemoryService) -> None:
+    wf = Workflow(on_succeeded=total.s("over"), on_failed=total.s("failed"))
+    wf.add("a", number.s(4))
+    wf.start(app.client)
+
+    service.run(app)
+
+    assert ran == ["number 4", "over 4"]
+
+
+def test_started_again_under_its_id_it_runs_once(service: MemoryService) -> None:
+    for _ in range(2):
+        chain(number.s(3), total.s("b")).start(app.client, id="nightly")
+    service.run(app)
+    chain(number.s(3), total.s("b")).start(app.client, id="nightly")
+    service.run(app)
+
+    assert ran == ["number 3", "b 3"]
+
+
+def test_it_is_cancelled_as_a_whole(service: MemoryService) -> None:
+    run = chain(group(number.s(1), number.s(2)), total.s("b"), total.s("c")).start(app.client)
+
+    cancelled = WorkflowRun(run.id, app.client).cancel()
+    service.run(app)
+
+    service.tick()
+    assert (cancelled, ran) == (2, [])
+    assert WorkflowRun(run.id, app.client).cancel() == 0  # they are, and once
+    state = run.show()
+    assert (state.waiting, state.whole.dead, state.whole.total) == ([], 2, 2)
+    assert state.whole.finished_at is not None
+
+
+def test_a_step_that_its_join_has_made_is_cancelled_too(service: MemoryService) -> None:
+    run = chain(number.s(1), total.options(delay=60).s("b")).start(app.client)
+    service.run(app)
+
+    assert run.cancel() == 1
+    service.run(app, until_settled=True)
+
+    assert ran == ["number 1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "after", "field"),
+    [
+        ("a", (), "name"),
+        ("-1", (), "name"),
+        ("no spaces", (), "name"),
+        ("x" * 33, (), "name"),
+        ("n", ("z",), "after"),
+    ],
+)
+def test_a_wrong_step_is_refused(name: str, after: tuple[str, ...], field: str) -> None:
+    wf = Workflow()
+    wf.add("a", number.s(1))
+
+    with pytest.raises(InvalidRequest) as error:
+        wf.add(name, total.s("t"), after=after)
+
+    assert [one.field for one in error.value.errors] == [field]
+
+
+def test_ten_steps_may_wait_for_one_and_one_for_ten(service: MemoryService) -> None:
+    wf = Workflow()
+    wf.add("a", number.s(1))
+    names: list[str] = [wf.add(f"c{n}", total.s(f"c{n}"), after=["a"]) for n in range(10)]
+    wf.add("d", total.s("d"), after=names)
+    run = wf.start(app.client)
+    assert sorted(run.show().waiting) == sorted([*names, "d"])
+    assert drawn(run) == {"a": set(), **{name: {"a"} for name in names}, "d": set(names)}
+
+    service.run(app)
+    assert drawn(run) == {"a": set(), **{name: {"a"} for name in names}, "d": set(names)}
+
+    assert ran[0] == "number 1"
+    assert sorted(ran[1:-1]) == [f"{name} 1" for name in names]
+    assert ran[-1] == "d 10"
+    state = run.show()
+    assert (state.whole.total, state.whole.succeeded, state.waiting) == (12, 12, [])
+
+
+def drawn(run: WorkflowRun) -> dict[str, set[str]]:
+    """What each step waits for, as the tree is drawn."""
+    steps = run.client.batch_steps(run.id).steps
+    names = {step.task_id: step.name for step in steps}
+    return {step.name: {names[one] for one in step.after} for step in steps}
+
+
+def test_a_step_in_an_event_loop_sees_through_relays_too(service: MemoryService) -> None:
+    found: list[object] = []
+    loop = App(queue="loop")
+
+    @loop.task
+    async def last(ctx: Context) -> None:
+        assert ctx.batch is not None
+        found.append(await ctx.batch.aresults())
+
+    wf = Workflow()
+    wf.add("a", number.s(7))
+    for n in range(5):
+        wf.add(f"c{n}", last.s(), after=["a"])
+    with service.serving(loop):
+        loop.ensure_queues()
+        wf.start(app.client)
+        for _ in range(4):
+            service.run(app)
+            service.run(loop)
+
+    assert found == [[7]] * 5
+
+
+def test_ten_steps_may_wait_for_the_same_ten(service: MemoryService) -> None:
+    wf = Workflow(on_failure="go_on")
+    first = [wf.add(f"a{n}", number.s(n)) for n in range(10)]
+    for n in range(10):
+        wf.add(f"b{n}", total.s(f"b{n}"), after=first)
+
+    wf.start(app.client)
+    service.run(app)
+
+    assert sorted(ran[10:]) == [f"b{n} 45" for n in range(10)]
+
+
+def test_one_with_many_that_wait_for_it_is_cancelled_as_a_whole(service: MemoryService) -> None:
+    wf = Workflow()
+    wf.add("a", number.s(1))
+    for n in range(10):
+        wf.add(f"c{n}", total.s(f"c{n}"), after=["a"])
+    run = wf.start(app.client)
+
+    cancelled = run.cancel()
+    service.run(app)
+
+    service.tick()
+    assert (cancelled, ran) == (1, [])
+    assert run.show().whole.finished_at is not None
+
+
+def test_words_and_ids_that_are_none_are_refused(service: MemoryService) -> None:
+    with pytest.raises(InvalidRequest, match="on_failure"):
+        Workflow(on_failure="maybe")  # type: ignore[arg-type]  # which a checker sees too
+    with pytest.raises(InvalidRequest, match="steps"):
+        Workflow().start(app.client)
+    with pytest.raises(InvalidRequest, match="id must"):
+        chain(number.s(1)).start(app.client, id="x" * 40)
+
+
+def test_it_starts_from_an_event_loop(service: MemoryService) -> None:
+    async def start() -> str:
+        client = service.connect_async()
+        try:
+            return await chain(number.s(3), total.s("b")).astart(client)
+        finally:
+            await client.close()
+
+    id = asyncio.run(start())
+    service.run(app)
+
+    assert ran == ["number 3", "b 3"]
+    assert WorkflowRun(id, app.client).show().whole.succeeded == 2

@@ -25,14 +25,14 @@ from rich.progress import (
 )
 
 from headrace.local import LocalServiceError
-from headrace.local.engine import PROJECT_ROOT
-from tests.bench import calls, changes, console, cost, life, machine
+from tests.bench import calls, console, cost, life, machine, wait
+from tests.bench.load import LoadWatch
 from tests.bench.results import Bar, PartOutcome, bars_table, finite
 from tests.bench.sizes import FULL, QUICK, Sizes
 
 _WIDTH: Final = 100
 _DEFAULT_JSON: Final = Path("bench-latest.json")
-_DEFAULT_DATA: Final = PROJECT_ROOT / "build"
+_DEFAULT_DATA: Final = Path(__file__).resolve().parents[2] / "build"
 
 Part = Callable[[Sizes, Progress], PartOutcome]
 
@@ -43,10 +43,10 @@ def main(arguments: list[str] | None = None) -> int:
     sizes = QUICK if options.quick else FULL
     parts: dict[str, Part] = {
         "cost": cost.run,
-        "calls": calls.run,
+        "calls": partial(calls.run, parent=options.data_dir),
         "life": partial(life.run, parent=options.data_dir),
-        "changes": changes.run,
         "console": console.run,
+        "wait": partial(wait.run, parent=options.data_dir),
     }
     wanted = {name: part for name, part in parts.items() if options.only in (None, name)}
     try:
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="small sizes, under a minute")
     parser.add_argument(
         "--only",
-        choices=("cost", "calls", "life", "changes", "console"),
+        choices=("cost", "calls", "life", "console", "wait"),
         help="measure one part only",
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a bar is missed")
@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=_DEFAULT_DATA,
         metavar="FOLDER",
-        help="a folder on a real disk for the data of `life` (default: build)",
+        help="a folder on a real disk for what is measured on one (default: build)",
     )
     return parser
 
@@ -96,33 +96,34 @@ def _measure(
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine.facts(),
         "sizes": asdict(sizes),
-        "load_before": machine.load(),
         "parts": {},
     }
-    terminal.print(_conditions(report["machine"], report["load_before"]))
+    terminal.print(_conditions(report["machine"]))
     bars: list[Bar] = []
     started = time.monotonic()
     for name, part in parts.items():
+        watch = LoadWatch()
         with _progress() as progress:
             outcome = part(sizes, progress)
+        load = watch.state()
         for shown in outcome.tables:
             terminal.print(shown)
         for note in outcome.notes:
             terminal.print(note, highlight=False)
-        report["parts"][name] = outcome.figures | {"notes": outcome.notes}
+        terminal.print(str(load), highlight=False)
+        report["parts"][name] = outcome.figures | {"notes": outcome.notes, "load": load.as_json()}
         bars += outcome.bars
     terminal.print(bars_table(bars))
     return report | {
         "bars": [bar.as_json() for bar in bars],
-        "load_after": machine.load(),
         "seconds": round(time.monotonic() - started, 1),
     }, bars
 
 
-def _conditions(facts: dict[str, Any], load: float) -> str:
+def _conditions(facts: dict[str, Any]) -> str:
     return (
         f"{facts['cores']} cores ({facts['processor']}), {facts['system']}, Python"
-        f" {facts['python']}, engine {facts['engine']}, load {load:.1f} before"
+        f" {facts['python']}, SQLite {facts['sqlite']}"
     )
 
 

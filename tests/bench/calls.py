@@ -1,7 +1,8 @@
 """Each call by itself: rate, latency and units, with few and many tasks waiting.
 
-One caller at a time. Every depth has an engine and a service of its own, and they are measured in
-turns, so that whatever else the machine does meets all of them alike.
+One caller at a time. Every depth has a service with a file of its own, and they are measured in
+turns, so that whatever else the machine does meets all of them alike.  Besides, one task into a
+file on disk, and the sync that this cannot do without.
 """
 
 import contextlib
@@ -9,14 +10,17 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Final, TypeVar
 
 from rich.progress import Progress
 from rich.table import Table
 
-from tests.bench.bare import BareClient
-from tests.bench.engines import EngineWorld, world
+from headrace.client.client import Client
+from tests.bench import machine
+from tests.bench.bare import PAYLOAD, BareClient
 from tests.bench.results import Bar, PartOutcome, median, percentile, table
+from tests.bench.services import both_ways, folder_on_disk
 from tests.bench.sizes import BATCH, Sizes
 from tests.bench.targets import CallFailed, Target, Units
 
@@ -30,7 +34,14 @@ FLOOR_WRITE: Final = {"enqueue": 2.0, "dequeue": 3.0, "heartbeat": 1.0, "succeed
 FLOOR_READ: Final = {"enqueue": 0.0, "dequeue": 0.5, "heartbeat": 0.0, "succeed": 0.0}
 """Units per call."""
 DEQUEUE_RATIO: Final = 1.5
+ENQUEUE_MS: Final = 1.0
+"""To enqueue one task over ``file:``, one sync of the disk left out."""
 _WARM_UP_ROUNDS: Final = 3
+_FILLED_AT_ONCE: Final = 1_000
+_NOTE: Final = (
+    "One caller; a rate is what this one caller reaches. Data in memory, but for the one task into"
+    " a file on disk."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +78,31 @@ class CallFigure:
     read_per_call: float
 
 
-def run(sizes: Sizes, progress: Progress) -> PartOutcome:
-    """Measure all calls on both paths at all depths."""
+@dataclass(frozen=True, slots=True)
+class FileEnqueue:
+    """One task into a file on disk, and beside it one sync there; in ms, with the CPU (mean)."""
+
+    calls: int
+    p50_ms: float
+    p99_ms: float
+    cpu_ms: float
+    sync_p50_ms: float
+    sync_p99_ms: float
+
+    @property
+    def besides_ms(self) -> float:
+        """What it takes besides one sync (p50)."""
+        return self.p50_ms - self.sync_p50_ms
+
+
+def run(sizes: Sizes, progress: Progress, parent: Path) -> PartOutcome:
+    """Measure all calls on both paths at all depths, and one in a new folder inside *parent*."""
     calls: dict[Kind, list[Call]] = defaultdict(list)
     with contextlib.ExitStack() as stack:
         filling = progress.add_task("calls: filling queues", total=sum(sizes.depths))
-        worlds = {depth: stack.enter_context(world(QUEUE)) for depth in sizes.depths}
+        worlds = {depth: stack.enter_context(both_ways(QUEUE)) for depth in sizes.depths}
         for depth, one in worlds.items():
-            _fill(one, depth, lambda count: progress.advance(filling, count))
+            _fill(one.file, depth, lambda count: progress.advance(filling, count))
         bar = progress.add_task("calls: measuring", total=_WARM_UP_ROUNDS + sizes.call_rounds)
         for number in range(_WARM_UP_ROUNDS + sizes.call_rounds):
             if number == _WARM_UP_ROUNDS:
@@ -86,23 +114,76 @@ def run(sizes: Sizes, progress: Progress) -> PartOutcome:
                             calls[Kind(target.name, call, count, depth)].append(measured)
             progress.advance(bar)
     figures = [_figure(kind, measured) for kind, measured in calls.items()]
+    on_disk = _file_enqueue(sizes, progress, parent)
     return PartOutcome(
-        figures={"calls": [asdict(figure) for figure in figures]},
+        figures={
+            "calls": [asdict(figure) for figure in figures],
+            "file_enqueue": asdict(on_disk),
+            "filesystem": machine.filesystem(parent),
+        },
         tables=[
             *(_speed_table(figures, path) for path in dict.fromkeys(f.path for f in figures)),
             _units_table(figures),
+            _file_table(on_disk, parent),
         ],
-        notes=["One caller, data in memory; a rate is what this one caller reaches."],
-        bars=_bars(figures, sizes),
+        notes=[_NOTE],
+        bars=[*_bars(figures, sizes), _file_bar(on_disk)],
     )
 
 
-def _fill(one: EngineWorld, depth: int, done: Callable[[int], object]) -> None:
-    with BareClient(one.engine.url, QUEUE) as client:
-        for start in range(0, depth, BATCH):
-            count = min(BATCH, depth - start)
-            client.fill(count)
+def _fill(file: Path, depth: int, done: Callable[[int], object]) -> None:
+    """Insert tasks in the quickest way, for which nothing is measured."""
+    with BareClient(file, QUEUE) as client:
+        for start in range(0, depth, _FILLED_AT_ONCE):
+            count = min(_FILLED_AT_ONCE, depth - start)
+            client.insert(count)
             done(count)
+
+
+def _file_enqueue(sizes: Sizes, progress: Progress, parent: Path) -> FileEnqueue:
+    """Enqueue one task after the other, and sync a page of another file in between."""
+    bar = progress.add_task("calls: one task, on disk", total=sizes.file_calls)
+    enqueued: list[float] = []
+    synced: list[float] = []
+    used = 0.0
+    with (
+        folder_on_disk(parent) as folder,
+        machine.sync_timer(folder) as sync,
+        Client(f"file:{folder}/headrace.db") as client,
+    ):
+        client.create_queue(QUEUE)
+        for number in range(-_WARM_UP_ROUNDS, sizes.file_calls):
+            started, used_before = time.perf_counter(), time.process_time()
+            client.enqueue(QUEUE, PAYLOAD)
+            seconds = time.perf_counter() - started
+            if number >= 0:
+                used += time.process_time() - used_before
+                enqueued.append(seconds)
+                synced.append(sync())
+                progress.advance(bar)
+    return FileEnqueue(
+        calls=len(enqueued),
+        p50_ms=1000 * median(enqueued),
+        p99_ms=1000 * percentile(enqueued, 99),
+        cpu_ms=1000 * used / len(enqueued),
+        sync_p50_ms=1000 * median(synced),
+        sync_p99_ms=1000 * percentile(synced, 99),
+    )
+
+
+def _file_bar(one: FileEnqueue) -> Bar:
+    name = "Enqueue of one task over file:, p50 less one sync"
+    return Bar(name, one.besides_ms, ENQUEUE_MS, at_most=True, unit="ms")
+
+
+def _file_table(one: FileEnqueue, parent: Path) -> Table:
+    disk = machine.filesystem(parent)
+    made = table(f"One task into a file on disk ({disk}), {one.calls} times", "ms", "p50", "p99")
+    made.add_row("enqueue", f"{one.p50_ms:.2f}", f"{one.p99_ms:.2f}")
+    made.add_row("a sync of one page there", f"{one.sync_p50_ms:.2f}", f"{one.sync_p99_ms:.2f}")
+    made.add_row("enqueue less one sync", f"{one.besides_ms:.2f}", "")
+    made.add_row("CPU of an enqueue (mean)", f"{one.cpu_ms:.2f}", "")
+    return made
 
 
 def _life(target: Target, count: int) -> dict[str, Call]:

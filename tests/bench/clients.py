@@ -9,6 +9,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Barrier, Event
+from pathlib import Path
 from typing import Final
 
 from tests.bench.bare import BareClient
@@ -24,7 +25,7 @@ _IDLE_SECONDS: Final = 0.02
 class Job:
     """What one client does: *tasks* of its own go in, and all leave when *total* are done.
 
-    ``key`` None means the engine itself is at ``url``.
+    ``url`` is a service's; where ``key`` is None, the path of a file that bare SQLite writes to.
     """
 
     url: str
@@ -74,7 +75,7 @@ def work(job: Job) -> Work:
     """Do *job*, from the moment that all clients are ready."""
     (shared,) = _SHARED
     try:
-        return (_over_http if job.key is not None else _at_engine)(job, shared)
+        return (_over_http if job.key is not None else _at_file)(job, shared)
     except BaseException:
         shared.failed.set()
         shared.start.abort()
@@ -138,9 +139,9 @@ def _over_http(job: Job, shared: _Shared) -> Work:
         return clock.result()
 
 
-def _at_engine(job: Job, shared: _Shared) -> Work:
+def _at_file(job: Job, shared: _Shared) -> Work:
     """Make the same three writes for each task, without looking for it in the index."""
-    with BareClient(job.url, job.queue) as client:
+    with BareClient(Path(job.url), job.queue) as client:
         clock = _Clock(shared)
         for start in range(0, job.tasks, BATCH):
             if shared.failed.is_set():
@@ -153,7 +154,6 @@ def _at_engine(job: Job, shared: _Shared) -> Work:
             with clock.call("succeed"):
                 client.succeed(ids)
             _count(shared, clock, count)
-        clock.write = client.write_units
         return clock.result()
 
 

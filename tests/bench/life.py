@@ -1,4 +1,4 @@
-"""The whole life of many tasks over HTTP, against the same writes driven directly at the engine.
+"""The whole life of many tasks over HTTP, against the same writes straight to a SQLite file.
 
 Both kinds have their data on disk, four client processes, and take turns.
 """
@@ -15,10 +15,11 @@ from rich.progress import Progress, TaskID
 
 from headrace.local.launch import launched
 from tests.bench import machine
+from tests.bench.bare import new_file
 from tests.bench.clients import Clients, Job, Work, clients
-from tests.bench.engines import bare_engine, folder_on_disk
 from tests.bench.life_outcome import Measurement, outcome
 from tests.bench.results import PartOutcome, median, percentile
+from tests.bench.services import folder_on_disk
 from tests.bench.sizes import BATCH, Sizes
 from tests.bench.targets import CallFailed, OverHttp
 
@@ -30,69 +31,72 @@ _ENOUGH_SECONDS: Final = 150.0
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One of the two that are compared; *pids* are those of service and engine, 0 for none."""
+    """One of the two that are compared; *service* is the process id of its service, if any."""
 
     url: str
     key: str | None
-    pids: tuple[int, int]
+    service: int | None
+    tasks: int
     runs: list[Measurement]
 
 
 def run(sizes: Sizes, progress: Progress, parent: Path) -> PartOutcome:
     """Measure both kinds in turns; their data goes to new folders inside *parent*."""
-    turn = sizes.life_tasks // sizes.life_turns
     turns = sizes.life_rounds * sizes.life_turns
-    bar = progress.add_task("whole lives", total=2 * turns * turn)
+    bar = progress.add_task("whole lives", total=2 * turns)
     ours: list[Measurement] = []
     bare: list[Measurement] = []
     syncs: list[float] = []
     started = time.monotonic()
     with clients(CLIENTS) as crew:
         while len(ours) < turns and time.monotonic() - started < _ENOUGH_SECONDS:
-            with _both(parent, ours, bare) as (sides, succeeded):
+            with _both(sizes, parent, ours, bare) as (sides, succeeded):
                 for number in range(sizes.life_turns):
                     # Short turns, because a disk may be quick and slow by the minute.
                     for side in sides if number % 2 == 0 else reversed(sides):
-                        before = (len(ours) + len(bare)) * turn
-                        done = partial(_show, progress, bar, before)
+                        before = len(ours) + len(bare)
+                        done = partial(_show, progress, bar, before, side.tasks)
                         syncs.append(machine.sync_ms(parent))
-                        side.runs.append(_measured(crew, side, turn, done))
-                if succeeded() != sizes.life_turns * turn:
+                        side.runs.append(_measured(crew, side, done))
+                if succeeded() != sizes.life_tasks:
                     raise CallFailed(f"the service has {succeeded()} tasks that succeeded")
+    turn = sizes.life_tasks // sizes.life_turns
     return outcome(ours, bare, syncs, tasks=turn, clients=CLIENTS, parent=parent)
 
 
-def _show(progress: Progress, bar: TaskID, before: int, done: int) -> None:
-    progress.update(bar, completed=before + done)
+def _show(progress: Progress, bar: TaskID, before: int, tasks: int, done: int) -> None:
+    progress.update(bar, completed=before + done / tasks)
 
 
 @contextlib.contextmanager
 def _both(
-    parent: Path, ours: list[Measurement], bare: list[Measurement]
+    sizes: Sizes, parent: Path, ours: list[Measurement], bare: list[Measurement]
 ) -> Iterator[tuple[list[_Side], Callable[[], int]]]:
-    """Run a service and a bare engine with new data; also give how many tasks succeeded."""
+    """Run a service, and make a file, with new data; also give how many tasks succeeded."""
+    turn, bare_turn = (tasks // sizes.life_turns for tasks in (sizes.life_tasks, sizes.bare_tasks))
     with contextlib.ExitStack() as stack:
         folders = [stack.enter_context(folder_on_disk(parent)) for _ in range(2)]
         service = stack.enter_context(launched(data_dir=folders[0]))
-        engine = stack.enter_context(bare_engine(folders[1]))
+        file = folders[1] / "bare.db"
+        new_file(file)
         target = stack.enter_context(OverHttp(service.url, service.admin_key, QUEUE))
         target.create_queue()
-        pids = (service.pid, 0)
         sides = [
-            _Side(service.url, service.admin_key, pids, ours),
-            _Side(engine.url, None, (0, engine.pid), bare),
+            _Side(service.url, service.admin_key, service.pid, turn, ours),
+            _Side(str(file), None, None, bare_turn, bare),
         ]
         yield sides, lambda: target.count()["SUCCEEDED"]
 
 
-def _measured(crew: Clients, side: _Side, total: int, done: Callable[[int], object]) -> Measurement:
-    """Let the clients bring *total* tasks through their life."""
+def _measured(crew: Clients, side: _Side, done: Callable[[int], object]) -> Measurement:
+    """Let the clients bring the tasks of one turn through their life."""
+    total = side.tasks
     shares = _shares(total, crew.number)
     jobs = [Job(side.url, side.key, QUEUE, share, total) for share in shares]
-    before = _used(side.pids)
+    before = _used(side.service)
     works = crew.run(jobs, done)
-    used = [now - was for now, was in zip(_used(side.pids), before, strict=True)]
-    service, engine, everything, elapsed = used
+    used = [now - was for now, was in zip(_used(side.service), before, strict=True)]
+    service, everything, elapsed = used
     own = sum(work.cpu_seconds for work in works)
     finished = sum(work.done for work in works)
     if finished != total:
@@ -103,19 +107,18 @@ def _measured(crew: Clients, side: _Side, total: int, done: Callable[[int], obje
         tasks_per_second=total / seconds,
         seconds=seconds,
         service_cpu=service / thousands,
-        engine_cpu=engine / thousands,
         clients_cpu=own / thousands,
-        others_busy=(everything - service - engine - own) / elapsed,
+        others_busy=(everything - service - own) / elapsed,
         write=sum(work.write for work in works) / total,
         read=sum(work.read for work in works) / total,
         **_latencies(works),
     )
 
 
-def _used(pids: tuple[int, int]) -> list[float]:
-    """Return the CPU seconds that each of *pids* and the whole machine have used, and the time."""
-    own = [machine.cpu_seconds(pid) if pid else 0.0 for pid in pids]
-    return [*own, machine.all_cpu_seconds(), time.monotonic()]
+def _used(service: int | None) -> list[float]:
+    """Return the CPU seconds of the service and of the whole machine so far, and the time."""
+    own = 0.0 if service is None else machine.cpu_seconds(service)
+    return [own, machine.all_cpu_seconds(), time.monotonic()]
 
 
 def _shares(total: int, number: int) -> list[int]:

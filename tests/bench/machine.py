@@ -2,17 +2,19 @@
 
 import os
 import platform
+import sqlite3
 import statistics
-import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from headrace.local.engine import find_binary
-
 _PROC: Final = Path("/proc")
 _SYNCS: Final = 50
+_PAGE: Final = b"x" * 4096
+_sync: Final = getattr(os, "fdatasync", os.fsync)  # as SQLite does where there is one
 _IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
 
 
@@ -23,7 +25,7 @@ def facts() -> dict[str, Any]:
         "processor": _processor(),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "engine": _engine_version(),
+        "sqlite": sqlite3.sqlite_version,
     }
 
 
@@ -80,15 +82,23 @@ def is_disk(folder: Path) -> bool:
 
 def sync_ms(folder: Path) -> float:
     """Return how long the disk under *folder* takes to make a small write last (median, ms)."""
-    seconds = []
+    with sync_timer(folder) as timed:
+        return 1000 * statistics.median(timed() for _ in range(_SYNCS))
+
+
+@contextmanager
+def sync_timer(folder: Path) -> Iterator[Callable[[], float]]:
+    """Give a function that appends a page to a file in *folder* and makes it last: in seconds."""
     with tempfile.TemporaryFile(dir=folder) as file:
-        for _ in range(_SYNCS):
-            file.write(b"x" * 4096)
+
+        def timed() -> float:
+            file.write(_PAGE)
             file.flush()
             started = time.perf_counter()
-            os.fsync(file.fileno())
-            seconds.append(time.perf_counter() - started)
-    return 1000 * statistics.median(seconds)
+            _sync(file.fileno())
+            return time.perf_counter() - started
+
+        yield timed
 
 
 def _processor() -> str:
@@ -98,8 +108,3 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
-
-
-def _engine_version() -> str:
-    command = [str(find_binary()), "--version"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -11,7 +11,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final
 
-from headrace.local.engine import PROJECT_ROOT
+from infra import PROJECT_ROOT
 
 MOST_BYTES: Final = 60_000_000
 _BUILT: Final = PROJECT_ROOT / ".aws-sam" / "build"

@@ -81,9 +81,9 @@ def table(title: str, *columns: str) -> Table:
     return made
 
 
-def bars_table(bars: Sequence[Bar]) -> Table:
+def bars_table(bars: Sequence[Bar], title: str = "Bars") -> Table:
     """Return the verdicts."""
-    made = table("Bars", "Figure", "Measured", "Bar", "Kept")
+    made = table(title, "Figure", "Measured", "Limit", "Kept")
     for bar in bars:
         verdict = "[green]yes[/]" if bar.passed else "[red]NO[/]"
         limit = f"{'≤' if bar.at_most else '≥'} {bar.limit:g} {bar.unit}".rstrip()

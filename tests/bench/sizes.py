@@ -17,40 +17,42 @@ class Sizes:
     call_rounds: int
     """Calls of each kind, at each depth, on each path."""
 
+    file_calls: int
+    """Calls that enqueue one task in a file on disk."""
+
+    waits: int
+    """Tasks whose result is waited for, on each path."""
+
     life_tasks: int
-    """Tasks whose whole life one service, and one bare engine, is measured with."""
+    """Tasks whose whole life one service is measured with."""
+
+    bare_tasks: int
+    """The same for one file and bare SQLite, which is faster."""
 
     life_turns: int
     """Turns that the two take for that, each with its part of the tasks."""
 
     life_rounds: int
-    """New services and engines; fewer on a very slow disk."""
-
-    few_changes: int
-    many_changes: int
-    """Changes after which the put rates are compared."""
-
-    put_windows: int
-    """Windows of the put rate, each of two batches."""
+    """New services and files; fewer on a very slow disk."""
 
 
 FULL: Final = Sizes(
     depths=(1_000, 10_000, 100_000),
     call_rounds=200,
+    file_calls=500,
+    waits=200,
     life_tasks=10_000,
+    bare_tasks=50_000,
     life_turns=5,
     life_rounds=2,
-    few_changes=1_000,
-    many_changes=50_000,
-    put_windows=60,
 )
 QUICK: Final = Sizes(
     depths=(500, 2_000, 8_000),
     call_rounds=20,
+    file_calls=50,
+    waits=20,
     life_tasks=1_000,
+    bare_tasks=4_000,
     life_turns=2,
     life_rounds=1,
-    few_changes=500,
-    many_changes=5_000,
-    put_windows=30,
 )

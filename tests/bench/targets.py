@@ -1,19 +1,22 @@
-"""The queue as the benchmark calls it: in this process, or over HTTP; the same four calls."""
+"""The queue as the benchmark calls it: in this process, over HTTP, or below the API."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 import urllib3
 
+from headrace.client.client import Client
+from headrace.client.sending import NewTask, Report, Status
 from headrace.domain.lease import LeaseName
 from headrace.domain.plan import TaskSpec
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.tasks.enqueue import EnqueueOutcome
-from headrace.runtime.wiring import Settings, build, dynamo_store
-from headrace.store.base import metered
+from headrace.runtime.use_cases import UseCases
+from headrace.store.call_scope import metered
 from tests.bench.bare import PAYLOAD
 
 WORKER: Final = "bench:1"
@@ -57,15 +60,13 @@ class Target(Protocol):
         """Finish tasks in one call."""
 
 
-class InProcess:
-    """The use cases over the production store and its boto3 client, without HTTP."""
+class UseCaseCalls:
+    """The use cases over a store, without the API: the units are those that the store tells."""
 
-    name = "in process"
-
-    def __init__(self, queue: str) -> None:
-        """Read the settings from the environment; *queue* must exist when it is called."""
-        settings = Settings.from_env()
-        self._use = build(settings, dynamo_store(settings))
+    def __init__(self, name: str, use: UseCases, queue: str) -> None:
+        """*queue* must exist."""
+        self.name = name
+        self._use = use
         self._queue = queue
         self._payload = json.dumps(PAYLOAD)
 
@@ -98,6 +99,69 @@ class InProcess:
             results = self._use.reports.report(self._queue, reports)
         _check([result.outcome for result in results], ReportOutcome.OK)
         return Units(meter.write, meter.read)
+
+
+class InProcess:
+    """The SDK over a `file:` URL, as a program without a server uses it."""
+
+    name = "in process"
+
+    def __init__(self, url: str, queue: str) -> None:
+        """*queue* must exist when it is called."""
+        self._client = Client(url)
+        self._queue = queue
+
+    def __enter__(self) -> Self:
+        """Return the target."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the client."""
+        self._client.close()
+
+    def enqueue(self, count: int) -> Units:
+        """Enqueue *count* small tasks in one call."""
+        with self._spent() as units:
+            new = [NewTask(payload=PAYLOAD) for _ in range(count)]
+            results = self._client.enqueue_many(self._queue, new)
+        _check([result.outcome for result in results], "CREATED")
+        return units()
+
+    def dequeue(self, count: int) -> tuple[list[LeasedTarget], Units]:
+        """Lease up to *count* tasks in one call."""
+        with self._spent() as units:
+            found = self._client.dequeue(self._queue, batch_size=count, worker=WORKER)
+        return [LeasedTarget(task.id, task.lease.id) for task in found.tasks], units()
+
+    def heartbeat(self, held: Sequence[LeasedTarget]) -> Units:
+        """Lengthen leases in one call."""
+        return self._report(held, "INFLIGHT")
+
+    def succeed(self, held: Sequence[LeasedTarget]) -> Units:
+        """Finish tasks in one call."""
+        return self._report(held, "SUCCEEDED")
+
+    def _report(self, held: Sequence[LeasedTarget], status: Status) -> Units:
+        with self._spent() as units:
+            reports = [
+                Report(task_id=one.task_id, lease_id=one.lease_id, status=status) for one in held
+            ]
+            results = self._client.report(self._queue, reports)
+        _check([result.outcome for result in results], "OK")
+        return units()
+
+    @contextmanager
+    def _spent(self) -> Iterator[Callable[[], Units]]:
+        before = self._client.consumed
+        yield lambda: Units(
+            self._client.consumed.write_units - before.write_units,
+            self._client.consumed.read_units - before.read_units,
+        )
 
 
 class OverHttp:

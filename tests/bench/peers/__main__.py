@@ -1,11 +1,13 @@
 """`python -m tests.bench.peers`: measure Headrace beside its peers, in turns, on this machine.
 
 Exit status: 0 measured and ahead, 1 a bar was missed, 2 Headrace could not be measured,
-130 Ctrl-C.
+130 Ctrl-C, 143 SIGTERM: brokers and workers are ended then too.
 """
 
 import argparse
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -18,17 +20,18 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headrace.local import LocalServiceError
-from headrace.local.engine import PROJECT_ROOT
+from infra import PROJECT_ROOT
 from tests.bench import machine
-from tests.bench.peers import report
+from tests.bench.peers import brokers, report
 from tests.bench.peers.brokers import LeftOut
-from tests.bench.peers.catalogue import HEADRACE, PEERS, Peer, Programs
-from tests.bench.peers.drain import WORKERS, Bench, version
-from tests.bench.peers.figures import Drain, Latency, summary
+from tests.bench.peers.catalogue import PEERS, Peer, Programs
+from tests.bench.peers.drain import WORKERS, Bench
+from tests.bench.peers.figures import Drain, summary
 from tests.bench.results import bars_table, finite
 
 _WIDTH: Final = 110
-_LEAST_TASKS: Final = 40
+_LEAST_TASKS: Final = 200
+_SIGNALLED: Final = 128
 _DEFAULT_JSON: Final = Path("bench-peers.json")
 _DEFAULT_DATA: Final = PROJECT_ROOT / "build"
 _DEFAULT_PYTHON: Final = PROJECT_ROOT / ".venv-peers" / "bin" / "python"
@@ -40,6 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not options.python.exists():
         parser.error(f"the peers are not installed in {options.python}: run `make bench-peers`")
+    signal.signal(signal.SIGTERM, _end)
     try:
         return _run(options)
     except LocalServiceError as error:
@@ -47,6 +51,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _end(number: int, _frame: object) -> None:
+    """Leave through every block that ends what it has started."""
+    signal.signal(number, signal.SIG_IGN)  # once is enough, and they take their time
+    sys.exit(_SIGNALLED + number)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -62,17 +72,30 @@ def _run(options: argparse.Namespace) -> int:
         "sync_ms": machine.sync_ms(options.data_dir),
         "file_system": machine.filesystem(options.data_dir),
         "load_before": machine.load(),
+        "versions": brokers.versions(),
         "workers": WORKERS,
     }
     console.print(_words(conditions))
+    used, used_by_us = machine.all_cpu_seconds(), _own_cpu_seconds()
     figures, missing = _measure(wanted, options, console)
+    seconds = time.monotonic() - started
+    used, used_by_us = machine.all_cpu_seconds() - used, _own_cpu_seconds() - used_by_us
+    conditions |= {
+        "load_after": machine.load(),
+        "cores_used_by_others": max(used - used_by_us, 0) / seconds,
+        "seconds": round(seconds, 1),
+    }
     console.print(report.drains_table(figures, missing))
+    console.print(_load_words(conditions))
     notes = report.notes(figures, missing)
     for note in notes:
         console.print(note, markup=False)
     kept = report.bars(figures)
     if kept:
         console.print(bars_table(kept))
+    wanted_too = report.goals(figures)
+    if wanted_too:
+        console.print(bars_table(wanted_too, "Goals, which need not be kept"))
     text = json.dumps(
         finite(
             conditions
@@ -81,7 +104,7 @@ def _run(options: argparse.Namespace) -> int:
                 "left_out": missing,
                 "notes": notes,
                 "bars": [bar.as_json() for bar in kept],
-                "seconds": round(time.monotonic() - started, 1),
+                "goals": [bar.as_json() for bar in wanted_too],
             }
         ),
         indent=2,
@@ -92,9 +115,10 @@ def _run(options: argparse.Namespace) -> int:
     missed = report.verdicts(kept)
     for line in missed:
         print(line, file=sys.stderr)
-    if HEADRACE.name in missing:
-        print(f"Headrace was not measured: {missing[HEADRACE.name]}", file=sys.stderr)
-        return 2
+    for peer in report.OURS:
+        if peer.name in missing:
+            print(f"{peer.title} was not measured: {missing[peer.name]}", file=sys.stderr)
+            return 2
     return 1 if missed else 0
 
 
@@ -103,7 +127,8 @@ def _measure(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Let the peers take turns; return the figures, and why some have none."""
     drains: dict[str, list[Drain]] = {peer.name: [] for peer in wanted}
-    idle: dict[str, Latency] = {}
+    waits: dict[str, list[float]] = {peer.name: [] for peer in wanted}
+    programs = Programs(options.python)
     missing: dict[str, str] = {}
     with _progress() as progress:
         for turn in range(options.rounds):
@@ -115,13 +140,12 @@ def _measure(
                     f"Round {turn + 1} of {options.rounds}: {peer.title}", total=tasks
                 )
                 bench = Bench(
-                    Programs(options.python),
+                    programs,
                     options.data_dir,
                     partial(progress.advance, bar),
                 )
-                probes = options.probes if turn == 0 else 0
                 try:
-                    measured = bench.turn(peer, tasks, probes)
+                    measured = bench.turn(peer, tasks, -(-options.probes // options.rounds))
                 except (LeftOut, LocalServiceError) as error:
                     missing[peer.name] = str(error)
                     console.print(f"{peer.title} is left out: {error}", markup=False)
@@ -129,18 +153,17 @@ def _measure(
                 finally:
                     progress.remove_task(bar)
                 drains[peer.name].append(measured.drain)
-                if measured.idle:
-                    idle[peer.name] = measured.idle
+                waits[peer.name] += measured.waits
                 console.print(
                     f"Round {turn + 1}: {peer.title}, {measured.drain.per_second:,.0f} tasks/s"
                 )
     return {
         peer.name: {
             "title": peer.title,
-            "version": version(Programs(options.python).python(peer), peer.package),
+            "version": programs.version(peer),
             "settings": peer.settings,
         }
-        | summary(drains[peer.name], idle.get(peer.name))
+        | summary(drains[peer.name], waits[peer.name])
         for peer in wanted
         if peer.name not in missing
     }, missing
@@ -159,7 +182,11 @@ def _parser() -> argparse.ArgumentParser:
         help="measure this one only; may be given several times: %(choices)s",
     )
     parser.add_argument(
-        "--tasks", type=_at_least(_LEAST_TASKS), default=1200, metavar="N", help="in each queue"
+        "--tasks",
+        type=_at_least(_LEAST_TASKS),
+        default=3000,
+        metavar="N",
+        help="in each queue; the slow get fewer and the fast more",
     )
     parser.add_argument(
         "--rounds", type=_at_least(1), default=4, metavar="N", help="turns of each peer"
@@ -203,11 +230,26 @@ def _at_least(least: int) -> Callable[[str], int]:
 
 def _words(conditions: dict[str, Any]) -> str:
     facts = conditions["machine"]
+    versions = ", ".join(f"{name} {text}" for name, text in conditions["versions"].items())
     return (
-        f"{facts['cores']} cores ({facts['processor']}), {facts['system']}, Python"
+        f"{versions}\n{facts['cores']} cores ({facts['processor']}), {facts['system']}, Python"
         f" {facts['python']}, {conditions['file_system']}, a sync {conditions['sync_ms']:.2f} ms,"
         f" load {conditions['load_before']:.1f} before"
     )
+
+
+def _load_words(conditions: dict[str, Any]) -> str:
+    return (
+        f"State load {conditions['load_before']:.1f} before, {conditions['load_after']:.1f} after;"
+        f" programs that are not of this run used {conditions['cores_used_by_others']:.1f} of"
+        f" {conditions['machine']['cores']} cores."
+    )
+
+
+def _own_cpu_seconds() -> float:
+    """The CPU seconds of this process and of the descendants that have been waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def _progress() -> Progress:

@@ -6,6 +6,7 @@ environment variables.
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -92,10 +93,34 @@ def postgres(folder: Path) -> Iterator[Environment]:
 
 
 @contextlib.contextmanager
-def headrace(folder: Path) -> Iterator[Environment]:
-    """Run the local service as `make run` does, with its data on disk."""
+def headrace_file(folder: Path) -> Iterator[Environment]:
+    """Name a file that the first program makes; nothing runs besides producers and workers."""
+    yield {"HEADRACE_URL": f"file:{folder / 'headrace.db'}"}
+
+
+@contextlib.contextmanager
+def headrace_http(folder: Path) -> Iterator[Environment]:
+    """Run the local service as `headrace run` does, with its data on disk."""
     with launched(data_dir=folder / "data", port=0) as service:
         yield {"HEADRACE_URL": service.url, "HEADRACE_KEY": service.admin_key}
+
+
+def versions() -> dict[str, str]:
+    """The versions of the brokers and runtimes that are here."""
+    bin_folder = postgres_folder()
+    programs = {
+        "Redis": shutil.which("redis-server"),
+        "PostgreSQL": bin_folder and str(bin_folder / "postgres"),
+        "Node.js": shutil.which("node"),
+    }
+    found = {}
+    for name, program in programs.items():
+        if program:
+            words = [program, "--version"]
+            text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+            number = re.search(r"\d+(\.\d+)+", text)
+            found[name] = number[0] if number else text.strip()
+    return found
 
 
 def free_port() -> int:

@@ -12,11 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headrace.local.engine import PROJECT_ROOT
+from infra import PROJECT_ROOT
 from tests.bench.peers.brokers import Environment, LeftOut
 from tests.bench.peers.catalogue import Peer, Programs
 from tests.bench.peers.cpu import CpuReading, reading
-from tests.bench.peers.figures import FROM, TO, Drain, Latency, drained, latency, stamps_in
+from tests.bench.peers.figures import (
+    FROM,
+    LATEST_FROM,
+    TO,
+    Drain,
+    drained,
+    probe_waits,
+    stamps_in,
+)
 from tests.bench.peers.stamp import FILE_VARIABLE, RECORD, WORKER_VARIABLE
 
 WORKERS: Final = 2
@@ -31,10 +39,10 @@ _PRODUCER_SECONDS: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What was measured; the latency only when it was asked for."""
+    """What was measured: the drain, and how long each probe waited (milliseconds)."""
 
     drain: Drain
-    idle: Latency | None
+    waits: list[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +57,10 @@ class Bench:
         """Fill a queue with *tasks*, drain it, then send *probes* to the idle workers.
 
         Raises:
-            LeftOut: the broker is missing, or the peer did not get its tasks done.
+            LeftOut: what it runs on is missing, or it did not get its tasks done.
 
         """
+        self.programs.need(peer)
         with (
             tempfile.TemporaryDirectory(dir=self.parent, ignore_cleanup_errors=True) as folder,
             peer.broker(_made(folder, "broker")) as broker,
@@ -66,21 +75,19 @@ class Bench:
                 readings = self._wait(peer, stamps, tasks, workers)
                 drain = drained(stamps_in(stamps.read_bytes()), WORKERS, readings)
                 if not probes:
-                    return Turn(drain, None)
+                    return Turn(drain, [])
                 time.sleep(_SETTLE_SECONDS)
                 sent = json.loads(self._produce(peer, "probe", probes, variables))
-                idle = latency(
-                    {int(number): at for number, at in sent.items()},
+                waits = probe_waits(
+                    {int(number): int(at) for number, at in sent.items()},
                     stamps_in(stamps.read_bytes()),
                 )
-                return Turn(drain, idle)
+                return Turn(drain, waits)
 
     def _produce(self, peer: Peer, verb: str, count: int, variables: Environment) -> str:
-        python = self.programs.python(peer)
-        words = [python, "-m", "tests.bench.peers.produce", peer.app, verb, str(count)]
         try:
             done = subprocess.run(
-                words,
+                self.programs.producer(peer, verb, count),
                 cwd=PROJECT_ROOT,
                 env=variables | {WORKER_VARIABLE: "-1"},
                 capture_output=True,
@@ -122,7 +129,6 @@ class Bench:
     ) -> list[CpuReading]:
         """Wait until all *tasks* have run; return the CPU used when the rate began and ended."""
         readings: list[CpuReading] = []
-        marks = [int(FROM * tasks), int(TO * tasks)]
         done, moved_at = 0, time.monotonic()
         while done < tasks:
             time.sleep(_LOOK_SECONDS)
@@ -130,8 +136,10 @@ class Bench:
             if now > done:
                 self.reported(now - done)
                 done, moved_at = now, time.monotonic()
-                if marks and done >= marks[0]:
-                    marks = [mark for mark in marks if mark > done]
+                began = done >= FROM * tasks and (
+                    done >= LATEST_FROM * tasks or _all_begun(stamps, len(workers))
+                )
+                if (not readings and began) or (len(readings) == 1 and done >= TO * tasks):
                     read = reading(done, [worker.pid for worker in workers])
                     readings += [read] if read else []
             ended = [number for number, one in enumerate(workers) if one.poll() is not None]
@@ -143,11 +151,8 @@ class Bench:
         return readings
 
 
-def version(python: str, package: str) -> str:
-    """Return the version of the *package* that a Python has."""
-    code = "import sys, importlib.metadata as m; print(m.version(sys.argv[1]))"
-    words = [python, "-c", code, package]
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+def _all_begun(stamps: Path, workers: int) -> bool:
+    return len({stamp.worker for stamp in stamps_in(stamps.read_bytes())}) == workers
 
 
 def _made(parent: str, name: str) -> Path:

@@ -11,9 +11,10 @@ from tests.bench.peers.stamp import RECORD
 from tests.bench.results import median, percentile
 
 _NANOSECONDS: Final = 1_000_000_000
-# The rate is taken between these shares of the tasks: neither while the second worker still
-# starts, nor when one has nothing left to do.
+# The rate is taken between these shares of the tasks, so that one who has nothing left to do does
+# not count; and not before all workers have begun, unless one takes too long for that.
 FROM: Final = 0.1
+LATEST_FROM: Final = 0.5
 TO: Final = 0.9
 
 
@@ -43,15 +44,6 @@ class Drain:
     broker_cpu: float = math.nan
 
 
-@dataclass(frozen=True, slots=True)
-class Latency:
-    """From before the enqueue to the task's start, milliseconds, nothing else to do."""
-
-    p50: float
-    p95: float
-    count: int
-
-
 def stamps_in(content: bytes) -> list[Stamp]:
     """Return the stamps of a file in the order of their time; a half written last one is none."""
     whole = len(content) - len(content) % RECORD.size
@@ -72,7 +64,8 @@ def drained(stamps: Sequence[Stamp], workers: int, readings: Sequence[CpuReading
     tasks = list(first.values())
     if len(tasks) < 10:
         raise ValueError(f"A rate needs at least 10 tasks: there are {len(tasks)}.")
-    low, high = int(FROM * len(tasks)), int(TO * len(tasks))
+    high = int(TO * len(tasks))
+    low = max(int(FROM * len(tasks)), min(_all_begun(tasks), int(LATEST_FROM * len(tasks))))
     counts = [sum(stamp.worker == worker for stamp in tasks) for worker in range(workers)]
     return Drain(
         tasks=len(tasks),
@@ -85,13 +78,12 @@ def drained(stamps: Sequence[Stamp], workers: int, readings: Sequence[CpuReading
     )
 
 
-def latency(sent: Mapping[int, int], stamps: Sequence[Stamp]) -> Latency:
-    """Return how long tasks took to start that were *sent* at these nanoseconds, by number."""
-    waits = [(stamp.at - sent[stamp.number]) / 1e6 for stamp in stamps if stamp.number in sent]
-    return Latency(p50=median(waits), p95=percentile(waits, 95), count=len(waits))
+def probe_waits(sent: Mapping[int, int], stamps: Sequence[Stamp]) -> list[float]:
+    """The milliseconds until tasks started that were *sent* at these nanoseconds, by number."""
+    return [(stamp.at - sent[stamp.number]) / 1e6 for stamp in stamps if stamp.number in sent]
 
 
-def summary(drains: Sequence[Drain], idle: Latency | None) -> dict[str, Any]:
+def summary(drains: Sequence[Drain], waits: Sequence[float]) -> dict[str, Any]:
     """Return a peer's figures over all rounds, for the JSON file and the table."""
     rates = [drain.per_second for drain in drains]
     return {
@@ -102,13 +94,14 @@ def summary(drains: Sequence[Drain], idle: Latency | None) -> dict[str, Any]:
         "drain_seconds": statistics.median(drain.seconds for drain in drains),
         "workers_cpu_per_1000": median([drain.workers_cpu for drain in drains]),
         "broker_cpu_per_1000": median([drain.broker_cpu for drain in drains]),
+        "cpu_per_1000": median([drain.workers_cpu + drain.broker_cpu for drain in drains]),
         "tasks": drains[0].tasks,
         "rounds": len(drains),
         "repeated": sum(drain.repeated for drain in drains),
         "least_share": min(drain.least_share for drain in drains),
-        "idle_p50_ms": idle.p50 if idle else None,
-        "idle_p95_ms": idle.p95 if idle else None,
-        "idle_tasks": idle.count if idle else 0,
+        "idle_p50_ms": median(waits) if waits else None,
+        "idle_p95_ms": percentile(waits, 95) if waits else None,
+        "idle_tasks": len(waits),
     }
 
 
@@ -116,6 +109,12 @@ def ratio(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float:
     """Return the median over the rounds of our rate : theirs, both taken within minutes."""
     rounds = zip(ours["per_second_by_round"], theirs["per_second_by_round"], strict=True)
     return median([one / other for one, other in rounds])
+
+
+def _all_begun(tasks: Sequence[Stamp]) -> int:
+    """The number of tasks that had run, in their order, when the last of their workers began."""
+    begun = {stamp.worker: place for place, stamp in reversed(list(enumerate(tasks)))}
+    return max(begun.values())
 
 
 def _per_thousand(readings: Sequence[CpuReading], of: Callable[[CpuReading], float]) -> float:

@@ -5,11 +5,29 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from tests.bench.peers.catalogue import HEADRACE, PEERS
+from tests.bench.peers.catalogue import FILE, HTTP, PEERS, Peer
 from tests.bench.peers.figures import ratio
 from tests.bench.results import Bar, table
 
-IDLE_P50_MS: Final = 60.0
+OURS: Final = (FILE, HTTP)
+CPU_SECONDS: Final = 0.7  # of all processes, for 1,000 tasks
+IDLE_P50_MS: Final = 5.0
+IDLE_P50_GOAL_MS: Final = 2.0
+
+# How many times as fast as the peer of that name, at least.
+_FILE_RATES: Final = {
+    "dramatiq": 0.8,
+    "huey": 1.0,
+    "celery": 1.0,
+    "procrastinate": 1.0,
+    "rq-simple": 1.0,
+    "rq-fork": 1.0,
+}
+_HTTP_RATES: Final = {"celery": 3.0}
+_FILE_GOALS: Final = {"dramatiq": 1.0}
+_HTTP_GOALS: Final = {"huey": 1.0}
+
+_CPU: Final = f"{FILE.title} CPU of all processes"
 
 Figures = Mapping[str, Mapping[str, Any]]
 
@@ -24,7 +42,7 @@ def drains_table(figures: Figures, missing: Mapping[str, str]) -> Table:
     for peer in sorted(rows, key=lambda peer: -figures[peer.name]["per_second"]):
         row = figures[peer.name]
         made.add_row(
-            f"[bold]{peer.title}[/]" if peer is HEADRACE else peer.title,
+            f"[bold]{peer.title}[/]" if peer in OURS else peer.title,
             row["version"],
             f"{row['per_second']:,.0f}",
             f"{row['per_second_least']:,.0f}-{row['per_second_most']:,.0f}",
@@ -57,25 +75,50 @@ def notes(figures: Figures, missing: Mapping[str, str]) -> list[str]:
 
 
 def bars(figures: Figures) -> list[Bar]:
-    """Return the bars that this run can tell: none without Headrace's own figures."""
-    ours = figures.get(HEADRACE.name)
-    if ours is None:
+    """The bars that this run has the figures for; a run that misses one fails."""
+    kept = _rates(FILE, _FILE_RATES, figures) + _rates(HTTP, _HTTP_RATES, figures)
+    if FILE.name in figures:
+        cpu = figures[FILE.name]["cpu_per_1000"]
+        kept.append(Bar(_CPU, cpu, CPU_SECONDS, at_most=True, unit="s/1,000"))
+    return kept + _idle(IDLE_P50_MS, figures)
+
+
+def goals(figures: Figures) -> list[Bar]:
+    """Likewise what lies beyond the bars; a run that misses one does not fail."""
+    wanted = _rates(FILE, _FILE_GOALS, figures) + _rates(HTTP, _HTTP_GOALS, figures)
+    if FILE.name in figures and "dramatiq" in figures:
+        cpu, limit = (figures[name]["cpu_per_1000"] for name in (FILE.name, "dramatiq"))
+        wanted.append(Bar(f"{_CPU}, Dramatiq's", cpu, limit, at_most=True, unit="s/1,000"))
+    return wanted + _idle(IDLE_P50_GOAL_MS, figures)
+
+
+def _rates(ours: Peer, least: Mapping[str, float], figures: Figures) -> list[Bar]:
+    if ours.name not in figures:
         return []
-    kept = [
+    return [
         Bar(
-            f"Tasks per second : {peer.title}",
-            ratio(ours, figures[peer.name]),
-            1.0,
+            f"{ours.title} tasks/s : {peer.title}",
+            ratio(figures[ours.name], figures[peer.name]),
+            least[peer.name],
             at_most=False,
         )
         for peer in PEERS
-        if peer.bar and peer.name in figures
+        if peer.name in least and peer.name in figures
     ]
-    if ours["idle_p50_ms"] is not None:
-        kept.append(
-            Bar("Idle latency p50", ours["idle_p50_ms"], IDLE_P50_MS, at_most=True, unit="ms")
+
+
+def _idle(limit: float, figures: Figures) -> list[Bar]:
+    return [
+        Bar(
+            f"{ours.title} idle latency p50",
+            figures[ours.name]["idle_p50_ms"],
+            limit,
+            at_most=True,
+            unit="ms",
         )
-    return kept
+        for ours in OURS
+        if ours.name in figures and figures[ours.name]["idle_p50_ms"] is not None
+    ]
 
 
 def verdicts(kept: Sequence[Bar]) -> list[str]:

@@ -1,52 +1,51 @@
-"""Fixtures for everything: an engine in memory, and fresh tables from template.yaml.
+"""Fixtures for everything: template.yaml, and with ``--engine dynamodb`` tables made from it.
 
-``--engine dynamodb`` puts AWS's own DynamoDB Local under the tests (`make test-dynamodb`);
-``--engine none`` leaves out those that want tables, which are the same on every Python.
+Only what is about DynamoDB itself is tested on tables, by `make test-dynamodb`, on AWS's own
+DynamoDB Local.  All else needs Python alone; a line at the end tells what that leaves out.
 """
 
 import copy
 import signal
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import boto3
 import pytest
 from botocore.config import Config
 
-from headrace.local.engine import Engine, running_engine
-from headrace.local.folder import temporary_folder
-from headrace.local.stream import add_index
 from headrace.local.tables import (
     DynamoDBClient,
     TableNames,
     Template,
     create_tables,
 )
-from headrace.store.dynamo import Dialect
 from infra.template import load_template
 from tests.engine import dynamodb_local
 
-# The engine believes any credentials; without some, boto3 looks for real ones.
-_CREDENTIALS = {
+# DynamoDB Local believes any credentials; without some, boto3 looks for real ones.
+_CREDENTIALS: Final = {
     "region_name": "us-east-1",
     "aws_access_key_id": "local",
     "aws_secret_access_key": "local",
 }
+_ON_TABLES: Final = ("tests/contract/", "tests/property/test_any_order.py")
+"""Where tests may want tables besides tests/dynamodb: `make test-dynamodb` runs these too."""
+_FEW: Final = 25  # items: as many as one request removes
+_LEFT_OUT: Final = pytest.StashKey[int]()
 
 
 # Started in the background by a shell, it would be ignored here and in the commands under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-DIALECTS: dict[str, Dialect] = {"embedded": "embedded", "dynamodb": "aws"}
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the engine be chosen."""
+    """Let the tables be had."""
     parser.addoption(
         "--engine",
-        choices=(*DIALECTS, "none"),
-        default="embedded",
-        help="what the tables are on: the embedded engine, AWS's own DynamoDB Local, or nothing",
+        choices=("none", "dynamodb"),
+        default="none",
+        help="what tables are on: AWS's own DynamoDB Local; or none leaves out what needs them",
     )
 
 
@@ -54,15 +53,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Without an engine, leave out the tests that want one."""
     if config.getoption("--engine") != "none":
         return
-    wanting = [item for item in items if "dynamodb_url" in getattr(item, "fixturenames", ())]
+    wanting = [
+        item
+        for item in items
+        if "dynamodb_url" in getattr(item, "fixturenames", ())
+        and item.nodeid.startswith(_ON_TABLES)
+    ]
+    config.stash[_LEFT_OUT] = len(wanting)
+    if hasattr(config, "workeroutput"):  # of pytest-xdist
+        config.workeroutput["left_out"] = len(wanting)
     config.hook.pytest_deselected(items=wanting)
-    items[:] = [item for item in items if item not in wanting]
+    left_out = set(wanting)
+    items[:] = [item for item in items if item not in left_out]
 
 
-@pytest.fixture(scope="session")
-def dialect(request: pytest.FixtureRequest) -> Dialect:
-    """Give the PartiQL that the engine speaks."""
-    return DIALECTS[request.config.getoption("--engine")]
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over from a process of pytest-xdist how many tests it left out: each sees all."""
+    left_out = getattr(node, "workeroutput", {}).get("left_out", 0)
+    node.config.stash[_LEFT_OUT] = max(left_out, node.config.stash.get(_LEFT_OUT, 0))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Tell in one line what was left out."""
+    if left_out := config.stash.get(_LEFT_OUT, 0):
+        terminalreporter.write_line(
+            f"left out {left_out} tests that need DynamoDB's tables, and the contract on them:"
+            " `make test-dynamodb` runs these (Java 17 and Node.js 18, or newer)"
+        )
 
 
 @pytest.fixture(scope="session")
@@ -72,43 +92,31 @@ def template() -> Template:
 
 
 @pytest.fixture(scope="session")
-def engine() -> Iterator[Engine]:
-    """Run one engine per test process, its data in memory, its stream with the index."""
-    with temporary_folder() as folder, running_engine(folder) as running:
-        add_index(running.database)
-        yield running
-
-
-@pytest.fixture(scope="session")
 def dynamodb_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Give the address of the engine that the tests were asked to use."""
-    if request.config.getoption("--engine") == "embedded":
-        yield request.getfixturevalue("engine").url
-        return
+    """Give the address of DynamoDB Local, one per test process, its data in memory."""
+    if request.config.getoption("--engine") == "none":
+        pytest.fail("what needs tables belongs in tests/dynamodb, run with --engine dynamodb")
     with dynamodb_local() as running:
         yield running.url
 
 
 @pytest.fixture(scope="session")
 def dynamodb(dynamodb_url: str) -> DynamoDBClient:
-    """Give a boto3 client of the engine; it may be shared by threads."""
+    """Give a boto3 client of DynamoDB Local; it may be shared by threads."""
     # As many connections as the race tests have threads; a repeat would hide what went wrong.
     config = Config(max_pool_connections=32, retries={"total_max_attempts": 1})
     return boto3.client("dynamodb", endpoint_url=dynamodb_url, config=config, **_CREDENTIALS)
 
 
 @pytest.fixture(scope="session")
-def new_tables(
-    dynamodb: DynamoDBClient, template: Template, dialect: Dialect
-) -> Callable[[], TableNames]:
-    """Give a function that creates empty tables under names nobody else uses (about 12 ms)."""
+def new_tables(dynamodb: DynamoDBClient, template: Template) -> Callable[[], TableNames]:
+    """Give a function that creates empty tables under names nobody else uses."""
     kept = copy.deepcopy(template)
-    if dialect == "aws":
-        # DynamoDB Local removes by the real clock what a test keeps by its own, and each of its
-        # writes looks through the streams of all tables there ever were.
-        for resource in ("TasksTable", "ControlTable"):
-            for unwanted in ("TimeToLiveSpecification", "StreamSpecification"):
-                kept["Resources"][resource]["Properties"].pop(unwanted, None)
+    # DynamoDB Local removes by the real clock what a test keeps by its own, and each of its
+    # writes looks through the streams of all tables there ever were.
+    for resource in ("TasksTable", "ControlTable"):
+        for unwanted in ("TimeToLiveSpecification", "StreamSpecification"):
+            kept["Resources"][resource]["Properties"].pop(unwanted, None)
 
     def create() -> TableNames:
         unique = uuid.uuid4().hex[:12]
@@ -119,12 +127,26 @@ def new_tables(
     return create
 
 
+@pytest.fixture(scope="session")
+def spare_tables(dynamodb: DynamoDBClient) -> Iterator[list[TableNames]]:
+    """Give the tables that are empty again: to make new ones takes longer than most tests."""
+    spare: list[TableNames] = []
+    yield spare
+    for names in spare:
+        drop_tables(dynamodb, names)
+
+
 @pytest.fixture
-def tables(new_tables: Callable[[], TableNames], dynamodb: DynamoDBClient) -> Iterator[TableNames]:
+def tables(
+    new_tables: Callable[[], TableNames], spare_tables: list[TableNames], dynamodb: DynamoDBClient
+) -> Iterator[TableNames]:
     """Give empty tables to one test."""
-    names = new_tables()
+    names = spare_tables.pop() if spare_tables else new_tables()
     yield names
-    drop_tables(dynamodb, names)
+    if _emptied(dynamodb, names.tasks, "task_id") and _emptied(dynamodb, names.control, "pk", "sk"):
+        spare_tables.append(names)
+    else:
+        drop_tables(dynamodb, names)
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +163,16 @@ def drop_tables(dynamodb: DynamoDBClient, names: TableNames) -> None:
     """Remove tables: DynamoDB Local takes the longer for each call the more there are."""
     for name in (names.tasks, names.control):
         dynamodb.delete_table(TableName=name)
+
+
+def _emptied(dynamodb: DynamoDBClient, name: str, *key: str) -> bool:
+    """Remove all items of a table, if they are few; tell whether it is empty now."""
+    page = dynamodb.scan(TableName=name, ConsistentRead=True, Limit=_FEW + 1)
+    items = page["Items"]
+    if len(items) > _FEW or "LastEvaluatedKey" in page:  # a page ends after a megabyte too
+        return False
+    requests = [{"DeleteRequest": {"Key": {part: item[part] for part in key}}} for item in items]
+    if not requests:
+        return True
+    left = dynamodb.batch_write_item(RequestItems={name: requests})["UnprocessedItems"]
+    return not left

@@ -25,7 +25,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from headrace.local.engine import DIE_WITH_PARENT, HOST, PROJECT_ROOT, free_port
+from infra import PROJECT_ROOT
+from tests.processes import DIE_WITH_PARENT, HOST, free_port
 
 OLDEST_JAVA: Final = 17
 _VERSION: Final = re.compile(r'version "(\d+)')

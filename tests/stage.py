@@ -119,11 +119,11 @@ class Distant:
 
         return call
 
-    def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:
+    def commit(self, changes: Sequence[Change], **how: Any) -> list[Outcome]:
         if not changes:
             return []
         self._wait()
-        outcomes = self.store.commit(changes, partly=partly)
+        outcomes = self.store.commit(changes, **how)
         self._wait()
         for change, outcome in zip(changes, outcomes, strict=True):
             if change.rule.action is Action.DEQUEUE:

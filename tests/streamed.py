@@ -56,11 +56,11 @@ class Unsure:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def put_record(self, record: Record, *, replaces: int | None) -> bool:
+    def put_record(self, record: Record, *, replaces: int | None, lazy: bool = False) -> bool:
         fate = next(self.fate, None)
         if fate == "lost":
             raise Unavailable("lost on the way")
-        done = self._store.put_record(record, replaces=replaces)
+        done = self._store.put_record(record, replaces=replaces, lazy=lazy)
         if done:
             self.written.append(record)
         if fate == "unanswered":

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 import boto3
 
-from headrace.local.engine import free_port
 from tests.e2e.stack import ROOT, Stack
 from tests.engine import dynamodb_local
+from tests.processes import free_port
 
 HOST: Final = "q.example.org"  # a domain of one's own, in front of the deployed API
 # Settings are read anew in each request, so that each test can have its own.

@@ -2,7 +2,7 @@
 
 import re
 
-from headrace.local.engine import PROJECT_ROOT
+from infra import PROJECT_ROOT
 from tests.e2e.selection import BESIDE
 
 

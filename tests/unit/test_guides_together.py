@@ -6,7 +6,11 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-GUIDES = {path.name: path.read_text() for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]}
+GUIDES = {
+    path.name: path.read_text()
+    for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+    if path.parent.name != "coming-from"  # those repeat coming-from.md, beside other people's code
+}
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INSTALLED = re.compile(r"\bpip install ((?:-\w |'[^']*'|\"[^\"]*\"|[\w./\[\],-]+)[^`\n&]*)")
 CREATED = re.compile(r"^(?:\$ )?headrace queue create ([\w.-]+)", re.MULTILINE)

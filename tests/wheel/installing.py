@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headrace.local.engine import PROJECT_ROOT
+from infra import PROJECT_ROOT
 
 _SOURCES: Final = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 _FOLDERS: Final = ("functions/headrace", "console")

@@ -20,12 +20,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from headrace.local.engine import PROJECT_ROOT
+from infra import PROJECT_ROOT
 from tests.wheel.installing import Environment, bare, build, environment
 
 README = PROJECT_ROOT / "README.md"
 MOST_BYTES, MOST_DEPENDENCIES = 12_000_000, 8
-BACKPORTS = {"typing_extensions"}  # docs/decisions/0020: one more than the bar
 WITHIN_SECONDS = 60.0
 SHELL = ("bash", "cat", "env", "grep", "sed", "sh", "tail", "uname")
 
@@ -110,7 +109,7 @@ def test_sdist_and_wheel_hold_the_package_and_nothing_else(built: tuple[Path, Pa
 
 def test_the_sdk_alone_is_small(alone: Environment) -> None:
     packages = alone.packages()
-    others = {package.name for package in packages} - {"headrace"} - BACKPORTS
+    others = {package.name for package in packages} - {"headrace"}
 
     assert len(others) <= MOST_DEPENDENCIES
     assert sum(package.files for package in packages) <= MOST_BYTES
@@ -180,7 +179,7 @@ def test_from_nothing_to_the_first_task_and_the_console_in_a_minute(
     cpu = cpu_of_children() - cpu
     print(f"from nothing to the first task and the console: {seconds:.0f} s, of CPU {cpu:.0f} s")
     assert "mail" in seen
-    assert cpu < WITHIN_SECONDS / 2
+    assert cpu < WITHIN_SECONDS
     # Where the machine does more than it can, the time on the wall says nothing about the wheel.
     assert seconds < WITHIN_SECONDS or os.getloadavg()[0] > (os.cpu_count() or 1)
 

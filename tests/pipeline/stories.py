@@ -1,11 +1,15 @@
 """Change logs for tests: told by a service in memory with faults on, or line by line."""
 
+import random
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from headrace.client.sending import Failure, NewTask, Report
+from headrace.domain import ids
 from headrace.domain.errors import LeaseLost
 from headrace.history.changelog import Changelog, Line
 from headrace.store.base import Lake
@@ -120,7 +124,16 @@ QUEUES: Mapping[str, Mapping[str, Any]] = {
 
 
 def true_history(lake: Lake, *, seed: int, rounds: int = 60) -> MemoryService:
-    """Let a service in memory work with faults on, its changes going to *lake*; return it."""
+    """Let a service in memory work with faults on, its changes going to *lake*; return it.
+
+    The same *seed* gives the same history: ids too, by which tasks of one time are ordered.
+    """
+    drawn = SimpleNamespace(randbits=random.Random(seed).getrandbits)
+    with patch.object(ids, "secrets", drawn):
+        return _history(lake, seed, rounds)
+
+
+def _history(lake: Lake, seed: int, rounds: int) -> MemoryService:
     service = MemoryService(clock=ManualClock(at(23.5)), seed=seed, lake=lake)
     for name, settings in QUEUES.items():
         service.client.create_queue(name, **settings)

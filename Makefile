@@ -18,7 +18,7 @@ GENERATORS_VENV := .venv-generators
 SPARK_VENV := .venv-spark
 # The versions nearest to EMR Serverless and Glue, and the tests of what differs between versions.
 SPARK_MATRIX := 4.0 4.1
-SPARK_TESTS := backfill enqueue export fingerprints proof queue_source queue_writer replay rollup series station tables
+SPARK_TESTS ?= backfill enqueue export fingerprints proof queue_source queue_writer replay rollup series station tables
 # Those that are supported; one of them is that of $(VENV).
 PYTHONS := 3.11 3.12 3.13
 python_of = $(or $(call runs,python$(1)),$(call runs,env PYENV_VERSION=$(1) python$(1)))
@@ -97,14 +97,13 @@ ON_OTHER_PYTHONS := $(addprefix tests/unit/,app cli client embedded local outbox
 environments: $(BUILD_VENV)/.ready $(E2E_VENV)/.ready $(SPARK_VENV)/.ready $(BROWSER_VENV)/.ready $(SPARK_MATRIX:%=$(SPARK_VENV)-%/.ready) node_modules/.ready
 
 .PHONY: check
-check: $(VENV)/.ready ## Lint, formatting, types, import rules, the client's two halves, and how fast functions start
+check: $(VENV)/.ready ## Lint, formatting, types, import rules, and the client's two halves
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy
 	@$(VENV)/bin/lint-imports --no-logo
 	@$(PY) -m infra.unasync --check
 	@$(PY) -m infra.template --check
-	@$(PY) -m tests.bench.starts
 
 .PHONY: unasync
 unasync: $(VENV)/.ready ## Write the client for threads anew from the one for event loops
@@ -179,12 +178,13 @@ BUILT := .aws-sam/build/template.yaml
 built_from := $(shell find functions console \( -name __pycache__ -o -name '*.egg-info' \) -prune -o -type f -print)
 
 .PHONY: build
-build: $(VENV)/.ready $(BUILD_VENV)/.ready ## Validate template.yaml, build the Lambda packages into .aws-sam/ and their bills of materials into build/bom/
+build: $(VENV)/.ready $(BUILD_VENV)/.ready ## Validate template.yaml, build the Lambda packages into .aws-sam/, their bills of materials into build/bom/, and start them
 	@$(sam_build)
 	@mkdir -p build/bom
 	@$(call bom,functions)
 	@$(call bom,console)
 	@$(PY) -m tests.bench.packages
+	@$(PY) -m tests.bench.starts
 
 sam_build = $(BUILD_VENV)/bin/hadolint Dockerfile && $(sam) validate --lint && $(sam) build $(SAM_ARGS)
 

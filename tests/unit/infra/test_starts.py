@@ -1,4 +1,4 @@
-"""What a Lambda function takes to start: `make check` measures it, here is what makes it small."""
+"""What a Lambda function takes to start: `make build` measures it, here is what makes it small."""
 
 import json
 import os
@@ -74,8 +74,8 @@ def test_the_figure_is_the_median_beside_boto3s_and_the_first_round_does_not_cou
     rounds = iter([900.0, 1.0, 5.0, 3.0])
     now = [0.0]
 
-    def take(statement: str) -> float:
-        if statement == starts.BOTO3:
+    def take(name: str) -> float:
+        if name == starts.BOTO3:
             now[0] = next(rounds)
             return 2.0
         return now[0]
@@ -97,6 +97,7 @@ def test_a_missed_bar_is_measured_once_more(
     monkeypatch: pytest.MonkeyPatch, takes: list[float], status: int
 ) -> None:
     found = cycle(takes)
+    monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(
         starts, "measured", lambda _take: (0.3, dict.fromkeys(starts.BARS, next(found)))
     )

@@ -24,7 +24,7 @@ again: $(failed:%=again-%)
 
 $(STAGES:%=again-%): again-%:
 	@echo "Again, with nothing beside it: $*"
-	@$(MAKE) $* $(call arguments,--verbose --last-failed --last-failed-no-failures none)
+	@$(MAKE) $* $(call arguments,--verbose --last-failed)
 
 # Each stage of tests has a cache of its own, where pytest notes what failed.
 arguments = $(if $(filter $*,$(TESTS)),ARGS="-o cache_dir=.pytest_cache/$* $(1)")

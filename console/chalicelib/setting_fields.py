@@ -3,9 +3,8 @@
 All of a queue's; and those of retries by themselves, which a schedule may leave to its queue.
 """
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from headrace.domain import limits
@@ -18,33 +17,11 @@ from headrace.domain.queue import (
     QueueSettings,
     RateLimiting,
 )
-from headrace.domain.retry import Backoff, RetryStrategy, Seconds
+from headrace.domain.retry import Backoff, RetryStrategy
 
 from .forms import Errors
-from .parts import Field, Option
-
-_NUMBER: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One field; ``options`` are pairs of value and label."""
-
-    name: str
-    label: str
-    hint: str = ""
-    kind: str = "text"
-    options: tuple[tuple[str, str], ...] = ()
-    width: str = "m"
-
-    def field(self, text: str, error: str = "") -> Field:
-        """Return the field with *text* in it."""
-        options = tuple(Option(value, label, value == text) for value, label in self.options)
-        return Field(
-            self.name, self.label, text, self.kind, self.hint, error,
-            options=options, width=self.width,
-        )  # fmt: skip
-
+from .push_fields import ON_END, TARGET, push_texts, read_on_end, read_target
+from .typed_settings import Setting, Typed, read_number, text_of
 
 KINDS: Final = (
     (Backoff.EXPONENTIAL.value, "exponential: base · 2ⁿ⁻¹"),
@@ -61,11 +38,6 @@ RETRIES: Final = (
     Setting("jitter", "Jitter, 0 to 1", "0.1 is 10 % more or less."),
     Setting("intervals", "Waits, seconds", "For a list of waits: 10, 60, 600", width="l"),
 )
-
-
-def text_of(value: float) -> str:
-    """Return a number as it is typed."""
-    return str(int(value)) if value == int(value) else str(value)
 
 
 def retry_texts(retry: RetryStrategy) -> dict[str, str]:
@@ -89,68 +61,12 @@ OPTIONAL: Final = (
 """The fields of a schedule, which may leave any empty: then its queue's setting holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Typed:
-    """The values of the form; errors are collected by field."""
-
-    texts: Mapping[str, str]
-    errors: Errors
-
-    def number(self, name: str, within: tuple[float, float]) -> Seconds:
-        """Read a number that must be there."""
-        text = self.texts[name]
-        value = _read(text)
-        fault = limits.number_fault(text if value is None else value, within)
-        if fault:
-            self.errors.add(name, fault)
-        return within[0] if fault or value is None else value
-
-    def whole(self, name: str, within: tuple[int, int]) -> int:
-        """Read a whole number that must be there."""
-        if not self.texts[name]:
-            self.errors.add(name, str(limits.number_fault("", within, whole=True)))
-        return self.errors.whole(name, self.texts[name], within) or within[0]
-
-    def choice(self, name: str, values: tuple[str, ...]) -> str:
-        """Read one of *values*."""
-        if self.texts[name] not in values:
-            self.errors.add(name, f"must be one of {', '.join(values)}")
-            return values[0]
-        return self.texts[name]
-
-    def intervals(self) -> tuple[Seconds, ...]:
-        """Read the list of waits, which must be there for the backoff that is one."""
-        least, most = limits.INTERVALS
-        low, high = limits.RETRY_DELAY_SECONDS
-        parts = [part.strip() for part in self.texts["intervals"].split(",") if part.strip()]
-        found = [_read(part) for part in parts]
-        right = [
-            value
-            for value in found
-            if value is not None and not limits.number_fault(value, (low, high))
-        ]
-        wrong = ""
-        if len(right) < len(parts) or len(parts) > most:
-            wrong = f"must be {least} to {most} numbers from {low} to {high}, with commas between"
-        elif self.texts["retry_kind"] == Backoff.INTERVALS and not parts:
-            wrong = f"must have {least} to {most} waits for a list of waits"
-        if wrong:
-            self.errors.add("intervals", wrong)
-        return tuple(right)
-
-
-def _read(text: str) -> Seconds | None:
-    if not _NUMBER.fullmatch(text):
-        return None
-    return float(text) if "." in text else int(text)
-
-
 def read_retry(texts: Mapping[str, str], errors: Errors) -> RetryStrategy:
     """Return the strategy that *texts* say; what is wrong goes to *errors*, by field.
 
     A list of waits says by itself how many retries there are.
     """
-    typed = _Typed(texts, errors)
+    typed = Typed(texts, errors)
     kind = Backoff(typed.choice("retry_kind", tuple(kind for kind, _ in KINDS)))
     intervals = typed.intervals()
     retries = typed.whole("max_retries", limits.MAX_RETRIES)
@@ -200,6 +116,8 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
         Setting("dead_retention", "How long, seconds"),
         Setting("dead_most", "How many at most", "0 is no limit."),
     )),
+    ("Target", TARGET),
+    ("Told of ends", ON_END),
 )  # fmt: skip
 
 LABELS: Final = {one.name: one.label for _, settings in GROUPS for one in settings}
@@ -225,6 +143,7 @@ def texts_of(settings: QueueSettings) -> dict[str, str]:
         "dead_enable": "yes" if dead.enable else "no",
         "dead_retention": text_of(dead.retention_period_in_seconds),
         "dead_most": str(dead.max_size),
+        **push_texts(settings.target, settings.on_end),
     }
 
 
@@ -237,7 +156,7 @@ def _group_texts(groups: GroupSettings | None) -> dict[str, str]:
     }
 
 
-def _read_groups(typed: _Typed, old: GroupSettings | None, errors: Errors) -> GroupSettings | None:
+def _read_groups(typed: Typed, old: GroupSettings | None, errors: Errors) -> GroupSettings | None:
     """Return how groups share the queue; weights that were not touched stay as they are."""
     mode = typed.choice("groups_mode", ("none", *GroupMode))
     limit = typed.whole("group_limit", limits.GROUP_INFLIGHT)
@@ -258,7 +177,7 @@ def _read_weights(text: str, errors: Errors) -> dict[str, float]:
     least, most = limits.GROUP_KEY_BYTES
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, _, number = part.rpartition("=")
-        weight = _read(number.strip())
+        weight = read_number(number.strip())
         if weight is None or limits.number_fault(weight, limits.WEIGHT):
             low, high = limits.WEIGHT
             fault = f"must have a number from {low} to {high:,} behind each =, as acme=4"
@@ -275,7 +194,7 @@ def _read_weights(text: str, errors: Errors) -> dict[str, float]:
 
 def read_settings(texts: Mapping[str, str], old: QueueSettings, errors: Errors) -> QueueSettings:
     """Return *old* with what *texts* say; what is wrong goes to *errors*, by field."""
-    typed = _Typed(texts, errors)
+    typed = Typed(texts, errors)
     description = errors.text("description", texts["description"], limits.DESCRIPTION_BYTES)
     rate = None
     if texts["rate_tokens"]:
@@ -311,4 +230,6 @@ def read_settings(texts: Mapping[str, str], old: QueueSettings, errors: Errors) 
         shards=typed.whole("shards", limits.SHARDS),
         priority=priority,
         groups=groups,
+        target=read_target(typed, old.target),
+        on_end=read_on_end(typed),
     )

@@ -1,8 +1,14 @@
 """The target of a queue in the console: how it is doing, and that others see no headers."""
 
+from dataclasses import replace
+
+import pytest
+
+from headrace.domain.access import Role
 from headrace.domain.on_end import OnEnd
-from headrace.domain.push import Target
+from headrace.domain.push import MASK, Target
 from headrace.domain.push_answers import PushLimit, TargetAnswer
+from headrace.domain.task import State
 from headrace.ops.shared.push_status import SEATS, PushCounts, seat_name
 from headrace.ops.shared.seats import Seat
 from tests.console.conftest import Browser
@@ -52,3 +58,117 @@ def test_the_form_of_settings_leaves_a_target_alone(admin: Browser) -> None:
     admin.submit(shown.page, "/hooks/settings")
     settings = admin.use.queues.get("hooks").settings
     assert (settings.description, settings.target) == ("new", TARGET)
+
+
+def save(admin: Browser, queue: str, **fields: str) -> None:
+    form = admin.get(f"/console/queues/{queue}/settings").page
+    shown = admin.submit(form, f"/{queue}/settings", **fields)
+    assert shown.status == 200, shown.text
+    admin.follow(admin.submit(shown.page, f"/{queue}/settings"))
+
+
+def test_the_form_sets_a_target_changes_it_and_takes_it_away(admin: Browser) -> None:
+    admin.queue("hooks")
+    url = "https://example.com/tasks"
+    save(admin, "hooks", target_url=url, target_timeout="2.5", target_concurrency="7")
+    assert admin.use.queues.get("hooks").settings.target == Target(url, None, 2.5, 7)
+    save(admin, "hooks", target_url="https://example.com/other")
+    target = admin.use.queues.get("hooks").settings.target
+    assert target == Target("https://example.com/other", None, 2.5, 7)
+    save(admin, "hooks", target_url="")
+    assert admin.use.queues.get("hooks").settings.target is None
+
+
+def test_the_form_names_headers_keeps_what_they_say_and_drops_the_unnamed(admin: Browser) -> None:
+    headers = {"Authorization": "Bearer hush", "X-One": "hush too"}
+    admin.queue("hooks", target=replace(TARGET, headers=headers))
+    form = admin.get("/console/queues/hooks/settings")
+    assert form.page.one("input", name="target_headers").attributes["value"] == (
+        "Authorization, X-One"
+    )
+    assert "hush" not in form.body
+    save(admin, "hooks", target_url="https://example.com/other", target_headers="authorization")
+    target = admin.use.queues.get("hooks").settings.target
+    assert target == Target("https://example.com/other", headers={"Authorization": "Bearer hush"})
+
+
+def test_the_form_sets_who_is_told_of_which_ends(admin: Browser) -> None:
+    admin.queue("ends")
+    admin.queue("mail")
+    save(admin, "mail", told_queue="ends", told_states="dead")
+    assert admin.use.queues.get("mail").settings.on_end == OnEnd("ends", (State.DEAD,))
+    save(admin, "mail", told_states="succeeded and dead")
+    assert admin.use.queues.get("mail").settings.on_end == OnEnd("ends")
+    save(admin, "mail", told_queue="")
+    assert admin.use.queues.get("mail").settings.on_end is None
+
+
+def test_who_may_not_know_the_queue_that_is_told_keeps_it_unnamed(admin: Browser) -> None:
+    admin.queue("ends")
+    admin.queue("mail", on_end=OnEnd("ends"))
+    other = admin.as_role(Role.ADMIN, "mail")
+    form = other.get("/console/queues/mail/settings")
+    assert form.page.one("input", name="told_queue").attributes["value"] == MASK
+    assert "ends" not in [one.attributes.get("value") for one in form.page.all("input")]
+    save(other, "mail", told_states="dead")
+    assert admin.use.queues.get("mail").settings.on_end == OnEnd("ends", (State.DEAD,))
+    refused = other.submit(form.page, "/mail/settings", told_queue="ends2")
+    assert "there is no queue ends2" in refused.page.one("p", id="e-told_queue").text
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "fault"),
+    [
+        ({"target_url": "http://example.com"}, "target_url", "must begin with https://"),
+        ({"target_url": "https://example.com:8443"}, "target_url", "must be on port 443"),
+        ({"target_url": "https://127.0.0.1/"}, "target_url", "into a private network"),
+        ({"target_lambda": "resize"}, "target_lambda", "must be the ARN of a Lambda function"),
+        (
+            {"target_url": "https://a.example", "target_lambda": "resize"},
+            "target_lambda",
+            "must be empty: the tasks are sent to the address",
+        ),
+        ({"target_timeout": "301"}, "target_timeout", "must be a number from 1 to 300"),
+        ({"target_concurrency": "0"}, "target_concurrency", "a whole number from 1 to 500"),
+        (
+            {"target_url": "https://a.example", "target_headers": "X-One"},
+            "target_headers",
+            "must be empty: there are none yet",
+        ),
+        ({"told_queue": "nowhere"}, "told_queue", "there is no queue nowhere"),
+        ({"told_queue": "mail"}, "told_queue", "must be another queue"),
+        ({"told_queue": "a b"}, "told_queue", "letters, digits"),
+        ({"told_queue": MASK}, "told_queue", "must be named"),
+        ({"told_states": "all"}, "told_states", "must be one of succeeded and dead"),
+    ],
+)
+def test_what_is_wrong_with_a_target_or_who_is_told_stands_at_its_field(
+    admin: Browser, given: dict[str, str], name: str, fault: str
+) -> None:
+    admin.queue("mail")
+    form = admin.get("/console/queues/mail/settings").page
+    refused = admin.submit(form, "/mail/settings", **given)
+    assert refused.status == 400
+    assert fault in refused.page.one("p", id=f"e-{name}").text
+    settings = admin.use.queues.get("mail").settings
+    assert (settings.target, settings.on_end) == (None, None)
+
+
+def test_a_target_that_becomes_a_function_must_lose_its_headers(admin: Browser) -> None:
+    admin.queue("hooks", target=TARGET)
+    form = admin.get("/console/queues/hooks/settings").page
+    arn = "arn:aws:lambda:eu-west-1:123456789012:function:resize"
+    refused = admin.submit(form, "/hooks/settings", target_url="", target_lambda=arn)
+    assert "must be empty: a Lambda" in refused.page.one("p", id="e-target_headers").text
+    assert "HEADRACE_PUSH_FUNCTIONS" in refused.page.one("p", id="e-target_lambda").text
+
+
+def test_who_is_told_and_is_gone_before_the_save_is_refused_in_the_form(admin: Browser) -> None:
+    admin.queue("ends")
+    admin.queue("mail")
+    form = admin.get("/console/queues/mail/settings").page
+    shown = admin.submit(form, "/mail/settings", told_queue="ends")
+    admin.use.queues.delete("ends")
+    refused = admin.submit(shown.page, "/mail/settings")
+    assert refused.status == 400
+    assert "there is no queue ends" in refused.page.one("p", id="e-told_queue").text

@@ -20,7 +20,8 @@ from ..pages import Flash, Page
 from ..parts import Age, Empty, Field, Pager
 from ..request_context import RequestContext, each
 from ..routes import Redirect, Reply, routes
-from ..setting_fields import INFLIGHT_HINT, Setting, read_settings, texts_of
+from ..setting_fields import INFLIGHT_HINT, read_settings, texts_of
+from ..typed_settings import Setting
 from .confirm import ConfirmPage, Question, ask
 from .navigation import crumbs, pager, queues_named
 

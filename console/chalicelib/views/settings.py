@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from headrace.domain.access import Permission
-from headrace.domain.errors import VersionMismatch
-from headrace.domain.queue import Queue
+from headrace.domain.errors import InvalidRequest, VersionMismatch
+from headrace.domain.queue import Queue, QueueSettings
 
 from .. import formatting, urls
 from ..forms import Errors, number_of_ours
 from ..pages import Flash, Page
 from ..parts import Choice, Confirm, Field, Hidden, Link
+from ..push_fields import FIELDS
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
 from ..setting_fields import GROUPS, LABELS, read_settings, texts_of
@@ -70,7 +71,7 @@ class DiffPage(Page):
 def ask(context: RequestContext) -> Reply:
     """Show the settings to be edited."""
     queue = context.use.queues.get(context.queue)
-    texts = texts_of(queue.settings)
+    texts = _texts(context, queue)
     return _form(context, texts, Errors(), base=texts, version=queue.version)
 
 
@@ -78,13 +79,14 @@ def ask(context: RequestContext) -> Reply:
 def save(context: RequestContext) -> Reply:
     """Show what would change, or save it."""
     queue = context.use.queues.get(context.queue)
-    stored = texts_of(queue.settings)
+    stored = _texts(context, queue)
     base = {**stored, **_base(context)}
     typed = {name: context.request.given(name, base[name]).strip() for name in stored}
     mine = {name: text for name, text in typed.items() if text not in (base[name], stored[name])}
     version = number_of_ours(context.request.given("version"), queue.version)
     errors = Errors()
     settings = read_settings({**stored, **mine}, queue.settings, errors)
+    _check(context, queue, settings, errors)
     if errors:
         page = _form(context, typed, errors, base=base, version=version)
         return replace(page, http_status=400)
@@ -99,6 +101,26 @@ def save(context: RequestContext) -> Reply:
             )
             return Redirect(context.url(urls.QUEUE, queue=context.queue), done)
     return _diff(context, queue, base=base, mine=mine, version=version)
+
+
+def _texts(context: RequestContext, queue: Queue) -> dict[str, str]:
+    """Return the text of each field, as whoever asks may know it."""
+    on_end = queue.settings.on_end
+    told = None if on_end is None else on_end.queue
+    if on_end is None or told is None or context.allows(Permission.READ, told):
+        return texts_of(queue.settings)
+    return texts_of(replace(queue.settings, on_end=replace(on_end, queue=None)))
+
+
+def _check(context: RequestContext, queue: Queue, settings: QueueSettings, errors: Errors) -> None:
+    """Add to *errors* what the deployment and other queues have against *settings*."""
+    for part in (replace(settings, on_end=None), replace(settings, target=None)):
+        try:
+            context.use.queues.checked(queue.name, part, queue)
+        except InvalidRequest as error:
+            for wrong in error.errors:
+                name = FIELDS.get(wrong.field, wrong.field)
+                errors.add(name, wrong.message.removeprefix(f"{wrong.field} "))
 
 
 def _base(context: RequestContext) -> Texts:
@@ -139,7 +161,7 @@ def _carried(base: Texts, version: int) -> tuple[Hidden, ...]:
 def _diff(
     context: RequestContext, queue: Queue, *, base: Texts, mine: Texts, version: int
 ) -> DiffPage:
-    stored = texts_of(queue.settings)
+    stored = _texts(context, queue)
     theirs = {name: text for name, text in stored.items() if text != base[name]}
     conflict = version != queue.version
     rows = tuple(

@@ -65,8 +65,7 @@ class QueueOperations:
         if not NAME_RE.fullmatch(name):
             detail = f"name must match {NAME}"
             raise InvalidRequest(detail, errors=(FieldError("name", detail),))
-        settings = self._with_target(settings, None)
-        settings = self._with_told(name, settings, None)
+        settings = self.checked(name, settings, None)
         before = self.removals.deletion(name)
         if before is not None and not before.swept:
             message = f"queue {name} is still being deleted; try again later"
@@ -132,8 +131,7 @@ class QueueOperations:
             if version is not None and version != queue.version:
                 message = f"queue {name} has version {queue.version}, not {version}"
                 raise VersionMismatch(message)
-            wanted = self._with_target(settings, queue)
-            wanted = self._with_told(name, wanted, queue)
+            wanted = self.checked(name, settings, queue)
             same = wanted.dequeuing_settings.dequeuing_paused
             return replace(
                 queue.resharded(wanted, self.now()),
@@ -144,6 +142,13 @@ class QueueOperations:
         stored = self._stored(name)
         with self.audit.action("update_queue", queue=name):
             return self._change(stored, change)
+
+    def checked(self, name: str, settings: QueueSettings, before: Queue | None) -> QueueSettings:
+        """Return *settings* of *name* with what they leave as *before* has it; writes nothing.
+
+        Raises InvalidRequest for a target that may be none, and for who cannot be told of ends.
+        """
+        return self._with_told(name, self._with_target(settings, before), before)
 
     def pause(self, name: str, *, resume_in_seconds: Seconds | None = None) -> Queue:
         """Stop deliveries, for good or for a time.  Raises NotFound."""

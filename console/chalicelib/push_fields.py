@@ -1,0 +1,90 @@
+"""Where a queue's tasks are sent and who is told of their ends, as form fields.
+
+Of a target's headers a form has the names only: what they say is never shown, and stays.
+"""
+
+from typing import Final
+
+from headrace.domain import limits
+from headrace.domain.on_end import TYPES, OnEnd
+from headrace.domain.push import MASK, Target
+
+from .typed_settings import Setting, Typed, text_of
+
+_STATES: Final = {
+    " and ".join(state.lower() for state in states): states
+    for states in (tuple(TYPES), *((state,) for state in TYPES))
+}
+
+TARGET: Final = (
+    Setting("target_url", "Address", "The service sends the tasks there. Empty: workers get them.",
+            width="l"),
+    Setting("target_lambda", "Or ARN of a Lambda function", width="l"),
+    Setting("target_timeout", "Time for one request, seconds"),
+    Setting("target_concurrency", "Requests at once"),
+    Setting("target_headers", "Its headers",
+            "Names; what they say is kept. Without its name a header is gone.", width="l"),
+)  # fmt: skip
+ON_END: Final = (
+    Setting("told_queue", "Queue that is told", f"Empty: none. {MASK} is a queue of others.",
+            width="l"),
+    Setting("told_states", "Of those that end", kind="select",
+            options=tuple((text, text) for text in _STATES)),
+)  # fmt: skip
+
+FIELDS: Final = {
+    "target": "target_url",
+    "target.url": "target_url",
+    "target.lambda": "target_lambda",
+    "target.headers": "target_headers",
+    "on_end.queue": "told_queue",
+}
+"""The field of the form for each of the API's that is checked where a queue is changed."""
+
+
+def push_texts(target: Target | None, on_end: OnEnd | None) -> dict[str, str]:
+    """Return the text of each field; who is told is masked unless *on_end* names it."""
+    shown = Target() if target is None else target
+    told = OnEnd("") if on_end is None else on_end
+    return {
+        "target_url": shown.url or "",
+        "target_lambda": shown.function or "",
+        "target_timeout": text_of(shown.timeout_in_seconds),
+        "target_concurrency": str(shown.max_concurrency),
+        "target_headers": ", ".join(shown.headers),
+        "told_queue": MASK if told.queue is None else told.queue,
+        "told_states": next(text for text, of in _STATES.items() if set(of) == set(told.states)),
+    }
+
+
+def read_target(typed: Typed, old: Target | None) -> Target | None:
+    """Return the target that was typed, with the headers of *old* that are still named."""
+    url, function = typed.texts["target_url"], typed.texts["target_lambda"]
+    timeout = typed.number("target_timeout", limits.TARGET_TIMEOUT_SECONDS)
+    concurrency = typed.whole("target_concurrency", limits.TARGET_CONCURRENCY)
+    if url and function:
+        typed.errors.add("target_lambda", "must be empty: the tasks are sent to the address")
+    if not url and not function:
+        return None
+    headers = {} if old is None else old.headers
+    wanted = {name.strip().lower() for name in typed.texts["target_headers"].split(",")} - {""}
+    if not wanted <= {name.lower() for name in headers}:
+        there = ", ".join(headers)
+        be = (
+            f"must be of those there are, {there}" if there else "must be empty: there are none yet"
+        )
+        typed.errors.add("target_headers", f"{be}; `headrace queue edit --target-header` sets them")
+    kept = {name: value for name, value in headers.items() if name.lower() in wanted}
+    return Target(url or None, function or None, timeout, concurrency, kept)
+
+
+def read_on_end(typed: Typed) -> OnEnd | None:
+    """Return who is told as was typed; its queue is None where the form shows a mask."""
+    states = _STATES[typed.choice("told_states", tuple(_STATES))]
+    told = typed.texts["told_queue"]
+    if not told:
+        return None
+    if told == MASK:
+        return OnEnd(None, states)
+    typed.errors.name("told_queue", told)
+    return OnEnd(told, states)

@@ -1,0 +1,96 @@
+"""What forms of settings are made of: a field, and the values that were typed into many."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.domain import limits
+from headrace.domain.retry import Backoff, Seconds
+
+from .forms import Errors
+from .parts import Field, Option
+
+_NUMBER: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One field; ``options`` are pairs of value and label."""
+
+    name: str
+    label: str
+    hint: str = ""
+    kind: str = "text"
+    options: tuple[tuple[str, str], ...] = ()
+    width: str = "m"
+
+    def field(self, text: str, error: str = "") -> Field:
+        """Return the field with *text* in it."""
+        options = tuple(Option(value, label, value == text) for value, label in self.options)
+        return Field(
+            self.name, self.label, text, self.kind, self.hint, error,
+            options=options, width=self.width,
+        )  # fmt: skip
+
+
+def text_of(value: float) -> str:
+    """Return a number as it is typed."""
+    return str(int(value)) if value == int(value) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """The values of the form; errors are collected by field."""
+
+    texts: Mapping[str, str]
+    errors: Errors
+
+    def number(self, name: str, within: tuple[float, float]) -> Seconds:
+        """Read a number that must be there."""
+        text = self.texts[name]
+        value = read_number(text)
+        fault = limits.number_fault(text if value is None else value, within)
+        if fault:
+            self.errors.add(name, fault)
+        return within[0] if fault or value is None else value
+
+    def whole(self, name: str, within: tuple[int, int]) -> int:
+        """Read a whole number that must be there."""
+        if not self.texts[name]:
+            self.errors.add(name, str(limits.number_fault("", within, whole=True)))
+        return self.errors.whole(name, self.texts[name], within) or within[0]
+
+    def choice(self, name: str, values: tuple[str, ...]) -> str:
+        """Read one of *values*."""
+        if self.texts[name] not in values:
+            self.errors.add(name, f"must be one of {', '.join(values)}")
+            return values[0]
+        return self.texts[name]
+
+    def intervals(self) -> tuple[Seconds, ...]:
+        """Read the list of waits, which must be there for the backoff that is one."""
+        least, most = limits.INTERVALS
+        low, high = limits.RETRY_DELAY_SECONDS
+        parts = [part.strip() for part in self.texts["intervals"].split(",") if part.strip()]
+        found = [read_number(part) for part in parts]
+        right = [
+            value
+            for value in found
+            if value is not None and not limits.number_fault(value, (low, high))
+        ]
+        wrong = ""
+        if len(right) < len(parts) or len(parts) > most:
+            wrong = f"must be {least} to {most} numbers from {low} to {high}, with commas between"
+        elif self.texts["retry_kind"] == Backoff.INTERVALS and not parts:
+            wrong = f"must have {least} to {most} waits for a list of waits"
+        if wrong:
+            self.errors.add("intervals", wrong)
+        return tuple(right)
+
+
+def read_number(text: str) -> Seconds | None:
+    """Return the number of *text*; None if it is none."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    return float(text) if "." in text else int(text)

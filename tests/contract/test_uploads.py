@@ -15,6 +15,8 @@ from headrace.domain.push import Target
 from headrace.domain.task import State
 from headrace.domain.upload import Upload
 from headrace.history import recorder
+from headrace.history.changelog import line
+from headrace.history.transitions import transition
 from headrace.ops.delivery.orphans import ORPHAN_AGE, ROUND
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from headrace.runtime.wiring import Settings, build
@@ -285,3 +287,22 @@ def test_a_cancelled_and_restarted_task_still_has_it(world: OffloadWorld) -> Non
 
     assert done.task.state is State.DEAD
     assert world.use.texts.shown(done.task).uploaded == upload.text
+
+
+def test_the_lake_has_the_size_of_what_is_kept_outside_and_never_a_null(
+    world: OffloadWorld,
+) -> None:
+    large = f'"{"x" * MOST}"'
+    enqueue(world, TaskSpec("1"), TaskSpec(large), spec(uploaded(world)))
+    world.say(world.one("mail"), "SUCCEEDED")
+
+    writes, _ = writes_of(stream_records(world.streamed.taken()))
+    lines = [line(write, transition(write), shard="s", payload=True) for write in writes]
+
+    born = [one for one in lines if one["move"] == "enqueue"]
+    assert sorted((one["payload_bytes"], one.get("payload")) for one in born) == [
+        (1, "1"),
+        (len(large), None),
+        (len(CONTENT), None),
+    ]
+    assert all("payload" not in one for one in lines if one["move"] != "enqueue")

@@ -143,7 +143,8 @@ def test_a_replay_says_why_payloads_are_missing(recorded: LakeFrames, capsys: Sh
 
     assert (
         "no payload   2 (left out)\n"
-        "             kept are those of the queues in HEADRACE_LAKE_PAYLOADS\n"
+        "             kept are those of the queues in HEADRACE_LAKE_PAYLOADS,\n"
+        "             but none that is outside the tasks table: large or uploaded\n"
     ) in capsys.readouterr().out
 
 

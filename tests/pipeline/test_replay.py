@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,6 +12,13 @@ import pytest
 from headrace.client.client import Client
 from headrace.client.codec import Codec
 from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.plan import TaskSpec
+from headrace.domain.queue import QueueSettings
+from headrace.domain.write import TaskWrite
+from headrace.history.changelog import line
+from headrace.history.transitions import transition
+from headrace.runtime.wiring import Settings, build
+from headrace.spark.lake.backfill import backfill
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.replay import (
     Replay,
@@ -22,10 +31,17 @@ from headrace.spark.lake.replay import (
 )
 from headrace.spark.lake.schemas import CHANGES
 from headrace.spark.lake.tables import changes
+from headrace.store.lake import FolderLake
+from headrace.store.memory import MemoryStore
+from headrace.store.objects import MemoryObjects
+from headrace.store.stream import writes_of
 from headrace.testing.conditions import ManualClock
 from headrace.testing.service import MemoryService
+from headrace.testing.stores import Streamed
 from headrace.wire.tasks import Enqueued
+from tests.pipeline import exports
 from tests.pipeline.stories import MINUTE, START, Story, at, write
+from tests.streamed import stream_records
 
 SQL = "SELECT task_id, version, queue_to AS queue, payload, at FROM changes WHERE move = 'enqueue'"
 TASKS = 120
@@ -213,3 +229,44 @@ def test_instants_are_aware(reported: LakeFrames) -> None:
 
     assert isinstance(first, datetime)
     assert first.utcoffset() == timedelta()
+
+
+@pytest.mark.parametrize("known_from", ["changes", "an export"])
+def test_what_is_kept_outside_or_was_uploaded_is_left_out_and_counted(
+    lake: LakeFrames, service: MemoryService, tmp_path: Path, known_from: str
+) -> None:
+    written = outside_and_inside()
+    if known_from == "changes":
+        told = [line(one, transition(one), shard="s1", payload=True) for one in written]
+        write(lake.files, told)
+        lake.write(changes(lake.raw([date(2026, 11, 21)])), CHANGES)
+    else:
+        tasks = [one.after.whole() for one in written if one.after is not None]
+        folder = exports.full(FolderLake(tmp_path), tasks, at=at(1))
+        backfill(lake, f"{tmp_path}/{folder}", today=date(2026, 11, 22), payloads=["*"])
+
+    selection, done = run(lake, Replay("r", SQL), service)
+
+    assert (selection.tasks, selection.without_payload, done.added) == (1, 2, 1)
+    (task,) = service.client.dequeue("work", batch_size=10).tasks
+    assert bytes(task.payload_json) == b'"small"'
+
+
+def outside_and_inside() -> list[TaskWrite]:
+    """Return how a small task came into a queue, a large one and one that was uploaded."""
+    clock = ManualClock(at())
+    stream, objects = Streamed(MemoryStore(), clock), MemoryObjects(clock)
+    settings = Settings(admin_key="test", payload_offload_bytes=1024)
+    use = build(settings, stream.store, now=clock, objects=objects)
+    use.queues.create("work", QueueSettings())
+    digest = sha256(b"film").hexdigest()
+    upload = use.uploads.grant(
+        "work", size=4, digest=digest, task_id="film", origin="http://here"
+    ).upload
+    objects.put({upload.name: b"film"})
+    large = f'"{"x" * 2048}"'
+    new = [TaskSpec('"small"'), TaskSpec(large), TaskSpec("null", id="film", upload=upload)]
+    assert {str(one.outcome) for one in use.tasks.enqueue("work", new)} == {"CREATED"}
+    taken = writes_of(stream_records(stream.taken()))
+    assert not taken[1]
+    return list(taken[0])

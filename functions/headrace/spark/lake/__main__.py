@@ -194,7 +194,10 @@ def _replay(  # noqa: PLR0913 (its options)
         f"cost         {found.write_units:,} write units, USD {found.usd:.4f}",
     ]
     if found.without_payload:
-        lines.insert(2, "             kept are those of the queues in HEADRACE_LAKE_PAYLOADS")
+        lines[2:2] = [
+            "             kept are those of the queues in HEADRACE_LAKE_PAYLOADS,",
+            "             but none that is outside the tasks table: large or uploaded",
+        ]
     body: dict[str, Any] = {**asdict(found), "usd": found.usd, "dry_run": dry_run}
     if dry_run:
         output.outcome(body, [*lines, "Nothing was enqueued: this was a dry run."])

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from headrace.domain.errors import InvalidRequest
+from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.on_end import OnEnd
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import DeadLetterConfig, QueueSettings
@@ -292,3 +293,70 @@ def test_many_ends_are_told_at_once_and_in_their_order(told: Told) -> None:
     found = [task.tells_of for _ in range(3) for task in told.webhooks()]
     assert found == done
     assert sorted(done) == sorted(ids)
+
+
+def fair_told(told: Told, **groups: Any) -> None:
+    told.use.queues.replace("told", QueueSettings(groups=GroupSettings(GroupMode.FAIR, **groups)))
+
+
+def finish_all(told: Told, *keys: str | None) -> None:
+    for key in keys:
+        told.world.put("work", group_key=key)
+    for task in told.world.take("work", 25):
+        told.world.say(task, "SUCCEEDED")
+        told.clock.forward(0.001)
+
+
+def test_webhooks_take_the_turns_of_their_tasks_groups(told: Told) -> None:
+    told.work(groups=GroupSettings(GroupMode.FAIR))
+    fair_told(told)
+    finish_all(told, "acme", "acme", "acme", "acme")
+    told.record()
+    finish_all(told, "beta", None)
+    told.record()
+
+    webhooks = told.webhooks()
+
+    keys = [webhook.group_key for webhook in webhooks]
+    assert set(keys[:3]) == {"acme", "beta", None}
+    assert keys[3:] == ["acme"] * 3
+    assert all(webhook.turn is not None for webhook in webhooks)
+
+
+def test_webhooks_have_a_key_only_where_they_go_to_groups(told: Told) -> None:
+    told.work(groups=GroupSettings(GroupMode.FAIR))
+    finish_all(told, "acme")
+    told.record()
+    (webhook,) = told.webhooks()
+    assert (webhook.group_key, webhook.turn) == (None, None)
+
+
+def test_webhooks_of_tasks_without_a_key_take_the_turns_of_those_without(told: Told) -> None:
+    told.work()
+    fair_told(told)
+    finish_all(told, None, None)
+    told.record()
+    first, second = told.webhooks()
+    assert (first.group_key, second.group_key) == (None, None)
+    assert first.turn is not None
+    assert second.turn is not None
+    assert first.turn < second.turn
+
+
+def test_the_limit_of_a_group_holds_for_its_webhooks(told: Told) -> None:
+    told.work(groups=GroupSettings(GroupMode.FAIR))
+    fair_told(told, max_inflight_per_group=1)
+    finish_all(told, "acme", "acme", "beta")
+    told.record()
+    assert sorted(str(one.group_key) for one in told.webhooks()) == ["acme", "beta"]
+
+
+def test_a_batch_that_comes_again_makes_no_second_webhook_in_groups(told: Told) -> None:
+    told.work(groups=GroupSettings(GroupMode.FAIR))
+    fair_told(told)
+    finish_all(told, "acme", "beta")
+    writes = told.stream.taken()
+    told.use.end_webhooks.tell([(write, transition(write)) for write in writes])
+    again = new_world(told.stream.store, told.clock)  # another process, after a crash
+    again.use.recording.record(SHARD, writes)
+    assert sorted(str(one.group_key) for one in told.webhooks()) == ["acme", "beta"]

@@ -344,6 +344,11 @@ def the_recorder(of: Stories) -> None:
     world.put(told)
     world.say(world.one(told), "SUCCEEDED")
     of.here.use.recording.record(SHARD, stream.taken())
+    world.queue("fairly", groups=GroupSettings(GroupMode.FAIR))
+    told = world.queue("tells-fairly", on_end=OnEnd("fairly"))
+    world.put(told)
+    world.say(world.one(told), "SUCCEEDED")
+    of.here.use.recording.record(SHARD, stream.taken())
     on = {event: Callback("told", TaskSpec("{}")) for event in BatchEvent}
     world.use.task_batches.create(on, batch_id="b", total=1)
     world.put(queue, batches=("b",))

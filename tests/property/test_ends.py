@@ -16,6 +16,7 @@ import pytest
 
 from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
+from headrace.domain.fairness import GroupMode, GroupSettings, TurnTaking
 from headrace.domain.ids import derived_task_id, new_task_id
 from headrace.domain.on_end import OnEnd
 from headrace.domain.queue import QueueSettings
@@ -66,15 +67,18 @@ class Dying:
         made = self._write(lambda: self._store.put_record(record, replaces=replaces, lazy=lazy))
         return cast("bool", made)
 
+    def take_turns(self, queue: str, take: TurnTaking) -> int:
+        return cast("int", self._write(lambda: self._store.take_turns(queue, take)))
+
 
 class Story:
     """Some tasks have ended; nobody has recorded that yet."""
 
-    def __init__(self, *, history: int = 86_400) -> None:
+    def __init__(self, *, history: int = 86_400, groups: GroupSettings | None = None) -> None:
         self.clock = ManualClock()
         self.stream = Streamed(MemoryStore(), self.clock)
         self.world = new_world(self.stream.store, self.clock)
-        kept = QueueSettings(history_retention_in_seconds=history)
+        kept = QueueSettings(history_retention_in_seconds=history, groups=groups)
         self.world.use.queues.create("told", kept)
         self.world.queue("work", on_end=OnEnd("told"))
         self.ended: list[str] = []
@@ -111,15 +115,16 @@ def parts(writes: Sequence[TaskWrite], way: str) -> Iterator[Sequence[TaskWrite]
     yield from [writes] if way == "whole" else [writes[:middle], writes[middle:]]
 
 
+@pytest.mark.parametrize("groups", [None, GroupSettings(GroupMode.FAIR)])
 @pytest.mark.parametrize("history", [86_400, 0])
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("way", ["whole", "halves"])
 @pytest.mark.parametrize("fate", FATES)
 def test_each_end_is_told_once_wherever_the_recorder_dies(
-    fate: str, way: str, *, quick: bool, history: int
+    fate: str, way: str, *, quick: bool, history: int, groups: GroupSettings | None
 ) -> None:
     for at in itertools.count():
-        story = Story(history=history)
+        story = Story(history=history, groups=groups)
         dying = Dying(story.stream.store, at, fate)
         recorded = story.process(cast("Store", dying)).use.recording.record(SHARD, story.writes)
         assert dying.died == (recorded.failed_at is not None) or fate == "unanswered"
@@ -201,7 +206,9 @@ def _with(
 ) -> Recording:
     use = story.process(store).use
     usual = use.end_webhooks
-    use.recording.ends = kind(usual.store, usual.queues, usual.texts, usual.now, **how)
+    use.recording.ends = kind(
+        usual.store, usual.queues, usual.texts, usual.group_lines, usual.now, **how
+    )
     return use.recording
 
 

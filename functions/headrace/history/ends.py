@@ -4,13 +4,16 @@ A webhook is a task in the queue that is told, made before its end counts as rec
 that this end always gives.  A batch of the log that comes again after a crash makes the same ones
 again, which are there already; once it is counted it makes none.  So each end is told once, late at
 the worst, even where the webhook was delivered and is gone by then: its id stays taken.
+
+Where the queue that is told has groups, a webhook takes a turn of its task's group.  A batch that
+comes again takes its turns again, which are then nobody's.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.domain import limits, plan
 from headrace.domain.change import Change
@@ -28,6 +31,9 @@ from headrace.ops.shared.offloaded import OffloadedTexts
 from headrace.ops.shared.queues import QueueOperations
 from headrace.store.base import Store
 
+if TYPE_CHECKING:
+    from headrace.ops.shared.lines import Lines
+
 _ENDS: Final = {
     Event.SUCCEEDED: State.SUCCEEDED,
     Event.DEAD: State.DEAD,
@@ -37,6 +43,29 @@ _ENDS: Final = {
 _log: Final = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class _Webhook:
+    """A task that is to be made in *queue*, to tell of the end of the task *tells_of*."""
+
+    queue: Queue
+    spec: TaskSpec
+    id: str
+    tells_of: str
+
+    def birth(self, place: int, now: datetime, turn: datetime | None) -> Change:
+        """Plan it, as the one in *place* of those made at once."""
+        birth = plan.enqueue(
+            self.spec,
+            self.queue,
+            task_id=self.id,
+            due_at=now + place * MICROSECOND,  # those without turns go in this order
+            now=now,
+            token=None,
+            turn=turn,
+        )
+        return replace(birth, insert=birth.insert and replace(birth.insert, tells_of=self.tells_of))
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class EndWebhooks:
     """The use case, with what it needs from outside."""
@@ -44,6 +73,7 @@ class EndWebhooks:
     store: Store
     queues: QueueOperations
     texts: OffloadedTexts
+    group_lines: Callable[[], "Lines"]
     now: Callable[[], datetime]
     derived_id: Callable[[datetime, str], str] = derived_task_id
 
@@ -52,14 +82,13 @@ class EndWebhooks:
 
         Raises Unavailable, and some may be made then.
         """
-        births: list[Change] = []
-        now = self.now()
+        told: list[_Webhook] = []
         for write, change in writes:
             ended = end_of(change)
             if ended is None:
                 continue
             try:
-                birth = self._birth(write, ended, now + len(births) * MICROSECOND)
+                webhook = self._webhook(write, ended)
             except MALFORMED as error:
                 _log.error(
                     "The end of a task is told to nobody: %s in write %s",
@@ -67,14 +96,32 @@ class EndWebhooks:
                     write.sequence,
                 )
                 continue
-            if birth is not None:
-                births.append(birth)
+            if webhook is not None:
+                told.append(webhook)
+        if not told:
+            return
+        now = self.now()
+        turns = self._turns(told, now)
+        births = [one.birth(place, now, turns.get(place)) for place, one in enumerate(told)]
         for start in range(0, len(births), limits.BATCH):
             # One that is refused is there, or was.
             self.store.commit(births[start : start + limits.BATCH])
 
-    def _birth(self, write: TaskWrite, ended: Happening, due_at: datetime) -> Change | None:
-        """Plan the webhook of an end; None where nobody is told of it."""
+    def _turns(self, told: Sequence[_Webhook], now: datetime) -> dict[int, datetime]:
+        """Return the turns of those of *told* whose queues have groups, by place."""
+        places: dict[str, list[int]] = {}
+        for place, one in enumerate(told):
+            if one.queue.settings.groups is not None:
+                places.setdefault(one.queue.name, []).append(place)
+        turns: dict[int, datetime] = {}
+        for own in places.values():
+            new = [told[place].spec for place in own]
+            taken = self.group_lines().take_for(told[own[0]].queue, new, now)
+            turns |= {own[number]: turn for number, turn in taken.items()}
+        return turns
+
+    def _webhook(self, write: TaskWrite, ended: Happening) -> _Webhook | None:
+        """Return the webhook of an end; None where nobody is told of it."""
         state, after = _ENDS[ended.event], write.after
         source = self._queue(ended.queue)
         if source is None or after is None or not source.tells_of(state):
@@ -90,15 +137,13 @@ class EndWebhooks:
         if self.texts.objects is not None:
             task = self.texts.filled([task], ("result", "progress"))[0]
         at = instant_of(ended.at)
-        birth = plan.enqueue(
-            TaskSpec(webhook(task, source, at)),
+        group_key = None if told.settings.groups is None else task.group_key
+        return _Webhook(
             told,
-            task_id=self.derived_id(at, end_seed(task.id, after.version)),
-            due_at=due_at,
-            now=self.now(),
-            token=None,
+            TaskSpec(message(task, source, at), group_key=group_key),
+            self.derived_id(at, end_seed(task.id, after.version)),
+            task.id,
         )
-        return replace(birth, insert=birth.insert and replace(birth.insert, tells_of=task.id))
 
     def _queue(self, name: str) -> Queue | None:
         try:
@@ -138,7 +183,7 @@ def as_ended(write: TaskWrite) -> Task:
     )
 
 
-def webhook(task: Task, queue: Queue, at: datetime) -> str:
+def message(task: Task, queue: Queue, at: datetime) -> str:
     """Return the JSON that tells of *task* of *queue*, which ended at this instant."""
     from headrace.wire import base, tasks  # noqa: PLC0415  few recorders need them
 

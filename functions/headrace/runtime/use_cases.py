@@ -409,7 +409,9 @@ class UseCases:
     def end_webhooks(self) -> "EndWebhooks":
         from headrace.history.ends import EndWebhooks
 
-        return EndWebhooks(self._store, self.queues, self.texts, self.now)
+        return EndWebhooks(
+            self._store, self.queues, self.texts, lambda: self._group_lines, self.now
+        )
 
     @_once
     def recounting(self) -> "Recounting":

@@ -33,6 +33,7 @@ from headrace.ops.shared.push_status import SEATS
 from headrace.ops.shared.signing import SIGNING
 from headrace.runtime.function import ALWAYS
 from headrace.runtime.settings import Settings
+from headrace.store import keys
 from headrace.store.records import batches as batch_records
 from headrace.store.records import keys as key_records
 from headrace.store.records import queues as queue_records
@@ -44,6 +45,7 @@ RESOURCES: dict[str, Any] = {
     "TasksByState": {"Fn::Sub": "${TasksTable.Arn}/index/by_state"},
     "Control": {"Fn::GetAtt": "ControlTable.Arn"},
     "Books": {"Fn::GetAtt": "ControlTable.Arn"},
+    "Lines": {"Fn::GetAtt": "ControlTable.Arn"},
     "Callbacks": {"Fn::GetAtt": "TasksTable.Arn"},
     "Progress": {"Fn::GetAtt": "ControlTable.Arn"},
     "Seats": {"Fn::GetAtt": "ControlTable.Arn"},
@@ -474,7 +476,7 @@ def test_the_recorder_reads_the_stream_and_writes_its_books_and_nothing_else(
     reads, writes = by_sid["Control"], by_sid["Books"]
 
     assert set(by_sid) == {
-        *("TasksStream", "Control", "Books", "Callbacks"),
+        *("TasksStream", "Control", "Books", "Lines", "Callbacks"),
         *("LakeRaw", "Payloads", "Dispatcher", "Failures"),
     }
     assert by_sid["Payloads"]["Action"] == ["s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
@@ -485,10 +487,14 @@ def test_the_recorder_reads_the_stream_and_writes_its_books_and_nothing_else(
     assert by_sid["LakeRaw"]["Action"] == ["s3:PutObject"]
     assert reads["Action"] == ["dynamodb:GetItem"]
     assert writes["Action"] == ["dynamodb:PutItem"]
+    assert by_sid["Lines"]["Action"] == ["dynamodb:UpdateItem"]
+    assert by_sid["Lines"]["Condition"] == {
+        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [keys.LINES.format("*")]}
+    }
     batches = [batch_records.KIND, batch_records.MEMBERS]
     known = [
         *(*batches, batch_records.CALLBACKS, queue_records.KIND, counters.BUFFER),
-        *(recount_record.DONE, recount_record.OPEN, counters.TOTALS),
+        *(recount_record.DONE, recount_record.OPEN, counters.TOTALS, keys.DELIVERED),
     ]
     assert reads["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": known}}
     assert writes["Condition"] == {

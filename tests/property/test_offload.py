@@ -310,7 +310,7 @@ MANY = settings(
     max_examples=100, stateful_step_count=40, deadline=None, derandomize=True,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
-DEEP = settings(MANY, max_examples=2_000, stateful_step_count=120, database=None)
+DEEP = settings(MANY, max_examples=700, stateful_step_count=120, database=None)
 QUICK = settings(MANY, max_examples=600, stateful_step_count=25, phases=[Phase.generate])
 
 

@@ -27,7 +27,7 @@ from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Overwritable, State, Task
 from headrace.domain.write import TaskWrite
 from headrace.ops.delivery.orphans import ORPHAN_AGE, ROUND, Orphans
-from headrace.runtime.wiring import Settings, build
+from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Noting, Outcome, Store
 from headrace.store.memory import MemoryStore
 from headrace.store.objects import MemoryObjects
@@ -48,11 +48,15 @@ dying = st.sampled_from([None, None, "before", "after"])
 
 
 class Crashing:
-    """Passes everything on; the next commit dies *before* or *after* it, if it is told so."""
+    """Passes everything on; the next commit dies *before* or *after* it, if it is told so.
+
+    Or it is *overtaken*: ``others`` do what they do just before it.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.dies: str | None = None
+        self.others: Callable[[], None] = lambda: None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -63,6 +67,8 @@ class Crashing:
         dies, self.dies = self.dies, None
         if dies == "before":
             raise Unavailable("died before the write")
+        if dies == "overtaken":
+            self.others()
         outcomes = self._store.commit(changes, partly=partly, noting=noting)
         if dies == "after":
             raise Unavailable("died before the answer")
@@ -104,6 +110,11 @@ class OffloadMachine(RuleBasedStateMachine):
     def recorded(self, write: TaskWrite) -> TaskWrite:
         return write
 
+    def others(self, use: UseCases) -> dict[str, object]:
+        """Return the use cases that are not the usual ones, by name."""
+        del use
+        return {}
+
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
@@ -116,7 +127,7 @@ class OffloadMachine(RuleBasedStateMachine):
             cast("Store", self.crashing), self.objects, lambda: f"n{next(self.numbers)}"
         )
         use = build(Settings(admin_key="test"), store, now=self.clock, objects=None)
-        self.use = use = use.but(_objects=self.objects)
+        self.use = use = use.but(_objects=self.objects, **self.others(use))
         use.deliveries.sleep = self.clock.forward
         self.world = World(store, self.clock, use)
         self.sweeper = self.orphans(self.tables, self.objects)
@@ -166,7 +177,8 @@ class OffloadMachine(RuleBasedStateMachine):
     def take(self, queue: str, number: int) -> None:
         with self.call():
             for task in self.world.take(queue, number):
-                assert task.payload is not None, "a delivery without its payload"
+                there = task.payload is not None or task.uploaded is not None
+                assert there, "a delivery without its payload"
                 assert task.progress is None, "progress of the delivery before"
                 assert task.progress_ref is None, "progress of the delivery before"
                 self.held.append(task)
@@ -215,7 +227,8 @@ class OffloadMachine(RuleBasedStateMachine):
     def show(self, task_id: str) -> None:
         with self.call():
             task = self.use.texts.shown(self.use.tasks.get(task_id))
-            assert task.payload is not None, "a task without its payload"
+            there = task.payload is not None or task.uploaded is not None
+            assert there, "a task without its payload"
 
     @rule(queue=st.sampled_from([MAIL, POST]))
     def restart(self, queue: str) -> None:

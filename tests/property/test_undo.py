@@ -262,7 +262,8 @@ MANY = settings(
 )  # fmt: skip
 
 
-DEEP = settings(MANY, max_examples=700, stateful_step_count=150, database=None)
+# Ten of these find each of the faults below.
+DEEP = settings(MANY, max_examples=150, stateful_step_count=150, database=None)
 QUICK = settings(
     MANY, max_examples=400, phases=[Phase.generate],
     report_multiple_bugs=False,

@@ -100,7 +100,7 @@ def test_any_graph_runs_each_step_once_and_in_its_turn(
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs(), st.integers(0, 10_000), st.integers(1, 2), st.sampled_from(["stop", "go_on"]))
 def test_many_graphs_run_each_step_once_and_in_its_turn(
     graph: Graph, seed: int, times: int, on_failure: str
@@ -145,7 +145,7 @@ def test_the_stories_find_what_is_planted(fault: type[Workflow]) -> None:
         Story(graph, 1, fault).run(times=1, on_failure="stop")
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(graphs(40), st.integers(1, limits.TASK_BATCHES - 1))
 def test_relays_keep_all_within_their_batches_and_hand_all_on(graph: Graph, room: int) -> None:
     after = {name(place): [name(one) for one in sorted(ones)] for place, ones in enumerate(graph)}

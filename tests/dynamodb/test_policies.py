@@ -22,6 +22,7 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
 from headrace.domain.push_answers import TargetAnswer
 from headrace.domain.queue import (
+    AlertSettings,
     DeadLetterConfig,
     DequeuingSettings,
     QueueSettings,
@@ -208,7 +209,8 @@ def the_console(of: Stories) -> None:
     use.queues.resume(queue)
     use.stats.of(queue)
     use.stats.of(fair)
-    use.stats.overview([use.queues.get(queue)])
+    before.queue("watched", alerts=AlertSettings("third", dead_per_minute=1))
+    use.stats.overview([use.queues.get(queue), use.queues.get("watched")])
     use.flows.seen_by(BOOTSTRAP)
     use.inspect.list(queue)
     use.explain.reasons(use.tasks.get(ids[-1]))
@@ -280,9 +282,23 @@ def the_reaper(of: Stories) -> None:
     before.store.put_record(left.record(), replaces=None)
     of.clock.forward(60)
     use.reaping.run()
+    _alerts(of)
     _left_by_a_recorder(of)
     use.recording.counters.post_left()
     assert len(before.take("told")) == 1
+
+
+def _alerts(of: Stories) -> None:
+    before, use = of.before, of.here.use
+    before.queue("ops")
+    alerts = AlertSettings("ops", 60, dead_per_minute=1, no_workers_for_seconds=60)
+    before.queue("watched", alerts=alerts)
+    before.use.workers.alive(BOOTSTRAP, WorkerHeartbeat("ada:1", ("mail",), before.clock()))
+    before.put("watched")
+    of.clock.forward(60)
+    use.reaping.run()
+    assert len(before.take("ops")) == 1
+    assert before.use.stats.of("watched").alerts
 
 
 def _left_by_a_recorder(of: Stories) -> None:

@@ -75,6 +75,33 @@ class PrioritySettings:
     aging_in_seconds: Seconds = 300
 
 
+class Threshold(StrEnum):
+    """What may have a limit that is worth an alert, by the name of its setting."""
+
+    OLDEST_READY = "oldest_ready_seconds"
+    DEAD = "dead_per_minute"
+    NO_WORKERS = "no_workers_for_seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class AlertSettings:
+    """The limits of a queue that are worth an alert, and the ``queue`` that is told.
+
+    None is no limit; see ``alerts``.  ``dead_per_minute`` counts tasks, the others are seconds.
+    A queue of None is the one that was told before, as in ``OnEnd``.
+    """
+
+    queue: str | None
+    oldest_ready_seconds: Seconds | None = None
+    dead_per_minute: int | None = None
+    no_workers_for_seconds: Seconds | None = None
+
+    def limit(self, threshold: Threshold) -> float | None:
+        """Return the limit of *threshold*; None: it has none."""
+        limit: float | None = getattr(self, threshold)
+        return limit
+
+
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
     """What the owner of a queue decides.  Times are seconds; 0 for expiry means never."""
@@ -91,6 +118,7 @@ class QueueSettings:
     groups: GroupSettings | None = None
     target: Target | None = None
     on_end: OnEnd | None = None
+    alerts: AlertSettings | None = None
 
     @property
     def lanes(self) -> frozenset[int]:
@@ -110,7 +138,7 @@ class Queue:
     again, which were others until ``resharded_at``; ``shards_ever`` and ``lanes_ever`` at most.
     ``uncounted_since`` is when ``max_inflight_tasks`` was last set or lowered, until all tasks in
     flight are counted by it.  ``signing_generation`` is which secret signs what its target gets,
-    since ``rotated_at``.
+    since ``rotated_at``.  It has had ``settings.alerts`` since ``alerts_since``.
     """
 
     name: str
@@ -128,6 +156,7 @@ class Queue:
     lanes_ever: frozenset[int] = ORDINARY
     signing_generation: int = 0
     rotated_at: datetime | None = None
+    alerts_since: datetime | None = None
 
     def shards_of(self, state: State) -> int:
         """Return on how many shards tasks in *state* may be."""

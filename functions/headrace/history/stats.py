@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.domain.change import Entry
 from headrace.domain.instants import MICROSECOND, instant_of, micros_of
-from headrace.domain.queue import Queue
+from headrace.domain.queue import Queue, Threshold
 from headrace.domain.task import State, Status, Task
 from headrace.history.counters import Counters, Totals
 from headrace.history.exact_counts import exact_counts
@@ -30,10 +30,15 @@ from headrace.history.metrics import STEP_SECONDS, Archive, MetricSeries, Steps
 from headrace.history.tally import MINUTE, Activity, by_state, cancelled_of
 from headrace.history.transitions import Event
 from headrace.ops.shared.group_limits import Blocking
+from headrace.ops.shared.lanes import oldest_ready
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.tasks.fair_groups import FairGroups
 from headrace.ops.tasks.inspect import Inspect
 from headrace.store.base import Record, Store
+from headrace.store.call_scope import flat_rate
+
+if TYPE_CHECKING:
+    from headrace.domain.alerts import Alert
 
 _LOOK: Final = 250  # entries of one state and side, all shards together
 _FEW: Final = 100
@@ -74,7 +79,10 @@ class GroupGlance:
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """A queue at a glance; ages are seconds, None when there is no such task."""
+    """A queue at a glance; ages are seconds, None when there is no such task.
+
+    ``alerts`` are those that are on, None for a queue that can have none.
+    """
 
     counts: Mapping[Status, int]
     cancelled: int  # of the dead: unless exact, as far as the recorder knows, so rather too few
@@ -84,17 +92,19 @@ class QueueStats:
     as_of: datetime
     staleness: float
     groups: Sequence[GroupGlance] | None = None
+    alerts: Mapping[Threshold, "Alert"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """A queue among many; ``started`` is by five minutes, of an hour."""
+    """A queue among many; ``started`` is by five minutes, of an hour, ``alerts`` as above."""
 
     counts: Mapping[Status, int]
     cancelled: int
     age_of_oldest_ready: float | None
     rates: EventRates
     started: Sequence[int]
+    alerts: Mapping[Threshold, "Alert"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +182,13 @@ class StatsOperations:
         return QueueStats(
             counts,
             cancelled,
-            _oldest_ready(ready, now),
+            oldest_ready(ready.entries, now),
             self._oldest_inflight(source, inflight, now),
             rates,
             as_of,
             _seconds(now - as_of),
             None if source.settings.groups is None else self._groups(source, rates, now),
+            self._alerts(source),
         )
 
     def overview(self, queues: Sequence[Queue], each: Each = map) -> Overview:
@@ -253,10 +264,22 @@ class StatsOperations:
         return Glance(
             counts,
             cancelled_of(sums, counts[Status.DEAD]),
-            _oldest_ready(ready, now),
+            oldest_ready(ready.entries, now),
             EventRates(*throughput.rates(micros)),
             throughput.hour(micros),
+            self._alerts(queue),
         )
+
+    def _alerts(self, queue: Queue) -> Mapping[Threshold, "Alert"] | None:
+        """Return the alerts that are on; None for a queue that can have none."""
+        settings = queue.settings.alerts
+        if settings is None:
+            return None
+        from headrace.store.records.alerts import state_of  # noqa: PLC0415  few queues have any
+
+        with flat_rate():
+            state = state_of(self.store, queue)
+        return {} if state is None else state.on(settings)
 
     def _kept_at_a_glance(
         self, queue: Queue, state: State, recorded: Mapping[State, int], now: datetime
@@ -400,14 +423,6 @@ class StatsOperations:
 
     def _task(self, entry: Entry) -> Task | None:
         return self.store.read([entry.task_id], payload=False).get(entry.task_id)
-
-
-def _oldest_ready(ready: _Seen, now: datetime) -> float | None:
-    """Return how long the first that may still be delivered has been due."""
-    for entry in ready.entries:
-        if entry.expires_at is None or entry.expires_at > now:
-            return _seconds(now - entry.own_time)
-    return None
 
 
 def _retention(queue: Queue, state: State) -> float:

@@ -19,6 +19,7 @@ from headrace.runtime.settings import Settings
 from headrace.store.base import Lake, Store
 
 if TYPE_CHECKING:
+    from headrace.history.alerts import AlertJudging
     from headrace.history.batch_recounting import BatchRecounting
     from headrace.history.counters import Counters
     from headrace.history.ends import EndWebhooks
@@ -394,7 +395,14 @@ class UseCases:
             removals=self._removals,
             leases=self.leases,
             upkeep=Upkeep(self._store, self._slots, self.now),
+            alerts=lambda: self.alerts.look().judge,
         )
+
+    @_once
+    def alerts(self) -> "AlertJudging":
+        from headrace.history.alerts import AlertJudging
+
+        return AlertJudging(self._store, self.queues, self._counters, self.now)
 
     @_once
     def recording(self) -> "Recording":

@@ -29,8 +29,12 @@ from headrace.store.records.reaper import COMFORT, KIND, PARTS, Left, ReaperPart
 
 _LONG: Final = timedelta(hours=1)
 
+
 HandOn: TypeAlias = Callable[[Mapping[str, Any]], bool]
 """Has another pass take a part, named by the event, at the same time; tells whether one will."""
+
+JudgeAlerts: TypeAlias = Callable[[str], None]
+"""Looks at the limits of a queue that are worth an alert, and tells of what has changed."""
 
 
 @dataclass(slots=True)
@@ -65,6 +69,7 @@ class Reaper(Reaping):
     removals: Removals
     leases: Leases
     upkeep: Upkeep
+    alerts: Callable[[], JudgeAlerts] | None = None
 
     def run(
         self,
@@ -114,6 +119,7 @@ class Pass:
     starts: dict[Place, Position] = field(default_factory=dict)
     staying: dict[Place, tuple[Scan, int]] = field(default_factory=dict)
     throttled_in_a_row: int = 0
+    judge_alerts: JudgeAlerts | None = None
 
     def __post_init__(self) -> None:
         self.statuses = GroupStatuses(self.reaper.store, self.reaper.now)
@@ -209,6 +215,9 @@ class Pass:
             jobs.append(Job("upkeep", self._upkeep(queue, again=again)))
         if queue.settings.dead_letter_queue_config.max_size and self._holds(first):
             jobs.append(Job("evicted", self._evict(queue)))
+        if queue.settings.alerts is not None and self.reaper.alerts and self._holds(first):
+            self.judge_alerts = self.judge_alerts or self.reaper.alerts()
+            jobs.append(Job("alerts", _once(self.judge_alerts, queue.name)))
         return jobs
 
     def _guarded(self, steps: Iterator[None]) -> Iterator[None]:
@@ -384,6 +393,11 @@ class Pass:
             for one in left:
                 if one.part >= kept:
                     store.drop_record(KIND, str(one.part))
+
+
+def _once(judge: JudgeAlerts, queue: str) -> Iterator[None]:
+    judge(queue)
+    yield from ()
 
 
 def minute_of(place: Place) -> int:

@@ -10,7 +10,7 @@ as long as it has one that is due, and who has none leaves its share to the othe
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -59,6 +59,17 @@ def with_due_times(store: Store, entries: Sequence[Entry]) -> Sequence[Entry]:
     tasks = store.read([entry.task_id for entry in entries], payload=False)
     due = {task.id: task.due_at for task in tasks.values()}
     return [entry._replace(due_at=due.get(entry.task_id)) for entry in entries]
+
+
+def oldest_ready(entries: Iterable[Entry], now: datetime) -> float | None:
+    """Return how many seconds the first of due *entries* that may still be delivered has been due.
+
+    None where there is none.
+    """
+    for entry in sorted(entries, key=lambda entry: entry.own_time):
+        if entry.expires_at is None or entry.expires_at > now:
+            return max(0.0, (now - entry.own_time).total_seconds())
+    return None
 
 
 def some_due(store: Store, place: Place, until: datetime) -> bool:

@@ -60,7 +60,7 @@ class QueueOperations:
     def create(self, name: str, settings: QueueSettings) -> Queue:
         """Create a queue.  Raises QueueExists, also while one of this name is being deleted.
 
-        Raises InvalidRequest for a target that may be none, and for who cannot be told of ends.
+        Raises InvalidRequest for a target that may be none, and for who cannot be told.
         """
         if not NAME_RE.fullmatch(name):
             detail = f"name must match {NAME}"
@@ -83,6 +83,7 @@ class QueueOperations:
             shards_ever=shards,
             lanes_in_use=lanes,
             lanes_ever=lanes,
+            alerts_since=None if settings.alerts is None else now,
         )
         with self.audit.action("create_queue", queue=name):
             if not self.store.put_record(queue_records.to_record(queue), replaces=None):
@@ -137,6 +138,7 @@ class QueueOperations:
                 queue.resharded(wanted, self.now()),
                 resume_at=queue.resume_at if same else None,
                 uncounted_since=self._uncounted_since(queue, wanted),
+                alerts_since=self._alerts_since(queue, wanted),
             )
 
         stored = self._stored(name)
@@ -214,6 +216,8 @@ class QueueOperations:
             self.removals.write(removal)
             self.store.drop_record(queue_records.KIND, name)
             schedule_records.drop_all(self.store, name)
+            if queue.alerts_since is not None:
+                self.store.drop_record(queue_records.ALERTS, name)
             self._cache.pop(name, None)
             return self.removals.work(removal, set())
 
@@ -227,23 +231,31 @@ class QueueOperations:
         return replace(settings, target=target)
 
     def _with_told(self, name: str, settings: QueueSettings, before: Queue | None) -> QueueSettings:
-        """Return *settings* of *name* with who is told of ends; *before* is the queue as it stands.
+        """Return *settings* of *name* with who is told; *before* is the queue as it stands.
 
         Raises InvalidRequest for a queue that is not there, unless it was told before.
         """
-        on_end = settings.on_end
-        if on_end is None:
-            return settings
-        was = None if before is None else before.settings.on_end
-        known = None if was is None else was.queue
-        told = known if on_end.queue is None else on_end.queue
+        was = None if before is None else before.settings
+        if (on_end := settings.on_end) is not None:
+            known = None if was is None or was.on_end is None else was.on_end.queue
+            told = self._checked(name, "on_end.queue", on_end.queue, known)
+            settings = replace(settings, on_end=replace(on_end, queue=told))
+        if (alerts := settings.alerts) is not None:
+            known = None if was is None or was.alerts is None else was.alerts.queue
+            told = self._checked(name, "alerts.queue", alerts.queue, known)
+            settings = replace(settings, alerts=replace(alerts, queue=told))
+        return settings
+
+    def _checked(self, name: str, field_: str, told: str | None, known: str | None) -> str:
+        """Return which queue *name* tells by *field_*: *told*, or None for the one *known*."""
+        told = known if told is None else told
         if told is None:
-            raise InvalidRequest.of("on_end.queue", "must be named")
+            raise InvalidRequest.of(field_, "must be named")
         if told == name:
-            raise InvalidRequest.of("on_end.queue", "must be another queue")
+            raise InvalidRequest.of(field_, "must be another queue")
         if told != known and not (visible(told) and self._is_there(told)):
-            raise InvalidRequest.of("on_end.queue", f"is missing: there is no queue {told}")
-        return replace(settings, on_end=replace(on_end, queue=told))
+            raise InvalidRequest.of(field_, f"is missing: there is no queue {told}")
+        return told
 
     def _is_there(self, name: str) -> bool:
         try:
@@ -269,6 +281,12 @@ class QueueOperations:
         if limit and (before == 0 or limit < before):
             return self.now()
         return queue.uncounted_since if limit else None
+
+    def _alerts_since(self, queue: Queue, settings: QueueSettings) -> datetime | None:
+        """Tell since when the queue has alerts, if it has any with *settings*."""
+        if settings.alerts is None:
+            return None
+        return queue.alerts_since if queue.settings.alerts is not None else self.now()
 
     def _stored(self, name: str) -> Queue:
         record = self.store.record(queue_records.KIND, name)

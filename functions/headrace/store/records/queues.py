@@ -13,7 +13,15 @@ from headrace.store.base import Position, Record
 from headrace.store.records import body_of
 
 KIND: Final = "queue"
-_SELDOM: Final = ("drained", "resharded_at", "uncounted_since", "signing_generation", "rotated_at")
+ALERTS: Final = "alert"  # what ``alerts`` has, of which most processes need no more
+_SELDOM: Final = (
+    "drained",
+    "resharded_at",
+    "uncounted_since",
+    "signing_generation",
+    "rotated_at",
+    "alerts_since",
+)
 _LANES: Final = ("lanes_in_use", "lanes_ever")  # seldom others than the ordinary
 _FOUND_OUT: Final = ("shards_in_use", "lanes_in_use", "drained", "uncounted_since")
 """What is not decided by anybody, but found out once settings have been changed."""
@@ -25,7 +33,7 @@ def to_record(queue: Queue) -> Record:
     usual += [name for name in _SELDOM if not getattr(queue, name)]
     usual += [name for name in _LANES if getattr(queue, name) == ORDINARY]
     body = body_of(queue, "name", "version", *usual)
-    for seldom in ("priority", "groups", "target", "on_end"):
+    for seldom in ("priority", "groups", "target", "on_end", "alerts"):
         if getattr(queue.settings, seldom) is None:
             del body["settings"][seldom]
     return Record(KIND, queue.name, body, queue.version)

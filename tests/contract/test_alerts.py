@@ -1,0 +1,252 @@
+"""What every store promises about alerts: told once, shown while they are on, looked at cheaply."""
+
+import json
+from typing import Any
+
+import pytest
+
+from headrace.domain.alerts import QUIET_FOR
+from headrace.domain.errors import InvalidRequest
+from headrace.domain.fairness import GroupMode, GroupSettings
+from headrace.domain.push import Target
+from headrace.domain.queue import AlertSettings, PrioritySettings, QueueSettings
+from headrace.domain.retry import RetryStrategy
+from headrace.domain.worker import WorkerHeartbeat
+from headrace.ops.operators.keys import BOOTSTRAP
+from headrace.store.base import Store
+from headrace.store.call_scope import metered, restricted_to
+from headrace.store.sqlite import SqliteStore
+from tests.contract.conftest import new_world
+from tests.manual_clock import ManualClock
+from tests.streamed import SHARD, Streamed
+
+MINUTE = 60.0
+QUIET = QUIET_FOR.total_seconds()
+ONCE = RetryStrategy(max_retries=0)
+
+
+class Watched:
+    """A service whose timers run when told, with a queue that is told of alerts."""
+
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self.stream = Streamed(store, clock)
+        self.world = new_world(self.stream.store, clock)
+        self.use, self.clock = self.world.use, clock
+        self.world.queue("ops")
+
+    def work(self, *, settings: dict[str, Any] | None = None, **limits: Any) -> None:
+        self.world.queue("work", alerts=AlertSettings("ops", **limits), **(settings or {}))
+
+    def pass_(self, seconds: float = 0.0) -> None:
+        """Let time go by, and the recorder and the reaper run."""
+        self.clock.forward(seconds)
+        self.use.recording.record(SHARD, self.stream.taken())
+        self.use.reaping.run()
+
+    def messages(self) -> list[Any]:
+        """Return what was told since the last call, values rounded."""
+        told = []
+        for task in self.world.take("ops", 25):
+            self.world.say(task, "SUCCEEDED")
+            message = json.loads(task.payload or "")
+            message["data"]["value"] = round(message["data"]["value"])
+            told.append(message)
+        return told
+
+    def on(self) -> list[str]:
+        alerts = self.use.stats.of("work").alerts
+        assert alerts is not None
+        return list(map(str, alerts))
+
+
+@pytest.fixture
+def watched(store: Store, clock: ManualClock) -> Watched:
+    return Watched(store, clock)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"shards": 3},
+        {"priority": PrioritySettings()},
+        {"groups": GroupSettings(GroupMode.FAIR)},
+    ],
+)
+def test_a_task_that_waits_for_long_is_told_and_that_it_does_no_more(
+    watched: Watched, settings: dict[str, Any]
+) -> None:
+    watched.work(settings=settings, oldest_ready_seconds=300)
+    watched.world.put("work", delay_in_seconds=3)
+    watched.pass_(302)
+    assert watched.messages() == []
+    watched.pass_(60)
+    since = watched.clock()
+
+    (began,) = watched.messages()
+
+    assert began["type"] == "queue.alert.began"
+    data = began["data"]
+    assert began["timestamp"] == data["since"]
+    assert data["since"].startswith(f"{since:%Y-%m-%dT%H:%M:}")
+    assert data == {
+        "queue": "work",
+        "threshold": "oldest_ready_seconds",
+        "limit": 300,
+        "value": 359,
+        "since": data["since"],
+    }
+    assert watched.on() == ["oldest_ready_seconds"]
+    for _ in range(3):
+        watched.pass_(60)
+    watched.world.say(watched.world.one("work"), "SUCCEEDED")
+    watched.pass_()
+    watched.pass_(QUIET - 1)
+    assert watched.messages() == []
+    assert watched.on() == ["oldest_ready_seconds"]
+    watched.pass_(1)
+
+    (ended,) = watched.messages()
+
+    assert ended["type"] == "queue.alert.ended"
+    assert ended["data"] == {**began["data"], "value": 0}
+    assert watched.on() == []
+
+
+def test_dead_tasks_of_a_minute_are_told(watched: Watched) -> None:
+    watched.work(dead_per_minute=2, settings={"retry_strategy": ONCE})
+    for number in (1, 2):
+        watched.clock.forward(MINUTE)
+        watched.world.put("work", *["1"] * (number + 1))
+        for task in watched.world.take("work", number):
+            watched.world.say(task, "FAILED")
+        (cancelled,) = [task.id for task in watched.world.take("work", 9)]
+        watched.use.cancelling.cancel(cancelled)  # which is no failure
+        watched.pass_()
+        watched.pass_(MINUTE)
+        assert len(watched.messages()) == number - 1
+    assert watched.on() == ["dead_per_minute"]
+    for _ in range(8):
+        watched.pass_(MINUTE)
+    (ended,) = watched.messages()
+    assert (ended["data"]["limit"], ended["data"]["value"]) == (2, 0)
+
+
+def test_that_nobody_listens_is_told(watched: Watched) -> None:
+    watched.work(no_workers_for_seconds=120)
+    for _ in range(5):
+        heartbeat = WorkerHeartbeat("ada:1", ("other", "work"), watched.clock())
+        watched.use.workers.alive(BOOTSTRAP, heartbeat)
+        watched.pass_(MINUTE)
+    watched.pass_(MINUTE)  # the worker is gone
+    watched.pass_(MINUTE)
+    assert watched.messages() == []
+    watched.pass_(MINUTE)
+    (began,) = watched.messages()
+    assert (began["data"]["threshold"], began["data"]["value"]) == ("no_workers_for_seconds", 120)
+
+
+def test_who_takes_tasks_without_being_a_worker_listens(watched: Watched) -> None:
+    watched.work(no_workers_for_seconds=60)
+    for _ in range(4):
+        watched.world.put("work")
+        watched.world.say(watched.world.one("work"), "SUCCEEDED")
+        watched.pass_(MINUTE)
+    assert watched.messages() == []
+    for _ in range(4):
+        watched.pass_(MINUTE)
+    assert len(watched.messages()) == 1
+
+
+def test_a_queue_that_is_paused_or_has_a_target_needs_no_workers(watched: Watched) -> None:
+    watched.work(no_workers_for_seconds=60, oldest_ready_seconds=60)
+    watched.world.put("work")
+    watched.use.queues.pause("work")
+    for _ in range(4):
+        watched.pass_(MINUTE)
+    assert watched.messages() == []
+    watched.use.queues.resume("work")
+    watched.pass_()
+    assert [one["data"]["threshold"] for one in watched.messages()] == ["oldest_ready_seconds"]
+    alerts = AlertSettings("ops", no_workers_for_seconds=60)
+    target = Target(url="https://example.com/")
+    watched.use.queues.replace("work", QueueSettings(alerts=alerts, target=target))
+    for _ in range(4):
+        watched.pass_(MINUTE)
+    assert [one["type"] for one in watched.messages()] == ["queue.alert.ended"]
+
+
+def test_one_that_is_set_anew_begins_anew(watched: Watched) -> None:
+    watched.work(oldest_ready_seconds=60)
+    watched.world.put("work")
+    watched.pass_(MINUTE)
+    settings = watched.use.queues.get("work").settings
+    watched.use.queues.replace("work", QueueSettings())
+    assert watched.use.stats.of("work").alerts is None
+    watched.pass_(MINUTE)
+    watched.use.queues.replace("work", settings)
+    assert watched.on() == []
+    watched.pass_()
+    assert [one["type"] for one in watched.messages()] == ["queue.alert.began"] * 2
+
+
+def test_it_is_noted_where_the_queue_that_is_told_is_gone(watched: Watched) -> None:
+    watched.work(oldest_ready_seconds=60)
+    watched.world.put("work")
+    watched.use.queues.delete("ops")
+    watched.pass_(MINUTE)
+    assert watched.on() == ["oldest_ready_seconds"]
+
+
+def test_a_queue_that_cannot_be_told_is_refused(watched: Watched) -> None:
+    for queue, fault in (("work", "another queue"), ("nowhere", "no queue nowhere")):
+        with pytest.raises(InvalidRequest, match=fault) as refused:
+            watched.world.queue("work", alerts=AlertSettings(queue, dead_per_minute=1))
+        assert refused.value.errors[0].field == "alerts.queue"
+    with restricted_to(lambda name: name == "work"), pytest.raises(InvalidRequest, match="missing"):
+        watched.work(dead_per_minute=1)
+
+
+def test_who_may_not_know_the_queue_that_is_told_keeps_it(watched: Watched) -> None:
+    watched.work(dead_per_minute=1)
+    changed = QueueSettings(alerts=AlertSettings(None, dead_per_minute=2))
+    with restricted_to(lambda name: name == "work"):
+        watched.use.queues.replace("work", changed)
+    stored = watched.use.queues.get("work").settings.alerts
+    assert stored == AlertSettings("ops", dead_per_minute=2)
+
+
+def test_many_queues_show_their_alerts_at_once(watched: Watched) -> None:
+    watched.work(oldest_ready_seconds=60)
+    watched.world.put("work")
+    watched.pass_(MINUTE)
+    queues = watched.use.queues.list().shown
+    glances = watched.use.stats.overview(queues).queues
+    assert {name: list(one.alerts or ()) for name, one in glances.items()} == {
+        "ops": [],
+        "work": ["oldest_ready_seconds"],
+    }
+    assert glances["ops"].alerts is None
+
+
+@pytest.mark.parametrize("alerts", [False, True])
+def test_a_look_costs_a_few_reads_and_writes_nothing_while_nothing_changes(
+    store: Store, watched: Watched, *, alerts: bool
+) -> None:
+    if isinstance(store, SqliteStore):
+        pytest.skip("a file counts statements, not units")
+    watched.work(oldest_ready_seconds=60, dead_per_minute=1, no_workers_for_seconds=60)
+    if not alerts:
+        watched.use.queues.replace("work", QueueSettings())
+    watched.world.put("work")
+    for _ in range(3):
+        watched.pass_(MINUTE)
+    with metered() as before:
+        watched.use.reaping.run()
+    settings = watched.use.queues.get("work").settings
+    watched.use.queues.replace("work", QueueSettings())
+    with metered() as without:
+        watched.use.reaping.run()
+    watched.use.queues.replace("work", settings)
+    assert before.write == without.write == 0
+    assert before.read - without.read <= (8 if alerts else 0)

@@ -31,7 +31,7 @@ from headrace.cli.output import (
 )
 from headrace.cli.params import TIME
 from headrace.cli.session import CliSession
-from headrace.cli.target import secret_command, take_target, target_options
+from headrace.cli.target import alerts_of, alerts_on, secret_command, take_target, target_options
 from headrace.client.calls.queues import merged, recount_queue
 from headrace.domain.errors import QueueExists
 from headrace.domain.task import SHOWN_STATES
@@ -160,9 +160,10 @@ def create(session: CliSession, /, name: str, *, if_missing: bool, **given: Any)
 def list_(session: CliSession, prefix: str | None) -> None:
     """List the queues."""
     queues = list(session.client.list_queues(prefix))
-    columns = ("Queue", "Keepalive", "Retries", "Limits", "Shards", "Description")
+    columns = ("Queue", "Keepalive", "Retries", "Limits", "Shards", "Alerts", "Description")
 
     def show() -> None:
+        alerts = alerts_of(session, queues)
         rows(
             columns,
             (
@@ -172,6 +173,7 @@ def list_(session: CliSession, prefix: str | None) -> None:
                     queue.retry_strategy.max_retries,
                     _limits(queue),
                     queue.shards,
+                    alerts.get(queue.name),
                     queue.description or None,
                 )
                 for queue in queues
@@ -214,6 +216,7 @@ def _show(queue: Queue) -> None:
         else:
             pairs.append((name, value))
     pairs = [(name, _long(value) if "_seconds" in name else value) for name, value in pairs]
+    pairs += [("alert", one) for one in alerts_on(queue)]
     if stats:
         pairs += [(name, count) for name, count in stats["counts"].items()]
         pairs.append(("oldest ready", span(stats["age_of_oldest_ready_seconds"])))

@@ -1,5 +1,6 @@
-"""The target of a queue as options, who is told of ends, and the secret that signs what it gets."""
+"""The target of a queue as options, who is told what, and the secret that signs what it gets."""
 
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import click
@@ -9,7 +10,7 @@ from headrace.cli.commands import CliCommand, options
 from headrace.cli.output import answer
 from headrace.cli.params import TIME
 from headrace.cli.session import CliSession
-from headrace.wire.queues import SigningSecret
+from headrace.wire.queues import Queue, SigningSecret
 
 _NAMES: Final = (
     "target_url",
@@ -39,6 +40,12 @@ target_options: Final = options(
         metavar="QUEUE[:STATE,…]",
         help="Tell that queue of tasks that end here: told, told:DEAD; or none.",
     ),
+    click.option(
+        "--alert",
+        "alerts",
+        metavar="QUEUE:LIMIT,…",
+        help="Tell that queue when a limit is reached: ops:oldest=5m,dead=10,silent=2m; or none.",
+    ),
 )
 
 
@@ -62,9 +69,14 @@ def take_target(fields: dict[str, Any], given: dict[str, Any]) -> None:
         fields["target"] = None
     elif said:
         fields["target"] = {**(fields.get("target") or {}), **said}
-    on_end = given.pop("on_end")
-    if on_end is not None:
-        fields["on_end"] = _on_end(on_end)
+    _take_told(fields, given)
+
+
+def _take_told(fields: dict[str, Any], given: dict[str, Any]) -> None:
+    for name, read in (("on_end", _on_end), ("alerts", _alerts)):
+        text = given.pop(name)
+        if text is not None:
+            fields[name] = read(text)
 
 
 def _on_end(text: str) -> dict[str, Any] | None:
@@ -79,6 +91,52 @@ def _on_end(text: str) -> dict[str, Any] | None:
             f"{unknown[0]!r} is none of {', '.join(_STATES)}", param_hint="'--on-end'"
         )
     return {"queue": queue, "states": chosen}
+
+
+def _alerts(text: str) -> dict[str, Any] | None:
+    """Return what is worth an alert as *text* says; None for nothing."""
+    if text == "none":
+        return None
+    queue, _, given = text.partition(":")
+    found: dict[str, Any] = {"queue": queue, **dict.fromkeys(path for path, _ in _LIMITS.values())}
+    for part in given.split(","):
+        word, _, limit = part.partition("=")
+        if word.strip() not in _LIMITS:
+            known = ", ".join(f"{one}=…" for one in _LIMITS)
+            raise click.BadParameter(f"{part!r} is none of {known}", param_hint="'--alert'")
+        name, read = _LIMITS[word.strip()]
+        try:
+            found[name] = read(limit)
+        except ValueError:
+            raise click.BadParameter(
+                f"{limit!r} is no number of tasks", param_hint="'--alert'"
+            ) from None
+    return found
+
+
+def alerts_on(queue: Queue) -> list[str]:
+    """Return what the alerts of *queue* say that are on, one a text; none where it has no stats."""
+    return [
+        f"{one.threshold} {one.value:,.10g} (limit {one.limit:,.10g}) since "
+        f"{one.since.isoformat(timespec='seconds')}"
+        for one in (queue.stats.alerts if queue.stats else None) or ()
+    ]
+
+
+def alerts_of(session: CliSession, queues: Iterable[Queue]) -> dict[str, str | None]:
+    """Return the same of each of *queues* that may have alerts, as it is now: a list has none."""
+    return {
+        queue.name: "; ".join(alerts_on(session.client.get_queue(queue.name))) or None
+        for queue in queues
+        if queue.alerts is not None
+    }
+
+
+_LIMITS: Final[dict[str, tuple[str, Callable[[str], float]]]] = {
+    "oldest": ("oldest_ready_seconds", params.seconds),
+    "dead": ("dead_per_minute", int),
+    "silent": ("no_workers_for_seconds", params.seconds),
+}
 
 
 @click.command("secret", cls=CliCommand, example="headrace queue secret hooks --rotate")

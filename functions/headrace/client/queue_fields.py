@@ -15,7 +15,7 @@ from headrace.domain.queue import (
     RateLimiting,
 )
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.wire.queues import OnEndShown, TargetShown
+from headrace.wire.queues import AlertsShown, OnEndShown, TargetShown
 
 Kind: TypeAlias = Literal["exponential", "linear", "quadratic", "fixed", "intervals"] | Backoff
 Unit: TypeAlias = Literal["SECONDS", "MINUTES", "HOURS"] | IntervalUnit
@@ -97,6 +97,15 @@ class OnEndFields(TypedDict):
     states: NotRequired[Sequence[Literal["SUCCEEDED", "DEAD"]]]
 
 
+class AlertFields(TypedDict):
+    """The queue that is told of alerts, and at least one limit: seconds, tasks in a minute."""
+
+    queue: str
+    oldest_ready_seconds: NotRequired[float | None]
+    dead_per_minute: NotRequired[int | None]
+    no_workers_for_seconds: NotRequired[float | None]
+
+
 class QueueFields(TypedDict, total=False):
     """The settings of a queue; times are seconds."""
 
@@ -112,3 +121,4 @@ class QueueFields(TypedDict, total=False):
     groups: GroupFields | GroupSettings | None
     target: TargetFields | TargetShown | None
     on_end: OnEndFields | OnEndShown | None
+    alerts: AlertFields | AlertsShown | None

@@ -234,6 +234,15 @@ TargetTimeout: TypeAlias = Annotated[
 TargetConcurrency: TypeAlias = Annotated[
     int, _count(limits.TARGET_CONCURRENCY, "Requests under way at once.")
 ]
+AlertAge: TypeAlias = Annotated[
+    float, _range(limits.ALERT_AGE_SECONDS, "Of the oldest task that is ready."), PLAIN
+]
+AlertDead: TypeAlias = Annotated[
+    int, _count(limits.ALERT_DEAD, "Tasks that died in a minute; cancelled ones are not counted.")
+]
+AlertSilence: TypeAlias = Annotated[
+    float, _range(limits.ALERT_SILENCE_SECONDS, "Without a worker or a delivery."), PLAIN
+]
 Level: TypeAlias = Annotated[Priority, Field(strict=False)]
 Shards: TypeAlias = Annotated[int, _count(limits.SHARDS)]
 Count: TypeAlias = Annotated[int, _count(limits.COUNT, "0: no limit.")]

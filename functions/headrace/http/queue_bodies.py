@@ -16,6 +16,9 @@ from headrace.domain.task import FINISHED, SHOWN_STATES, State
 from headrace.http.fields import (
     CURSOR_LENGTH,
     Aging,
+    AlertAge,
+    AlertDead,
+    AlertSilence,
     BaseSeconds,
     Count,
     Description,
@@ -187,6 +190,24 @@ class OnEndBody(RequestBody):
     ] = Field(default=["SUCCEEDED", "DEAD"], description="Of which ends.")
 
 
+class AlertsBody(RequestBody):
+    """What is worth an alert, and who is told; at least one limit."""
+
+    queue: Name | None = Field(
+        description="Another queue; with a target, these are webhooks. null keeps the one there is."
+    )
+    oldest_ready_seconds: AlertAge | None = None
+    dead_per_minute: AlertDead | None = None
+    no_workers_for_seconds: AlertSilence | None = None
+
+    @model_validator(mode="after")
+    def _has_a_limit(self) -> "AlertsBody":
+        limits_ = (self.oldest_ready_seconds, self.dead_per_minute, self.no_workers_for_seconds)
+        if all(limit is None for limit in limits_):
+            raise contradiction(("oldest_ready_seconds", "must be there unless another limit is"))
+        return self
+
+
 class SettingsBody(RequestBody):
     """What the owner of a queue decides; what is left out takes its default."""
 
@@ -209,6 +230,13 @@ class SettingsBody(RequestBody):
         description=(
             "null: nobody is told. Else each task that ends here makes one there, with "
             "`type`, `timestamp` and as `data` the task without its payload."
+        ),
+    )
+    alerts: AlertsBody | None = Field(
+        default=None,
+        description=(
+            "null: none. Else whoever is told gets one task when a limit is reached and one when "
+            "that is over, with `type`, `timestamp` and `data`."
         ),
     )
 

@@ -9,7 +9,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 from headrace.domain.access import Permission
 from headrace.domain.on_end import OnEnd
 from headrace.domain.push import Target
-from headrace.domain.queue import Queue
+from headrace.domain.queue import AlertSettings, Queue
 from headrace.history.tally import CANCELLED, by_state
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import (
@@ -65,6 +65,7 @@ def queue_answer(
         name=queue.name,
         target=_target_shown(queue.settings.target),
         on_end=_on_end_shown(queue.settings.on_end),
+        alerts=_alerts_shown(queue.settings.alerts),
         created_at=instant(queue.created_at),
         updated_at=instant(queue.updated_at),
         version=queue.version,
@@ -89,6 +90,14 @@ def _on_end_shown(on_end: OnEnd | None) -> queue_wire.OnEndShown | None:
         return None
     told = None if on_end.queue is None else principal().shown(on_end.queue)
     return queue_wire.OnEndShown(queue=told, states=list(on_end.states))
+
+
+def _alerts_shown(alerts: AlertSettings | None) -> queue_wire.AlertsShown | None:
+    """What is worth an alert; who is told unnamed if it is no queue of the key at hand."""
+    if alerts is None:
+        return None
+    told = None if alerts.queue is None else principal().shown(alerts.queue)
+    return queue_wire.AlertsShown.of(alerts, queue=told)
 
 
 def signing_answer(secrets: "SigningSecrets") -> queue_wire.SigningSecret:

@@ -66,6 +66,17 @@ def stats_answer(stats: "QueueStats") -> queue_wire.Stats:
             )
             for one in stats.groups
         ],
+        alerts=None
+        if stats.alerts is None
+        else [
+            queue_wire.AlertOn(
+                threshold=threshold,
+                since=instant(alert.since),
+                limit=alert.limit,
+                value=round(alert.value, _MICROSECONDS),
+            )
+            for threshold, alert in stats.alerts.items()
+        ],
     )
 
 

@@ -97,6 +97,18 @@ class Group(Answer, frozen=True, kw_only=True):
     as_of: At
 
 
+class AlertOn(Answer, frozen=True, kw_only=True):
+    """An alert of a queue that is on.
+
+    Shows ``headrace.domain.alerts.Alert``.
+    """
+
+    threshold: Annotated[str, Meta(description="The name of its setting.")]
+    since: At
+    limit: float
+    value: Annotated[float, Meta(description="What was measured when it began.")]
+
+
 class Stats(Answer, frozen=True, kw_only=True):
     """A queue at a glance.
 
@@ -122,6 +134,10 @@ class Stats(Answer, frozen=True, kw_only=True):
     groups: Annotated[
         list[GroupInShort] | None,
         Meta(description="The 20 with most of the next turns; null: the queue has no groups."),
+    ] = None
+    alerts: Annotated[
+        list[AlertOn] | None,
+        Meta(description="Those that are on; null: the queue has no `alerts`."),
     ] = None
 
 
@@ -224,6 +240,18 @@ class OnEndShown(Answer, frozen=True, kw_only=True):
     states: list[State]
 
 
+class AlertsShown(Answer, frozen=True, kw_only=True):
+    """The limits of a queue that are worth an alert, and who is told.
+
+    Shows ``headrace.domain.queue.AlertSettings``.
+    """
+
+    queue: Annotated[str | None, Meta(description="null: a queue that is not the key's.")]
+    oldest_ready_seconds: float | None = None
+    dead_per_minute: int | None = None
+    no_workers_for_seconds: float | None = None
+
+
 class SigningSecret(Answer, frozen=True, kw_only=True):
     """What receivers know requests of a queue by; see `webhooks.verify` of the SDK."""
 
@@ -254,6 +282,7 @@ class Queue(Answer, frozen=True, kw_only=True):
     groups: GroupSettings | None = None
     target: TargetShown | None = None
     on_end: OnEndShown | None = None
+    alerts: AlertsShown | None = None
     created_at: At
     updated_at: At
     version: int

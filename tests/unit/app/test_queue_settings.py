@@ -22,7 +22,7 @@ from headrace.domain.queue import (
 from headrace.domain.retry import Backoff
 from headrace.domain.task import State
 from headrace.testing import MemoryService
-from headrace.wire.queues import OnEndShown, TargetShown
+from headrace.wire.queues import AlertsShown, OnEndShown, TargetShown
 
 ROOT = Path(__file__).parents[3]
 
@@ -92,6 +92,14 @@ def test_a_setting_that_is_none_says_what_was_meant(settings: dict[str, Any], wh
         ({"on_end": {"queue": "a b"}}, "on_end", "queue must match"),
         ({"on_end": {"queue": "a", "states": []}}, "on_end", "states must be some of"),
         ({"on_end": {"queue": "a", "states": ["LOST"]}}, "on_end", "states must be one of"),
+        ({"alerts": {"dead_per_minute": 1}}, "alerts", "must be None or have queue"),
+        ({"alerts": {"queue": "a b", "dead_per_minute": 1}}, "alerts", "queue must match"),
+        ({"alerts": {"queue": "a"}}, "alerts", "must have at least one of oldest_ready"),
+        (
+            {"alerts": {"queue": "a", "no_workers_for_seconds": 1}},
+            "alerts",
+            "no_workers_for_seconds must be a number from 60",
+        ),
         ({"target": {"uri": "a"}}, "target", "must be None or have url, lambda"),
         ({"target": {}}, "target", "must have either url or lambda"),
         ({"target": {"url": "a", "lambda": "b"}}, "target", "must have either url or lambda"),
@@ -197,6 +205,7 @@ def test_every_setting_of_a_queue_can_be_declared_and_the_service_takes_it() -> 
         priority=PrioritySettings(60),
         target={"url": "https://example.com/", "headers": {"A": "b"}},
         on_end={"queue": "ends", "states": ["DEAD"]},
+        alerts={"queue": "ends", "dead_per_minute": 5},
     )
     with MemoryService() as service, service.serving(app):
         service.client.create_queue("ends")
@@ -224,6 +233,7 @@ def test_every_setting_of_a_queue_can_be_declared_and_the_service_takes_it() -> 
             headers={"A": "b"},
         ),
         "on_end": OnEndShown(queue="ends", states=[State.DEAD]),
+        "alerts": AlertsShown(queue="ends", dead_per_minute=5),
     }
 
 

@@ -105,13 +105,14 @@ def test_a_name_in_the_place_of_the_client_is_refused_with_what_to_write() -> No
         App(name)
 
 
-def test_queues_that_are_told_of_ends_are_made_before_those_that_tell(
+def test_queues_that_are_told_something_are_made_before_those_that_tell(
     service: MemoryService,
 ) -> None:
     app = App(name="shop")
     app.queue("a", on_end={"queue": "b"})
-    app.queue("b", on_end={"queue": "c"})
-    app.queue("c")
+    app.queue("b", on_end={"queue": "d"}, alerts={"queue": "c", "dead_per_minute": 1})
+    app.queue("c", alerts={"queue": "d", "oldest_ready_seconds": 60})
+    app.queue("d")
 
     assert {one.outcome for one in synced(app, service.client)} == {StepOutcome.DONE}
     assert plan_of(app, service.client).steps == ()

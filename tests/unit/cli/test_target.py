@@ -60,6 +60,30 @@ def test_who_is_told_of_ends_is_an_option_too(cli: Cli) -> None:
         assert cli("queue", "edit", "mail", "--on-end", wrong).code != 0
 
 
+def test_alerts_are_an_option_and_shown_while_they_are_on(
+    cli: Cli, headrace_service: MemoryService
+) -> None:
+    cli("queue", "create", "ops")
+    every = "ops:oldest=5m,dead=10,silent=2m"
+    made = cli("queue", "create", "mail", "--json", "--alert", every).json["alerts"]
+    assert made == {
+        "queue": "ops",
+        "oldest_ready_seconds": 300,
+        "dead_per_minute": 10,
+        "no_workers_for_seconds": 120,
+    }
+    edited = cli("queue", "edit", "mail", "--json", "--alert", "ops:oldest=60").json["alerts"]
+    assert edited == {**dict.fromkeys(made), "queue": "ops", "oldest_ready_seconds": 60}
+    headrace_service.client.enqueue("mail", 1)
+    headrace_service.forward(61)
+    for command in ("show", "list"):
+        options = ("mail",) if command == "show" else ()
+        assert "oldest_ready_seconds 6" in " ".join(cli("queue", command, *options).out.split())
+    assert cli("queue", "edit", "mail", "--json", "--alert", "none").json["alerts"] is None
+    for wrong in ("ops", "ops:young=5m", "ops:dead=few", "ops:oldest=soon", "mail:dead=1"):
+        assert cli("queue", "edit", "mail", "--alert", wrong).code != 0
+
+
 def test_the_secret_is_shown_and_rotated(cli: Cli) -> None:
     cli("queue", "create", "hooks", "--target-url", URL)
     first = cli("queue", "secret", "hooks")

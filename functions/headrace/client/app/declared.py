@@ -35,6 +35,7 @@ _PRIORITY: Final = "priority"
 _GROUPS: Final = "groups"
 _TARGET: Final = "target"
 _ON_END: Final = "on_end"
+_ALERTS: Final = "alerts"
 _PAUSED: Final = "dequeuing_settings.dequeuing_paused"
 
 
@@ -113,6 +114,8 @@ def _completed(found: dict[str, JsonValue]) -> Declared:
         found[_TARGET] = {**_USUAL_TARGET, **found[_TARGET]}
     if found.get(_ON_END) is not None:
         found[_ON_END] = {"states": list(map(str, TYPES)), **found[_ON_END]}
+    if found.get(_ALERTS) is not None:
+        found[_ALERTS] = {**dict.fromkeys(_ALERT_LIMITS), **found[_ALERTS]}
     return found
 
 
@@ -251,6 +254,26 @@ def _on_end(value: object) -> str | None:
     return next((f"states {fault}" for one in states if (fault := _one_of(*known)(one))), None)
 
 
+def _alerts(value: object) -> str | None:
+    if value is None:
+        return None
+    known = ", ".join(_ALERT_LIMITS)
+    if not isinstance(value, dict) or not {"queue"} <= value.keys() <= {"queue", *_ALERT_LIMITS}:
+        return f"must be None or have queue and some of {known}, not {value!r:.140}"
+    if fault := limits.pattern_fault(value["queue"], limits.NAME_RE):
+        return f"queue {fault}"
+    given = {name: value[name] for name in _ALERT_LIMITS if value.get(name) is not None}
+    if not given:
+        return f"must have at least one of {known}"
+    faults = ((name, _ALERT_LIMITS[name](one)) for name, one in given.items())
+    return next((f"{name} {fault}" for name, fault in faults if fault), None)
+
+
+_ALERT_LIMITS: Final[Mapping[str, Fault]] = {
+    "oldest_ready_seconds": _number(limits.ALERT_AGE_SECONDS),
+    "dead_per_minute": _number(limits.ALERT_DEAD, whole=True),
+    "no_workers_for_seconds": _number(limits.ALERT_SILENCE_SECONDS),
+}
 _MODE: Final = "mode"
 _WEIGHTS: Final = "weights"
 _GROUP_LIMIT: Final = "max_inflight_per_group"
@@ -297,6 +320,7 @@ _FIELDS: Final[Mapping[str, Fault]] = {
     _GROUPS: _groups,
     _TARGET: _target,
     _ON_END: _on_end,
+    _ALERTS: _alerts,
 }
 """Every setting that an app may declare, and what is wrong with a value of it."""
 

@@ -135,14 +135,18 @@ def plan_sync(declares: Declaration, found: FoundState, *, prune: bool = False) 
 
 
 def _told_first(queues: Mapping[str, Declared]) -> dict[str, Declared]:
-    """Return *queues* with those first that others tell of ends: they must be there by then."""
+    """Return *queues* with those first that others tell something: they must be there by then."""
     ordered: dict[str, Declared] = {}
+
+    def put(name: str, chain: tuple[str, ...]) -> None:
+        if name not in queues or name in ordered or name in chain:
+            return
+        for setting in _TELLS:
+            put((queues[name].get(setting) or {}).get("queue", ""), (*chain, name))
+        ordered[name] = queues[name]
+
     for name in queues:
-        chain: list[str] = []
-        while name in queues and name not in ordered and name not in chain:
-            chain.append(name)
-            name = (queues[name].get("on_end") or {}).get("queue", "")  # noqa: PLW2901  the next
-        ordered |= {one: queues[one] for one in reversed(chain)}
+        put(name, ())
     return ordered
 
 
@@ -214,4 +218,5 @@ def _changes(wanted: Fields, found: Fields, fields: Collection[str]) -> tuple[Fi
     )
 
 
+_TELLS: Final = ("on_end", "alerts")
 _DEFAULTS: Final[Fields] = {"timezone": "UTC"}

@@ -110,6 +110,14 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertNote:
+    """An alert that is on, in words."""
+
+    text: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Age:
     """How long something has waited; ``level`` is ok, warn or bad, ``why`` names the threshold."""
 

@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from headrace.domain.access import Role
+from headrace.domain.alerts import Measured
 from headrace.domain.on_end import OnEnd
 from headrace.domain.push import MASK, Target
 from headrace.domain.push_answers import PushLimit, TargetAnswer
+from headrace.domain.queue import AlertSettings
 from headrace.domain.task import State
 from headrace.ops.shared.push_status import SEATS, PushCounts, seat_name
 from headrace.ops.shared.seats import Seat
@@ -44,6 +46,26 @@ def test_who_is_told_of_ends_is_shown_and_left_alone_by_the_form(admin: Browser)
     admin.submit(shown.page, "/mail/settings")
     assert admin.use.queues.get("mail").settings.on_end == OnEnd("ends")
     assert "Told of ends" not in admin.get("/console/queues/ends").body
+
+
+def test_alerts_are_shown_with_their_limits_and_left_alone_by_the_form(admin: Browser) -> None:
+    admin.queue("ops")
+    alerts = AlertSettings("ops", 300, dead_per_minute=10, no_workers_for_seconds=120)
+    admin.queue("mail", alerts=alerts)
+    form = admin.get("/console/queues/mail/settings").page
+    shown = admin.submit(form, "/mail/settings", description="new")
+    admin.submit(shown.page, "/mail/settings")
+    assert admin.use.queues.get("mail").settings.alerts == alerts
+    body = admin.get("/console/queues/mail").body
+    words = "oldest ready for 5 min or 10 tasks dead in a minute or no worker for 2 min"
+    assert f"ops, when {words}" in body
+    assert "Alert:" not in body
+    measured = Measured(oldest_ready=300.0, dead=9)
+    admin.use.alerts.settle(admin.use.queues.get("mail"), alerts, measured)
+    assert "Alert: oldest ready for 5 min, since" in admin.get("/console/queues/mail").body
+    home = admin.get("/console").body
+    assert home.count("oldest ready for 5 min, since") == 1
+    assert "dead in a minute" not in home
 
 
 def test_a_queue_without_a_target_shows_none(admin: Browser) -> None:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from headrace.domain.access import Permission
 from headrace.domain.fairness import GroupSettings
-from headrace.domain.queue import Queue
+from headrace.domain.queue import Queue, Threshold
 from headrace.domain.task import Status
 from headrace.history.stats import GroupGlance, QueueStats
 from headrace.ops.shared.push_status import PushStatus
@@ -14,12 +14,12 @@ from headrace.ops.shared.push_status import PushStatus
 from .. import formatting, urls
 from ..charts import Chart
 from ..pages import Page
-from ..parts import Age, Confirm, Empty, Fact, FilterForm, Link, Tab
+from ..parts import Age, AlertNote, Confirm, Empty, Fact, FilterForm, Link, Tab
 from ..request_context import RequestContext
 from ..routes import Reply, routes
 from . import charting, queue_actions, schedules, task_list
 from .navigation import crumbs
-from .queues import limits_of, waiting
+from .queues import alerts_of, limit_words, limits_of, waiting
 from .task_list import TaskList, TaskQuery
 
 
@@ -63,6 +63,7 @@ class QueuePage(Page):
     charts: tuple[Chart, ...]
     gaps: bool
     backing_off: str
+    alerts: tuple[AlertNote, ...]
     filter: FilterForm | None
     tasks: TaskList | None
     settings: tuple[Fact, ...]
@@ -109,6 +110,7 @@ def show(context: RequestContext) -> Reply:
         charts=charting.charts_of(metrics, stats),
         gaps=charting.gaps(metrics),
         backing_off=_backing_off(push),
+        alerts=alerts_of(stats.alerts),
         filter=task_list.filter_form(context, wanted) if lists else None,
         tasks=tasks,
         settings=(*_settings(queue), *_target(queue, push), *_told(context, queue)),
@@ -228,12 +230,19 @@ def _target(queue: Queue, push: PushStatus | None) -> tuple[Fact, ...]:
 
 
 def _told(context: RequestContext, queue: Queue) -> tuple[Fact, ...]:
-    on_end = queue.settings.on_end
-    if on_end is None or on_end.queue is None:
-        return ()
-    told = on_end.queue if context.allows(Permission.READ, on_end.queue) else "a queue of others"
-    ends = " and ".join(state.lower() for state in on_end.states)
-    return (Fact("Told of ends", f"{told}, of those that end {ends}"),)
+    def named(queue: str | None) -> str:
+        known = queue is not None and context.allows(Permission.READ, queue)
+        return str(queue) if known else "a queue of others"
+
+    facts = []
+    if (on_end := queue.settings.on_end) is not None:
+        ends = " and ".join(state.lower() for state in on_end.states)
+        facts.append(Fact("Told of ends", f"{named(on_end.queue)}, of those that end {ends}"))
+    if (alerts := queue.settings.alerts) is not None:
+        limits = ((one, alerts.limit(one)) for one in Threshold)
+        when = " or ".join(limit_words(one, limit) for one, limit in limits if limit is not None)
+        facts.append(Fact("Told of alerts", f"{named(alerts.queue)}, when {when}"))
+    return tuple(facts)
 
 
 def _settings(queue: Queue) -> tuple[Fact, ...]:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, InvalidRequest
-from headrace.domain.queue import Queue, QueueSettings
+from headrace.domain.queue import Queue, QueueSettings, Threshold
 from headrace.domain.task import Status
 from headrace.history.stats import EventRates, Glance
 
@@ -17,13 +17,16 @@ from .. import charts, formatting, urls
 from ..charts import Spark
 from ..forms import NO_ERRORS, Errors
 from ..pages import Flash, Page
-from ..parts import Age, Empty, Field, Pager
+from ..parts import Age, AlertNote, Empty, Field, Pager
 from ..request_context import RequestContext, each
 from ..routes import Redirect, Reply, routes
 from ..setting_fields import INFLIGHT_HINT, read_settings, texts_of
 from ..typed_settings import Setting
 from .confirm import ConfirmPage, Question, ask
 from .navigation import crumbs, pager, queues_named
+
+if TYPE_CHECKING:
+    from headrace.domain.alerts import Alert
 
 _PAGE: Final = 50
 _AMBER: Final = 60.0  # seconds that a task may wait to be taken
@@ -67,6 +70,7 @@ class QueueRow:
     paused: bool
     resume_at: datetime | None
     limited: str
+    alerts: tuple[AlertNote, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +150,25 @@ def _row(context: RequestContext, queue: Queue, stats: Glance) -> QueueRow:
         paused=queue.settings.dequeuing_settings.dequeuing_paused,
         resume_at=queue.resume_at,
         limited=limits_of(queue),
+        alerts=alerts_of(stats.alerts),
     )
+
+
+def alerts_of(on: Mapping[Threshold, "Alert"] | None) -> tuple[AlertNote, ...]:
+    """Return the alerts that are *on*, by the names of their limits, in words."""
+    return tuple(
+        AlertNote(limit_words(name, alert.limit), alert.since)
+        for name, alert in (on or {}).items()
+        if alert.since is not None
+    )
+
+
+def limit_words(name: Threshold, limit: float) -> str:
+    """Return in words that a limit of this *name* is reached."""
+    if name is Threshold.DEAD:
+        return f"{formatting.count_of(int(limit), 'task')} dead in a minute"
+    for_ = formatting.duration(limit)
+    return f"oldest ready for {for_}" if name is Threshold.OLDEST_READY else f"no worker for {for_}"
 
 
 def limits_of(queue: Queue) -> str:

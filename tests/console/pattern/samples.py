@@ -12,6 +12,7 @@ from console.chalicelib.forms import pretty
 from console.chalicelib.pages import ErrorPage
 from console.chalicelib.parts import (
     Age,
+    AlertNote,
     Choice,
     Confirm,
     Empty,
@@ -270,6 +271,7 @@ def queues(now: datetime, here: str) -> tuple[QueueRow, ...]:
             paused=count > 0,
             resume_at=now + timedelta(hours=2),
             limited="at most 20 in flight" if name == WIDE else "",
+            alerts=(AlertNote("oldest ready for 5 min", now),) if name == WIDE else (),
         )
         for name, count, values in spoken
     )

@@ -113,6 +113,16 @@ def test_a_task_that_waits_for_long_is_told_and_that_it_does_no_more(
     assert watched.on() == []
 
 
+def test_in_a_queue_with_groups_they_take_turns(watched: Watched) -> None:
+    settings = QueueSettings(groups=GroupSettings(GroupMode.FAIR))
+    watched.use.queues.replace("ops", settings)
+    watched.work(oldest_ready_seconds=60)
+    watched.world.put("work")
+    watched.pass_(MINUTE)
+    (told,) = watched.world.take("ops", 25)
+    assert told.turn is not None
+
+
 def test_dead_tasks_of_a_minute_are_told(watched: Watched) -> None:
     watched.work(dead_per_minute=2, settings={"retry_strategy": ONCE})
     for number in (1, 2):

@@ -29,6 +29,7 @@ from headrace.history.counters import Counters
 from headrace.history.tally import MINUTE
 from headrace.history.transitions import Event
 from headrace.ops.shared.lanes import oldest_ready
+from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.queues import QueueOperations
 from headrace.store.base import Record, Store, every_record
 from headrace.store.records import alerts as alert_records
@@ -49,6 +50,7 @@ class AlertJudging:
     store: Store
     queues: QueueOperations
     counters: Counters
+    group_lines: Callable[[], Lines]
     now: Callable[[], datetime]
     derived_id: Callable[[datetime, str], str] = derived_task_id
 
@@ -92,19 +94,20 @@ class AlertJudging:
         except NotFound:
             _log.warning("Nobody is told of alerts of %s: the queue for it is gone", queue.name)
             return []
-        now = self.now()
+        now, epoch = self.now(), queue.alerts_since
+        new = [TaskSpec(webhook(queue.name, event, now)) for event in events]
+        turns = self.group_lines().take_for(told, new, now)
         born: dict[str, Change] = {}
         for place, event in enumerate(events):
-            task_id = self.derived_id(
-                queue.alerts_since, event.seed(queue.name, queue.alerts_since)
-            )
+            task_id = self.derived_id(epoch, event.seed(queue.name, epoch))
             born[task_id] = plan.enqueue(
-                TaskSpec(webhook(queue.name, event, now)),
+                new[place],
                 told,
                 task_id=task_id,
                 due_at=now + place * MICROSECOND,
                 now=now,
                 token=None,
+                turn=turns.get(place),
             )
         there = {**self.store.read(born, payload=False), **self.store.spent(born)}
         return [birth for task_id, birth in born.items() if task_id not in there]

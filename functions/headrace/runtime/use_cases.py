@@ -402,7 +402,9 @@ class UseCases:
     def alerts(self) -> "AlertJudging":
         from headrace.history.alerts import AlertJudging
 
-        return AlertJudging(self._store, self.queues, self._counters, self.now)
+        return AlertJudging(
+            self._store, self.queues, self._counters, lambda: self._group_lines, self.now
+        )
 
     @_once
     def recording(self) -> "Recording":

@@ -148,7 +148,7 @@ class QueueOperations:
     def checked(self, name: str, settings: QueueSettings, before: Queue | None) -> QueueSettings:
         """Return *settings* of *name* with what they leave as *before* has it; writes nothing.
 
-        Raises InvalidRequest for a target that may be none, and for who cannot be told of ends.
+        Raises InvalidRequest for a target that may be none, and for who cannot be told.
         """
         return self._with_told(name, self._with_target(settings, before), before)
 

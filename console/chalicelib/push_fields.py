@@ -1,4 +1,4 @@
-"""Where a queue's tasks are sent and who is told of their ends, as form fields.
+"""Where a queue's tasks are sent and who is told of their ends and of alerts, as form fields.
 
 Of a target's headers a form has the names only: what they say is never shown, and stays.
 """
@@ -8,6 +8,7 @@ from typing import Final
 from headrace.domain import limits
 from headrace.domain.on_end import TYPES, OnEnd
 from headrace.domain.push import MASK, Target
+from headrace.domain.queue import AlertSettings, Threshold
 
 from .typed_settings import Setting, Typed, text_of
 
@@ -32,7 +33,21 @@ ON_END: Final = (
             options=tuple((text, text) for text in _STATES)),
 )  # fmt: skip
 
+ALERTS: Final = (
+    Setting("alert_queue", "Queue that is told", f"Empty: none. {MASK} is a queue of others.",
+            width="l"),
+    Setting("alert_oldest", "Oldest task ready for, seconds", "Empty: no alert; so below."),
+    Setting("alert_dead", "Tasks dead in a minute"),
+    Setting("alert_silence", "No worker for, seconds", "And nobody else who takes tasks."),
+)  # fmt: skip
+_LIMITS: Final = {
+    "alert_oldest": Threshold.OLDEST_READY,
+    "alert_dead": Threshold.DEAD,
+    "alert_silence": Threshold.NO_WORKERS,
+}
+
 FIELDS: Final = {
+    "alerts.queue": "alert_queue",
     "target": "target_url",
     "target.url": "target_url",
     "target.lambda": "target_lambda",
@@ -55,6 +70,38 @@ def push_texts(target: Target | None, on_end: OnEnd | None) -> dict[str, str]:
         "told_queue": MASK if told.queue is None else told.queue,
         "told_states": next(text for text, of in _STATES.items() if set(of) == set(told.states)),
     }
+
+
+def alert_texts(alerts: AlertSettings | None) -> dict[str, str]:
+    """Return the text of each field; who is told is masked unless *alerts* names it."""
+    shown = AlertSettings("") if alerts is None else alerts
+    values = {name: shown.limit(threshold) for name, threshold in _LIMITS.items()}
+    limits_ = {name: "" if value is None else text_of(value) for name, value in values.items()}
+    return {"alert_queue": MASK if shown.queue is None else shown.queue, **limits_}
+
+
+def read_alerts(typed: Typed) -> AlertSettings | None:
+    """Return what is worth an alert as was typed; its queue as in read_on_end()."""
+    given = {name: bool(typed.texts[name]) for name in _LIMITS}
+    oldest = (
+        typed.number("alert_oldest", limits.ALERT_AGE_SECONDS) if given["alert_oldest"] else None
+    )
+    dead = typed.whole("alert_dead", limits.ALERT_DEAD) if given["alert_dead"] else None
+    silence = (
+        typed.number("alert_silence", limits.ALERT_SILENCE_SECONDS)
+        if given["alert_silence"]
+        else None
+    )
+    told = typed.texts["alert_queue"]
+    if not any(given.values()) and not told:
+        return None
+    if not any(given.values()):
+        typed.errors.add("alert_oldest", "must be there unless another limit is, or nobody is told")
+    if not told:
+        typed.errors.add("alert_queue", "must be there: who is told when a limit is reached")
+    elif told != MASK:
+        typed.errors.name("alert_queue", told)
+    return AlertSettings(None if told == MASK else told, oldest, dead, silence)
 
 
 def read_target(typed: Typed, old: Target | None) -> Target | None:

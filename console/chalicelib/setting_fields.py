@@ -20,7 +20,16 @@ from headrace.domain.queue import (
 from headrace.domain.retry import Backoff, RetryStrategy
 
 from .forms import Errors
-from .push_fields import ON_END, TARGET, push_texts, read_on_end, read_target
+from .push_fields import (
+    ALERTS,
+    ON_END,
+    TARGET,
+    alert_texts,
+    push_texts,
+    read_alerts,
+    read_on_end,
+    read_target,
+)
 from .typed_settings import Setting, Typed, read_number, text_of
 
 KINDS: Final = (
@@ -118,6 +127,7 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
     )),
     ("Target", TARGET),
     ("Told of ends", ON_END),
+    ("Told of alerts", ALERTS),
 )  # fmt: skip
 
 LABELS: Final = {one.name: one.label for _, settings in GROUPS for one in settings}
@@ -144,6 +154,7 @@ def texts_of(settings: QueueSettings) -> dict[str, str]:
         "dead_retention": text_of(dead.retention_period_in_seconds),
         "dead_most": str(dead.max_size),
         **push_texts(settings.target, settings.on_end),
+        **alert_texts(settings.alerts),
     }
 
 
@@ -232,4 +243,5 @@ def read_settings(texts: Mapping[str, str], old: QueueSettings, errors: Errors) 
         groups=groups,
         target=read_target(typed, old.target),
         on_end=read_on_end(typed),
+        alerts=read_alerts(typed),
     )

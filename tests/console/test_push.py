@@ -68,6 +68,52 @@ def test_alerts_are_shown_with_their_limits_and_left_alone_by_the_form(admin: Br
     assert "dead in a minute" not in home
 
 
+def test_alerts_are_set_in_the_form_and_taken_away(admin: Browser) -> None:
+    admin.queue("ops")
+    admin.queue("mail")
+    form = admin.get("/console/queues/mail/settings").page
+    shown = admin.submit(form, "/mail/settings", alert_queue="ops", alert_dead="3")
+    admin.submit(shown.page, "/mail/settings")
+    assert admin.use.queues.get("mail").settings.alerts == AlertSettings("ops", dead_per_minute=3)
+    form = admin.get("/console/queues/mail/settings").page
+    shown = admin.submit(form, "/mail/settings", alert_queue="", alert_dead="")
+    admin.submit(shown.page, "/mail/settings")
+    assert admin.use.queues.get("mail").settings.alerts is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "fault"),
+    [
+        ({"alert_queue": "ops"}, "must be there unless another limit is"),
+        ({"alert_dead": "3"}, "must be there: who is told"),
+        ({"alert_queue": "ops", "alert_dead": "0"}, "from 1 to"),
+        ({"alert_queue": "ops", "alert_silence": "59"}, "must be a number from 60"),
+        ({"alert_queue": "mail", "alert_dead": "1"}, "must be another queue"),
+        ({"alert_queue": "nowhere", "alert_dead": "1"}, "is missing: there is no queue nowhere"),
+    ],
+)
+def test_alerts_that_cannot_be_are_refused_at_their_field(
+    admin: Browser, typed: dict[str, str], fault: str
+) -> None:
+    admin.queue("ops")
+    admin.queue("mail")
+    form = admin.get("/console/queues/mail/settings").page
+    shown = admin.submit(form, "/mail/settings", **typed)
+    assert shown.status == 400
+    assert fault in shown.body
+
+
+def test_who_may_not_know_who_is_told_of_alerts_leaves_that_alone(admin: Browser) -> None:
+    admin.queue("ops")
+    admin.queue("mail", alerts=AlertSettings("ops", dead_per_minute=3))
+    other = admin.as_role(Role.ADMIN, "mail")
+    form = other.get("/console/queues/mail/settings")
+    assert "ops" not in form.body
+    shown = other.submit(form.page, "/mail/settings", alert_dead="4")
+    other.submit(shown.page, "/mail/settings")
+    assert admin.use.queues.get("mail").settings.alerts == AlertSettings("ops", dead_per_minute=4)
+
+
 def test_a_queue_without_a_target_shows_none(admin: Browser) -> None:
     admin.queue("mail")
     assert "Dispatchers now" not in admin.get("/console/queues/mail").body

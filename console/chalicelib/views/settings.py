@@ -105,16 +105,26 @@ def save(context: RequestContext) -> Reply:
 
 def _texts(context: RequestContext, queue: Queue) -> dict[str, str]:
     """Return the text of each field, as whoever asks may know it."""
-    on_end = queue.settings.on_end
-    told = None if on_end is None else on_end.queue
-    if on_end is None or told is None or context.allows(Permission.READ, told):
-        return texts_of(queue.settings)
-    return texts_of(replace(queue.settings, on_end=replace(on_end, queue=None)))
+
+    def known(queue: str | None) -> str | None:
+        return queue if queue is not None and context.allows(Permission.READ, queue) else None
+
+    settings, on_end, alerts = queue.settings, queue.settings.on_end, queue.settings.alerts
+    if on_end is not None:
+        settings = replace(settings, on_end=replace(on_end, queue=known(on_end.queue)))
+    if alerts is not None:
+        settings = replace(settings, alerts=replace(alerts, queue=known(alerts.queue)))
+    return texts_of(settings)
 
 
 def _check(context: RequestContext, queue: Queue, settings: QueueSettings, errors: Errors) -> None:
     """Add to *errors* what the deployment and other queues have against *settings*."""
-    for part in (replace(settings, on_end=None), replace(settings, target=None)):
+    alone = replace(settings, target=None, on_end=None, alerts=None)
+    for part in (
+        replace(alone, target=settings.target),
+        replace(alone, on_end=settings.on_end),
+        replace(alone, alerts=settings.alerts),
+    ):
         try:
             context.use.queues.checked(queue.name, part, queue)
         except InvalidRequest as error:

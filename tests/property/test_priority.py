@@ -335,8 +335,8 @@ MEMORY = settings(
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
-# Ten of these find each of the faults below.
-DEEPER = settings(MEMORY, max_examples=150, stateful_step_count=150)
+# A hundred thousand steps, as was promised of each feature.
+DEEPER = settings(MEMORY, max_examples=700, stateful_step_count=150)
 
 
 @pytest.mark.parametrize(

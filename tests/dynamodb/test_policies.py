@@ -391,7 +391,9 @@ def the_dispatcher(of: Stories) -> None:
     use.push.deliveries.sleep, use.push.deliveries.arrivals = of.clock.forward, None
     start = of.clock()
     use.push.monotonic = lambda: of.clock().timestamp() - start.timestamp()
-    assert list(use.push_waking.for_timer())
+    due = list(use.push_waking.for_timer())
+    assert use.push_waking.backing_off(queue for queue, _ in due) == 0
+    assert due
     answers = itertools.cycle([TargetAnswer(200), TargetAnswer(422), TargetAnswer(500)])
     for name in ("hooks", "fair", "bare"):
         run = use.push.begin(name)

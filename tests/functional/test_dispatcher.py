@@ -4,8 +4,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import PushHosts, PushRules, Target
+from headrace.domain.push_answers import TargetAnswer
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State
 from headrace.entries import dispatcher
@@ -13,6 +16,7 @@ from headrace.local.gateway import InvocationContext
 from headrace.local.tables import Function
 from headrace.runtime.wiring import Settings, build, using
 from headrace.store.memory import MemoryStore
+from tests.manual_clock import ManualClock
 from tests.unit.push.receiver import GivenAnswer, receiving
 
 CONTEXT: Any = InvocationContext(
@@ -38,6 +42,36 @@ def test_the_timer_starts_what_sends_the_tasks_that_are_due() -> None:
         (State.SUCCEEDED, str(n)) for n in range(5)
     ]
     assert use.push.begin("hooks") is not None  # it gave its seat up
+
+
+def test_it_is_known_for_two_minutes_that_a_target_asked_for_fewer_requests() -> None:
+    clock = ManualClock()
+    use = build(Settings(admin_key="k"), MemoryStore(), now=clock)
+    for name, status in (("busy", 503), ("fine", 200)):
+        use.queues.create(name, QueueSettings(target=Target(url="https://a.example/")))
+        use.tasks.enqueue(name, [TaskSpec("1")])
+        clock.forward(1)
+        run = use.push.begin(name)
+        assert run is not None
+        (task,) = run.fetch()
+        run.settle([(task, TargetAnswer(status), 0.1)])
+        run.close()
+    names = ["busy", "fine", "fine", "gone"]
+    assert use.push_waking.backing_off(names) == 1
+    clock.forward(110)
+    assert use.push_waking.backing_off(names) == 1
+    clock.forward(20)
+    assert use.push_waking.backing_off(names) == 0
+
+
+def test_the_timer_tells_how_many_targets_ask_for_fewer_requests(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    use = build(Settings(admin_key="k", metrics="stack"), MemoryStore())
+    with using(use):
+        assert dispatcher.handler({}, CONTEXT) == {"started": 0}
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["TargetsBackingOff"] for one in told if "TargetsBackingOff" in one] == [0]
 
 
 def test_a_seat_that_is_taken_is_left_alone() -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from headrace.runtime import telemetry
 from headrace.runtime.function import runs_again
 from headrace.runtime.pushing import dispatcher_of
 from headrace.runtime.wiring import prepare, use_cases
@@ -44,11 +45,12 @@ def _run(context: LambdaContext, event: Mapping[str, Any]) -> dict[str, Any]:
     use = use_cases()
     with runs_again(use.settings.function, lambda again: _run(context, again)) as again:
         if "queue" not in event:
-            started = [
-                again({"queue": queue, "seat": number})
-                for queue, number in use.push_waking.for_timer()
-            ]
-            return {"started": sum(started)}
+            due = list(use.push_waking.for_timer())
+            started = sum(again({"queue": queue, "seat": number}) for queue, number in due)
+            if use.settings.metrics is not None:
+                busy = use.push_waking.backing_off(queue for queue, _ in due)
+                telemetry.emit(use.settings.metrics, telemetry.of_dispatcher(busy), use.now())
+            return {"started": started}
         queue, number = str(event["queue"]), int(event.get("seat", 0))
         stopping = Event()
         loop = dispatcher_of(

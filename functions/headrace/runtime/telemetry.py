@@ -48,6 +48,11 @@ def of_reaper(reaped: Mapping[str, float]) -> Measured:
     return {**taken_back, "OldestReadySeconds": (reaped["oldest_ready_seconds"], SECONDS)}
 
 
+def of_dispatcher(backing_off: int) -> Measured:
+    """Return the metrics of the dispatcher's timer: how many targets ask for fewer requests."""
+    return {"TargetsBackingOff": (backing_off, COUNT)}
+
+
 def of_recorder(events: Mapping["Event", int]) -> Measured:
     """Return the metrics of a batch of the recorder: how often what happened."""
     return {event.capitalize(): (number, COUNT) for event, number in events.items()}

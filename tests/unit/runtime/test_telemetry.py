@@ -77,7 +77,11 @@ def test_the_recorder_tells_how_often_what_happened() -> None:
 def test_every_metric_of_ours_that_an_alarm_or_the_dashboard_shows_is_told(
     template: Template,
 ) -> None:
-    reported_of = {*telemetry.of_reaper(REAPED), *telemetry.of_recorder(dict.fromkeys(Event, 1))}
+    reported_of = {
+        *telemetry.of_reaper(REAPED),
+        *telemetry.of_recorder(dict.fromkeys(Event, 1)),
+        *telemetry.of_dispatcher(0),
+    }
     alarms = {
         resource["Properties"]["MetricName"]
         for resource in template["Resources"].values()
@@ -92,5 +96,5 @@ def test_every_metric_of_ours_that_an_alarm_or_the_dashboard_shows_is_told(
         if metric[0] == telemetry.NAMESPACE
     }
 
-    assert alarms == {"Dead", "OldestReadySeconds"}
+    assert alarms == {"Dead", "OldestReadySeconds", "TargetsBackingOff"}
     assert alarms <= drawn <= reported_of

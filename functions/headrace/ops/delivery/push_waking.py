@@ -8,6 +8,7 @@ from typing import Final
 from headrace.domain.errors import Unavailable
 from headrace.domain.push import Target
 from headrace.ops.delivery.push import PushDispatch
+from headrace.ops.shared.push_status import busy_lately
 from headrace.ops.shared.queues import QueueOperations
 
 _PAGE: Final = 250
@@ -53,6 +54,14 @@ class PushWaking:
                 continue  # the next time
             if due is not None and due <= within:
                 yield from _seats(name, target)
+
+    def backing_off(self, names: Iterable[str]) -> int:
+        """Return how many targets of the queues *names* ask for fewer requests: a read a seat."""
+        store, now = self.dispatch.store, self.now()
+        targets = ((name, self.dispatch.target_of(name)) for name in set(names))
+        return sum(
+            busy_lately(store, name, target, now) for name, target in targets if target is not None
+        )
 
     def targets(self) -> Iterator[tuple[str, Target]]:
         """Yield the queues that have a target."""

@@ -3,7 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ SEATS: Final = "push"
 _LATENCIES: Final = 500  # answers by which latency is known
 _LABELS: Final = 20  # different answers that are told apart
 _OTHERS: Final = "others"
+_LATELY: Final = timedelta(minutes=2)
 
 
 def seat_name(queue: str, number: int) -> str:
@@ -102,6 +103,17 @@ def status_of(store: Store, queue: str, target: Target, now: datetime) -> PushSt
             most += body.get("most", 0)
             busy = busy or body.get("busy", "")
     return PushStatus(running, dict(codes), slow["p50"], slow["p99"], busy, allowed, most)
+
+
+def busy_lately(store: Store, queue: str, target: Target, now: datetime) -> bool:
+    """Tell whether *target* of *queue* asked for fewer requests when one last sent there.
+
+    That is in the last two minutes: a dispatcher that has no more to do leaves for a while.
+    """
+    return any(
+        body.get("busy") and instant_of(body[UNTIL]) > now - _LATELY
+        for body in _seats(store, queue, target)
+    )
 
 
 @dataclass(frozen=True, slots=True)

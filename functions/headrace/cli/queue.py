@@ -16,6 +16,7 @@ from headrace.cli.commands import (
     undo_option,
     yes_option,
 )
+from headrace.cli.groups import groups_named
 from headrace.cli.output import (
     answer,
     count_of,
@@ -142,6 +143,7 @@ queue_command.add_command(secret_command)
 @settings_options
 @click.option("--if-missing", is_flag=True, help="A queue of that name is no conflict.")
 @click.pass_obj
+@groups_named()
 def create(session: CliSession, /, name: str, *, if_missing: bool, **given: Any) -> None:
     """Create a queue; what is not said takes its default."""
     try:
@@ -238,6 +240,7 @@ def _long(seconds: object) -> object:
 @settings_options
 @dry_run_option("Only show the settings as they would be.")
 @click.pass_obj
+@groups_named()
 def edit(session: CliSession, /, queue: str, *, dry_run: bool, **given: Any) -> None:
     """Change some settings of a queue, and leave the others."""
     changes = settings_of(given)

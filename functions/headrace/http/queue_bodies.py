@@ -130,6 +130,7 @@ class PriorityBody(RequestBody):
 class GroupsBody(RequestBody):
     """That tasks may be of groups, which take turns, the shares of some, and a limit of each."""
 
+    max_inflight_per_group: GroupInflight = 0  # first, so that its bound is named before the mode
     mode: Annotated[
         str,
         AfterValidator(_group_mode),
@@ -140,7 +141,6 @@ class GroupsBody(RequestBody):
         max_length=limits.WEIGHTS,
         description="By group key, from the next enqueue on; a group has 1 unless it is named.",
     )
-    max_inflight_per_group: GroupInflight = 0
     on_dead: Annotated[None, BeforeValidator(_not_yet)] = Field(
         default=None, description="Not supported yet."
     )

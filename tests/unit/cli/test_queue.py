@@ -323,6 +323,21 @@ def test_groups_are_switched_on_and_off_by_their_option(cli: Cli) -> None:
     assert (refused.code, "INVALID: group_key has no meaning" in refused.err) == (1, True)
 
 
+def test_a_limit_of_groups_where_there_are_none_says_what_it_goes_with(cli: Cli) -> None:
+    why = "--group-limit goes with --groups fair"
+    alone = cli("queue", "create", "mail", "--group-limit", "5")
+    assert (alone.code, why in alone.err, "required" in alone.err) == (2, True, False)
+    both = cli("queue", "create", "mail", "--group-limit", "500")
+    assert both.code == 2
+    assert both.err.startswith("error: groups.max_inflight_per_group must be at most 100; " + why)
+    cli("queue", "create", "mail")
+    assert why in cli("queue", "edit", "mail", "--group-limit", "5").err
+    assert cli("queue", "edit", "mail", "--groups", "fair", "--group-limit", "5").code == 0
+    wrong = cli("queue", "edit", "mail", "--set", "groups.mode=strict")
+    assert "strict is not supported yet" in wrong.err
+    assert why not in wrong.err
+
+
 def test_a_schedule_has_a_priority(cli: Cli) -> None:
     cli("queue", "create", "mail", "--aging", "5m")
 

@@ -19,7 +19,10 @@ _WORDS: Final = (
     (r"with an event loop; ``client.py`` is made from it", "that wait for their answers"),
     (r"Tasks of one loop may share one", "Threads may share one"),
     (r"  # noqa: ASYNC\d+.*", ""),
-    (r"class AsyncClient\(AsyncUploading\):", "class Client(Uploading, Batching):"),
+    (
+        r"class AsyncClient\(AsyncUploading, AsyncLooking\):",
+        "class Client(Uploading, Batching, Looking):",
+    ),
     (r"from headrace.client.batches import ", "from headrace.client.batches import Batching, "),
     # The language and its libraries
     (r"import asyncio\n", "import threading\nimport time\n"),

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from headrace.client.worker.telemetry import otel as otel
     from headrace.client.worker.telemetry.prometheus import PrometheusMetrics as PrometheusMetrics
     from headrace.client.worker.worker import Worker as Worker
+    from headrace.client.workflow_runs import AsyncWorkflowRun as AsyncWorkflowRun
+    from headrace.client.workflow_runs import WorkflowRun as WorkflowRun
     from headrace.client.workflows import Workflow as Workflow
-    from headrace.client.workflows import WorkflowRun as WorkflowRun
     from headrace.client.workflows import chain as chain
     from headrace.client.workflows import chord as chord
     from headrace.client.workflows import group as group
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 _FROM: Final = {
     "App": "headrace.client.app.app",
     "AsyncClient": "headrace.client.aio",
+    "AsyncWorkflowRun": "headrace.client.workflow_runs",
     "BatchExists": "headrace.domain.errors",
     "BatchFinished": "headrace.domain.errors",
     "Cancelled": "headrace.client.app.outcomes",
@@ -103,7 +105,7 @@ _FROM: Final = {
     "VersionMismatch": "headrace.domain.errors",
     "Worker": "headrace.client.worker.worker",
     "Workflow": "headrace.client.workflows",
-    "WorkflowRun": "headrace.client.workflows",
+    "WorkflowRun": "headrace.client.workflow_runs",
     "chain": "headrace.client.workflows",
     "chord": "headrace.client.workflows",
     "group": "headrace.client.workflows",

@@ -3,21 +3,35 @@
 Each ``assert_type`` is checked by mypy (``make check``) and says nothing when it runs.
 """
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, assert_type
+from typing import Any, TypeVar, assert_type
 
 import pytest
 
-from headrace import App, Client, Context, Worker, Workflow, WorkflowRun, chain, chord, group
+from headrace import (
+    App,
+    AsyncClient,
+    AsyncWorkflowRun,
+    Client,
+    Context,
+    Worker,
+    Workflow,
+    WorkflowRun,
+    chain,
+    chord,
+    group,
+)
 from headrace.client.sending import FunctionCall, SpawnedTask
 from headrace.domain.errors import InvalidRequest, NotFound, TaskDead
 from headrace.testing import MemoryService
 
 app = App(queue="work")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -141,6 +155,74 @@ def test_who_has_not_started_it_knows_no_results(service: MemoryService) -> None
         run.result("9")
 
 
+def in_loop(service: MemoryService, do: Callable[[AsyncClient], Awaitable[R]]) -> R:
+    async def begun() -> R:
+        client = service.connect_async()
+        try:
+            return await do(client)
+        finally:
+            await client.close()
+
+    with service.serving(app):
+        return asyncio.run(begun())
+
+
+def test_in_an_event_loop_each_is_waited_for_likewise(service: MemoryService) -> None:
+    async def do(client: AsyncClient) -> None:
+        run = await chain(number.s(3), total.s()).astart(client)
+        assert_type(run, AsyncWorkflowRun[Sum])
+        result = await run.result(timeout=600)
+        assert_type(result, Sum)
+        assert result == Sum(1, 3)
+        state = await run.show()
+        assert (state.whole.succeeded, state.waiting) == (2, [])
+        several = await (await group(number.s(7), number.s(8)).astart(client)).result()
+        assert_type(several, list[int])
+        assert several == [7, 8]
+        called = await (
+            await chord(group(number.s(1), number.s(2)), total.s()).astart(client)
+        ).result()
+        assert_type(called, Sum)
+        assert called == Sum(2, 3)
+
+    in_loop(service, do)
+
+
+def test_in_an_event_loop_each_step_of_a_graph_has_its_own(service: MemoryService) -> None:
+    wf = Workflow()
+    first = wf.add("first", number.s(5))
+    wf.add("last", total.s(), after=[first])
+
+    async def do(client: AsyncClient) -> None:
+        run = await wf.astart(client)
+        one = await run.result(first)
+        assert_type(one, int)
+        assert (one, await run.result("last")) == (5, Sum(1, 5))
+        with pytest.raises(NotFound, match="has no step 9"):
+            await run.result("9")
+
+    in_loop(service, do)
+
+
+def test_in_an_event_loop_it_is_told_that_it_never_comes(service: MemoryService) -> None:
+    async def do(client: AsyncClient) -> None:
+        dead = await chain(number.s(-1), total.s()).astart(client)
+        with pytest.raises(TaskDead, match="ValueError: too small"):
+            await dead.result()
+        late = await chain(number.options(delay=3600).s(1), total.s()).astart(client)
+        with pytest.raises(TimeoutError, match=r"step 2 of workflow .* has not ended within 60 s"):
+            await late.result(timeout=60)
+        with pytest.raises(InvalidRequest, match="timeout"):
+            await late.result(timeout=-1)
+        assert await late.cancel() == 1
+        with pytest.raises(TaskDead, match="the workflow was cancelled"):
+            await late.result()
+        with pytest.raises(InvalidRequest, match="where the workflow was started"):
+            await AsyncWorkflowRun(late.id, client).result()
+
+    in_loop(service, do)
+
+
 def test_over_a_file_it_comes_by_itself(tmp_path: Path) -> None:
     with Client(f"file:{tmp_path}/h.db") as client:
         filed = App(client=client)
@@ -160,3 +242,13 @@ def test_over_a_file_it_comes_by_itself(tmp_path: Path) -> None:
             burst = pool.submit(Worker(filed).run, burst=True)
             assert run.result(timeout=20) == Sum(1, 2)
             burst.result()
+
+            async def again() -> Sum:
+                async with AsyncClient(f"file:{tmp_path}/h.db") as waiting:
+                    started = await chain(one.s(), more.s()).astart(waiting)
+                    burst = pool.submit(Worker(filed).run, burst=True)
+                    found = await started.result(timeout=20)
+                    await asyncio.wrap_future(burst)
+                    return found
+
+            assert asyncio.run(again()) == Sum(1, 2)

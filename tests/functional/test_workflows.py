@@ -262,7 +262,7 @@ def test_it_starts_from_an_event_loop(service: MemoryService) -> None:
     async def start() -> str:
         client = service.connect_async()
         try:
-            return await chain(number.s(3), total.s("b")).astart(client)
+            return (await chain(number.s(3), total.s("b")).astart(client)).id
         finally:
             await client.close()
 

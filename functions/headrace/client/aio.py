@@ -28,6 +28,7 @@ from headrace.client.calls import (
 from headrace.client.calls.waiting import (
     NO_PROGRESS,
     UPDATES_EVERY,
+    AsyncLooking,
     Pace,
     TaskLook,
     look_at_task,
@@ -92,7 +93,7 @@ def _stepped(
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
 
-class AsyncClient(AsyncUploading):
+class AsyncClient(AsyncUploading, AsyncLooking):
     """Headrace's API.  Tasks of one loop may share one; every method raises kinds of HeadraceError.
 
     Address and key are taken from the arguments, else from ``HEADRACE_URL`` and ``HEADRACE_KEY``.

@@ -15,7 +15,6 @@ from itertools import count
 from typing import Any, Final, Literal, Protocol, Self, TypeAlias, TypeVar
 
 from headrace.client.calls import ApiCall, tasks
-from headrace.client.calls.waiting import Look, pauses
 from headrace.client.codec import Codec
 from headrace.client.sending import NewTask, task_entry
 from headrace.domain import limits
@@ -25,7 +24,6 @@ from headrace.wire.tasks import Enqueued
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enqueued)
-L = TypeVar("L", bound=Look)
 
 Errors: TypeAlias = Literal["raise", "return"]
 """Whether an entry that comes out INVALID is an error, or a result like the others."""
@@ -225,18 +223,6 @@ class Batcher:
 
 class Batching:
     """The part of a client that programs with threads have, and those with a loop do not need."""
-
-    _sleep: Callable[[float], None]
-
-    def _looked(self, look: Callable[[], L], timeout: float | None) -> L:
-        """Look again and again until that has ended, or for *timeout* seconds; return the last."""
-        found = look()
-        for pause in () if found.ended else pauses(found, timeout):
-            self._sleep(pause)
-            found = look()
-            if found.ended:
-                break
-        return found
 
     def batcher(self: Sender, *, linger_seconds: float = 0.01) -> Batcher:
         """A batcher that gathers single enqueues into batches in the background."""

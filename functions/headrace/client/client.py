@@ -30,6 +30,7 @@ from headrace.client.calls import (
 from headrace.client.calls.waiting import (
     NO_PROGRESS,
     UPDATES_EVERY,
+    Looking,
     Pace,
     TaskLook,
     look_at_task,
@@ -94,7 +95,7 @@ def _stepped(
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
 
-class Client(Uploading, Batching):
+class Client(Uploading, Batching, Looking):
     """Headrace's API.  Threads may share one; every method raises kinds of HeadraceError.
 
     Address and key are taken from the arguments, else from ``HEADRACE_URL`` and ``HEADRACE_KEY``.

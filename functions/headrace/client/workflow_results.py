@@ -4,18 +4,31 @@ A step has no task before its turn; the batch that makes it says which one it ha
 step before it is dead, or all was cancelled, that never comes, and whoever waits is told.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from headrace.client.calls.waiting import TaskLook, if_kept, look_at_task, result_of
+from headrace.client.calls import ApiCall, PagedCall, batches, tasks
+from headrace.client.calls.waiting import CallSteps, TaskLook, if_kept, look_at_task, result_of
 from headrace.domain.errors import NotFound, TaskDead
 from headrace.domain.workflow import part_id, root_id
 from headrace.wire.batches import BatchSeen
 from headrace.wire.tasks import Task
 
-if TYPE_CHECKING:
-    from headrace.client.client import Client
+T = TypeVar("T")
+_Steps: TypeAlias = Generator[ApiCall[Any], Any, T]
+
+
+def every(pages: PagedCall[T]) -> _Steps[list[T]]:
+    """Ask for all pages of a list; return its entries."""
+    found: list[T] = []
+    cursor: str | None = None
+    while True:
+        page = yield pages.at(cursor)
+        found += page.entries
+        cursor = page.cursor
+        if cursor is None:
+            return found
 
 
 class StepsPlan(Protocol):
@@ -53,7 +66,6 @@ class StepsWaiting:
     """
 
     id: str
-    client: "Client"
     plan: StepsPlan
     names: Sequence[str]
     _made: dict[str, str] = field(init=False)  # tasks of steps, as far as they are known
@@ -67,55 +79,62 @@ class StepsWaiting:
         self._made = dict(self.plan.roots(self.id))
         self._needed = set().union(*map(self.plan.before, self.names))
 
-    def ended(self, seconds: float | None) -> dict[str, Task]:
-        """Wait up to so many *seconds*, None without end; return the tasks by their steps.
+    def ended(self, found: StepsLook, seconds: float | None) -> dict[str, Task]:
+        """Return the tasks by their steps, as they were *found* after so many *seconds*.
 
-        Raises TimeoutError, TaskDead where a step will not be made, and NotFound.
+        Raises TimeoutError where one has not ended.
         """
-        found = self.client._looked(self._look, seconds)  # noqa: SLF001  a client's own clock
-        tasks = {name: one.task for name, one in found.tasks.items() if one and one.ended}
-        left = [name for name in self.names if name not in tasks]
+        ended = {name: one.task for name, one in found.tasks.items() if one and one.ended}
+        left = [name for name in self.names if name not in ended]
         if left:
             which = f"step {left[0]} of workflow {self.id}"
             raise TimeoutError(f"{which} has not ended within {seconds or 0:g} s")
-        return tasks
+        return ended
 
-    def _look(self) -> StepsLook:
-        self._pause = self._pause or self._poll_after()
+    def look(self) -> CallSteps[StepsLook]:
+        """Look at the steps.  Raises TaskDead where one will not be made, and NotFound."""
+        self._pause = self._pause or (yield from self._poll_after())
         if any(name not in self._made for name in self.names):
-            self._look_for_turns()
-        return StepsLook({name: self._task(name) for name in self.names}, self._pause)
+            yield from self._look_for_turns()
+        found: dict[str, TaskLook | None] = {}
+        for name in self.names:
+            found[name] = yield from self._task(name)
+        return StepsLook(found, self._pause)
 
-    def _poll_after(self) -> float:
+    def _poll_after(self) -> _Steps[float]:
         """After how many seconds the service says to look again: with a task that it keeps."""
         try:
-            call = look_at_task(root_id(self.id, 0), payload=False)
-            return max(_SOONEST, self.client.send(call).poll_after_seconds)
+            look: TaskLook = yield look_at_task(root_id(self.id, 0), payload=False)
+            return max(_SOONEST, look.poll_after_seconds)
         except NotFound:
             return _USUAL
 
-    def _task(self, name: str) -> TaskLook | None:
+    def _task(self, name: str) -> _Steps[TaskLook | None]:
         if name not in self._made:
             return None
         with if_kept(self._made[name]):
-            return self.client.send(look_at_task(self._made[name], payload=False))
+            look: TaskLook = yield look_at_task(self._made[name], payload=False)
+            return look
 
-    def _look_for_turns(self) -> None:
-        whole, prefix = self.client.get_batch(self.id), part_id(self.id, "")
+    def _look_for_turns(self) -> _Steps[None]:
+        prefix = part_id(self.id, "")
+        whole: BatchSeen = yield batches.get_batch(self.id)
+        parts: dict[str, BatchSeen] = {}
         if whole.dead or whole.cancelled_at:
-            every = self.client.list_batches(prefix=prefix)
-            parts = {one.id.removeprefix(prefix): one for one in every}
+            for one in (yield from every(batches.list_batches(prefix=prefix))):
+                parts[one.id.removeprefix(prefix)] = one
         else:
-            left = [name for name in self.names if name not in self._made]
-            parts = {name: self.client.get_batch(prefix + name) for name in left}
+            for name in self.names:
+                if name not in self._made:
+                    parts[name] = yield batches.get_batch(prefix + name)
         for name in [*self.names, *sorted(self._needed.difference(self.names))]:
             if name in parts:
-                self._check(name, parts[name])
+                yield from self._check(name, parts[name])
         for name in set(self.names) & parts.keys():
             for callback in parts[name].callbacks.values():
                 self._made[name] = str(callback.task_id)
 
-    def _check(self, name: str, part: BatchSeen) -> None:
+    def _check(self, name: str, part: BatchSeen) -> _Steps[None]:
         """Raise TaskDead where the step *name*, which *part* makes, will not be made."""
         which = f"step {name} of workflow {self.id}"
         if any(one.task_id is None for one in part.callbacks.values()):
@@ -125,7 +144,7 @@ class StepsWaiting:
         if part.stopped:
             raise TaskDead(f"{which} is not made: the workflow was cancelled")
         if part.finished_at is not None and part.dead_ids:
-            result_of(self.client.get_task(part.dead_ids[0], payload=False))  # which is dead
+            result_of((yield tasks.get_task(part.dead_ids[0], payload=False)))  # which is dead
 
 
 _SOONEST = 0.05  # seconds

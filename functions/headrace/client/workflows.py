@@ -12,12 +12,9 @@ Everything has ids made from the workflow's, so starting one again under its id 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import inf
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, overload
 
-from headrace.client.app import checks
-from headrace.client.app.checks import Duration
 from headrace.client.calls import ApiCall
 from headrace.client.calls.batches import create_batch
 from headrace.client.calls.tasks import enqueue_task
@@ -25,12 +22,11 @@ from headrace.client.calls.waiting import result_of
 from headrace.client.sending import FunctionCall, SpawnedTask, WithResult, in_batch
 from headrace.client.settings import utc_now
 from headrace.client.workflow_graph import WorkflowGraph
-from headrace.client.workflow_results import StepsWaiting
+from headrace.client.workflow_runs import AsyncWorkflowRun, WorkflowRun
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.ids import new_task_id
 from headrace.domain.workflow import RELAY, STEP_TAG, WORKFLOW_TAG, is_relay, part_id, root_id
-from headrace.wire.batches import BatchResult, BatchSeen
 from headrace.wire.tasks import Task
 
 if TYPE_CHECKING:
@@ -135,7 +131,7 @@ class Workflow(Generic[T_co]):
         """Say whose results are the workflow's: those of a *group* come in a list."""
         self.last, self._last_is_group = tuple(names), group
 
-    def start(self, client: "Client", *, id: str | None = None) -> "WorkflowRun[T_co]":
+    def start(self, client: "Client", *, id: str | None = None) -> WorkflowRun[T_co]:
         """Start it, once however often it is started under its *id*.
 
         Raises NotFound or InvalidRequest where a queue is missing: a worker makes those of its app,
@@ -146,12 +142,14 @@ class Workflow(Generic[T_co]):
             client.send(call)
         return WorkflowRun(name, client, self)
 
-    async def astart(self, client: "AsyncClient", *, id: str | None = None) -> str:
-        """Do the same from an event loop; return its id."""
+    async def astart(
+        self, client: "AsyncClient", *, id: str | None = None
+    ) -> AsyncWorkflowRun[T_co]:
+        """Do the same from an event loop."""
         name = id or new_workflow_id()
         for call in self._calls(name):
             await client.send(call)
-        return name
+        return AsyncWorkflowRun(name, client, self)
 
     def _calls(self, id: str) -> Iterator[ApiCall[Any]]:
         """The calls that start it: what is called back must be there before what calls it back."""
@@ -251,9 +249,15 @@ class CallGroup(WithResult[list[T_co]], Generic[T_co]):
 
     calls: tuple[SpawnedTask, ...]
 
-    def start(self, client: "Client", *, id: str | None = None) -> "WorkflowRun[list[T_co]]":
+    def start(self, client: "Client", *, id: str | None = None) -> WorkflowRun[list[T_co]]:
         """Start them as a workflow of their own; see `Workflow.start`."""
         return chain(self).start(client, id=id)
+
+    async def astart(
+        self, client: "AsyncClient", *, id: str | None = None
+    ) -> AsyncWorkflowRun[list[T_co]]:
+        """Do the same from an event loop."""
+        return await chain(self).astart(client, id=id)
 
 
 @overload
@@ -308,78 +312,3 @@ def chord(
 ) -> Workflow[Any]:
     """A group, and what is called when all of it has ended."""
     return chain(calls, callback, on_failure=on_failure)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkflowState:
-    """A workflow as it stands.
-
-    ``whole`` counts the steps that exist; ``joins`` are what steps wait for, by their names;
-    ``tasks`` are the first hundred steps that exist.
-    """
-
-    whole: BatchSeen
-    joins: dict[str, BatchSeen] = field(default_factory=dict)
-    tasks: Sequence[BatchResult] = ()
-
-    @property
-    def waiting(self) -> list[str]:
-        """The names of the steps whose turn will come."""
-        return [name for name, join in self.joins.items() if not (join.callbacks or join.stopped)]
-
-
-@dataclass(frozen=True, slots=True)
-class WorkflowRun(Generic[T_co]):
-    """A workflow that was started, by its *id*; whoever knows that may look at it and cancel it.
-
-    Who has started it here knows its steps too: it may wait for results.
-    """
-
-    id: str
-    client: "Client" = field(repr=False)
-    plan: Workflow[T_co] | None = field(default=None, repr=False, compare=False)
-
-    @overload
-    def result(self, step: None = None, *, timeout: Duration | None = None) -> T_co: ...
-    @overload
-    def result(self, step: StepName[T], *, timeout: Duration | None = None) -> T: ...
-    @overload
-    def result(self, step: str, *, timeout: Duration | None = None) -> Any: ...  # noqa: ANN401  of a name alone
-    def result(self, step: str | None = None, *, timeout: Duration | None = None) -> Any:
-        """Wait for the end of a step and return its result, as its function's type hint says.
-
-        Without a *step* it is the last one of a chain, the callback of a chord, the one that was
-        added last; where a chain ends with a group, all of that, and a list of their results.
-        *timeout* is in seconds, or a timedelta; None waits for as long as it takes.
-        Raises TaskDead if the step, or one without which it is not made, is dead or was cancelled;
-        TimeoutError when time is over; NotFound for a step or workflow that is not there, and for a
-        task that is not kept; Unreadable for what does not fit the hint; and InvalidRequest for a
-        run that was not started here.
-        """
-        seconds = checks.optional("timeout", timeout, (0, inf))
-        if self.plan is None:
-            message = "can be waited for where the workflow was started"
-            raise InvalidRequest.of("result", message)
-        names = self.plan.last if step is None else (str(step),)
-        tasks = StepsWaiting(self.id, self.client, self.plan, names).ended(seconds)
-        if step is None:
-            return self.plan.read(tasks)
-        return self.plan.read_step(str(step), tasks[str(step)])
-
-    def show(self) -> WorkflowState:
-        """Return how it stands.  Raises NotFound."""
-        whole = self.client.get_batch(self.id)
-        return WorkflowState(whole, self._joins(), self.client.batch_results(self.id).results)
-
-    def cancel(self) -> int:
-        """Cancel the whole: no step is made any more, and those that have not ended are cancelled.
-
-        Returns how many are, by this call.  Raises NotFound.
-        """
-        return self.client.cancel_batch(self.id).cancelled
-
-    def _joins(self) -> dict[str, BatchSeen]:
-        prefix = part_id(self.id, "")
-        found = self.client.list_batches(prefix=prefix)
-        named = {batch.id.removeprefix(prefix): batch for batch in found}
-        return {name: batch for name, batch in named.items() if not is_relay(name)}

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
 from headrace.client.aio import AsyncClient
-from headrace.client.calls.waiting import Look, TaskLook, look_at_task
+from headrace.client.calls.waiting import CallSteps, Look, TaskLook, look_at_task
 from headrace.client.client import Client
 
 L = TypeVar("L", bound=Look)
@@ -34,8 +34,8 @@ class SimulatedClient(Client):
     ) -> Iterator[TaskLook]:
         return self._watch(lambda: self.send(look_at_task(id, payload=payload)), timeout)
 
-    def _looked(self, look: Callable[[], L], timeout: float | None) -> L:
-        *_, last = self._watch(look, timeout)
+    def _looked(self, look: Callable[[], CallSteps[L]], timeout: float | None) -> L:
+        *_, last = self._watch(lambda: self._taken(look()), timeout)
         return last
 
 
@@ -58,3 +58,6 @@ class AsyncSimulatedClient(AsyncClient):
             lambda: self._twin.send(look_at_task(id, payload=payload)), timeout
         ):
             yield look
+
+    async def _looked(self, look: Callable[[], CallSteps[L]], timeout: float | None) -> L:  # noqa: ASYNC109  likewise
+        return self._twin._looked(look, timeout)  # noqa: SLF001  by the same clock

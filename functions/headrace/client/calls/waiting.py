@@ -6,13 +6,13 @@ paid for while it waits, as a Lambda function, is asked again instead.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from headrace.client.calls import ApiCall, RawAnswer, params_of, path_of, reads
-from headrace.domain.errors import InvalidRequest, NotFound, TaskDead
+from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound, TaskDead
 from headrace.domain.limits import WAIT_SECONDS
 from headrace.domain.task import FINISHED, State
 from headrace.wire.base import JsonValue
@@ -41,6 +41,9 @@ class Look(Protocol):
     @property
     def ended(self) -> bool:
         """Whether it is over."""
+
+
+L = TypeVar("L", bound=Look)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,72 @@ def pauses(look: Look, timeout: float | None) -> Iterator[float]:
     while (left := until - time.monotonic()) > 0:
         yield min(left, pause)
         pause = min(pause * _GROWTH, look.poll_after_seconds * _CEILING)
+
+
+CallSteps: TypeAlias = Generator[ApiCall[Any], Any, L]
+"""Calls, each made of the answers to those before, which come back; and what they come to."""
+
+
+class Looking:
+    """The part of a client that goes on looking at what takes several calls."""
+
+    send: Callable[[ApiCall[Any]], Any]
+    _sleep: Callable[[float], None]
+
+    def _looked(self, look: Callable[[], CallSteps[L]], timeout: float | None) -> L:
+        """Look again and again until that has ended, or for *timeout* seconds; return the last."""
+        found = self._taken(look())
+        for pause in () if found.ended else pauses(found, timeout):
+            self._sleep(pause)
+            found = self._taken(look())
+            if found.ended:
+                break
+        return found
+
+    def _taken(self, calls: CallSteps[L]) -> L:
+        """Send *calls* one after the other, and return what they come to."""
+        try:
+            call = next(calls)
+            while True:
+                try:
+                    answer = self.send(call)
+                except HeadraceError as error:
+                    call = calls.throw(error)
+                else:
+                    call = calls.send(answer)
+        except StopIteration as done:
+            return cast("L", done.value)
+
+
+class AsyncLooking:
+    """The same for an event loop."""
+
+    send: Callable[[ApiCall[Any]], Awaitable[Any]]
+    _sleep: Callable[[float], Awaitable[None]]
+
+    async def _looked(self, look: Callable[[], CallSteps[L]], timeout: float | None) -> L:  # noqa: ASYNC109  as the synchronous twin
+        """Look again and again until that has ended, or for *timeout* seconds; return the last."""
+        found = await self._taken(look())
+        for pause in () if found.ended else pauses(found, timeout):
+            await self._sleep(pause)
+            found = await self._taken(look())
+            if found.ended:
+                break
+        return found
+
+    async def _taken(self, calls: CallSteps[L]) -> L:
+        """Send *calls* one after the other, and return what they come to."""
+        try:
+            call = next(calls)
+            while True:
+                try:
+                    answer = await self.send(call)
+                except HeadraceError as error:
+                    call = calls.throw(error)
+                else:
+                    call = calls.send(answer)
+        except StopIteration as done:
+            return cast("L", done.value)
 
 
 def not_ended(id: str, timeout: float | None, state: State) -> TimeoutError:

@@ -30,10 +30,13 @@ PARAMETERS: Final = {
     # So that the firewall is deployed too; no test asks so often.
     "RequestsPerAddress": "1000000",
     "RequestsPerKey": "1000000",
+    "PushAllowedHosts": "127.0.0.1",  # where tests receive what is pushed
 }
 # In this order: the last ones change the deployment, and then remove it.
 SUITES: Final = (
     "tests/e2e/test_smoke.py",
+    "tests/e2e/test_payloads.py",
+    "tests/e2e/test_push.py",
     "tests/e2e/test_deployed.py",
     "tests/functional",
     "tests/console",

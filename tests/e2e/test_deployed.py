@@ -26,7 +26,7 @@ from tests.e2e.stack import Stack
 
 # Everything is set going at once, so that a schedule of a minute is waited for once.
 _A_MINUTE_OR_TWO = 150.0
-_FUNCTIONS = ("Api", "Authorizer", "Reaper", "Recorder", "Scheduler")
+_FUNCTIONS = ("Api", "Authorizer", "Dispatcher", "Reaper", "Recorder", "Scheduler")
 _APP = """
 from headrace import App
 

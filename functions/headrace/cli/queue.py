@@ -1,10 +1,8 @@
 """`headrace queue`: queues, and their settings as options of `create` and `edit`."""
 
-from datetime import datetime
 from typing import Any, Final
 
 import click
-import msgspec
 
 from headrace.cli import params
 from headrace.cli.commands import (
@@ -22,7 +20,6 @@ from headrace.cli.output import (
     count_of,
     document,
     done,
-    facts,
     how_long,
     many,
     progress,
@@ -31,14 +28,13 @@ from headrace.cli.output import (
     undo_note,
 )
 from headrace.cli.params import TIME
+from headrace.cli.queue_shown import limits_of, show_queue
 from headrace.cli.session import CliSession
-from headrace.cli.target import alerts_of, alerts_on, secret_command, take_target, target_options
+from headrace.cli.target import alerts_of, secret_command, take_target, target_options
 from headrace.client.calls.queues import merged, recount_queue
 from headrace.domain.errors import QueueExists
 from headrace.domain.task import SHOWN_STATES
-from headrace.wire.queues import Queue
 
-_MINUTE: Final = 60
 _STATES: Final = tuple(map(str, SHOWN_STATES))
 NOT_SETTINGS: Final = ("name", "created_at", "updated_at", "version", "stats", "schedules")
 """What a queue shows besides its settings: its own story."""
@@ -173,7 +169,7 @@ def list_(session: CliSession, prefix: str | None) -> None:
                     queue.name,
                     span(queue.keepalive_timeout_in_seconds),
                     queue.retry_strategy.max_retries,
-                    _limits(queue),
+                    limits_of(queue),
                     queue.shards,
                     alerts.get(queue.name),
                     queue.description or None,
@@ -186,53 +182,13 @@ def list_(session: CliSession, prefix: str | None) -> None:
     answer(session, queues, show)
 
 
-def _limits(queue: Queue) -> str | None:
-    dequeuing = queue.dequeuing_settings
-    parts = [
-        "paused" if dequeuing.dequeuing_paused else "",
-        f"{dequeuing.max_inflight_tasks} at once" if dequeuing.max_inflight_tasks else "",
-    ]
-    if rate := dequeuing.rate_limiting:
-        unit = str(rate.interval_unit).lower().removesuffix("s")
-        per = unit if rate.interval == 1 else f"{rate.interval} {unit}s"
-        parts.append(f"{rate.max_tokens} per {per}")
-    return ", ".join(filter(None, parts)) or None
-
-
 @queue_command.command("show", example="headrace queue show mail")
 @queue_argument
 @click.pass_obj
 def show(session: CliSession, queue: str) -> None:
     """Show a queue: its settings, how it is doing, its schedules."""
     found = session.client.get_queue(queue)
-    answer(session, found, lambda: _show(found))
-
-
-def _show(queue: Queue) -> None:
-    fields = msgspec.to_builtins(queue, builtin_types=(datetime,))
-    stats, schedules = fields.pop("stats"), fields.pop("schedules")
-    pairs: list[tuple[str, object]] = []
-    for name, value in fields.items():
-        if isinstance(value, dict):
-            pairs += [(f"{name}.{inner}", one) for inner, one in value.items()]
-        else:
-            pairs.append((name, value))
-    pairs = [(name, _long(value) if "_seconds" in name else value) for name, value in pairs]
-    pairs += [("alert", one) for one in alerts_on(queue)]
-    if stats:
-        pairs += [(name, count) for name, count in stats["counts"].items()]
-        pairs.append(("oldest ready", span(stats["age_of_oldest_ready_seconds"])))
-    for schedule in schedules or ():
-        rhythm = schedule["cron"] or f"every {span(schedule['every_seconds'])}"
-        pairs.append((f"schedule {schedule['name']}", rhythm))
-    facts(pairs)
-
-
-def _long(seconds: object) -> object:
-    """Return a long time in seconds with what it is in days or hours."""
-    if not isinstance(seconds, float | int) or seconds < _MINUTE:
-        return seconds
-    return f"{seconds:,.10g} ({span(seconds)})"
+    answer(session, found, lambda: show_queue(found))
 
 
 @queue_command.command("edit", example="headrace queue edit mail --keepalive 2m --rate none")

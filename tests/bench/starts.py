@@ -24,13 +24,13 @@ from infra import PROJECT_ROOT
 
 BOTO3: Final = "boto3"
 BARS: Final[Mapping[str, float]] = {
-    "api": 1.5,
-    "console.app": 1.3,
+    "api": 1.6,
+    "console.app": 1.4,
     "authorizer": 1.2,
     "reaper": 1.2,
     "scheduler": 1.2,
     "recorder": 1.2,
-    "dispatcher": 1.45,
+    "dispatcher": 1.6,
 }
 _ROUNDS: Final = 10
 _TRIES: Final = 3

@@ -26,10 +26,10 @@ BOTO3: Final = "boto3"
 BARS: Final[Mapping[str, float]] = {
     "api": 1.6,
     "console.app": 1.4,
-    "authorizer": 1.2,
-    "reaper": 1.2,
-    "scheduler": 1.2,
-    "recorder": 1.2,
+    "authorizer": 1.3,
+    "reaper": 1.3,
+    "scheduler": 1.3,
+    "recorder": 1.3,
     "dispatcher": 1.6,
 }
 _ROUNDS: Final = 10

@@ -1,0 +1,333 @@
+"""Strict order of a group, all orders of a small case: the model to build the code after.
+
+Each task of a group takes a place in its line before it is inserted: a number, and the name of the
+one that took the place before it.  One slot names the place whose task may be delivered.  Tasks are
+put in by producers that may die in between, the index lags by less than ten seconds, processes
+that deliver may die between any two steps, and operators delete and restart.  Nothing here is the
+product's.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+
+class Spot(NamedTuple):
+    """A task, and the number of the place that it had or has in the line."""
+
+    task: int
+    seq: int
+
+
+class Task(NamedTuple):
+    """A task: where it stands, its place, and whose is the one before.
+
+    ``due`` tells its waits apart.  ``seen``: the index shows it; ``old``: it was inserted ten
+    seconds ago.  ``first`` are those that were acknowledged when it took its place.
+    """
+
+    state: str = "none"  # taken, waits, flies, ended, dead, expired, gone
+    seq: int = 0
+    after: Spot | None = None
+    due: int = 0
+    delivered: bool = False
+    seen: bool = False
+    old: bool = False
+    first: frozenset[int] = frozenset()
+
+
+class Process(NamedTuple):
+    """What step comes next: for which task at which place and due time, and instead of whom."""
+
+    step: str = "idle"
+    spot: Spot | None = None
+    due: int = 0
+    expects: Spot | None = None
+    old: bool = False
+    calls: int = 0
+
+
+class Group(NamedTuple):
+    """A group: its line, its slot, its tasks, and those who deliver them."""
+
+    tasks: tuple[Task, ...]
+    processes: tuple[Process, ...]
+    seq: int = 0
+    tail: Spot | None = None
+    slot: Spot | None = None
+    wrong: str = ""
+
+    def task(self, number: int, task: Task) -> "Group":
+        tasks = (*self.tasks[:number], task, *self.tasks[number + 1 :])
+        return self._replace(tasks=tasks)
+
+    def process(self, number: int, then: Process) -> "Group":
+        processes = (*self.processes[:number], then, *self.processes[number + 1 :])
+        return self._replace(processes=processes)
+
+    def inserted(self) -> frozenset[int]:
+        there = (at for at, one in enumerate(self.tasks) if one.state not in ("none", "taken"))
+        return frozenset(there)
+
+
+NO_POINTER = "nobody asks for the one before"
+NO_WAIT = "who is missing is believed gone at once"
+UNDELIVERED = "what ended undelivered vouches for those before it"
+EAGER = "what waits for its retry is over"
+DEAD_ENDS = "a dead one counts as an end though it is to halt"
+NO_NUMBER = "a place is a task's for good, wherever in the line that is by now"
+BLIND = "a slot is written whatever it names by now"
+ANY_TIME = "a delivery does not ask for the due time"
+ABANDONED = "nobody completes what a dead process has reserved"
+LATE = "a producer inserts however long ago it took its place"
+
+FAULTS = [NO_POINTER, NO_WAIT, UNDELIVERED, EAGER, NO_NUMBER, ANY_TIME, ABANDONED, LATE]
+NEEDS = {UNDELIVERED: (3, (1,)), ANY_TIME: (2, (1, 1))}
+"""Tasks, and calls of each process, where two tasks and two calls of one show nothing."""
+
+_STOPS = ("waits", "flies")
+_LAST = 2  # the due time of a last life
+
+
+class Rules(NamedTuple):
+    """Whether the dead halt their group, and what is built wrong."""
+
+    halt: bool = False
+    fault: str = ""
+
+    def over(self, spot: Spot, task: Task) -> bool:
+        """Tell whether the place is done with: for good, but for a restart under halt."""
+        if task.state in ("none", "taken", "gone"):
+            return True
+        if task.seq != spot.seq and self.fault != NO_NUMBER:
+            return True
+        if task.state in ("dead", "expired"):
+            return not self.halt or self.fault == DEAD_ENDS
+        if task.state == "waits" and self.fault == EAGER:
+            return True
+        return task.state not in _STOPS
+
+    def may_follow(self, group: Group, process: Process) -> bool:
+        """Tell whether the task's predecessor lets it go: the slot is over as it is."""
+        after = group.tasks[process.spot.task].after if process.spot else None
+        if after is None or after == group.slot or self.fault == NO_POINTER:
+            return True
+        before = group.tasks[after.task]
+        if not self.over(after, before):
+            return False
+        vouched = before.state in ("ended", "dead") and before.seq == after.seq
+        if self.fault == UNDELIVERED and before.state == "expired":
+            return True
+        return vouched or process.old or self.fault == NO_WAIT
+
+
+def events(group: Group, rules: Rules) -> Iterator[Group]:
+    """What producers, the index, workers and operators do."""
+    for at, task in enumerate(group.tasks):
+        match task.state:
+            case "none":
+                yield _join(group, at, task._replace(state="taken"))
+            case "taken":
+                late = any(one.old and one.seq > task.seq for one in group.tasks)
+                if late and rules.fault != LATE:
+                    yield _join(group, at, task)
+                else:
+                    yield group.task(at, task._replace(state="waits"))
+            case "waits":
+                yield from _waits(group, at, task)
+            case "flies":
+                yield group.task(at, task._replace(state="ended"))
+                yield group.task(at, task._replace(state="dead"))
+                if not task.due:  # a retry
+                    back = task._replace(state="waits", due=1, seen=True)
+                    yield group.task(at, back)
+            case "dead" if task.due < _LAST:
+                yield from _dead(group, at, task, rules)
+
+
+def _dead(group: Group, at: int, task: Task, rules: Rules) -> Iterator[Group]:
+    """An operator deletes it, or restarts it: at the tail, but for the one that halts."""
+    yield group.task(at, task._replace(state="gone"))
+    again = task._replace(state="waits", due=task.due + 1, seen=True)
+    if rules.halt and group.slot == Spot(at, task.seq):
+        yield group.task(at, again)
+    elif not task.due:  # one of those that have not been retried is enough
+        fresh = again._replace(due=_LAST, seen=False, old=False, delivered=False)
+        yield _join(group, at, fresh)
+
+
+def _join(group: Group, at: int, task: Task) -> Group:
+    """Take the next place of the line."""
+    own = Spot(at, group.seq + 1)
+    joined = task._replace(seq=own.seq, after=group.tail, first=group.inserted() - {at})
+    return group._replace(seq=own.seq, tail=own).task(at, joined)
+
+
+def _waits(group: Group, at: int, task: Task) -> Iterator[Group]:
+    if not task.seen:
+        yield group.task(at, task._replace(seen=True))
+    elif not task.old and not any(_hidden(one) for one in group.tasks if one.seq < task.seq):
+        yield group.task(at, task._replace(old=True))
+    if not task.delivered:
+        yield group.task(at, task._replace(state="gone"))
+        yield group.task(at, task._replace(state="expired"))
+
+
+def _hidden(task: Task) -> bool:
+    return task.state == "waits" and not task.seen
+
+
+def steps(group: Group, number: int, rules: Rules) -> Iterator[Group]:
+    """What one process may do next."""
+    process = group.processes[number]
+    spot, done = process.spot, Process(calls=process.calls)
+    if spot is None:
+        if process.calls:
+            yield from _begin(group, number)
+        return
+    yield group.process(number, Process())  # it dies
+    match process.step:
+        case "look":
+            yield from _look(group, number, rules)
+        case "take":
+            if group.slot == process.expects or rules.fault == BLIND:
+                taken = group._replace(slot=spot)
+                yield taken.process(number, process._replace(step="deliver"))
+            else:
+                yield group.process(number, done)
+        case "deliver":
+            task = group.tasks[spot.task]
+            then = group.process(number, done)
+            if task.state == "waits" and (task.due == process.due or rules.fault == ANY_TIME):
+                yield _delivered(then, spot.task, rules)
+            else:
+                yield then
+
+
+def _begin(group: Group, number: int) -> Iterator[Group]:
+    """It meets the first that the index shows: of those that came, and of those that came back."""
+    calls = group.processes[number].calls - 1
+    shown = [
+        (task.seq, at) for at, task in enumerate(group.tasks) if task.state == "waits" and task.seen
+    ]
+    for returned in (False, True):
+        of_lane = [one for one in shown if group.tasks[one[1]].delivered is returned]
+        if of_lane:
+            seq, at = min(of_lane)
+            task = group.tasks[at]
+            met = Process("look", Spot(at, seq), task.due, None, task.old, calls)
+            yield group.process(number, met)
+
+
+def _look(group: Group, number: int, rules: Rules) -> Iterator[Group]:
+    """It reads the line, then who holds the slot and who is before its own."""
+    process, there = group.processes[number], group.slot
+    if there == process.spot and rules.fault != ABANDONED:
+        yield group.process(number, process._replace(step="deliver"))
+    elif there is not None and not rules.over(there, group.tasks[there.task]):
+        holder = group.tasks[there.task]
+        if holder.state == "waits" and rules.fault != ABANDONED:
+            instead = process._replace(step="deliver", spot=there, due=holder.due)
+            yield group.process(number, instead)
+    elif rules.may_follow(group, process):
+        yield group.process(number, process._replace(step="take", expects=there))
+
+
+def _delivered(group: Group, at: int, rules: Rules) -> Group:
+    """Deliver a task, and note what is wrong with that."""
+    task = group.tasks[at]
+    wrong = ""
+    if any(one.state == "flies" for one in group.tasks):
+        wrong = "two are in flight"
+    first = [group.tasks[one] for one in task.first]
+    stops = (*_STOPS, "dead") if rules.halt else _STOPS
+    if any(one.state in stops and one.seq < task.seq for one in first):
+        wrong = "one that came before is not done"
+    before = None if task.after is None else group.tasks[task.after.task]
+    if rules.halt and before and before.state == "expired" and before.seq == task.seq - 1:
+        wrong = "the one before has expired"
+    then = group.task(at, task._replace(state="flies", delivered=True))
+    return then._replace(wrong=wrong)
+
+
+def stuck(group: Group, rules: Rules) -> bool:
+    """Tell whether nothing is delivered ever, though something has been waiting for long."""
+    if any(task.state == "flies" for task in group.tasks):
+        return False
+    waiting = [task for task in group.tasks if task.state == "waits"]
+    if not waiting or not all(task.old for task in waiting):
+        return False
+    halted = any(task.state in ("dead", "expired") for task in group.tasks)
+    return not (rules.halt and halted) and not _delivers(group, rules)
+
+
+def _delivers(group: Group, rules: Rules) -> bool:
+    """Tell whether a process that comes now, and does not die, delivers something."""
+    todo = [group._replace(processes=(Process(calls=1),))]
+    while todo:
+        one = todo.pop()
+        if any(task.state == "flies" for task in one.tasks):
+            return True
+        process = one.processes[0]
+        todo += [
+            then
+            for then in steps(one, 0, rules)
+            if process.spot is None
+            or then.processes[0].spot
+            or any(task.state == "flies" for task in then.tasks)
+        ]
+    return False
+
+
+def explore(tasks: int, calls: tuple[int, ...], rules: Rules) -> tuple[int, str]:
+    """Return how many states there are, and what is wrong in one of them if anything is."""
+    begin = Group((Task(),) * tasks, tuple(Process(calls=count) for count in calls))
+    seen, todo = {begin}, deque([begin])
+    while todo:
+        group = todo.popleft()
+        after = [*events(group, rules)]
+        for number in range(len(calls)):
+            after += steps(group, number, rules)
+        for then in after:
+            if then not in seen:
+                if then.wrong or stuck(then, rules):
+                    return len(seen), then.wrong or "stuck"
+                seen.add(then)
+                todo.append(then)
+    return len(seen), ""
+
+
+@pytest.mark.parametrize("rules", [Rules(), Rules(halt=True)])
+def test_no_order_of_steps_lets_a_task_overtake_or_leaves_its_group_stuck(rules: Rules) -> None:
+    states, wrong = explore(2, (1, 1), rules)
+
+    assert not wrong
+    assert states > 30_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rules", [Rules(), Rules(halt=True)])
+def test_nor_does_any_of_more_calls(rules: Rules) -> None:
+    assert not explore(2, (2, 1), rules)[1]
+
+
+@pytest.mark.slow
+def test_nor_does_any_of_more_tasks() -> None:
+    assert not explore(3, (1,), Rules(halt=True))[1]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_model_finds_each_of_these_mistakes(fault: str) -> None:
+    tasks, calls = NEEDS.get(fault, (2, (2,)))
+    assert explore(tasks, calls, Rules(fault=fault))[1]
+
+
+@pytest.mark.slow
+def test_and_a_slot_that_is_written_whatever_it_names() -> None:
+    assert explore(2, (2, 1), Rules(fault=BLIND))[1]
+
+
+def test_and_a_dead_one_that_does_not_halt_its_group() -> None:
+    assert explore(2, (1, 1), Rules(halt=True, fault=DEAD_ENDS))[1]

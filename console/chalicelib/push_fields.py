@@ -53,6 +53,8 @@ FIELDS: Final = {
     "target.lambda": "target_lambda",
     "target.headers": "target_headers",
     "on_end.queue": "told_queue",
+    "groups.mode": "groups_mode",
+    "groups.on_dead": "groups_on_dead",
 }
 """The field of the form for each of the API's that is checked where a queue is changed."""
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from headrace.domain import limits
-from headrace.domain.fairness import GroupMode, GroupSettings
+from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
 from headrace.domain.queue import (
     DeadLetterConfig,
     DequeuingSettings,
@@ -114,7 +114,10 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
     )),
     ("Groups", (
         Setting("groups_mode", "Tasks of groups", "A queue has either groups or priorities.",
-                kind="select", options=(("none", "none"), ("fair", "fair: groups take turns"))),
+                kind="select", options=(("none", "none"), ("fair", "fair: groups take turns"),
+                                        ("strict", "strict: in order (only of a new queue)"))),
+        Setting("groups_on_dead", "After a dead one, in strict order", kind="select",
+                options=(("continue", "go on"), ("halt", "wait until somebody decides"))),
         Setting("group_limit", "Most in flight, of each", "At most 100; 0 is no limit."),
         Setting("group_weights", "Weights", "Of those that have not 1: acme=4, beta=0.5",
                 width="l"),
@@ -162,6 +165,7 @@ def _group_texts(groups: GroupSettings | None) -> dict[str, str]:
     weights = {} if groups is None else groups.weights
     return {
         "groups_mode": "none" if groups is None else str(groups.mode),
+        "groups_on_dead": str((groups and groups.on_dead) or OnDead.CONTINUE),
         "group_limit": "0" if groups is None else str(groups.max_inflight_per_group),
         "group_weights": ", ".join(f"{key}={text_of(one)}" for key, one in weights.items()),
     }
@@ -175,6 +179,11 @@ def _read_groups(typed: Typed, old: GroupSettings | None, errors: Errors) -> Gro
     weights = old.weights if old and text == _group_texts(old)["group_weights"] else None
     if weights is None:
         weights = _read_weights(text, errors)
+    on_dead = OnDead(typed.choice("groups_on_dead", tuple(OnDead)))
+    if mode == GroupMode.STRICT:
+        if limit > 1:
+            errors.add("group_limit", "must be at most 1 in strict order")
+        return GroupSettings(GroupMode.STRICT, weights, limit, on_dead)
     if mode != "none":
         return GroupSettings(GroupMode(mode), weights, limit)
     if limit and old is None:

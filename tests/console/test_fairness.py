@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.domain.fairness import GroupMode, GroupSettings
+from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
 from tests.console.conftest import Browser
 
 FAIR = GroupSettings(GroupMode.FAIR, {"acme": 4.0})
@@ -62,7 +62,7 @@ def test_a_group_at_its_limit_says_what_blocks_it(admin: Browser) -> None:
 
     shown = admin.get("/console/queues/mail").text
 
-    assert f"at its limit: {task.id} is in flight" in shown
+    assert f"must wait: {task.id} is in flight" in shown
     assert "fair, at most 1 of each in flight" in shown
 
 
@@ -80,6 +80,22 @@ def test_the_form_sets_groups_their_limit_and_weights(admin: Browser) -> None:
     off = admin.submit(form, "/mail/settings", groups_mode="none")
     admin.submit(off.page, "/mail/settings")
     assert admin.use.queues.get("mail").settings.groups is None
+
+
+def test_strict_order_is_shown_and_settled(admin: Browser) -> None:
+    strict = GroupSettings(GroupMode.STRICT, on_dead=OnDead.CONTINUE)
+    admin.queue("mail", groups=strict)
+    admin.put("mail", "1", "2", group_key="acme")
+    (task,) = admin.use.deliveries.dequeue("mail", batch_size=5, worker="ada:1").tasks
+    form = admin.get("/console/queues/mail/settings").page
+
+    shown = admin.submit(form, "/mail/settings", groups_on_dead="halt")
+    admin.submit(shown.page, "/mail/settings")
+    seen = admin.get("/console/queues/mail").text
+    assert "strict, a dead task halts its group" in seen
+    assert f"must wait: {task.id} is in flight" in seen
+    refused = admin.submit(form, "/mail/settings", groups_mode="fair")
+    assert "is strict from the creation of a queue on, or not" in refused.text
 
 
 @pytest.mark.parametrize(

@@ -294,6 +294,6 @@ def test_explain_tells_the_turn(world: World) -> None:
 def test_there_is_no_line_of_a_queue_without_groups(world: World) -> None:
     queue = world.use.queues.get(world.queue())
     with pytest.raises(LookupError):
-        world.use.tasks.lines.take(queue, None)
+        world.use.tasks.lines.take(queue, None, ["one"])
     with pytest.raises(NotFound):
         world.use.queues.get("other")

@@ -12,7 +12,7 @@ FAIR = {"mode": "fair", "weights": {"acme": 4.0}, "max_inflight_per_group": 0}
 
 def test_a_key_is_shown_and_takes_turns_where_the_queue_has_groups(call: Service) -> None:
     path = call.queue(groups=FAIR)
-    assert call("GET", path).json["groups"] == FAIR
+    assert call("GET", path).json["groups"] == {**FAIR, "on_dead": None}
     noisy = {"payload": 0, "group_key": "noisy"}
     call("POST", f"{path}/tasks", {"tasks": [noisy] * 10})
 
@@ -41,7 +41,9 @@ def test_where_there_are_none_a_key_is_invalid_and_the_neighbours_go_through(
     ("groups", "field"),
     [
         ({}, "groups.mode"),
-        ({"mode": "strict"}, "groups.mode"),
+        ({"mode": "first"}, "groups.mode"),
+        ({"mode": "strict", "on_dead": "stop"}, "groups.on_dead"),
+        ({"mode": "strict", "max_inflight_per_group": 2}, "groups.max_inflight_per_group"),
         ({"mode": "fair", "weights": {"a": 0.001}}, "groups.weights.a"),
         ({"mode": "fair", "weights": {"a": 1_001}}, "groups.weights.a"),
         ({"mode": "fair", "weights": {f"k{n}": 1 for n in range(1_001)}}, "groups.weights"),
@@ -165,3 +167,49 @@ def test_a_group_at_its_limit_is_shown_with_what_blocks_it(call: Service) -> Non
     assert shown["blocked"]["until"] == task["lease"]["expires_at"]
     (group,) = call("GET", f"{path}/stats").json["groups"]
     assert group["blocked"]["task_id"] == task["id"]
+
+
+def strict(call: Service, on_dead: str | None = None, **settings: Any) -> str:
+    groups = {"mode": "strict", **({"on_dead": on_dead} if on_dead else {})}
+    return call.queue(groups=groups, **settings)
+
+
+def test_a_strict_queue_shows_what_its_dead_mean(call: Service) -> None:
+    assert call("GET", strict(call)).json["groups"]["on_dead"] == "continue"
+    assert call("GET", strict(call, "halt", name="other")).json["groups"]["on_dead"] == "halt"
+
+
+def test_what_blocks_a_strict_group_is_shown(call: Service) -> None:
+    path = strict(call, "halt")
+    tasks = [{"payload": number, "group_key": "a"} for number in range(2)]
+    made = call("POST", f"{path}/tasks", {"tasks": tasks}).json["results"]
+    first, second = (one["id"] for one in made)
+    call.clock.forward(1)
+    taken = call("POST", f"{path}/dequeue", {"batch_size": 5}).json["tasks"]
+    assert [task["id"] for task in taken] == [first]
+
+    blocked = call("GET", f"{path}/groups/a").json["blocked"]
+    assert (blocked["task_id"], blocked["why"]) == (first, f"{first} is in flight")
+    reasons = call("GET", f"/v1/tasks/{second}/explain").json["reasons"]
+    assert reasons[0]["code"] == "group_blocked"
+
+
+def test_what_a_strict_order_does_not_go_with_is_refused_by_name(call: Service) -> None:
+    path, plain = strict(call), call.queue("plain")
+    dead = {"enable": False}
+
+    def field_of(verb: str, where: str, body: dict[str, Any]) -> str:
+        answer = call(verb, where, body)
+        assert answer.status == 400
+        return str(answer.json["errors"][0]["field"])
+
+    assert field_of("PUT", path, {}) == "groups.mode"
+    assert field_of("PUT", plain, {"groups": {"mode": "strict"}}) == "groups.mode"
+    halting = {"groups": {"mode": "strict", "on_dead": "halt"}, "dead_letter_queue_config": dead}
+    assert field_of("PUT", path, halting) == "groups.on_dead"
+    schedule = {"interval_in_seconds": 60, "task": {"payload": 1}}
+    assert call("PUT", f"{path}/schedules/often", schedule).status == 400
+    name = path.rpartition("/")[2]
+    on = {"ended": {"queue": name, "payload": 1, "group_key": "a"}}
+    assert field_of("POST", "/v1/batches", {"total": 1, "on": on}) == "on.ended.queue"
+    assert field_of("PUT", plain, {"on_end": {"queue": name}}) == "on_end.queue"

@@ -11,8 +11,10 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.ids import shard_of
 from headrace.domain.plan import TaskSpec
+from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State
 from headrace.domain.worker import Command
 from headrace.ops.operators.keys import BOOTSTRAP
@@ -171,6 +173,16 @@ def test_branches_that_are_united_see_the_same_tasks(
 
     assert done.counts == Counter(succeeded=25, spawned=50)
     assert pipeline.numbers("out") == [1] * 25 + [2] * 25
+
+
+def test_a_station_of_a_strict_queue_is_refused(
+    spark: SparkSession, pipeline: PipelineHarness
+) -> None:
+    strict = QueueSettings(groups=GroupSettings(GroupMode.STRICT))
+    pipeline.uses.queues.create("line", strict)
+
+    with pytest.raises(InvalidRequest, match="queue must not be strict"):
+        run(spark, pipeline, transforms.same, queue="line")
 
 
 def test_a_transform_that_regroups_tasks_needs_a_claim_log_and_leaves_nothing_in_it(

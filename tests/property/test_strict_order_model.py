@@ -1,4 +1,4 @@
-"""Strict order of a group, all orders of a small case: the model to build the code after.
+"""Strict order of a group, all orders of a small case: the model that the code is built after.
 
 Each task of a group takes a place in its line before it is inserted: a number, and the name of the
 one that took the place before it.  One slot names the place whose task may be delivered.  Tasks are

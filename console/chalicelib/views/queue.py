@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import ClassVar
 
 from headrace.domain.access import Permission
-from headrace.domain.fairness import GroupSettings
+from headrace.domain.fairness import GroupSettings, OnDead
 from headrace.domain.queue import Queue, Threshold
 from headrace.domain.task import Status
 from headrace.history.stats import GroupGlance, QueueStats
@@ -188,7 +188,7 @@ def _group(one: GroupGlance) -> Fact:
     turns = f"{formatting.number(one.turns)} of the next turns"
     rate = f"{formatting.rate(one.dequeued)}/s"
     oldest = f"oldest due for {formatting.duration(round(one.age, 1))}"
-    blocked = "" if one.blocked is None else f"; at its limit: {one.blocked.why}"
+    blocked = "" if one.blocked is None else f"; must wait: {one.blocked.why}"
     return Fact(one.group_key or "without a key", f"{turns}, {rate}, {oldest}{blocked}")
 
 
@@ -196,7 +196,8 @@ def _shares(groups: GroupSettings) -> str:
     more = f", {formatting.number(len(groups.weights))} weighted" if groups.weights else ""
     limit = groups.max_inflight_per_group
     most = f", at most {formatting.number(limit)} of each in flight" if limit else ""
-    return f"{groups.mode}{more}{most}"
+    halts = ", a dead task halts its group" if groups.on_dead is OnDead.HALT else ""
+    return f"{groups.mode}{more}{most}{halts}"
 
 
 def _backing_off(push: PushStatus | None) -> str:

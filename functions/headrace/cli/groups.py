@@ -1,9 +1,31 @@
-"""What is said where the options of a queue's groups do not go together."""
+"""The groups of a queue as options, and what is said where those do not go together."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
+import click
+
+from headrace.cli import params
+from headrace.cli.commands import options
 from headrace.domain.errors import FieldError, InvalidRequest
+
+group_options: Final = options(
+    click.option(
+        "--groups",
+        type=params.groups,
+        metavar="MODE",
+        help="Of tasks: fair (fair:acme=4,beta=0.5), in turns; strict, in order; or none.",
+    ),
+    click.option(
+        "--group-limit", type=int, metavar="N", help="Tasks of a group run at once; 0 is any."
+    ),
+    click.option(
+        "--on-dead",
+        type=click.Choice(("continue", "halt")),
+        help="In strict order, what those behind a dead task do.",
+    ),
+)
 
 
 @contextmanager

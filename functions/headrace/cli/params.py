@@ -83,7 +83,7 @@ def aging(text: str) -> dict[str, Any]:
 
 
 def groups(text: str) -> dict[str, Any]:
-    """Read how groups share a queue: `fair`, `fair:acme=4,beta=0.5`; `none` is an empty one."""
+    """Read how groups share a queue: `fair`, `fair:acme=4,beta=0.5`, `strict`; `none` is empty."""
     mode, _, rest = text.strip().partition(":")
     if mode.lower() == "none" and not rest:
         return {}

@@ -14,7 +14,7 @@ from headrace.cli.commands import (
     undo_option,
     yes_option,
 )
-from headrace.cli.groups import groups_named
+from headrace.cli.groups import group_options, groups_named
 from headrace.cli.output import (
     answer,
     count_of,
@@ -52,6 +52,7 @@ _SETTINGS: Final[dict[str, tuple[str, ...]]] = {
     "jitter": ("retry_strategy", "jitter"),
     "intervals": ("retry_strategy", "intervals"),
     "group_limit": ("groups", "max_inflight_per_group"),
+    "on_dead": ("groups", "on_dead"),
     "max_inflight": ("dequeuing_settings", "max_inflight_tasks"),
     "dead_letter": ("dead_letter_queue_config", "enable"),
     "dead_retention": ("dead_letter_queue_config", "retention_period_in_seconds"),
@@ -95,15 +96,7 @@ settings_options: Final = options(
         metavar="TIME",
         help="Tasks may have a priority; by so much a high one is ahead: 5m; or none.",
     ),
-    click.option(
-        "--groups",
-        type=params.groups,
-        metavar="MODE",
-        help="Tasks may be of groups, which take turns: fair, fair:acme=4,beta=0.5; or none.",
-    ),
-    click.option(
-        "--group-limit", type=int, metavar="N", help="Tasks of a group run at once; 0 is any."
-    ),
+    group_options,
     target_options,
     click.option("--shards", type=int, metavar="N", help="1 keeps strict order; 500 tasks/s each."),
     click.option(

@@ -68,12 +68,14 @@ class PriorityFields(TypedDict, total=False):
 class GroupFields(TypedDict):
     """That tasks may be of groups, which take turns, and the shares of those that have not 1.
 
-    ``max_inflight_per_group`` is how many of each may be in flight; 0: any number.
+    ``max_inflight_per_group`` is how many of each may be in flight; 0: any number.  A ``strict``
+    group does one after the other, in order; ``on_dead`` is what those behind a dead one do.
     """
 
-    mode: Literal["fair"]
+    mode: Literal["fair", "strict"]
     weights: NotRequired[Mapping[str, float]]
     max_inflight_per_group: NotRequired[int]
+    on_dead: NotRequired[Literal["continue", "halt"] | None]
 
 
 TargetFields = TypedDict(  # as `lambda` is no name in a class

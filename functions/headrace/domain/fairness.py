@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from headrace.domain.instants import EPOCH, MICROSECOND, micros_of
 from headrace.domain.limits import EXPIRES_SECONDS
@@ -35,18 +35,33 @@ class GroupMode(StrEnum):
     """How the groups of a queue share it."""
 
     FAIR = "fair"
+    STRICT = "strict"
+
+
+class OnDead(StrEnum):
+    """What a task of a strict group that is dead means to those behind it."""
+
+    CONTINUE = "continue"
+    HALT = "halt"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
     """That tasks may be of groups, and the shares of those that have another than 1.
 
-    Of each, ``max_inflight_per_group`` tasks may be in flight at once; 0: any number.
+    Of each, ``max_inflight_per_group`` tasks may be in flight at once; 0: any number.  ``on_dead``
+    is set where the mode is strict, and only there.
     """
 
     mode: GroupMode
     weights: Mapping[str, float] = field(default_factory=dict)
     max_inflight_per_group: int = 0
+    on_dead: OnDead | None = None
+
+    @property
+    def strict(self) -> bool:
+        """Whether the tasks of a group are done one after the other, in the order they came in."""
+        return self.mode is GroupMode.STRICT
 
     def weight(self, group_key: str | None) -> float:
         """Return the weight of a group; None: of the tasks without a key, which are one."""
@@ -74,6 +89,41 @@ class TurnTaking:
     def end(self, line: int | None) -> int:
         """Return how far a line comes that has come as far as *line*."""
         return max(self.delivered, line or 0) + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceTaking(TurnTaking):
+    """Turns for the next ``count`` tasks of a strict group, and their places in its line.
+
+    ``last`` is the id of the last of them.  Made again while that is the line's tail, it gives the
+    same once more.
+    """
+
+    count: int = 1
+    last: str = ""
+
+
+class Places(NamedTuple):
+    """Where turns and places of tasks end, and the id of the task that was the tail before."""
+
+    end: int
+    seq: int
+    before: str
+
+
+class Turn(NamedTuple):
+    """Where the turn of a task begins, and in a strict group also the place of the one before it.
+
+    ``group_key`` says on which shard the task waits there.
+    """
+
+    at: datetime
+    after: str | None = None
+    group_key: str | None = None
+
+
+NOBODY: Final = "-"
+"""Stands for the task before the first of a line."""
 
 
 def line_name(group_key: str | None) -> str:

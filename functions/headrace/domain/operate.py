@@ -10,6 +10,7 @@ from typing import Final
 
 from headrace.domain import limits, plan
 from headrace.domain.change import Change, Condition, Equals
+from headrace.domain.fairness import Turn
 from headrace.domain.lifecycle import LIFECYCLE, Action, Actor, rule, rules
 from headrace.domain.queue import Queue, new_life, waiting
 from headrace.domain.task import Hop, State, Task
@@ -65,7 +66,7 @@ def operate(
     *,
     target: Queue | None,
     now: datetime,
-    turn: datetime | None = None,
+    turn: Turn | None = None,
 ) -> Change | Unfit:
     """Plan *action* on *task* of *queue*; *target* is where a move goes.
 
@@ -76,6 +77,8 @@ def operate(
     """
     if not rules(Action(action), task.state, actor=Actor.OPERATOR):
         return Unfit(_out_of_place(action, task))
+    if fault := _order_fault(task, target, now):
+        return Unfit(fault)
     expired = task.state is State.ENQUEUED and not task.live(now)
     if expired and action is not BulkAction.DELETE:
         return Unfit("the task has expired")
@@ -94,6 +97,17 @@ def operate(
                 Unfit("no target") if target is None else _move(task, target, now=now, turn=turn)
             )
     return change
+
+
+def _order_fault(task: Task, target: Queue | None, now: datetime) -> str | None:
+    """Return what keeps *task* out of the strict order of *target*."""
+    if target is None or not target.strict:
+        return None
+    if fault := target.group_fault(task.group_key):
+        return f"group_key {fault}"
+    if task.state is State.ENQUEUED and task.due_at > now:
+        return f"the task is not due yet, and the order of queue {target.name} is strict"
+    return None
 
 
 def _out_of_place(action: BulkAction, task: Task) -> str:
@@ -118,7 +132,7 @@ def _run(task: Task, queue: Queue, *, now: datetime) -> Change | Unfit:
     )
 
 
-def _restart(task: Task, queue: Queue, *, now: datetime, turn: datetime | None) -> Change:
+def _restart(task: Task, queue: Queue, *, now: datetime, turn: Turn | None) -> Change:
     """A new life: attempts 0, a fresh expiry, the errors kept, the dedupe key taken again."""
     row = rule(Action.RESTART, task.state, State.ENQUEUED)
     change = _reborn(Change(row, task.id), task, queue, now=now, due_at=now, turn=turn)
@@ -128,7 +142,7 @@ def _restart(task: Task, queue: Queue, *, now: datetime, turn: datetime | None) 
     return change.together(taken, seen=task)
 
 
-def _move(task: Task, target: Queue, *, now: datetime, turn: datetime | None) -> Change:
+def _move(task: Task, target: Queue, *, now: datetime, turn: Turn | None) -> Change:
     """As a worker's move, but a waiting task keeps its due time; a dead one is due now."""
     row = rule(Action.MOVE, task.state, State.ENQUEUED)
     due_at = task.due_at if task.state is State.ENQUEUED else now
@@ -152,7 +166,7 @@ def _reborn(
     *,
     now: datetime,
     due_at: datetime,
-    turn: datetime | None,
+    turn: Turn | None,
 ) -> Change:
     """Begin a new life in *queue*."""
     put, unset = new_life(queue, task.id, due_at=due_at, now=now, priority=task.priority, turn=turn)

@@ -23,6 +23,7 @@ from headrace.domain.change import (
 )
 from headrace.domain.copies import altered
 from headrace.domain.errors import InvalidRequest
+from headrace.domain.fairness import Turn
 from headrace.domain.lease import Group
 from headrace.domain.lifecycle import Action, rule
 from headrace.domain.queue import Queue, place_in, waiting
@@ -43,7 +44,7 @@ LEASE: Final = ("lease_id", "lease_expires_at", "lease_length")
 _FORGOTTEN: Final = (
     *("place", "scheduled_at", "payload", "tags", "dedupe_key", "schedule", "expires_at"),
     *("keepalive", "retry", *LEASE, "worker", "progress", "result", "errors", "trail"),
-    *("slot", "priority", "group_key", "turn"),
+    *("slot", "priority", "group_key", "turn", "after"),
 )
 """What nobody needs of a task that is gone."""
 
@@ -90,8 +91,14 @@ class TaskSpec:
             return "payload_ref has no meaning here: what is pushed goes out with its payload"
         if fault := queue.priority_fault(self.priority):
             return f"priority {fault}"
-        fault = queue.group_fault(self.group_key)
-        return fault and f"group_key {fault}"
+        if fault := queue.group_fault(self.group_key):
+            return f"group_key {fault}"
+        times = {
+            "delay_in_seconds": self.delay_in_seconds,
+            "scheduled_at": self.scheduled_at,
+            "overwrite_on_duplicate": "scheduled_at" in self.overwrite,
+        }
+        return queue.order_fault(times)
 
     def takes_turn(self, queue: Queue, now: datetime) -> bool:
         """Tell whether the task waits for its group's turn in *queue*: if it is due already."""
@@ -122,7 +129,7 @@ def enqueue(  # noqa: PLR0913  all that a new task is made of
     token: str | None,
     replaces: str | None = None,
     parent: Task | None = None,
-    turn: datetime | None = None,
+    turn: Turn | None = None,
 ) -> Change:
     """Plan a new task, together with the key lock of its dedupe key if it has one.
 

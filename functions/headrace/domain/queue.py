@@ -1,11 +1,12 @@
 """A queue and its settings."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from headrace.domain.fairness import GroupSettings
+from headrace.domain.fairness import GroupSettings, Turn
 from headrace.domain.ids import shard_of
 from headrace.domain.limits import SETTINGS_TTL_SECONDS
 from headrace.domain.on_end import OnEnd
@@ -19,6 +20,7 @@ from headrace.domain.task import (
     Place,
     Priority,
     State,
+    Task,
     places_of,
 )
 
@@ -250,9 +252,18 @@ class Queue:
 
     def group_fault(self, group_key: str | None) -> str | None:
         """Return what is wrong with a task of *group_key* here, behind the name of the field."""
+        if group_key is None and self.strict:
+            return f"must be given: the order of queue {self.name} is strict"
         if group_key is None or self.settings.groups is not None:
             return None
         return f"has no meaning in queue {self.name}, whose settings have no groups"
+
+    def order_fault(self, times: Mapping[str, object]) -> str | None:
+        """Return which of *times*, by field, is given where a strict order knows none."""
+        named = next((name for name, given in times.items() if given), None)
+        if named is None or not self.strict:
+            return None
+        return f"{named} has no meaning in queue {self.name}: its order is strict, not by time"
 
     def tells_of(self, state: State) -> bool:
         """Tell whether another queue is told of tasks that end here in *state*."""
@@ -273,7 +284,15 @@ class Queue:
     def group_limit(self) -> int:
         """How many tasks of a group may be in flight; 0: any number."""
         groups = self.settings.groups
-        return 0 if groups is None else groups.max_inflight_per_group
+        if groups is None:
+            return 0
+        return 1 if groups.strict else groups.max_inflight_per_group
+
+    @property
+    def strict(self) -> bool:
+        """Whether tasks of a group are done one after the other, in the order they came in."""
+        groups = self.settings.groups
+        return groups is not None and groups.strict
 
     def paused(self, now: datetime) -> bool:
         """Tell whether deliveries are paused at *now*."""
@@ -309,7 +328,7 @@ def waiting(
     due_at: datetime,
     priority: Priority | None,
     *,
-    turn: datetime | None = None,
+    turn: Turn | None = None,
     returned: bool = False,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the fields by which a task waits in *queue* until it is due, and those it has not.
@@ -325,8 +344,19 @@ def waiting(
         if returned:
             put["place"] = Place(queue.name, State.ENQUEUED, place.shard, RETURN_LANE)
         return put, _TURN
-    place = Place(queue.name, State.ENQUEUED, place.shard, TURN_LANE)
-    return {"place": place, "scheduled_at": turn, "due_at": due_at, "turn": turn}, ()
+    put |= {"scheduled_at": turn.at, "turn": turn.at}
+    shard = place.shard
+    if queue.strict:  # all of a group are together
+        shard = shard_of(turn.group_key or "", queue.settings.shards)
+    if turn.after is not None:
+        put["after"] = turn.after
+    put["place"] = Place(queue.name, State.ENQUEUED, shard, TURN_LANE)
+    return put, ()
+
+
+def turn_kept(task: Task) -> Turn | None:
+    """Return the turn that *task* has had, if it has had one."""
+    return None if task.turn is None else Turn(task.turn, task.after, task.group_key)
 
 
 def new_life(
@@ -336,7 +366,7 @@ def new_life(
     due_at: datetime,
     now: datetime,
     priority: Priority | None,
-    turn: datetime | None = None,
+    turn: Turn | None = None,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the fields of a task that begins anew in *queue*, and those that it has no more.
 

@@ -27,11 +27,12 @@ from headrace.domain.change import (
     UnsetOrAtMost,
 )
 from headrace.domain.copies import altered
+from headrace.domain.fairness import Turn
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.lease import group_of, leases_of, opened_at
 from headrace.domain.lifecycle import Action, Actor, LeaseRule, Rule, rule
 from headrace.domain.plan import LEASE, dead_retention, end, parted
-from headrace.domain.queue import Queue, new_life, place_in, waiting
+from headrace.domain.queue import Queue, new_life, place_in, turn_kept, waiting
 from headrace.domain.retry import Seconds
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Priority, State, Task, TaskError
 
@@ -203,7 +204,8 @@ def release(
     task, due = held.task, held.task.due_at
     if task.slot is not None:  # a due time is for one delivery, lest its slot count twice
         due += MICROSECOND
-    wait, unset = waiting(queue, task.id, due, task.priority, turn=task.turn, returned=True)
+    turn = turn_kept(task)
+    wait, unset = waiting(queue, task.id, due, task.priority, turn=turn, returned=True)
     return altered(change, put={**change.put, **wait}, clear=(*LEASE, *unset))
 
 
@@ -215,7 +217,7 @@ def move(
     delay: Seconds | None,
     payload: str | None,
     tags: Mapping[str, str] | None,
-    turn: datetime | None = None,
+    turn: Turn | None = None,
 ) -> Change:
     """Plan a move to *target*: one write; what travels and what stays is in the contract.
 

@@ -197,7 +197,8 @@ class Task:
     callback.
     ``group_key`` is whose it is, among those that share its queue.  ``turn`` is set while it waits
     in the lane of turns, where it is ``scheduled_at``, and stays until it waits elsewhere
-    (see ``domain.fairness``).
+    (see ``domain.fairness``).  ``after`` is the place before its own in the line of a strict group
+    (see ``domain.strict``).
     ``tells_of`` is set where the service made the task to tell of something: of what.
     ``deleted_*`` exist exactly while the task is DELETED: the undo that may bring it back, the
     state it was in, and the retention that it had there.
@@ -249,6 +250,7 @@ class Task:
     group_key: str | None = None
     turn: datetime | None = None
     tells_of: str | None = None
+    after: str | None = None
 
     @property
     def queue(self) -> str:

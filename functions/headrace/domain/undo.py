@@ -11,10 +11,11 @@ from typing import Any, Final
 from headrace.domain import plan
 from headrace.domain.change import Change, Equals
 from headrace.domain.copies import altered
+from headrace.domain.fairness import Turn
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.lifecycle import Action, rule
 from headrace.domain.operate import Unfit
-from headrace.domain.queue import Queue, waiting
+from headrace.domain.queue import Queue, turn_kept, waiting
 from headrace.domain.task import LIVE, Place, State, Task
 
 _MARKS: Final = ("deleted_by", "deleted_from", "deleted_retention")
@@ -54,11 +55,19 @@ def kept(removal: Change, task: Task, undo: Undo | None) -> Change:
     return altered(removal, rule=row, gone=False, put=put, clear=clear, done_when=done_when)
 
 
-def undelete(task: Task, queue: Queue, *, now: datetime) -> Change | Unfit:
+def takes_place(task: Task, queue: Queue) -> bool:
+    """Tell whether *task* comes back to *queue* behind all others of its group."""
+    return queue.strict and (task.deleted_from or State.ENQUEUED) in LIVE
+
+
+def undelete(
+    task: Task, queue: Queue, *, now: datetime, turn: Turn | None = None
+) -> Change | Unfit:
     """Plan the return of a deleted *task* of *queue*, only as it was read.
 
     One that waited does so again, and one that was in flight, due now: its attempts stay.  What
     was finished is so again.  Of a task that waits the dedupe key is taken again.
+    *turn* is a new one, where ``takes_place`` says that it takes one.
     """
     if task.deleted_retention is not None and task.deleted_retention <= now:
         return Unfit("the task is past its retention")
@@ -68,7 +77,7 @@ def undelete(task: Task, queue: Queue, *, now: datetime) -> Change | Unfit:
     put: dict[str, Any]
     clear: tuple[str, ...] = _MARKS
     if target is State.ENQUEUED:
-        put, unset = _waits_again(task, queue, origin, now)
+        put, unset = _waits_again(task, queue, origin, now, turn)
         clear = (*_MARKS, "retained_until", *unset)
     else:
         place = Place(queue.name, target, task.place.shard)
@@ -96,13 +105,16 @@ def undelete(task: Task, queue: Queue, *, now: datetime) -> Change | Unfit:
 
 
 def _waits_again(
-    task: Task, queue: Queue, origin: State, now: datetime
+    task: Task, queue: Queue, origin: State, now: datetime, turn: Turn | None
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the fields by which it waits, and those it has not; what had a turn keeps it."""
+    if turn is not None:
+        put, unset = waiting(queue, task.id, now, task.priority, turn=turn)
+        return {**put, "returned_at": now}, unset
     if origin is State.INFLIGHT:
         put, unset = waiting(queue, task.id, now, task.priority, returned=True)
         return {**put, "returned_at": now}, unset
     due_at = task.due_at
     if queue.settings.dequeuing_settings.max_inflight_tasks or queue.group_limit:
         due_at += MICROSECOND  # no due time twice in a queue: see domain.slots
-    return waiting(queue, task.id, due_at, task.priority, turn=task.turn)
+    return waiting(queue, task.id, due_at, task.priority, turn=turn_kept(task))

@@ -96,10 +96,10 @@ class AlertJudging:
             return []
         now, epoch = self.now(), queue.alerts_since
         new = [TaskSpec(webhook(queue.name, event, now)) for event in events]
-        turns = self.group_lines().take_for(told, new, now)
+        ids = [self.derived_id(epoch, event.seed(queue.name, epoch)) for event in events]
+        turns = self.group_lines().take_for(told, new, ids, now)
         born: dict[str, Change] = {}
-        for place, event in enumerate(events):
-            task_id = self.derived_id(epoch, event.seed(queue.name, epoch))
+        for place, task_id in enumerate(ids):
             born[task_id] = plan.enqueue(
                 new[place],
                 told,

@@ -19,6 +19,7 @@ from headrace.domain import limits, plan
 from headrace.domain.change import Change
 from headrace.domain.copies import altered
 from headrace.domain.errors import NotFound
+from headrace.domain.fairness import Turn
 from headrace.domain.ids import derived_task_id
 from headrace.domain.instants import MICROSECOND, instant_of
 from headrace.domain.on_end import TYPES, end_seed
@@ -52,7 +53,7 @@ class _Webhook:
     id: str
     tells_of: str
 
-    def birth(self, place: int, now: datetime, turn: datetime | None) -> Change:
+    def birth(self, place: int, now: datetime, turn: Turn | None) -> Change:
         """Plan it, as the one in *place* of those made at once."""
         birth = plan.enqueue(
             self.spec,
@@ -107,16 +108,17 @@ class EndWebhooks:
             # One that is refused is there, or was.
             self.store.commit(births[start : start + limits.BATCH])
 
-    def _turns(self, told: Sequence[_Webhook], now: datetime) -> dict[int, datetime]:
+    def _turns(self, told: Sequence[_Webhook], now: datetime) -> dict[int, Turn]:
         """Return the turns of those of *told* whose queues have groups, by place."""
         places: dict[str, list[int]] = {}
         for place, one in enumerate(told):
             if one.queue.settings.groups is not None:
                 places.setdefault(one.queue.name, []).append(place)
-        turns: dict[int, datetime] = {}
+        turns: dict[int, Turn] = {}
         for own in places.values():
             new = [told[place].spec for place in own]
-            taken = self.group_lines().take_for(told[own[0]].queue, new, now)
+            ids = [told[place].id for place in own]
+            taken = self.group_lines().take_for(told[own[0]].queue, new, ids, now)
             turns |= {own[number]: turn for number, turn in taken.items()}
         return turns
 

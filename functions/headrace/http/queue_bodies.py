@@ -4,11 +4,11 @@ from typing import Annotated, Final, Literal, LiteralString, TypeAlias
 
 from aws_lambda_powertools.event_handler.openapi.params import Body
 from msgspec import convert
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.fairness import GroupMode
+from headrace.domain.fairness import GroupMode, OnDead
 from headrace.domain.push import Target, headers_faults
 from headrace.domain.queue import IntervalUnit, PrioritySettings, QueueSettings
 from headrace.domain.retry import DEFAULT_RETRY, Backoff, RetryStrategy
@@ -112,13 +112,14 @@ class DeadLetterBody(RequestBody):
 
 def _group_mode(value: str) -> str:
     if value not in set(GroupMode):
-        raise wrong("must be fair; strict is not supported yet")
+        raise wrong("must be fair or strict")
     return value
 
 
-def _not_yet(value: object) -> None:
-    if value is not None:
-        raise wrong("is not supported yet; leave it out")
+def _on_dead(value: str | None) -> str | None:
+    if value is not None and value not in set(OnDead):
+        raise wrong("must be continue or halt")
+    return value
 
 
 class PriorityBody(RequestBody):
@@ -141,9 +142,27 @@ class GroupsBody(RequestBody):
         max_length=limits.WEIGHTS,
         description="By group key, from the next enqueue on; a group has 1 unless it is named.",
     )
-    on_dead: Annotated[None, BeforeValidator(_not_yet)] = Field(
-        default=None, description="Not supported yet."
+    on_dead: Annotated[
+        str | None,
+        AfterValidator(_on_dead),
+        Field(json_schema_extra={"enum": [*map(str, OnDead), None]}),
+    ] = Field(
+        default=None,
+        description=(
+            "Only where mode is strict: whether those behind a dead task go on (`continue`, the "
+            "default there), or wait until somebody restarts, moves or deletes it (`halt`)."
+        ),
     )
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> "GroupsBody":
+        if self.mode == GroupMode.STRICT:
+            if self.max_inflight_per_group > 1:
+                raise contradiction(("max_inflight_per_group", "must be at most 1: mode is strict"))
+            self.on_dead = self.on_dead or OnDead.CONTINUE
+        elif self.on_dead is not None:
+            raise contradiction(("on_dead", "must be left out unless mode is strict"))
+        return self
 
 
 class TargetBody(RequestBody):

@@ -340,7 +340,15 @@ class UseCases:
     def undoing(self) -> "Undoing":
         from headrace.ops.operators.undo import Undoing
 
-        return Undoing(self._store, self.queues, self._undos, self.audit, self.now, self._cursors)
+        return Undoing(
+            self._store,
+            self.queues,
+            self._undos,
+            self.audit,
+            self.now,
+            self._cursors,
+            self._group_lines,
+        )
 
     @_once
     def selections(self) -> "Selections":

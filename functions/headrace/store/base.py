@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from headrace.domain.change import Change, Entry, KeyLock
-from headrace.domain.fairness import TurnTaking
+from headrace.domain.fairness import Places, PlaceTaking, TurnTaking
 from headrace.domain.group_slots import GroupLine, SlotTaking
 from headrace.domain.lease import Group, GroupChange
 from headrace.domain.rate import Bucket, Draw
@@ -298,6 +298,12 @@ class Store(Protocol):
         """Move the line of a group on as *take* says, in one write; return how far it is then.
 
         Made again after a lost answer, it is made twice: what the first one took nobody has.
+        """
+
+    def take_places(self, queue: str, take: PlaceTaking) -> Places:
+        """Move the line of a strict group on as *take* says, in one write; return what it took.
+
+        Made again while nobody else has taken places, it takes none, and returns the same.
         """
 
     def line(self, queue: str, name: str) -> int | None:

@@ -199,6 +199,7 @@ FIELDS: Final[dict[str, tuple[str, Form]]] = {
     "group_key": (keys.GROUP_KEY, TEXT),
     "turn": ("turn", MICROS),
     "tells_of": ("tells_of", TEXT),
+    "after": ("after", TEXT),
 }
 MAPS: Final[dict[str, tuple[str, ...]]] = {
     "lease": tuple(name for name, (path, _) in FIELDS.items() if path.startswith("lease."))

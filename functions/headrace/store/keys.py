@@ -30,6 +30,9 @@ SINCE: Final = "since"
 
 LINES: Final = "line:{}"  # the kind under which the lines of a queue's groups are kept
 LINE_PARTS: Final = 16  # partitions of them
+TAIL: Final = "tail"  # of the line of a strict group: the last task that has taken a place,
+BEFORE: Final = "prev"  # the one that was the last before,
+SEQ: Final = "seq"  # and the place of the tail
 GROUP_SLOT: Final = "s{}"  # of a line
 DELIVERED: Final = "turn"  # the kind under which the highest turns delivered are kept
 TURN: Final = "turn"

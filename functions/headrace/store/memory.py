@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from headrace.domain.change import Change, Entry, KeyLock
-from headrace.domain.fairness import TurnTaking
+from headrace.domain.fairness import NOBODY, Places, PlaceTaking, TurnTaking
 from headrace.domain.group_slots import GroupLine, SlotTaking
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.lease import Group, GroupChange, group_key
@@ -50,6 +50,7 @@ class MemoryStore:
         self._buckets: dict[str, Bucket] = {}
         self._pools: dict[tuple[str, int], frozenset[str]] = {}
         self._lines: dict[tuple[str, str], int] = {}
+        self._tails: dict[tuple[str, str], tuple[str, Places]] = {}
         self._group_slots: dict[tuple[str, str], dict[int, str]] = {}
         self._delivered: dict[str, int] = {}
 
@@ -321,6 +322,17 @@ class MemoryStore:
             end = take.end(self._lines.get((queue, take.name)))
             self._lines[queue, take.name] = end
             return end
+
+    def take_places(self, queue: str, take: PlaceTaking) -> Places:
+        key = (queue, take.name)
+        with self._lock:
+            tail, there = self._tails.get(key, (NOBODY, Places(0, 0, NOBODY)))
+            if tail == take.last:
+                return there
+            end = take.end(self._lines.get(key))
+            taken = Places(end, there.seq + take.count, tail)
+            self._lines[key], self._tails[key] = end, (take.last, taken)
+            return taken
 
     def line(self, queue: str, name: str) -> int | None:
         with self._lock:

@@ -10,7 +10,7 @@ import pytest
 from headrace import App, RetryStrategy
 from headrace.client.app.declared import declared, nested
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.fairness import GroupMode, GroupSettings
+from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
 from headrace.domain.queue import (
     DeadLetterConfig,
     DequeuingSettings,
@@ -245,13 +245,23 @@ def test_groups_can_be_declared_and_a_wrong_setting_of_them_is_named() -> None:
         made = service.client.get_queue("mail")
     assert made.groups == GroupSettings(GroupMode.FAIR, {"acme": 4})
 
+    app.queue("line", groups={"mode": "strict"})
+    app.queue("halting", groups={"mode": "strict", "on_dead": "halt"})
+    with MemoryService() as service, service.serving(app):
+        app.ensure_queues()
+        app.ensure_queues()  # nothing differs
+        line, halting = (service.client.get_queue(name) for name in ("line", "halting"))
+    assert line.groups == GroupSettings(GroupMode.STRICT, on_dead=OnDead.CONTINUE)
+    assert halting.groups == GroupSettings(GroupMode.STRICT, on_dead=OnDead.HALT)
+
     wrong: list[tuple[Any, str]] = [
         ({}, "must be None or have mode"),
-        ({"mode": "strict"}, "mode must be one of"),
+        ({"mode": "first"}, "mode must be one of"),
+        ({"mode": "strict", "on_dead": "stop"}, "on_dead must be one of"),
         ({"mode": "fair", "weights": {"a": 0}}, "weights.a must be a number from 0.01"),
         ({"mode": "fair", "weights": {"": 1}}, "must not be empty"),
         ({"mode": "fair", "max_inflight_per_group": 101}, "max_inflight_per_group must be"),
-        ({"mode": "fair", "on_dead": "halt"}, "must be None or have mode"),
+        ({"mode": "fair", "on_dead": "halt"}, "on_dead must be left out unless mode is strict"),
     ]
     for groups, why in wrong:
         with pytest.raises(InvalidRequest, match=rf"groups .*{why}"):

@@ -305,9 +305,10 @@ def test_priorities_are_switched_off_by_their_option(cli: Cli) -> None:
 def test_groups_are_switched_on_and_off_by_their_option(cli: Cli) -> None:
     made = cli("queue", "create", "mail", "--groups", "fair:acme=4,a=b=0.5", "--json").json
     weights = {"acme": 4.0, "a=b": 0.5}
-    assert made["groups"] == {"mode": "fair", "weights": weights, "max_inflight_per_group": 0}
+    usual = {"mode": "fair", "weights": weights, "on_dead": None}
+    assert made["groups"] == {**usual, "max_inflight_per_group": 0}
     edited = cli("queue", "edit", "mail", "--group-limit", "3", "--json").json["groups"]
-    assert edited == {"mode": "fair", "weights": weights, "max_inflight_per_group": 3}
+    assert edited == {**usual, "max_inflight_per_group": 3}
     wrong = cli("queue", "edit", "mail", "--group-limit", "101")
     assert "max_inflight_per_group" in wrong.err
 
@@ -317,7 +318,9 @@ def test_groups_are_switched_on_and_off_by_their_option(cli: Cli) -> None:
     assert task["group_key"] == "acme"
     assert "acme" in cli("task", "show", task["id"]).out
     assert "'acme' is no weight" in cli("queue", "edit", "mail", "--groups", "fair:acme").err
-    assert "strict is not supported yet" in cli("queue", "edit", "mail", "--groups", "strict").err
+    assert "groups.max_inflight_per_group" in (
+        cli("queue", "edit", "mail", "--groups", "strict").err
+    )
     assert cli("queue", "edit", "mail", "--groups", "none", "--json").json["groups"] is None
     refused = cli("enqueue", "mail", "1", "--group", "acme")
     assert (refused.code, "INVALID: group_key has no meaning" in refused.err) == (1, True)
@@ -333,9 +336,20 @@ def test_a_limit_of_groups_where_there_are_none_says_what_it_goes_with(cli: Cli)
     cli("queue", "create", "mail")
     assert why in cli("queue", "edit", "mail", "--group-limit", "5").err
     assert cli("queue", "edit", "mail", "--groups", "fair", "--group-limit", "5").code == 0
-    wrong = cli("queue", "edit", "mail", "--set", "groups.mode=strict")
-    assert "strict is not supported yet" in wrong.err
+    wrong = cli("queue", "edit", "mail", "--set", "groups.mode=first")
+    assert "must be fair or strict" in wrong.err
     assert why not in wrong.err
+
+
+def test_a_strict_order_is_set_at_creation_and_what_its_dead_mean_later(cli: Cli) -> None:
+    made = cli("queue", "create", "mail", "--groups", "strict", "--on-dead", "halt", "--json").json
+    assert made["groups"]["mode"] == "strict"
+    assert made["groups"]["on_dead"] == "halt"
+    edited = cli("queue", "edit", "mail", "--on-dead", "continue", "--json").json["groups"]
+    assert edited["on_dead"] == "continue"
+    assert "groups.mode" in cli("queue", "edit", "mail", "--groups", "none").err
+    assert "group_key must be given" in cli("enqueue", "mail", "1").err
+    assert cli("enqueue", "mail", "1", "--group", "acme").code == 0
 
 
 def test_a_schedule_has_a_priority(cli: Cli) -> None:

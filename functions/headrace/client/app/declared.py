@@ -15,7 +15,7 @@ from headrace.client.app.options import unknown
 from headrace.client.queue_fields import QueueFields
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
-from headrace.domain.fairness import GroupMode
+from headrace.domain.fairness import GroupMode, OnDead
 from headrace.domain.on_end import TYPES
 from headrace.domain.push import Target, headers_faults
 from headrace.domain.queue import IntervalUnit, PrioritySettings
@@ -109,7 +109,10 @@ def _completed(found: dict[str, JsonValue]) -> Declared:
     if found.get(_PRIORITY) is not None:
         found[_PRIORITY] = msgspec.to_builtins(PrioritySettings()) | found[_PRIORITY]
     if found.get(_GROUPS) is not None:
-        found[_GROUPS] = {**_USUAL_GROUPS, **found[_GROUPS]}
+        groups = {**_USUAL_GROUPS, **found[_GROUPS]}
+        if groups[_MODE] == GroupMode.STRICT:
+            groups[_ON_DEAD] = groups[_ON_DEAD] or str(OnDead.CONTINUE)
+        found[_GROUPS] = groups
     if found.get(_TARGET) is not None:
         found[_TARGET] = {**_USUAL_TARGET, **found[_TARGET]}
     if found.get(_ON_END) is not None:
@@ -207,8 +210,8 @@ def _groups(value: object) -> str | None:
     }:
         optional = " and ".join(_USUAL_GROUPS)
         return f"must be None or have {_MODE} and perhaps {optional}, not {value!r:.140}"
-    if fault := _one_of(*GroupMode)(value[_MODE]):
-        return f"{_MODE} {fault}"
+    if fault := _order_fault(value[_MODE], value.get(_ON_DEAD)):
+        return fault
     weights = value.get(_WEIGHTS, {})
     if not isinstance(weights, dict) or len(weights) > limits.WEIGHTS:
         return f"{_WEIGHTS} must be at most {limits.WEIGHTS} numbers by group key"
@@ -221,6 +224,17 @@ def _groups(value: object) -> str | None:
         if (fault := limits.text_fault(key, most, least) or _number(limits.WEIGHT)(weight))
     )
     return next(faults, None)
+
+
+def _order_fault(mode: object, on_dead: object) -> str | None:
+    if fault := _one_of(*GroupMode)(mode):
+        return f"{_MODE} {fault}"
+    if on_dead is None:
+        return None
+    if mode != GroupMode.STRICT:
+        return f"{_ON_DEAD} must be left out unless {_MODE} is strict"
+    fault = _one_of(*OnDead)(on_dead)
+    return fault and f"{_ON_DEAD} {fault}"
 
 
 def _target(value: object) -> str | None:
@@ -277,7 +291,8 @@ _ALERT_LIMITS: Final[Mapping[str, Fault]] = {
 _MODE: Final = "mode"
 _WEIGHTS: Final = "weights"
 _GROUP_LIMIT: Final = "max_inflight_per_group"
-_USUAL_GROUPS: Final[Mapping[str, JsonValue]] = {_WEIGHTS: {}, _GROUP_LIMIT: 0}
+_ON_DEAD: Final = "on_dead"
+_USUAL_GROUPS: Final[Mapping[str, JsonValue]] = {_WEIGHTS: {}, _GROUP_LIMIT: 0, _ON_DEAD: None}
 _AGING: Final = "aging_in_seconds"
 _USUAL_TARGET: Final[Mapping[str, JsonValue]] = {
     "url": None,

@@ -65,6 +65,15 @@ class GroupWindows:
             remember(self._windows, (queue.name, shard), window, most=_WINDOWS)
             return Sieve(self.limits, queue, window, self._lock, dict(window.positions))
 
+    def looked(self, queue: Queue, entries: Sequence[Entry]) -> dict[int, datetime]:
+        """Return since when what is known was read, by shard, of those that *entries* wait on."""
+        with self._lock:
+            return {
+                shard: window.made_at
+                for shard in {entry.place.shard for entry in entries}
+                if (window := self._windows.get((queue.name, shard)))
+            }
+
     def met(self, queue: Queue, entries: Sequence[Entry]) -> None:
         """Forget *entries*, which are being delivered, or were by somebody else."""
         with self._lock:
@@ -88,6 +97,7 @@ class Sieve:
     _passed: dict[str, int] = field(default_factory=dict, init=False)
     _broken: set[int] = field(default_factory=set, init=False)
     _seen: set[str] = field(default_factory=set, init=False)
+    _waits: set[str] = field(default_factory=set, init=False)
 
     def parked(self) -> list[Entry]:
         """Return what waited for a group that may have a slot now."""
@@ -116,7 +126,7 @@ class Sieve:
         ]
         ready, back = list[Entry](), list[Entry]()
         for entry in entries:
-            if self._passes(entry):
+            if not self._overtakes(entry) and self._passes(entry):
                 ready.append(entry)
                 self._broken.add(entry.place.lane)
             elif entry.place.lane not in self._broken:
@@ -137,6 +147,16 @@ class Sieve:
                     self.window.cut.add(name)
         return ready
 
+    def _overtakes(self, entry: Entry) -> bool:
+        """Tell whether something of a strict group is before *entry* that may not go yet."""
+        if not self.queue.strict:
+            return False
+        name = line_name(entry.group_key)
+        with self.lock:
+            before = bool(self.window.parked.get(name)) or name in self.window.cut
+        self.held_back = self.held_back or before or name in self._waits
+        return before or name in self._waits
+
     def _passes(self, entry: Entry) -> bool:
         name = line_name(entry.group_key)
         if self._passed.get(name, 0) < self.queue.group_limit and not self.limits.blocked(
@@ -145,4 +165,5 @@ class Sieve:
             self._passed[name] = self._passed.get(name, 0) + 1
             return True
         self.held_back = True
+        self._waits.add(name)
         return False

@@ -300,10 +300,12 @@ class QueueLook:
         """Return the entries to deliver, each with a slot of its group if the queue limits them."""
         if not self.queue.group_limit:
             return picked
-        allowed = self.leasing.limiting.groups.take(self.queue, picked)
+        windows = self.leasing.windows
+        looked = windows.looked(self.queue, picked) if self.queue.strict else {}
+        allowed = self.leasing.limiting.groups.take(self.queue, picked, looked)
         ids = {entry.task_id for entry in allowed}
         self.leasing.claims.drop([entry for entry in picked if entry.task_id not in ids])
-        self.leasing.windows.met(self.queue, allowed)
+        windows.met(self.queue, allowed)
         return allowed
 
     def _reserved(self, picked: Sequence[Entry]) -> dict[Entry, Reservation | None]:

@@ -278,6 +278,14 @@ class Reports:
             case ReportStatus.MOVED:
                 return self._move(report, held, now)
 
+    def _order_fault(self, report: TaskReport, held: Held, target: Queue) -> str | None:
+        """Return what keeps a task out of the strict order of *target*, with the field first."""
+        if fault := target.order_fault({"delay_in_seconds": report.delay_in_seconds}):
+            return fault
+        task = held.task or self.store.read([held.task_id], payload=False).get(held.task_id)
+        fault = target.group_fault(None if task is None else task.group_key)
+        return fault and f"group_key {fault}"
+
     def _move(self, report: TaskReport, held: Held, now: datetime) -> Change | ReportResult:
         try:
             target = self.queues.cached(report.to_queue or "")
@@ -286,6 +294,8 @@ class Reports:
             return ReportResult(
                 report.task_id, ReportOutcome.INVALID, detail=f"to_queue: {missing}"
             )
+        if target.strict and (fault := self._order_fault(report, held, target)):
+            return ReportResult(report.task_id, ReportOutcome.INVALID, detail=fault)
         in_line = target.settings.groups is not None and not report.delay_in_seconds
         return settle.move(
             held,

@@ -14,7 +14,7 @@ from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Unfit, operate, takes_turn
-from headrace.domain.queue import Queue
+from headrace.domain.queue import Queue, turn_kept
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Task, TaskSnapshot
 from headrace.domain.undo import Undo, kept
@@ -296,7 +296,10 @@ class BulkOperations:
         if meant is not None and not meant(task, now):
             return Unfit("the task has changed meanwhile")
         to = takes_turn(job.action, task, job.queue, target=job.target, now=now)
-        turn = None if to is None or job.dry_run else self.lines.take_once(to, task.id, task)
+        turn = None
+        if to is not None and not job.dry_run:
+            stays = to.strict and self.lines.keeps_place(to, task)
+            turn = turn_kept(task) if stays else self.lines.take_once(to, task.id, task)
         change = operate(job.action, task, job.queue, target=job.target, now=now, turn=turn)
         return change if isinstance(change, Unfit) else self._kept(job, task, change)
 

@@ -14,9 +14,10 @@ from headrace.domain.errors import NotFound
 from headrace.domain.operate import Unfit
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
-from headrace.domain.undo import Undo, undelete
+from headrace.domain.undo import Undo, takes_place, undelete
 from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
 from headrace.ops.shared.audit import Audit
+from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.paging import Cursors
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.shared.undos import Undos
@@ -39,6 +40,7 @@ class Undoing:
     audit: Audit
     now: Callable[[], datetime]
     cursors: Cursors
+    lines: Lines
     patience: float = 20.0
 
     def undo(
@@ -127,7 +129,8 @@ class Undoing:
 
     def _restored(self, queue: Queue, task: Task) -> BulkOutcome:
         """Bring one task back, unless its key is held or its retention over."""
-        change = undelete(task, queue, now=self.now())
+        turn = self.lines.take_once(queue, task.id, task) if takes_place(task, queue) else None
+        change = undelete(task, queue, now=self.now(), turn=turn)
         for _ in range(_LOOKS):
             if isinstance(change, Unfit):
                 return BulkOutcome(task.id, "SKIPPED", change.detail)

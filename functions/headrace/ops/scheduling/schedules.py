@@ -188,6 +188,9 @@ class Schedules:
     def _check(self, settings: ScheduleSettings, owner: Queue, name: str) -> None:
         if fault := owner.priority_fault(settings.priority):
             raise InvalidRequest.of("priority", fault)
+        if owner.strict:
+            why = f"is queue {owner.name}, whose order is strict: it takes no tasks by the clock"
+            raise InvalidRequest.of("queue", why)
         place = zone(settings.timezone)
         if settings.cron is not None:
             cron = self.ticking.read_cron(settings.cron)

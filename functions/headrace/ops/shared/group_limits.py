@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 from headrace.domain.change import Change, Entry
@@ -68,12 +69,22 @@ class GroupLimits:
     _waiting: OrderedDict[tuple[str, str], datetime] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def take(self, queue: Queue, entries: Sequence[Entry]) -> list[Entry]:
+    def take(
+        self,
+        queue: Queue,
+        entries: Sequence[Entry],
+        looked: Mapping[int, datetime] = MappingProxyType({}),
+    ) -> list[Entry]:
         """Take a slot for each of *entries*, as far as there are; return what may be delivered.
 
         In their order.  Where a task waits in a slot that somebody left, it stands for one that
-        has found none.
+        has found none.  *looked* says of shards since when what is known of them was read.
         """
+        if queue.strict:
+            from headrace.ops.shared.strict_order import StrictOrder  # noqa: PLC0415  few have it
+
+            known = with_due_times(self.store, with_groups(self.store, entries))
+            return StrictOrder(self, queue, looked).take(known)
         wanted = named_by_group(with_due_times(self.store, with_groups(self.store, entries)))
         granted: dict[str, Entry] = {}
         for _ in range(_TRIES):
@@ -115,6 +126,10 @@ class GroupLimits:
         """
         if not queue.group_limit:
             return {}
+        if queue.strict:
+            from headrace.ops.shared import strict_order  # noqa: PLC0415  few have it
+
+            return strict_order.blocking(self, queue, keys, besides=besides)
         names = {line_name(key): key for key in keys}
         lines = self.store.lines(queue.name, names)
         stays = {
@@ -175,13 +190,13 @@ class GroupLimits:
         lost: list[Entry] = []
         for slot, one in zip(free, fitting, strict=False):
             stay, expects = _stay_of(one), line.slots.get(slot)
-            until = _kept_until(queue, line, one, self.now())
+            until = self.kept_until(queue, line, one)
             if self.store.take_slot(queue.name, SlotTaking(name, slot, stay, expects, until)):
                 granted[one.task_id] = one
             else:
                 lost.append(one)
         if len(fitting) < len(others) and not lost:
-            self._block(queue, name)
+            self.block(queue, name)
             for left in self._left(queue, known, tasks)[: len(others) - len(fitting)]:
                 granted.setdefault(left.task_id, left)
         return [*lost, *others[len(fitting) :]] if lost else []
@@ -224,7 +239,17 @@ class GroupLimits:
                 left.append(Entry.of(task))
         return left
 
-    def _block(self, queue: Queue, name: str) -> None:
+    def kept_until(self, queue: Queue, line: GroupLine, entry: Entry) -> datetime | None:
+        """Return until when *line* must be kept for *entry* too; None where it is kept so long."""
+        begun = line != GroupLine()
+        expiry = entry.expires_at or queue.expiry(self.now())
+        if expiry is None or (begun and line.expires_at is None):
+            return None
+        until = expiry + LINE_KEPT
+        return None if line.expires_at is not None and line.expires_at >= until else until
+
+    def block(self, queue: Queue, name: str) -> None:
+        """Do not look at the group of the line *name* again for a while."""
         with self._lock:
             until = self.now() + BLOCKED_FOR
             remember(self._blocked, (queue.name, name), until, most=_REMEMBERED)
@@ -264,13 +289,3 @@ def _why(task: Task) -> str:
 
 def _stay_of(entry: Entry) -> str:
     return Stay(entry.task_id, entry.own_time).text
-
-
-def _kept_until(queue: Queue, line: GroupLine, entry: Entry, now: datetime) -> datetime | None:
-    """Return until when the line must be kept for *entry* too; None where it is kept so long."""
-    begun = line != GroupLine()
-    expiry = entry.expires_at or queue.expiry(now)
-    if expiry is None or (begun and line.expires_at is None):
-        return None
-    until = expiry + LINE_KEPT
-    return None if line.expires_at is not None and line.expires_at >= until else until

@@ -18,6 +18,8 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.fairness import (
     DELIVERED_KEPT,
     LINE_KEPT,
+    PlaceTaking,
+    Turn,
     TurnTaking,
     instant_of_turn,
     line_name,
@@ -25,7 +27,8 @@ from headrace.domain.fairness import (
 )
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
-from headrace.domain.task import Task
+from headrace.domain.strict import Spot
+from headrace.domain.task import State, Task
 from headrace.ops.shared.slots import remember
 from headrace.store.base import Store
 from headrace.store.call_scope import metered
@@ -56,9 +59,14 @@ class Lines:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(
-        self, queue: Queue, group_key: str | None, count: int = 1, *, until: datetime | None = None
-    ) -> Sequence[datetime]:
-        """Return where the turns of *count* tasks of a group of *queue* begin: one write.
+        self,
+        queue: Queue,
+        group_key: str | None,
+        ids: Sequence[str],
+        *,
+        until: datetime | None = None,
+    ) -> Sequence[Turn]:
+        """Return the turns of the tasks *ids* of a group of *queue*: one write.
 
         *until* is when the last of them expires at the latest, if one says so itself; None as the
         queue says.  Raises LookupError for a queue without groups.
@@ -76,35 +84,62 @@ class Lines:
         now = self.now()
         ends = [end for end in (until, queue.expiry(now)) if end is not None]
         forget = max(ends, default=None) if queue.settings.expires_in_seconds else None
-        take = TurnTaking(
-            name,
-            length=step * count,
-            delivered=delivered,
-            ahead=known > delivered,
-            expires_at=None if forget is None else forget + LINE_KEPT,
-        )
-        end = self.store.take_turns(queue.name, take)
+        length, ahead = step * len(ids), known > delivered
+        expires_at = None if forget is None else forget + LINE_KEPT
+        places: Sequence[str | None] = [None] * len(ids)
+        if settings.strict:
+            wanted = PlaceTaking(
+                name, length, delivered, ahead, expires_at, count=len(ids), last=ids[-1]
+            )
+            end, seq, before = self.store.take_places(queue.name, wanted)
+            first = seq - len(ids)
+            places = [
+                Spot(task_id, first + number).text for number, task_id in enumerate((before, *ids))
+            ][:-1]
+        else:
+            taking = TurnTaking(name, length, delivered, ahead, expires_at)
+            end = self.store.take_turns(queue.name, taking)
         with self._lock:
             remember(self._lines, (queue.name, name), end, most=_LINES)
-        return [instant_of_turn(end - step * behind) for behind in range(count, 0, -1)]
+        begins = range(end - length, end, step)
+        return [
+            Turn(instant_of_turn(at), after, group_key)
+            for at, after in zip(begins, places, strict=True)
+        ]
 
-    def take_once(self, queue: Queue, task_id: str, task: Task | None) -> datetime:
+    def take_once(self, queue: Queue, task_id: str, task: Task | None) -> Turn:
         """Return the turn in *queue* of a task that comes from elsewhere, read if it was not."""
         task = task or self.store.read([task_id], payload=False).get(task_id)
-        (turn,) = self.take(queue, None if task is None else task.group_key)
+        (turn,) = self.take(queue, None if task is None else task.group_key, [task_id])
         return turn
 
-    def take_for(self, queue: Queue, new: Sequence[TaskSpec], now: datetime) -> dict[int, datetime]:
-        """Return the turns of those of the *new* tasks that take one, by place: a write a group."""
+    def keeps_place(self, queue: Queue, task: Task) -> bool:
+        """Tell whether the dead *task* halts its group in *queue*: a restart begins where it is."""
+        from headrace.ops.shared.strict_order import halts, slot_of  # noqa: PLC0415  few have it
+
+        if not halts(queue) or task.queue != queue.name or task.state is not State.DEAD:
+            return False
+        own, name = Spot.of(task), line_name(task.group_key)
+        line = self.store.lines(queue.name, [name]).get(name)
+        slot = None if line is None else slot_of(line)
+        return slot is None or slot.seq <= own.seq
+
+    def take_for(
+        self, queue: Queue, new: Sequence[TaskSpec], ids: Sequence[str], now: datetime
+    ) -> dict[int, Turn]:
+        """Return the turns of those of the *new* tasks that take one, by place: a write a group.
+
+        *ids* are theirs.
+        """
         wanted: dict[str | None, list[int]] = {}
         for place, one in enumerate(new):
             if one.takes_turn(queue, now):
                 wanted.setdefault(one.group_key, []).append(place)
-        turns: dict[int, datetime] = {}
+        turns: dict[int, Turn] = {}
         for group_key, places in wanted.items():
             ends = [end for place in places if (end := new[place].expires_at)]
             until = max(ends, default=None)
-            taken = self.take(queue, group_key, len(places), until=until)
+            taken = self.take(queue, group_key, [ids[place] for place in places], until=until)
             turns |= dict(zip(places, taken, strict=True))
         return turns
 

@@ -15,6 +15,7 @@ from headrace.domain.errors import (
     QueueExists,
     VersionMismatch,
 )
+from headrace.domain.fairness import OnDead
 from headrace.domain.limits import NAME, NAME_RE
 from headrace.domain.push import PushRules
 from headrace.domain.queue import Queue, QueueSettings
@@ -148,8 +149,10 @@ class QueueOperations:
     def checked(self, name: str, settings: QueueSettings, before: Queue | None) -> QueueSettings:
         """Return *settings* of *name* with what they leave as *before* has it; writes nothing.
 
-        Raises InvalidRequest for a target that may be none, and for who cannot be told.
+        Raises InvalidRequest for a target that may be none, for who cannot be told, for an order
+        that is strict and was not or the reverse, and for one that halts and keeps no dead.
         """
+        _check_order(settings, None if before is None else before.settings)
         return self._with_told(name, self._with_target(settings, before), before)
 
     def pause(self, name: str, *, resume_in_seconds: Seconds | None = None) -> Queue:
@@ -255,6 +258,8 @@ class QueueOperations:
             raise InvalidRequest.of(field_, "must be another queue")
         if told != known and not (visible(told) and self._is_there(told)):
             raise InvalidRequest.of(field_, f"is missing: there is no queue {told}")
+        if told != known and self._stored(told).strict:
+            raise InvalidRequest.of(field_, "must not be strict: what tells of others has no order")
         return told
 
     def _is_there(self, name: str) -> bool:
@@ -312,6 +317,18 @@ class QueueOperations:
             if self.store.put_record(record, replaces=stored.version):
                 return self._remember(changed)
             stored = self._stored(stored.name)
+
+
+def _check_order(settings: QueueSettings, before: QueueSettings | None) -> None:
+    """Raise InvalidRequest where the groups of *settings* cannot be so; *before* is as they are."""
+    groups = settings.groups
+    strict = groups is not None and groups.strict
+    was = before is not None and before.groups is not None and before.groups.strict
+    if before is not None and strict != was:
+        raise InvalidRequest.of("groups.mode", "is strict from the creation of a queue on, or not")
+    halts = groups is not None and groups.on_dead is OnDead.HALT
+    if halts and not settings.dead_letter_queue_config.enable:
+        raise InvalidRequest.of("groups.on_dead", "must be continue: the queue keeps no dead")
 
 
 def _paused(queue: Queue, *, paused: bool, resume_at: datetime | None) -> Queue:

@@ -338,6 +338,8 @@ class BatchOperations:
                 raise InvalidRequest.of(f"on.{event}.priority", fault)
             if fault := queue.group_fault(callback.new.group_key):
                 raise InvalidRequest.of(f"on.{event}.group_key", fault)
+            if queue.strict:
+                raise InvalidRequest.of(f"on.{event}.queue", "is strict, where callbacks have none")
             keys, wrong = self.joining(callback.new.batches)
             for place, batch_id in enumerate(callback.new.batches):
                 if batch_id in wrong:

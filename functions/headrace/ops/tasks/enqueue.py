@@ -9,11 +9,13 @@ from typing import Final
 from headrace.domain import plan
 from headrace.domain.change import Change
 from headrace.domain.errors import Inflight, InvalidRequest, NotFound, Unavailable
+from headrace.domain.fairness import Turn
 from headrace.domain.ids import new_request_token, new_task_id
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
+from headrace.domain.strict import PLACE_GOOD_FOR
 from headrace.domain.task import State, Task
 from headrace.domain.undo import Undo, kept
 from headrace.ops.shared.audit import Audit
@@ -64,7 +66,7 @@ class _Entry:
     task_id: str
     due_at: datetime
     token: str | None
-    turn: datetime | None = None
+    turn: Turn | None = None
 
     def fault(
         self, target: Queue, refused: Mapping[str, str], uploads: Mapping[str, str]
@@ -133,8 +135,14 @@ class TaskOperations:
             if fault is not None:
                 results.append(self._invalid(entry, target, now, fault))
             else:
-                results.append(self._enqueue_keyed(entry, target, now))
+                results.append(self._enqueue_keyed(self._in_time(entry, target, now), target, now))
         return results + self._enqueue_plain(plain, target, now)
+
+    def _in_time(self, entry: _Entry, queue: Queue, since: datetime) -> _Entry:
+        """Return *entry*, with another place if that which it took *since* is not good any more."""
+        if not queue.strict or self.now() - since < PLACE_GOOD_FOR:
+            return entry
+        return self._in_line([entry], [None], queue, self.now())[0]
 
     def get(self, task_id: str) -> Task:
         """Return a task, as last written, without consuming it.  Raises NotFound."""
@@ -191,7 +199,8 @@ class TaskOperations:
         if queue.settings.groups is None:
             return entries
         fit = [place for place, fault in enumerate(faults) if fault is None]
-        turns = self.lines.take_for(queue, [entries[place].new for place in fit], now)
+        new, ids = [entries[place].new for place in fit], [entries[place].task_id for place in fit]
+        turns = self.lines.take_for(queue, new, ids, now)
         for number, turn in turns.items():
             entries[fit[number]] = replace(entries[fit[number]], turn=turn)
         return entries
@@ -199,6 +208,8 @@ class TaskOperations:
     def _enqueue_plain(
         self, entries: Sequence[_Entry], queue: Queue, now: datetime
     ) -> list[EnqueueResult]:
+        if queue.strict and self.now() - now >= PLACE_GOOD_FOR:
+            entries = self._in_line([*entries], [None] * len(entries), queue, self.now())
         changes = [_planned(entry, queue, now) for entry in entries]
         outcomes = self._insert(changes, queue, now)
         return [

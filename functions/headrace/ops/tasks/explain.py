@@ -30,6 +30,7 @@ class ReasonCode(StrEnum):
     FINISHED = "finished"
     BEHIND = "behind"
     GROUP_LIMITED = "group_limited"
+    GROUP_BLOCKED = "group_blocked"
     TARGET_BACKING_OFF = "target_backing_off"
 
 
@@ -124,6 +125,9 @@ class Explain:
         blocking = self.limiting.groups.blocking(queue, [key], besides=task.id).get(key)
         if blocking is None:
             return []
+        if queue.strict:
+            detail = f"the tasks of group {key} are done one after the other: {blocking.why}"
+            return [NotRunningReason(ReasonCode.GROUP_BLOCKED, detail, blocking.until)]
         which = "tasks without a key have" if key is None else f"group {key} has"
         detail = f"{which} {queue.group_limit} in flight, as many as allowed: {blocking.why}"
         return [NotRunningReason(ReasonCode.GROUP_LIMITED, detail, blocking.until)]

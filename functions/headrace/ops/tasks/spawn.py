@@ -10,6 +10,7 @@ from headrace.domain import plan
 from headrace.domain.batch import with_spawned
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
+from headrace.domain.fairness import Turn
 from headrace.domain.ids import derived_task_id
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.plan import TaskSpec
@@ -32,7 +33,7 @@ class Child:
     new: TaskSpec
     task_id: str
     due_at: datetime
-    turn: datetime | None = None
+    turn: Turn | None = None
 
     @property
     def key(self) -> tuple[str, str] | None:
@@ -101,11 +102,12 @@ class Spawning:
 
     def _in_line(self, made: Sequence[Child], now: datetime) -> tuple[Child, ...]:
         """Return children with their turns, where their queues have groups."""
-        turns: dict[int, datetime] = {}
+        turns: dict[int, Turn] = {}
         for name in {child.queue.name for child in made if child.queue.settings.groups}:
             places = [place for place, child in enumerate(made) if child.queue.name == name]
             new = [made[place].new for place in places]
-            taken = self.lines.take_for(made[places[0]].queue, new, now)
+            ids = [made[place].task_id for place in places]
+            taken = self.lines.take_for(made[places[0]].queue, new, ids, now)
             turns |= {places[number]: turn for number, turn in taken.items()}
         return tuple(replace(child, turn=turns.get(place)) for place, child in enumerate(made))
 

@@ -36,6 +36,7 @@ _AWAY: Final = 8  # batches in a row that the tables were away for
 _LONGEST_WAIT: Final = 60.0  # seconds
 _HEARTBEAT_SECONDS: Final = 30.0
 _HEARTBEAT: Final = "a station's sign of life"
+_STRICT: Final = "must not be strict: a station takes many tasks of a group at once"
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -69,7 +70,8 @@ class Station(StationSettings):
         tables = connection or StoreConnection.of()
         uses = opened(tables)
         for queue in filter(None, (self.queue, self.to)):
-            uses.queues.get(queue)
+            if uses.queues.get(queue).strict:
+                raise InvalidRequest.of("queue" if queue == self.queue else "to", _STRICT)
         analysis = self._fit(spark)
         if self.claim_log:
             ClaimLog(spark, self.claim_log).tidy(tables, uses.now())

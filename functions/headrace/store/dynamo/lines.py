@@ -11,7 +11,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.fairness import TurnTaking
+from headrace.domain.fairness import NOBODY, Places, PlaceTaking, TurnTaking
 from headrace.domain.group_slots import GroupLine, SlotTaking
 from headrace.store import keys
 from headrace.store.dynamo.connect import aws_errors, charge_all
@@ -27,19 +27,36 @@ class LineTable(ControlTable):
     """Implements the turns of ``headrace.store.base.Store``."""
 
     def take_turns(self, queue: str, take: TurnTaking) -> int:
+        return int(self._moved(queue, take)[keys.TURN]["N"])
+
+    def take_places(self, queue: str, take: PlaceTaking) -> Places:
+        line = self._moved(queue, take)
+        end, seq = int(line[keys.TURN]["N"]), int(line[keys.SEQ]["N"])
+        return Places(end, seq, line[keys.BEFORE]["S"])
+
+    def _moved(self, queue: str, take: TurnTaking) -> Item:
+        """Move a line on; return it as it then is."""
         ahead = take.ahead
         for _ in range(_TRIES):
-            end = self._move_line(queue, take, ahead=ahead)
-            if end is not None:
-                return end
+            moved, there = self._move_line(queue, take, ahead=ahead)
+            if moved is not None:
+                return moved
+            if isinstance(take, PlaceTaking) and there.get(keys.TAIL) == {"S": take.last}:
+                return {**there}  # an answer was lost
             ahead = not ahead
         message = "the line of a group keeps changing; try again"
         raise Unavailable(message)
 
-    def _move_line(self, queue: str, take: TurnTaking, *, ahead: bool) -> int | None:
-        """Move a line on from where it is, or from what is delivered; None where it is not so."""
+    def _move_line(
+        self, queue: str, take: TurnTaking, *, ahead: bool
+    ) -> tuple[Item | None, Mapping[str, Value]]:
+        """Move a line on from where it is, or from what is delivered.
+
+        Return what is then known of it, None where it is not so, and what was found there instead.
+        """
         values: dict[str, Value] = {":delivered": {"N": str(take.delivered)}}
         names = {"#turn": keys.TURN, "#ttl": keys.TTL}
+        found: dict[str, str] = {}
         if ahead:
             update, condition = "SET #turn = #turn + :length", "#turn > :delivered"
             values[":length"] = {"N": str(take.length)}
@@ -47,12 +64,26 @@ class LineTable(ControlTable):
             update = "SET #turn = :end"
             condition = "attribute_not_exists(#turn) OR #turn <= :delivered"
             values[":end"] = {"N": str(take.delivered + take.length)}
+        if isinstance(take, PlaceTaking):
+            update += (
+                ", #prev = if_not_exists(#tail, :nobody), #tail = :last,"
+                " #seq = if_not_exists(#seq, :zero) + :count"
+            )
+            condition = f"({condition}) AND (attribute_not_exists(#tail) OR #tail <> :last)"
+            names |= {"#tail": keys.TAIL, "#prev": keys.BEFORE, "#seq": keys.SEQ}
+            values |= {
+                ":last": {"S": take.last},
+                ":nobody": {"S": NOBODY},
+                ":zero": {"N": "0"},
+                ":count": {"N": str(take.count)},
+            }
+            found = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
         if take.expires_at is None:
             update += " REMOVE #ttl"
         else:
             update += ", #ttl = :ttl"
             values[":ttl"] = SECONDS.encode(take.expires_at)
-        answer, _ = self._write(
+        answer, there = self._write(
             self._client.update_item,
             Key=_line_key(queue, take.name),
             UpdateExpression=update,
@@ -60,8 +91,9 @@ class LineTable(ControlTable):
             ExpressionAttributeNames=names,
             ExpressionAttributeValues=values,
             ReturnValues="UPDATED_NEW",
+            **found,
         )
-        return None if answer is None else int(answer["Attributes"][keys.TURN]["N"])
+        return None if answer is None else answer["Attributes"], there
 
     def line(self, queue: str, name: str) -> int | None:
         key = _line_key(queue, name)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from headrace.domain import cost
-from headrace.domain.fairness import TurnTaking
+from headrace.domain.fairness import NOBODY, Places, PlaceTaking, TurnTaking
 from headrace.domain.group_slots import GroupLine, SlotTaking
 from headrace.store import keys
 from headrace.store.base import Record
@@ -36,6 +36,31 @@ class LineRecords:
         end, units = self._db.write(write)
         charge(write=units)
         return end
+
+    def take_places(self, queue: str, take: PlaceTaking) -> Places:
+        kind = keys.LINES.format(queue)
+
+        def write(db: sqlite3.Connection) -> tuple[Places, int]:
+            stored = record_at(db, kind, take.name)
+            body = {} if stored is None else stored.body
+            tail = body.get(keys.TAIL, NOBODY)
+            if tail == take.last:
+                return Places(body[keys.TURN], body[keys.SEQ], body[keys.BEFORE]), 1
+            end = take.end(body.get(keys.TURN))
+            taken = Places(end, body.get(keys.SEQ, 0) + take.count, tail)
+            moved = {
+                keys.TURN: end,
+                keys.SEQ: taken.seq,
+                keys.BEFORE: tail,
+                keys.TAIL: take.last,
+            }
+            record = Record(kind, take.name, {**body, **moved}, 1, take.expires_at)
+            write_record(db, record)
+            return taken, cost.write_units(record_bytes(stored), record_bytes(record))
+
+        taken, units = self._db.write(write)
+        charge(write=units)
+        return taken
 
     def line(self, queue: str, name: str) -> int | None:
         with self._db.reading() as db:

@@ -1,0 +1,387 @@
+"""Strict order of groups, on every store: one after the other, as they came in."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from headrace.domain.errors import InvalidRequest
+from headrace.domain.fairness import (
+    GroupMode,
+    GroupSettings,
+    OnDead,
+    Places,
+    PlaceTaking,
+    TurnTaking,
+)
+from headrace.domain.operate import BulkAction
+from headrace.domain.plan import TaskSpec
+from headrace.domain.queue import DeadLetterConfig, QueueSettings
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import State, Task
+from headrace.store.base import Store
+from headrace.store.call_scope import metered
+from tests.contract.conftest import World, new_world
+
+ONCE = RetryStrategy(Backoff.FIXED, 1, 0, 0, 0.0)
+SLOW = RetryStrategy(Backoff.FIXED, 5, 60, 60, 0.0)
+
+
+def strict(world: World, on_dead: str = "continue", name: str = "mail", **settings: Any) -> str:
+    settings.setdefault("retry_strategy", ONCE)
+    groups = GroupSettings(GroupMode.STRICT, on_dead=OnDead(on_dead))
+    return world.queue(name, groups=groups, **settings)
+
+
+def later(world: World, queue: str, seconds: float = 2) -> tuple[Task, ...]:
+    """Dequeue once all that a process remembers of groups is too old."""
+    world.clock.forward(seconds)
+    return world.take(queue, 25)
+
+
+def after_belief(world: World, queue: str) -> tuple[Task, ...]:
+    """Dequeue once what came before must be visible."""
+    return later(world, queue, 11)
+
+
+# -- the store ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_places_are_numbered_and_say_who_came_before(store: Store, ahead: bool) -> None:  # noqa: FBT001
+    def take(last: str, count: int) -> Places:
+        return store.take_places(
+            "mail", PlaceTaking("=a", 10 * count, 0, ahead, count=count, last=last)
+        )
+
+    assert take("one", 1) == Places(10, 1, "-")
+    assert take("three", 2) == Places(30, 3, "one")
+    assert take("three", 2) == Places(30, 3, "one")  # its answer was lost
+    assert take("four", 1) == Places(40, 4, "three")
+    assert store.take_turns("mail", TurnTaking("=a", 5, 0, ahead=ahead)) == 45
+    assert take("five", 1) == Places(55, 5, "four")
+
+
+# -- one after the other ------------------------------------------------------------
+
+
+def test_a_group_goes_one_by_one_in_its_order(world: World) -> None:
+    queue = strict(world, shards=4)
+    ids = [*world.put(queue, *"123", group_key="a"), *world.put(queue, "4", group_key="a")]
+    world.put(queue, *"12", group_key="b")
+    done: list[str] = []
+    for _ in range(4):
+        taken = later(world, queue)
+        keys = [task.group_key for task in taken]
+        assert len(keys) == len(set(keys))
+        done += [task.id for task in taken if task.group_key == "a"]
+        for task in taken:
+            assert world.say(task, "SUCCEEDED").outcome == "OK"
+    assert done == ids
+    assert not later(world, queue)
+
+
+def test_a_retry_blocks_its_group_alone(world: World) -> None:
+    queue = strict(world, retry_strategy=SLOW)
+    first, second = world.put(queue, "1", "2", group_key="a")
+    (other,) = world.put(queue, group_key="b")
+    taken = {task.id: task for task in world.take(queue, 9)}
+    assert set(taken) == {first, other}
+    world.say(taken[first], "FAILED")
+
+    assert not later(world, queue)
+    (again,) = later(world, queue, 60)
+    assert again.id == first
+    world.say(again, "RELEASED", delay_in_seconds=30)
+    assert not later(world, queue)
+    (once_more,) = later(world, queue, 31)
+    assert once_more.id == first
+    world.say(once_more, "SUCCEEDED")
+    assert [task.id for task in later(world, queue)] == [second]
+
+
+def test_a_lapsed_lease_blocks_and_comes_first(world: World) -> None:
+    queue = strict(world, keepalive_timeout_in_seconds=10)
+    first, second = world.put(queue, "1", "2", group_key="a")
+    zombie = world.one(queue)
+    taken = [*later(world, queue, 11), *later(world, queue)]
+    assert [task.id for task in taken] == [first]
+    assert world.say(zombie, "SUCCEEDED").outcome != "OK"
+    world.say(taken[0], "SUCCEEDED")
+    assert [task.id for task in later(world, queue)] == [second]
+
+
+def test_a_dead_one_counts_as_an_end(world: World) -> None:
+    queue = strict(world)
+    first, second = world.put(queue, "1", "2", group_key="a")
+    world.say(world.one(queue), "FAILED", retryable=False)
+    assert world.see(first).state is State.DEAD
+    assert [task.id for task in later(world, queue)] == [second]
+
+
+@pytest.mark.parametrize("end", ["restart", "delete", "move", "retention"])
+def test_under_halt_it_stops_its_group_until_somebody_decides(world: World, end: str) -> None:
+    queue, other = strict(world, "halt"), world.queue("other")
+    first, second = world.put(queue, "1", "2", group_key="a")
+    world.say(world.one(queue), "FAILED", retryable=False)
+    assert not later(world, queue)
+    assert not after_belief(world, queue)
+
+    match end:
+        case "restart":
+            world.use.bulk.by_ids(queue, BulkAction.RESTART, [first])
+            (again,) = later(world, queue)
+            assert again.id == first  # it has kept its place
+            world.say(again, "SUCCEEDED")
+        case "delete":
+            world.use.tasks.delete(first)
+        case "move":
+            world.use.bulk.by_ids(queue, BulkAction.MOVE, [first], to_queue=other)
+        case "retention":
+            world.clock.forward(86_400 * 14.5)
+            second = ""
+    found = [task.id for task in later(world, queue)]
+    assert found == [second] if second else not found  # by then the other has expired
+
+
+@pytest.mark.parametrize("on_dead", ["halt", "continue"])
+def test_one_that_was_cancelled_is_restarted_in_its_place_if_it_halts(
+    world: World, on_dead: str
+) -> None:
+    queue = strict(world, on_dead)
+    _, second, third = world.put(queue, *"123", group_key="a")
+    world.use.bulk.by_ids(queue, BulkAction.CANCEL, [second])
+    world.say(world.one(queue), "SUCCEEDED")
+    if on_dead == "halt":
+        assert not after_belief(world, queue)
+    world.use.bulk.by_ids(queue, BulkAction.RESTART, [second])
+    order = []
+    for _ in range(2):
+        (task,) = after_belief(world, queue)
+        order.append(task.id)
+        world.say(task, "SUCCEEDED")
+    assert order == ([second, third] if on_dead == "halt" else [third, second])
+
+
+def test_else_a_restart_goes_to_the_tail(world: World) -> None:
+    queue = strict(world)
+    first, second, third = world.put(queue, *"123", group_key="a")
+    world.say(world.one(queue), "FAILED", retryable=False)
+    world.use.bulk.by_ids(queue, BulkAction.RESTART, [first])
+    order = []
+    for _ in range(3):
+        (task,) = later(world, queue)
+        order.append(task.id)
+        world.say(task, "SUCCEEDED")
+    assert order == [second, third, first]
+
+
+def test_who_is_missing_is_waited_for(world: World) -> None:
+    queue = strict(world)
+    first, second = world.put(queue, "1", "2", group_key="a")
+    world.use.tasks.delete(first)
+    assert not later(world, queue)
+    assert [task.id for task in after_belief(world, queue)] == [second]
+
+
+def test_and_if_it_comes_after_all_it_goes_first(world: World) -> None:
+    """A process that has taken a place and dies leaves a gap; what was hidden does not."""
+    queue = strict(world)
+    world.store.take_places(queue, PlaceTaking("=a", 10_000, 0, ahead=False, last="gone"))
+    (second,) = world.put(queue, group_key="a")
+    assert not later(world, queue)
+    assert [task.id for task in after_belief(world, queue)] == [second]
+
+
+def test_an_expired_one_holds_its_group_no_longer_than_that(world: World) -> None:
+    queue = strict(world)
+    soon = world.clock() + timedelta(seconds=5)
+    world.put(queue, "1", group_key="a", expires_at=soon)
+    (second,) = world.put(queue, "2", group_key="a")
+    assert not later(world, queue, 6) or world.clock() > soon
+    assert [task.id for task in after_belief(world, queue)] == [second]
+
+
+@pytest.mark.parametrize("way", ["undo", "move"])
+def test_what_comes_back_goes_to_the_tail(world: World, way: str) -> None:
+    queue, other = strict(world), world.queue("other", groups=GroupSettings(GroupMode.FAIR))
+    first, second = world.put(queue, "1", "2", group_key="a")
+    if way == "undo":
+        undo = world.use.tasks.delete(first, undo_in_seconds=60)
+        assert undo is not None
+        world.use.undoing.undo(undo.id)
+    else:
+        world.use.bulk.by_ids(queue, BulkAction.MOVE, [first], to_queue=other)
+        world.use.bulk.by_ids(other, BulkAction.MOVE, [first], to_queue=queue)
+    (task,) = after_belief(world, queue)
+    assert task.id == second
+    world.say(task, "SUCCEEDED")
+    assert [task.id for task in after_belief(world, queue)] == [first]
+
+
+def test_a_worker_moves_tasks_in_at_the_tail(world: World) -> None:
+    queue, other = strict(world), world.queue("other", groups=GroupSettings(GroupMode.FAIR))
+    (moved,) = world.put(other, group_key="a")
+    (first,) = world.put(queue, group_key="a")
+    world.say(world.one(other), "MOVED", to_queue=queue)
+    (task,) = later(world, queue)
+    assert task.id == first
+    world.say(task, "SUCCEEDED")
+    assert [one.id for one in later(world, queue)] == [moved]
+
+
+# -- several processes ------------------------------------------------------------
+
+
+class Died(BaseException):
+    """It does nothing more."""
+
+
+def test_what_a_dead_process_has_reserved_is_completed(world: World) -> None:
+    queue = strict(world)
+    first, _ = world.put(queue, "1", "2", group_key="a")
+    process = new_world(world.store, world.clock)
+
+    class Deadly:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(world.store, name)
+
+        def commit(self, *_args: Any, **_how: Any) -> Any:
+            raise Died
+
+    process.use.deliveries.store = Deadly()
+    with pytest.raises(Died):
+        process.take(queue, 5)
+    assert [task.id for task in world.take(queue, 5)] == [first]
+
+
+def test_several_processes_keep_one_order(world: World) -> None:
+    queue = strict(world)
+    ids = world.put(queue, *"123456", group_key="a")
+    processes = [new_world(world.store, world.clock) for _ in range(3)]
+    order = []
+    for number in range(len(ids)):
+        world.clock.forward(2)
+        taken = [task for one in processes for task in one.take(queue, 5)]
+        assert len(taken) == 1
+        order.append(taken[0].id)
+        processes[number % 3].say(taken[0], "SUCCEEDED")
+    assert order == ids
+
+
+def test_one_look_lets_nobody_by_who_is_behind_somebody_held_back(world: World) -> None:
+    """A group may be blocked when a look meets its first task, and not when it meets the next."""
+    queue = strict(world)
+    world.put(queue, *"12", group_key="a")
+    source, windows = world.use.queues.get(queue), world.use.deliveries.windows
+    places = source.places(State.ENQUEUED)
+    first, second = (
+        entry for place in places for entry in world.store.entries(place, limit=9).entries
+    )
+    windows.limits.block(source, "=a")
+    sieve = windows.sieve(source, first.place.shard)
+
+    assert sieve.sift([first]) == []
+    world.clock.forward(2)
+    assert sieve.sift([second]) == []
+    assert windows.sieve(source, first.place.shard).sift([first, second]) == [first]
+
+
+# -- what is refused ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({}, "group_key"),
+        ({"group_key": "a", "delay_in_seconds": 1}, "delay_in_seconds"),
+        ({"group_key": "a", "scheduled_at": timedelta(0)}, "scheduled_at"),
+        ({"group_key": "a", "scheduled_at": timedelta(1)}, "scheduled_at"),
+    ],
+)
+def test_a_task_needs_a_key_and_takes_no_time(
+    world: World, fields: dict[str, Any], named: str
+) -> None:
+    queue = strict(world)
+    if "scheduled_at" in fields:
+        fields = {**fields, "scheduled_at": world.clock() + fields["scheduled_at"]}
+    (result,) = world.use.tasks.enqueue(queue, [TaskSpec("{}", **fields)])
+    assert result.outcome == "INVALID"
+    assert str(result.detail).startswith(named)
+
+
+def test_moves_without_a_key_or_with_a_delay_are_refused(world: World) -> None:
+    queue, other = strict(world), world.queue("other", groups=GroupSettings(GroupMode.FAIR))
+    world.put(other)
+    world.put(other, group_key="a")
+    for task in world.take(other, 5):
+        delay = {"delay_in_seconds": 5} if task.group_key else {}
+        result = world.say(task, "MOVED", to_queue=queue, **delay)
+        assert result.outcome == "INVALID"
+        named = "delay_in_seconds" if task.group_key else "group_key"
+        assert str(result.detail).startswith(named)
+
+
+def test_an_operator_s_move_without_a_key_is_skipped(world: World) -> None:
+    queue, other = strict(world), world.queue("other")
+    (name,) = world.put(other)
+    answer = world.use.bulk.by_ids(other, BulkAction.MOVE, [name], to_queue=queue)
+    assert answer.results[0].outcome == "SKIPPED"
+
+
+def test_the_mode_is_settled_at_creation(world: World) -> None:
+    queue, plain = strict(world), world.queue("plain")
+    settings = world.use.queues.get(queue).settings
+    with pytest.raises(InvalidRequest, match=r"groups\.mode"):
+        world.use.queues.replace(plain, settings)
+    with pytest.raises(InvalidRequest, match=r"groups\.mode"):
+        world.use.queues.replace(queue, QueueSettings())
+
+
+def test_to_halt_the_dead_must_be_kept(world: World) -> None:
+    with pytest.raises(InvalidRequest, match=r"groups\.on_dead"):
+        strict(world, "halt", dead_letter_queue_config=DeadLetterConfig(enable=False))
+
+
+def test_a_delivery_in_strict_order_costs_a_write_and_three_reads_more(world: World) -> None:
+    queue = strict(world)
+    world.put(queue, *"123456789", group_key="a")
+    spent: list[tuple[float, float]] = []
+    for _ in range(5):
+        world.clock.forward(2)
+        with metered() as cost:
+            task = world.one(queue)
+        spent.append((cost.write, cost.read))
+        world.say(task, "SUCCEEDED")
+    plain = world.queue("plain", groups=GroupSettings(GroupMode.FAIR))
+    world.put(plain, *"123456789", group_key="a")
+    world.clock.forward(2)
+    with metered() as usual:
+        world.one(plain)
+
+    if usual.write:  # in memory nothing costs
+        assert {write - usual.write for write, _ in spent} == {1}
+        assert max(read - usual.read for _, read in spent) <= 3.5
+
+
+# -- what is shown ------------------------------------------------------------
+
+
+def test_explain_names_what_blocks_a_group(world: World) -> None:
+    queue = strict(world, "halt", retry_strategy=SLOW)
+    first, second = world.put(queue, "1", "2", group_key="a")
+
+    def why() -> list[tuple[str, str]]:
+        reasons = world.use.explain.reasons(world.see(second))
+        return [(one.code, one.detail) for one in reasons if one.code == "group_blocked"]
+
+    task = world.one(queue)
+    assert why()[0][1].endswith(f"{first} is in flight")
+    world.say(task, "FAILED")
+    assert f"{first} retries at " in why()[0][1]
+    (task,) = later(world, queue, 61)
+    world.say(task, "FAILED", retryable=False)
+    assert why()[0][1].endswith(f"{first} is dead")
+    standing = world.use.fair_groups.get(queue, "a")
+    assert standing.blocked is not None
+    assert standing.blocked.task_id == first

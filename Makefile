@@ -16,9 +16,10 @@ BUILD_VENV := .venv-build
 PEERS_VENV := .venv-peers
 GENERATORS_VENV := .venv-generators
 SPARK_VENV := .venv-spark
-# The versions nearest to EMR Serverless and Glue, and the tests of what differs between versions.
+# The versions nearest to EMR Serverless and Glue, and which tests run on them.
 SPARK_MATRIX := 4.0 4.1
 SPARK_TESTS ?= backfill enqueue export fingerprints proof queue_source queue_writer replay rollup series station tables
+SPARK_MARKS ?= not slow
 # Those that are supported; one of them is that of $(VENV).
 PYTHONS := 3.11 3.12 3.13
 python_of = $(or $(call runs,python$(1)),$(call runs,env PYENV_VERSION=$(1) python$(1)))
@@ -59,9 +60,12 @@ OWN_TARGETS := browser|dynamodb|e2e|generators|peers|pipeline|wheel
 pytest = -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 .PHONY: test-dynamodb
-test-dynamodb: $(VENV)/.ready node_modules/.ready ## Run stores, races, the property machine and the API on AWS's own engine (Java 17+)
-	@$(PY) $(pytest) --engine dynamodb tests/dynamodb tests/contract $(ON_THE_ENGINE) \
-	  $(filter-out $(BEFORE_TABLES),$(wildcard tests/functional/test_api_*.py)) $(TOO_LONG) $(ARGS)
+test-dynamodb: $(VENV)/.ready node_modules/.ready ## Run stores, races and the property machine on AWS's own engine (Java 17+)
+	@$(PY) $(pytest) --engine dynamodb tests/dynamodb tests/contract $(ON_THE_ENGINE) $(TOO_LONG) $(ARGS)
+# The API there too, where an answer is made of many items; all else of it `make e2e` asks for through
+# the deployed functions, whose tables are on the same engine.
+ON_THE_ENGINE := tests/property/test_any_order.py::test_any_order_of_calls_keeps_every_promise_on_the_real_engine \
+  $(patsubst %,tests/functional/test_api_%.py,tasks bulk large_answers)
 # Hundreds of calls whose answers are cut to size after the table has answered; and ten thousand tasks
 # to see what a thousand show.  A thousand members, one by one, whose units the stores in process count
 # alike; a hundred of them run here too.
@@ -71,12 +75,6 @@ TOO_LONG := $(addprefix --deselect tests/functional/test_api_large_answers.py::,
   test_batches.py::test_ten_thousand_members_cost_less_than_a_thousandth_each \
   test_batches.py::test_a_member_costs_next_to_nothing_in_bulk \
   test_schedulers.py::test_four_schedulers_at_once_for_five_hundred_hours_make_each_tick_once)
-ON_THE_ENGINE := tests/property/test_any_order.py::test_any_order_of_calls_keeps_every_promise_on_the_real_engine
-# Not these: what is refused before a table is asked is the same on any engine, and what they ask of
-# tables the contract asks too; those of them that need no clock of the test run in `make e2e`, save
-# those about rules alone (tests/e2e/selection.py).  Stats have a store in memory, whatever the engine.
-BEFORE_TABLES := $(patsubst %,tests/functional/test_api_%.py,bad_input filters key_queues key_units keys metrics_lake \
-  ngsi operators quantumleap repeats roles service stats viewers batches)
 
 .PHONY: test-wheel
 test-wheel: $(VENV)/.ready ## Build the wheel, install it where nothing else is, and run the README's first task (under a minute)
@@ -91,11 +89,11 @@ $(PYTHONS:%=test-python-%): test-python-%: $(VENV)/.ready
 	test -n "$(call python_of,$*)" || { echo "Python $*: not on this machine, its tests are left out"; exit 0; }; \
 	$(MAKE) $(VENV)-$*/.ready OTHER_PYTHON="$(call python_of,$*)" && \
 	$(VENV)-$*/bin/python $(pytest) -m "not slow" $(ON_OTHER_PYTHONS) $(ON_PYTHON_$*) $(ARGS)
-# What leans on the interpreter (threads, event loops, signals, processes, sqlite3, types at run time):
-# `make test` has every rule by itself.  The newest, which Lambda runs, has the contract too, which
-# passes through all the rest.
+# What leans on the interpreter (threads, event loops, signals, sqlite3, types at run time): `make test`
+# has every rule by itself.  The newest, which Lambda runs, has the contract too, which passes through
+# all the rest.
 ON_PYTHON_$(lastword $(PYTHONS)) := tests/contract
-ON_OTHER_PYTHONS := $(addprefix tests/unit/,app cli client embedded local outbox store testing worker)
+ON_OTHER_PYTHONS := $(addprefix tests/unit/,app client embedded outbox store worker)
 
 .PHONY: environments
 environments: $(BUILD_VENV)/.ready $(E2E_VENV)/.ready $(SPARK_VENV)/.ready $(BROWSER_VENV)/.ready $(SPARK_MATRIX:%=$(SPARK_VENV)-%/.ready) node_modules/.ready
@@ -162,7 +160,7 @@ $(SPARK_MATRIX:%=test-spark-%): test-spark-%: $(SPARK_VENV)-%/.ready $(LOCAL_TAB
 	@$(call test_spark,$(SPARK_VENV)-$*)
 
 test_spark = $(1)/bin/python -c 'import pyspark; print("Spark", pyspark.__version__, flush=True)' && \
-	  $(1)/bin/python -m pytest -q -m "not slow" $(SPARK_TESTS:%=tests/pipeline/test_%.py) $(ARGS)
+	  $(1)/bin/python -m pytest -q -m "$(SPARK_MARKS)" $(SPARK_TESTS:%=tests/pipeline/test_%.py) $(ARGS)
 
 .PHONY: check-spark
 check-spark: $(SPARK_VENV)/.ready ## Check the types of the data pipeline against PySpark's own

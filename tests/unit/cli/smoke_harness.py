@@ -146,12 +146,14 @@ def problem(status: int, code: str = "internal_error") -> httpx.Response:
     return httpx.Response(status, headers=headers, content=json.dumps(body).encode())
 
 
-def for_operation(operation: str, spoilt: Spoil) -> Spoil:
-    """A function that spoils the answers of one operation."""
+def for_operation(operation: str, spoilt: Spoil, others: Spoil | None = None) -> Spoil:
+    """A function that spoils the answers of one operation; *others* may spoil those of others."""
 
     def spoil(request: httpx.Request, answer: Answer) -> httpx.Response:
         path = request.url.path.removeprefix("/prod")
-        return spoilt(request, answer) if is_of(operation, request.method, path) else answer()
+        if is_of(operation, request.method, path):
+            return spoilt(request, answer)
+        return answer() if others is None else others(request, answer)
 
     return spoil
 

@@ -130,7 +130,7 @@ def test_what_others_put_into_the_queue_of_notifications_meanwhile_is_not_delete
 @pytest.mark.parametrize(
     ("number", "after"),
     [(each, after) for each in PLACES for after in (False, True)]
-    + [pytest.param(each, True, marks=pytest.mark.slow) for each in range(1, REQUESTS)],
+    + [pytest.param(each, True, marks=pytest.mark.slow) for each in range(1, REQUESTS, 3)],
 )
 def test_ctrl_c_leaves_nothing_wherever_it_comes(number: int, *, after: bool) -> None:
     stopped = SmokeDeployment(RequestCounter(number, KeyboardInterrupt(), after=after))

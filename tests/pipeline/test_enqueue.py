@@ -67,6 +67,7 @@ def rows(*numbers: int, **more: Any) -> list[dict[str, Any]]:
     return [{"payload": f'{{"n": {number}}}', "n": number, **more} for number in numbers]
 
 
+@pytest.mark.versions
 def test_a_frame_is_enqueued_once_however_often_it_is_written(
     spark: SparkSession, connection: StoreConnection
 ) -> None:
@@ -129,6 +130,7 @@ def test_rows_can_name_their_queues(spark: SparkSession, connection: StoreConnec
     assert (len(tasks_in(connection)), len(tasks_in(connection, "other"))) == (5, 7)
 
 
+@pytest.mark.versions
 def test_bad_rows_are_named_when_all_good_ones_are_in(
     spark: SparkSession, connection: StoreConnection
 ) -> None:

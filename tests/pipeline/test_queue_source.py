@@ -243,6 +243,7 @@ def test_a_paused_queue_and_one_at_its_limit_give_no_more_than_they_allow(
     assert (len(at_most), list(leased(intake(harness), 0))) == (7, [])
 
 
+@pytest.mark.versions
 def test_bytes_that_are_no_text_spoil_their_own_row_only(
     harness: PipelineHarness, outlet: Outlet
 ) -> None:
@@ -257,6 +258,7 @@ def test_bytes_that_are_no_text_spoil_their_own_row_only(
     assert harness.read(held[1].id)[0].errors[0].message.startswith("payload must be JSON text")
 
 
+@pytest.mark.versions
 def test_rows_have_the_schema_that_spark_is_told(spark: SparkSession) -> None:
     declared = spark.createDataFrame([], SCHEMA).schema
 
@@ -267,6 +269,7 @@ def test_rows_have_the_schema_that_spark_is_told(spark: SparkSession) -> None:
     assert to_arrow_schema(declared, **requested) == ARROW
 
 
+@pytest.mark.versions
 def test_spark_reads_and_settles_a_queue_by_its_format(
     spark: SparkSession, harness: PipelineHarness
 ) -> None:
@@ -287,6 +290,7 @@ def test_spark_reads_and_settles_a_queue_by_its_format(
     assert all(n % 2 == 0 for n in harness.numbers("out"))
 
 
+@pytest.mark.versions
 def test_a_stream_settles_all_that_is_due_and_holds_nothing_when_it_ends(
     spark: SparkSession, harness: PipelineHarness, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -317,6 +321,7 @@ def test_a_stream_settles_all_that_is_due_and_holds_nothing_when_it_ends(
         assert harness.tasks("in")[0].errors[0].type == "Dropped"
 
 
+@pytest.mark.versions
 def test_a_stream_that_is_planned_again_asks_its_own_group_and_stopping_gives_back(
     harness: PipelineHarness,
 ) -> None:
@@ -336,6 +341,7 @@ def test_a_stream_that_is_planned_again_asks_its_own_group_and_stopping_gives_ba
     assert {(task.state, task.attempts) for task in harness.tasks("in")} == {(State.ENQUEUED, 0)}
 
 
+@pytest.mark.versions
 def test_a_stream_that_is_killed_holds_its_tasks_for_a_minute_and_a_batch_for_its_job(
     harness: PipelineHarness,
 ) -> None:

@@ -58,6 +58,7 @@ def test_a_write_to_a_queue_that_is_missing_is_refused_before_it_begins(
     assert {one.field for one in refused.value.errors} == set(given)
 
 
+@pytest.mark.versions
 def test_spark_names_the_option_whose_queue_is_missing_and_settles_nothing(
     spark: SparkSession, harness: PipelineHarness
 ) -> None:
@@ -73,6 +74,7 @@ def test_spark_names_the_option_whose_queue_is_missing_and_settles_nothing(
     assert harness.states("in") == {"ENQUEUED": 3}
 
 
+@pytest.mark.versions
 def test_a_commit_warns_once_of_tasks_that_were_not_settled_as_their_rows_say(
     harness: PipelineHarness, caplog: pytest.LogCaptureFixture
 ) -> None:

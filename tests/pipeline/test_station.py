@@ -44,6 +44,7 @@ def run(spark: SparkSession, harness: PipelineHarness, transform: Any, **setting
     return station.run(spark, drain=True, connection=harness.connection, on_batch=lambda _: None)
 
 
+@pytest.mark.versions
 def test_a_drain_moves_all_that_is_due_batch_by_batch(
     spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
@@ -77,6 +78,7 @@ def test_a_task_that_the_transform_drops_is_dead_in_the_end_so_a_drain_ends(
     assert ended.dead_reason == "exhausted"
 
 
+@pytest.mark.versions
 def test_a_task_that_makes_the_transform_fail_is_found_and_spares_the_others(
     spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
@@ -162,6 +164,7 @@ def test_children_that_stand_apart_from_their_parents_row_come_with_it(
     assert pipeline.states("in") == {"SUCCEEDED": 30}
 
 
+@pytest.mark.versions
 def test_branches_that_are_united_see_the_same_tasks(
     spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
@@ -185,6 +188,7 @@ def test_a_station_of_a_strict_queue_is_refused(
         run(spark, pipeline, transforms.same, queue="line")
 
 
+@pytest.mark.versions
 def test_a_transform_that_regroups_tasks_needs_a_claim_log_and_leaves_nothing_in_it(
     spark: SparkSession, pipeline: PipelineHarness, tmp_path: Path
 ) -> None:
@@ -227,6 +231,7 @@ def test_a_claim_log_that_cannot_be_written_ends_the_station_and_costs_no_task(
     assert {(task.attempts, task.errors) for task in pipeline.read(*ids)} == {(0, ())}
 
 
+@pytest.mark.versions
 def test_a_worker_process_that_dies_costs_no_task(
     spark: SparkSession, pipeline: PipelineHarness, tmp_path: Path
 ) -> None:
@@ -241,6 +246,7 @@ def test_a_worker_process_that_dies_costs_no_task(
     assert {task.version for task in pipeline.tasks("out")} == {3}
 
 
+@pytest.mark.versions
 def test_asked_to_stop_it_gives_back_what_it_cannot_finish_in_time(
     spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
@@ -318,6 +324,7 @@ def test_it_ends_at_the_time_it_was_given(spark: SparkSession, pipeline: Pipelin
         ),
     ],
 )
+@pytest.mark.versions
 def test_the_plan_of_a_transform_tells_what_it_does_with_rows(
     spark: SparkSession, transform: Any, analysis: PlanAnalysis
 ) -> None:

@@ -99,6 +99,7 @@ def test_the_table_is_read_by_segments_as_it_is_stored(
         assert row["worker"] == task.worker
 
 
+@pytest.mark.versions
 def test_a_schema_reads_some_columns_only(spark: SparkSession, filled: StoreConnection) -> None:
     frame = read(spark, filled).schema("id string, lease string").load()
 
@@ -109,6 +110,7 @@ def test_a_schema_reads_some_columns_only(spark: SparkSession, filled: StoreConn
 @pytest.mark.parametrize(
     "schema", ["id string, attention_at timestamp", "id string, payload string"]
 )
+@pytest.mark.versions
 def test_one_state_of_a_queue_is_read_by_the_index(
     spark: SparkSession, filled: StoreConnection, schema: str
 ) -> None:
@@ -183,6 +185,7 @@ def test_what_the_table_cannot_be_asked_is_refused_by_name(
         TableSource(options).reader(schema_of(schema))
 
 
+@pytest.mark.versions
 def test_a_queue_that_is_not_there_is_named(connection: StoreConnection) -> None:
     source = TableSource({**connection.options(), "queue": "nowhere"})
 

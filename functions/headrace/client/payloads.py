@@ -153,16 +153,17 @@ def _measured(stream: BinaryIO) -> tuple[int, str]:
     least, most = limits.UPLOAD_BYTES
     try:
         start = stream.tell()
+        size = stream.seek(0, os.SEEK_END) - start
+        stream.seek(start)
     except (OSError, ValueError) as error:
         raise InvalidRequest.of("file", "must be one that can be read twice: save it") from error
-    seen, size = sha256(), 0
-    while piece := stream.read(_PART):
-        size += len(piece)
-        if size > most:
-            raise InvalidRequest.of("file", f"must be at most {most} bytes (1 GiB)")
-        seen.update(piece)
+    if size > most:
+        raise InvalidRequest.of("file", f"must be at most {most} bytes (1 GiB)")
     if size < least:
         raise InvalidRequest.of("file", "is empty: enqueue the task without a payload")
+    seen = sha256()
+    while piece := stream.read(_PART):
+        seen.update(piece)
     stream.seek(start)
     return size, seen.hexdigest()
 

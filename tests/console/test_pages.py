@@ -14,7 +14,7 @@ from tests.console.conftest import Browser, Element, Shown, query_of
 EVIL = '{"x": "<script>alert(1)</script><b onclick=\\"go()\\">&amp;", "big": 12345678901234567890}'
 
 
-_OF_A_KIND = 3
+_OF_A_KIND = 2
 
 
 def links_of(shown: Shown) -> set[str]:

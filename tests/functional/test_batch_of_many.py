@@ -1,5 +1,10 @@
-"""A hundred thousand members over a file: counted exactly, told once, and soon."""
+"""Very many members over a file: counted exactly, told once, and soon.
 
+CI takes ten thousand of them.  For a hundred thousand (two minutes):
+HEADRACE_MEMBERS=100000 make test-slow ARGS=tests/functional/test_batch_of_many.py
+"""
+
+import os
 import time
 from pathlib import Path
 
@@ -12,7 +17,7 @@ from headrace.embedded.timers import FileTimers
 from headrace.runtime.wiring import Settings
 from headrace.store.call_scope import metered
 
-MEMBERS = 100_000
+MEMBERS = int(os.environ.get("HEADRACE_MEMBERS", "10000"))
 
 
 def test_many_members_are_told_once_and_soon(tmp_path: Path) -> None:
@@ -20,7 +25,7 @@ def test_many_members_are_told_once_and_soon(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_members_are_told_once_and_soon(tmp_path: Path) -> None:
+def test_very_many_members_are_told_once_and_soon(tmp_path: Path) -> None:
     _many(tmp_path, MEMBERS)
 
 

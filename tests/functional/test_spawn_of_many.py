@@ -46,7 +46,7 @@ def service() -> Iterator[MemoryService]:
         yield made
 
 
-@pytest.mark.parametrize("number", [24, 25, 200, 1_500])
+@pytest.mark.parametrize("number", [24, 25, 200, pytest.param(1_500, marks=pytest.mark.slow)])
 def test_all_of_them_come_once(service: MemoryService, number: int) -> None:
     parent.enqueue(number)
 

@@ -90,7 +90,7 @@ writes = st.builds(
 
 
 @given(writes)
-@settings(max_examples=120)  # fifty find each field of an image that is wrong
+@settings(max_examples=60)  # fifty find each field of an image that is wrong
 def test_the_recorder_makes_the_same_of_a_write_whichever_way_it_comes(write: TaskWrite) -> None:
     assert recorded(of_stream(write)) == recorded(write)
     assert recorded(of_stream(write, later={"BOOL": True})) == recorded(write)

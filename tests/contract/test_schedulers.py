@@ -90,11 +90,11 @@ def check_each_once(ran: list[str], wanted: set[datetime]) -> None:
 
 
 @pytest.mark.slow
-def test_four_schedulers_at_once_for_five_hundred_hours_make_each_tick_once() -> None:
-    ran, wanted = run_many(MemoryStore(), 500, "*/7 * * * *", seed=1)
+def test_four_schedulers_at_once_for_a_hundred_hours_make_each_tick_once() -> None:
+    ran, wanted = run_many(MemoryStore(), 100, "*/7 * * * *", seed=1)
 
     check_each_once(ran, wanted)
-    assert len(wanted) > 3000
+    assert len(wanted) > 800
 
 
 def test_four_schedulers_at_once_make_each_tick_once(store: Store) -> None:

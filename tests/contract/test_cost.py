@@ -383,6 +383,25 @@ def test_a_limit_of_tasks_in_flight_costs_a_write_a_pool_and_no_reads_however_hi
     assert ended[1] == 0.0
 
 
+@pytest.mark.parametrize(("in_a_call", "most"), [(1, 2.0), (4, 0.5), (16, 0.13)])
+def test_a_limit_of_tasks_in_flight_costs_a_life_at_most_two_writes(
+    world: World, in_a_call: int, most: float
+) -> None:
+    """That is less than slots would from two tasks in a call on; see decision 27."""
+    queue = world.queue(dequeuing_settings=DequeuingSettings(max_inflight_tasks=100))
+    plain = world.queue("plain")
+
+    def life(queue: str) -> float:
+        world.put(queue, *[SMALL] * in_a_call)
+        report_all(world, queue, list(world.take(queue, in_a_call)), "SUCCEEDED")  # warms up
+        world.put(queue, *[SMALL] * in_a_call)
+        tasks: list[Task] = []
+        taken = spend(lambda: tasks.extend(world.take(queue, in_a_call)), in_a_call)
+        return taken[0] + spend(lambda: report_all(world, queue, tasks, "SUCCEEDED"), in_a_call)[0]
+
+    assert life(queue) - life(plain) <= most
+
+
 @pytest.mark.parametrize("limit", [25, 100, 600])
 def test_a_dequeue_of_a_queue_that_is_full_looks_at_so_much_and_no_more(
     world: World, limit: int

@@ -53,6 +53,11 @@ test: $(VENV)/.ready ## Run the tests, in under three minutes (some of them: mak
 test-slow: $(VENV)/.ready ## Run the tests that kill, cut off and wait, longer rounds of the others, and planted faults
 	@$(PY) $(pytest) -m slow $(if $(filter tests%,$(ARGS)),,$(SLOW_FILES)) $(ARGS)
 
+.PHONY: test-storm
+test-storm: $(VENV)/.ready ## Make 100,000 deliveries while workers die (HEADRACE_STORM_DELIVERIES), half an hour or more
+	@HEADRACE_STORM_DELIVERIES=$${HEADRACE_STORM_DELIVERIES:-100000} $(PY) $(pytest) -m slow \
+	  tests/functional/test_group_storm.py tests/functional/test_strict_storm.py $(ARGS)
+
 # Only these are read: each process of pytest's would read the ten thousand tests of the others too.
 SLOW_FILES = $(shell grep -rl --include='test_*.py' 'slow' tests | grep -vE '^tests/($(OWN_TARGETS))/')
 OWN_TARGETS := browser|dynamodb|e2e|generators|peers|pipeline|wheel

@@ -2,9 +2,8 @@
 
 64 workers in 8 processes, two hundred groups of which half may have one task in flight and half
 three.  At any call of the store a process may die, before the call takes effect or after, and
-others may go on in the middle of it.  HEADRACE_STORM_DELIVERIES says how many deliveries there are
-at least; `HEADRACE_STORM_DELIVERIES=100000 make test ARGS=tests/functional/test_group_storm.py` is
-the whole of it.
+others may go on in the middle of it.  `make test-storm` makes 100,000 deliveries of it, or as many
+as HEADRACE_STORM_DELIVERIES says.
 """
 
 import os
@@ -12,6 +11,8 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.plan import TaskSpec
@@ -22,7 +23,7 @@ from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 
-DELIVERIES = int(os.environ.get("HEADRACE_STORM_DELIVERIES", "3000"))
+LONG = int(os.environ.get("HEADRACE_STORM_DELIVERIES", "3000"))
 LIMITS = {"ones": 1, "threes": 3}
 GROUPS_OF_EACH, PROCESSES, WORKERS = 100, 8, 64
 KEEPALIVE, DEEPEST = 5, 2
@@ -78,8 +79,8 @@ class Disturbed:
 class Storm:
     """All processes, their workers, and the time."""
 
-    def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)
+    def __init__(self, seed: int, deliveries: int) -> None:
+        self.chance, self.deliveries = random.Random(seed), deliveries
         self.store, self.clock = Counted(), ManualClock()
         self.calm, self.depth, self.deaths = True, 0, 0
         self.processes = [self.process() for _ in range(PROCESSES)]
@@ -144,7 +145,7 @@ class Storm:
                 groups=GroupSettings(GroupMode.FAIR, max_inflight_per_group=limit),
             )
             self.processes[0].use.queues.create(queue, settings)
-        while made < DELIVERIES:
+        while made < self.deliveries:
             queue = [*LIMITS][made // 25 % 2]
             tasks = [
                 TaskSpec("1", group_key=f"g{self.chance.randrange(GROUPS_OF_EACH)}")
@@ -163,12 +164,13 @@ class Storm:
         return sum(self.store.count(place, now=None).number for place in places)
 
 
-def test_however_many_workers_die_no_group_is_above_its_limit_or_stuck() -> None:
-    storm = Storm(7)
+@pytest.mark.parametrize("deliveries", [1_000, pytest.param(LONG, marks=pytest.mark.slow)])
+def test_however_many_workers_die_no_group_is_above_its_limit_or_stuck(deliveries: int) -> None:
+    storm = Storm(7, deliveries)
     storm.produce()
     storm.calm = False
     quiet, before = 0, 0
-    while storm.store.deliveries < DELIVERIES:
+    while storm.store.deliveries < deliveries:
         storm.step()
         quiet = 0 if storm.store.deliveries > before else quiet + 1
         before = storm.store.deliveries
@@ -176,7 +178,7 @@ def test_however_many_workers_die_no_group_is_above_its_limit_or_stuck() -> None
         if quiet > WORKERS:
             storm.clock.forward(0.5)  # nothing is due, or those that hold it are gone
     storm.calm = True
-    for _ in range(40 * DELIVERIES):
+    for _ in range(40 * deliveries):
         if not storm.waiting():
             break
         for _ in range(4 * WORKERS):
@@ -184,4 +186,4 @@ def test_however_many_workers_die_no_group_is_above_its_limit_or_stuck() -> None
         storm.clock.forward(1)
     assert not storm.waiting(), "stuck"
     assert storm.store.most == LIMITS
-    assert storm.deaths > DELIVERIES / 100
+    assert storm.deaths > deliveries / 100

@@ -6,6 +6,8 @@ index shows each up to four seconds late.
 
 from contextlib import suppress
 
+import pytest
+
 from headrace.domain.errors import NotFound
 from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.plan import TaskSpec
@@ -13,7 +15,7 @@ from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
 from tests.contract.conftest import World
-from tests.functional.test_group_storm import DELIVERIES, KEEPALIVE, WORKERS, Storm
+from tests.functional.test_group_storm import KEEPALIVE, LONG, WORKERS, Storm
 from tests.manual_clock import ManualClock
 from tests.property.strict_store import InOrder
 
@@ -23,9 +25,9 @@ QUEUE, GROUPS = "line", 60
 class StrictStorm(Storm):
     """All processes, their workers, and the time."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, deliveries: int) -> None:
         self.order = InOrder(ManualClock())
-        super().__init__(seed)
+        super().__init__(seed, deliveries)
         self.order = InOrder(self.clock)
         self.store = self.order  # type: ignore[assignment]
         self.processes = [self.process() for _ in self.processes]
@@ -46,7 +48,7 @@ class StrictStorm(Storm):
         if held:
             super().work(process, held)
             return
-        if self.made < DELIVERIES and self.chance.random() < 0.1:
+        if self.made < self.deliveries and self.chance.random() < 0.1:
             self.enqueue(process)
         if not self.calm and self.chance.random() < 0.1:
             self.delete(process)
@@ -74,7 +76,7 @@ class StrictStorm(Storm):
 
 
 def storm(deliveries: int) -> StrictStorm:
-    storm = StrictStorm(11)
+    storm = StrictStorm(11, deliveries)
     storm.create()
     storm.calm = False
     quiet, before = 0, 0
@@ -95,7 +97,8 @@ def storm(deliveries: int) -> StrictStorm:
     return storm
 
 
-def test_however_many_workers_die_no_task_overtakes_and_none_is_stuck() -> None:
-    done = storm(DELIVERIES)
-    assert done.order.deliveries > DELIVERIES / 2
-    assert done.deaths > DELIVERIES / 200
+@pytest.mark.parametrize("deliveries", [200, pytest.param(LONG, marks=pytest.mark.slow)])
+def test_however_many_workers_die_no_task_overtakes_and_none_is_stuck(deliveries: int) -> None:
+    done = storm(deliveries)
+    assert done.order.deliveries > deliveries / 2
+    assert done.deaths > deliveries / 200

@@ -7,6 +7,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
+from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final, get_type_hints
 
@@ -122,21 +123,32 @@ def text_of(rest: object) -> str:
     return _encode(rest).decode()
 
 
-def entry_of(place: Place, row: Row) -> Entry:
-    """Return an index entry of (id, scheduled_at, expires_at, retained_until, due_at, rest).
+class _Instants(dict[int | None, Any]):
+    """Instants by their number: of a page many are the same."""
+
+    def __missing__(self, micros: int) -> datetime:
+        found = self[micros] = instant_of(micros)
+        return found
+
+
+def entries_of(place: Place, rows: Iterable[Row]) -> tuple[Entry, ...]:
+    """Return index entries of (id, scheduled_at, expires_at, retained_until, due_at, rest).
 
     The rest only where the group matters: it stands in the table itself.
     """
-    id_, scheduled_at, expires_at, retained_until, due_at, rest = row
-    return Entry(
-        id_,
-        place,
-        instant_of(scheduled_at),
-        None if expires_at is None else instant_of(expires_at),
-        None if retained_until is None else instant_of(retained_until),
-        instant_of(due_at),
-        None if rest is None else _group_of(rest).group_key,
-        rest is not None,
+    instants = _Instants({None: None})
+    return tuple(
+        Entry(
+            id_,
+            place,
+            instants[scheduled_at],
+            instants[expires_at],
+            instants[retained_until],
+            instants[due_at],
+            None if rest is None else _group_of(rest).group_key,
+            rest is not None,
+        )
+        for id_, scheduled_at, expires_at, retained_until, due_at, rest in rows
     )
 
 

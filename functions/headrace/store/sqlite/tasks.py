@@ -18,7 +18,7 @@ from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.ends import TaskEnds
 from headrace.store.sqlite.log import Log
 from headrace.store.sqlite.pages import FilePages
-from headrace.store.sqlite.rows import entry_of, read_rows, task_of
+from headrace.store.sqlite.rows import entries_of, read_rows, task_of
 from headrace.store.sqlite.units import counted_bytes, entries_bytes, task_bytes
 
 
@@ -101,7 +101,7 @@ class TaskTable:
                 f" WHERE {where} ORDER BY scheduled_at {order}, id {order} LIMIT ?",
                 (*values, limit + 1),
             ).fetchall()
-        entries = tuple(entry_of(place, row) for row in rows[:limit])
+        entries = entries_of(place, rows[:limit])
         size = entries_bytes(place, rows[:limit])
         charge(read=cost.read_units(size, consistent=False))
         if len(rows) <= limit:

@@ -118,6 +118,32 @@ def test_paces_take_the_room_they_are_given_and_the_busiest_stay() -> None:
     assert grown(body, {}, 200 * MINUTE, 1_000) == {}
 
 
+def test_what_a_queue_moves_on_goes_out_of_it(it: Recorder) -> None:
+    source, target = it.world.queue("source"), it.world.queue("target")
+    it.world.put(source, *["{}"] * 3)
+    for task in it.world.take(source, 3):
+        it.world.say(task, "MOVED", to_queue=target)
+    it.record()
+    stats, queues = it.world.use.stats, it.world.use.queues.list().shown
+
+    rates = stats.overview(queues).queues[source].rates
+
+    assert rates == stats.of(source).rates
+    assert (rates.succeeded, rates.out) == (0, rates.moved)
+    assert rates.moved == rates.dequeued > 0
+
+
+def test_a_throughput_is_written_as_before_where_nothing_moves_on() -> None:
+    before = "7 1|35 9 8 7 6 36 1 1 1 0"
+
+    throughput = Throughput.of(before)
+    assert throughput.recent == {35: [9, 8, 7, 6, 0], 36: [1, 1, 1, 0, 0]}
+    assert throughput.text() == before
+
+    throughput.recent[36][-1] = 5
+    assert Throughput.of(throughput.text()) == throughput
+
+
 def test_flows_are_told_to_keys_that_are_for_both_ends(it: Recorder) -> None:
     for name in ("ours.a", "ours.b", "theirs"):
         it.world.queue(name)

@@ -60,6 +60,12 @@ class EventRates:
     dequeued: float
     succeeded: float
     failed: float
+    moved: float = 0.0  # on to another queue, by a worker
+
+    @property
+    def out(self) -> float:
+        """What leaves as it should: succeeded, or moved on."""
+        return self.succeeded + self.moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +368,7 @@ class StatsOperations:
         for _, activity in self.counters.minutes(queue, buffers, first, end // MINUTE):
             total.merge(activity)
         seconds = (end - first * MINUTE) / 1_000_000
-        events = (Event.ENQUEUED, Event.STARTED, Event.SUCCEEDED, Event.FAILED)
+        events = (Event.ENQUEUED, Event.STARTED, Event.SUCCEEDED, Event.FAILED, Event.MOVED)
         return EventRates(*(total.number(event) / seconds for event in events))
 
     def _as_of(self, queue: Queue, buffers: Sequence[Record], now: datetime) -> datetime:

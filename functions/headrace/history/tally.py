@@ -244,25 +244,29 @@ def cancelled_of(counts: Sequence[int], dead: int) -> int:
 class Activity:
     """The events of one queue in some time; ``numbers`` are in the order of COUNTED.
 
-    ``backlog`` is by how many tasks those that are ENQUEUED became more, or less.
+    ``backlog`` is by how many tasks those that are ENQUEUED became more, or less; ``moved`` how
+    many a worker moved on to another queue, which no series tells.
     """
 
     numbers: list[int] = field(default_factory=lambda: [0] * len(COUNTED))
     wait: Histogram = field(default_factory=Histogram)
     run: Histogram = field(default_factory=Histogram)
     backlog: int = 0
+    moved: int = 0
 
     def add(self, happening: Happening) -> None:
         """Count one event, and how long it took."""
         event = happening.event
-        if event is not Event.MOVED:
+        if event is Event.MOVED:
+            self.moved += 1
+        else:
             self.numbers[_COLUMN[event]] += 1
         if happening.micros is not None:
             (self.wait if event is Event.STARTED else self.run).add(happening.micros)
 
     def number(self, event: Event) -> int:
         """Return how often *event* happened."""
-        return self.numbers[_COLUMN[event]]
+        return self.moved if event is Event.MOVED else self.numbers[_COLUMN[event]]
 
     def merge(self, other: "Activity") -> None:
         """Count everything that *other* has counted."""
@@ -270,10 +274,12 @@ class Activity:
         self.wait.merge(other.wait)
         self.run.merge(other.run)
         self.backlog += other.backlog
+        self.moved += other.moved
 
     def text(self) -> str:
-        """Return it as a short text: numbers, wait, run, backlog."""
-        parts = (self.numbers, self.wait.packed(), self.run.packed(), [self.backlog])
+        """Return it as a short text: numbers, wait, run, backlog and, where there are, moved."""
+        last = [self.backlog, self.moved] if self.moved else [self.backlog]
+        parts = (self.numbers, self.wait.packed(), self.run.packed(), last)
         return "|".join(" ".join(map(str, part)) for part in parts)
 
     @classmethod
@@ -282,9 +288,9 @@ class Activity:
         numbers, wait, run, *more = (
             [int(word) for word in part.split()] for part in text.split("|")
         )
-        backlog = more[0][0] if more else 0  # written before there was one
+        backlog, moved, *_ = *(more[0] if more else ()), 0, 0  # written before there was one
         numbers += [0] * (len(COUNTED) - len(numbers))  # likewise
-        return cls(numbers, Histogram.unpacked(wait), Histogram.unpacked(run), backlog)
+        return cls(numbers, Histogram.unpacked(wait), Histogram.unpacked(run), backlog, moved)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,8 @@ from headrace.history.transitions import Event
 SLOT_MINUTES: Final = 5
 SLOTS: Final = 12  # an hour
 _RECENT: Final = 3  # minutes
-_SHOWN: Final = (Event.ENQUEUED, Event.STARTED, Event.SUCCEEDED, Event.FAILED)
+_SHOWN: Final = (Event.ENQUEUED, Event.STARTED, Event.SUCCEEDED, Event.FAILED, Event.MOVED)
+_PLAIN: Final = 4  # numbers of a minute in which no task was moved on
 _ROOM: Final = 24  # bytes besides name and numbers
 
 
@@ -21,7 +22,7 @@ _ROOM: Final = 24  # bytes besides name and numbers
 class Throughput:
     """``started`` counts by slots of five minutes since 1970, ``recent`` all events by minute.
 
-    The numbers of a minute are enqueued, started, succeeded, failed.
+    The numbers of a minute are enqueued, started, succeeded, failed, moved on.
     """
 
     started: dict[int, int] = field(default_factory=dict)
@@ -63,23 +64,38 @@ class Throughput:
             yield sum(numbers[place] for numbers in minutes) / seconds
 
     def text(self) -> str:
-        """Return it as a short text."""
+        """Return it as a short text; of moves only where there are some, in a part of their own."""
         started = (f"{slot} {number}" for slot, number in sorted(self.started.items()))
         recent = (
-            " ".join(map(str, (minute, *numbers)))
+            " ".join(map(str, (minute, *numbers[:_PLAIN])))
             for minute, numbers in sorted(self.recent.items())
         )
-        return "|".join((" ".join(started), " ".join(recent)))
+        moved = (
+            f"{minute} {numbers[_PLAIN]}"
+            for minute, numbers in sorted(self.recent.items())
+            if numbers[_PLAIN]
+        )
+        parts = (" ".join(started), " ".join(recent), " ".join(moved))
+        return "|".join(parts if parts[2] else parts[:2])
 
     @classmethod
     def of(cls, text: str) -> "Throughput":
         """Return the throughput that text() wrote."""
-        started, recent = ([int(word) for word in part.split()] for part in text.split("|"))
-        width = 1 + len(_SHOWN)
+        parts = ([int(word) for word in part.split()] for part in text.split("|"))
+        started, recent, *rest = parts
+        moved = _by_time(rest[0]) if rest else {}
+        width = 1 + _PLAIN
         return cls(
-            dict(zip(started[::2], started[1::2], strict=True)),
-            {recent[at]: recent[at + 1 : at + width] for at in range(0, len(recent), width)},
+            _by_time(started),
+            {
+                recent[at]: [*recent[at + 1 : at + width], moved.get(recent[at], 0)]
+                for at in range(0, len(recent), width)
+            },
         )
+
+
+def _by_time(pairs: Sequence[int]) -> dict[int, int]:
+    return dict(zip(pairs[::2], pairs[1::2], strict=True))
 
 
 def grown(

@@ -135,6 +135,16 @@ class Empty:
 
 
 @dataclass(frozen=True, slots=True)
+class Looking:
+    """How far a look has come that has found nothing yet, and the address where it goes on."""
+
+    done: int
+    count: int
+    words: str
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pager:
     """Links to the other pages of a list; None where there is none."""
 

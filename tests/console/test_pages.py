@@ -8,6 +8,7 @@ import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.queue import QueueSettings
+from headrace.domain.retry import RetryStrategy
 from headrace.ops.delivery.reports import ReportStatus, WorkerError
 from tests.console.conftest import Browser, Element, Shown, query_of
 
@@ -209,6 +210,22 @@ def test_only_an_error_that_would_fill_the_page_is_folded(filled: Browser) -> No
         assert page.one("p", class_="error-text").text.endswith(" ".join(message.split()))
 
 
+def test_the_latest_traceback_is_open_and_the_others_tell_their_last_line(
+    admin: Browser,
+) -> None:
+    admin.queue("mail", retry_strategy=RetryStrategy(max_retries=1, base_seconds=0))
+    [task_id] = admin.put("mail")
+    for line in ("first()", "second()"):
+        [task] = admin.take("mail")
+        error = WorkerError("KeyError", "x", f'Traceback:\n  File "a.py", line 1\n    {line}\n')
+        admin.say(task, ReportStatus.FAILED, error=error)
+
+    latest, first = admin.get(f"/console/tasks/{task_id}").page.all("details", class_="trace")
+
+    assert ("open" in latest.attributes, "open" in first.attributes) == (True, False)
+    assert first.one("code", class_="last-line").text == "first()"
+
+
 def test_the_dead_of_a_queue_are_found_by_error_text(filled: Browser) -> None:
     filled.kill("mail", message="Mailbox full")
     every = rows(filled.get("/console/queues/mail?state=DEAD"))
@@ -357,7 +374,7 @@ def test_a_waiting_task_says_why_it_waits(filled: Browser) -> None:
 
 
 def test_a_part_of_a_page_is_that_part_of_the_page(filled: Browser) -> None:
-    names = ["live_counts", "live_charts", "live_tabs", "live_tasks"]
+    names = ["live_deliveries", "live_counts", "live_charts", "live_tabs", "live_tasks"]
     whole = filled.get("/console/queues/mail")
     part = filled.get("/console/queues/mail", **{"X-Part": " ".join(names)})
 
@@ -371,6 +388,23 @@ def test_a_part_of_a_page_is_that_part_of_the_page(filled: Browser) -> None:
     assert parts_of(part.page) == parts_of(whole.page)
     assert list(parts_of(part.page)) == names
     assert filled.get("/console", **{"X-Part": "page"}).status == 404
+
+
+def test_who_looks_at_a_queue_sees_its_button_change_when_a_colleague_pauses_it(
+    filled: Browser,
+) -> None:
+    colleague = filled.as_role(Role.OPERATOR)
+
+    def buttons() -> list[str]:
+        part = filled.get("/console/queues/mail", **{"X-Part": "live_deliveries"}).page
+        return [button.text for button in part.all("button")]
+
+    before = buttons()
+    colleague.submit(colleague.get("/console/queues/mail").page, "/mail/pause")
+
+    assert (before, buttons()) == (["Pause"], ["Resume deliveries"])
+    [form] = filled.get("/console/queues/mail", **{"X-Part": "live_deliveries"}).page.all("form")
+    assert filled.submit(form, "/mail/resume").status == 303
 
 
 def test_a_part_that_is_named_a_thousand_times_is_drawn_once(filled: Browser) -> None:

@@ -348,11 +348,32 @@ def test_a_filter_that_fits_little_says_how_far_it_looked(mail: Browser) -> None
     for _ in range(64):
         mail.put("mail", *["{}"] * 25)
     shown = mail.get("/console/queues/mail?tag=no%3Dbody")
-    [following] = [link for link in shown.page.all("a") if link.text == "Next page"]
-    second = mail.get(following.attributes["href"])
+    second = look_on(mail, shown)
+    last = look_on(mail, second)
 
-    assert "Nothing fits among the 750 tasks looked at so far" in shown.text
-    assert "among the 1 500 tasks looked at so far" in second.text
+    assert "None found yet: 750 of about 1 600 tasks looked at." in shown.text
+    assert "None found yet: 1 500 of about 1 600 tasks looked at." in second.text
+    assert shown.page.one("progress").attributes["max"] == "1600"
+    assert "No task fits this filter." in last.text
+
+
+def test_what_fits_behind_many_that_do_not_is_found_by_looking_on(mail: Browser) -> None:
+    for _ in range(40):
+        mail.put("mail", *["{}"] * 25)
+    mail.clock.forward(1)
+    meant = mail.put("mail", *["{}"] * 10, tags={"tenant": "acme"})
+    mail.clock.forward(1)
+    first = mail.get("/console/queues/mail?state=READY&tag=tenant%3Dacme")
+
+    assert "No task fits" not in first.text
+    assert "Nothing" not in first.text
+    found = look_on(mail, first)
+    assert len(found.page.one("table", class_="tasks").one("tbody").all("tr")) == len(meant)
+
+
+def look_on(mail: Browser, shown: Shown) -> Shown:
+    [on] = [link for link in shown.page.all("a") if link.text == "Look on"]
+    return mail.get(on.attributes["href"])
 
 
 def token_of(page: Element) -> str:

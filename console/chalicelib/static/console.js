@@ -76,8 +76,13 @@
   const onOff = document.querySelector("[data-live-switch]");
   const note = document.querySelector("[data-live-note]");
   const KEY = "headrace-live";
+  const LATEST = 60000; // milliseconds between two looks, where there is no answer
+  const PAUSE = 200; // milliseconds between two looks for what is rare
+  let failed = 0; // looks in a row
+  let drawn = Date.now();
 
   function busy() {
+    if (document.querySelector("[data-look-on]")) return "while it looks on";
     if (document.querySelector("td.tick input:checked")) return "while tasks are ticked";
     const active = document.activeElement;
     if (active && active.matches("input:not([data-live-switch]), select, textarea")) {
@@ -124,6 +129,7 @@
     }
   }
 
+  // After a failure it tries again, each time later, and says how old the page is by now.
   async function look() {
     const parts = [...document.querySelectorAll("[data-live]")];
     const why = document.hidden ? "while hidden" : busy();
@@ -132,14 +138,37 @@
     } else {
       try {
         await refresh(parts);
+        failed = 0;
+        drawn = Date.now();
         note.textContent = "";
       } catch {
-        note.textContent = "stopped: reload the page";
-        onOff.checked = false;
-        return;
+        failed += 1;
+        note.textContent = `no answer: as of ${new Date(drawn).toLocaleTimeString()}, tries again`;
       }
     }
-    setTimeout(look, EVERY);
+    setTimeout(look, Math.min(EVERY * 2 ** failed, LATEST));
+  }
+
+  // ---- Looking on: what no index knows is looked for bit by bit, until something is found.
+
+  async function lookOn() {
+    const on = document.querySelector("[data-look-on]");
+    if (!on) return;
+    if (!document.hidden) {
+      try {
+        const answer = await fetch(on.href, {
+          headers: { "X-Part": "live_tasks" }, credentials: "same-origin", redirect: "error",
+        });
+        if (!answer.ok) return;
+        const fresh = new DOMParser().parseFromString(`<body>${await answer.text()}</body>`, "text/html");
+        if (!fresh.querySelector("[data-look-on]")) {
+          location.replace(on.href);
+          return;
+        }
+        on.closest(".empty").replaceWith(fresh.querySelector(".empty"));
+      } catch { return; }
+    }
+    setTimeout(lookOn, PAUSE);
   }
 
   // What is current stands in sight where a narrow window shows but a part of a row.
@@ -160,12 +189,12 @@
   dress(document);
   showCurrent();
   setInterval(tellTimes, 1000, document);
+  setTimeout(lookOn, PAUSE);
   if (tools && document.querySelector("[data-live]")) {
     tools.hidden = false;
     try { onOff.checked = localStorage.getItem(KEY) !== "off"; } catch { /* no storage */ }
     onOff.addEventListener("change", () => {
       try { localStorage.setItem(KEY, onOff.checked ? "on" : "off"); } catch { /* no storage */ }
-      if (note.textContent.startsWith("stopped")) setTimeout(look, EVERY);
       note.textContent = "";
     });
     setTimeout(look, EVERY);

@@ -84,7 +84,7 @@ def show(context: RequestContext) -> Reply:
     lists = context.allows(Permission.LIST, queue.name)
     push = use.push_looks.of(queue)
     wanted = TaskQuery(context)
-    tasks = task_list.tasks(context, queue, wanted) if lists else None
+    tasks = task_list.tasks(context, queue, wanted, stats.counts) if lists else None
     operates = context.allows(Permission.OPERATE, queue.name)
     paused = queue.settings.dequeuing_settings.dequeuing_paused
     return QueuePage(
@@ -179,9 +179,14 @@ def _rates(stats: QueueStats) -> tuple[Fact, ...]:
         ("enqueued", rates.enqueued),
         ("started", rates.dequeued),
         ("succeeded", rates.succeeded),
+        ("moved on", rates.moved),
         ("failed", rates.failed),
     )
-    return tuple(Fact(name, f"{formatting.rate(value)}/s") for name, value in each)
+    return tuple(
+        Fact(name, f"{formatting.rate(value)}/s")
+        for name, value in each
+        if value or name != "moved on"  # most queues never do that
+    )
 
 
 def _group(one: GroupGlance) -> Fact:

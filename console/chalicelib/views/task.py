@@ -3,7 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from headrace.domain.access import Permission
 from headrace.domain.errors import Unavailable
@@ -19,6 +19,8 @@ from ..request_context import RequestContext
 from ..routes import Reply, routes
 from .actions import ACTIONS
 from .navigation import crumbs, queue_link, tag_links
+
+_LAST_LINE: Final = 200  # letters of it that are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class AttemptRow:
     type: str
     message: str
     detail: str
+    last_line: str = ""  #: of a detail of several lines
+    unfolded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +187,15 @@ def _failed(task: Task, error: TaskError) -> AttemptRow:
         error.type,
         error.message,
         error.detail,
+        _last_line(error.detail),
+        unfolded=error is task.errors[-1],
     )
+
+
+def _last_line(detail: str) -> str:
+    """Return where a traceback ends, which says most; nothing of a single line."""
+    lines = [line.strip() for line in detail.splitlines() if line.strip()]
+    return lines[-1][:_LAST_LINE] if lines[1:] else ""
 
 
 def _last(task: Task, ended: str, status: Status, at: datetime) -> AttemptRow:

@@ -1,6 +1,6 @@
 """The list of a queue's tasks: the filter in its address, the filter's form, and the rows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -20,6 +20,7 @@ from ..parts import (
     FilterForm,
     Hidden,
     Link,
+    Looking,
     Option,
     Pager,
 )
@@ -33,6 +34,15 @@ NAMES: Final = ("tag", "worker", "error", "fingerprint", "after", "before", "att
                "priority", "group")  # fmt: skip
 _NEWEST_FIRST: Final = ("DEAD", "SUCCEEDED", "failed")
 _WORDS: Final = {word.lower(): word for word in STATE_WORDS}
+STATUSES_OF: Final[Mapping[str, Sequence[Status]]] = {
+    **{status.value: (status,) for status in Status},
+    "ENQUEUED": (Status.SCHEDULED, Status.READY),
+    "pending": (Status.SCHEDULED, Status.READY, Status.INFLIGHT),
+    "failed": (Status.DEAD,),
+    "running": (Status.INFLIGHT,),
+}
+"""Of what people see, what each word for states means."""
+
 _LOOK_AT: Final = 750  # tasks, where few fit: a page must not make one wait
 _TIMES: Final = {
     "": "When",
@@ -83,6 +93,7 @@ class TaskList:
     matching: str | None = None
     matching_actions: tuple[Choice, ...] = ()
     ranked: bool = False
+    looking: Looking | None = None
 
 
 class TaskQuery:
@@ -174,8 +185,13 @@ def filter_form(context: RequestContext, wanted: TaskQuery) -> FilterForm:
     )
 
 
-def tasks(context: RequestContext, queue: Queue, wanted: TaskQuery) -> TaskList:
-    """Return the tasks that *wanted* selects, and the actions on them."""
+def tasks(
+    context: RequestContext, queue: Queue, wanted: TaskQuery, counts: Mapping[Status, int]
+) -> TaskList:
+    """Return the tasks that *wanted* selects, and the actions on them.
+
+    Of *counts* it takes about how many there are to look at.
+    """
     rows: tuple[TaskRow, ...] = ()
     cursor = None
     looked = number_of_ours(context.request.param("looked"), 0)  # by the pages before this one
@@ -195,7 +211,11 @@ def tasks(context: RequestContext, queue: Queue, wanted: TaskQuery) -> TaskList:
     operates = context.allows(Permission.OPERATE, queue.name)
     fits = [each for each in ACTIONS.values() if each.takes(wanted.state)]
     more = context.url(urls.QUEUE, wanted.query(cursor=cursor, looked=looked), queue=queue.name)
-    so_far = f" found, {formatting.count_of(looked, 'task')} looked at" if wanted.narrowed else ""
+    every = max(looked, _to_look_at(wanted, counts))
+    far = f"{formatting.count_of(looked, 'task')} looked at"
+    if cursor is not None:
+        far = f"{formatting.number(looked)} of about {formatting.count_of(every, 'task')} looked at"
+    so_far = f" found, {far}" if wanted.narrowed else ""
     return TaskList(
         rows=rows,
         time_heading=_TIMES.get(wanted.state, "When"),
@@ -206,9 +226,9 @@ def tasks(context: RequestContext, queue: Queue, wanted: TaskQuery) -> TaskList:
             first=context.url(urls.QUEUE, wanted.query(), queue=queue.name)
             if context.cursor
             else None,
-            next=more if cursor else None,
+            next=more if cursor and rows else None,
         ),
-        empty=_empty(queue.name, wanted, looked if cursor is not None else None),
+        empty=_empty(queue.name, wanted),
         matching=context.url(urls.MATCHING, wanted.query(), queue=queue.name)
         if operates and (rows or cursor)
         else None,
@@ -217,7 +237,16 @@ def tasks(context: RequestContext, queue: Queue, wanted: TaskQuery) -> TaskList:
             for each in fits
         ),
         ranked=queue.settings.priority is not None,
+        looking=Looking(looked, every, f"None found yet: {far}.", more)
+        if cursor is not None and not rows
+        else None,
     )
+
+
+def _to_look_at(wanted: TaskQuery, counts: Mapping[Status, int]) -> int:
+    """Return about how many tasks are in the states that are asked for."""
+    meant = STATUSES_OF.get(wanted.state, tuple(counts))
+    return sum(counts.get(status, 0) for status in meant)
 
 
 def _row(context: RequestContext, task: Task, means: Mapping[State, str]) -> TaskRow:
@@ -237,11 +266,8 @@ def _row(context: RequestContext, task: Task, means: Mapping[State, str]) -> Tas
     )
 
 
-def _empty(queue: str, wanted: TaskQuery, looked: int | None) -> Empty:
-    """Return the text for no tasks; *looked* at so many and there are more, None for no more."""
-    if looked is not None:
-        so_far = formatting.count_of(looked, "task")
-        return Empty(f"Nothing fits among the {so_far} looked at so far. The next page goes on.")
+def _empty(queue: str, wanted: TaskQuery) -> Empty:
+    """Return the text for no tasks where there are no more to look at."""
     if wanted.errors:
         state = wanted.errors.of(STATE)  # which has no field to say it
         why = f"state {state}" if state else "something above is not right"

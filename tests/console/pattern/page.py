@@ -26,6 +26,7 @@ from console.chalicelib.parts import (
     Field,
     FilterForm,
     Link,
+    Looking,
     Pager,
     StepBranch,
     Tab,
@@ -83,6 +84,7 @@ class PatternPage(Page):
     door: Confirm
     flashes: tuple[Flash, ...]
     empty: Empty
+    looking: Looking
     problem: ErrorPage
     decision: Confirm
     done: int
@@ -187,6 +189,7 @@ def _page(now: datetime, here: str) -> PatternPage:
             Flash("failed", "3 tasks deleted, 2 left alone: a worker has it."),
         ),
         empty=Empty("Queues would be here, one in each row.", "headrace queue create mail"),
+        looking=Looking(750, 12_000, "None found yet: 750 of about 12 000 tasks looked at.", here),
         problem=samples.problem(here),
         decision=samples.decision(here),
         done=_COUNTS[2],

@@ -143,6 +143,7 @@ def attempts(now: datetime) -> tuple[AttemptRow, ...]:
             len(ended) - place, word, status, now - timedelta(minutes=place * 7),
             "host-17.eu-west-3.example:4711", None if place == 0 else place * 1.7, kind, message,
             "Traceback (most recent call last):\n  …" if kind else "",
+            "raise TimeoutError()" if kind else "", unfolded=place == 3,
         )
         for place, (status, word, kind, message) in enumerate(ended)
     )  # fmt: skip

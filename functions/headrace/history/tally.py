@@ -288,7 +288,8 @@ class Activity:
         numbers, wait, run, *more = (
             [int(word) for word in part.split()] for part in text.split("|")
         )
-        backlog, moved, *_ = *(more[0] if more else ()), 0, 0  # written before there was one
+        last = more[0] if more else []  # written before there was one
+        backlog, moved, *_ = (*last, 0, 0)
         numbers += [0] * (len(COUNTED) - len(numbers))  # likewise
         return cls(numbers, Histogram.unpacked(wait), Histogram.unpacked(run), backlog, moved)
 

@@ -101,12 +101,16 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A name and what it is; ``at`` is shown as a time after the text, ``code`` in monospace."""
+    """A name and what it is; ``at`` is shown as a time after the text, ``code`` in monospace.
+
+    ``url`` is where the text leads.
+    """
 
     name: str
     text: str = ""
     at: datetime | None = None
     code: bool = False
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,8 +87,24 @@ def fill(client: Client) -> Fixtures:
     client.put_schedule("mail", "digest", every_seconds=900, paused=True)
     client.create_batch(id="night", total=3)
     client.pause_queue("billing.invoices", 7200)
+    _workers(client, fixtures.inflight)
     client.create_key("ci of the warehouse team", "producer", ["ngsi.*"])
     return fixtures
+
+
+def _workers(client: Client, task: str) -> None:
+    """Let two workers say what they are at, one of them asked to take no more."""
+    for host, running in zip(_HOSTS, ([task], [], []), strict=True):
+        queues = ["mail", "ngsi.entities"] if running else ["ngsi.notify"]
+        client.put_worker(
+            host,
+            queues=queues,
+            concurrency=8,
+            running=running,
+            version="2026.11.24",
+            started_at=datetime.now(UTC) - timedelta(hours=3),
+        )
+    client.quiet_worker(_HOSTS[2])
 
 
 def let_die(client: Client, queue: str, count: int, message: str) -> list[str]:

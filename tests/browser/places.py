@@ -11,7 +11,11 @@ from tests.browser.fixtures import WIDE, Fixtures
 from tests.console.pattern.page import PATH as PATTERN
 
 _NO_PAGES: Final = {urls.STATIC, urls.SEARCH}  # a file, and what leads on to another page
-_ACTIONS: Final = {"tasks": ("restart", "move", "delete"), "queues": ("run", "resume", "delete")}
+_ACTIONS: Final = {
+    "tasks": ("restart", "move", "delete"),
+    "queues": ("run", "resume", "delete"),
+    "worker": (),  # named in the query
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,9 @@ def states(fixtures: Fixtures) -> dict[str, str]:
         "task-evil": f"/console/tasks/{fixtures.evil}",
         "task-right-to-left": f"/console/tasks/{fixtures.right_to_left}",
         "task-large": f"/console/tasks/{fixtures.large}",
+        "worker-busy": "/console/worker?name=worker-1.eu-south-2%3A4711",
+        "worker-asked": "/console/worker/stop?name=worker-1.eu-south-2%3A4711",
+        "workers-of-none": "/console/workers?queue=thumbnails",
         "task-missing": "/console/tasks/tsk_nobody",
         "pattern": PATTERN,
     }

@@ -22,6 +22,7 @@ _LONGEST: Final = 128  # letters of a name
 ENTRIES: Final = (
     ("Queues", urls.QUEUES, Permission.READ),
     ("Dead letters", urls.DEAD, Permission.LIST),
+    ("Workers", urls.WORKERS, Permission.LIST),
     ("Schedules", urls.SCHEDULES, Permission.READ),
     ("Batches", urls.BATCHES, Permission.READ),
     ("Pipelines", urls.PIPELINES, Permission.READ),
@@ -48,6 +49,17 @@ def links(context: RequestContext) -> tuple[Link, ...]:
 def queue_link(context: RequestContext, queue: str) -> Link:
     """Return the link to a queue."""
     return Link(queue, context.url(urls.QUEUE, queue=queue))
+
+
+def worker_link(context: RequestContext, name: str) -> str | None:
+    """Return the address of a worker's page; None where there is none for this visitor."""
+    if not name or not context.allows(Permission.LIST):
+        return None
+    try:
+        context.use.workers.one(context.by, name)
+    except (NotFound, Forbidden):
+        return None
+    return context.url(urls.WORKER, {"name": name})
 
 
 def crumbs(context: RequestContext, queue: str = "", task: str = "") -> tuple[Link, ...]:

@@ -63,6 +63,8 @@ class QueuePage(Page):
     charts: tuple[Chart, ...]
     gaps: bool
     backing_off: str
+    silent: bool
+    listening: Link | None
     alerts: tuple[AlertNote, ...]
     filter: FilterForm | None
     tasks: TaskList | None
@@ -81,6 +83,7 @@ def show(context: RequestContext) -> Reply:
     queue = use.queues.get(context.queue)
     stats = use.stats.of(queue.name)
     metrics = charting.wanted_metrics(context, queue.name)
+    on_duty = use.listening.on_duty()
     lists = context.allows(Permission.LIST, queue.name)
     push = use.push_looks.of(queue)
     wanted = TaskQuery(context)
@@ -110,6 +113,11 @@ def show(context: RequestContext) -> Reply:
         charts=charting.charts_of(metrics, stats),
         gaps=charting.gaps(metrics),
         backing_off=_backing_off(push),
+        silent=stats.counts[Status.READY] > 0
+        and on_duty.silent(queue, stats.rates.dequeued, context.now),
+        listening=_listening(context, queue, on_duty.by_queue.get(queue.name, 0))
+        if lists
+        else None,
         alerts=alerts_of(stats.alerts),
         filter=task_list.filter_form(context, wanted) if lists else None,
         tasks=tasks,
@@ -134,6 +142,15 @@ def show(context: RequestContext) -> Reply:
             f"headrace schedule put {queue.name} nightly --cron '0 3 * * *'",
         ),
     )
+
+
+def _listening(context: RequestContext, queue: Queue, workers: int) -> Link | None:
+    """Return the link to those who listen; None where it is pushed to a target."""
+    if queue.settings.target is not None:
+        return None
+    verb = "listens" if workers == 1 else "listen"
+    text = f"{formatting.count_of(workers, 'worker')} {verb}"
+    return Link(text, context.url(urls.WORKERS, {"queue": queue.name}))
 
 
 def _tabs(context: RequestContext, stats: QueueStats, wanted: TaskQuery) -> tuple[Tab, ...]:

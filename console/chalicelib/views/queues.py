@@ -27,6 +27,7 @@ from .navigation import crumbs, pager, queues_named
 
 if TYPE_CHECKING:
     from headrace.domain.alerts import Alert
+    from headrace.history.listening import OnDuty
 
 _PAGE: Final = 50
 _AMBER: Final = 60.0  # seconds that a task may wait to be taken
@@ -71,6 +72,7 @@ class QueueRow:
     resume_at: datetime | None
     limited: str
     alerts: tuple[AlertNote, ...]
+    silent: bool = False  #: something is ready and nobody listens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,8 @@ def show(context: RequestContext) -> Reply:
     """Show a page of queues."""
     prefix, page = queues_named(context, _PAGE)
     seen = context.use.stats.overview(page.shown, each)
-    rows = tuple(_row(context, queue, seen.queues[queue.name]) for queue in page.shown)
+    on_duty = context.use.listening.on_duty()
+    rows = tuple(_row(context, queue, seen.queues[queue.name], on_duty) for queue in page.shown)
     shown = formatting.count_of(len(rows), "queue")
     create = context.url(urls.CREATE_QUEUE) if context.allows(Permission.ADMINISTER) else None
     return QueuesPage(
@@ -136,7 +139,7 @@ def create(context: RequestContext) -> Reply:
     return ask_new(context, errors)
 
 
-def _row(context: RequestContext, queue: Queue, stats: Glance) -> QueueRow:
+def _row(context: RequestContext, queue: Queue, stats: Glance, on_duty: "OnDuty") -> QueueRow:
     return QueueRow(
         name=queue.name,
         url=context.url(urls.QUEUE, queue=queue.name),
@@ -151,6 +154,8 @@ def _row(context: RequestContext, queue: Queue, stats: Glance) -> QueueRow:
         resume_at=queue.resume_at,
         limited=limits_of(queue),
         alerts=alerts_of(stats.alerts),
+        silent=stats.counts[Status.READY] > 0
+        and on_duty.silent(queue, stats.rates.dequeued, context.now),
     )
 
 

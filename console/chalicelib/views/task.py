@@ -1,7 +1,7 @@
 """One task: what it is, what happened to it, why it is not running."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import ClassVar, Final
 
@@ -18,7 +18,7 @@ from ..parts import Fact, Link, Text
 from ..request_context import RequestContext
 from ..routes import Reply, routes
 from .actions import ACTIONS
-from .navigation import crumbs, queue_link, tag_links
+from .navigation import crumbs, queue_link, tag_links, worker_link
 
 _LAST_LINE: Final = 200  # letters of it that are shown
 
@@ -47,6 +47,7 @@ class AttemptRow:
     detail: str
     last_line: str = ""  #: of a detail of several lines
     unfolded: bool = False
+    worker_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ def show(context: RequestContext) -> Reply:
     status = task.status(context.now)
     details = context.allows(Permission.DETAILS, task.queue)
     texts, missing = _texts(context, task)
+    worker_url = worker_link(context, task.worker or "")
     return TaskPage(
         title=task.id,
         crumbs=crumbs(context, task.queue),
@@ -100,9 +102,9 @@ def show(context: RequestContext) -> Reply:
         if task.state is State.ENQUEUED
         else (),
         actions=_actions(context, task, status),
-        facts=_facts(task),
+        facts=_facts(task, worker_url),
         tags=tag_links(context, task.queue, task.tags),
-        attempts=_attempts(task),
+        attempts=_attempts(task, worker_url),
         trail=_trail(context, task),
         texts=texts if details else (),
         withheld=missing
@@ -129,7 +131,7 @@ def _actions(context: RequestContext, task: Task, status: Status) -> tuple[Link,
     return (*safe, *copying, *(button for button in buttons if button.danger))
 
 
-def _facts(task: Task) -> tuple[Fact, ...]:
+def _facts(task: Task, worker_url: str | None) -> tuple[Fact, ...]:
     every = (
         Fact("Created", at=task.created_at),
         Fact("Due", at=task.due_at) if task.state is State.ENQUEUED else None,
@@ -138,7 +140,7 @@ def _facts(task: Task) -> tuple[Fact, ...]:
         Fact("Group", task.group_key) if task.group_key else None,
         Fact("Turn", f"{shown_turn(turn_of_instant(task.turn)):g}") if task.turn else None,
         Fact("Attempts", str(task.attempts)),
-        Fact("Worker", task.worker) if task.worker else None,
+        Fact("Worker", task.worker, url=worker_url or "") if task.worker else None,
         Fact("Started", at=task.started_at) if task.started_at else None,
         Fact("Lease ends", at=task.lease_expires_at) if task.lease_expires_at else None,
         Fact("Finished", at=task.finished_at) if task.finished_at else None,
@@ -153,8 +155,11 @@ def _waits(task: Task) -> bool:
     return task.state in (State.ENQUEUED, State.INFLIGHT)
 
 
-def _attempts(task: Task) -> tuple[AttemptRow, ...]:
-    """Return the attempts as far as they are known, the newest first."""
+def _attempts(task: Task, worker_url: str | None) -> tuple[AttemptRow, ...]:
+    """Return the attempts as far as they are known, the newest first.
+
+    *worker_url* leads to the worker that had the latest.
+    """
     found = [_failed(task, error) for error in task.errors]
     if task.state is State.SUCCEEDED and task.finished_at:
         found.append(_last(task, "succeeded", Status.SUCCEEDED, task.finished_at))
@@ -162,7 +167,10 @@ def _attempts(task: Task) -> tuple[AttemptRow, ...]:
         found.append(_last(task, "running since", Status.INFLIGHT, task.started_at))
     elif task.cancelled and task.finished_at and _never_came_back(task):
         found.append(_last(task, "cancelled", Status.DEAD, task.finished_at))
-    return tuple(reversed(found))
+    return tuple(
+        replace(row, worker_url=worker_url) if row.worker == task.worker else row
+        for row in reversed(found)
+    )
 
 
 def _never_came_back(task: Task) -> bool:

@@ -19,7 +19,18 @@ from headrace.domain.change import Entry
 FORGOTTEN_AFTER: Final = timedelta(minutes=5)
 """A worker that is silent for so long counts as gone, whenever the table's broom comes."""
 
+REMEMBERED_FOR: Final = timedelta(hours=1)
+"""For so long people can still see that there was such a worker."""
+
 _ON_DUTY_FOR: Final = timedelta(seconds=75)  # without a heartbeat: 2.5 times the usual
+
+
+class Standing(StrEnum):
+    """What is to be thought of a worker by when it was last heard of."""
+
+    ALIVE = "alive"
+    LATE = "late"  #: it has missed heartbeats
+    GONE = "gone"
 
 
 class Command(StrEnum):
@@ -55,6 +66,16 @@ class LiveWorker:
     def alive(self, now: datetime) -> bool:
         """Tell whether it was heard of lately."""
         return now - self.seen_at < FORGOTTEN_AFTER
+
+    def remembered(self, now: datetime) -> bool:
+        """Tell whether people are still shown it."""
+        return now - self.seen_at < REMEMBERED_FOR
+
+    def standing(self, now: datetime) -> Standing:
+        """Return what to think of it."""
+        if not self.alive(now):
+            return Standing.GONE
+        return Standing.LATE if now - self.seen_at >= _ON_DUTY_FOR else Standing.ALIVE
 
     def on_duty(self, now: datetime) -> tuple[str, ...]:
         """Return the queues whose tasks it takes now; none once it is asked to stop."""

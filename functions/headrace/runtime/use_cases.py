@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.history.counters import Counters
     from headrace.history.ends import EndWebhooks
     from headrace.history.flows import Flows
+    from headrace.history.listening import Listening
     from headrace.history.proof import Proofs
     from headrace.history.recorder import Recording
     from headrace.history.recounting import Recounting
@@ -313,7 +314,20 @@ class UseCases:
     def explain(self) -> "Explain":
         from headrace.ops.tasks.explain import Explain
 
-        return Explain(self._store, self.queues, self._limiting, self._group_lines, self.now)
+        return Explain(
+            self._store,
+            self.queues,
+            self._limiting,
+            self._group_lines,
+            self.now,
+            lambda queue: self.listening.silent(queue),  # noqa: PLW0108  imported when needed
+        )
+
+    @_once
+    def listening(self) -> "Listening":
+        from headrace.history.listening import Listening
+
+        return Listening(self._store, self._counters, self.now)
 
     @_once
     def flows(self) -> "Flows":

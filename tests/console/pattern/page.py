@@ -45,6 +45,7 @@ from console.chalicelib.views.settings import Difference
 from console.chalicelib.views.static import assets
 from console.chalicelib.views.task import AttemptRow, HopRow, ReasonRow
 from console.chalicelib.views.task_list import TaskList
+from console.chalicelib.views.workers import WorkerRow
 from headrace.domain.task import Status
 from headrace.testing.conditions import START
 from tests.console.pattern import samples
@@ -96,6 +97,7 @@ class PatternPage(Page):
     differences: tuple[Difference, ...]
     queues: tuple[QueueRow, ...]
     tasks: TaskList
+    workers: tuple[WorkerRow, ...]
     pager: Pager
     groups: tuple[DeadGroup, ...]
     facts: tuple[Fact, ...]
@@ -201,6 +203,7 @@ def _page(now: datetime, here: str) -> PatternPage:
         differences=samples.differences(),
         queues=samples.queues(now, here),
         tasks=samples.tasks(now, here),
+        workers=samples.workers(now, here),
         pager=Pager("50 tasks", here, here),
         groups=samples.groups(now, here),
         facts=(

@@ -34,8 +34,10 @@ from console.chalicelib.views.selections import SeenTask
 from console.chalicelib.views.settings import Difference
 from console.chalicelib.views.task import AttemptRow, HopRow, ReasonRow
 from console.chalicelib.views.task_list import TaskList, TaskRow
+from console.chalicelib.views.workers import AtWork, Load, WorkerRow
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.task import Status
+from headrace.domain.worker import Standing
 from headrace.history.flows import Flow
 from headrace.history.stats import EventRates
 
@@ -273,8 +275,36 @@ def queues(now: datetime, here: str) -> tuple[QueueRow, ...]:
             resume_at=now + timedelta(hours=2),
             limited="at most 20 in flight" if name == WIDE else "",
             alerts=(AlertNote("oldest ready for 5 min", now),) if name == WIDE else (),
+            silent=name == "many",
         )
         for name, count, values in spoken
+    )
+
+
+def workers(now: datetime, here: str) -> tuple[WorkerRow, ...]:
+    """Return a worker of each standing, with little and with much to do."""
+    at_work = tuple(
+        AtWork(f"{LONG[:-1]}{n}", here, Link("mail", here), Age(n * 400.0), n) for n in range(1, 4)
+    )
+    return tuple(
+        WorkerRow(
+            name=name,
+            url=here,
+            standing=standing,
+            seen_at=now - timedelta(seconds=silent),
+            asked="asked to take no more" if silent == 90 else "",
+            host=name.partition(":")[0],
+            version="2026.11.24-1",
+            queues=(Link("mail", here), Link(WIDE, here)),
+            load=load,
+            tasks=at_work if load and load.running else (),
+            more="and 9 997 more, as it said" if load and load.running else "",
+        )
+        for name, standing, silent, load in (
+            ("host-17.eu-west-3.example:4711", Standing.ALIVE, 12, Load(10_000, 10_000)),
+            (f"{WIDE}:90", Standing.LATE, 90, Load(0, 8)),
+            ("ada:1", Standing.GONE, 1_800, None),
+        )
     )
 
 

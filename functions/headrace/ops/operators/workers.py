@@ -5,7 +5,7 @@ next heartbeat brings back.  Both cost one write and no read; a heartbeat reads 
 first where a key for some queues gives it, or where it leaves out when its process began.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -13,6 +13,7 @@ from typing import Final
 from headrace.domain import access
 from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import Forbidden, NotFound, Unavailable
+from headrace.domain.task import State, Task
 from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.paging import Cursors, Found, seek
@@ -73,6 +74,64 @@ class WorkerOperations:
             self.store, KIND, seen, self.cursors, scope, limit=limit, cursor=cursor, now=self.now
         )
 
+    def remembered(
+        self, by: Principal, *, queue: str = "", limit: int = 50, cursor: str | None = None
+    ) -> Found[LiveWorker]:
+        """Return a page of workers as list() does, but with those that went silent lately.
+
+        With a *queue*, only those that take its tasks.
+        """
+        by.require(Permission.LIST)
+        scope = f"remembered workers of {queue} of {by.patterns}"
+
+        def seen(record: Record) -> LiveWorker | None:
+            worker = self._as_remembered(by, record)
+            return worker if worker and (not queue or queue in worker.heartbeat.queues) else None
+
+        return seek(
+            self.store, KIND, seen, self.cursors, scope, limit=limit, cursor=cursor, now=self.now
+        )
+
+    def one(self, by: Principal, name: str) -> LiveWorker:
+        """Return a worker as remembered() shows it.
+
+        Raises NotFound; a *by* that is not for all queues gets Forbidden for that, and for a worker
+        of other queues.
+        """
+        by.require(Permission.LIST)
+        with flat_rate():
+            record = self.store.record(KIND, name)
+        worker = self._as_remembered(by, record) if record else None
+        if worker is None:
+            raise _missing(by, name)
+        return worker
+
+    def tasks(
+        self, by: Principal, workers: Sequence[LiveWorker], *, of_each: int
+    ) -> dict[str, Sequence[Task]]:
+        """Return the tasks that *workers* say they are at, by their names, the oldest first.
+
+        Of each worker *of_each* are read at most, the first that it names; without what is in
+        flight no more, and what is not *by*'s.
+        """
+        named = {
+            worker.heartbeat.name: (worker.heartbeat.running or ())[:of_each] for worker in workers
+        }
+        wanted = {task_id for ids in named.values() for task_id in ids}
+        found = self.store.read(wanted, payload=False, consistent=False) if wanted else {}
+        mine = {
+            task_id: task
+            for task_id, task in found.items()
+            if task.state is State.INFLIGHT and by.covers(task.queue)
+        }
+        return {
+            name: sorted(
+                (mine[task_id] for task_id in ids if task_id in mine),
+                key=lambda task: (task.started_at or task.created_at, task.id),
+            )
+            for name, ids in named.items()
+        }
+
     def ask(self, by: Principal, name: str, command: Command) -> LiveWorker:
         """Leave *command* for the worker's next heartbeat; it holds for this process only.
 
@@ -103,6 +162,10 @@ class WorkerOperations:
         if record is None or worker is None or not by.covers_all(worker.heartbeat.queues):
             raise _missing(by, name)
         return record, worker
+
+    def _as_remembered(self, by: Principal, record: Record) -> LiveWorker | None:
+        worker = from_record(record)
+        return _as_seen_by(by, worker) if worker.remembered(self.now()) else None
 
     def _living(self, record: Record) -> LiveWorker | None:
         worker = from_record(record)

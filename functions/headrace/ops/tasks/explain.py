@@ -17,6 +17,7 @@ from headrace.ops.shared.queues import QueueOperations
 from headrace.store.base import Store
 
 _COUNTED: Final = 1_000  # tasks ahead that are worth counting
+_NOTICED_AFTER: Final = timedelta(seconds=10)  # a worker without heartbeats would have it by then
 
 
 class ReasonCode(StrEnum):
@@ -32,6 +33,7 @@ class ReasonCode(StrEnum):
     GROUP_LIMITED = "group_limited"
     GROUP_BLOCKED = "group_blocked"
     TARGET_BACKING_OFF = "target_backing_off"
+    NO_WORKERS = "no_workers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class Explain:
     limiting: Limiting
     lines: Lines
     now: Callable[[], datetime]
+    silent: Callable[[Queue], bool] = lambda _: False
 
     def reasons(self, task: Task) -> tuple[NotRunningReason, ...]:
         """Return every reason that keeps *task*, as just read, from being started now.
@@ -74,6 +77,8 @@ class Explain:
                 0, NotRunningReason(ReasonCode.SCHEDULED, "the task is not due yet", task.due_at)
             )
         else:
+            if now - task.due_at >= _NOTICED_AFTER and self.silent(queue):
+                reasons.insert(0, NotRunningReason(ReasonCode.NO_WORKERS, _nobody(queue)))
             reasons += self._behind(task, queue, now)
         return tuple(reasons)
 
@@ -147,6 +152,13 @@ class Explain:
         delivered = shown_turn(self.lines.delivered(queue))
         what = f"tasks have their turn before it: its turn is {turn:g}, delivered is {delivered:g}"
         return [NotRunningReason(ReasonCode.BEHIND, f"{more}{count} {what}")]
+
+
+def _nobody(queue: Queue) -> str:
+    return (
+        f"no worker listens to queue {queue.name}: none says so, and nothing was started in the"
+        " last two minutes"
+    )
 
 
 def _leased(task: Task, now: datetime) -> NotRunningReason:

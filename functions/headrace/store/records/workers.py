@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import convert
 
-from headrace.domain.worker import FORGOTTEN_AFTER, Command, LiveWorker, WorkerHeartbeat
+from headrace.domain.worker import REMEMBERED_FOR, Command, LiveWorker, WorkerHeartbeat
 from headrace.store.base import Record
 from headrace.store.records import body_of
 
@@ -15,7 +15,7 @@ KIND: Final = "worker"
 def to_record(heartbeat: WorkerHeartbeat, now: datetime) -> Record:
     """Return a heartbeat that comes *now* as the record of its worker."""
     body = {**body_of(heartbeat, "name"), "seen_at": now.isoformat()}
-    return Record(KIND, heartbeat.name, body, expires_at=now + FORGOTTEN_AFTER)
+    return Record(KIND, heartbeat.name, body, expires_at=now + REMEMBERED_FOR)
 
 
 def from_record(record: Record) -> LiveWorker:

@@ -1,0 +1,294 @@
+"""Workers: who is alive, late or gone, what they are at, and what they are asked to do."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar, Final
+
+from headrace.domain import access, limits
+from headrace.domain.access import Permission
+from headrace.domain.errors import NotFound
+from headrace.domain.task import Task
+from headrace.domain.worker import FORGOTTEN_AFTER, REMEMBERED_FOR, Command, LiveWorker, Standing
+
+from .. import formatting, urls
+from ..pages import Flash, Page
+from ..parts import Age, Empty, Fact, Field, Hidden, Link, Pager
+from ..request_context import RequestContext
+from ..routes import Redirect, Reply, routes
+from .confirm import ConfirmPage, Question, ask
+from .navigation import pager, queue_link, queue_options
+
+_PAGE: Final = 50
+_LONGEST: Final = 128  # letters of a queue's name
+_OF_EACH: Final = 3  # tasks that the list shows of each worker
+_ASKED: Final = {Command.QUIET: "asked to take no more", Command.STOP: "asked to stop"}
+_VERBS: Final = {
+    Command.QUIET: (
+        "Quiet",
+        "It takes no more tasks and goes on with those it has, until it is started anew.",
+    ),
+    Command.STOP: (
+        "Stop",
+        "It takes no more tasks, lets those that run end, and ends.",
+    ),
+}
+_SILENT: Final = (
+    "It has missed heartbeats: it is busy beyond measure, cut off or dead. Its tasks come back when"
+    " their leases end."
+)
+_EXPLAINED: Final = (
+    "Shown is who sends heartbeats, as the SDK's workers do every 30 seconds. Late is who has"
+    f" missed two, gone who is silent for {formatting.duration(FORGOTTEN_AFTER.total_seconds())};"
+    f" the gone are shown for {formatting.duration(REMEMBERED_FOR.total_seconds())}. A worker that"
+    " was told to end looks gone too."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How many tasks a worker is at, of how many at a time."""
+
+    running: int
+    concurrency: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtWork:
+    """A task that a worker is at, and for how long."""
+
+    id: str
+    url: str
+    queue: Link
+    age: Age
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """One worker; ``load`` is None where the visitor may not know it."""
+
+    name: str
+    url: str
+    standing: Standing
+    seen_at: datetime
+    asked: str
+    host: str
+    version: str
+    queues: tuple[Link, ...]
+    load: Load | None
+    tasks: tuple[AtWork, ...]
+    more: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersPage(Page):
+    """Workers by name."""
+
+    template: ClassVar[str] = "workers.html"
+    here: str
+    queue: Field
+    summary: str
+    rows: tuple[WorkerRow, ...]
+    pager: Pager
+    empty: Empty
+    explained: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPage(Page):
+    """One worker."""
+
+    template: ClassVar[str] = "worker.html"
+    name: str
+    standing: Standing
+    seen_at: datetime
+    asked: str
+    notice: str
+    actions: tuple[Link, ...]
+    load: Load | None
+    facts: tuple[Fact, ...]
+    queues: tuple[Link, ...]
+    tasks: tuple[AtWork, ...]
+    more: str
+    idle: str
+
+
+@routes.get(urls.WORKERS, Permission.LIST)
+def show(context: RequestContext) -> Reply:
+    """Show a page of workers, with what they are at."""
+    queue = context.request.param("queue")[:_LONGEST]
+    workers = context.use.workers
+    page = workers.remembered(context.by, queue=queue, limit=_PAGE, cursor=context.cursor)
+    tasks = workers.tasks(context.by, page.shown, of_each=_OF_EACH)
+    rows = tuple(_row(context, worker, tasks[worker.heartbeat.name]) for worker in page.shown)
+    shown = formatting.count_of(len(rows), "worker") if rows else ""
+    by_standing = Counter(row.standing for row in rows)
+    return WorkersPage(
+        title="Workers",
+        here=context.url(urls.WORKERS),
+        queue=Field("queue", "Queue", queue, hint="exactly", options=queue_options(context)),
+        summary=", ".join(
+            f"{formatting.number(by_standing[one])} {one}" for one in Standing if by_standing[one]
+        ),
+        rows=rows,
+        pager=pager(context, shown, urls.WORKERS, page.cursor, {"queue": queue}),
+        empty=_empty(queue),
+        explained=_EXPLAINED,
+    )
+
+
+@routes.get(urls.WORKER, Permission.LIST)
+def show_one(context: RequestContext) -> Reply:
+    """Show a worker, and all that it is at."""
+    name = context.request.param("name")
+    if not name:
+        return Redirect(context.url(urls.WORKERS))
+    worker = _worker(context, name)
+    [tasks] = context.use.workers.tasks(context.by, [worker], of_each=limits.WORKER_TASKS).values()
+    heartbeat, standing = worker.heartbeat, worker.standing(context.now)
+    row = _row(context, worker, tasks)
+    hidden = heartbeat.running is None
+    return WorkerPage(
+        title=heartbeat.name,
+        crumbs=_crumbs(context),
+        name=heartbeat.name,
+        standing=standing,
+        seen_at=worker.seen_at,
+        asked=row.asked,
+        notice=_SILENT if standing is not Standing.ALIVE and worker.command is None else "",
+        actions=_actions(context, worker),
+        load=row.load,
+        facts=(
+            Fact("Host", row.host or "not known"),
+            Fact("Version", row.version or "not told"),
+            Fact("Since", at=heartbeat.started_at),
+            Fact("Tasks at a time", formatting.number(heartbeat.concurrency)),
+        ),
+        queues=row.queues,
+        tasks=row.tasks,
+        more=row.more,
+        idle="What it is at is shown to keys for all of its queues."
+        if hidden
+        else "It is at nothing now.",
+    )
+
+
+@routes.get(urls.WORKER_ACTION, Permission.OPERATE)
+def ask_command(context: RequestContext) -> ConfirmPage:
+    """Say what a command does, and ask whether to give it."""
+    command, worker = _command(context), _worker(context, context.request.param("name"))
+    name = worker.heartbeat.name
+    if not _may_ask(context, worker):
+        raise access.not_this_worker(name)
+    verb, detail = _VERBS[command]
+    return ask(
+        Question(
+            question=f"{verb} {name}?",
+            detail=f"{detail} It hears that with its next heartbeat, within 30 seconds.",
+            action=context.url(urls.WORKER_ACTION, action=command.value),
+            button=f"{verb} this worker",
+            hidden=(Hidden("name", name),),
+            danger=command is Command.STOP,
+        ),
+        (*_crumbs(context), Link(name, context.url(urls.WORKER, {"name": name}))),
+    )
+
+
+@routes.post(urls.WORKER_ACTION, Permission.OPERATE)
+def give_command(context: RequestContext) -> Reply:
+    """Leave a command for a worker."""
+    command, name = _command(context), context.request.given("name")
+    worker = context.use.workers.ask(context.by, name, command)
+    done = f"{worker.heartbeat.name} is {_ASKED[worker.command or command]}."
+    back = context.url(urls.WORKER, {"name": worker.heartbeat.name})
+    return Redirect(back, Flash("done", done))
+
+
+def _command(context: RequestContext) -> Command:
+    asked = context.request.names["action"]
+    try:
+        return Command(asked)
+    except ValueError:
+        message = f"a worker cannot be asked to {asked[:40]}"
+        raise NotFound(message) from None
+
+
+def _worker(context: RequestContext, name: str) -> LiveWorker:
+    return context.use.workers.one(context.by, name)
+
+
+def _crumbs(context: RequestContext) -> tuple[Link, ...]:
+    return (Link("Workers", context.url(urls.WORKERS)),)
+
+
+def _actions(context: RequestContext, worker: LiveWorker) -> tuple[Link, ...]:
+    """Return what it can still be asked by this visitor."""
+    if worker.standing(context.now) is Standing.GONE or not _may_ask(context, worker):
+        return ()
+    name = {"name": worker.heartbeat.name}
+    left = {None: (Command.QUIET, Command.STOP), Command.QUIET: (Command.STOP,)}
+    return tuple(
+        Link(
+            f"{_VERBS[command][0]}…",
+            context.url(urls.WORKER_ACTION, name, action=command.value),
+            danger=command is Command.STOP,
+        )
+        for command in left.get(worker.command, ())
+    )
+
+
+def _may_ask(context: RequestContext, worker: LiveWorker) -> bool:
+    if worker.heartbeat.running is None:  # it has others' queues too
+        return False
+    return all(context.allows(Permission.OPERATE, queue) for queue in worker.heartbeat.queues)
+
+
+def _row(context: RequestContext, worker: LiveWorker, tasks: Sequence[Task]) -> WorkerRow:
+    heartbeat, now = worker.heartbeat, context.now
+    standing = worker.standing(now)
+    running = heartbeat.running
+    present = standing is not Standing.GONE
+    rest = len(running or ()) - len(tasks)
+    return WorkerRow(
+        name=heartbeat.name,
+        url=context.url(urls.WORKER, {"name": heartbeat.name}),
+        standing=standing,
+        seen_at=worker.seen_at,
+        asked=_ASKED[worker.command] if worker.command else "",
+        host=_host(heartbeat.name),
+        version=heartbeat.version,
+        queues=tuple(queue_link(context, queue) for queue in heartbeat.queues),
+        load=None
+        if running is None
+        else Load(len(running) if present else 0, heartbeat.concurrency),
+        tasks=tuple(_at_work(context, task) for task in tasks),
+        more=f"and {formatting.number(rest)} more, as it said" if tasks and rest > 0 else "",
+    )
+
+
+def _at_work(context: RequestContext, task: Task) -> AtWork:
+    started = task.started_at or context.now
+    return AtWork(
+        task.id,
+        context.url(urls.TASK, id=task.id),
+        queue_link(context, task.queue),
+        Age(max(0.0, (context.now - started).total_seconds())),
+        task.attempts,
+    )
+
+
+def _host(name: str) -> str:
+    """Return the host of a worker that is named as the SDK does: host:process."""
+    host, colon, process = name.rpartition(":")
+    return host if colon and process.isdecimal() else ""
+
+
+def _empty(queue: str) -> Empty:
+    if queue:
+        return Empty(f"No worker says that it listens to {queue}.", "headrace work shop.tasks:app")
+    return Empty(
+        "Workers would be here, with what they are at. None has sent a heartbeat lately.",
+        "headrace work shop.tasks:app",
+    )

@@ -1,0 +1,74 @@
+"""Whether anybody takes the tasks of a queue.
+
+Workers say so with their heartbeats.  One that sends none is known by what it does: tasks of the
+queue were started in this minute or the one before.  So nobody is said to listen only where no
+worker says that it does, and nothing was started lately.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from headrace.domain.instants import micros_of
+from headrace.domain.queue import Queue
+from headrace.history.counters import Counters
+from headrace.history.tally import MINUTE
+from headrace.history.transitions import Event
+from headrace.store.base import Store
+from headrace.store.call_scope import flat_rate
+from headrace.store.records.workers import KIND, from_record
+
+_PAGE: Final = 250
+_PAGES: Final = 8  # of so many workers some listen to any queue
+
+
+@dataclass(frozen=True, slots=True)
+class OnDuty:
+    """How many workers take tasks of each queue; ``complete`` unless there were more of them."""
+
+    by_queue: Mapping[str, int]
+    complete: bool
+
+    def silent(self, queue: Queue, started: float, now: datetime) -> bool:
+        """Tell whether nobody listens to *queue*, in which *started* tasks were begun lately.
+
+        A queue that is paused may rest, and one with a target needs no workers.
+        """
+        if not self.complete or started > 0 or queue.settings.target is not None:
+            return False
+        return not queue.paused(now) and self.by_queue.get(queue.name, 0) == 0
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Listening:
+    """The use case, with what it needs from outside."""
+
+    store: Store
+    counters: Counters
+    now: Callable[[], datetime]
+
+    def on_duty(self) -> OnDuty:
+        """Return who is on duty now: a look at the workers, not at any queue."""
+        now = self.now()
+        found: Counter[str] = Counter()
+        after, more, pages = "", True, 0
+        with flat_rate():  # it tells of queues, not of workers that may be others'
+            while more and pages < _PAGES:
+                records, more = self.store.records(KIND, after=after, limit=_PAGE, consistent=False)
+                pages += 1
+                for record in records:
+                    after = record.name
+                    found.update(from_record(record).on_duty(now))
+        return OnDuty(found, not more)
+
+    def silent(self, queue: Queue) -> bool:
+        """Tell whether nobody listens to *queue*; what it costs depends on nothing of others."""
+        now = self.now()
+        with flat_rate():
+            buffers = self.counters.buffers()
+            last = micros_of(now) // MINUTE
+            minutes = self.counters.minutes(queue.name, buffers, last - 1, last + 1)
+            started = sum(activity.number(Event.STARTED) for _, activity in minutes)
+        return self.on_duty().silent(queue, started, now)

@@ -1,0 +1,64 @@
+"""What every store promises about who listens to a queue: who says so, and who takes tasks."""
+
+import pytest
+
+from headrace.domain.worker import Command, WorkerHeartbeat
+from headrace.ops.operators.keys import BOOTSTRAP
+from headrace.ops.tasks.explain import ReasonCode
+from headrace.store.base import Store
+from tests.contract.test_recording import Recorder, new_recorder
+from tests.manual_clock import ManualClock
+
+
+@pytest.fixture
+def it(store: Store, clock: ManualClock) -> Recorder:
+    return new_recorder(store, clock)
+
+
+def beat(it: Recorder, *queues: str) -> None:
+    it.world.use.workers.alive(BOOTSTRAP, WorkerHeartbeat("ada:1", queues, it.world.clock()))
+
+
+def codes(it: Recorder, task_id: str) -> list[str]:
+    return [str(one.code) for one in it.world.use.explain.reasons(it.world.see(task_id))]
+
+
+def test_a_task_that_nobody_listens_to_says_so_once_a_worker_would_have_had_it(
+    it: Recorder,
+) -> None:
+    queue = it.world.queue()
+    [task_id] = it.world.put(queue)
+
+    assert codes(it, task_id) == []
+    it.world.clock.forward(10)
+    assert codes(it, task_id) == [ReasonCode.NO_WORKERS]
+    beat(it, "another")
+    assert codes(it, task_id) == [ReasonCode.NO_WORKERS]
+    beat(it, "another", queue)
+    assert codes(it, task_id) == []
+    it.world.clock.forward(75)  # heartbeats are missing
+    assert codes(it, task_id) == [ReasonCode.NO_WORKERS]
+
+
+def test_a_worker_without_heartbeats_is_known_by_what_it_takes(it: Recorder) -> None:
+    queue = it.world.queue()
+    _first, second = it.world.put(queue, "1", "2")
+    it.world.take(queue)
+    it.record()
+    it.world.clock.forward(12)
+
+    assert codes(it, second) == []
+    it.world.clock.forward(120)
+    assert ReasonCode.NO_WORKERS in codes(it, second)
+
+
+def test_a_paused_queue_may_rest_and_one_asked_to_stop_listens_no_more(it: Recorder) -> None:
+    use, queue = it.world.use, it.world.queue()
+    [task_id] = it.world.put(queue)
+    beat(it, queue)
+    it.world.clock.forward(10)
+    use.workers.ask(BOOTSTRAP, "ada:1", Command.STOP)
+
+    assert codes(it, task_id) == [ReasonCode.NO_WORKERS]
+    use.queues.pause(queue)
+    assert codes(it, task_id) == [ReasonCode.PAUSED]

@@ -98,7 +98,9 @@ settings_options: Final = options(
     ),
     group_options,
     target_options,
-    click.option("--shards", type=int, metavar="N", help="1 keeps strict order; 500 tasks/s each."),
+    click.option(
+        "--shards", type=int, metavar="N", help="With 1 tasks go by due time; 500 tasks/s each."
+    ),
     click.option(
         "--set",
         "assigned",

@@ -97,7 +97,12 @@ def _alerts(text: str) -> dict[str, Any] | None:
     """Return what is worth an alert as *text* says; None for nothing."""
     if text == "none":
         return None
-    queue, _, given = text.partition(":")
+    queue, named, given = text.partition(":")
+    if not named or not queue.strip():
+        known = ",".join(f"{one}=…" for one in _LIMITS)
+        raise click.BadParameter(
+            f"say in which queue to tell of it: QUEUE:{known}", param_hint="'--alert'"
+        )
     found: dict[str, Any] = {"queue": queue, **dict.fromkeys(path for path, _ in _LIMITS.values())}
     for part in given.split(","):
         word, _, limit = part.partition("=")

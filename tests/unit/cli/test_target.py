@@ -82,6 +82,7 @@ def test_alerts_are_an_option_and_shown_while_they_are_on(
     assert cli("queue", "edit", "mail", "--json", "--alert", "none").json["alerts"] is None
     for wrong in ("ops", "ops:young=5m", "ops:dead=few", "ops:oldest=soon", "mail:dead=1"):
         assert cli("queue", "edit", "mail", "--alert", wrong).code != 0
+    assert "QUEUE:oldest" in cli("queue", "edit", "mail", "--alert", "oldest=1").err
 
 
 def test_the_secret_is_shown_and_rotated(cli: Cli) -> None:

@@ -116,9 +116,6 @@ class Purges(RuleBasedStateMachine):
         self.faults = Faults(7)
         self.store = self.meddled(self.faults)
         self.world = new_world(self.store, self.clock)
-        queues = self.world.use.queues
-        queues.removals = replace(queues.removals, sleep=lambda _: None)
-        self.world.use.reaping.removals = queues.removals
         self.lives: dict[str, TaskLife] = {}
         self.held: list[Task] = []
         self.purges: list[Purge] = []
@@ -355,8 +352,6 @@ def test_no_worker_is_so_in_step_with_a_purge_that_its_task_evades_it(
     for begins in range(waits if F not in states else waits + works):
         store = InStep()
         world = new_world(store, ManualClock())
-        queues = world.use.queues
-        queues.removals = replace(queues.removals, sleep=lambda _: None)
         worker = Worker(world, world.queue(retry_strategy=AT_ONCE), waits, works)
         (task_id,) = world.put(worker.queue)
         for _ in range(begins):
@@ -364,7 +359,7 @@ def test_no_worker_is_so_in_step_with_a_purge_that_its_task_evades_it(
         world.clock.forward(0.001)
         store.works = worker.step
 
-        finished = queues.purge(worker.queue, states).finished
+        finished = world.use.queues.purge(worker.queue, states).finished
 
         store.works = None
         assert finished == (task_id not in store.read([task_id]))

@@ -54,10 +54,7 @@ class UndoMachine(RuleBasedStateMachine):
         self.faults = Faults(seed=1)
         self.lagging = LaggingStore(self.faults)
         self.world = new_world(self.make_store(), ManualClock())
-        queues = self.world.use.queues
-        # A purge pauses to be out of step with workers; here none moves while it is at work.
-        queues.removals = replace(queues.removals, sleep=lambda _: None)
-        queues.create(QUEUE, QueueSettings(history_retention_in_seconds=KEPT))
+        self.world.use.queues.create(QUEUE, QueueSettings(history_retention_in_seconds=KEPT))
         self.seen: dict[str, Task] = {}
         self.kept: dict[str, dict[str, Task]] = {}
         self.ends: dict[str, Any] = {}

@@ -297,8 +297,9 @@ class Fairness(RuleBasedStateMachine):
 
     def found_lapsed(self) -> None:
         """Learn which lapsed leases were taken back: each waits again, with the usual backoff."""
+        found = self.store.read(self.tasks)
         for name, known in self.tasks.items():
-            stored = self.store.read([name]).get(name)
+            stored = found.get(name)
             assert stored is not None, "lost"
             if known.leased_until is not None and stored.state is State.ENQUEUED:
                 assert known.leased_until <= self.clock()
@@ -320,8 +321,9 @@ class Fairness(RuleBasedStateMachine):
 
     @invariant()
     def every_task_is_in_its_lane(self) -> None:
+        found = self.store.read(self.tasks)
         for name, known in self.tasks.items():
-            stored = self.store.read([name]).get(name)
+            stored = found.get(name)
             assert stored is not None, "lost"
             if known.leased_until is None:
                 assert stored.state is State.ENQUEUED
@@ -341,6 +343,8 @@ class Fairness(RuleBasedStateMachine):
             return  # something else has failed, and says more
         self.store.past = None
         for _ in range(2 * len(self.tasks) + 3):
+            if not self.tasks:
+                break
             self.clock.forward(80)
             self.reap()
             self.largest = 25

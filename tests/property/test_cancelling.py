@@ -43,6 +43,7 @@ from headrace.wire.tasks import LeasedTask, Reported
 from tests.contract.conftest import new_world
 from tests.manual_clock import ManualClock
 from tests.property.stores import STORES
+from tests.property.walks import walk_far
 from tests.unit.worker.worker_harness import START, Noted
 
 KEEPALIVE = 30.0
@@ -337,18 +338,19 @@ SOME = settings(
     suppress_health_check=list(HealthCheck),
 )
 FAST = settings(SOME, max_examples=15)
-DEEP = settings(SOME, max_examples=700, stateful_step_count=150)
 
 
-@pytest.mark.parametrize(
-    ("store", "some"),
-    [("memory", SOME), ("sqlite", FAST), pytest.param("memory", DEEP, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize(("store", "some"), [("memory", SOME), ("sqlite", FAST)])
 def test_what_was_cancelled_stays_so_in_any_order(store: str, some: settings) -> None:
     class OverStore(Cancelling):
         make_store = STORES[store]
 
     run_state_machine_as_test(OverStore, settings=some)
+
+
+@pytest.mark.slow
+def test_what_was_cancelled_stays_so_for_a_hundred_thousand_steps() -> None:
+    walk_far(Cancelling, 100_000)
 
 
 # ----------------------------------------------------------------------------------- planted faults

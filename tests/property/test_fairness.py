@@ -19,6 +19,7 @@ from tests.property.fair_store import (
     WEIGHTLESS,
 )
 from tests.property.fairness import Fairness
+from tests.property.walks import walk_far
 
 MEMORY = settings(
     max_examples=30,
@@ -30,14 +31,15 @@ MEMORY = settings(
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
-DEEPER = settings(MEMORY, max_examples=700, stateful_step_count=150)
 
 
-@pytest.mark.parametrize(
-    "some", [MEMORY, pytest.param(DEEPER, marks=pytest.mark.slow)], ids=["", "deeper"]
-)
-def test_whatever_happens_groups_get_their_turns(some: settings) -> None:
-    run_machine(Fairness, settings=some)
+def test_whatever_happens_groups_get_their_turns() -> None:
+    run_machine(Fairness, settings=MEMORY)
+
+
+@pytest.mark.slow
+def test_groups_get_their_turns_for_a_hundred_thousand_steps() -> None:
+    walk_far(Fairness, 100_000)
 
 
 # ---------------------------------------------------------------------- faults that must be found

@@ -36,6 +36,7 @@ from headrace.testing.stores import SHARD, Streamed
 from tests.contract.conftest import World
 from tests.manual_clock import ManualClock
 from tests.property.stores import everything
+from tests.property.walks import walk_far
 
 IDS = [f"task-{number}" for number in range(3)]
 MOST = 40
@@ -323,15 +324,16 @@ MANY = settings(
     max_examples=100, stateful_step_count=40, deadline=None, derandomize=True,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
-DEEP = settings(MANY, max_examples=700, stateful_step_count=120, database=None)
 QUICK = settings(MANY, max_examples=600, stateful_step_count=25, phases=[Phase.generate])
 
 
-@pytest.mark.parametrize(
-    "some", [MANY, pytest.param(DEEP, marks=pytest.mark.slow)], ids=["", "deep"]
-)
-def test_every_task_has_its_texts_and_nothing_else_is_kept(some: settings) -> None:
-    run_state_machine_as_test(OffloadMachine, settings=some)
+def test_every_task_has_its_texts_and_nothing_else_is_kept() -> None:
+    run_state_machine_as_test(OffloadMachine, settings=MANY)
+
+
+@pytest.mark.slow
+def test_every_task_has_its_texts_for_a_hundred_thousand_steps() -> None:
+    walk_far(OffloadMachine, 100_000)
 
 
 def found(machine: type[OffloadMachine]) -> None:

@@ -28,7 +28,8 @@ from headrace.runtime.wiring import UseCases
 from headrace.store.base import Store
 from headrace.store.objects import MemoryObjects
 from tests.property.stores import everything
-from tests.property.test_offload import DEEP, MAIL, MANY, MOST, POST, OffloadMachine, Rests, ids
+from tests.property.test_offload import MAIL, MANY, MOST, POST, OffloadMachine, Rests, ids
+from tests.property.walks import walk_far
 
 HOUR = 3_600
 
@@ -133,11 +134,13 @@ def spec_of(upload: Upload) -> TaskSpec:
     return TaskSpec("null", id=upload.task_id, upload=upload)
 
 
-@pytest.mark.parametrize(
-    "some", [MANY, pytest.param(DEEP, marks=pytest.mark.slow)], ids=["", "deep"]
-)
-def test_every_task_has_its_upload_and_nothing_else_is_kept(some: Any) -> None:
-    run_state_machine_as_test(UploadMachine, settings=some)
+def test_every_task_has_its_upload_and_nothing_else_is_kept() -> None:
+    run_state_machine_as_test(UploadMachine, settings=MANY)
+
+
+@pytest.mark.slow
+def test_every_task_has_its_upload_for_a_hundred_thousand_steps() -> None:
+    walk_far(UploadMachine, 100_000)
 
 
 # ----------------------------------------------------------------------------- planted faults

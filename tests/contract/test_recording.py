@@ -29,8 +29,9 @@ from headrace.history.counters import (
     bucket_of,
     buffer_of,
 )
+from headrace.history.recent import last_day, last_hour
 from headrace.history.recorder import Recorded, Recording
-from headrace.history.tally import Activity, last_day, last_hour
+from headrace.history.tally import Activity
 from headrace.store.base import Store
 from headrace.store.call_scope import metered
 from headrace.store.stream import writes_of

@@ -8,7 +8,8 @@ from headrace.domain.access import Permission, Principal
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import State
 from headrace.history.counters import Counters
-from headrace.history.tally import STATES, last_day, last_hour
+from headrace.history.recent import last_day, last_hour
+from headrace.history.tally import STATES
 
 
 @dataclass(frozen=True, slots=True)

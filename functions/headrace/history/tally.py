@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.domain.task import SHOWN_STATES, State
+from headrace.history.recent import SLOT, Slots, add_slots, recent, slots_of, text_of
 from headrace.history.transitions import Event, Happening, Transition
 
 RATIO: Final = 1.05
@@ -89,14 +90,7 @@ def _pairs(numbers: Sequence[int]) -> Iterable[tuple[int, int]]:
     return zip(numbers[::2], numbers[1::2], strict=True)
 
 
-SLOT: Final = 300_000_000  # in microseconds
-_HOUR: Final = 12  # slots
-_DAY: Final = 24 * _HOUR
-_KEPT: Final = _DAY + _HOUR
 _ROOM: Final = 24  # bytes that an edge takes besides its names and numbers
-
-Slots = dict[int, int]
-"""How many moves in each slot of five minutes since 1970, or in the hour that begins with it."""
 
 
 @dataclass(slots=True)
@@ -112,13 +106,12 @@ class QueueFlows:
         """Count *transition*, if it is a move."""
         left, entered = transition.left, transition.entered
         if left is not None and entered is not None and left[0] != entered[0]:
-            self._add(entered[0], left[0], transition.at // SLOT, 1)
+            self._add(entered[0], left[0], {transition.at // SLOT: 1})
 
     def merge(self, other: "QueueFlows") -> None:
         """Count everything that *other* has counted."""
         for target, source, slots in other.edges():
-            for slot, number in slots.items():
-                self._add(target, source, slot, number)
+            self._add(target, source, slots)
 
     def edges(self) -> Iterator[tuple[str, str, Slots]]:
         """Yield target, source and numbers of each edge."""
@@ -137,19 +130,15 @@ class QueueFlows:
         Hours that ended an hour ago are kept as one number, what is over a day ago is left out.
         Of more edges than fit into *most* bytes the busiest stay.
         """
-        slot_now = now // SLOT
         kept = QueueFlows()
         for target, source, slots in self.edges():
-            for slot, number in slots.items():
-                if slot > slot_now - _KEPT:
-                    hour = slot - slot % _HOUR
-                    over = hour <= slot_now - 2 * _HOUR
-                    kept._add(target, source, hour if over else slot, number)
+            if worth := recent(slots, now):
+                kept.by_target.setdefault(target, {})[source] = worth
         edges = sorted(kept.edges(), key=lambda edge: (-sum(edge[2].values()), edge[:2]))
         room = most
         fitting = QueueFlows()
         for target, source, slots in edges:
-            room -= len(target) + len(source) + len(_text(slots)) + _ROOM
+            room -= len(target) + len(source) + len(text_of(slots)) + _ROOM
             if room < 0:
                 break
             fitting.by_target.setdefault(target, {})[source] = slots
@@ -158,7 +147,7 @@ class QueueFlows:
     def body(self) -> dict[str, dict[str, str]]:
         """Return it as JSON."""
         return {
-            target: {source: _text(slots) for source, slots in sources.items()}
+            target: {source: text_of(slots) for source, slots in sources.items()}
             for target, sources in self.by_target.items()
         }
 
@@ -167,33 +156,13 @@ class QueueFlows:
         """Return the flows that body() wrote."""
         return cls(
             {
-                target: {source: _slots(text) for source, text in sources.items()}
+                target: {source: slots_of(text) for source, text in sources.items()}
                 for target, sources in body.items()
             }
         )
 
-    def _add(self, target: str, source: str, slot: int, number: int) -> None:
-        slots = self.by_target.setdefault(target, {}).setdefault(source, {})
-        slots[slot] = slots.get(slot, 0) + number
-
-
-def last_hour(slots: Slots, now: int) -> int:
-    """Return how many moves there were in the last 55 to 60 minutes before *now*."""
-    return sum(number for slot, number in slots.items() if slot > now // SLOT - _HOUR)
-
-
-def last_day(slots: Slots, now: int) -> int:
-    """Return how many moves there were in the last 23 to 24 hours before *now*."""
-    return sum(number for slot, number in slots.items() if slot > now // SLOT - _DAY)
-
-
-def _text(slots: Slots) -> str:
-    return " ".join(f"{slot} {number}" for slot, number in sorted(slots.items()))
-
-
-def _slots(text: str) -> Slots:
-    numbers = [int(word) for word in text.split()]
-    return dict(zip(numbers[::2], numbers[1::2], strict=True))
+    def _add(self, target: str, source: str, slots: Slots) -> None:
+        add_slots(self.by_target.setdefault(target, {}).setdefault(source, {}), slots)
 
 
 MINUTE: Final = 60_000_000  # in microseconds

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, Self
 
@@ -44,7 +45,12 @@ _BLANKS: Final = tuple((re.compile(pattern, re.ASCII), blank) for pattern, blank
 
 def fingerprint(kind: str, message: str) -> str:
     """Return the fingerprint that similar errors share: 16 hex digits."""
-    text = message[:MESSAGE].lower()
+    return _fingerprint(kind, message[:MESSAGE])
+
+
+@lru_cache(512)
+def _fingerprint(kind: str, message: str) -> str:
+    text = message.lower()
     for pattern, blank in _BLANKS:
         text = pattern.sub(blank, text)
     whole = f"{kind}\n{text.strip(' ')}"
@@ -54,6 +60,20 @@ def fingerprint(kind: str, message: str) -> str:
 def fingerprint_of(task: Task) -> str:
     """Return the fingerprint of what *task* died or last failed of."""
     return fingerprint(*fault_of(task))
+
+
+_TRIED_BEFORE: Final = {State.ENQUEUED: 0, State.INFLIGHT: 1}
+
+
+def fault_stands(state: State, attempts: int, *, cancelled: bool) -> bool:
+    """Tell whether a task has ended of its latest error, or is being tried again after it.
+
+    What was restarted or has moved on begins anew, and its errors are of the past.
+    """
+    if state is State.DEAD:
+        return not cancelled
+    before = _TRIED_BEFORE.get(state)
+    return before is not None and attempts > before
 
 
 def fault_of(task: Task) -> tuple[str, str]:
@@ -128,7 +148,8 @@ class TaskFilter:
     ``scheduled_after`` and ``scheduled_before`` are about a state's own time: due, end of the
     lease as first granted, finish; both bounds are excluded.  ``error`` is a part of the latest
     error's type, message or detail, upper or lower case.  ``fingerprint`` is that of what a
-    task last failed of; one that was cancelled did not end of that, and is not meant.
+    task has ended of or is being tried again after: one that was cancelled did not end of its
+    latest error, and one that was restarted, has moved on or succeeded is past it.
     """
 
     states: tuple[str, ...] = ()
@@ -218,14 +239,16 @@ class TaskFilter:
             return False
         if self.error is not None and not _mentions(task, self.error):
             return False
-        return self.fingerprint is None or self.fingerprint == _ended_of(task)
+        return self.fingerprint is None or self.fingerprint == standing_fault_of(task)
 
 
 EVERY_TASK: Final = TaskFilter()
 
 
-def _ended_of(task: Task) -> str | None:
-    return None if task.cancelled else fingerprint_of(task)
+def standing_fault_of(task: Task) -> str | None:
+    """Return the fingerprint of what *task* has ended of or is tried again after, if of any."""
+    stands = fault_stands(task.state, task.attempts, cancelled=task.cancelled)
+    return fingerprint_of(task) if stands else None
 
 
 def _mentions(task: Task, text: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.domain.filters import TaskFilter
+from headrace.domain.filters import TaskFilter, standing_fault_of
 from headrace.domain.instants import micros_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import DeadLetterConfig
@@ -153,6 +153,14 @@ def test_after_any_history_the_counts_are_the_truth(
     for queue in QUEUES:
         truth = [*(places[queue, state] for state in STATES), cancelled[queue]]
         assert counters.counts(queue, counters.buffers()) == truth
+        failed = (standing_fault_of(task) for task in tasks.values() if task.queue == queue)
+        assert standing(counters, queue) == Counter(name for name in failed if name)
+
+
+def standing(counters: Counters, queue: str) -> dict[str, int]:
+    """Return how many tasks of *queue* have each fault."""
+    kinds = counters.faults(queue, counters.buffers()).kinds
+    return {name: kind.dead + kind.retried for name, kind in kinds.items() if kind.stands}
 
 
 def change_id(change: TaskWrite) -> str:
@@ -202,6 +210,7 @@ def at(task_id: str, queue: str, state: State, clock: ManualClock) -> Task:
         started_at=now,
         finished_at=now,
         lease_expires_at=now,
+        attempts=len(task_id) + queue.count("a"),
         last_move="cancel" if cancelled else MOVES[state],
         dead_reason=DeadReason.CANCELLED if cancelled else None,
     )
@@ -250,6 +259,9 @@ def assert_books_hold(truth: Tally, use: UseCases, clock: ManualClock) -> None:
     assert all(len(str(buffer.body)) < 3 * BUFFER_BYTES for buffer in buffers)
     last = micros_of(clock()) // 60_000_000 + 100
     for queue in QUEUES:
+        failed = truth.faults.by_queue.get(queue, {})
+        stands = {name: kind.dead + kind.retried for name, kind in failed.items() if kind.stands}
+        assert standing(counters, queue) == stands
         counts = truth.counts.get(queue, counts_of())
         assert counters.counts(queue, buffers) == counts
         minutes: dict[int, Activity] = {}

@@ -13,7 +13,8 @@
   that were counted here: in bulk that is one post a minute and batch.
 
 Totals and series are spread over buckets by the queue's name: a queue is read from one bucket, and
-a flush takes at most two writes for each bucket with activity, however many queues there are.
+a flush takes at most two writes for each bucket with activity, however many queues there are, and
+one for each queue in which tasks failed, or are no longer failed; see ``faults``.
 
 No record outgrows DynamoDB's 400 KB: a buffer is closed at BUFFER_BYTES and a batch adds at most
 BATCH_BYTES; a block is a part of a buffer; a bucket of totals has room for 1,800 queues with the
@@ -37,6 +38,7 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.ids import new_chance
 from headrace.domain.instants import instant_of, micros_of
 from headrace.history.counter_buffer import Buffer
+from headrace.history.faults import FAULTS, Kinds, QueueFaults, change_faults, with_pending
 from headrace.history.tally import (
     MINUTE,
     Activity,
@@ -210,7 +212,21 @@ class Counters:
                 until = instant_of((block + 1) * _BLOCK * MINUTE) + KEPT
                 body = {"minutes": happened.body()["minutes"]}
                 self.store.put_record(Record(_series(bucket), name, body, 1, until), replaces=None)
+        for queue, kinds in buffer.tally.faults.by_queue.items():
+            self._add_to_faults(queue, buffer, kinds)
         buffer.tally, buffer.closed, buffer.opened = Tally(), False, 0
+
+    def _add_to_faults(self, queue: str, buffer: Buffer, kinds: Kinds) -> None:
+        number, now = str(buffer.number), micros_of(self.now())
+
+        def added(faults: QueueFaults) -> bool:
+            if faults.posted.get(number, 0) >= buffer.version:
+                return False
+            faults.posted[number] = buffer.version
+            faults.merge(kinds, now)
+            return True
+
+        self._attempt(lambda: change_faults(self.store, queue, added, now))
 
     def _add_to_totals(self, bucket: int, buffer: Buffer, tally: Tally) -> None:
         number = str(buffer.number)
@@ -294,6 +310,12 @@ class Counters:
         with flat_rate():  # queues share their buckets
             record = self.store.record(TOTALS, str(bucket_of(queue)))
         return _counted(queue, record.body if record else _NOTHING, buffers)
+
+    def faults(self, queue: str, buffers: Sequence[Record]) -> QueueFaults:
+        """Return what tasks of *queue* fail of."""
+        faults = QueueFaults.of(self.store.record(FAULTS, queue))
+        with_pending(faults, queue, buffers, micros_of(self.now()))
+        return faults
 
     def totals(self) -> Totals:
         """Return the totals of all queues at once: some reads, however many there are."""

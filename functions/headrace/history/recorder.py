@@ -14,7 +14,7 @@ A queue that is counted anew gets what the new count has not seen; see ``recount
 
 import logging
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -30,6 +30,7 @@ from headrace.history.changelog import Changelog, Line, line
 from headrace.history.counter_buffer import Buffer, BufferedRecount
 from headrace.history.counters import BATCH_BYTES, Counters, buffer_of
 from headrace.history.ends import EndWebhooks
+from headrace.history.faults import FAULT_BYTES
 from headrace.history.memberships import batch_deltas
 from headrace.history.recount import NewCount
 from headrace.history.tally import MINUTE
@@ -346,7 +347,8 @@ def _arrivals(readings: Sequence[_Reading]) -> frozenset[str]:
 
 def _too_large(readings: Sequence[_Reading]) -> bool:
     """Tell whether *readings* might add more to a buffer than it has room for."""
-    if len(readings) <= _SURELY_SMALL:
+    failed = [one.change for one in readings if one.change.old_fault or one.change.new_fault]
+    if len(readings) + 2 * len(failed) <= _SURELY_SMALL:
         return False
     spots = [(reading.change.left, reading.change.entered) for reading in readings]
     queues = {spot[0] for pair in spots for spot in pair if spot is not None}
@@ -367,7 +369,18 @@ def _too_large(readings: Sequence[_Reading]) -> bool:
     names += sum(map(len, named)) + _NAME_BYTES * _named(readings)
     entries = _ENTRY_BYTES * (len(queues) + len(minutes) + len(flows) + 5 * len(named))
     entries += _DURATION_BYTES * (len(events) + len(moved))
+    entries += sum(FAULT_BYTES + len(queue) for queue, _ in _faults(failed))
     return names + entries > BATCH_BYTES
+
+
+def _faults(changes: Iterable[Transition]) -> set[tuple[str, str]]:
+    """Return the queues and fingerprints of which a buffer has to know after *changes*."""
+    sides = (
+        (spot, fault)
+        for change in changes
+        for spot, fault in ((change.left, change.old_fault), (change.entered, change.new_fault))
+    )
+    return {(spot[0], fault.fingerprint) for spot, fault in sides if spot and fault}
 
 
 def _named(readings: Sequence[_Reading]) -> int:

@@ -1,4 +1,4 @@
-"""What the recorder adds up: tasks by queue and state, events by minute, flows between queues.
+"""What the recorder adds up: tasks by queue and state, events by minute, flows, faults.
 
 Tallies are sums, so they may be merged in any order.
 
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.domain.task import SHOWN_STATES, State
+from headrace.history.faults import Faults
 from headrace.history.recent import SLOT, Slots, add_slots, recent, slots_of, text_of
 from headrace.history.transitions import Event, Happening, Transition
 
@@ -270,6 +271,7 @@ class Tally:
     counts: dict[str, Counts] = field(default_factory=dict)
     minutes: dict[str, dict[int, Activity]] = field(default_factory=dict)
     flows: QueueFlows = field(default_factory=QueueFlows)
+    faults: Faults = field(default_factory=Faults)
 
     def add(self, transition: Transition) -> None:
         """Count one write of a task."""
@@ -287,6 +289,8 @@ class Tally:
                     if state is State.ENQUEUED:
                         self._activity(queue, transition.at // MINUTE).backlog += step
             self.flows.note(transition)
+        if transition.old_fault or transition.new_fault:
+            self.faults.note(transition)
         self.add_happenings(transition.happenings)
 
     def add_happenings(self, happenings: Iterable[Happening]) -> None:
@@ -306,6 +310,7 @@ class Tally:
             for minute, activity in minutes.items():
                 self._activity(queue, minute).merge(activity)
         self.flows.merge(other.flows)
+        self.faults.merge(other.faults)
 
     def body(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -314,14 +319,16 @@ class Tally:
             for queue, minutes in self.minutes.items()
         }
         counts = {queue: list(counts) for queue, counts in self.counts.items() if any(counts)}
-        return {"counts": counts, "minutes": minutes, "moves": self.flows.body()}
+        faults = {"faults": self.faults.body()} if self.faults else {}
+        return {"counts": counts, "minutes": minutes, "moves": self.flows.body(), **faults}
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> "Tally":
         """Return the tally that body() wrote."""
         counts = {queue: counts_of(counts) for queue, counts in body["counts"].items()}
         minutes = {queue: minutes_of(body, queue) for queue in body["minutes"]}
-        return cls(counts, minutes, QueueFlows.of(body.get("moves", {})))
+        flows, faults = QueueFlows.of(body.get("moves", {})), Faults.of(body.get("faults", {}))
+        return cls(counts, minutes, flows, faults)
 
     def _counts(self, queue: str) -> Counts:
         found = self.counts.get(queue)

@@ -10,6 +10,7 @@ delete) is it when the store's log saw the write, which DynamoDB's stream tells 
 from enum import StrEnum, auto
 from typing import Final, NamedTuple
 
+from headrace.domain.filters import fault_stands, fingerprint
 from headrace.domain.lifecycle import Action
 from headrace.domain.task import DeadReason, State
 from headrace.domain.write import Spot, TaskView, TaskWrite
@@ -22,7 +23,8 @@ MALFORMED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, Val
 class IndexEntry(NamedTuple):
     """Where a task stands in the index; *at* in microseconds since 1970.
 
-    ``cancelled`` the index does not tell: that is how the task came to be dead.
+    ``cancelled`` and ``fault`` the index does not tell: whether the task came to be dead so, and
+    the fingerprint of what it has ended of or is tried again after, else empty.
     """
 
     queue: str
@@ -31,6 +33,7 @@ class IndexEntry(NamedTuple):
     at: int
     task_id: str
     cancelled: bool = False
+    fault: str = ""
 
 
 class UnreadableImage(ValueError):
@@ -58,11 +61,22 @@ class Happening(NamedTuple):
     micros: int | None = None
 
 
+class Fault(NamedTuple):
+    """What a task has ended of (``dead``), or is tried again after."""
+
+    fingerprint: str
+    dead: bool
+    type: str
+    message: str
+    task_id: str
+    worker: str
+
+
 class Transition(NamedTuple):
     """One write of one task: where it left, where it came to (None: nowhere), what happened.
 
     ``was_cancelled`` and ``is_cancelled`` say whether it was dead of a cancel where it left, and is
-    where it came to.
+    where it came to; ``old_fault`` and ``new_fault`` what it had failed of, and has.
     """
 
     at: int
@@ -71,6 +85,8 @@ class Transition(NamedTuple):
     happenings: tuple[Happening, ...] = ()
     was_cancelled: bool = False
     is_cancelled: bool = False
+    old_fault: Fault | None = None
+    new_fault: Fault | None = None
 
 
 def transition(write: TaskWrite) -> Transition:
@@ -88,7 +104,12 @@ def transition(write: TaskWrite) -> Transition:
         else:
             change = _change(left, new, write.recorded_at)
         was, now = _cancelled(old, left), _cancelled(new, change.entered)
-        return change._replace(was_cancelled=was, is_cancelled=now) if was or now else change
+        if was or now:
+            change = change._replace(was_cancelled=was, is_cancelled=now)
+        failed, fails = _fault(old, left), _fault(new, change.entered)
+        if failed or fails:
+            change = change._replace(old_fault=failed, new_fault=fails)
+        return change
     except MALFORMED as error:
         message = f"not the image of a task: {type(error).__name__}: {error}"
         raise UnreadableImage(message) from error
@@ -99,7 +120,9 @@ def index_entry(task: TaskView | None) -> IndexEntry | None:
     spot = None if task is None else task.spot
     if task is None or spot is None:
         return None
-    return IndexEntry(*spot, task.label, task.scheduled_at, task.id, _cancelled(task, spot))
+    fault = _fault(task, spot)
+    named = "" if fault is None else fault.fingerprint
+    return IndexEntry(*spot, task.label, task.scheduled_at, task.id, _cancelled(task, spot), named)
 
 
 def _cancelled(task: TaskView | None, spot: Spot | None) -> bool:
@@ -107,6 +130,18 @@ def _cancelled(task: TaskView | None, spot: Spot | None) -> bool:
     if task is None or spot is None or spot[1] is not State.DEAD:
         return False
     return task.dead_reason == DeadReason.CANCELLED
+
+
+def _fault(task: TaskView | None, spot: Spot | None) -> Fault | None:
+    """Return what *task*, which stands at *spot*, has failed of and is not past."""
+    if task is None or spot is None:
+        return None
+    cancelled = _cancelled(task, spot)
+    if not fault_stands(spot[1], task.attempts or 0, cancelled=cancelled):
+        return None
+    dead, error = spot[1] is State.DEAD, task.latest_error
+    kind, message = ("", task.dead_reason or "") if error is None else (error.type, error.message)
+    return Fault(fingerprint(kind, message), dead, kind, message, task.id, task.worker or "")
 
 
 def _change(left: Spot | None, new: TaskView, recorded_at: int) -> Transition:

@@ -1,0 +1,303 @@
+"""What tasks fail of is counted at write time, by queue and fingerprint, each change once."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from headrace.domain.filters import TaskFilter, fingerprint
+from headrace.domain.instants import micros_of
+from headrace.domain.operate import BulkAction
+from headrace.domain.task import State
+from headrace.history import counters as kept
+from headrace.history.faults import (
+    FAULT_BYTES,
+    FAULTS,
+    FAULTS_BYTES,
+    REST,
+    FaultCount,
+    QueueFaults,
+)
+from headrace.history.recent import by_five_minutes, by_hour
+from headrace.history.transitions import Fault
+from headrace.ops.delivery.reports import WorkerError
+from headrace.store.base import Store
+from headrace.store.call_scope import metered
+from tests.contract.test_recording import AT_ONCE, Recorder, new_recorder
+from tests.manual_clock import ManualClock
+from tests.streamed import Unsure
+
+LATE = fingerprint("Late", "after 1 s")
+
+
+@pytest.fixture
+def it(store: Store, clock: ManualClock) -> Recorder:
+    return new_recorder(store, clock)
+
+
+def fail(it: Recorder, queue: str, message: str = "after 1 s", *, retryable: bool = False) -> str:
+    """Let a new task fail, and return its id."""
+    (task_id,) = it.world.put(queue)
+    error = WorkerError("Late", message)
+    it.world.say(it.world.one(queue), "FAILED", error=error, retryable=retryable)
+    return task_id
+
+
+def faults(it: Recorder, queue: str = "mail") -> QueueFaults:
+    counters = it.world.use.recording.counters
+    return counters.faults(queue, counters.buffers())
+
+
+def standing(it: Recorder, queue: str = "mail") -> dict[str, tuple[int, int]]:
+    kinds = faults(it, queue).kinds.items()
+    return {name: (kind.dead, kind.retried) for name, kind in kinds if kind.stands}
+
+
+def test_dead_and_tried_again_are_counted_by_queue_and_kind(it: Recorder) -> None:
+    mail, sms = it.world.queue("mail"), it.world.queue("sms")
+    began = it.world.clock()
+    fail(it, mail, "after 1 s")
+    it.world.clock.forward(400)
+    last = fail(it, mail, "after 30 s", retryable=True)
+    fail(it, mail, "never")
+    fail(it, sms)
+
+    it.record()
+
+    never = fingerprint("Late", "never")
+    assert standing(it, mail) == {LATE: (1, 1), never: (1, 0)}
+    assert standing(it, sms) == {LATE: (1, 0)}
+    late, now = faults(it, mail).kinds[LATE], micros_of(it.world.clock())
+    assert (late.type, late.message, late.sample) == ("Late", "after 30 s", last)
+    assert late.workers == ["ada:1"]
+    assert late.first - micros_of(began) < 1_000_000
+    assert late.last - late.first == 400_001_000
+    assert sum(by_five_minutes(late.slots, now)) == sum(by_hour(late.slots, now)) == 2
+
+
+def test_a_batch_that_comes_again_counts_once(it: Recorder) -> None:
+    fail(it, it.world.queue(), retryable=True)
+    changes = it.stream.taken()
+    for _ in range(2):
+        it.record(changes)
+        it.world.clock.forward(61)
+
+    it.record(changes[1:])
+
+    assert standing(it) == {LATE: (0, 1)}
+    assert sum(faults(it).kinds[LATE].slots.values()) == 1
+
+
+def succeed(it: Recorder, task_id: str) -> None:
+    it.world.clock.forward(timedelta(hours=2))
+    it.world.say(it.world.one("mail"), "SUCCEEDED")
+
+
+def move_on(it: Recorder, task_id: str) -> None:
+    it.world.clock.forward(timedelta(hours=2))
+    it.world.say(it.world.one("mail"), "MOVED", to_queue=it.world.queue("other"))
+
+
+def act(action: BulkAction) -> Callable[[Recorder, str], None]:
+    return lambda it, task_id: it.world.use.bulk.by_ids("mail", action, [task_id]) and None
+
+
+ENDS: dict[str, tuple[bool, Callable[[Recorder, str], object]]] = {
+    "succeeds": (True, succeed),
+    "moves on": (True, move_on),
+    "is cancelled": (True, lambda it, task_id: it.world.use.cancelling.cancel(task_id)),
+    "is deleted while it waits": (True, act(BulkAction.DELETE)),
+    "is deleted": (False, act(BulkAction.DELETE)),
+    "is restarted": (False, act(BulkAction.RESTART)),
+    "is purged": (False, lambda it, _: it.world.use.queues.purge("mail", (State.DEAD,))),
+    "is forgotten": (
+        False,
+        lambda it, task_id: it.stream.note(it.world.see(task_id), None, forgotten=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_fault_stands_until_its_task(it: Recorder, end: str) -> None:
+    retryable, act = ENDS[end]
+    it.world.queue()
+    task_id = fail(it, "mail", retryable=retryable)
+    it.record()
+    assert standing(it) == {LATE: (0, 1) if retryable else (1, 0)}
+
+    act(it, task_id)
+    it.record()
+
+    assert standing(it) == standing(it, "other") == {}
+    assert faults(it).kinds[LATE].last > 0  # but it is known when it was seen
+
+
+def test_while_a_task_is_tried_again_its_fault_stands(it: Recorder) -> None:
+    queue = it.world.queue(retry_strategy=AT_ONCE)
+    fail(it, queue, retryable=True)
+    task = it.world.one(queue)
+    it.record()
+    assert standing(it) == {LATE: (0, 1)}
+
+    it.world.say(task, "FAILED", error=WorkerError("Other", "no"))
+    it.record()
+
+    assert standing(it) == {fingerprint("Other", "no"): (1, 0)}
+
+
+def test_a_lease_that_lapses_and_a_task_that_expires_have_faults(it: Recorder) -> None:
+    queue = it.world.queue(expires_in_seconds=100, keepalive_timeout_in_seconds=10)
+    it.world.put(queue, "{}", "{}")
+    it.world.one(queue)
+    it.world.clock.forward(11)
+    it.world.use.reaping.run()
+    it.record()
+    assert [kind[1] for kind in standing(it).values()] == [1]
+
+    it.world.clock.forward(100)
+    it.world.use.reaping.run()
+    it.record()
+
+    assert sorted(standing(it).values()) == [(1, 0), (1, 0)]
+    assert standing(it)[fingerprint("", "expired")] == (1, 0)
+
+
+def test_the_dead_are_as_many_as_a_dry_run_finds(it: Recorder) -> None:
+    queue = it.world.queue()
+    for number in range(30):
+        fail(it, queue, f"kind {'abc'[number % 3]}", retryable=number % 5 == 0)
+    it.record()
+
+    for name, (dead, retried) in standing(it).items():
+        where = TaskFilter(states=("DEAD",), fingerprint=name)
+        matched = it.world.use.bulk.by_filter(queue, BulkAction.RESTART, where, dry_run=True)
+        assert matched.matched == dead
+        listed = it.world.use.inspect.list(queue, TaskFilter(fingerprint=name), limit=50).tasks
+        assert len(listed) == dead + retried
+
+
+def test_counts_go_from_buffers_into_one_record_of_the_queue(
+    store: Store, clock: ManualClock
+) -> None:
+    unsure = Unsure(store)
+    it = new_recorder(unsure.store, clock)
+    for queue in ("mail", "sms"):
+        it.world.queue(queue)
+    for _ in range(3):
+        for queue in ("mail", "mail", "sms"):
+            fail(it, queue)
+        it.record()
+        clock.forward(61)
+
+    written = [record.name for record in unsure.written if record.kind == FAULTS]
+
+    assert sorted(written) == ["mail", "sms"]  # the write that finds the minute over only says so
+    assert (standing(it, "mail"), standing(it, "sms")) == ({LATE: (6, 0)}, {LATE: (3, 0)})
+
+
+def test_tasks_that_never_fail_cost_nothing_more(store: Store, clock: ManualClock) -> None:
+    unsure = Unsure(store)
+    it = new_recorder(unsure.store, clock)
+    queue = it.world.queue()
+    for _ in range(3):
+        it.world.put(queue)
+        it.world.say(it.world.one(queue), "SUCCEEDED")
+        it.record()
+        clock.forward(61)
+
+    kinds = {record.kind.rstrip("0123456789") for record in unsure.written}
+    assert kinds <= {kept.BUFFER, kept.TOTALS, kept.SERIES, "queue", "audit"}
+    assert not any("faults" in record.body for record in unsure.written)
+
+
+@pytest.mark.units
+def test_a_failing_task_costs_a_part_of_a_unit_more(it: Recorder) -> None:
+    queue = it.world.queue()
+    for _ in range(20):
+        fail(it, queue)
+    changes = it.stream.taken()
+    it.record(changes[:-2])
+    it.world.clock.forward(61)
+
+    with metered() as meter:
+        it.record(changes[-2:-1])
+        it.record(changes[-1:])
+
+    assert meter.write <= 6  # 5 without faults: two buffers, totals, series
+
+
+def test_what_is_over_for_a_week_is_forgotten(it: Recorder) -> None:
+    queue = it.world.queue()
+    it.world.use.tasks.delete(fail(it, queue))
+    it.record()
+    it.world.clock.forward(timedelta(days=8))
+    fail(it, queue, "never")
+    it.record()
+    it.world.clock.forward(61)
+    fail(it, queue, "never")
+    it.record()
+    it.record()
+    fail(it, queue, "never")
+    it.record()
+
+    assert list(faults(it).kinds) == [fingerprint("Late", "never")]
+
+
+# -- room --------------------------------------------------------------------------------------
+
+
+def a_kind(number: int, dead: int = 1) -> tuple[str, FaultCount]:
+    texts = ("Late" * 20, f"{number:04}" * 100, f"tsk_{number}")
+    return f"{number:016x}", FaultCount(dead, 0, 1 + number, 1 + number, {1: 1}, *texts, ["ada"])
+
+
+def test_more_kinds_than_there_is_room_for_are_counted_together() -> None:
+    faults = QueueFaults()
+    faults.merge(dict(a_kind(number) for number in range(1000)), 0)
+
+    known = len(faults.kinds) - 1
+    assert 80 < known < 1000
+    assert faults.kinds[REST].dead == 1000 - known
+    assert faults.dead == 1000
+    assert len(json.dumps(faults.body())) < FAULTS_BYTES + 2_000
+
+    gone = {name: FaultCount(dead=-1) for name, _ in map(a_kind, range(1000))}
+    faults.merge(gone, 0)
+    assert not any(kind.stands for kind in faults.kinds.values())
+    assert REST not in faults.kinds
+
+
+def test_while_some_are_counted_together_a_new_kind_is_too() -> None:
+    faults = QueueFaults(kinds={REST: FaultCount(dead=2), **dict([a_kind(1)])})
+
+    faults.merge(dict([a_kind(2)]), 0)
+
+    assert faults.kinds[REST].dead == 3
+    faults.merge({a_kind(2)[0]: FaultCount(dead=-1), "f" * 16: FaultCount(dead=-2)}, 0)
+    assert list(faults.kinds) == [a_kind(1)[0]]
+
+
+def test_what_is_over_makes_room_for_what_is_new() -> None:
+    faults = QueueFaults()
+    faults.merge(dict(a_kind(number, 0) for number in range(1000)), 0)
+    assert REST not in faults.kinds
+
+    faults.merge(dict(a_kind(number) for number in range(1000, 1050)), 0)
+
+    assert REST not in faults.kinds
+    assert faults.dead == 50
+
+
+def test_texts_of_any_length_and_alphabet_are_cut() -> None:
+    faults = [
+        Fault("f" * 16, dead=True, type=text * 600, message=text * 4000, task_id="t" * 64, worker=w)
+        for text, w in (("x", "ada:1"), ("\u0645", "\u0645" * 100), ("\U0001f6b0", "w" * 70))
+    ]
+    count = FaultCount(dead=10**9, retried=10**9)
+    for fault in faults:
+        count.see(fault, 1_800_000_000_000_000, times=10**6)
+
+    assert len(json.dumps(count.body())) < FAULT_BYTES
+    assert count.message.startswith("\U0001f6b0")
+    assert count.workers == ["w" * 70, "ada:1"]

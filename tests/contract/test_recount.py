@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
+from headrace.domain.instants import instant_of
+from headrace.domain.task import Place, State
 from headrace.history.recount import DONE, OPEN
 from headrace.history.recounting import Recounted
 from headrace.ops.shared.audit import AuditFilter
@@ -230,6 +232,10 @@ class InterruptedRecount(Unsure):
         self._come("count", "")
         return self._store.count(*given, **named)
 
+    def entries(self, place: Place, **named: Any) -> Any:
+        self._come("entries", place.state)
+        return self._store.entries(place, **named)
+
     def read(self, *given: Any, **named: Any) -> Any:
         self._come("read", "")
         return {} if self.gone else self._store.read(*given, **named)
@@ -359,7 +365,9 @@ def test_a_dead_task_that_goes_while_it_is_counted_is_counted_as_gone(
     for task_id in (first, second):
         that.world.use.cancelling.cancel(task_id)
     that.record()
-    interrupted.before["read", ""] = lambda: that.world.use.tasks.delete(first)
+    interrupted.before["entries", State.DEAD] = lambda: interrupted.before.update(
+        {("read", ""): lambda: that.world.use.tasks.delete(first)}
+    )
 
     step = recount(that, queue)
 
@@ -384,3 +392,68 @@ def test_dead_tasks_that_go_as_quickly_as_they_are_counted_end_the_step(
     that.record()
     assert that.world.clock() - began < timedelta(seconds=1)  # nothing is held
     assert recount(that, queue).counts == [4, 1, 1, 1, 0]
+
+
+# -- what tasks fail of ------------------------------------------------------------------------
+
+
+def standing(it: Recorder, queue: str) -> list[tuple[int, int]]:
+    counters = it.world.use.recording.counters
+    kinds = counters.faults(queue, counters.buffers()).kinds.values()
+    return [(kind.dead, kind.retried) for kind in kinds]
+
+
+def failed(it: Recorder) -> str:
+    """Have one task dead, one wait to be tried again, and one be tried again."""
+    queue = it.world.queue("mail")
+    for retryable in (False, True, True):
+        it.world.put(queue)
+        it.world.say(it.world.one(queue), "FAILED", retryable=retryable)
+        it.world.clock.forward(1)
+    it.world.clock.forward(60)
+    it.world.one(queue)
+    it.world.clock.forward(1)
+    return queue
+
+
+def test_faults_of_before_they_were_counted_are_found(it: Recorder) -> None:
+    queue = failed(it)
+    it.stream.taken()  # as if an older version had recorded them
+
+    recount(it, queue)
+
+    assert standing(it, queue) == [(1, 2)]
+    counters = it.world.use.recording.counters
+    (kind,) = counters.faults(queue, counters.buffers()).kinds.values()
+    assert it.world.clock() - instant_of(kind.first) > timedelta(seconds=3)
+    it.world.use.queues.purge(queue, (State.DEAD, State.ENQUEUED))
+    it.record()
+    assert standing(it, queue) == [(0, 1)]
+
+
+def test_faults_that_are_right_stay_with_what_was_seen_of_them(it: Recorder) -> None:
+    queue = failed(it)
+    it.record()
+    counters = it.world.use.recording.counters
+    before = counters.faults(queue, counters.buffers()).kinds
+
+    recount(it, queue)
+
+    assert counters.faults(queue, counters.buffers()).kinds == before
+
+
+def test_a_task_that_changes_between_index_and_reading_counts_once(
+    that: Recorder, interrupted: InterruptedRecount
+) -> None:
+    queue = failed(that)
+    that.record()
+
+    def fails_for_good() -> None:
+        (task,) = that.world.take(queue)
+        that.world.say(task, "FAILED", retryable=False)
+
+    interrupted.before["read", ""] = fails_for_good
+    recount(that, queue)
+    that.record()
+
+    assert standing(that, queue) == [(2, 1)]

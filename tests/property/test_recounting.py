@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.domain.errors import InvalidRequest, Unavailable
+from headrace.domain.filters import standing_fault_of
 from headrace.domain.task import Place
 from headrace.domain.write import TaskWrite
 from headrace.history.counters import Counters
@@ -27,7 +28,7 @@ from headrace.store.memory import MemoryStore
 from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
 from tests.property.stores import everything
-from tests.property.test_recording import COMMON, QUEUES, RecordedService, calls
+from tests.property.test_recording import COMMON, QUEUES, RecordedService, calls, standing
 from tests.streamed import SHARD, Unsure
 
 Call = tuple[str, str, int, float]
@@ -144,6 +145,11 @@ class RecountStory:
         counters = self.world.use.recording.counters
         return counters.counts(queue, counters.buffers())
 
+    def failing(self, queue: str) -> dict[str, int]:
+        there = [task for task in everything(self.midst) if task.spent is None]
+        failed = (standing_fault_of(task) for task in there if task.queue == queue)
+        return Counter(name for name in failed if name)
+
     def drain(self) -> None:
         """Let the recorder come to everything."""
         while self.backlog:
@@ -219,15 +225,17 @@ def test_whatever_happens_meanwhile_the_counters_are_true_once_the_stream_is_dra
 
     for queue in QUEUES:
         assert story.reported(queue) == story.truth(queue)
+        assert standing(story.world.use.recording.counters, queue) == story.failing(queue)
 
 
 SUCCEEDS: list[Call] = [("take", "plain", 0, 0), ("say", "plain", 0, 0)]
 IS_RUN: list[Call] = [("enqueue", "plain", 1, 4), ("run", "plain", 0, 0)]
 IS_CANCELLED: list[Call] = [("cancel", "plain", 0, 0), ("restart", "plain", 0, 0)]
+FAILS: list[Call] = [("take", "plain", 0, 0), ("say", "plain", 2, 0)]
 COMES_BACK: list[Call] = [("move", "plain", 0, 0), ("move", "wide", 0, 0)]
 
 
-@pytest.mark.parametrize("life", [SUCCEEDS, IS_RUN, COMES_BACK, IS_CANCELLED])
+@pytest.mark.parametrize("life", [SUCCEEDS, IS_RUN, COMES_BACK, IS_CANCELLED, FAILS])
 @pytest.mark.parametrize(
     ("on", "steps"), [*((on, 2) for on in ON), pytest.param("memory", 4, marks=pytest.mark.slow)]
 )
@@ -253,3 +261,5 @@ def test_in_every_order_of_a_small_case(on: str, life: list[Call], steps: int) -
         story.drain()
 
         assert story.reported("plain") == story.truth("plain"), "".join(order)
+        found = standing(story.world.use.recording.counters, "plain")
+        assert found == story.failing("plain"), "".join(order)

@@ -14,6 +14,8 @@ from headrace.store.base import Record
 KEPT: Final = timedelta(hours=26)
 """A stream keeps its records for a day; what was not heard of for longer has nothing to repeat."""
 
+_FRESH_FAULTS: Final = 400
+
 WATCHED: Final = 16
 """Of how many batches a buffer knows how many members are live: the names take room."""
 
@@ -22,7 +24,8 @@ WATCHED: Final = 16
 class BufferedRecount:
     """What a buffer knows of a queue that is counted anew, or was; see ``recounting``.
 
-    *open* names the recount that is under way, and *fresh* what was counted that it has not seen.
+    *open* names the recount that is under way, and *fresh* what was counted that it has not seen,
+    *faults* likewise: how many tasks are dead and are tried again, by fingerprint.
     Until *held*, in microseconds since 1970, nothing of the queue may be counted; later that says
     when the recount was last heard of.  *done* names the last one that was finished, and *ended*
     is when.
@@ -33,6 +36,13 @@ class BufferedRecount:
     fresh: Counts = field(default_factory=counts_of)
     done: str = ""
     ended: int = 0
+    faults: dict[str, list[int]] = field(default_factory=dict)
+
+    def add_fault(self, fingerprint: str, step: int, *, dead: bool) -> None:
+        """Count *step* tasks more, or less, that the recount has not seen."""
+        crowded = len(self.faults) >= _FRESH_FAULTS
+        name = fingerprint if fingerprint in self.faults or not crowded else ""
+        self.faults.setdefault(name, [0, 0])[not dead] += step
 
     def finish(self, ended: int) -> None:
         """Note that the one under way is finished."""
@@ -41,17 +51,18 @@ class BufferedRecount:
 
     def give_up(self) -> None:
         """Forget the one under way."""
-        self.open, self.fresh = "", counts_of()
+        self.open, self.fresh, self.faults = "", counts_of(), {}
 
     def body(self) -> Sequence[Any]:
         """Return it as JSON."""
-        return [self.open, self.held, self.fresh, self.done, self.ended]
+        return [self.open, self.held, self.fresh, self.done, self.ended, self.faults]
 
     @classmethod
     def of(cls, body: Sequence[Any]) -> Self:
         """Return the recount that body() wrote."""
-        opened, held, fresh, done, ended = body
-        return cls(opened, held, counts_of(fresh), done, ended)
+        opened, held, fresh, done, ended, *more = body
+        faults = {name: [*numbers] for name, numbers in more[0].items()} if more else {}
+        return cls(opened, held, counts_of(fresh), done, ended, faults)
 
 
 @dataclass(slots=True)

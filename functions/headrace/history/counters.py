@@ -294,6 +294,31 @@ class Counters:
                 bucket_of(queue), lambda body: {**body, "counts": _with_counts(body, {queue: by})}
             )
 
+    def post_faults(self, queue: str) -> None:
+        """Bring all that buffers have of the faults of *queue* into its record.
+
+        Raises Unavailable as flush() does.
+        """
+
+        def close(buffer: Buffer) -> None:
+            if queue in buffer.tally.faults.by_queue:
+                buffer.opened = 1  # a minute that is over
+
+        if any(queue in buffer.body.get("faults", {}) for buffer in self.buffers()):
+            self.change_buffers(close)
+            self.change_buffers(lambda _: None)  # who writes to a closed one flushes it
+
+    def mend_faults(self, queue: str, found: Kinds) -> None:
+        """Let *found* be what tasks of *queue* fail of, while buffers have nothing of that."""
+        now = micros_of(self.now())
+
+        def mended(faults: QueueFaults) -> bool:
+            faults.take(found, now)
+            return True
+
+        with flat_rate(write=1.0):
+            self._attempt(lambda: change_faults(self.store, queue, mended, now))
+
     def wait(self) -> None:
         """Let the one who was quicker finish."""
         self.sleep(self.chance.uniform(0, 0.05))

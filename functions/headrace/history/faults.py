@@ -139,6 +139,11 @@ class Faults:
         """Return the count of one kind, to be added to."""
         return self.by_queue.setdefault(queue, {}).setdefault(fingerprint, FaultCount())
 
+    def add(self, queue: str, fingerprint: str, step: int, *, dead: bool) -> None:
+        """Count *step* tasks more, or less, of which nothing else is known."""
+        more = FaultCount(dead=step) if dead else FaultCount(retried=step)
+        self.count(queue, fingerprint).merge(more)
+
     def merge(self, other: "Faults") -> None:
         """Count everything that *other* has counted."""
         for queue, kinds in other.by_queue.items():
@@ -147,12 +152,12 @@ class Faults:
 
     def body(self) -> dict[str, dict[str, list[Any]]]:
         """Return it as JSON."""
-        return {queue: _body(kinds) for queue, kinds in self.by_queue.items()}
+        return {queue: body_of(kinds) for queue, kinds in self.by_queue.items()}
 
     @classmethod
     def of(cls, body: Mapping[str, Mapping[str, Sequence[Any]]]) -> Self:
         """Return the faults that body() wrote."""
-        return cls({queue: _kinds(kinds) for queue, kinds in body.items()})
+        return cls({queue: kinds_of(kinds) for queue, kinds in body.items()})
 
 
 def seen_in(transition: Transition) -> bool:
@@ -186,6 +191,18 @@ class QueueFaults:
         if REST in self.kinds and not self.kinds[REST].stands:
             del self.kinds[REST]
 
+    def take(self, found: Mapping[str, FaultCount], now: int) -> None:
+        """Have the numbers that were *found*; when a kind was seen stays known."""
+        known = {name: kind for name, kind in self.kinds.items() if name}
+        for kind in known.values():
+            kind.dead = kind.retried = 0
+        # Those first that have numbers: what was told of is left out where there is no room.
+        self.kinds = {name: known[name] for name in known.keys() & found.keys()}
+        self.merge(found, now)
+        quiet = {name: kind for name, kind in known.items() if name not in self.kinds}
+        if REST not in self.kinds:
+            self.merge(quiet, now)
+
     def _with_room(self, room: int, needed: int) -> int:
         """Return what room there is when so many bytes are taken, by forgetting what is past."""
         left = room - needed
@@ -207,14 +224,14 @@ class QueueFaults:
 
     def body(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return {"posted": self.posted, "kinds": _body(self.kinds)}
+        return {"posted": self.posted, "kinds": body_of(self.kinds)}
 
     @classmethod
     def of(cls, record: Record | None) -> Self:
         """Return what a record has; nothing where there is none."""
         if record is None:
             return cls()
-        return cls(dict(record.body["posted"]), _kinds(record.body["kinds"]))
+        return cls(dict(record.body["posted"]), kinds_of(record.body["kinds"]))
 
 
 def with_pending(faults: QueueFaults, queue: str, buffers: Iterable[Record], now: int) -> None:
@@ -222,7 +239,7 @@ def with_pending(faults: QueueFaults, queue: str, buffers: Iterable[Record], now
     for buffer in buffers:
         kinds = buffer.body.get("faults", {}).get(queue)
         if kinds and faults.posted.get(buffer.name, 0) < buffer.version:
-            faults.merge(_kinds(kinds), now)
+            faults.merge(kinds_of(kinds), now)
 
 
 def change_faults(
@@ -254,11 +271,13 @@ def _bytes(kind: FaultCount) -> int:
     return len(json.dumps(kind.body())) + _ROOM
 
 
-def _body(kinds: Mapping[str, FaultCount]) -> dict[str, list[Any]]:
+def body_of(kinds: Mapping[str, FaultCount]) -> dict[str, list[Any]]:
+    """Return *kinds* as JSON."""
     return {fingerprint: kind.body() for fingerprint, kind in kinds.items()}
 
 
-def _kinds(body: Mapping[str, Sequence[Any]]) -> Kinds:
+def kinds_of(body: Mapping[str, Sequence[Any]]) -> Kinds:
+    """Return the kinds that body_of() wrote."""
     return {fingerprint: FaultCount.of(kind) for fingerprint, kind in body.items()}
 
 

@@ -16,28 +16,25 @@ import logging
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from headrace.domain.batch import DEAD_IDS, QUEUES, BatchDelta
 from headrace.domain.errors import Unavailable
-from headrace.domain.instants import micros_of
 from headrace.domain.offload import ObjectStore
 from headrace.domain.task import State
 from headrace.domain.upload import may_come_again
 from headrace.domain.write import TaskWrite
-from headrace.history import recount as recount_record
 from headrace.history.changelog import Changelog, Line, line
-from headrace.history.counter_buffer import Buffer, BufferedRecount
+from headrace.history.counter_buffer import Buffer
 from headrace.history.counters import BATCH_BYTES, Counters, buffer_of
 from headrace.history.ends import EndWebhooks
 from headrace.history.faults import FAULT_BYTES
+from headrace.history.judging import IndexChange, Judging
 from headrace.history.memberships import batch_deltas
-from headrace.history.recount import NewCount
 from headrace.history.tally import MINUTE
 from headrace.history.transitions import (
     MALFORMED,
     Event,
-    IndexEntry,
     Transition,
     UnreadableImage,
     index_entry,
@@ -45,92 +42,6 @@ from headrace.history.transitions import (
 )
 
 _log: Final = logging.getLogger(__name__)
-
-IndexChange: TypeAlias = tuple[IndexEntry | None, IndexEntry | None, int]
-"""A change of the index: the entry that went, the one that came, and when."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Judging:
-    """Judges changes by what new counts have seen of them."""
-
-    counters: Counters
-    _finished: dict[str, NewCount] = field(default_factory=dict)  # by id; they do not change
-
-    def add(self, buffer: Buffer, changes: Sequence[IndexChange]) -> bool:
-        """Note in *buffer* what *changes* mean to the queues that are counted anew, or were.
-
-        The buffer's tally has counted them as if there were no such queue.  Returns whether that
-        could be done: not while a count is being made.
-        """
-        by_queue = {queue: _of(queue, changes) for queue in buffer.recounts}
-        by_queue = {queue: some for queue, some in by_queue.items() if some}
-        now = micros_of(self.counters.now())
-        if any(buffer.recounts[queue].held > now for queue in by_queue):
-            return False
-        for queue, some in by_queue.items():
-            recount = buffer.recounts[queue]
-            if recount.open:
-                self._add_fresh(queue, recount, some)
-            if recount.done:
-                self._leave_out(buffer, queue, recount, some)
-            if not recount.open and not recount.done:
-                del buffer.recounts[queue]
-        return True
-
-    def _add_fresh(
-        self, queue: str, recount: BufferedRecount, changes: Sequence[IndexChange]
-    ) -> None:
-        done = self._read(recount_record.DONE, queue, recount.open)
-        if done is not None:  # whoever finished it could not tell this buffer
-            recount.finish(done.ended)
-            return
-        count = self._read(recount_record.OPEN, queue, recount.open)
-        if count is None:
-            recount.give_up()
-            return
-        for change in changes:
-            for place, step in count.adds(*change):
-                recount.fresh[place] += step
-
-    def _leave_out(
-        self, buffer: Buffer, queue: str, recount: BufferedRecount, changes: Sequence[IndexChange]
-    ) -> None:
-        """Take back from the buffer's tally what the finished count of *queue* has seen already."""
-        late = [change for change in changes if change[-1] <= recount.ended]
-        if not late:
-            return
-        count = self._finished.get(recount.done)
-        count = count or self._read(recount_record.DONE, queue, recount.done)
-        if count is None:  # too long ago for anything to come
-            recount.done, recount.ended = "", 0
-            return
-        self._finished[recount.done] = count
-        everything = NewCount("", 0)  # has seen nothing, so all is to be added
-        for change in late:
-            for place, step in count.adds(*change):
-                buffer.tally.add_count(queue, place, step)
-            for place, step in everything.adds(*change):
-                buffer.tally.add_count(queue, place, -step)
-
-    def _read(self, kind: str, queue: str, recount: str) -> NewCount | None:
-        found = recount_record.read(self.counters.store, kind, queue, recount, self.counters.now())
-        return found[0] if found else None
-
-
-def _of(queue: str, changes: Sequence[IndexChange]) -> list[IndexChange]:
-    """Return *changes* as one queue sees them."""
-    sides = (
-        (
-            left if left is not None and left.queue == queue else None,
-            entered if entered is not None and entered.queue == queue else None,
-            at,
-        )
-        for left, entered, at in changes
-        if left != entered  # else a heartbeat, or another write that moves nothing
-    )
-    return [change for change in sides if change[:2] != (None, None)]
-
 
 _TRIES: Final = 20
 _HELD_TRIES: Final = 100  # longer than any buffer is held
@@ -173,7 +84,9 @@ class _Reading(NamedTuple):
     @property
     def index_change(self) -> IndexChange:
         """What it did to the index."""
-        return index_entry(self.write.before), index_entry(self.write.after), self.change.at
+        before, after = self.write.before, self.write.after
+        version = after.version if after is not None else before.version + 1 if before else 0
+        return IndexChange(index_entry(before), index_entry(after), self.change.at, version)
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -12,23 +12,34 @@ which its page is counted may be missed or counted twice.
 
 The index does not tell which of the dead were cancelled.  So each of them is read, and a page of
 which one has gone by then is counted again: of all that it holds it must be known.
+
+Nor does it tell what tasks have failed of, and those that wait or are in flight may change too
+quickly to be caught standing still.  So a task counts in a page as it is when it is read, if it is
+still there; and of one that has changed since the index showed it the page notes that version:
+what came up to it the page has seen, whatever the time says.
 """
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, Self
 
 from headrace.domain.task import ORDINARY, Place, State, places_of
 from headrace.history.counter_buffer import KEPT
+from headrace.history.faults import FaultCount, Faults, QueueFaults, body_of, kinds_of
 from headrace.history.tally import CANCELLED, STATES, Counts, counts_of
 from headrace.history.transitions import IndexEntry
 from headrace.store.base import Record, Store
 
 _PLACE: Final = {state: place for place, state in enumerate(STATES)}
 _NEVER: Final = -1
+_CHANGED: Final = 1_000
+"""Tasks that changed while they were read, of all pages together: more are not noted."""
+
+FaultStep = tuple[str, bool, int]
+"""The fingerprint of a fault, whether the task is dead of it, and how many more there are."""
 
 
 class CountedPage(NamedTuple):
@@ -49,7 +60,8 @@ class NewCount:
     """A queue as far as it is counted, in the order of STATES, labels of places, and the index.
 
     ``numbers`` are Counts, and so is ``was``: what the counters said when it began, and when it is
-    finished what they said then.
+    finished what they said then.  ``faults`` are None where too many tasks changed to be counted;
+    ``changed`` has for pages by their number the versions at which some tasks were read.
     """
 
     id: str
@@ -58,6 +70,8 @@ class NewCount:
     pages: tuple[CountedPage, ...] = ()
     was: tuple[int, ...] = tuple(counts_of())
     lanes: frozenset[int] = ORDINARY
+    faults: Mapping[str, FaultCount] | None = field(default_factory=dict)
+    changed: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def next(self) -> tuple[State, int, CountedPage | None] | None:
@@ -86,10 +100,13 @@ class NewCount:
         last: tuple[int, str] | None,
         counted_at: int,
         cancelled: int = 0,
+        faults: Faults | None = None,
+        changed: Mapping[str, int] | None = None,
     ) -> Self:
         """Return it with *number* entries more, up to the *last*, or to the partition's end.
 
-        *cancelled* of them are dead because they were cancelled.
+        *cancelled* of them are dead because they were cancelled; *faults* is what they failed of,
+        and *changed* at which version those were read that the index did not show like that.
         """
         place = _PLACE[state]
         numbers = [*self.numbers]
@@ -97,18 +114,33 @@ class NewCount:
         numbers[CANCELLED] += cancelled
         until, task_id = last or (math.inf, "")
         page = CountedPage(place, label, until, task_id, counted_at)
-        return replace(self, numbers=tuple(numbers), pages=(*self.pages, page))
+        counted = replace(self, numbers=tuple(numbers), pages=(*self.pages, page))
+        return counted.with_faults(faults or Faults(), changed or {})
+
+    def with_faults(self, faults: Faults, changed: Mapping[str, int]) -> Self:
+        """Return it with *faults* of its last page, and what *changed* while that was read."""
+        noted = {**self.changed, len(self.pages) - 1: changed} if changed else self.changed
+        if self.faults is None or sum(map(len, noted.values())) > _CHANGED:
+            return replace(self, faults=None, changed={})
+        every = QueueFaults(kinds=dict(self.faults))
+        for kinds in faults.by_queue.values():
+            every.merge(kinds, now=0)
+        return replace(self, faults=every.kinds, changed=noted)
 
     def counted_at(self, entry: IndexEntry) -> int | None:
         """Return when the page of *entry* was counted; None if that is still to come."""
         place = Place.labelled(entry.queue, entry.state, entry.label)
         if place.shard >= self.shards or place.lane not in self.lanes:
             return _NEVER  # added since it began: nothing of it is ever counted
+        number = self._page_of(entry)
+        return None if number is None else self.pages[number].counted_at
+
+    def _page_of(self, entry: IndexEntry) -> int | None:
         key = (_PLACE[entry.state], entry.label, float(entry.at), entry.task_id)
         found = bisect_left(self.pages, key, key=_end)
         if found == len(self.pages) or self.pages[found][:2] != key[:2]:
             return None
-        return self.pages[found].counted_at
+        return found
 
     def adds(
         self, left: IndexEntry | None, entered: IndexEntry | None, at: int
@@ -120,6 +152,22 @@ class NewCount:
                 yield _PLACE[entry.state], step
                 if entry.cancelled:
                     yield CANCELLED, step
+
+    def fault_steps(
+        self, left: IndexEntry | None, entered: IndexEntry | None, at: int, version: int
+    ) -> Iterator[FaultStep]:
+        """Yield by how much which faults change by a change that is not seen, as adds() does.
+
+        *version* is the task's after it.
+        """
+        for entry, step in ((left, -1), (entered, 1)):
+            counted_at = self.counted_at(entry) if entry is not None and entry.fault else None
+            if entry is None or counted_at is None or at <= counted_at:
+                continue
+            number = self._page_of(entry)
+            noted = {} if number is None else self.changed.get(number, {})
+            if version > noted.get(entry.task_id, _NEVER):
+                yield entry.fault, entry.state is State.DEAD, step
 
     def body(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -134,6 +182,8 @@ class NewCount:
             "pages": pages,
             "was": self.was,
             "lanes": sorted(self.lanes),
+            "faults": None if self.faults is None else body_of(self.faults),
+            "changed": {str(number): versions for number, versions in self.changed.items()},
         }
 
     @classmethod
@@ -146,7 +196,10 @@ class NewCount:
         )
         lanes = frozenset(body.get("lanes", ORDINARY))
         numbers, was = tuple(counts_of(body["numbers"])), tuple(counts_of(body["was"]))
-        return cls(body["id"], body["shards"], numbers, pages, was, lanes)
+        known = body.get("faults")  # not of a recount that began before there were any
+        faults = None if known is None else kinds_of(known)
+        changed = {int(number): seen for number, seen in body.get("changed", {}).items()}
+        return cls(body["id"], body["shards"], numbers, pages, was, lanes, faults, changed)
 
 
 def _end(page: CountedPage) -> tuple[int, int, float, str]:

@@ -16,7 +16,7 @@ Whoever dies on the way leaves the counters as they were, and buffers that are h
 seconds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -25,11 +25,14 @@ from headrace.domain.change import Entry
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.ids import new_request_token
 from headrace.domain.instants import instant_of, micros_of
-from headrace.domain.task import Place, State
+from headrace.domain.task import Place, State, Task
+from headrace.domain.write import StoredView
 from headrace.history.counter_buffer import Buffer, BufferedRecount
 from headrace.history.counters import Counters
+from headrace.history.faults import FaultCount, Faults, Kinds
 from headrace.history.recount import DONE, OPEN, NewCount, read, to_record, together, write
 from headrace.history.tally import STATES, Counts, counts_of
+from headrace.history.transitions import standing_fault
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.paging import Cursors
 from headrace.ops.shared.queues import QueueOperations
@@ -43,7 +46,10 @@ _PAGES: Final = 4_000  # some 28,000,000 tasks, and a record of 200 KB
 _DEAD_AT_ONCE: Final = (2_000, 500, 100, 20, 5, 1, 1, 1, 1, 1)
 """How many dead tasks a page has, and when one of them has gone meanwhile the next try of it."""
 
+_LIVE_AT_ONCE: Final = 2_000
 _READ: Final = 100
+_GONE: Final = 10**15
+"""A version that no task reaches: what is gone when it is read has been left in every one."""
 
 
 class _Page(NamedTuple):
@@ -53,6 +59,8 @@ class _Page(NamedTuple):
     last: Position | None
     counted_at: int
     cancelled: int = 0
+    faults: Faults | None = None
+    changed: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +135,8 @@ class Recounting:
             if state is State.DEAD:
                 page = self._dead_page(queue, count.id, partition, after)
             else:
-                page = self._page(partition, after)
+                live = state is not State.SUCCEEDED and count.faults is not None
+                page = (self._live_page if live else self._page)(partition, after)
             end = (micros_of(page.last.scheduled_at), page.last.task_id) if page.last else None
             count = count.with_page(
                 state,
@@ -136,6 +145,8 @@ class Recounting:
                 last=end,
                 counted_at=page.counted_at,
                 cancelled=page.cancelled,
+                faults=page.faults,
+                changed=page.changed,
             )
             if len(count.pages) > _PAGES:
                 message = f"queue {queue} has too many tasks to be counted anew"
@@ -150,6 +161,27 @@ class Recounting:
         page = self.store.count(partition, after=after, now=None)
         return _Page(page.number, page.last, counted_at)
 
+    def _live_page(self, partition: Place, after: Position | None) -> "_Page":
+        """Count a page of tasks that may change while they are read."""
+        counted_at = micros_of(self.now())
+        page = self.store.entries(partition, after=after, limit=_LIVE_AT_ONCE)
+        faults, changed = Faults(), dict[str, int]()
+        for entry, task in self._read(page.entries):
+            as_shown = task is not None and _stands(task, partition, entry.scheduled_at)
+            if not as_shown:
+                changed[entry.task_id] = _GONE if task is None else task.version
+            if task is not None and (as_shown or _within(task, partition, after, page.last)):
+                _count_fault(faults, task)
+        return _Page(len(page.entries), page.last, counted_at, 0, faults, changed)
+
+    def _read(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, Task | None]]:
+        """Yield *entries*, each task once, with what is there of it now."""
+        once = list({entry.task_id: entry for entry in entries}.values())
+        for start in range(0, len(once), _READ):
+            some = once[start : start + _READ]
+            tasks = self.store.read((entry.task_id for entry in some), payload=False)
+            yield from ((entry, tasks.get(entry.task_id)) for entry in some)
+
     def _dead_page(
         self, queue: str, recount: str, partition: Place, after: Position | None
     ) -> "_Page":
@@ -160,34 +192,29 @@ class Recounting:
         for limit in _DEAD_AT_ONCE:
             counted_at = micros_of(self.now())
             page = self.store.entries(partition, after=after, limit=limit)
-            cancelled = self._cancelled(page.entries)
-            if cancelled is not None:
-                return _Page(len(page.entries), page.last, counted_at, cancelled)
+            dead = self._dead(page.entries)
+            if dead is not None:
+                return _Page(len(page.entries), page.last, counted_at, *dead)
             self.counters.wait()
         self._release(queue, recount)
         message = "dead tasks of the queue are just being removed; repeat this step"
         raise Unavailable(message)
 
-    def _cancelled(self, entries: Sequence[Entry]) -> int | None:
-        """Return how many were cancelled; None if one of them stands there no more."""
-        cancelled = 0
-        for start in range(0, len(entries), _READ):
-            some = entries[start : start + _READ]
-            tasks = self.store.read((entry.task_id for entry in some), payload=False)
-            for entry in some:
-                task = tasks.get(entry.task_id)
-                if task is None or (task.spent, task.place, task.scheduled_at) != (
-                    None,
-                    entry.place,
-                    entry.scheduled_at,
-                ):
-                    return None
-                cancelled += task.cancelled
-        return cancelled
+    def _dead(self, entries: Sequence[Entry]) -> tuple[int, Faults] | None:
+        """Return how many were cancelled and what the others ended of; None if one has gone."""
+        cancelled, faults = 0, Faults()
+        for entry, task in self._read(entries):
+            if task is None or not _stands(task, entry.place, entry.scheduled_at):
+                return None
+            cancelled += task.cancelled
+            _count_fault(faults, task)
+        return cancelled, faults
 
     def _finish(self, queue: str, count: NewCount, held_until: datetime) -> Recounted:
+        self.counters.post_faults(queue)
         buffers = self.counters.buffers()
-        fresh = [Buffer.of(buffer).recounts[queue].fresh for buffer in buffers]
+        missed = [Buffer.of(buffer).recounts[queue] for buffer in buffers]
+        fresh = [recount.fresh for recount in missed]
         counts = [max(0, number) for number in together(count.numbers, *fresh)]
         was = self.counters.counts(queue, buffers)
         off = [right - found for right, found in zip(counts, was, strict=True)]
@@ -196,6 +223,8 @@ class Recounting:
             self._in_time(queue, count.id, held_until)
             if any(off):
                 self.counters.mend(queue, off)
+            if count.faults is not None:
+                self.counters.mend_faults(queue, _faults_found(count.faults, missed))
             done = replace(count, numbers=tuple(counts), was=tuple(was))
             write(self.store, DONE, queue, done, self.now())
         self._release(queue, count.id, done)
@@ -219,7 +248,7 @@ class Recounting:
         def hold(buffer: Buffer) -> None:
             known = buffer.recounts.setdefault(queue, BufferedRecount())
             if begins:
-                known.open, known.fresh = recount, counts_of()
+                known.open, known.fresh, known.faults = recount, counts_of(), {}
             if known.open != recount:
                 raise _given_up()
             known.held = micros_of(until)
@@ -249,6 +278,37 @@ class Recounting:
             self._release(queue, recount)
             message = "the table is slow; repeat this step"
             raise Unavailable(message)
+
+
+def _stands(task: Task, place: Place, at: datetime) -> bool:
+    return (task.spent, task.place, task.scheduled_at) == (None, place, at)
+
+
+def _within(task: Task, place: Place, after: Position | None, last: Position | None) -> bool:
+    """Tell whether *task* is in the part of *place* behind *after* and up to *last*."""
+    if task.spent is not None or task.place != place:
+        return False
+    where = Position(task.scheduled_at, task.id)
+    return (after is None or where > after) and (last is None or where <= last)
+
+
+def _count_fault(faults: Faults, task: Task) -> None:
+    fault = standing_fault(StoredView(task))
+    if fault is not None:
+        at = task.errors[-1].at if task.errors else task.finished_at or task.scheduled_at
+        kind = faults.count(task.queue, fault.fingerprint)
+        kind.step(fault, 1)
+        kind.see(fault, micros_of(at), times=0)  # when it came the recorder has counted, or nobody
+
+
+def _faults_found(counted: Mapping[str, FaultCount], missed: Iterable[BufferedRecount]) -> Kinds:
+    """Return the faults that were *counted*, with what buffers know that the count has *missed*."""
+    found = {name: replace(kind) for name, kind in counted.items()}
+    for recount in missed:
+        for name, (dead, retried) in recount.faults.items():
+            kind = found.setdefault(name, FaultCount())
+            kind.dead, kind.retried = kind.dead + dead, kind.retried + retried
+    return found
 
 
 def _given_up() -> InvalidRequest:

@@ -125,6 +125,11 @@ def index_entry(task: TaskView | None) -> IndexEntry | None:
     return IndexEntry(*spot, task.label, task.scheduled_at, task.id, _cancelled(task, spot), named)
 
 
+def standing_fault(task: TaskView) -> Fault | None:
+    """Return what *task* has failed of and is not past, None if there is nothing."""
+    return _fault(task, task.spot)
+
+
 def _cancelled(task: TaskView | None, spot: Spot | None) -> bool:
     """Tell whether *task*, which stands at *spot*, is dead because it was cancelled."""
     if task is None or spot is None or spot[1] is not State.DEAD:

@@ -99,8 +99,8 @@ def move_on(it: Recorder, task_id: str) -> None:
     it.world.say(it.world.one("mail"), "MOVED", to_queue=it.world.queue("other"))
 
 
-def act(action: BulkAction) -> Callable[[Recorder, str], None]:
-    return lambda it, task_id: it.world.use.bulk.by_ids("mail", action, [task_id]) and None
+def act(action: BulkAction) -> Callable[[Recorder, str], object]:
+    return lambda it, task_id: it.world.use.bulk.by_ids("mail", action, [task_id])
 
 
 ENDS: dict[str, tuple[bool, Callable[[Recorder, str], object]]] = {

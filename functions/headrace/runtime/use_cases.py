@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.history.batch_recounting import BatchRecounting
     from headrace.history.counters import Counters
     from headrace.history.ends import EndWebhooks
+    from headrace.history.errors import ErrorOperations
     from headrace.history.flows import Flows
     from headrace.history.listening import Listening
     from headrace.history.proof import Proofs
@@ -334,6 +335,12 @@ class UseCases:
         from headrace.history.flows import Flows
 
         return Flows(self._counters, self.now)
+
+    @_once
+    def errors(self) -> "ErrorOperations":
+        from headrace.history.errors import ErrorOperations
+
+        return ErrorOperations(self._counters, self.now)
 
     @_once
     def bulk(self) -> "BulkOperations":

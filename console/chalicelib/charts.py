@@ -116,12 +116,12 @@ def round_top(highest: float) -> float:
     return next(step * power for step in (1, 2, 5, 10) if step * power >= highest)
 
 
-def spark(values: Sequence[float], *, of: str, per: str) -> Spark:
+def spark(values: Sequence[float], *, of: str, per: str, within: str = "hour") -> Spark:
     """Return a tiny chart of *values*, which count *of* something *per* some time."""
     highest = max(values, default=0)
     total = sum(values)
     top = highest or 1
-    summary = f"{formatting.number(total)} {of} in the last hour"
+    summary = f"{formatting.number(total)} {of} in the last {within}"
     if total:
         summary += f", at most {formatting.number(highest)} in {per}"
     inner = SPARK_HEIGHT - 2  # room for half of the line above and below

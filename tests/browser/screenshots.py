@@ -21,7 +21,7 @@ from tests.browser.rare import rare
 from tests.console.conftest import HOST
 
 _WIDTHS: Final = (320, 390, 1280)
-_FIRST: Final = ("all", "create-queue", "schedules", "keys", "audit", "pipelines", "dead")
+_FIRST: Final = ("all", "create-queue", "schedules", "keys", "audit", "pipelines", "errors")
 _HIGHEST: Final = 8_000  # pixels of a page that are drawn
 
 

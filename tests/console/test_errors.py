@@ -1,11 +1,13 @@
-"""Dead letters by what they died of, over queues, and what is done to a group of them."""
+"""Errors of all queues by kind, over queues, and what is done to a group of them."""
 
 import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
-from headrace.ops.delivery.reports import ReportStatus
+from headrace.history.faults import FAULTS
+from headrace.ops.delivery.reports import ReportStatus, WorkerError
+from headrace.testing.stores import SHARD
 from tests.console.conftest import Browser, Element, Shown
 from tests.console.test_selections import decide, to_the_end, token_of
 
@@ -19,7 +21,14 @@ def mortuary(admin: Browser) -> Browser:
         admin.kill(queue, message=f"no answer after {seconds} s")
         admin.clock.forward(60)
     admin.kill("mail", message="mailbox 'ada' is full")
+    record(admin)
     return admin
+
+
+def record(browser: Browser) -> None:
+    """Let the recorder come to all that has happened."""
+    assert browser.stream is not None
+    browser.use.recording.record(SHARD, browser.stream.taken())
 
 
 def groups_of(shown: Shown) -> list[Element]:
@@ -30,11 +39,11 @@ def ask(browser: Browser, group: Element, action: str) -> Shown:
     fields: dict[str, list[str]] = {"action": [action]}
     for each in group.all("input", type="hidden"):
         fields.setdefault(each.attributes["name"], []).append(each.attributes["value"])
-    return browser.post("/console/dead", fields)
+    return browser.post("/console/errors", fields)
 
 
 def test_alike_errors_of_all_queues_are_one_group(mortuary: Browser) -> None:
-    first, second = groups_of(mortuary.get("/console/dead"))
+    first, second = groups_of(mortuary.get("/console/errors"))
 
     assert "3 TimeoutError : no answer after 12 s" in first.one("h2").text
     assert "mail 2 sms 1" in first.text
@@ -50,7 +59,8 @@ def test_cancelled_tasks_are_no_dead_letters(mortuary: Browser) -> None:
     use.bulk.by_ids("sms", BulkAction.RESTART, [retried.id])
     use.cancelling.cancel(retried.id)
 
-    first, second = groups_of(mortuary.get("/console/dead"))
+    record(mortuary)
+    first, second = groups_of(mortuary.get("/console/errors"))
 
     assert "2 TimeoutError" in first.one("h2").text
     assert "mail 2" in first.text
@@ -62,7 +72,7 @@ def test_cancelled_tasks_are_no_dead_letters(mortuary: Browser) -> None:
 
 
 def test_a_group_leads_to_its_tasks(mortuary: Browser) -> None:
-    group = groups_of(mortuary.get("/console/dead"))[0]
+    group = groups_of(mortuary.get("/console/errors"))[0]
     [link] = [link for link in group.all("a") if link.text == "mail 2"]
     listed = mortuary.get(link.attributes["href"])
 
@@ -75,7 +85,7 @@ def test_a_group_leads_to_its_tasks(mortuary: Browser) -> None:
 def test_a_group_is_looked_at_first_and_then_dealt_with_in_all_its_queues(
     mortuary: Browser, action: str, left: State | None
 ) -> None:
-    group = groups_of(mortuary.get("/console/dead"))[0]
+    group = groups_of(mortuary.get("/console/errors"))[0]
     confirm = to_the_end(mortuary, mortuary.follow(ask(mortuary, group, action)))
 
     assert "3 tasks of 2 queues?" in confirm.text
@@ -88,52 +98,90 @@ def test_a_group_is_looked_at_first_and_then_dealt_with_in_all_its_queues(
         assert [count[left] for count in counts] == [2, 1]
 
 
-def test_it_says_which_of_the_dead_were_looked_at(admin: Browser) -> None:
+def test_where_nothing_failed_it_says_so(admin: Browser) -> None:
     admin.queue("mail")
-    assert "None is kept now" in admin.get("/console/dead").text
-    assert "No queue's name begins with zzz" in admin.get("/console/dead?name=zzz").text
-    for number in range(3):
-        admin.kill("mail", message=f"fault {number}")
-    assert "All 3 dead of 1 queue." in admin.get("/console/dead").text
+
+    assert "There are none" in admin.get("/console/errors").text
 
 
-def test_more_dead_than_are_looked_at_are_told_of(admin: Browser) -> None:
-    admin.queue("mail")
-    for _ in range(26):
-        admin.put("mail", *["{}"] * 25, tags={"n": "1"})
-        while tasks := admin.take("mail", 25):
-            for task in tasks:
-                admin.say(task, ReportStatus.FAILED, retryable=False)
-    shown = admin.get("/console/dead")
+def test_the_old_address_leads_here(mortuary: Browser) -> None:
+    moved = mortuary.get("/console/dead?name=mail")
 
-    assert (
-        "Of the newest dead, at least 500 of each queue, 500 in all; mail has more." in shown.text
-    )
-    group = groups_of(shown)[0]
-    assert "no error was told" in group.text
+    assert moved.status == 303
+    assert "2 TimeoutError" in mortuary.follow(moved).text
+
+
+def test_a_large_group_has_its_true_number_beside_many_others(admin: Browser) -> None:
+    """Dead letters shared 500 looks among all queues: a group of 1,252 showed 98."""
+    for queue in ("mail", "sms"):
+        admin.queue(queue)
+    for queue, rounds in (("mail", 26), ("sms", 3)):
+        for _ in range(rounds):
+            admin.put(queue, *["{}"] * 25)
+            while tasks := admin.take(queue, 25):
+                for task in tasks:
+                    admin.say(task, ReportStatus.FAILED, retryable=False)
+    record(admin)
+    shown = admin.get("/console/errors")
+
+    (group,) = groups_of(shown)
+    assert "725 no error was told" in group.text
+    assert "mail 650 sms 75" in group.text
+    assert "1 kind of error: 725 dead tasks, 0 being tried again." in shown.text
     confirm = to_the_end(admin, admin.follow(ask(admin, group, "restart")))
-    assert "Restart 650 tasks of mail?" in confirm.text
+    assert "Restart 725 tasks of 2 queues?" in confirm.text
+
+
+def test_what_is_tried_again_is_beside_the_dead(mortuary: Browser) -> None:
+    mortuary.put("sms")
+    (task,) = mortuary.take("sms")
+    error = WorkerError("TimeoutError", "no answer after 1 s")
+    mortuary.say(task, ReportStatus.FAILED, error=error)
+    record(mortuary)
+
+    first, _ = groups_of(mortuary.get("/console/errors"))
+    assert "1 being tried again" in first.text
+    assert "mail 2 sms 1 + 1" in first.text
+    assert "by ada:1" in first.text
+
+
+def test_errors_of_before_they_were_counted_are_told_of_until_a_recount(mortuary: Browser) -> None:
+    store = mortuary.use.recording.counters.store
+    store.drop_record(FAULTS, "mail")
+    for _ in range(2):  # of the buffer, too
+        mortuary.clock.forward(61)
+        mortuary.kill("sms", message="no")
+        record(mortuary)
+    store.drop_record(FAULTS, "mail")
+    assert "are missing" in mortuary.get("/console/errors").text
+
+    step = mortuary.use.recounting.step("mail")
+
+    assert step.cursor is None
+    shown = mortuary.get("/console/errors")
+    assert "are missing" not in shown.text
+    assert "mail 2 sms 1" in groups_of(shown)[0].text
 
 
 def test_a_viewer_sees_the_groups_and_no_action(mortuary: Browser) -> None:
-    shown = mortuary.as_role(Role.VIEWER).get("/console/dead")
+    shown = mortuary.as_role(Role.VIEWER).get("/console/errors")
 
     assert len(groups_of(shown)) == 2
     assert "Restart" not in shown.text
     for role in (Role.PRODUCER, Role.WORKER):
-        assert mortuary.as_role(role).get("/console/dead").status == 403
+        assert mortuary.as_role(role).get("/console/errors").status == 403
 
 
 def test_a_key_for_some_queues_sees_and_touches_no_others(mortuary: Browser) -> None:
     only_sms = mortuary.as_role(Role.OPERATOR, "sms")
-    shown = only_sms.get("/console/dead")
+    shown = only_sms.get("/console/errors")
     form = groups_of(shown)[0]
     named = form.one("input", name="fingerprint").attributes["value"]
     fields = {"token": token_of(shown.page), "action": "delete", "fingerprint": named}
 
     assert "mail" not in shown.page.one("main").text
-    assert only_sms.post("/console/dead", {**fields, "queue": ["sms", "mail"]}).status == 403
-    assert only_sms.post("/console/dead", {**fields, "queue": "sms"}).status == 303
+    assert only_sms.post("/console/errors", {**fields, "queue": ["sms", "mail"]}).status == 403
+    assert only_sms.post("/console/errors", {**fields, "queue": "sms"}).status == 303
 
 
 @pytest.mark.parametrize(
@@ -142,15 +190,16 @@ def test_a_key_for_some_queues_sees_and_touches_no_others(mortuary: Browser) -> 
 def test_what_the_page_has_not_shown_is_refused(
     mortuary: Browser, wrong: dict[str, object]
 ) -> None:
-    shown = mortuary.get("/console/dead")
+    shown = mortuary.get("/console/errors")
     fields = {"token": token_of(shown.page), "action": "delete", "queue": "mail",
               "fingerprint": "0123456789abcdef"}  # fmt: skip
 
-    assert mortuary.post("/console/dead", {**fields, **wrong}).status in (400, 404)
-    assert mortuary.post("/console/dead", {**fields, "token": ""}).status == 403
+    assert mortuary.post("/console/errors", {**fields, **wrong}).status in (400, 404)
+    assert mortuary.post("/console/errors", {**fields, "token": ""}).status == 403
 
 
 def test_markup_in_errors_is_text(mortuary: Browser) -> None:
     mortuary.kill("sms", message="<b onclick=x>no</b>")
+    record(mortuary)
 
-    assert "<b onclick" not in mortuary.get("/console/dead").body
+    assert "<b onclick" not in mortuary.get("/console/errors").body

@@ -21,7 +21,7 @@ _SUGGESTED: Final = 100
 _LONGEST: Final = 128  # letters of a name
 ENTRIES: Final = (
     ("Queues", urls.QUEUES, Permission.READ),
-    ("Dead letters", urls.DEAD, Permission.LIST),
+    ("Errors", urls.ERRORS, Permission.LIST),
     ("Workers", urls.WORKERS, Permission.LIST),
     ("Schedules", urls.SCHEDULES, Permission.READ),
     ("Batches", urls.BATCHES, Permission.READ),

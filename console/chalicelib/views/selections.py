@@ -207,7 +207,7 @@ def _page(
     place = one or formatting.count_of(len(found.queues), "queue")
     way = crumbs(context, one or "")
     if not one:
-        way = (*way, Link("Dead letters", context.url(urls.DEAD)))
+        way = (*way, Link("Errors", context.url(urls.ERRORS)))
     tasks = formatting.count_of(found.count, "task")
     question = formatting.upon(action.verb, f"{tasks} of {place}")
     if found.looking:

@@ -35,7 +35,7 @@ from console.chalicelib.parts import (
 from console.chalicelib.render import TEMPLATES, environment
 from console.chalicelib.urls import Urls
 from console.chalicelib.views.confirm import Sample
-from console.chalicelib.views.dead import DeadGroup
+from console.chalicelib.views.errors import ErrorRow
 from console.chalicelib.views.pipelines import FlowRow
 from console.chalicelib.views.queue import Figures, ScheduleRow
 from console.chalicelib.views.queues import QueueRow
@@ -99,7 +99,7 @@ class PatternPage(Page):
     tasks: TaskList
     workers: tuple[WorkerRow, ...]
     pager: Pager
-    groups: tuple[DeadGroup, ...]
+    groups: tuple[ErrorRow, ...]
     facts: tuple[Fact, ...]
     attempts: tuple[AttemptRow, ...]
     reasons: tuple[ReasonRow, ...]

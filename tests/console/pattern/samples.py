@@ -18,6 +18,7 @@ from console.chalicelib.parts import (
     Empty,
     Fact,
     Field,
+    Hidden,
     Link,
     Option,
     Pager,
@@ -25,7 +26,7 @@ from console.chalicelib.parts import (
     Text,
 )
 from console.chalicelib.views.confirm import Sample
-from console.chalicelib.views.dead import DeadGroup, GroupQueue
+from console.chalicelib.views.errors import ErrorRow, GroupQueue
 from console.chalicelib.views.pipelines import FlowRow
 from console.chalicelib.views.queue import Figures, ScheduleRow
 from console.chalicelib.views.queues import QueueRow
@@ -80,14 +81,16 @@ def texts() -> tuple[Text, ...]:
     )
 
 
-def groups(now: datetime, here: str) -> tuple[DeadGroup, ...]:
-    """Return groups of dead tasks."""
+def groups(now: datetime, here: str) -> tuple[ErrorRow, ...]:
+    """Return groups of errors."""
     faults = (("TimeoutError", "no answer", 1), ("", RIGHT_TO_LEFT, 214), ("", _ERROR * 9, 10**6))
     return tuple(
-        DeadGroup(
-            kind, message, count, now - timedelta(minutes=count), now,
-            (GroupQueue("mail", here, count), GroupQueue(WIDE, here, count))[:count],
-            LONG, here, (),
+        ErrorRow(
+            kind, message, count, count // 2, now - timedelta(minutes=count), now,
+            charts.spark([0, 2, 5], of="failures", per="5 min"),
+            charts.spark([], of="failures", per="1 h"),
+            (GroupQueue("mail", here, count, 0), GroupQueue(WIDE, here, count, 7))[:count],
+            "and 1 queue more", "ada:1 (2.3.1)", LONG, here, (Hidden("queue", "mail"),),
         )
         for kind, message, count in faults
     )  # fmt: skip

@@ -171,7 +171,7 @@ def browser(world: World) -> Browser:
     return Browser(world.clock, world.use).sign_in(KEY)
 
 
-@pytest.mark.parametrize("path", ["", "/queues/mail", "/schedules", "/keys", "/audit", "/dead"])
+@pytest.mark.parametrize("path", ["", "/queues/mail", "/schedules", "/keys", "/audit", "/errors"])
 def test_a_page_says_so_in_words_and_when_to_come_again(
     service: FaultyService, browser: Browser, world: World, path: str
 ) -> None:

@@ -387,7 +387,7 @@ def test_a_limit_of_tasks_in_flight_costs_a_write_a_pool_and_no_reads_however_hi
 def test_a_limit_of_tasks_in_flight_costs_a_life_at_most_two_writes(
     world: World, in_a_call: int, most: float
 ) -> None:
-    """That is less than slots would from two tasks in a call on; see decision 27."""
+    """That is less than slots would from some three tasks in a call on; see decision 27."""
     queue = world.queue(dequeuing_settings=DequeuingSettings(max_inflight_tasks=100))
     plain = world.queue("plain")
 

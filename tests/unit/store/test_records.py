@@ -366,7 +366,7 @@ def test_a_record_is_written_as_it_always_was(kind: str) -> None:
 def test_a_worker_is_kept_as_it_always_was_and_a_command_is_a_note() -> None:
     record = workers.to_record(WORKER.heartbeat, WORKER.seen_at)
 
-    assert stored(record) == Record("worker", "host:1", WORKER_BODY, 1, LATE + timedelta(minutes=5))
+    assert stored(record) == Record("worker", "host:1", WORKER_BODY, 1, LATE + timedelta(hours=1))
     noted = replace(stored(record), note=f"stop {EARLY_TEXT}")
     assert workers.note_of(Command.STOP, WORKER.heartbeat) == noted.note
     assert workers.from_record(noted) == WORKER

@@ -16,6 +16,7 @@ from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.operators.bulk import BulkAnswer
 from headrace.ops.shared.audit import AuditFilter
 from headrace.store.call_scope import metered
+from headrace.store.records.queues import Removal
 from tests.contract.conftest import World
 
 DAY = 86_400
@@ -275,6 +276,48 @@ def test_a_purge_is_undone_too_whoever_has_finished_it(world: World) -> None:
     assert answer.changed == 2
     for state in (State.DEAD, State.SUCCEEDED):
         assert as_kept(world.see(tasks[state].id)) == as_kept(tasks[state])
+
+
+def test_a_purge_that_is_undone_takes_nothing_a_second_time(world: World) -> None:
+    queue = world.queue()
+    (task_id,) = world.put(queue)
+    world.clock.forward(0.001)
+    purged = world.use.queues.purge(queue, (State.ENQUEUED,), undo_in_seconds=DAY)
+    assert purged.undo is not None
+    assert back(world, purged.undo.id).changed == 1
+
+    for _ in range(3):  # the purge would have another look, for what the index did not show
+        world.say(world.one(queue), "RELEASED")
+        world.clock.forward(61)
+        world.use.reaping.run()
+
+    assert world.see(task_id).state is State.ENQUEUED
+    assert world.use.queues.removals.pending() == []
+
+
+def test_a_purge_that_is_undone_while_it_is_at_work_stops(world: World) -> None:
+    queue = world.queue()
+    world.put(queue, *"12345")
+    world.clock.forward(0.001)
+    removals = world.use.queues.removals
+    undo = removals.undos.begin(queue, DAY)
+    assert undo is not None
+    begun = Removal(
+        queue, (State.ENQUEUED,), world.clock(), shards=1, deletes_queue=False, undo=undo.id
+    )
+    removals.write(begun)
+    gone: set[str] = set()
+    work = removals.pages(begun, gone)
+    next(work)
+    assert len(gone) == 5
+
+    assert back(world, undo.id).changed == 5
+    for _ in work:
+        pass
+    world.clock.forward(61)
+    world.use.reaping.run()
+
+    assert world.use.inspect.count(queue).count == 5
 
 
 def test_the_place_of_a_deleted_task_in_flight_is_free_and_not_taken_twice(world: World) -> None:

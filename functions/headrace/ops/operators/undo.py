@@ -66,6 +66,8 @@ class Undoing:
         if queue.created_at > undo.at:
             message = f"queue {queue.name} was deleted since, and its tasks with it"
             raise NotFound(message)
+        if ids is None:
+            self.queues.removals.give_up(undo.id)
         scope = f"undo {undo_id}"
         start = None if cursor is None else self.cursors.read(scope, cursor)
         results: list[BulkOutcome] = []

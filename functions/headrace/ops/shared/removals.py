@@ -138,6 +138,19 @@ class Removals:
         """Return everything that waits to be finished."""
         return [Removal.of(record) for record in every_record(self.store, REMOVALS, page=_PAGE)]
 
+    def give_up(self, undo_id: str) -> None:
+        """End the purge whose tasks that undo brings back: it would take them a second time.
+
+        A process that is at it finds its record gone, and stops after the page that it is at.
+        """
+        for removal in self.pending():
+            if removal.undo == undo_id:
+                self.store.drop_record(REMOVALS, removal.key)
+                if leaves_doubt(removal):
+                    forget_spared(self.store, removal)
+                if removal.noted is not None:
+                    self.audit.revise(removal.noted, changed=removal.removed)
+
     def work(self, removal: Removal, gone: set[str]) -> bool:
         """Remove tasks until none is left or patience ends, and note in *gone* which.
 
@@ -189,8 +202,10 @@ class Removals:
                     )
                     unsaved += 1
                     if after or len(gone) > saved or unsaved >= _UNSAVED:
-                        removal = self._save(removal, len(gone) - saved)
-                        saved, unsaved = len(gone), 0
+                        written = self._save(removal, len(gone) - saved)
+                        if written is None:
+                            return True
+                        removal, saved, unsaved = written, len(gone), 0
                     yield
                     if after is None:
                         break
@@ -200,8 +215,7 @@ class Removals:
             removal = replace(removal, at=0, after=None, away=frozenset(away), quiet=quiet)
         removal = replace(removal, quiet=0)
         if away:
-            self._save(removal, len(gone) - saved)
-            return False
+            return self._save(removal, len(gone) - saved) is None
         last = removal.swept or (late and not removal.deletes_queue)
         self._finish(removal, len(gone) - saved, last=last, revises=revises)
         return True
@@ -266,8 +280,11 @@ class Removals:
                 if after is None:
                     break
 
-    def _save(self, removal: Removal, removed: int) -> Removal:
-        """Write down how far it is, with so many more *removed*; return it as it is now."""
+    def _save(self, removal: Removal, removed: int) -> Removal | None:
+        """Write down how far it is, with so many more *removed*; return it as it is now.
+
+        None if it is over: somebody else has finished it, or it was undone.
+        """
         while True:
             total = removal.removed + removed
             away = frozenset(sorted(removal.away)[:_FOLLOWED])
@@ -275,8 +292,8 @@ class Removals:
             if self.store.put_record(saved.record(), replaces=removal.version):
                 return saved
             record = self.store.record(REMOVALS, removal.key)
-            if record is None:  # somebody else has finished it
-                return saved
+            if record is None:
+                return None
             other = Removal.of(record)
             removal = replace(removal, removed=other.removed, version=other.version)
 
@@ -289,7 +306,10 @@ class Removals:
             if leaves_doubt(removal):
                 forget_spared(self.store, removal)
         else:
-            total = self._save(replace(removal, swept=True), removed).removed
+            written = self._save(replace(removal, swept=True), removed)
+            if written is None:
+                return
+            total = written.removed
         if revises and removal.noted is not None:
             self.audit.revise(removal.noted, changed=total)
 

@@ -1,4 +1,7 @@
-"""Leasing what is ready in one queue, for one call: candidates, limits, the race, the write."""
+"""Leasing what is ready in one queue, for one call: candidates, limits, the race, the write.
+
+Over 400 lines: a call reads from top to bottom here, and each step needs what the one before found.
+"""
 
 import random
 from collections.abc import Callable, Mapping, Sequence

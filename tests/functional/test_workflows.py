@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -171,6 +172,18 @@ def test_a_wrong_step_is_refused(name: str, after: tuple[str, ...], field: str) 
         wf.add(name, total.s("t"), after=after)
 
     assert [one.field for one in error.value.errors] == [field]
+
+
+def test_what_is_no_call_is_refused_where_it_stands() -> None:
+    sent: Any = [number.s(1)]
+    inner: Any = chain(number.s(1), total.s())
+
+    with pytest.raises(InvalidRequest, match=r"call must be a call, as send\.s\(\) .*, not list"):
+        chord(sent, total.s())
+    with pytest.raises(InvalidRequest, match=r"calls\[1\] must be a call, .* not Workflow"):
+        group(number.s(1), inner)
+    with pytest.raises(InvalidRequest, match=r"call must be a call, .* not Workflow"):
+        chain(number.s(1), inner)
 
 
 def test_ten_steps_may_wait_for_one_and_one_for_ten(service: MemoryService) -> None:

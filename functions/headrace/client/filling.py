@@ -11,7 +11,7 @@ from headrace.client.calls import ApiCall
 from headrace.client.calls.batches import close_batch
 from headrace.client.calls.tasks import enqueue_entries, not_enqueued
 from headrace.client.codec import Codec
-from headrace.client.sending import SpawnedTask, in_batch, task_entry
+from headrace.client.sending import SpawnedTask, check_call, in_batch, task_entry
 from headrace.domain import limits
 from headrace.wire.base import JsonValue
 from headrace.wire.batches import BatchSeen
@@ -58,6 +58,7 @@ class _Filling:
 
     def _gather(self, task: SpawnedTask) -> tuple[str, list[bytes]] | None:
         """Add *task*; return a call's worth of its queue if there is one now."""
+        check_call(task, "task")
         entry = task_entry(in_batch(task, self.id), self._codec, path="task")
         self._given |= {task.id} - {None}
         there = self._gathered.setdefault(task.queue, [])

@@ -91,6 +91,13 @@ def _fields(task: NewTask) -> dict[str, Any]:
     return {one.name: getattr(task, one.name) for one in fields(NewTask)}
 
 
+def check_call(task: object, path: str) -> None:
+    """Raise InvalidRequest, naming *path*, for what is no call: a function without ``.s``, say."""
+    if not isinstance(task, SpawnedTask):
+        message = f"must be a call, as send.s() is one, not {type(task).__name__}"
+        raise InvalidRequest.of(path, message)
+
+
 Made = TypeVar("Made", bound=NewTask)
 
 

@@ -19,7 +19,7 @@ from headrace.client.calls import ApiCall
 from headrace.client.calls.batches import create_batch
 from headrace.client.calls.tasks import enqueue_task
 from headrace.client.calls.waiting import result_of
-from headrace.client.sending import FunctionCall, SpawnedTask, WithResult, in_batch
+from headrace.client.sending import FunctionCall, SpawnedTask, WithResult, check_call, in_batch
 from headrace.client.settings import utc_now
 from headrace.client.workflow_graph import WorkflowGraph
 from headrace.client.workflow_runs import AsyncWorkflowRun, WorkflowRun
@@ -110,8 +110,9 @@ class Workflow(Generic[T_co]):
         """Add a step that is made when those of *after* have ended well; return its name.
 
         Raises InvalidRequest for a name that is taken or cannot be one, for a step before it that
-        is not there.
+        is not there, and for what is no call.
         """
+        check_call(call, "call")
         if is_relay(name):
             raise InvalidRequest.of("name", "must not begin with -")
         if not limits.TASK_ID_RE.fullmatch(name) or len(name) > _NAME_LENGTH:
@@ -245,9 +246,17 @@ def new_workflow_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class CallGroup(WithResult[list[T_co]], Generic[T_co]):
-    """Calls that wait for the same, and not for each other."""
+    """Calls that wait for the same, and not for each other.
+
+    Raises InvalidRequest for what is no call.
+    """
 
     calls: tuple[SpawnedTask, ...]
+
+    def __post_init__(self) -> None:
+        """Check them where the program says them."""
+        for place, call in enumerate(self.calls):
+            check_call(call, f"calls[{place}]")
 
     def start(self, client: "Client", *, id: str | None = None) -> WorkflowRun[list[T_co]]:
         """Start them as a workflow of their own; see `Workflow.start`."""

@@ -18,7 +18,7 @@ from headrace.client.calls import (
     without_none,
 )
 from headrace.client.codec import Codec, remember_codec
-from headrace.client.sending import SpawnedTask, callback_entry
+from headrace.client.sending import SpawnedTask, callback_entry, check_call
 from headrace.client.settings import utc_now
 from headrace.domain.ids import new_batch_id
 from headrace.wire.batches import (
@@ -48,6 +48,8 @@ def create_batch(
     Raises BatchExists for another batch of this id, and InvalidRequest naming the field.
     """
     callbacks = without_none(ended=on_ended, succeeded=on_succeeded, failed=on_failed)
+    for event, callback in callbacks.items():
+        check_call(callback, f"on_{event}")
     name = id or new_batch_id(utc_now())
 
     def body(codec: Codec) -> bytes:

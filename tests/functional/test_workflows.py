@@ -186,6 +186,14 @@ def test_what_is_no_call_is_refused_where_it_stands() -> None:
         chain(number.s(1), inner)
 
 
+def test_a_group_of_nothing_is_refused() -> None:
+    """Else a step behind it would begin before the one in front of it has ended."""
+    none: list[int] = []
+
+    with pytest.raises(InvalidRequest, match="calls must be one at least"):
+        chain(number.s(1), group(*(number.s(n) for n in none)), total.s())
+
+
 def test_ten_steps_may_wait_for_one_and_one_for_ten(service: MemoryService) -> None:
     wf = Workflow()
     wf.add("a", number.s(1))

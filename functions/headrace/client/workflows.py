@@ -248,13 +248,16 @@ def new_workflow_id() -> str:
 class CallGroup(WithResult[list[T_co]], Generic[T_co]):
     """Calls that wait for the same, and not for each other.
 
-    Raises InvalidRequest for what is no call.
+    Raises InvalidRequest for what is no call, and for none: what waits for a group of nothing
+    would begin before what stands in front of it has ended.
     """
 
     calls: tuple[SpawnedTask, ...]
 
     def __post_init__(self) -> None:
         """Check them where the program says them."""
+        if not self.calls:
+            raise InvalidRequest.of("calls", "must be one at least")
         for place, call in enumerate(self.calls):
             check_call(call, f"calls[{place}]")
 

@@ -186,6 +186,16 @@ def test_what_is_no_call_is_refused_where_it_stands() -> None:
         chain(number.s(1), inner)
 
 
+def test_a_step_may_wait_for_one_by_its_name_alone() -> None:
+    wf = Workflow()
+    wf.add("load", number.s(1))
+    wf.add("sum", total.s(), after="load")
+
+    assert wf.steps["sum"].after == ("load",)
+    with pytest.raises(InvalidRequest, match="after names laod, which is no step before this"):
+        wf.add("end", total.s(), after="laod")
+
+
 def test_a_group_of_nothing_is_refused() -> None:
     """Else a step behind it would begin before the one in front of it has ended."""
     none: list[int] = []

@@ -109,6 +109,7 @@ class Workflow(Generic[T_co]):
     def add(self, name: str, call: SpawnedTask, *, after: Iterable[str] = ()) -> StepName[Any]:
         """Add a step that is made when those of *after* have ended well; return its name.
 
+        One name may stand by itself: ``after="load"``.
         Raises InvalidRequest for a name that is taken or cannot be one, for a step before it that
         is not there, and for what is no call.
         """
@@ -120,7 +121,7 @@ class Workflow(Generic[T_co]):
             raise InvalidRequest.of("name", message)
         if name in self.steps:
             raise InvalidRequest.of("name", f"is taken: there is a step {name}")
-        before = tuple(dict.fromkeys(after))
+        before = (after,) if isinstance(after, str) else tuple(dict.fromkeys(after))
         for one in before:
             if one not in self.steps:
                 raise InvalidRequest.of("after", f"names {one}, which is no step before this")

@@ -66,6 +66,7 @@ class Field:
     required: bool = False
     options: tuple[Option, ...] = ()
     width: str = "m"  #: s, m or l
+    rows: int = 8  #: of a textarea
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,15 @@
 """Where a queue's tasks are sent and who is told of their ends and of alerts, as form fields.
 
-Of a target's headers a form has the names only: what they say is never shown, and stays.
+What a target's headers say is masked in the form, also to those who may know it: it is on a screen.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from headrace.domain import limits
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.on_end import TYPES, OnEnd
-from headrace.domain.push import MASK, Target
+from headrace.domain.push import MASK, Target, headers_faults
 from headrace.domain.queue import AlertSettings, Threshold
 
 from .typed_settings import Setting, Typed, text_of
@@ -24,7 +26,7 @@ TARGET: Final = (
     Setting("target_timeout", "Time for one request, seconds"),
     Setting("target_concurrency", "Requests at once"),
     Setting("target_headers", "Its headers",
-            "Names; what they say is kept. Without its name a header is gone.", width="l"),
+            f"One a line, as Name: value; {MASK} stays as it is.", "textarea", width="l"),
 )  # fmt: skip
 ON_END: Final = (
     Setting("told_queue", "Queue that is told", f"Empty: none. {MASK} is a queue of others.",
@@ -68,7 +70,7 @@ def push_texts(target: Target | None, on_end: OnEnd | None) -> dict[str, str]:
         "target_lambda": shown.function or "",
         "target_timeout": text_of(shown.timeout_in_seconds),
         "target_concurrency": str(shown.max_concurrency),
-        "target_headers": ", ".join(shown.headers),
+        "target_headers": "\n".join(f"{name}: {MASK}" for name in shown.headers),
         "told_queue": MASK if told.queue is None else told.queue,
         "told_states": next(text for text, of in _STATES.items() if set(of) == set(told.states)),
     }
@@ -115,16 +117,29 @@ def read_target(typed: Typed, old: Target | None) -> Target | None:
         typed.errors.add("target_lambda", "must be empty: the tasks are sent to the address")
     if not url and not function:
         return None
-    headers = {} if old is None else old.headers
-    wanted = {name.strip().lower() for name in typed.texts["target_headers"].split(",")} - {""}
-    if not wanted <= {name.lower() for name in headers}:
-        there = ", ".join(headers)
-        be = (
-            f"must be of those there are, {there}" if there else "must be empty: there are none yet"
-        )
-        typed.errors.add("target_headers", f"{be}; `headrace queue edit --target-header` sets them")
-    kept = {name: value for name, value in headers.items() if name.lower() in wanted}
-    return Target(url or None, function or None, timeout, concurrency, kept)
+    headers = _read_headers(typed, old)
+    return Target(url or None, function or None, timeout, concurrency, headers)
+
+
+def _read_headers(typed: Typed, old: Target | None) -> Mapping[str, str]:
+    """Return the headers that were typed; a mask is what the header of *old* says."""
+    found: dict[str, str] = {}
+    for line in filter(None, map(str.strip, typed.texts["target_headers"].split("\n"))):
+        name, colon, value = (part.strip() for part in line.partition(":"))
+        if not colon or not name:
+            typed.errors.add("target_headers", "must be one a line, as Name: value")
+        elif name in found:
+            typed.errors.add("target_headers", f"{name:.80} must be there once")
+        found[name] = value
+    try:
+        found = dict(Target(headers=found).unmasked(old).headers)
+    except InvalidRequest as error:
+        [wrong] = error.errors
+        name = wrong.field.removeprefix("target.headers.")
+        typed.errors.add("target_headers", f"{name:.80} {wrong.message}")
+    for name, fault in headers_faults(found):
+        typed.errors.add("target_headers", fault if name is None else f"{name:.80} {fault}")
+    return found
 
 
 def read_on_end(typed: Typed) -> OnEnd | None:

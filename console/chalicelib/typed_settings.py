@@ -30,7 +30,7 @@ class Setting:
         options = tuple(Option(value, label, value == text) for value, label in self.options)
         return Field(
             self.name, self.label, text, self.kind, self.hint, error,
-            options=options, width=self.width,
+            options=options, width=self.width, rows=3,
         )  # fmt: skip
 
 

@@ -107,6 +107,11 @@ class _Reader(HTMLParser):
         self.open[-1].children.append(data)
 
 
+def typed_in(textarea: Element) -> str:
+    """Return the text of *textarea* as a browser sends it, without its first line break."""
+    return "".join(map(str, textarea.children)).removeprefix("\n").replace("\n", "\r\n")
+
+
 def read_html(text: str) -> Element:
     reader = _Reader()
     reader.feed(text)
@@ -168,6 +173,8 @@ class Browser:
                 chosen = [o for o in each.all("option") if "selected" in o.attributes]
                 options = chosen or each.all("option")
                 own[each.attributes["name"]] = options[0].attributes["value"]
+            if each.tag == "textarea":
+                own[each.attributes["name"]] = typed_in(each)
         return self.post(form.attributes["action"], {**own, **fields})
 
     def follow(self, shown: Shown) -> Shown:

@@ -13,7 +13,7 @@ from headrace.domain.queue import AlertSettings
 from headrace.domain.task import State
 from headrace.ops.shared.push_status import SEATS, PushCounts, seat_name
 from headrace.ops.shared.seats import Seat
-from tests.console.conftest import Browser
+from tests.console.conftest import Browser, typed_in
 
 TARGET = Target(url="https://example.com/tasks", headers={"Authorization": "Bearer hush"})
 
@@ -147,17 +147,69 @@ def test_the_form_sets_a_target_changes_it_and_takes_it_away(admin: Browser) -> 
     assert admin.use.queues.get("hooks").settings.target is None
 
 
-def test_the_form_names_headers_keeps_what_they_say_and_drops_the_unnamed(admin: Browser) -> None:
+def test_the_form_masks_headers_keeps_what_they_say_and_drops_the_unnamed(admin: Browser) -> None:
     headers = {"Authorization": "Bearer hush", "X-One": "hush too"}
     admin.queue("hooks", target=replace(TARGET, headers=headers))
     form = admin.get("/console/queues/hooks/settings")
-    assert form.page.one("input", name="target_headers").attributes["value"] == (
-        "Authorization, X-One"
-    )
+    shown = typed_in(form.page.one("textarea", name="target_headers"))
+    assert shown == f"Authorization: {MASK}\r\nX-One: {MASK}"
     assert "hush" not in form.body
-    save(admin, "hooks", target_url="https://example.com/other", target_headers="authorization")
+    kept = f"authorization: {MASK}"
+    save(admin, "hooks", target_url="https://example.com/other", target_headers=kept)
     target = admin.use.queues.get("hooks").settings.target
-    assert target == Target("https://example.com/other", headers={"Authorization": "Bearer hush"})
+    assert target == Target("https://example.com/other", headers={"authorization": "Bearer hush"})
+
+
+def test_the_form_sets_headers_and_a_mask_keeps_what_there_was(admin: Browser) -> None:
+    admin.queue("hooks")
+    first = "Authorization: Bearer a:b\r\n\r\n X-Empty:"
+    save(admin, "hooks", target_url="https://example.com/tasks", target_headers=first)
+    target = admin.use.queues.get("hooks").settings.target
+    assert target is not None
+    assert target.headers == {"Authorization": "Bearer a:b", "X-Empty": ""}
+    save(admin, "hooks", target_headers=f"Authorization: {MASK}\r\nX-New: 1")
+    target = admin.use.queues.get("hooks").settings.target
+    assert target is not None
+    assert target.headers == {"Authorization": "Bearer a:b", "X-New": "1"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "fault"),
+    [
+        ("X-One", "must be one a line, as Name: value"),
+        (": 1", "must be one a line, as Name: value"),
+        (f"X-One: {MASK}", "X-One is masked: say what it is"),
+        ("X-One: 1\nX-One: 2", "X-One must be there once"),
+        ("X-One: 1\nx-one: 2", "x-one must be there once"),
+        ("Host: a.example", "Host is set by the service"),
+        ("Webhook-Id: 1", "Webhook-Id is set by the service"),
+        ("X One: 1", "X One must be the name of a header"),
+        ("X-One: é", "X-One must have visible ASCII characters and inner blanks only"),
+        ("\n".join(f"X-{n}: 1" for n in range(21)), "must be at most 20; there are 21"),
+        ("X-One: " + 4092 * "a", "must be at most 4096 bytes together; they are 4097"),
+    ],
+)
+def test_headers_that_cannot_be_are_refused_at_their_field(
+    admin: Browser, typed: str, fault: str
+) -> None:
+    admin.queue("hooks")
+    form = admin.get("/console/queues/hooks/settings").page
+    fields = {"target_url": "https://example.com", "target_headers": typed}
+    refused = admin.submit(form, "/hooks/settings", **fields)
+    assert refused.status == 400
+    assert refused.page.one("p", id="e-target_headers").text == fault
+    assert admin.use.queues.get("hooks").settings.target is None
+
+
+def test_headers_that_somebody_else_took_away_meanwhile_are_not_kept(admin: Browser) -> None:
+    admin.queue("hooks", target=TARGET)
+    form = admin.get("/console/queues/hooks/settings").page
+    settings = admin.use.queues.get("hooks").settings
+    admin.use.queues.replace("hooks", replace(settings, target=replace(TARGET, headers={})))
+    typed = f"Authorization: {MASK}\nX-New: 1"
+    refused = admin.submit(form, "/hooks/settings", target_headers=typed)
+    fault = "Authorization is masked: say what it is"
+    assert refused.page.one("p", id="e-target_headers").text == fault
 
 
 def test_the_form_sets_who_is_told_of_which_ends(admin: Browser) -> None:
@@ -198,11 +250,6 @@ def test_who_may_not_know_the_queue_that_is_told_keeps_it_unnamed(admin: Browser
         ),
         ({"target_timeout": "301"}, "target_timeout", "must be a number from 1 to 300"),
         ({"target_concurrency": "0"}, "target_concurrency", "a whole number from 1 to 500"),
-        (
-            {"target_url": "https://a.example", "target_headers": "X-One"},
-            "target_headers",
-            "must be empty: there are none yet",
-        ),
         ({"told_queue": "nowhere"}, "told_queue", "there is no queue nowhere"),
         ({"told_queue": "mail"}, "told_queue", "must be another queue"),
         ({"told_queue": "a b"}, "told_queue", "letters, digits"),

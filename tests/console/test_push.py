@@ -31,6 +31,7 @@ def test_a_target_is_shown_with_its_answers_and_that_it_backs_off(admin: Browser
     body = admin.get("/console/queues/hooks").body
     assert "https://example.com/tasks" in body
     assert "200: 1, 503: 1" in body
+    assert "Latency</dt><dd>100 ms, at 99 % 300 ms" in body
     assert "The target answers 503: 5 of 10 requests are under way at once" in body
     assert "hush" not in body
 

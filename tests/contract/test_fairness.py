@@ -270,6 +270,9 @@ def test_lists_and_counts_go_by_due_times(world: World) -> None:
     assert found(group_key="a", states=("READY",)) == {*early}
     assert found(group_key="c") == set()
     assert world.use.stats.of(queue).age_of_oldest_ready == pytest.approx(101, abs=0.01)
+    shown = [task.id for task in list_(queue, TaskFilter()).tasks]
+    assert shown.index(late[1]) < shown.index(early[2])  # by turn, and then what has none
+    assert shown[-1:] == later
 
 
 def test_bulk_takes_those_of_a_group(world: World) -> None:

@@ -150,6 +150,18 @@ def test_stats_tell_whose_the_next_turns_are(call: Service) -> None:
     assert call("GET", "/v1/queues/plain/stats").json["groups"] is None
 
 
+def test_stats_tell_of_the_twenty_groups_that_have_most_of_the_next_turns(call: Service) -> None:
+    path = call.queue(groups=FAIR)
+    for number in range(1, 23):
+        call.put(path, *range(min(number, 3)), group_key=f"g{number:02}")
+        call.clock.forward(0.001)
+
+    groups = call("GET", f"{path}/stats").json["groups"]
+
+    shown = [(one["group_key"], one["turns"]) for one in groups]
+    assert shown == [(f"g{number:02}", 3) for number in range(3, 23)]
+
+
 def test_a_group_at_its_limit_is_shown_with_what_blocks_it(call: Service) -> None:
     path = call.queue(groups={"mode": "fair", "max_inflight_per_group": 1})
     entries = [{"payload": 0, "group_key": "acme"}, {"payload": 1, "group_key": "acme"}]

@@ -321,6 +321,11 @@ def test_a_row_without_any_value_in_id_from_is_a_bad_row() -> None:
             "column delay_in_seconds must be a number, not string",
         ),
         (f"{FRAME}, colour int", {"id_from": "n"}, "column colour is no column of a task"),
+        (
+            f"{FRAME}, batches array<string>, payload_ref string",
+            {"id_from": "n"},
+            "column batches is no column of a task; .*column payload_ref is no column of a task",
+        ),
         ("n int", {}, "option id_column give exactly one .*; column payload is missing"),
         (FRAME, {"id_column": "payload", "run": "x"}, "run has a meaning only with id_from"),
     ],

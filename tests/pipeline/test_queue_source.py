@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from headrace.domain.errors import InvalidRequest, Unavailable
+from headrace.domain.push import Target
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State
 from headrace.spark import register
@@ -210,6 +211,15 @@ def test_rows_that_contradict_each_other_end_their_task_and_spare_the_others(
     assert (ended.state, moved.queue) == (State.DEAD, "out")
     assert text in ended.errors[0].message
     assert harness.states("out") == {"ENQUEUED": 1}
+
+
+def test_a_queue_with_a_target_is_refused_before_a_job_begins(harness: PipelineHarness) -> None:
+    hooks = QueueSettings(target=Target(url="https://example.com/tasks"))
+    harness.uses.queues.create("hooks", hooks)
+    reading = QueueReading.of({"queue": "hooks", **harness.connection.options()})
+
+    with pytest.raises(InvalidRequest, match="queue hooks has a target"):
+        reading.open()
 
 
 def test_what_nobody_settled_counts_an_attempt_when_its_group_is_swept(

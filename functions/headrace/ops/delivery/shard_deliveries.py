@@ -41,7 +41,7 @@ class ShardDeliveries:
         Where there is none, lapsed leases are taken back first, as by any dequeue.
         Raises NotFound when there is no such queue, and InvalidRequest for one with a target.
         """
-        source = self._source(queue)
+        source = self.source(queue)
         now = self.now()
         until = now if by is None else min(by, now)
         if source.paused(now):
@@ -77,7 +77,7 @@ class ShardDeliveries:
         group: Group | None = None
         while count > 0:
             now = self.now()
-            source = self._source(queue)
+            source = self.source(queue)
             if source.paused(now):
                 return
             if group is None or looked_at is None or now - looked_at >= _LOOK_EVERY:
@@ -92,7 +92,8 @@ class ShardDeliveries:
             if reader.over or (ready and not tasks and limited(source)):
                 return
 
-    def _source(self, queue: str) -> Queue:
+    def source(self, queue: str) -> Queue:
+        """Return *queue*.  Raises NotFound, and InvalidRequest for one with a target."""
         source = self.queues.cached(queue)
         if source.settings.target is not None:
             message = f"queue {queue} has a target: its tasks are sent there, and nobody reads them"

@@ -129,10 +129,11 @@ class QueueReading:
     def open(self) -> "list[QueuePartition]":
         """Open a group and divide it: a share for each shard.
 
-        Raises NotFound when there is no such queue.
+        Raises NotFound when there is no such queue, and InvalidRequest for one with a target.
         """
         uses = opened(self.connection)
         shards = uses.queues.get(self.queue).shards_of(State.ENQUEUED)
+        shard_deliveries(self.connection).source(self.queue)  # here, before a job begins
         group = uses.leases.open(None, keepalive=self.lease_seconds)
         intake = Intake(
             self.connection,

@@ -170,6 +170,21 @@ def members_outlive_their_batch(machine: BatchMachine) -> None:
     machine.report(0, "SUCCEEDED", [], again=False)
 
 
+def a_write_is_lost(machine: BatchMachine) -> None:
+    """The write that counts a second member of a shard is lost, and that member counted again."""
+    machine.begin(SHARDS + 1, closed=True)
+    shards = [hash_of(member) % SHARDS for member in machine.members]
+    which = next(shard for shard in shards if shards.count(shard) > 1)
+    machine.record(which, 1, 0, [])
+    machine.record(which, 1, 0, ["lost"])
+    for _ in shards:
+        machine.report(0, "SUCCEEDED", [], again=False)
+
+
+def test_a_member_whose_first_count_was_lost_is_live_once() -> None:
+    tell(BatchMachine(), a_write_is_lost)
+
+
 @pytest.mark.parametrize(
     ("fault", "story"),
     [

@@ -141,8 +141,11 @@ class BatchDelta:
                 self.died.append(task_id)
 
     def body(self) -> list[object]:
-        """Return it as JSON, short: it is written again and again."""
-        lists = {name: getattr(self, name) for name in _LISTS if getattr(self, name)}
+        """Return it as JSON, short: it is written again and again.
+
+        None of it is changed by what is counted later.
+        """
+        lists = {name: [*getattr(self, name)] for name in _LISTS if getattr(self, name)}
         numbers = [*(getattr(self, name) for name in _NUMBERS), self.first_at, self.last_at]
         text = " ".join(map(str, [*numbers, int(self.due)]))
         return [text, lists] if lists else [text]

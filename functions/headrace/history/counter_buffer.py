@@ -54,8 +54,9 @@ class BufferedRecount:
         self.open, self.fresh, self.faults = "", counts_of(), {}
 
     def body(self) -> Sequence[Any]:
-        """Return it as JSON."""
-        return [self.open, self.held, self.fresh, self.done, self.ended, self.faults]
+        """Return it as JSON, none of it changed by what is counted later."""
+        faults = {name: [*numbers] for name, numbers in self.faults.items()}
+        return [self.open, self.held, [*self.fresh], self.done, self.ended, faults]
 
     @classmethod
     def of(cls, body: Sequence[Any]) -> Self:
@@ -132,7 +133,7 @@ class Buffer:
         }
 
     def body(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return it as JSON, none of it changed by what is counted later."""
         recounts = {queue: recount.body() for queue, recount in self.recounts.items()}
         batches = {batch_id: delta.body() for batch_id, delta in self.batches.items()}
         return {
@@ -143,7 +144,7 @@ class Buffer:
             **self.tally.body(),
             **({"recounts": recounts} if recounts else {}),
             **({"batches": batches} if batches else {}),
-            **({"live": self.live} if self.live else {}),
+            **({"live": dict(self.live)} if self.live else {}),
         }
 
     @classmethod

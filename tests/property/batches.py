@@ -66,7 +66,6 @@ class BatchMachine(RuleBasedStateMachine):
     operations: Callable[..., BatchOperations] = BatchOperations
     counters: Callable[..., Counters] = Counters
     watch_from = 1  # of so few members too it is known whether more ends come
-    steps = 0
 
     def __init__(self) -> None:
         super().__init__()
@@ -243,7 +242,6 @@ class BatchMachine(RuleBasedStateMachine):
 
     def look(self) -> None:
         """Learn what happened: to whom, and whom it was told."""
-        type(self).steps += 1
         for write in self.stream.taken():
             task_id = (write.after or write.before or write).id  # type: ignore[union-attr]
             self.logs[hash_of(task_id) % SHARDS].append(write)

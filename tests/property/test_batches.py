@@ -21,6 +21,7 @@ from headrace.history.counter_buffer import Buffer
 from headrace.history.counters import Counters
 from headrace.ops.tasks.batches import BatchOperations
 from tests.property.batches import SHARDS, BatchMachine
+from tests.property.walks import walk_far
 
 
 class Hasty(TaskBatch):
@@ -123,12 +124,7 @@ def test_a_batch_calls_back_once_and_never_early() -> None:
 
 @pytest.mark.slow
 def test_a_batch_calls_back_once_in_a_hundred_thousand_steps() -> None:
-    class Long(BatchMachine):
-        steps = 0
-
-    run(Long, 1_500, 100)
-
-    assert Long.steps >= 100_000
+    walk_far(BatchMachine, 100_000)
 
 
 # Ids are random, and with them the shards that members are in: a story asks for no certain one.

@@ -205,7 +205,8 @@ class HttpCalls:
             yield
         except httpx.RequestError as error:
             why = str(error) or type(error).__name__
-            unavailable = Unavailable(f"{call.method} {call.path} got no answer: {why}")
+            where = f"{call.method} {self._base}{call.path}"
+            unavailable = Unavailable(f"{where} got no answer: {why}")
             if call.repeatable or isinstance(error, _NEVER_SENT):
                 raise CallFailed(unavailable) from None  # it says all that is known
             raise unavailable from None

@@ -310,6 +310,13 @@ def doctor_command(session: CliSession, queues: tuple[str, ...]) -> Exit:
 def _checks(
     client: Client, queues: tuple[str, ...], now: Callable[[], datetime]
 ) -> Iterator[Advice]:
+    address = getattr(getattr(client, "settings", None), "address", None)
+    if isinstance(address, FileAddress):
+        care = care_of(address)
+        damage = care.check()  # first: with it the service may not answer at all
+        yield from file_advice(address.path, damage)
+        if not damage:
+            yield write_advice(care)
     before = now()
     health = client.health()
     took = now() - before
@@ -318,11 +325,6 @@ def _checks(
     yield skew_advice(before + took / 2, health.now)
     yield version_advice(__version__, health.version)
     yield Advice("key", f"is known: {_role(client)}")
-    address = getattr(getattr(client, "settings", None), "address", None)
-    if isinstance(address, FileAddress):
-        care = care_of(address)
-        yield from file_advice(address.path, care.check())
-        yield write_advice(care)
     if isinstance(address, TablesAddress):
         yield from _index(address)
     workers = _workers(client)

@@ -152,6 +152,20 @@ def test_doctor_does_not_ask_of_a_file_whether_it_is_running(tmp_path: Path) -> 
     assert ran.stderr == ""
 
 
+def test_doctor_shows_damage_with_which_the_service_does_not_answer(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.db"
+    SqliteStore(str(path)).close()
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+
+    ran = run(f"file:{path}", "doctor", "--json", code=6)
+
+    file, service = json.loads(ran.stdout)
+    assert (file["subject"], file["level"]) == ("file", "failed")
+    assert file["advice"] == "stop what uses it, and put back a backup"
+    assert "headrace doctor shows the damage" in service["seen"]
+
+
 def test_damage_fails_line_by_line() -> None:
     found = file_advice("h.db", ["row 7 missing from index tasks_by_state"])
 

@@ -27,7 +27,7 @@ _LASTING: Final = {
     sqlite3.SQLITE_READONLY: "it may not be written to, or its folder may not",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened, or its folder not be written to",
     sqlite3.SQLITE_CORRUPT: "it is damaged: restore a backup (headrace doctor shows the damage)",
-    sqlite3.SQLITE_NOTADB: "it is no database",
+    sqlite3.SQLITE_NOTADB: "it is no database: name another file, or restore a backup",
     sqlite3.SQLITE_PERM: "access is denied",
     sqlite3.SQLITE_PROTOCOL: "the file system does not lock as it should",
 }

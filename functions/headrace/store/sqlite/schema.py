@@ -191,7 +191,7 @@ def _version(db: sqlite3.Connection, name: str) -> int:
     if (application, version, tables) == (0, 0, None):
         return 0
     if application != APPLICATION_ID:
-        raise Unusable(f"{name} is another program's database, not a file of Headrace")
+        raise Unusable(f"{name} is another program's database; name another file")
     if version > VERSION:
         raise Unusable(
             f"{name} was written by a newer Headrace (schema {version}, this one knows up to"

@@ -60,7 +60,7 @@ def test_another_programs_database_is_refused_and_left_as_it_is(path: Path) -> N
         db.execute("CREATE TABLE theirs (a)")
     before = path.read_bytes()
 
-    assert "another program's database" in refusal(path)
+    assert "another program's database; name another file" in refusal(path)
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
@@ -68,7 +68,7 @@ def test_another_programs_database_is_refused_and_left_as_it_is(path: Path) -> N
 def test_what_is_no_database_is_refused_and_left_as_it_is(path: Path) -> None:
     path.write_text("Dear diary, " * 1000)
 
-    assert "no database" in refusal(path)
+    assert "no database: name another file" in refusal(path)
     assert path.read_text() == "Dear diary, " * 1000
 
 

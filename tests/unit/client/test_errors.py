@@ -61,7 +61,7 @@ def test_what_may_pass_is_tried_again(failure: Reply) -> None:
 def test_waits_are_random_and_may_grow_each_time() -> None:
     client, wire = client_on(REFUSED, retries=8)
     with pytest.raises(
-        Unavailable, match="GET http://queue.test/v1/health got no answer: connection refused"
+        Unavailable, match=r"GET http://queue\.test/v1/health got no answer: connection refused"
     ) as caught:
         client.health()
     assert len(wire.requests) == 9

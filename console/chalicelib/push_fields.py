@@ -137,8 +137,9 @@ def _read_headers(typed: Typed, old: Target | None) -> Mapping[str, str]:
         [wrong] = error.errors
         name = wrong.field.removeprefix("target.headers.")
         typed.errors.add("target_headers", f"{name:.80} {wrong.message}")
-    for name, fault in headers_faults(found):
-        typed.errors.add("target_headers", fault if name is None else f"{name:.80} {fault}")
+    for wrong_name, fault in headers_faults(found):
+        which = "" if wrong_name is None else f"{wrong_name:.80} "
+        typed.errors.add("target_headers", f"{which}{fault}")
     return found
 
 

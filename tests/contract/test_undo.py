@@ -303,7 +303,7 @@ def test_a_purge_that_is_undone_while_it_is_at_work_stops(world: World) -> None:
     undo = removals.undos.begin(queue, DAY)
     assert undo is not None
     begun = Removal(
-        queue, (State.ENQUEUED,), world.clock(), shards=1, deletes_queue=False, undo=undo.id
+        queue, (State.ENQUEUED,), world.clock(), 1, deletes_queue=False, name="1", undo=undo.id
     )
     removals.write(begun)
     gone: set[str] = set()

@@ -31,6 +31,14 @@ def test_what_get_shows_can_be_sent_back_and_a_mask_keeps_what_there_was(call: S
     assert kept == {"authorization": "Bearer x", "X-New": "1"}
 
 
+def test_headers_that_are_kept_count_for_the_limit_too(call: Service) -> None:
+    path = call.queue(target={**TARGET, "headers": {"A": "a" * 3000}})
+    more = {**TARGET, "headers": {"A": MASK, "B": "b" * 3000}}
+    answer = call("PUT", path, {"target": more})
+    assert (answer.status, answer.json["errors"][0]["field"]) == (400, "target.headers")
+    assert answer.json["detail"].endswith("must be at most 4096 bytes together; they are 6002")
+
+
 @pytest.mark.parametrize(
     ("target", "field"),
     [

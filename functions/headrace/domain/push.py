@@ -276,6 +276,8 @@ def target_faults(
         yield "target.lambda", fault
     if target.function is not None and target.headers:
         yield "target.headers", "must be empty: a Lambda function is sent none"
+    for name, fault in headers_faults(target.headers):  # with what was masked, which counts too
+        yield "target.headers" if name is None else f"target.headers.{name}", fault
 
 
 def _plain(host: str) -> str:

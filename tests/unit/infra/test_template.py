@@ -25,6 +25,7 @@ from headrace.domain.limits import OFFLOAD_BYTES, SETTINGS_TTL_SECONDS
 from headrace.history import counters
 from headrace.history import recount as recount_record
 from headrace.history.changelog import FILLED
+from headrace.history.faults import FAULTS
 from headrace.http import request
 from headrace.http.events import proxy_event
 from headrace.http.problems import CONTENT_TYPE, problem
@@ -493,14 +494,14 @@ def test_the_recorder_reads_the_stream_and_writes_its_books_and_nothing_else(
     }
     batches = [batch_records.KIND, batch_records.MEMBERS]
     known = [
-        *(*batches, batch_records.CALLBACKS, queue_records.KIND, counters.BUFFER),
+        *(*batches, batch_records.CALLBACKS, FAULTS, queue_records.KIND, counters.BUFFER),
         *(recount_record.DONE, recount_record.OPEN, counters.TOTALS, keys.DELIVERED),
     ]
     assert reads["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": known}}
     assert writes["Condition"] == {
         "ForAllValues:StringLike": {
             "dynamodb:LeadingKeys": [
-                *(*batches, counters.BUFFER, counters.TOTALS, f"{counters.SERIES}*"),
+                *(*batches, FAULTS, counters.BUFFER, counters.TOTALS, f"{counters.SERIES}*"),
             ]
         }
     }

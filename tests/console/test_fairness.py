@@ -1,5 +1,7 @@
 """Groups in the console: shown, filtered by, and whose the next turns are."""
 
+import re
+
 import pytest
 
 from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
@@ -20,7 +22,7 @@ def test_a_queue_tells_whose_turns_are_next(admin: Browser) -> None:
     assert "<b>acme</b>" in shown.text
     assert "<b>acme</b>" not in shown.body
     assert "without a key" in shown.text
-    assert "2 of the next turns, 0/s, oldest due for 0 s" in shown.text
+    assert re.search(r"2 of the next turns, [0-9.]+/s, oldest due for \d+ s", shown.text)
     assert "fair, 1 weighted" in shown.text
 
 

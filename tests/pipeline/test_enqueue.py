@@ -306,6 +306,7 @@ def test_a_row_without_any_value_in_id_from_is_a_bad_row() -> None:
         identity.of({"a": None, "b": None}, "mail")
 
 
+@pytest.mark.usefixtures("spark")  # a schema in words is read by Spark
 @pytest.mark.parametrize(
     ("schema", "options", "message"),
     [

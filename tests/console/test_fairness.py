@@ -22,7 +22,7 @@ def test_a_queue_tells_whose_turns_are_next(admin: Browser) -> None:
     assert "<b>acme</b>" in shown.text
     assert "<b>acme</b>" not in shown.body
     assert "without a key" in shown.text
-    assert re.search(r"2 of the next turns, [0-9.]+/s, oldest due for \d+ s", shown.text)
+    assert re.search(r"2 of the next turns, [0-9.]+/s, oldest due for [0-9.]+ m?s", shown.text)
     assert "fair, 1 weighted" in shown.text
 
 

@@ -295,6 +295,23 @@ def test_a_purge_that_is_undone_takes_nothing_a_second_time(world: World) -> Non
     assert world.use.queues.removals.pending() == []
 
 
+def test_a_purge_that_is_undone_before_the_reaper_comes_to_it_takes_nothing(world: World) -> None:
+    queue = world.queue()
+    (task_id,) = world.put(queue)
+    world.clock.forward(0.001)
+    removals = world.use.queues.removals
+    purged = world.use.queues.purge(queue, (State.ENQUEUED,), undo_in_seconds=DAY)
+    world.clock.forward(61)
+    (listed,) = removals.pending()
+    assert purged.undo is not None
+    assert back(world, purged.undo.id).changed == 1
+
+    for _ in removals.pages(listed, set()):
+        pass
+
+    assert world.see(task_id).state is State.ENQUEUED
+
+
 def test_a_purge_that_is_undone_while_it_is_at_work_stops(world: World) -> None:
     queue = world.queue()
     world.put(queue, *"12345")

@@ -176,7 +176,7 @@ class Removals:
         it were in all.
         """
         late = self.now() >= _again(removal)
-        if removal.swept and not late:
+        if (removal.swept and not late) or (revises and self._is_over(removal)):
             return True
         named, places = self._named(removal), _places(removal)
         looks = _LOOKS if LIVE & {*removal.states} else 1
@@ -312,6 +312,10 @@ class Removals:
             total = written.removed
         if revises and removal.noted is not None:
             self.audit.revise(removal.noted, changed=total)
+
+    def _is_over(self, removal: Removal) -> bool:
+        """Tell whether *removal* is over since it was listed: finished by others, or undone."""
+        return self.store.record(REMOVALS, removal.key) is None
 
     def _exists(self, queue: str) -> bool:
         return self.store.record("queue", queue) is not None

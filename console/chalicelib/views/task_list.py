@@ -1,13 +1,13 @@
 """The list of a queue's tasks: the filter in its address, the filter's form, and the rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
-from headrace.domain.filters import FINGERPRINT_RE, LENGTH, STATE_WORDS, TaskFilter
+from headrace.domain.filters import FINGERPRINT_RE, LENGTH, STATE_WORDS, TaskFilter, statuses_of
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Status, Task
 
@@ -34,14 +34,6 @@ NAMES: Final = ("tag", "worker", "error", "fingerprint", "after", "before", "att
                "priority", "group")  # fmt: skip
 _NEWEST_FIRST: Final = ("DEAD", "SUCCEEDED", "failed")
 _WORDS: Final = {word.lower(): word for word in STATE_WORDS}
-STATUSES_OF: Final[Mapping[str, Sequence[Status]]] = {
-    **{status.value: (status,) for status in Status},
-    "ENQUEUED": (Status.SCHEDULED, Status.READY),
-    "pending": (Status.SCHEDULED, Status.READY, Status.INFLIGHT),
-    "failed": (Status.DEAD,),
-    "running": (Status.INFLIGHT,),
-}
-"""Of what people see, what each word for states means."""
 
 _LOOK_AT: Final = 750  # tasks, where few fit: a page must not make one wait
 _TIMES: Final = {
@@ -245,7 +237,7 @@ def tasks(
 
 def _to_look_at(wanted: TaskQuery, counts: Mapping[Status, int]) -> int:
     """Return about how many tasks are in the states that are asked for."""
-    meant = STATUSES_OF.get(wanted.state, tuple(counts))
+    meant = statuses_of(wanted.state) if wanted.state in STATE_WORDS else counts.keys()
     return sum(counts.get(status, 0) for status in meant)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from headrace.domain.change import Entry
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.instants import MICROSECOND
-from headrace.domain.task import SHOWN_STATES, Priority, State, Task
+from headrace.domain.task import SHOWN_STATES, Priority, State, Status, Task
 
 MESSAGE: Final = 1024
 """Characters of an error's message that the lake keeps, so only they count."""
@@ -131,6 +131,21 @@ def _meanings(now: datetime) -> dict[str, set[TimeSpan]]:
 
 STATE_WORDS: Final = tuple(_meanings(datetime(1970, 1, 1, tzinfo=UTC)))
 """What the ``state`` filter understands: stored states, derived ones, aliases."""
+
+
+_WAITS: Final = {Status.READY: datetime(1970, 1, 1, tzinfo=UTC)}
+_WAITS[Status.SCHEDULED] = _WAITS[Status.READY] + MICROSECOND
+
+
+def statuses_of(word: str) -> frozenset[Status]:
+    """Return what people see of the tasks that *word*, one of STATE_WORDS, means."""
+    found = set[Status]()
+    for span in _meanings(_WAITS[Status.READY])[word]:
+        if span.state is State.ENQUEUED:
+            found |= {status for status, due in _WAITS.items() if span.contains(due)}
+        else:
+            found.add(Status(span.state))
+    return frozenset(found)
 
 
 def check_states(words: Sequence[str], *, name: str = "state") -> None:

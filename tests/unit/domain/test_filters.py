@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headrace.domain.filters import EVERY_TASK, TaskFilter, fingerprint
-from headrace.domain.task import DeadReason, ErrorKind, Place, State, Task, TaskError
+from headrace.domain.filters import EVERY_TASK, STATE_WORDS, TaskFilter, fingerprint, statuses_of
+from headrace.domain.task import DeadReason, ErrorKind, Place, State, Status, Task, TaskError
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -72,3 +72,17 @@ def test_a_fingerprint_does_not_mean_what_is_past_it(state: State, attempts: int
 
 def test_a_cancelled_task_did_not_end_of_its_error() -> None:
     assert not LATE.means(a_failed_task(State.DEAD, 1, DeadReason.CANCELLED))
+
+
+def test_each_word_for_states_means_what_people_see_of_them() -> None:
+    waits = {Status.SCHEDULED, Status.READY}
+    more = {
+        "ENQUEUED": waits,
+        "pending": {*waits, Status.INFLIGHT},
+        "failed": {Status.DEAD},
+        "running": {Status.INFLIGHT},
+    }
+
+    found = {word: statuses_of(word) for word in STATE_WORDS}
+
+    assert found == {**{str(status): {status} for status in Status}, **more}

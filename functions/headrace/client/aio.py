@@ -1,6 +1,7 @@
 """The client of the API for programs with an event loop; ``client.py`` is made from it.
 
 The calls are those of ``headrace.client.calls``: a method sends one, or walks through several.
+Long, because what users can call is read in one place.
 """
 
 import asyncio

@@ -2,6 +2,7 @@
 """The client of the API for programs that wait for their answers.
 
 The calls are those of ``headrace.client.calls``: a method sends one, or walks through several.
+Long, because what users can call is read in one place.
 """
 
 import os

@@ -141,10 +141,7 @@ class BatchDelta:
                 self.died.append(task_id)
 
     def body(self) -> list[object]:
-        """Return it as JSON, short: it is written again and again.
-
-        None of it is changed by what is counted later.
-        """
+        """Return it as JSON, short, for it is written often; what is counted later leaves it."""
         lists = {name: [*getattr(self, name)] for name in _LISTS if getattr(self, name)}
         numbers = [*(getattr(self, name) for name in _NUMBERS), self.first_at, self.last_at]
         text = " ".join(map(str, [*numbers, int(self.due)]))

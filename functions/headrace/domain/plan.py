@@ -1,7 +1,9 @@
 """What happens to a task that no worker holds: pure functions from facts to a Change.
 
 Rule of the file and of ``settle``: decide here, write elsewhere.  Nothing here reads a clock or
-draws a number.  Over 400 lines: one function for each row of the table that is not a worker's.
+draws a number.
+
+Long, because it has a function for each row of the table that is not a worker's.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """A task, the words for where it stands, and a snapshot of one that was seen.
 
-Over 400 lines, most of them fields and what is asked of them: who looks for one finds it here.
+Long, because most of it is fields and what is asked of them: who looks for one finds it here.
 """
 
 from collections.abc import Iterable, Mapping

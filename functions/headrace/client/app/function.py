@@ -1,4 +1,7 @@
-"""What an app knows of a function: a task, called as before or enqueued, or a raw handler."""
+"""What an app knows of a function: a task, called as before or enqueued, or a raw handler.
+
+Long, because a task is called, enqueued and bound in many ways, each with its signature.
+"""
 
 import hashlib
 import inspect

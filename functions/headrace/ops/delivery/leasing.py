@@ -1,6 +1,6 @@
 """Leasing what is ready in one queue, for one call: candidates, limits, the race, the write.
 
-Over 400 lines: a call reads from top to bottom here, and each step needs what the one before found.
+Long, because a call reads from top to bottom here: each step needs what the one before has found.
 """
 
 import random

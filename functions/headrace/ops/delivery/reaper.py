@@ -4,7 +4,8 @@ Queues, removals and closings share the time of a pass, and queues divide theirs
 page: one with a million lapsed leases, or one whose partition is slow, costs the others nothing.  A
 queue that is throttled is left alone until the next pass.  Where time is over before everything is
 done, the next pass begins with whose turn it was, and is divided by shard among several at a time.
-Over 400 lines: the parts of a pass share one budget, and are read together.
+
+Long, because the parts of a pass share one budget, and are read together.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

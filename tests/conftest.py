@@ -5,9 +5,10 @@ DynamoDB Local.  All else needs Python alone; a line at the end tells what that 
 """
 
 import copy
+import gc
 import signal
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final
 
 import boto3
@@ -47,6 +48,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="none",
         help="what tables are on: AWS's own DynamoDB Local; or none leaves out what needs them",
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage among ten thousand tests: they stay, and each look goes through all."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from headrace.spark.sources.committed import listen
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -28,3 +30,4 @@ def register(spark: "SparkSession") -> None:
     """
     for module, source in _SOURCES.items():
         spark.dataSource.register(getattr(import_module(f"{__name__}.{module}"), source))
+    listen(spark)

@@ -3,17 +3,21 @@
 A ``StoreConnection`` is plain data: it is made once, where a job is planned, and travels with it,
 so that all its processes work on the same tables whatever their own environment says.  While the
 tables are throttled or away, a call is made again; a rate limiter keeps a job from asking too much.
+
+Long, because it is all that a process on another machine must be told to find its way.
 """
 
+import logging
 import os
 import platform
 import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from headrace.client.address import FileAddress, HttpAddress, TablesAddress, read_address
@@ -21,12 +25,15 @@ from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
 from headrace.domain.limits import OFFLOAD_BYTES
 from headrace.domain.offload import ObjectStore
 from headrace.embedded.service import service_on
-from headrace.runtime.wiring import Settings, UseCases, build, objects_of
+from headrace.runtime.wiring import Settings, UseCases, build, objects_of, utc_now
 from headrace.spark.sources.options import SourceOption, whole, word
 from headrace.store.base import Store
 from headrace.store.objects import objects_beside
 from headrace.store.sqlite.database import MEMORY
 from headrace.store.sqlite.failures import Unusable
+
+if TYPE_CHECKING:
+    from headrace.store.dynamo.raw_client import RawClient
 
 LANES: Final = 4
 """Batches of writes that one process has under way at a time."""
@@ -61,7 +68,11 @@ OPTIONS: Final = (
 FILE_NAME: Final = "headrace.db"
 """In the data folder of a local service: its tasks."""
 
-TRIES: Final = 9
+PATIENCE: Final = 60.0
+"""Seconds that a call waits, between its tries, for tables that are away."""
+
+_LOG: Final = logging.getLogger(__name__)
+_SKEW: Final = 5.0  # seconds that this machine's clock may be off
 _FIRST: Final = 0.1  # seconds
 _LONGEST: Final = 10.0
 _BURST: Final = 0.5  # seconds' worth of tasks
@@ -77,11 +88,6 @@ _LOCAL_MODE: Final = (
     "A file is for one machine: driver and executors in local mode (spark.master local[*])."
 )
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
-_ANY: Final = {  # DynamoDB Local asks for credentials and believes any
-    "AWS_ACCESS_KEY_ID": "local",
-    "AWS_SECRET_ACCESS_KEY": "local",
-    _REGION: "us-east-1",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +208,35 @@ def _local_service(env: Mapping[str, str]) -> FileAddress | None:
 
 @cache
 def opened(connection: StoreConnection) -> UseCases:
-    """Return the use cases over the tables, made once in each process."""
+    """Return the use cases over the tables, made once in each process.
+
+    They go by the tables' clock where this machine's is off: leases are instants.
+    """
     settings, tables = _settings(connection), store(connection)
-    return build(settings, tables, objects=_objects(connection, settings))
+    return build(settings, tables, now=_clock(connection), objects=_objects(connection, settings))
+
+
+def _clock(connection: StoreConnection) -> Callable[[], datetime]:
+    if connection.url is not None:
+        return utc_now  # a file is on this machine
+    return clock_by(_client(connection).date)
+
+
+def clock_by(
+    theirs: Callable[[], datetime | None], ours: Callable[[], datetime] = utc_now
+) -> Callable[[], datetime]:
+    """Return *ours*, put right by as much as it is off *theirs*, if that is more than 5 seconds."""
+    before = ours()
+    date = theirs()
+    off = timedelta() if date is None else date - (before + (ours() - before) / 2)
+    if abs(off.total_seconds()) <= _SKEW:
+        return ours
+    _LOG.warning(
+        "this machine's clock is %+.0f s off that of the tables, and is put right by that here: set"
+        " it (NTP)",
+        -off.total_seconds(),
+    )
+    return lambda: ours() + off
 
 
 def _objects(connection: StoreConnection, settings: Settings) -> ObjectStore | None:
@@ -223,11 +255,6 @@ def store(connection: StoreConnection) -> Store:
     """
     if connection.url is not None:
         return cast("Store", RetryingStore(_file_store(connection), connection=connection))
-    if connection.region:
-        os.environ[_REGION] = connection.region
-    if _is_here(connection):
-        for name, value in _ANY.items():
-            os.environ.setdefault(name, value)
     try:
         made = _tables_store(connection)
     except Exception as error:
@@ -240,15 +267,23 @@ def store(connection: StoreConnection) -> Store:
 def _tables_store(connection: StoreConnection) -> Store:
     from headrace.store.dynamo import DynamoStore  # noqa: PLC0415  a file needs no botocore
     from headrace.store.dynamo.callers import CallersRights  # noqa: PLC0415  likewise
-    from headrace.store.dynamo.connect import connected  # noqa: PLC0415  likewise
 
     tasks, control = connection.tasks_table, connection.control_table
     rights = CallersRights(f"the tables {tasks} and {control}")
     return DynamoStore(
-        rights.over(connected(connection.dynamodb_url)),
+        rights.over(_client(connection)),
         tasks_table=tasks,
         control_table=control,
         lanes=LANES,
+    )
+
+
+@cache
+def _client(connection: StoreConnection) -> "RawClient":
+    from headrace.store.dynamo.connect import connected  # noqa: PLC0415  a file needs no botocore
+
+    return connected(
+        connection.dynamodb_url, region=connection.region, unchecked=_is_here(connection)
     )
 
 
@@ -314,7 +349,7 @@ class RetryingStore:
     """A store, or its pages, whose every call is made again while it is unavailable.
 
     It waits a random time up to a bound that doubles (full jitter), so that many who were throttled
-    together do not come back together; in all half a minute at most.  All calls of a store may be
+    together do not come back together; in all PATIENCE seconds.  All calls of a store may be
     repeated.  What is wrong with the way to it, a *connection*, is said at once.
     """
 
@@ -329,19 +364,20 @@ class RetryingStore:
             return call  # who tells of arrivals
 
         def retrying(*given: object, **named: object) -> object:
-            left, bound = TRIES, _FIRST
+            left, bound = PATIENCE, _FIRST
             while True:
                 try:
                     answer = call(*given, **named)
                 except Exception as error:
-                    left -= 1
                     if meant := _meant(error, self.connection):
                         raise meant from None
-                    if not left or not isinstance(error, Unavailable):
+                    if left <= 0 or not isinstance(error, Unavailable):
                         raise
                     if isinstance(error, Unusable):
                         raise  # a file that somebody must see to
-                    self.sleep(self.chance(0, bound))
+                    pause = self.chance(0, bound)
+                    self.sleep(pause)
+                    left -= max(pause, _FIRST)
                     bound = min(_LONGEST, 2 * bound)
                 else:
                     return replace(self, store=answer) if name == "pages" else answer

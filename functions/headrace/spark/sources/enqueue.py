@@ -4,8 +4,9 @@ Every id is made from its row alone and every write asks that the id is new, so 
 Spark runs again, or a job that is killed and started again, adds nothing twice.  It is the API's
 own enqueue, with the queue's settings, on the store directly.
 
-A row that is no task does not hold up the others: all good rows are enqueued, then the job fails
-and names the bad ones.  Put right and run again, it adds those.
+A row that is no task does not hold up the others: all good rows are enqueued, then a batch fails
+and names the bad ones, and a stream warns of them, or as ``bad_rows`` says.  Put right and run
+again, it adds those.
 """
 
 import logging
@@ -15,11 +16,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Row
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
-    DataSourceStreamWriter,
     WriterCommitMessage,
 )
 from typing_extensions import override
@@ -28,6 +27,8 @@ from headrace.domain.errors import FieldError, InvalidRequest, NotFound
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Task
 from headrace.spark.sources import ENQUEUE, connect
+from headrace.spark.sources.arrow import ArrowSink, rows_in
+from headrace.spark.sources.badrows import DROP, FAIL, BadRows, bad_rows, dead_letter
 from headrace.spark.sources.connect import RateLimiter
 from headrace.spark.sources.newrows import (
     Identity,
@@ -66,9 +67,17 @@ OPTIONS: Final = (
         default=False,
     ),
     SourceOption("rate", number(1, 1e6), "tasks a second of each partition; else no limit"),
+    SourceOption(
+        "bad_rows",
+        bad_rows,
+        "what becomes of rows that are no tasks, when the others are in: `fail` fails the job and"
+        " names them, as a batch does by default, `drop` warns of them, as a stream does;"
+        " `dead:QUEUE` makes a task of each there, with the row and the reason",
+    ),
     *connect.OPTIONS,
 )
 EXAMPLES: Final = 20
+_ELSE: Final = "other reasons"
 _AT_A_TIME: Final = 500  # tasks, in requests of 25, several of them under way
 _BYTES: Final = 4 * 1024 * 1024  # of payloads at a time
 _LOG: Final = logging.getLogger(__name__)
@@ -83,30 +92,37 @@ class Sending:
     queue: str | None = None
     random_ids: bool = False
     rate: float | None = None
+    bad_rows: BadRows = FAIL
 
 
 @dataclass(slots=True)
 class EnqueueSummary(WriterCommitMessage):
     """The outcome of rows: numbers by outcome, and the first bad ones with their reasons.
 
-    ``differing`` of those that were there before have another payload than the row.
+    ``differing`` of those that were there before have another payload than the row; ``reasons``
+    counts the bad ones by what is wrong with them.
     Of rows that Spark sent twice it tells the second time; who wants to know counts the queue.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     bad: list[str] = field(default_factory=list)
     differing: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, name: str, reason: str) -> None:
         """Count one bad row."""
         self.counts["bad"] += 1
+        self.reasons[
+            reason if reason in self.reasons or len(self.reasons) < EXAMPLES else _ELSE
+        ] += 1
         if len(self.bad) < EXAMPLES:
-            self.bad.append(reason)
+            self.bad.append(f"{name}: {reason}")
 
     def merge(self, other: "EnqueueSummary") -> None:
         """Add what another has counted."""
         self.counts += other.counts
         self.differing += other.differing
+        self.reasons += other.reasons
         self.bad += other.bad[: EXAMPLES - len(self.bad)]
 
 
@@ -119,13 +135,13 @@ class EnqueueSource(DataSource):
 
     @override
     def writer(self, schema: "StructType", overwrite: bool) -> "EnqueueWriter":
-        return EnqueueWriter(self._sending(schema, overwrite=overwrite))
+        return EnqueueWriter(self._sending(schema, overwrite=overwrite, bad=FAIL))
 
     @override
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "EnqueueStreamWriter":
-        return EnqueueStreamWriter(self._sending(schema, overwrite=overwrite))
+        return EnqueueStreamWriter(self._sending(schema, overwrite=overwrite, bad=DROP))
 
-    def _sending(self, schema: "StructType", *, overwrite: bool) -> Sending:
+    def _sending(self, schema: "StructType", *, overwrite: bool, bad: BadRows) -> Sending:
         chosen = parsed(OPTIONS, self.options, of=ENQUEUE)
         names = tuple(name.strip() for name in (chosen["id_from"] or "").split(",") if name.strip())
         identity = Identity(chosen["id_column"], names, chosen["run"] or "")
@@ -135,7 +151,11 @@ class EnqueueSource(DataSource):
         if wrong or columns:
             raise refused(wrong, of=ENQUEUE, columns=columns)
         connection = connect.StoreConnection.of(chosen)
-        return Sending(connection, identity, chosen["queue"], chosen["random_ids"], chosen["rate"])
+        bad = chosen["bad_rows"] or bad
+        bad.check(connect.opened(connection).queues, of=ENQUEUE)
+        return Sending(
+            connection, identity, chosen["queue"], chosen["random_ids"], chosen["rate"], bad
+        )
 
 
 class EnqueueWriter(DataSourceArrowWriter):
@@ -148,64 +168,97 @@ class EnqueueWriter(DataSourceArrowWriter):
         return enqueued(self.sending, (row for batch in iterator for row in batch.to_pylist()))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        _checked(messages)
+        _checked(messages, self.sending.bad_rows)
 
 
-class EnqueueStreamWriter(DataSourceStreamWriter):
+class EnqueueStreamWriter(ArrowSink):
     """Writes the batches of a stream; one that is written again adds nothing."""
 
     def __init__(self, sending: Sending) -> None:
         self.sending = sending
 
-    def write(self, iterator: Iterator[Row]) -> EnqueueSummary:
-        return enqueued(self.sending, (row.asDict() for row in iterator))
+    def write(self, iterator: Iterator[Any]) -> EnqueueSummary:
+        return enqueued(self.sending, rows_in(iterator))
 
     @override
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        _checked(messages)
+        _checked(messages, self.sending.bad_rows)
 
 
 def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> EnqueueSummary:
     """Enqueue *rows*; return what became of them.
 
     Raises InvalidRequest before anything is written if the ids look drawn, Unavailable when the
-    table stays throttled: then it may be called again.
+    table stays throttled: then it may be called again; and NotFound for a queue that is missing
+    where bad rows do not fail the write: it is not the rows that are wrong.
     """
     summary, limiter = EnqueueSummary(), RateLimiter(sending.rate)
     for some in chunks(iter(rows), _AT_A_TIME):
         _check_ids(sending, some)
         good: dict[str, list[TaskSpec]] = {}
         payloads: dict[tuple[str, str | None], str] = {}
+        bad = _Refusals(sending, summary)
         for row in some:
             try:
                 queue = sending.queue or queue_of(row)
                 task = new_task(row, sending.identity, queue)
                 _check_payload(task, payloads.setdefault((queue, task.id), task.payload))
                 good.setdefault(queue, []).append(task)
+                bad.rows[str(task.id)] = row
             except BadRow as wrong:
-                summary.refuse(f"{_name(row, sending.identity)}: {wrong}")
+                bad.refuse(row, _name(row, sending.identity), str(wrong))
         for queue, tasks in good.items():
             for batch in _bounded(tasks, limiter):
-                _enqueue(sending, queue, batch, summary)
+                _enqueue(sending, queue, batch, bad)
+        bad.send()
     return summary
 
 
-def _enqueue(
-    sending: Sending, queue: str, tasks: Sequence[TaskSpec], summary: EnqueueSummary
-) -> None:
+@dataclass(slots=True)
+class _Refusals:
+    """The bad ones among some rows, and what is to tell of them."""
+
+    sending: Sending
+    summary: EnqueueSummary
+    rows: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # by the id of their task
+    letters: list[TaskSpec] = field(default_factory=list)
+
+    def refuse(self, row: Mapping[str, Any], name: str, reason: str) -> None:
+        """Note one bad row."""
+        self.summary.refuse(name, reason)
+        if self.sending.bad_rows.queue is not None:
+            self.letters.append(dead_letter(row, reason))
+
+    def refuse_task(self, task_id: str | None, reason: str) -> None:
+        """Note one whose task was not accepted."""
+        self.refuse(self.rows.get(str(task_id), {}), str(task_id), reason)
+
+    def send(self) -> None:
+        """Enqueue what tells of them."""
+        if self.letters and self.sending.bad_rows.queue is not None:
+            tasks = connect.opened(self.sending.connection).tasks
+            for some in chunks(iter(self.letters), _AT_A_TIME):
+                tasks.enqueue(self.sending.bad_rows.queue, some)
+
+
+def _enqueue(sending: Sending, queue: str, tasks: Sequence[TaskSpec], bad: _Refusals) -> None:
+    summary = bad.summary
     try:
         results = connect.opened(sending.connection).tasks.enqueue(queue, tasks)
     except NotFound as missing:
+        if sending.queue is not None and not sending.bad_rows.fails:
+            raise
         for task in tasks:
-            summary.refuse(f"{task.id}: {missing}")
+            bad.refuse_task(task.id, str(missing))
         return
     strayed = [result.id for result in results if result.elsewhere and result.id]
     there = connect.store(sending.connection).read(strayed, payload=False) if strayed else {}
     for task, result in zip(tasks, results, strict=True):
         if result.outcome == "INVALID":
-            summary.refuse(f"{result.id}: {result.detail}")
+            bad.refuse_task(result.id, str(result.detail))
         elif result.elsewhere is not None and not _was_in(queue, there.get(result.id or "")):
-            summary.refuse(f"{result.id}: {result.detail}, {result.elsewhere}; {_way_out(sending)}")
+            where = f"{result.detail}, {result.elsewhere}; {_way_out(sending)}"
+            bad.refuse_task(result.id, where)
         else:
             summary.counts[result.outcome.lower()] += 1
             summary.differing += result.outcome == "EXISTING" and _differs(result.task, task)
@@ -278,8 +331,8 @@ def _contradictions(
     return wrong
 
 
-def _checked(messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Log what became of the rows; raise InvalidRequest if some were bad.
+def _checked(messages: Sequence[WriterCommitMessage | None], policy: BadRows) -> None:
+    """Log what became of the rows; raise InvalidRequest if some were bad and that fails the write.
 
     The good ones are in by now.  These are the counts of the parts, each of which may have run more
     than once: what is true stands in the tables.
@@ -301,8 +354,12 @@ def _checked(messages: Sequence[WriterCommitMessage | None]) -> None:
     if bad := summary.counts["bad"]:
         good = sum(summary.counts.values()) - bad
         more = f"; and {bad - len(summary.bad):,} more" if bad > len(summary.bad) else ""
-        raise InvalidRequest(
+        text = (
             f"{ENQUEUE}: {bad:,} rows are no tasks, the other {good:,} are in: "
             + "; ".join(summary.bad)
             + more
         )
+        if policy.fails:
+            raise InvalidRequest(text)
+        where = f"queue {policy.queue} has them" if policy.queue else "they are dropped"
+        _LOG.warning("%s (%s)", text, where)

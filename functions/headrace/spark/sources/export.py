@@ -3,8 +3,9 @@
 The layout is AWS's, of both kinds alike:
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Output.html
 
-One partition for each of its files.  An incremental export has one state of each task that was
-written in its window, the last one: what happened in between it does not tell.
+One partition for each of its files, which is read in pieces.  An incremental export has one state
+of each task that was written in its window, the last one: what happened in between it does not
+tell.
 
 What the table still holds of a task that is gone, its id and how it ended, is no task: a full
 export shows none, an incremental one the task as deleted.  Likewise a task that was deleted and
@@ -17,11 +18,11 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import md5
-from io import BytesIO
-from typing import TYPE_CHECKING, Any, Final
+from tempfile import SpooledTemporaryFile
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,10 +32,10 @@ from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.task import State
 from headrace.spark.sources import EXPORT, decode
 from headrace.spark.sources.columns import BY_NAME, DEFAULT, TaskColumn, columns_of, ddl
-from headrace.spark.sources.options import SourceOption, flag, parsed, refused
+from headrace.spark.sources.options import SourceOption, flag, parsed, refused, word
 from headrace.store import keys
 from headrace.store.base import Lake
-from headrace.store.lake import lake_at
+from headrace.store.lake import S3Access, lake_at
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -49,6 +50,9 @@ OPTIONS: Final = (
         "show deleted tasks that an undo could bring back, in the state `DELETED`",
         default=False,
     ),
+    SourceOption("role_arn", word, "a role of AWS to read as; else as this job is signed in"),
+    SourceOption("region", word, "region of the bucket; else `AWS_REGION`, `AWS_DEFAULT_REGION`"),
+    SourceOption("endpoint", word, "URL of another S3; else `AWS_ENDPOINT_URL_S3`, else AWS"),
 )
 DELETED: Final = TaskColumn(
     "deleted", "boolean", "own", "", "the task is gone; what else there is shows it as it last was"
@@ -69,6 +73,8 @@ _FORMAT: Final = "DYNAMODB_JSON"
 _INCREMENTAL: Final = "INCREMENTAL_EXPORT"
 BLOCK: Final = 16 * 1024 * 1024
 """Bytes of lines that are decoded at a time."""
+IN_MEMORY: Final = 16 * 1024 * 1024
+"""Bytes of a file as it is packed; the rest of a larger one waits in a temporary file."""
 _SPENT: Final = TaskColumn("spent", "string", "text", keys.SPENT, "what is left of a task")
 _ID, _QUEUE, _STATE = (BY_NAME[name] for name in ("id", "queue", "state"))
 
@@ -86,7 +92,8 @@ class DataFile:
 class Export:
     """An export: the table as it was at *taken_at*, or what had changed from *since* until then.
 
-    ``place`` is the address of the folder ``AWSDynamoDB``, in which the export's own folder is.
+    ``place`` is the address of the folder ``AWSDynamoDB``, in which the export's own folder is, and
+    ``access`` how it is reached.
     """
 
     place: str
@@ -95,6 +102,7 @@ class Export:
     since: datetime | None
     items: int
     files: tuple[DataFile, ...]
+    access: S3Access | None = None
 
     @property
     def incremental(self) -> bool:
@@ -102,14 +110,15 @@ class Export:
         return self.since is not None
 
 
-def export_at(address: str, *, verify: bool = True) -> Export:
-    """Read the manifests at *address*, ``…/AWSDynamoDB/<id>``.
+def export_at(address: str, *, verify: bool = True, access: S3Access | None = None) -> Export:
+    """Read the manifests at *address*, ``…/AWSDynamoDB/<id>``, a bucket's by *access*.
 
     *verify* compares them with their checksums, and their numbers with each other.
     Raises InvalidRequest for what is no export, or not as it was written.
     """
     place, _, name = address.rstrip("/").removesuffix(f"/{SUMMARY}.json").rpartition("/")
-    place, lake = place or ".", lake_at(place or ".")
+    place = place or "."
+    lake = lake_at(place, access=access)
     text = _manifest(lake, name, SUMMARY, verify=verify)
     with _legible(name, SUMMARY):
         summary = json.loads(text)
@@ -125,7 +134,7 @@ def export_at(address: str, *, verify: bool = True) -> Export:
         counted = sum(file.items for file in files)
     if verify and counted != items:
         raise _wrong(name, f"has {counted:,} items in its files, and {items:,} in its summary")
-    return Export(place, name, taken_at, since, items, files)
+    return Export(place, name, taken_at, since, items, files, access)
 
 
 @contextmanager
@@ -144,11 +153,28 @@ def blocks(export: Export, file: DataFile, *, verify: bool = True) -> Iterator[b
     *verify* compares the file with its checksum first, and counts its lines.
     Raises InvalidRequest for a file that is missing or not as it was written.
     """
-    packed = lake_at(export.place).get(file.name)
-    if packed is None:
-        raise _wrong(export.id, f"has no file {file.name}, which its manifest names")
-    if verify and _md5(packed) != file.md5:
-        raise _wrong(export.id, f"has a file {file.name} that does not match its checksum")
+    with SpooledTemporaryFile(IN_MEMORY) as packed:
+        if _fetched(export, file, packed) != file.md5 and verify:
+            raise _wrong(export.id, f"has a file {file.name} that does not match its checksum")
+        yield from _whole_lines(export, file, packed, verify=verify)
+
+
+def _fetched(export: Export, file: DataFile, into: IO[bytes]) -> str:
+    """Copy a file piece by piece, and go to its beginning; return its checksum."""
+    found = md5(usedforsecurity=False)
+    with lake_at(export.place, access=export.access).pieces(file.name) as pieces:
+        if pieces is None:
+            raise _wrong(export.id, f"has no file {file.name}, which its manifest names")
+        for piece in pieces:
+            found.update(piece)
+            into.write(piece)
+    into.seek(0)
+    return base64.b64encode(found.digest()).decode()
+
+
+def _whole_lines(
+    export: Export, file: DataFile, packed: IO[bytes], *, verify: bool
+) -> Iterator[bytes]:
     lines, rest = 0, b""
     for more in _unpacked(export, file, packed):
         whole, newline, rest = (rest + more).rpartition(b"\n")
@@ -165,8 +191,8 @@ def blocks(export: Export, file: DataFile, *, verify: bool = True) -> Iterator[b
         )
 
 
-def _unpacked(export: Export, file: DataFile, packed: bytes) -> Iterator[bytes]:
-    with gzip.GzipFile(fileobj=BytesIO(packed)) as unpacked:
+def _unpacked(export: Export, file: DataFile, packed: IO[bytes]) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=packed, mode="rb") as unpacked:
         while True:
             try:
                 more = unpacked.read(BLOCK)
@@ -234,8 +260,13 @@ class ExportSource(DataSource):
                 [FieldError("path", "must be given, such as …/AWSDynamoDB/<id>")], of=EXPORT
             )
         fields = [(one.name, one.dataType.simpleString()) for one in schema.fields]
+        access = S3Access(chosen["role_arn"], chosen["region"], chosen["endpoint"])
         return ExportReader(
-            path, columns_of(fields, OWN), verify=chosen["verify"], hidden=chosen["hidden"]
+            path,
+            columns_of(fields, OWN),
+            verify=chosen["verify"],
+            hidden=chosen["hidden"],
+            access=access,
         )
 
 
@@ -243,16 +274,24 @@ class ExportReader(DataSourceReader):
     """Reads the files of one export."""
 
     def __init__(
-        self, path: str, columns: tuple[TaskColumn, ...], *, verify: bool, hidden: bool = False
+        self,
+        path: str,
+        columns: tuple[TaskColumn, ...],
+        *,
+        verify: bool,
+        hidden: bool = False,
+        access: S3Access | None = None,
     ) -> None:
         self.path = path
+        self.access = access
         self.columns = columns
         self.verify = verify
         self.hidden = hidden
 
     def partitions(self) -> Sequence[InputPartition]:
-        export = export_at(self.path, verify=self.verify)
-        return [InputPartition((export, file)) for file in export.files]
+        export = export_at(self.path, verify=self.verify, access=self.access)
+        about = replace(export, files=())  # each part takes its own file along, and no other
+        return [InputPartition((about, file)) for file in export.files]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Where there are none, Spark makes one up: without a value, and 4.0 none at all.

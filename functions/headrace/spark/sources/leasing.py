@@ -5,11 +5,13 @@ a stage run anew), it first finds what is leased already.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from enum import StrEnum
+from functools import cache, partial
 from typing import Final
-from zlib import crc32
 
 import pyarrow as pa
 
@@ -21,8 +23,22 @@ from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
 from headrace.ops.delivery.shard_deliveries import ShardDeliveries
 from headrace.ops.shared.leases import Leases
-from headrace.spark.sources.connect import RateLimiter, StoreConnection, opened, store
+from headrace.runtime.wiring import UseCases
+from headrace.spark.sources.claims import (
+    INLINE,
+    Claims,
+    Lease,
+    Share,
+    lacking,
+    leases_in,
+    only,
+    standing,
+    with_payloads,
+)
+from headrace.spark.sources.connect import StoreConnection, opened, store
 from headrace.spark.sources.decode import INSTANT, schema_of
+from headrace.spark.sources.pace import pace
+from headrace.spark.sources.rooms import even_rooms
 from headrace.spark.sources.rows import chunks
 
 DROPPED: Final = WorkerError(
@@ -30,6 +46,8 @@ DROPPED: Final = WorkerError(
 )
 _LOG: Final = logging.getLogger(__name__)
 _PER_LEASE: Final = 3
+_LOOKS: Final = 4
+_PAUSE: Final = 0.1  # seconds
 ROWS: Final = 500
 """Of one record batch: payloads may be large, and all of a batch is in memory."""
 
@@ -39,14 +57,34 @@ SCHEMA: Final = (
     " priority string, group_key string, batches array<string>, payload_ref string"
 )
 ARROW: Final = schema_of(SCHEMA)
+FRAME: Final = f"{SCHEMA}, lapsed boolean"
+"""Of a frame and a stream, where rows may come again: ``lapsed`` is one that comes once more.
+
+Its lease ended before anybody settled it, so its task is, or will be, in another batch too.
+"""
+FRAME_ARROW: Final = schema_of(FRAME)
+
+
+class Reading(StrEnum):
+    """Who reads, and so what a reader is given of what was claimed before.
+
+    A station's job only what it holds still; a frame, and a stream whose batch comes again, all of
+    it as it was.  A stream's batch ends where its group does, the others fail then.
+    """
+
+    STATION = "station"
+    FRAME = "frame"
+    STREAM = "stream"
 
 
 @dataclass(frozen=True, slots=True)
 class Intake:
     """What to lease: up to *max_rows* tasks, under *group* and in *worker*'s name.
 
-    They are shared out over *shards*; if that is not known, each shard may give as many.
-    *rate* is how many tasks a second each shard may give; None is as many as there are.
+    They are shared out over *shards*, as *rooms* says or else evenly; if neither is known, each
+    shard may give as many.  *rate* is how many tasks a second the whole group may lease; None is as
+    many as there are.  *first* is the number of its first shard among those of all queues that the
+    group leases from.
     """
 
     connection: StoreConnection
@@ -56,40 +94,143 @@ class Intake:
     max_rows: int
     rate: float | None = None
     shards: int = 1
+    reading: Reading = Reading.STATION
+    rooms: tuple[int, ...] | None = None
+    first: int = 0
 
     def room(self, shard: int) -> int:
-        """Return how many tasks *shard* may give, always the same for one group.
-
-        Where the tasks do not divide evenly, some shards give one more, in turn: by the group,
-        so that none of them starves.
-        """
-        each, more = divmod(self.max_rows, self.shards)
-        return each + ((shard + crc32(self.group.encode())) % self.shards < more)
+        """Return how many tasks *shard* may give, always the same for one group."""
+        rooms = self.rooms or even_rooms(self.max_rows, self.shards, self.group)
+        return rooms[shard % len(rooms)]
 
 
 def leased(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:
-    """Yield what *intake* holds in *shard*, and then what it can still lease there.
+    """Yield what *intake* has claimed in *shard*, and then what it can still lease there.
 
     Raises LeaseLost when the group is over.
     """
+    for rows, _ in claimed(intake, shard):
+        yield rows
+
+
+def claimed(intake: Intake, shard: int) -> Iterator[tuple[pa.RecordBatch, list[bool]]]:
+    """Yield rows as leased() does, and of each whether its lease has lapsed.
+
+    Then its task comes again, or has come, in another batch.
+    """
     uses = opened(intake.connection)
-    room = intake.room(shard)
-    held = uses.leases.held(intake.group, intake.queue, shard)
-    source = {intake.queue: uses.queues.cached(intake.queue)}
-    for tasks in chunks(held, ROWS):
-        room -= len(tasks)
-        yield record_batch(uses.deliveries.whole(source, list(tasks)))
-    limiter = RateLimiter(intake.rate)
-    pages = shard_deliveries(intake.connection).dequeue(
-        intake.queue,
-        shard,
-        count=room,
-        worker=intake.worker,
-        lease_id=intake.group,
-        page=lambda: limiter.next(ROWS),
+    again = intake.reading is not Reading.STATION
+    share = Share(
+        Claims(store(intake.connection), intake.group),
+        intake.first + shard,
+        intake.room(shard),
+        partial(_lease, intake, shard),
+        partial(_held, intake, shard),
+        partial(release, intake.connection, intake.queue),
+        uses.now,
+        INLINE if again else 0,
     )
-    for tasks in pages:
+    for page, before in share.pages():
+        if not before:
+            yield page, [False] * page.num_rows
+            continue
+        tasks = store(intake.connection).read(page.column("id").to_pylist(), payload=False)
+        group = store(intake.connection).group(intake.group)
+        alive = group is not None and group.holds(uses.now())
+        held, lapsed = standing(page, intake.queue, intake.group, tasks, opened=alive)
+        if again:
+            yield _as_it_was(uses, page), lapsed
+        elif any(held):
+            yield from ((rows, [False] * rows.num_rows) for rows in _still(intake, page, held))
+
+
+def framed(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:
+    """Yield what claimed() does as rows of FRAME.  Raises as it does."""
+    for rows, lapsed in claimed(intake, shard):
+        arrays = [*rows.columns, pa.array(lapsed, pa.bool_())]
+        yield pa.RecordBatch.from_arrays(arrays, schema=FRAME_ARROW)
+
+
+def _lease(intake: Intake, shard: int, room: int) -> Iterator[pa.RecordBatch]:
+    shards = shard_deliveries(intake.connection)
+    limit = pace(intake.connection, intake.group, intake.rate)
+    allowed = 0
+
+    def page() -> int:
+        nonlocal allowed
+        limit.back(allowed)
+        allowed = limit.next(min(ROWS, room))
+        return allowed
+
+    try:
+        for _ in range(_LOOKS):
+            pages = shards.dequeue(
+                intake.queue,
+                shard,
+                count=room,
+                worker=intake.worker,
+                lease_id=intake.group,
+                page=page,
+            )
+            before = room
+            for tasks in pages:
+                room -= len(tasks)
+                allowed -= len(tasks)
+                yield record_batch(tasks)
+            if room < before or not shards.contended(intake.queue, shard):
+                return
+            time.sleep(_PAUSE)  # another reader of this share is leasing them, or somebody else
+    except LeaseLost:
+        if intake.reading is not Reading.STREAM:
+            raise
+    finally:
+        limit.back(allowed)
+
+
+def _held(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:
+    uses = opened(intake.connection)
+    source = {intake.queue: uses.queues.cached(intake.queue)}
+    for tasks in chunks(uses.leases.held(intake.group, intake.queue, shard), ROWS):
+        yield record_batch(uses.deliveries.whole(source, list(tasks)))
+
+
+def _as_it_was(uses: UseCases, page: pa.RecordBatch) -> pa.RecordBatch:
+    """Return *page* with the payloads that were not written down, as their tasks have them now."""
+    missing = lacking(page)
+    tasks = list(uses.deliveries.store.read(missing).values()) if missing else []
+    filled = uses.deliveries.texts.filled(tasks) if tasks else []
+    return with_payloads(page, {task.id: task.payload for task in filled})
+
+
+def _still(intake: Intake, page: pa.RecordBatch, held: list[bool]) -> Iterator[pa.RecordBatch]:
+    """Yield those rows of *page* that are held, without those whose payload is lost."""
+    rows = only(page, held)
+    uses = opened(intake.connection)
+    source = {intake.queue: uses.queues.cached(intake.queue)}
+    found = store(intake.connection).read(rows.column("id").to_pylist())
+    leases = dict(leases_in(rows))
+    tasks = [task for id_, task in found.items() if str(LeaseName.of(task)) == leases[id_]]
+    if tasks := uses.deliveries.whole(source, tasks):
         yield record_batch(tasks)
+
+
+def release(
+    connection: StoreConnection, queue: str, tasks: Sequence[Lease], *, delay: float = 0.0
+) -> int:
+    """Give back tasks of *queue* by id and lease, no attempt used; return how many went.
+
+    What cannot be given back now comes back when its group ends.
+    """
+    if not tasks:
+        return 0
+    reports = [
+        TaskReport(id_, lease, ReportStatus.RELEASED, delay_in_seconds=delay or None)
+        for id_, lease in tasks
+    ]
+    with suppress(HeadraceError):
+        results = opened(connection).reports.report(queue, reports)
+        return sum(one.outcome is ReportOutcome.OK for one in results)
+    return 0
 
 
 def named(
@@ -198,15 +339,38 @@ def sweep(connection: StoreConnection, queue: str, group_id: str) -> int:
     """Report what *group_id* still holds of *queue* as failed; return how many tasks that were.
 
     So a task that is dropped time and again is dead in the end, and no drain goes on for ever.
+    What nobody was given, because it was leased but never claimed, goes back with no attempt used.
     """
-    uses = opened(connection)
     swept = 0
+    for held in leftovers(connection, queue, group_id):
+        release(connection, queue, held.unseen)
+        swept += dropped(connection, queue, held.seen)
+    return swept
+
+
+def dropped(connection: StoreConnection, queue: str, tasks: Sequence[Lease]) -> int:
+    """Report tasks of *queue* as failed that no row was given of; return how many they were."""
+    reports = [TaskReport(id_, lease, ReportStatus.FAILED, error=DROPPED) for id_, lease in tasks]
+    results = opened(connection).reports.report(queue, reports)
+    return sum(one.outcome is ReportOutcome.OK for one in results)
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """Tasks by id and lease that a group holds still: those that a reader was given, and others."""
+
+    seen: list[Lease]
+    unseen: list[Lease]
+
+
+def leftovers(connection: StoreConnection, queue: str, group_id: str) -> Iterator[Leftovers]:
+    """Yield what *group_id* still holds of *queue*."""
+    uses = opened(connection)
+    claims: dict[str, str] | None = None
     for place in uses.queues.cached(queue).places(State.INFLIGHT):
         for tasks in chunks(uses.leases.held(group_id, queue, place.shard, payload=False), ROWS):
-            reports = [
-                TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.FAILED, error=DROPPED)
-                for task in tasks
-            ]
-            results = uses.reports.report(queue, reports)
-            swept += sum(one.outcome is ReportOutcome.OK for one in results)
-    return swept
+            if claims is None:
+                claims = Claims(store(connection), group_id).leases()
+            held = [(task.id, str(LeaseName.of(task))) for task in tasks]
+            seen = [one for one in held if claims.get(one[0]) == one[1]]
+            yield Leftovers(seen, [one for one in held if claims.get(one[0]) != one[1]])

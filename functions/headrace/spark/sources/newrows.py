@@ -2,18 +2,29 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from hashlib import blake2b
 from typing import Any, Final
 from uuid import UUID
 
+import msgspec
+
+from headrace.client.app import checks
 from headrace.domain import limits
-from headrace.domain.errors import FieldError
+from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.plan import TaskSpec
-from headrace.domain.task import Priority
-from headrace.spark.sources.rows import BadRow, json_text, queue_in, right, within
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.spark.sources.rows import (
+    BadRow,
+    group_in,
+    json_text,
+    priority_in,
+    queue_in,
+    right,
+    within,
+)
 
 _NULL: Final = "null"
 _NUMBERS: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
@@ -44,6 +55,7 @@ COLUMNS: Final = (
     Accepted("tags", ("map<string,string>",), "its tags"),
     Accepted("keepalive_timeout_in_seconds", _NUMBERS, "of its leases; else as the queue says"),
     Accepted("priority", ("string",), "high, normal or low, in a queue with priorities"),
+    Accepted("retry_strategy", ("string",), "JSON, as in the API; else as the queue says"),
     Accepted("group_key", ("string",), "whose turn it takes, in a queue with groups"),
 )
 
@@ -176,15 +188,19 @@ def _tags(name: str, pairs: Mapping[str, str] | Sequence[tuple[str, str]] | None
     return tags
 
 
-def _priority(name: str, text: str | None) -> Priority | None:
-    words = [*Priority]
-    fault = f"must be one of {', '.join(words)}, not {text!r:.140}"
-    return None if text is None else Priority(right(name, text, None if text in words else fault))
-
-
-def _group(name: str, text: str | None) -> str | None:
-    least, most = limits.GROUP_KEY_BYTES
-    return None if text is None else str(right(name, text, limits.text_fault(text, most, least)))
+def _retry(name: str, text: str | None) -> RetryStrategy | None:
+    if text is None:
+        return None
+    try:
+        strategy = msgspec.json.decode(text, type=RetryStrategy)
+        if strategy.kind is Backoff.INTERVALS:
+            strategy = replace(strategy, max_retries=len(strategy.intervals))
+        return checks.retry_strategy(name, strategy)
+    except msgspec.DecodeError as error:
+        message = f"{name} must be a retry strategy as JSON: {error}"
+        raise BadRow(message) from error
+    except InvalidRequest as wrong:
+        raise BadRow(str(wrong)) from wrong
 
 
 def _plain(value: object) -> str:
@@ -201,7 +217,8 @@ _READ: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "dedupe_key": _key,
     "tags": _tags,
     "keepalive_timeout_in_seconds": _within(limits.KEEPALIVE_SECONDS),
-    "priority": _priority,
-    "group_key": _group,
+    "retry_strategy": _retry,
+    "priority": priority_in,
+    "group_key": group_in,
 }
-_FIELDS: Final = {"keepalive_timeout_in_seconds": "keepalive"}
+_FIELDS: Final = {"keepalive_timeout_in_seconds": "keepalive", "retry_strategy": "retry"}

@@ -6,10 +6,11 @@ Spark hands options over as texts.  An error names the option and its limit.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from headrace.domain.errors import FieldError, InvalidRequest
-from headrace.domain.limits import NAME_RE, number_fault, pattern_fault
+from headrace.domain.limits import LEASE_QUEUES, NAME_RE, number_fault, pattern_fault
 from headrace.domain.retry import Seconds
 
 _IGNORED: Final = frozenset({"path", "checkpointlocation", "queryname"})  # Spark's own
@@ -76,6 +77,26 @@ def queue_name(text: str) -> str:
     return text
 
 
+def queue_names(text: str) -> tuple[str, ...]:
+    """Parse the names of queues, with commas."""
+    names = tuple(queue_name(name.strip()) for name in text.split(","))
+    if len(set(names)) < len(names):
+        message = "must not name a queue twice"
+        raise ValueError(message)
+    if len(names) > LEASE_QUEUES:
+        message = f"must name at most {LEASE_QUEUES} queues, not {len(names):,}"
+        raise ValueError(message)
+    return names
+
+
+def queue_pattern(text: str) -> str:
+    """Parse the name of queues in which ``*`` is any text and ``?`` any character."""
+    if not text or pattern_fault(text.replace("*", "x").replace("?", "x"), NAME_RE):
+        message = f"must be the name of queues with * and ?, such as tenant-*, not {text!r}"
+        raise ValueError(message)
+    return text
+
+
 def word(text: str) -> str:
     """Parse a text that must not be empty."""
     if not text.strip():
@@ -125,6 +146,16 @@ def flag(text: str) -> bool:
         message = f"must be true or false, not {text!r}"
         raise ValueError(message)
     return _FLAGS[text.lower()]
+
+
+def instant(text: str) -> datetime:
+    """Parse an instant of ISO 8601, in UTC if it names no offset."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        message = f"must be an instant such as 2026-01-31T09:30:00Z, not {text!r}"
+        raise ValueError(message) from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def table(rows: Iterable[SourceOption]) -> str:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from headrace.domain.errors import FieldError
 from headrace.domain.limits import (
     DELAY_SECONDS,
     ERROR_BYTES,
+    GROUP_KEY_BYTES,
     NAME_RE,
     PAYLOAD_BYTES,
     SPAWNED_BYTES,
@@ -19,9 +21,11 @@ from headrace.domain.limits import (
     json_fault,
     number_fault,
     pattern_fault,
+    text_fault,
     utf8_bytes,
 )
 from headrace.domain.plan import TaskSpec
+from headrace.domain.task import Priority
 from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
 
 if TYPE_CHECKING:
@@ -35,9 +39,15 @@ COLUMNS: Final = {
     "payload": "string",
     "delay_seconds": "double",
     "error": "string",
+    "priority": "string",
+    "group_key": "string",
 }
 """Of the rows and their types, in the order of ``SettlingRow``; all but two may be left out."""
 
+QUEUE_COLUMN: Final = "queue"
+"""Where a read has a task's queue: by it tasks of several queues are settled."""
+
+NEAR: Final = {"delayinseconds": "delay_seconds"}  # what others of our formats call it
 SPAWN: Final = "spawn"
 _STATUSES: Final = {
     "move": ReportStatus.MOVED,
@@ -66,7 +76,10 @@ class BadRow(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SettlingRow:
-    """One row as the transform made it; ``payload`` is JSON text."""
+    """One row as the transform made it; ``payload`` is JSON text.
+
+    ``priority`` and ``group_key`` are a child's: a task that is moved keeps its own.
+    """
 
     id: str
     lease: str
@@ -75,6 +88,9 @@ class SettlingRow:
     payload: str | None = None
     delay_seconds: float | None = None
     error: str | None = None
+    priority: str | None = None
+    group_key: str | None = None
+    queue: str | None = None
 
 
 def report_of(rows: Sequence[SettlingRow], *, to: str | None) -> TaskReport:
@@ -137,7 +153,12 @@ def _child(row: SettlingRow) -> TaskSpec:
     if payload is None:
         message = "payload must be given for spawn"
         raise BadRow(message)
-    return TaskSpec(payload, delay_in_seconds=_delay(row))
+    return TaskSpec(
+        payload,
+        delay_in_seconds=_delay(row),
+        priority=priority_in("priority", row.priority),
+        group_key=group_in("group_key", row.group_key),
+    )
 
 
 def _payload(row: SettlingRow) -> str | None:
@@ -173,6 +194,19 @@ def right(column: str, value: _Value, fault: str | None) -> _Value:
     return value
 
 
+def priority_in(column: str, text: str | None) -> Priority | None:
+    """Return the priority that *column* names, None if it names none.  Raises BadRow."""
+    words = [*Priority]
+    fault = f"must be one of {', '.join(words)}, not {text!r:.140}"
+    return None if text is None else Priority(right(column, text, None if text in words else fault))
+
+
+def group_in(column: str, text: str | None) -> str | None:
+    """Return *text*, which *column* has, if it may be a group's key.  Raises BadRow."""
+    least, most = GROUP_KEY_BYTES
+    return None if text is None else right(column, text, text_fault(text, most, least))
+
+
 def error_of(text: str | None) -> WorkerError:
     """Return the error that *text* tells: the type is told apart in ``Type: message``."""
     if not text:
@@ -196,12 +230,39 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def rows_of(batches: Iterable[Any], default: str) -> Iterator[SettlingRow]:
-    """Yield the rows of record batches; one without an action has the *default* one."""
+def column_names(names: Sequence[str]) -> tuple[dict[str, str], list[FieldError]]:
+    """Return by which of *names* each column stands, and what is wrong with them.
+
+    Upper and lower case are one, as they are to Spark.  A name that is nearly a column's, such as
+    ``to queue``, would be ignored like any other, and the task settled otherwise: it is refused.
+    """
+    found: dict[str, str] = {}
+    wrong: list[FieldError] = []
+    plain = {name.replace("_", ""): name for name in COLUMNS}
+    for name in names:
+        column = name.lower()
+        if column in found:
+            wrong.append(FieldError(name, f"and {found[column]} are both {column}: drop one"))
+        elif column in COLUMNS:
+            found[column] = name
+        else:
+            letters = "".join(filter(str.isalnum, column))
+            meant = plain.get(letters) or NEAR.get(letters)
+            if meant is not None:
+                wrong.append(FieldError(name, f"is no column; say {meant}, or drop it"))
+    return found, wrong
+
+
+def rows_of(batches: Iterable[Any], default: str, *, queues: bool = False) -> Iterator[SettlingRow]:
+    """Yield the rows of record batches; one without an action has the *default* one.
+
+    With *queues*, each says of which queue its task is.
+    """
+    wanted = (*COLUMNS, QUEUE_COLUMN) if queues else tuple(COLUMNS)
     for batch in batches:
-        columns = {name: _values(batch.column(name)) for name in batch.schema.names}
+        named = {name.lower(): name for name in batch.schema.names}
         blank = [None] * batch.num_rows
-        given = (columns.get(name, blank) for name in COLUMNS)
+        given = (_values(batch.column(named[one])) if one in named else blank for one in wanted)
         for id_, lease, action, *rest in zip(*given, strict=True):
             yield SettlingRow(id_, lease, action or default, *rest)
 

@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import groupby
 from operator import attrgetter
@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from pyspark.sql import Row as SparkRow
 from pyspark.sql import datasource as api
-from pyspark.sql.types import StructType
 from typing_extensions import override
 
-from headrace.domain.errors import FieldError, InvalidRequest, NotFound
+from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import (
     ReportOutcome,
@@ -30,11 +30,13 @@ from headrace.ops.delivery.reports import (
     TaskReport,
     WorkerError,
 )
-from headrace.spark.sources import QUEUE, connect
-from headrace.spark.sources.connect import LANES, StoreConnection, opened
-from headrace.spark.sources.options import SourceOption, parsed, queue_name, refused
+from headrace.spark.sources import QUEUE
+from headrace.spark.sources.arrow import ArrowSink
+from headrace.spark.sources.connect import LANES, opened
+from headrace.spark.sources.outlet import Outlet
 from headrace.spark.sources.rows import (
     COLUMNS,
+    QUEUE_COLUMN,
     SPAWN,
     BadRow,
     SettlingRow,
@@ -43,30 +45,12 @@ from headrace.spark.sources.rows import (
     rows_of,
 )
 
-WRITING: Final = (
-    SourceOption("queue", queue_name, "the queue that the rows were leased from", required=True),
-    SourceOption("to", queue_name, "where a row is moved that names no `to_queue`"),
-    *connect.OPTIONS,
-)
 _LOG: Final = logging.getLogger(__name__)
 _SAID: Final = 300  # characters of a reason in the log
 _AT_A_TIME: Final = 500
 _SAMPLES: Final = 3
 _BAD: Final = "BadRow"
-
-
-@dataclass(frozen=True, slots=True)
-class Outlet:
-    """Where rows are settled: tasks of *queue*; *to* is where a row goes that names no queue."""
-
-    connection: StoreConnection
-    queue: str
-    to: str | None = None
-
-    @property
-    def default(self) -> str:
-        """Return the action of a row that names none."""
-        return "move" if self.to else "succeed"
+_LEFT: Final = "left"
 
 
 @dataclass(slots=True)
@@ -135,49 +119,102 @@ def settle(outlet: Outlet, rows: Iterable[SettlingRow]) -> SettleSummary:
     Raises Unavailable when the table stays throttled: then it may be called again.
     """
     summary = SettleSummary()
-    waiting: list[TaskReport] = []
-    births: list[TaskReport] = []
+    waiting: dict[str, list[TaskReport]] = {}
+    number = 0
     for _, of_task in groupby(rows, key=attrgetter("id")):
-        report = _checked(outlet, list(of_task))
-        (births if report.spawn else waiting).append(report)
-        if len(waiting) + len(births) >= _AT_A_TIME:
-            _send(outlet, waiting, births, summary)
-            waiting, births = [], []
-    _send(outlet, waiting, births, summary)
+        some = list(of_task)
+        report = _checked(outlet, some, summary)
+        if report is None:
+            continue
+        queue = outlet.queue or some[0].queue
+        if queue is None:
+            summary.note("lost", "its row names no queue", amiss=True)
+            continue
+        waiting.setdefault(queue, []).append(report)
+        number += 1
+        if number % _AT_A_TIME == 0:
+            _send_all(outlet, waiting, summary)
+            waiting = {}
+    _send_all(outlet, waiting, summary)
     return summary
 
 
-def _checked(outlet: Outlet, rows: Sequence[SettlingRow]) -> TaskReport:
+def _send_all(
+    outlet: Outlet, waiting: Mapping[str, Sequence[TaskReport]], summary: SettleSummary
+) -> None:
+    """Send the reports of each queue."""
+    for queue, reports in waiting.items():
+        births = [one for one in reports if one.spawn]
+        _send(outlet, queue, [one for one in reports if not one.spawn], births, summary)
+
+
+def _checked(
+    outlet: Outlet, rows: Sequence[SettlingRow], summary: SettleSummary
+) -> TaskReport | None:
+    """Return the report that *rows* make, or that they are bad; None: there is none to make."""
     try:
-        return report_of(rows, to=outlet.to)
+        return _with_children_as_taken(outlet, report_of(rows, to=outlet.to))
     except BadRow as wrong:
-        error = WorkerError(_BAD, fitted(str(wrong)))
-        first = rows[0]
-        return TaskReport(first.id, first.lease, ReportStatus.FAILED, error=error, retryable=False)
+        reason, first, policy = fitted(str(wrong)), rows[0], outlet.bad_rows
+        if policy is not None and policy.fails:
+            summary.note(_LEFT, f"{first.id}: {reason}", amiss=True)
+            return None
+        if policy is not None and policy.queue is not None:
+            summary.note("set aside", reason, amiss=True)
+            return TaskReport(first.id, first.lease, ReportStatus.MOVED, to_queue=policy.queue)
+        error = WorkerError(_BAD, reason)
+        return TaskReport(
+            first.id, first.lease, ReportStatus.FAILED, error=error, retryable=policy is not None
+        )
+
+
+def _with_children_as_taken(outlet: Outlet, report: TaskReport) -> TaskReport:
+    """Return *report*, its children without a priority or a group where their queue has none.
+
+    A transform that passes its columns on says both of each child, wherever that goes: so a child
+    is taken as a task that is moved.
+    """
+    if all(new.priority is None and new.group_key is None for _, new in report.spawn):
+        return report
+    queues = opened(outlet.connection).queues
+
+    def taken(name: str, new: TaskSpec) -> TaskSpec:
+        try:
+            settings = queues.cached(name).settings
+        except NotFound:  # as the report will be told
+            return new
+        return replace(
+            new,
+            priority=None if settings.priority is None else new.priority,
+            group_key=None if settings.groups is None else new.group_key,
+        )
+
+    return replace(report, spawn=tuple((name, taken(name, new)) for name, new in report.spawn))
 
 
 def _send(
     outlet: Outlet,
+    queue: str,
     reports: Sequence[TaskReport],
     births: Sequence[TaskReport],
     summary: SettleSummary,
 ) -> None:
     """Send *reports* in batches, and each of *births* in a transaction of its own."""
     use_case = opened(outlet.connection).reports
-    results = use_case.report(outlet.queue, reports) if reports else []
+    results = use_case.report(queue, reports) if reports else []
     for report, result in zip(reports, results, strict=True):
-        _note(outlet, use_case, report, result, summary)
+        _note(queue, use_case, report, result, summary)
     if not births:
         return
-    singles = _pool().map(lambda report: use_case.report(outlet.queue, [report])[0], births)
+    singles = _pool().map(lambda report: use_case.report(queue, [report])[0], births)
     for report, result in zip(births, singles, strict=True):
-        _note(outlet, use_case, report, result, summary)
+        _note(queue, use_case, report, result, summary)
         if result.outcome is ReportOutcome.OK:
             summary.counts["spawned"] += len(report.spawn)
 
 
 def _note(
-    outlet: Outlet,
+    queue: str,
     use_case: Reports,
     report: TaskReport,
     result: ReportResult,
@@ -186,7 +223,7 @@ def _note(
     if result.outcome is ReportOutcome.INVALID:  # such as a queue that is not there: it may come
         error = WorkerError(_BAD, result.detail or "")
         report = TaskReport(report.task_id, report.lease_id, ReportStatus.FAILED, error=error)
-        result = use_case.report(outlet.queue, [report])[0]
+        result = use_case.report(queue, [report])[0]
     if result.outcome is not ReportOutcome.OK and result.task is not None and result.task.cancelled:
         summary.note("cancelled")
         return
@@ -235,22 +272,23 @@ class QueueWriter(api.DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> Settled:
         """Settle the rows of one partition."""
-        return _settled(self.outlet, rows_of(iterator, self.outlet.default))
+        outlet = self.outlet
+        return _settled(outlet, rows_of(iterator, outlet.default, queues=outlet.queue is None))
 
     def commit(self, messages: list[api.WriterCommitMessage | None]) -> None:
         """Look at the summaries.  Raises InvalidRequest where children may be missing."""
         _looked_at(self.outlet, messages)
 
 
-class QueueStreamWriter(api.DataSourceStreamWriter):
+class QueueStreamWriter(ArrowSink):
     """Settles the tasks of the rows, whoever sends them how often."""
 
     def __init__(self, outlet: Outlet) -> None:
         self.outlet = outlet
 
-    def write(self, iterator: Iterator[SparkRow]) -> Settled:
+    def write(self, iterator: Iterator[Any]) -> Settled:
         """Settle the rows of one partition."""
-        return _settled(self.outlet, (_row(row, self.outlet.default) for row in iterator))
+        return _settled(self.outlet, _rows(self.outlet, iterator))
 
     @override
     def commit(self, messages: list[api.WriterCommitMessage | None], batchId: int) -> None:
@@ -266,7 +304,8 @@ def _settled(outlet: Outlet, rows: Iterator[SettlingRow]) -> Settled:
 def _looked_at(outlet: Outlet, messages: Sequence[api.WriterCommitMessage | None]) -> None:
     """Warn of tasks that their rows did not settle as they say.
 
-    Raises InvalidRequest when rows of a task that spawns stood apart.
+    Raises InvalidRequest when rows of a task that spawns stood apart, and when bad rows are to fail
+    the write.
     """
     settled = [one for one in messages if isinstance(one, Settled)]
     summary = SettleSummary()
@@ -278,11 +317,17 @@ def _looked_at(outlet: Outlet, messages: Sequence[api.WriterCommitMessage | None
             for outcome, number in sorted(summary.amiss.items())
         )
         _LOG.warning(
-            "%s: of the tasks of queue %s, about so many were not settled as their rows say: %s",
+            "%s: of the tasks of %s, about so many were not settled as their rows say: %s",
             QUEUE,
-            outlet.queue,
+            f"queue {outlet.queue}" if outlet.queue else "several queues",
             problems,
         )
+    if left := summary.counts[_LEFT]:
+        message = (
+            f"{QUEUE}: {left:,} rows cannot be carried out, the others are settled: "
+            + "; ".join(summary.reasons.get(_LEFT, ()))
+        )
+        raise InvalidRequest(message)
     found = apart([one.runs for one in settled])
     if found:
         message = (
@@ -297,45 +342,17 @@ def _because(reason: str | None) -> str:
     return f" (such as: {reason:.{_SAID}})" if reason else ""
 
 
-def outlet_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Outlet:
-    """Return where rows of *schema* are settled, as the options *given* say.
-
-    Raises InvalidRequest for wrong options or columns, NotFound for a queue that is missing.
-    """
-    values = parsed(WRITING, given, of=QUEUE)
-    if overwrite:
-        message = (
-            f'{QUEUE}: say .mode("append"): tasks are settled, and there is nothing to replace'
-        )
-        raise InvalidRequest(message)
-    types = {column.name: column.dataType.simpleString() for column in schema}
-    wrong = [
-        FieldError(name, f"must be a {wanted}, not {types.get(name, 'missing')}")
-        for name, wanted in COLUMNS.items()
-        if types.get(name, wanted if name not in ("id", "lease") else None) != wanted
-    ]
-    if wrong:
-        raise refused([], of=QUEUE, columns=wrong)
-    outlet = Outlet(StoreConnection.of(values), values["queue"], values["to"])
-    _check_queues(outlet)
-    return outlet
+def _rows(outlet: Outlet, given: Iterable[Any]) -> Iterator[SettlingRow]:
+    """Yield the rows that a stream's sink is *given*, in Arrow batches or one by one."""
+    for one in given:
+        if isinstance(one, SparkRow):
+            yield _row(one, outlet)
+        else:
+            yield from rows_of([one], outlet.default, queues=outlet.queue is None)
 
 
-def _check_queues(outlet: Outlet) -> None:
-    """Look the queues up, once, where the write is planned.  Raises NotFound naming the option."""
-    queues = opened(outlet.connection).queues
-    wrong = []
-    for option, queue in (("queue", outlet.queue), ("to", outlet.to)):
-        try:
-            if queue is not None:
-                queues.get(queue)
-        except NotFound as missing:
-            wrong.append(FieldError(option, missing.detail))
-    if wrong:
-        problems = "; ".join(f"option {one.field}: {one.message}" for one in wrong)
-        raise NotFound(f"{QUEUE}: {problems}", errors=wrong)
-
-
-def _row(row: SparkRow, default: str) -> SettlingRow:
-    given = {name: row[name] for name in COLUMNS if name in row}
-    return SettlingRow(**{**given, "action": given.get("action") or default})
+def _row(row: SparkRow, outlet: Outlet) -> SettlingRow:
+    columns = {name.lower(): value for name, value in row.asDict().items()}
+    wanted = [*COLUMNS, QUEUE_COLUMN] if outlet.queue is None else COLUMNS
+    given = {name: columns[name] for name in wanted if name in columns}
+    return SettlingRow(**{**given, "action": given.get("action") or outlet.default})

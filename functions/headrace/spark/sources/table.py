@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from headrace.domain.errors import FieldError
+from headrace.domain.instants import micros_of
 from headrace.domain.task import SHOWN_STATES, Place, State
 from headrace.spark.sources import TABLE, connect, decode
 from headrace.spark.sources.columns import DEFAULT, TaskColumn, columns_of, ddl
@@ -22,6 +24,7 @@ from headrace.spark.sources.options import (
     SourceOption,
     choice,
     flag,
+    instant,
     number,
     parsed,
     queue_name,
@@ -30,7 +33,7 @@ from headrace.spark.sources.options import (
 )
 from headrace.store import keys
 from headrace.store.dynamo.pages import READ_AT_ONCE
-from headrace.store.items import Item, partition
+from headrace.store.items import EVER, Between, Item, partition
 from headrace.store.sqlite.pages import ROW
 
 if TYPE_CHECKING:
@@ -48,6 +51,10 @@ OPTIONS: Final = (
         choice(*(state.lower() for state in SHOWN_STATES)),
         "only this state of the queue, such as `dead`",
     ),
+    SourceOption(
+        "since", instant, "only tasks of the queue whose `attention_at` is this or later, in UTC"
+    ),
+    SourceOption("until", instant, "only those whose `attention_at` is before this"),
     SourceOption("segments", whole(1, 10_000), "parts of the table that are read at a time", 8),
     SourceOption(
         "consistent",
@@ -87,7 +94,7 @@ class IndexPart(InputPartition):
     """One partition of the index, of so many that are read."""
 
     def __init__(self, place: Place, of: int) -> None:
-        super().__init__((str(place.state), place.label))
+        super().__init__((place.queue, str(place.state), place.label))
         self.of = of
 
 
@@ -100,9 +107,9 @@ class TableReading:
 
     connection: connect.StoreConnection
     columns: tuple[TaskColumn, ...]
-    queue: str | None = None
     consistent: bool = False
     rate: float | None = None
+    between: Between = EVER
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -122,8 +129,9 @@ class TableSource(DataSource):
 
     def reader(self, schema: "StructType") -> "TableReader":
         chosen = parsed(OPTIONS, self.options, of=TABLE)
-        if chosen["state"] and not chosen["queue"]:
-            raise refused([FieldError("state", "needs a queue")], of=TABLE)
+        alone = [name for name in ("state", "since", "until") if chosen[name] is not None]
+        if alone and not chosen["queue"]:
+            raise refused([FieldError(name, "needs a queue") for name in alone], of=TABLE)
         columns = columns_of([(one.name, one.dataType.simpleString()) for one in schema.fields])
         return TableReader(chosen, columns)
 
@@ -152,14 +160,22 @@ class TableReader(DataSourceReader):
         reading = TableReading(
             self.connection,
             self.columns,
-            self.chosen["queue"],
             self.chosen["consistent"],
             rate / of if rate else None,
+            _between(self.chosen["since"], self.chosen["until"]),
         )
         if isinstance(partition, Segment):
             return scanned(reading, partition.value)
-        state, label = partition.value
-        return listed(reading, Place.labelled(str(reading.queue), State(state), label))
+        queue, state, label = partition.value
+        return listed(reading, Place.labelled(queue, State(state), label))
+
+
+def _between(since: datetime | None, until: datetime | None) -> Between:
+    first, last = EVER
+    return (
+        first if since is None else micros_of(since),
+        last if until is None else micros_of(until) - 1,
+    )
 
 
 def scanned(reading: TableReading, part: tuple[int, int]) -> Iterator[pa.RecordBatch]:
@@ -191,7 +207,11 @@ def listed(reading: TableReading, place: Place) -> Iterator[pa.RecordBatch]:
     known = {*reading.attributes} <= _IN_INDEX
     wanted = columns if known else (_ID,)
     wire = decode.wire_struct(wanted)
-    for items in _followed(lambda start: pages.entries(place, now=now, start=start), wire, limiter):
+
+    def page(start: Item | None) -> bytes:
+        return pages.entries(place, now=now, start=start, between=reading.between)
+
+    for items in _followed(page, wire, limiter):
         if known:
             yield decode.rows(items, columns)
             continue

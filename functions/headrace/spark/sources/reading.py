@@ -1,0 +1,278 @@
+"""What a read by the format ``headrace`` asks for: its options, and the shares that it makes."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Final, TypeAlias, cast
+
+from pyspark.sql import datasource as api
+from pyspark.sql.types import StructType
+
+from headrace.domain.errors import FieldError, InvalidRequest, NotFound
+from headrace.domain.limits import KEEPALIVE_SECONDS, LEASE_QUEUES
+from headrace.spark.sources import QUEUE, connect
+from headrace.spark.sources.connect import StoreConnection, opened
+from headrace.spark.sources.ending import OnCommit, on_commit
+from headrace.spark.sources.leasing import (
+    FRAME,
+    Intake,
+    Reading,
+    shard_deliveries,
+)
+from headrace.spark.sources.options import (
+    SourceOption,
+    number,
+    parsed,
+    queue_name,
+    queue_names,
+    queue_pattern,
+    refused,
+    whole,
+)
+from headrace.spark.sources.rooms import rooms_by
+
+_BATCH_SECONDS: Final = 600.0
+_STREAM_SECONDS: Final = 60.0  # a heartbeat extends it; who is killed holds its tasks no longer
+_POLL_SECONDS: Final = 5.0
+_FILE_POLL_SECONDS: Final = 0.5
+_FILE_PAUSE: Final = 0.05  # seconds; to look into a file costs nothing
+MOST_ROWS: Final = 1_000_000
+_NAMING: Final = ("queue", "queues", "queue_pattern")
+_PAGE: Final = 250  # queues
+Shards: TypeAlias = int | Mapping[str, int]
+"""How many shards are read of one queue, or of each of several by name."""
+
+READING: Final = (
+    SourceOption("queue", queue_name, "the queue to lease from; this, `queues` or `queue_pattern`"),
+    SourceOption("queues", queue_names, "several, with commas, under one lease"),
+    SourceOption(
+        "queue_pattern",
+        queue_pattern,
+        "all whose name is like this, with `*` and `?`, also those that come later; without those"
+        f" that have a target. A read is of the {LEASE_QUEUES} with the most due tasks",
+    ),
+    SourceOption("station", queue_name, "the worker's name on the tasks it takes", "spark"),
+    SourceOption(
+        "max_rows", whole(1, MOST_ROWS), "most tasks of a read, or of a micro-batch", 5_000
+    ),
+    SourceOption(
+        "lease_seconds",
+        number(*KEEPALIVE_SECONDS),
+        "how long a read holds its tasks: for a batch, which nothing extends, longer than the job,"
+        f" else {_BATCH_SECONDS:g}; for a stream, which is extended while it runs, else"
+        f" {_STREAM_SECONDS:g}",
+    ),
+    SourceOption("rate", number(0.001, 1_000_000), "most tasks a second, all shards together"),
+    SourceOption(
+        "on_commit",
+        on_commit,
+        "for a stream into any other sink: `succeed` or `move:QUEUE` settles the tasks of a"
+        " micro-batch once Spark has committed it; `none` leaves that to the sink `headrace`",
+    ),
+    SourceOption(
+        "poll_after_seconds",
+        number(0.01, 3_600),
+        "how long a stream that finds nothing waits at the most until it looks again; it begins"
+        " with a pause in which it makes one query per shard and second, and doubles it; else"
+        f" {_POLL_SECONDS:g}, of a file {_FILE_POLL_SECONDS:g}",
+    ),
+    *connect.OPTIONS,
+)
+
+
+class QueuePartition(api.InputPartition):
+    """One partition: a shard of the queue, and the group that its tasks are leased under."""
+
+    def __init__(self, intake: Intake, shard: int) -> None:
+        super().__init__((intake.group, intake.first + shard))
+        self.intake = intake
+        self.shard = shard
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a batch is made of: *shards*, and how many tasks are *due* in each of them."""
+
+    shards: Shards
+    due: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReading:
+    """The options of a read."""
+
+    connection: StoreConnection
+    queue: str | None
+    queues: tuple[str, ...] | None
+    queue_pattern: str | None
+    station: str
+    max_rows: int
+    lease_seconds: float
+    rate: float | None
+    on_commit: OnCommit | None = None
+    poll_after_seconds: float = _POLL_SECONDS
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], *, stream: bool = False) -> "QueueReading":
+        """Make it from the options *given*.  Raises InvalidRequest."""
+        values = parsed(READING, given, of=QUEUE)
+        if values["lease_seconds"] is None:
+            values["lease_seconds"] = _STREAM_SECONDS if stream else _BATCH_SECONDS
+        named = [name for name in _NAMING if values[name] is not None]
+        if not named:
+            raise refused(
+                [FieldError("queue", f"must be given, or {' or '.join(_NAMING[1:])}")], of=QUEUE
+            )
+        if len(named) > 1:
+            raise refused([FieldError(named[1], f"has no meaning beside {named[0]}")], of=QUEUE)
+        if values["on_commit"] is not None and not stream:
+            message = "has a meaning only for a stream: what a batch has read, its job settles"
+            raise refused([FieldError("on_commit", message)], of=QUEUE)
+        own = {row.name: values[row.name] for row in READING if row not in connect.OPTIONS}
+        connection = StoreConnection.of(values)
+        if own["poll_after_seconds"] is None:
+            own["poll_after_seconds"] = _FILE_POLL_SECONDS if connection.url else _POLL_SECONDS
+        return cls(connection, **own)
+
+    def check(self, columns: str) -> None:
+        """Refuse, before anything is leased, what can be known to be wrong.
+
+        Raises InvalidRequest for other *columns* than the format's, and NotFound for a queue of
+        ``on_commit`` that is missing, and where no queue is like the pattern.
+        """
+        if columns != FRAME:
+            message = (
+                f"{QUEUE}: leave out the schema: a read always has the columns {FRAME}. Say"
+                " .select(…) for some of them"
+            )
+            raise InvalidRequest(message, errors=[FieldError("schema", message)])
+        if self.queue_pattern is not None and not self.names():
+            message = f"{QUEUE}: option queue_pattern: no queue is like {self.queue_pattern}"
+            raise NotFound(message, errors=[FieldError("queue_pattern", message)])
+        if self.on_commit is not None and self.on_commit.to_queue is not None:
+            try:
+                opened(self.connection).queues.get(self.on_commit.to_queue)
+            except NotFound as missing:
+                message = f"{QUEUE}: option on_commit: {missing.detail}"
+                wrong = FieldError("on_commit", missing.detail or "")
+                raise NotFound(message, errors=[wrong]) from None
+
+    @property
+    def about(self) -> str:
+        """What it reads, for people."""
+        return self.queue or self.queue_pattern or ", ".join(self.queues or ())
+
+    def names(self) -> list[str]:
+        """Return the queues that there are to read now."""
+        if self.queue is not None:
+            return [self.queue]
+        if self.queue_pattern is None:
+            return list(self.queues or ())
+        queues, cursor = opened(self.connection).queues, None
+        found: list[str] = []
+        while True:
+            page = queues.list(prefix=_literal(self.queue_pattern), limit=_PAGE, cursor=cursor)
+            found += [one.name for one in page.shown if one.settings.target is None]
+            cursor = page.cursor
+            if cursor is None:
+                return [name for name in found if fnmatchcase(name, self.queue_pattern)]
+
+    def due(self, *, by: datetime | None) -> bool:
+        """Tell whether something is due that was *by* an instant.
+
+        Raises NotFound for a queue that is missing, and InvalidRequest for one with a target.
+        """
+        shards = shard_deliveries(self.connection)
+        names = self.names()
+        for name in names:
+            shards.source(name)  # each of them is there, though another has something
+        return any(shards.due(name, by=by) for name in names)
+
+    def plan(self) -> "Plan":
+        """Return what a batch of what is due now is made of.
+
+        Raises NotFound for a queue that is missing, and InvalidRequest for one with a target.
+        """
+        shards = shard_deliveries(self.connection)
+        waiting = {name: shards.waiting(name) for name in self.names()}
+        if self.queue is not None:
+            return Plan(len(waiting[self.queue]), waiting[self.queue])
+        most = sorted(waiting, key=lambda name: -sum(waiting[name]))[:LEASE_QUEUES]
+        some = sorted(name for name in most if any(waiting[name])) or sorted(most)
+        due = [number for name in some for number in waiting[name]]
+        return Plan({name: len(waiting[name]) for name in some}, due)
+
+    def pause(self) -> float:
+        """Return the seconds from a look that found nothing until the next."""
+        if self.connection.url is not None:
+            return _FILE_PAUSE
+        shards = shard_deliveries(self.connection)
+        return max((shards.queries(name) for name in self.names()), default=1.0)
+
+    def open(self) -> list[QueuePartition]:
+        """Open a group and divide it: a share for each shard.  Raises as plan() does."""
+        plan = self.plan()
+        group = opened(self.connection).leases.open(None, keepalive=self.lease_seconds)
+        rooms = rooms_by(self.max_rows, plan.due, group.id)
+        return self.shares(group.id, plan.shards, rooms, Reading.FRAME)
+
+    def most(self, limit: object, due: int) -> int:
+        """Return how many rows a micro-batch may have at Spark's *limit*, if so many are *due*.
+
+        With the trigger ``once`` there is no limit: all of them are wanted.
+        """
+        if limit is None:  # before Spark 4.2
+            return self.max_rows
+        most = getattr(limit, "max_rows", None)
+        return max(self.max_rows, min(due, MOST_ROWS)) if most is None else int(most)
+
+    def shares(
+        self, group_id: str, shards: Shards, rooms: int | Sequence[int], reading: Reading
+    ) -> list[QueuePartition]:
+        """Return the shares of a group: always the same for the same arguments.
+
+        *rooms* is how many tasks each shard may give, or all of them together.
+        Raises InvalidRequest where *shards* are those of one queue, and this is of several.
+        """
+        if not isinstance(shards, int):
+            numbers = dict(sorted(shards.items()))
+        elif self.queue is not None:
+            numbers = {self.queue: shards}
+        else:
+            message = f"{QUEUE}: this checkpoint is of one queue: name it by the option queue"
+            raise InvalidRequest(message, errors=[FieldError("queue", message)])
+        made: list[QueuePartition] = []
+        for queue, of in numbers.items():
+            first = len(made)
+            part = None if isinstance(rooms, int) else tuple(rooms[first : first + of])
+            intake = Intake(
+                self.connection,
+                queue,
+                group_id,
+                self.station,
+                rooms if isinstance(rooms, int) else sum(rooms),
+                self.rate,
+                of,
+                reading,
+                part,
+                first,
+            )
+            made += [QueuePartition(intake, shard) for shard in range(of)]
+        return made
+
+
+def _literal(pattern: str) -> str:
+    """Return what every name begins with that is like *pattern*."""
+    return re.split(r"[*?]", pattern, maxsplit=1)[0]
+
+
+def columns_of(schema: StructType) -> str:
+    """Return the columns of *schema* as FRAME has them."""
+    return ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in schema)
+
+
+def partition_of(given: api.InputPartition) -> QueuePartition:
+    """Return a partition as it was made here."""
+    return cast("QueuePartition", given)

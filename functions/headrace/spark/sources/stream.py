@@ -1,0 +1,262 @@
+"""The stream of the format ``headrace``: batch after batch, each under a group of its own.
+
+The offset of a batch names its group, and what the group has leased stands in the claim log.  So a
+query that is started again from its checkpoint gets the very rows of the batch that it was in, be
+they settled by now or not; a heartbeat goes on extending the group if it is open still.  Where it
+has lapsed, what nobody had settled comes again in a later batch; the old one has it still, marked
+``lapsed``, because its sink may have half of it.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
+
+from pyspark.sql import datasource as api
+from typing_extensions import override
+
+from headrace.client.threads import PeriodicThread
+from headrace.domain.errors import HeadraceError, Unavailable
+from headrace.domain.instants import micros_of
+from headrace.spark.sources import QUEUE, committed
+from headrace.spark.sources.connect import opened, store
+from headrace.spark.sources.ending import Ending
+from headrace.spark.sources.leasing import Reading, framed, group_heartbeat
+from headrace.spark.sources.pace import IdleLooks
+from headrace.spark.sources.reading import QueuePartition, QueueReading, partition_of
+from headrace.spark.sources.rooms import rooms_by
+
+try:  # from Spark 4.2 on a stream of a Python source can be drained, and hears of limits
+    from pyspark.sql.streaming.datasource import ReadMaxRows
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as Drained
+except ImportError:
+
+    class Drained:  # type: ignore[no-redef]  # what earlier versions lack
+        """Nothing: the trigger takes one batch."""
+
+
+Offset = dict[str, Any]
+
+_AWAY: Final = 8  # looks in a row that the tables were away for
+_WATCH: Final = "commits of a stream"
+_LOG: Final = logging.getLogger(__name__)
+
+
+class QueueStream(api.DataSourceStreamReader, Drained):
+    """Leases batch after batch, each under a group that a thread extends.
+
+    An offset has the time at which its batch was seen to be due (*epoch*, in microseconds), the
+    *group*, what the shares are made of (*shards*, and of each the *rows*: one number for all of
+    them in offsets of earlier versions), whether the sink is known to settle tasks itself
+    (*settles*), and how many batches have lost their lease so far, if any (*lapses*): Spark shows
+    it all in the progress of the query.  One without a group is of no rows.
+    """
+
+    def __init__(self, reading: QueueReading, clock: Callable[[], float] = time.monotonic) -> None:
+        self.reading = reading
+        self._idle = IdleLooks(reading.poll_after_seconds, clock)
+        self._beats: dict[str, PeriodicThread] = {}
+        self._ended: str | None = None
+        self._last: Offset | None = None
+        self._until: datetime | None = None
+        self._settles = False
+        self._lapses = 0
+        self._away = 0
+        self._watch: PeriodicThread | None = None
+        self._backlog: Offset | None = None
+        self._lock = threading.RLock()  # the watch ends batches too
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to the executors without the heartbeats."""
+        return (QueueStream, (self.reading,))
+
+    @override
+    def initialOffset(self) -> Offset:
+        """Return the offset before all others."""
+        return {"epoch": 0}
+
+    @override
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Note that only what is due by now is wanted."""
+        self._until = opened(self.reading.connection).now()
+
+    @override
+    def latestOffset(self, start: Offset | None = None, limit: object = None) -> Offset:
+        """Return a new offset if something is due, else where it stands.
+
+        Spark before 4.2 does not say where to *start*, nor how much it wants.
+        Spark asks when the batches before are over, so this also ends them.  While the tables are
+        away there is nothing new.  Raises Unavailable when they stay away.
+        """
+        last = start or self._last or self.initialOffset()
+        try:
+            with self._lock:
+                self._last = self._next(last, limit)
+        except Unavailable as error:
+            self._away += 1
+            if self._away > _AWAY:
+                raise
+            _LOG.warning("%s: the stream of queue %s waits: %s", QUEUE, self.reading.about, error)
+            self._last = last
+        else:
+            self._away = 0
+        return self._last
+
+    @override
+    def getDefaultReadLimit(self) -> Any:
+        """Return ``max_rows``, as Spark from 4.2 on says it."""
+        return ReadMaxRows(self.reading.max_rows)
+
+    @override
+    def reportLatestOffset(self) -> Offset | None:
+        """Return when this was last looked, and the *backlog*: how many tasks were due then.
+
+        Spark shows it as ``latestOffset`` in the progress of the query, and asks often: nobody is
+        asked for it.  It is as of the last micro-batch, before that was read, or of the last look
+        that found nothing; and as far as one request counts in each shard.
+        """
+        return self._backlog
+
+    def _next(self, last: Offset, limit: object) -> Offset:
+        self._end_others(last)
+        reading = self.reading
+        uses = opened(reading.connection)
+        if self._idle.wait:
+            return last
+        epoch = max(micros_of(uses.now()), last["epoch"] + 1)
+        if not reading.due(by=self._until):
+            self._backlog = {"epoch": epoch, "backlog": 0}
+            self._idle.nothing(least=reading.pause())
+            return last
+        self._idle.found()
+        plan = reading.plan()
+        group = uses.leases.open(None, keepalive=reading.lease_seconds)
+        self._extend(group.id)
+        self._backlog = {"epoch": epoch, "backlog": sum(plan.due)}
+        rooms = rooms_by(reading.most(limit, sum(plan.due)), plan.due, group.id)
+        offset: Offset = {"epoch": epoch, "group": group.id}
+        offset |= {"shards": plan.shards, "rows": list(rooms)}
+        offset |= {"settles": True} if self._settles else {}
+        return offset | ({"lapses": self._lapses} if self._lapses else {})
+
+    @override
+    def partitions(self, start: Offset, end: Offset) -> Sequence[QueuePartition]:
+        """Return the shares of the batch that ends at *end*, the same ones each time.
+
+        With no batch between *start* and *end* Spark tells, when a query is started again, which
+        offset it wrote last: that batch may be committed or not, and nothing of it is ended yet.
+        """
+        if start == end:
+            self._last = end
+            return []
+        group_id = end.get("group")
+        with self._lock:
+            self._end_others(start, but=end)
+            if group_id is None:
+                return []
+            self._extend(group_id)
+        return self.reading.shares(group_id, end["shards"], end["rows"], Reading.STREAM)
+
+    def read(self, partition: api.InputPartition) -> Iterator[Any]:
+        """Yield what the share has claimed already, and what it can lease."""
+        ours = partition_of(partition)
+        return framed(ours.intake, ours.shard)
+
+    def commit(self, end: Offset) -> None:
+        """End the batch of *end*, if it was not yet."""
+        with suppress(Unavailable), self._lock:  # the next look does it
+            self._end(end)
+
+    def stop(self) -> None:
+        """Give back what is held, no attempt used, if Spark lets it.
+
+        Where a query ends within a batch Spark kills this process, mostly before it comes to this.
+        Then the heartbeat is over too, and what is held comes back when the lease ends.  Of a
+        stream that settles on commit nothing goes back: the batch may be committed.
+        """
+        if self._watch is not None:
+            self._watch.stop()
+        for group_id in list(self._beats):
+            self._rest(group_id)
+            if committed.marked(group_id):
+                with suppress(HeadraceError):
+                    self._end({"group": group_id})
+            elif self.reading.on_commit is None:
+                with suppress(HeadraceError):  # the reaper does it
+                    self._ending.forget(group_id)
+
+    # -- the groups of batches -------------------------------------------------------------------
+
+    @property
+    def _ending(self) -> Ending:
+        reading = self.reading
+        return Ending(reading.connection, reading.about, reading.on_commit, self._settles)
+
+    def _end_others(self, done: Offset, *, but: Offset | None = None) -> None:
+        """End the batch of *done*; what was opened besides it and never read goes back."""
+        self._settles = self._settles or done.get("settles", False)
+        self._lapses = max(self._lapses, done.get("lapses", 0))
+        self._end(done)
+        kept = but.get("group") if but is not None else None
+        for group_id in [one for one in self._beats if one != kept]:
+            self._ending.forget(group_id)
+            self._rest(group_id)
+
+    def _end(self, offset: Offset) -> None:
+        group_id = offset.get("group")
+        if group_id is None or group_id == self._ended:
+            return
+        self._settles = self._ending.end(group_id)
+        self._ended = group_id
+        self._rest(group_id)
+        committed.unmark(group_id)
+
+    def _extend(self, group_id: str) -> None:
+        """Begin to extend a group, if it is open."""
+        if group_id in self._beats:
+            return
+        uses = opened(self.reading.connection)
+        group = store(self.reading.connection).group(group_id)
+        if group is None or not group.holds(uses.now()):
+            _LOG.warning(
+                "%s: a micro-batch of queue %s is read again whose lease has ended: rows that"
+                " nothing had settled are marked lapsed, and come again in a later one",
+                QUEUE,
+                self.reading.about,
+            )
+            self._lapses += 1
+            return
+        seconds = self.reading.lease_seconds
+        beat = group_heartbeat(uses.leases, group_id, lease_seconds=seconds, on_lost=self._lost)
+        self._beats[group_id] = beat
+        beat.start()
+        if self._watch is None:
+            committed.tidy()
+            self._watch = PeriodicThread(_WATCH, self._look, log=_LOG)
+            self._watch.start()
+
+    def _look(self) -> float:
+        """End what is marked as committed, long before the next batch if its trigger is long."""
+        for group_id in list(self._beats):
+            if committed.marked(group_id):
+                with suppress(Unavailable), self._lock:  # the next look does it
+                    self._end({"group": group_id})
+        return committed.LOOK_EVERY
+
+    def _lost(self) -> None:
+        self._lapses += 1
+        _LOG.warning(
+            "%s: the lease of a micro-batch of queue %s has ended: what is not settled yet comes"
+            " again in a later one",
+            QUEUE,
+            self.reading.about,
+        )
+
+    def _rest(self, group_id: str) -> None:
+        beat = self._beats.pop(group_id, None)
+        if beat is not None:
+            beat.stop()
+            beat.join()

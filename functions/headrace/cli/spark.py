@@ -54,11 +54,8 @@ def run(session: CliSession, lake: str | None, words: Sequence[str]) -> int:
     need_packages("the lake's jobs need", _LAKE_NEEDS, "'headrace[spark]'")
     options = [f"--lake={lake}"] if lake else []
     options += ["--json"] * session.json + ["--quiet"] * session.quiet
-    service = {
-        "HEADRACE_URL": session.address(),
-        "HEADRACE_KEY": session.secret if words[0] == "replay" else None,
-    }
-    env = {**session.env, **{name: value for name, value in service.items() if value}}
+    url = session.address()
+    env = {**session.env, **({"HEADRACE_URL": url} if url else {})}
     command = [sys.executable, "-P", "-m", LAKE_MODULE, *options, *words]
     return subprocess.run(command, env=env, check=False).returncode  # noqa: S603 (our own module)
 

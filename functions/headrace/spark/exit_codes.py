@@ -9,7 +9,7 @@ from typing import Final
 
 from headrace.domain import errors
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound, Unavailable
-from headrace.spark.session import JavaMissing, SparkMissing
+from headrace.spark.session import JavaMissing, SparkElsewhere, SparkMissing
 
 DONE, FAILED, USAGE, NOT_FOUND, AWAY, INTERRUPTED = 0, 1, 2, 3, 6, 130
 """The exit codes: those of the command ``headrace``."""
@@ -30,7 +30,7 @@ def failed(error: Exception) -> int:
         code, text = _code(ours), str(ours)
     elif _spark_ended():
         text = "Spark's process ended"
-    elif not isinstance(error, (SparkMissing, JavaMissing, OSError)):
+    elif not isinstance(error, (SparkMissing, JavaMissing, SparkElsewhere, OSError)):
         raise error
     sys.stderr.write(f"error: {text}\n")
     return code

@@ -67,15 +67,30 @@ class JavaMissing(RuntimeError):
     """There is no Java that Spark could run on."""
 
 
+class SparkElsewhere(RuntimeError):
+    """A Spark Connect server is named, on which our jobs cannot run."""
+
+
+ELSEWHERE: Final = (
+    "on Spark Connect there is no SparkContext, by which a station cancels its jobs and a job of"
+    " the lake reaches its files: run it in the driver (spark-submit, or without SPARK_REMOTE and"
+    " spark.remote)"
+)
+
+
 def session(app_name: str, **conf: str) -> "SparkSession":
     """Return the session, started with *conf* on top of SETTINGS if there is none yet.
 
     Started by ``spark-submit`` it runs where that says, else on this machine.
-    Raises SparkMissing or JavaMissing, each with one line that says what to install.
+    Raises SparkMissing or JavaMissing, each with one line that says what to install, and
+    SparkElsewhere where SPARK_REMOTE or *conf* names a Spark Connect server.
     """
     if find_spec("pyspark") is None:
         message = "PySpark is missing: pip install 'headrace[spark]'"
         raise SparkMissing(message)
+    remote = conf.get("spark.remote") or os.environ.get("SPARK_REMOTE")
+    if remote or conf.get("spark.api.mode", "classic") != "classic":
+        raise SparkElsewhere(ELSEWHERE)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     settings = {**SETTINGS, **({} if submitted else _LOCAL), **conf}
     if not submitted:
@@ -118,6 +133,21 @@ class SparkFiles:
         path, files = self._path(address)
         recursive = True
         files.delete(path, recursive)
+
+    def move(self, folder: str, to: str, mark: str) -> None:
+        """Move the files of *folder*, if there are any, *to* another; *mark* begins their names."""
+        path, files = self._path(folder)
+        if not files.exists(path):
+            return
+        target, _ = self._path(to)
+        files.mkdirs(target)
+        for one in files.listStatus(path):
+            name = one.getPath().getName()
+            if not name.startswith((".", "_")):
+                place, _ = self._path(f"{to}/{mark}{name}")
+                if not files.rename(one.getPath(), place):
+                    message = f"{one.getPath()} cannot be moved to {to}"
+                    raise OSError(message)
 
     def remove_matching(self, pattern: str) -> None:
         """Remove what is there, and all below it; a star stands for any name."""

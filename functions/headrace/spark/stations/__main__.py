@@ -1,4 +1,4 @@
-"""A station from a command line: ``headrace station run`` starts this in a process of its own.
+"""Stations from a command line: ``headrace station run`` starts this in a process of its own.
 
 Progress goes to stderr, or with ``--json`` as lines of JSON to stdout, and the figures of the
 whole run to stdout.  EMR Serverless and Glue start it as it is.
@@ -14,8 +14,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 from pyspark.errors import (
@@ -31,6 +32,7 @@ from headrace.spark.exit_codes import DONE, exit_code, first_line, hush
 from headrace.spark.session import session
 from headrace.spark.stations.figures import Batch, Run, logged
 from headrace.spark.stations.station import Station
+from headrace.spark.stations.together import FAIR, run_together
 
 CONF: Final = {
     "spark.python.worker.reuse": "true",
@@ -48,9 +50,9 @@ _MISUSE: Final = AnalysisException, PySparkAttributeError, PySparkTypeError, PyS
 
 
 class StationCall(NamedTuple):
-    """One run of a station that was asked for."""
+    """One run of stations that was asked for."""
 
-    station: str
+    station: tuple[str, ...]
     drain: bool
     until: datetime | None
     json: bool
@@ -58,7 +60,7 @@ class StationCall(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one station; return its exit code."""
+    """Run one station or several; return the exit code."""
     command = click.Command("headrace station run", params=[*STATION_RUN.params, *OUTPUT])
     command.help, command.callback = __doc__, StationCall
     called = parsed(command, arguments)
@@ -70,28 +72,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def job() -> int:
         with _stopped_by_signals(stop) as heed:
-            run = _run(called, stop, heed)
-        print(json.dumps(run.body()))
+            runs = _run(called, stop, heed)
+        for name, run in runs.items():
+            print(json.dumps({**({"station": name} if len(runs) > 1 else {}), **run.body()}))
         return DONE
 
     return exit_code(job, interrupted="interrupted; what was held has been given back")
 
 
-def _run(called: StationCall, stop: threading.Event, heed: Callable[[], None]) -> Run:
-    station = load(called.station)
+def _run(called: StationCall, stop: threading.Event, heed: Callable[[], None]) -> dict[str, Run]:
+    stations = {name: load(name) for name in called.station}
+    if len(stations) < len(called.station):
+        message = "a station is named twice: one run of it is enough, or give it another name"
+        raise InvalidRequest(message)
+    first, several = next(iter(stations)), len(stations) > 1
     if not (called.quiet or called.json):
         print("starting Spark", file=sys.stderr, flush=True)
     local = {} if "PYSPARK_GATEWAY_PORT" in os.environ else _LOCAL
-    spark = session(f"headrace station {station.queue}", **local, **CONF)
+    about = " ".join(station.queue for station in stations.values())
+    spark = session(f"headrace station {about}", **local, **CONF, **(FAIR if several else {}))
     heed()  # once more: Spark listens to Ctrl-C itself
     try:
-        return station.run(
-            spark,
-            drain=called.drain,
-            until=called.until,
-            on_batch=_announcer(as_lines=called.json, quiet=called.quiet),
-            stop=stop,
-        )
+        announce = _announcer(as_lines=called.json, quiet=called.quiet, named=several)
+        given: dict[str, Any] = {"drain": called.drain, "until": called.until, "stop": stop}
+        if several:
+            return run_together(stations, spark, on_batch=announce, **given)
+        return {first: stations[first].run(spark, on_batch=partial(announce, first), **given)}
     except _MISUSE as error:
         message = f"transform: {first_line(error)}"
         raise InvalidRequest(message) from error
@@ -137,13 +143,15 @@ def _broken(module_name: str, error: Exception) -> InvalidRequest:
     return InvalidRequest(f"module {module_name}: {type(error).__name__}: {error}")
 
 
-def _announcer(*, as_lines: bool, quiet: bool) -> Callable[[Batch], None]:
-    def announce(batch: Batch) -> None:
+def _announcer(*, as_lines: bool, quiet: bool, named: bool) -> Callable[[str, Batch], None]:
+    def announce(name: str, batch: Batch) -> None:
         logged(batch)
         if as_lines:
-            print(json.dumps(batch.body(), ensure_ascii=False), flush=True)
+            body = {"station": name, **batch.body()} if named else batch.body()
+            print(json.dumps(body, ensure_ascii=False), flush=True)
         elif not quiet:
-            print(batch.line(), file=sys.stderr, flush=True)
+            line = f"{name} {batch.line()}" if named else batch.line()
+            print(line, file=sys.stderr, flush=True)
 
     return announce
 

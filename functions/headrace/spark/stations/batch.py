@@ -17,9 +17,11 @@ from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.lease import LeaseName, group_of
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
+from headrace.spark.sources.claims import Claims
 from headrace.spark.sources.connect import StoreConnection, opened, store
 from headrace.spark.sources.leasing import Intake, group_heartbeat, sweep
-from headrace.spark.sources.settling import Outlet, SettleSummary
+from headrace.spark.sources.outlet import Outlet
+from headrace.spark.sources.settling import SettleSummary
 from headrace.spark.stations import jobs
 from headrace.spark.stations.figures import Batch
 from headrace.spark.stations.jobs import (
@@ -36,6 +38,7 @@ _LOG: Final = logging.getLogger(__name__)
 _CRASHES: Final = 3
 """So often a single task's job must have died before that counts as the task's doing, and so often
 in turn the claim log may fail before the station does."""
+_CANCELLED: Final = "SPARK_JOB_CANCELLED"
 _LOOK_EVERY: Final = 0.1  # seconds, for a shutdown
 
 
@@ -129,7 +132,7 @@ class BatchRunner:
             under.group_id,
             station.worker,
             station.max_rows,
-            station.rate / shards if station.rate else None,
+            station.rate,
             shards,
         )
         error = self._tried(under, partial(self._leased, under, intake, shards))
@@ -175,6 +178,8 @@ class BatchRunner:
         except AnalysisException:
             raise
         except (PySparkException, Py4JError) as error:
+            if self._stopping.is_set() and _CANCELLED in str(error):
+                under.called_off = True  # who waits for several stations has cut them off
             if under.called_off:
                 return error
             cause = job_error(error)
@@ -270,6 +275,8 @@ class BatchRunner:
         """Give back what is left; what cannot be given back now, the reaper will."""
         with suppress(HeadraceError):
             self._uses.leases.close(under.group_id)
+        with suppress(HeadraceError):  # the table forgets it in time
+            Claims(store(self._connection), under.group_id).forget()
         if self._claims is not None:
             self._claims.forget(under.group_id)
 

@@ -23,8 +23,9 @@ from headrace.ops.delivery.reports import WorkerError
 from headrace.spark.session import SparkFiles
 from headrace.spark.sources.connect import StoreConnection, store
 from headrace.spark.sources.leasing import SCHEMA, Intake, leased, named
+from headrace.spark.sources.outlet import Outlet
 from headrace.spark.sources.rows import fitted, rows_of
-from headrace.spark.sources.settling import Outlet, SettleSummary, settle
+from headrace.spark.sources.settling import SettleSummary, settle
 
 Transform = Callable[[DataFrame], DataFrame]
 
@@ -79,7 +80,7 @@ def _rows(
 def _named(
     outlet: Outlet, group_id: str, parts: Sequence[Sequence[str]], part: int
 ) -> Iterator[pa.RecordBatch]:
-    return named(outlet.connection, outlet.queue, group_id, parts[part])
+    return named(outlet.connection, str(outlet.queue), group_id, parts[part])
 
 
 def _settled(outlet: Outlet, batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:

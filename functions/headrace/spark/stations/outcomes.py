@@ -40,6 +40,8 @@ class Taken:
     attempts: int
     created_at: datetime
     scheduled_at: datetime
+    priority: str | None = None
+    group_key: str | None = None
 
 
 class Outcome(Protocol):
@@ -117,6 +119,8 @@ class Spawn(_Row):
     payload: Any
     to_queue: str | None = None
     delay_seconds: float | None = None
+    priority: str | None = None
+    group_key: str | None = None
 
 
 Function = Callable[[Taken], "Outcome | Iterable[Outcome] | None"]
@@ -177,6 +181,8 @@ def _called(function: Function, row: dict[str, Any]) -> list[Outcome]:
             row["attempts"],
             row["created_at"],
             row["scheduled_at"],
+            row.get("priority"),
+            row.get("group_key"),
         )
     )
     if given is None:

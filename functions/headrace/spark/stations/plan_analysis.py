@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 from headrace.spark.sources.leasing import SCHEMA
 from headrace.spark.sources.options import refused
-from headrace.spark.sources.rows import COLUMNS
+from headrace.spark.sources.rows import COLUMNS, column_names
 from headrace.spark.stations.jobs import Transform
 
 _NESTED: Final = ("struct", "map", "array", "variant")
@@ -103,8 +103,10 @@ def settling_frame(frame: DataFrame) -> DataFrame:
 
     Raises InvalidRequest naming a column that is missing or of no use.
     """
-    types = dict(frame.dtypes)
-    wrong = [
+    by_name = dict(frame.dtypes)
+    names, wrong = column_names(frame.columns)
+    types = {column: by_name[name] for column, name in names.items()}
+    wrong += [
         FieldError(name, "is missing: a transform keeps the columns id and lease")
         for name in ("id", "lease")
         if name not in types
@@ -113,13 +115,13 @@ def settling_frame(frame: DataFrame) -> DataFrame:
     for name, wanted in COLUMNS.items():
         if name not in types:
             continue
-        nested = types[name].startswith(_NESTED)
+        nested, column = types[name].startswith(_NESTED), f.col(f"`{names[name]}`")
         if name == "payload" and nested:
-            kept.append(f.to_json(name).alias(name))
+            kept.append(f.to_json(column).alias(name))
         elif nested or (wanted == "string" and types[name] not in ("string", "void")):
             wrong.append(FieldError(name, f"must be a {wanted}, not {types[name]}"))
         else:
-            kept.append(f.col(name).cast(wanted).alias(name))
+            kept.append(column.cast(wanted).alias(name))
     if wrong:
         raise refused([], of="the transform", columns=wrong)
     return frame.select(*kept)

@@ -23,8 +23,10 @@ from headrace.domain.access import Principal, Role
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
 from headrace.domain.worker import Command, WorkerHeartbeat
 from headrace.runtime.wiring import UseCases
+from headrace.spark.session import ELSEWHERE
 from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.spark.sources.leasing import heartbeat, shard_deliveries
+from headrace.spark.sources.pace import IdleLooks
 from headrace.spark.stations.batch import BatchRunner
 from headrace.spark.stations.figures import Batch, Run, logged
 from headrace.spark.stations.jobs import ClaimLog
@@ -32,6 +34,7 @@ from headrace.spark.stations.plan_analysis import PlanAnalysis, analyse, kind_of
 from headrace.spark.stations.settings import StationSettings, check
 
 _POLL_SECONDS: Final = 1.0
+_LONGEST_POLL: Final = 5.0
 _AWAY: Final = 8  # batches in a row that the tables were away for
 _LONGEST_WAIT: Final = 60.0  # seconds
 _HEARTBEAT_SECONDS: Final = 30.0
@@ -78,14 +81,16 @@ class Station(StationSettings):
         stopping = stop or threading.Event()
         batches = BatchRunner(self, spark, tables, analysis, stopping, clock)
         shards = shard_deliveries(tables)
-        run, away = Run(), 0
+        run, away, idle = Run(), 0, IdleLooks(_LONGEST_POLL, clock)
         with StationHeartbeat(self, uses, stopping) as heartbeat:
             while not stopping.is_set() and (until is None or uses.now() < until):
                 if heartbeat.quiet or not shards.due(self.queue):
                     if drain and not heartbeat.quiet:
                         return run.ended("drained")
-                    stopping.wait(_POLL_SECONDS)
+                    idle.nothing(least=max(_POLL_SECONDS, shards.queries(self.queue)))
+                    stopping.wait(idle.wait)
                     continue
+                idle.found()
                 try:
                     batch, away = batches.next(), 0
                 except Unavailable:
@@ -140,6 +145,8 @@ class StationHeartbeat(PeriodicThread):
 
 
 def _session_fault(spark: object) -> str | None:
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        return f"must be a session of this process: {ELSEWHERE}"
     right = isinstance(spark, SparkSession)
     return None if right else f"must be a SparkSession, not {kind_of(spark)}"
 

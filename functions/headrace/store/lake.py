@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,9 +10,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from headrace.domain.errors import InvalidRequest, Unavailable
-from headrace.store.base import Lake, LakeObject
+from headrace.store.base import LakeObject, PieceLake
 
-_S3: Final = "s3"
+_S3: Final = frozenset({"s3", "s3a"})  # the second is Hadoop's name for the same
+_PIECE: Final = 1024 * 1024
 _HIDDEN: Final = (".", "_")  # Spark's mark of what is no data
 
 
@@ -42,6 +43,18 @@ class FolderLake:
             except FileNotFoundError:
                 return None
 
+    @contextmanager
+    def pieces(self, name: str) -> Iterator[Iterator[bytes] | None]:
+        """Give the content of a file piece by piece; None if there is none."""
+        with _explained("read"):
+            try:
+                file = (self.folder / name).open("rb")
+            except FileNotFoundError:
+                yield None
+                return
+            with file:
+                yield iter(lambda: file.read(_PIECE), b"")
+
     def list(self, prefix: str) -> Sequence[LakeObject]:
         """Return the files whose names begin with *prefix*, by name."""
         with _explained("read"):
@@ -58,14 +71,29 @@ class FolderLake:
                     yield LakeObject(stored, found.st_size, str(found.st_mtime_ns))
 
 
+@dataclass(frozen=True, slots=True)
+class S3Access:
+    """How a bucket is reached, where it is not as the environment says.
+
+    As the role *role_arn*, in *region*, at the URL *endpoint*.  It has no credentials, so it may
+    travel; what it is signed in with stays in the process.
+    """
+
+    role_arn: str | None = None
+    region: str | None = None
+    endpoint: str | None = None
+
+
 class LakeToBe:
     """A lake in S3, connected when it is first used: most requests need none, and it takes time."""
 
-    def __init__(self, bucket: str, prefix: str, session: object = None) -> None:
-        self._place = bucket, prefix, session
+    def __init__(
+        self, bucket: str, prefix: str, session: object = None, access: S3Access | None = None
+    ) -> None:
+        self._place = bucket, prefix, session, access
 
     @cached_property
-    def _lake(self) -> Lake:
+    def _lake(self) -> PieceLake:
         from headrace.store.services import lake_in_s3  # noqa: PLC0415 (as said above)
 
         return lake_in_s3(*self._place)
@@ -78,30 +106,35 @@ class LakeToBe:
         """Return the content of an object; None if there is none."""
         return self._lake.get(name)
 
+    def pieces(self, name: str) -> AbstractContextManager[Iterator[bytes] | None]:
+        """Give the content of an object piece by piece; None if there is none."""
+        return self._lake.pieces(name)
+
     def list(self, prefix: str) -> Sequence[LakeObject]:
         """Return the objects whose names begin with *prefix*, by name."""
         return self._lake.list(prefix)
 
 
-def lake_at(address: str, session: object = None) -> Lake:
+def lake_at(address: str, session: object = None, access: S3Access | None = None) -> PieceLake:
     """Return the lake at *address*.  Raises InvalidRequest for what is no address of one.
 
-    *session* of botocore has region and credentials; None for those of the environment.
+    *session* of botocore has region and credentials; None for those of the environment, or as
+    *access* says.
     """
     try:
         place = s3_place(address)
     except ValueError as error:
         raise InvalidRequest(str(error)) from error
-    return FolderLake(Path(address)) if place is None else LakeToBe(*place, session)
+    return FolderLake(Path(address)) if place is None else LakeToBe(*place, session, access)
 
 
 def s3_place(address: str) -> tuple[str, str] | None:
     """Return bucket and prefix of ``s3://bucket/prefix``; None if *address* is a folder's path.
 
-    Raises ValueError for an address that is neither.
+    ``s3a://`` is the same.  Raises ValueError for an address that is neither.
     """
     parts = urlsplit(address)
-    if parts.scheme == _S3 and parts.netloc and not parts.query and not parts.fragment:
+    if parts.scheme in _S3 and parts.netloc and not parts.query and not parts.fragment:
         prefix = parts.path.strip("/")
         return parts.netloc, f"{prefix}/" if prefix else ""
     if "://" in address:

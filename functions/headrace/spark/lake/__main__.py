@@ -12,7 +12,8 @@ from dataclasses import asdict
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import click
 
@@ -20,13 +21,17 @@ from headrace.cli.jobs import LAKE, LAKE_JOBS, OUTPUT, SparkJob, parsed
 from headrace.domain.errors import InvalidRequest
 from headrace.spark.exit_codes import DONE, FAILED, exit_code, hush
 from headrace.spark.lake.frames import LakeFrames, absolute
-from headrace.spark.lake.proof import proof, proof_with_table
+from headrace.spark.lake.proof import last_days, proof, proof_with_table
 from headrace.spark.lake.rollup import compact, rollup
 from headrace.spark.session import session
 from headrace.store.lake import FolderLake, lake_at
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 SETTLE_SECONDS: Final = 90.0
 """The recorder gathers changes for up to a minute."""
+_S3A: Final = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _PATTERNS: Final = frozenset("*?[]{}")
 _LOCAL: Final = {"spark.sql.shuffle.partitions": "8", "spark.driver.memory": "2g"}
 
@@ -73,9 +78,34 @@ def _run(called: LakeCall) -> int:
     local = {} if "PYSPARK_GATEWAY_PORT" in os.environ else _LOCAL
     spark = session(f"headrace lake {called.job}", **local)
     try:
+        reach(spark, called.lake)
         return called.run(LakeFrames(spark, absolute(called.lake)), called.output)
     finally:
         spark.stop()
+
+
+def reach(spark: "SparkSession", address: str) -> None:
+    """See that Spark knows the file system of *address*: outside EMR it knows S3 as ``s3a`` only.
+
+    Raises InvalidRequest, saying what to add, where it does not know S3 at all.
+    """
+    scheme = urlsplit(address).scheme
+    if scheme not in ("s3", "s3a"):
+        return
+    context = spark.sparkContext
+    java: Any = context._jvm  # noqa: SLF001 (no other way)
+    settings = context._jsc.hadoopConfiguration()  # noqa: SLF001 (likewise)
+    if settings.get(f"fs.{scheme}.impl", _S3A) != _S3A:
+        return  # EMR's own
+    if settings.getClassByNameOrNull(_S3A) is None:
+        version = java.org.apache.hadoop.util.VersionInfo.getVersion()
+        message = (
+            f"lake: Spark here knows no S3, for {address}: add the package"
+            f" org.apache.hadoop:hadoop-aws:{version}, such as by PYSPARK_SUBMIT_ARGS="
+            f"'--packages org.apache.hadoop:hadoop-aws:{version} pyspark-shell'"
+        )
+        raise InvalidRequest(message)
+    settings.set(f"fs.{scheme}.impl", _S3A)
 
 
 def _look_for(address: str, *, begins: bool) -> None:
@@ -96,9 +126,9 @@ def _look_for(address: str, *, begins: bool) -> None:
         raise InvalidRequest(message)
 
 
-def _rollup(lake: LakeFrames, output: JobOutput, *, everything: bool) -> int:
+def _rollup(lake: LakeFrames, output: JobOutput, *, everything: bool, form: str | None) -> int:
     today = datetime.now(UTC).date()
-    done = rollup(lake, today=today, everything=everything, say=output.progress)
+    done = rollup(lake, today=today, everything=everything, form=form, say=output.progress)
     days = ", ".join(map(str, done.days)) or "none"
     lines = [
         f"days        {days}",
@@ -121,8 +151,16 @@ def _compact(lake: LakeFrames, output: JobOutput) -> int:
 
 
 def _proof(
-    lake: LakeFrames, output: JobOutput, *, since: date | None, live: bool, settle: float | None
+    lake: LakeFrames,
+    output: JobOutput,
+    *,
+    since: date | None,
+    everything: bool,
+    live: bool,
+    settle: float | None,
 ) -> int:
+    if since is None and not everything:
+        since = last_days(lake)
     if live:
         report = proof_with_table(
             lake,
@@ -137,6 +175,7 @@ def _proof(
         report = proof(lake, since=since, now=datetime.now(UTC), say=output.progress)
     span = f"{report.first} to {report.last}" if report.first else "nothing recorded yet"
     lines = [
+        f"since           {report.since or 'the beginning'}",
         f"from            {span}",
         f"tasks           {report.tasks:,}",
         f"changes         {report.changes:,}",
@@ -181,16 +220,19 @@ def _replay(  # noqa: PLR0913 (its options)
     dry_run: bool,
 ) -> int:
     from headrace.spark.lake import replay as jobs  # noqa: PLC0415 (alone speaks to the service)
+    from headrace.spark.sources.connect import StoreConnection  # noqa: PLC0415 (likewise)
 
     query = Path(str(file)).read_text() if sql is None else sql
     replay = jobs.Replay(name, query, queue, speed, start)
+    connection = StoreConnection.of()
     rows = jobs.selected(lake, replay)
-    output.progress("looking at the selection")
-    found = jobs.looked_at(rows)
+    output.progress("looking at the selection, and asking the service")
+    found = jobs.looked_at(rows, replay, connection)
     lines = [
         f"tasks        {found.tasks:,}, {found.payload_bytes:,} bytes",
         f"no payload   {found.without_payload:,} (left out)",
         f"queues       {', '.join(f'{name} {n:,}' for name, n in found.queues.items()) or 'none'}",
+        f"there before {found.existing:,}",
         f"cost         {found.write_units:,} write units, USD {found.usd:.4f}",
     ]
     if found.without_payload:
@@ -200,20 +242,13 @@ def _replay(  # noqa: PLR0913 (its options)
         ]
     body: dict[str, Any] = {**asdict(found), "usd": found.usd, "dry_run": dry_run}
     if dry_run:
+        lines += [f"refused      {n:,}: {why}" for why, n in found.refused.items()]
         output.outcome(body, [*lines, "Nothing was enqueued: this was a dry run."])
         return DONE
-
-    def say(done: jobs.Replayed) -> None:
-        output.progress(f"{done.added + done.existing:,} of {found.tasks:,}")
-
-    done = jobs.replayed(
-        rows,
-        replay,
-        found,
-        now=datetime.now(UTC),
-        say=say,
-    )
-    lines += [f"added        {done.added:,}", f"there before {done.existing:,}"]
+    output.progress(f"enqueueing {found.tasks:,}")
+    done = jobs.replayed(rows, replay, found, connection, now=datetime.now(UTC))
+    lines[lines.index(f"there before {found.existing:,}")] = f"there before {done.existing:,}"
+    lines.append(f"added        {done.added:,}")
     lines += [f"refused      {n:,}: {why}" for why, n in done.refused.items()]
     output.outcome({**body, **asdict(done)}, lines)
     return FAILED if done.refused else DONE

@@ -24,7 +24,7 @@ from pyspark.sql import functions as f
 from headrace.domain.access import covers
 from headrace.history.changelog import FILLED, FORMAT, RAW
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.reconstruct import SIDES, reconstructed
+from headrace.spark.lake.reconstruct import GIVEN, SIDES, reconstructed
 from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES, DAY
 from headrace.spark.sources import EXPORT, register
@@ -102,7 +102,12 @@ def _micros(name: str, called: str | None = None) -> Column:
 
 
 def _seen(items: DataFrame, kept: Sequence[str]) -> DataFrame:
-    """Return the tasks of an export in the words of ``known``; payloads of the queues in *kept*."""
+    """Return the tasks of an export in the words of ``known``.
+
+    Payloads, and what else a replay needs, are those of the queues in *kept*.
+    """
+    none = f.expr("CAST(map() AS map<string,string>)")
+    kept_too = f.col("queue").isin(list(kept))
     task = f.struct(
         "version",
         "last_move",
@@ -124,7 +129,9 @@ def _seen(items: DataFrame, kept: Sequence[str]) -> DataFrame:
         _micros("expires_at"),
         "payload_bytes",
         "result_bytes",
-        f.when(f.col("queue").isin(list(kept)), f.col("payload")).alias("payload"),
+        f.when(kept_too, f.col("payload")).alias("payload"),
+        f.when(kept_too, f.coalesce("tags", none)).alias("tags"),
+        *(f.when(kept_too, f.col(name)).alias(name) for name in GIVEN[2:]),
         _micros("written_at"),
         "deleted",
     )

@@ -16,10 +16,11 @@ from pyspark.sql import functions as f
 from headrace.domain.instants import instant_of
 from headrace.domain.task import State
 from headrace.history.proof import LATEST, REPORTS, Finding, ProofReport
+from headrace.spark.lake import standing
 from headrace.spark.lake.checks import REMEMBERED, checks
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.rollup import rollup
-from headrace.spark.lake.schemas import CHANGES, DAY
+from headrace.spark.lake.rollup import rollup, standings
+from headrace.spark.lake.schemas import CHANGES
 from headrace.spark.lake.tables import filled_in
 from headrace.spark.sources import TABLE, register
 
@@ -47,15 +48,19 @@ def proof(
 ) -> ProofReport:
     """Prove the changes *since* a day, or all; write the report to ``reports/proof/`` of the lake.
 
-    *now* is put on it.
+    The tasks that were open when that day began are known from the rollup, so that their next
+    change must follow from how they stood then, however long ago that was made.
+    *now* is put on the report.
     *live* are the tasks that the table held at *live_at* (``task_id``, ``created_at``): with it
     lost tasks are found, that were never ended and yet are not there.  The changes must reach
     beyond that moment, or what ended shortly before it seems lost.
     """
     made: dict[str, Any] = {"made_at": now, "since": since, "live": live is not None}
-    changes = lake.read(CHANGES)
+    changes = lake.read(CHANGES, since)
+    before = None
     if since is not None:
-        changes = changes.where(f.col(DAY) >= f.lit(since))
+        begin = datetime(since.year, since.month, since.day, tzinfo=UTC)
+        before = standing.open_at(lake, standings(lake), begin)
     say("looking at " + (f"changes since {since}" if since else "all changes"))
     recorded = f.unix_micros("recorded_at")
     size = changes.agg(
@@ -68,7 +73,9 @@ def proof(
         return _written(lake, ProofReport(None, None, 0, 0, **made))
     first, last = instant_of(size["first"]), instant_of(size["last"])
     say(f"replaying {size['changes']:,} changes")
-    found = violations(changes, first=first, last=last, live=live, live_at=live_at).cache()
+    found = violations(
+        changes, first=first, last=last, live=live, live_at=live_at, before=before
+    ).cache()
     try:
         counts = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
         numbered = found.withColumn(
@@ -85,6 +92,15 @@ def proof(
     kinds = dict(sorted(counts.items()))
     report = ProofReport(first, last, tasks, size["changes"], kinds, examples, **made)
     return _written(lake, report)
+
+
+def last_days(lake: LakeFrames) -> date | None:
+    """Return the day from which a nightly proof looks: the one before the last that was recorded.
+
+    None for a lake without changes.
+    """
+    days = lake.files_of(CHANGES)
+    return max(days) - timedelta(days=1) if days else None
 
 
 def live_tasks(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
@@ -138,22 +154,29 @@ def violations(
     last: datetime,
     live: DataFrame | None = None,
     live_at: datetime | None = None,
+    before: DataFrame | None = None,
 ) -> DataFrame:
     """Violations in *changes*, recorded from *first* to *last*.
+
+    *before* are the tasks that were open before the first of them.
 
     These have a time zone: without one, an hour that a clock shows twice would be either.
     One row for each finding: its kind, the task, the version it was found at, and what was seen.
     What was filled in from an export proves nothing, and accuses nobody.
     """
     in_order = Window.partitionBy(*_LIFE).orderBy("version", "recorded_at", "sequence")
-    chained = changes.select(
+    told = changes.withColumn("told", f.expr("true"))
+    if before is not None:
+        told = told.unionByName(before, allowMissingColumns=True)
+    accused = f.col("told").isNotNull() & ~filled_in()
+    chained = told.select(
         "*",
         *(f.lag(name).over(in_order).alias(f"before_{name}") for name in REMEMBERED),
         f.coalesce(f.lag(filled_in()).over(in_order), f.expr("false")).alias("before_filled"),
         f.lead("version").over(in_order).isNull().alias("latest"),
         (f.col("created_at") > f.lit(first + CLOCKS_APART)).alias("born_here"),
     )
-    kinds = {name: check & ~filled_in() for name, check in checks().items()}
+    kinds = {name: check & accused for name, check in checks().items()}
     kinds["missing_version"] &= ~f.col("before_filled")
     kinds["overdue"] = _overdue(last)
     held = [f.when(f.coalesce(one, f.expr("false")), f.lit(kind)) for kind, one in kinds.items()]

@@ -7,9 +7,10 @@ published as the files of ``headrace.history.series``.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import date
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Row, Window
@@ -18,41 +19,28 @@ from pyspark.sql import functions as f
 from headrace.history.series import SPAN, Illegible, Span, content_of, file_of
 from headrace.history.tally import COUNTED, RATIO, Activity, Histogram
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.schemas import COUNTS, DAY, QUEUE_MINUTES
-from headrace.spark.lake.tables import micros_between, within_day
+from headrace.spark.lake.schemas import COUNTS, DAY, HOUR, QUEUE_MINUTES
+from headrace.spark.lake.standing import ready
+from headrace.spark.lake.tables import micros_between, within_hour
 
 _PER_NATURAL: Final = 1 / math.log(RATIO)
+_ABREAST: Final = 32
+"""Files that are written at a time: a lake far away answers each after a while."""
+_AT_ONCE: Final = 500  # files in memory
 _NO_TIME: Final = -1
 _NAMES: Final = tuple(column.name for column in COUNTS)
 _EVENTS: Final = tuple(event.value for event in COUNTED)
 
 
-def queue_minutes(changes: DataFrame, before: DataFrame) -> DataFrame:
-    """Activity minute by minute in *changes*, which are of days in a row.
+def queue_minutes(changes: DataFrame, before: DataFrame, left: DataFrame) -> DataFrame:
+    """Activity minute by minute in *changes*, which are of hours in a row.
 
     *before* has for each ``queue`` how many tasks were waiting (``backlog``) and ``inflight`` when
-    the first of these days began; a queue that is not in it had none.
+    the first of these hours began; a queue that is not in it had none.  *left* has for each
+    ``queue`` since when the longest due of those is ``ready`` that wait after the last change.
     """
-    return _levels(_minutes(_facts(changes)), before).select(*QUEUE_MINUTES.names)
-
-
-def levels_of(minutes: DataFrame) -> DataFrame:
-    """Return how many tasks wait and are in flight in each queue after all of *minutes*."""
-    return minutes.groupBy("queue").agg(
-        f.sum("waiting_change").alias("backlog"), f.sum("inflight_change").alias("inflight")
-    )
-
-
-def waited_since(changes: DataFrame) -> date | None:
-    """Return the first day on which one of those was ready who leave in *changes*, if any does."""
-    found = changes.agg(f.to_date(f.min(_ready())).alias("day")).first()
-    day: date | None = None if found is None else found["day"]
-    return day
-
-
-def _ready() -> Column:
-    """Return since when who leaves had been ready; null if it was not waiting."""
-    return f.when(f.expr("state_from <=> 'ENQUEUED'"), f.greatest("due_from", "enqueued_from"))
+    levels = _levels(_minutes(_facts(changes)), before, left)
+    return levels.select(*QUEUE_MINUTES.names, f.hour("minute").alias(HOUR))
 
 
 def bucket_of(micros: Column) -> Column:
@@ -96,10 +84,10 @@ def _facts(changes: DataFrame) -> DataFrame:
     waited, took = micros_between("due_from", "started_at"), micros_between("started_at", "at")
     moves = changes.where("move != 'heartbeat'").select(
         "*",
-        f.date_trunc("minute", within_day("at")).alias("minute"),
+        f.date_trunc("minute", within_hour("at")).alias("minute"),
         kind.alias("_kind"),
         f.when(move == "dequeue", waited).when(ran, took).alias("_micros"),
-        _ready().alias("_ready"),
+        ready("from").alias("_ready"),
     )
     sides = ", ".join(
         (
@@ -152,20 +140,23 @@ def _minutes(facts: DataFrame) -> DataFrame:
     )
 
 
-def _levels(minutes: DataFrame, before: DataFrame) -> DataFrame:
+def _levels(minutes: DataFrame, before: DataFrame, left: DataFrame) -> DataFrame:
     """Add how many there were at each minute's end, and how old the oldest ready one was.
 
-    Whoever leaves later and was due before was there, so the earliest due time of all that leave
-    later is the oldest one's; if it lies ahead, none was ready.
+    Whoever leaves later, or not at all, and was due before was there, so the earliest due time of
+    all these is the oldest one's; if it lies ahead, none was ready.
     """
     in_order = Window.partitionBy("queue").orderBy("minute")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     later = in_order.rowsBetween(1, Window.unboundedFollowing)
     start = before.select("queue", f.col("backlog").alias("_b"), f.col("inflight").alias("_i"))
     end = f.unix_micros("minute") + f.lit(60_000_000)
-    age = end - f.unix_micros(f.min("ready").over(later))
+    oldest = f.least(f.min("ready").over(later), "_left")
+    age = end - f.unix_micros(oldest)
+    still = left.select("queue", f.col("ready").alias("_left"))
     return (
         minutes.join(f.broadcast(start), "queue", "left")
+        .join(f.broadcast(still), "queue", "left")
         .withColumn("backlog", f.coalesce("_b", f.lit(0)) + f.sum("waiting_change").over(so_far))
         .withColumn("inflight", f.coalesce("_i", f.lit(0)) + f.sum("inflight_change").over(so_far))
         .withColumn("oldest_ready_micros", f.coalesce(f.greatest(age, f.lit(0)), f.lit(0)))
@@ -179,15 +170,15 @@ def publish(
 
     Then every day before *today* counts as rolled up, from the first there ever was.
     """
-    minutes, before = lake.read(QUEUE_MINUTES), _span(lake)
+    before = _span(lake)
     if before is None or days is None:
         say("series of all days")
-        rolled = set(_written(lake, minutes))
+        rolled = set(_written(lake, lake.read(QUEUE_MINUTES)))
     else:
         rolled = {before.begin, *days}
         if days:
             say(f"series of {len(days)} days")
-            rolled |= set(_written(lake, minutes.where(f.col(DAY).isin(sorted(days)))))
+            rolled |= set(_written(lake, lake.days(QUEUE_MINUTES, days)))
     if rolled:
         begin = min(rolled)
         lake.files.put(SPAN, Span(begin, max(begin, today)).text())
@@ -212,9 +203,17 @@ def _written(lake: LakeFrames, minutes: DataFrame) -> Iterator[date]:
         "waiting_change",
     ).orderBy("queue", DAY, "minute")
     files = lake.files
-    for (queue, day), rows in groupby(in_order.toLocalIterator(), lambda row: (row[0], row[1])):
-        files.put(file_of(queue, day), content_of(dict(_activities(rows))))
-        yield day
+
+    def put(one: tuple[str, date, bytes]) -> date:
+        queue, day, content = one
+        files.put(file_of(queue, day), content)
+        return day
+
+    of_days = groupby(in_order.toLocalIterator(), lambda row: (row[0], row[1]))
+    contents = ((queue, day, content_of(dict(_activities(rows)))) for (queue, day), rows in of_days)
+    with ThreadPoolExecutor(_ABREAST) as pool:
+        while some := list(islice(contents, _AT_ONCE)):
+            yield from pool.map(put, some)
 
 
 def _activities(rows: Iterable[Row]) -> Iterator[tuple[int, Activity]]:

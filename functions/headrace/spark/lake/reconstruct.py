@@ -17,6 +17,16 @@ from headrace.history.changelog import FORGET, Line
 SIDES: Final = ("queue", "state", "due", "enqueued", "attempts", "hop", "lease", "lease_end")
 """What a change has on both its sides."""
 
+GIVEN: Final = (
+    "payload",
+    "tags",
+    "group_key",
+    "priority",
+    "retry_strategy",
+    "keepalive_timeout_in_seconds",
+)
+"""What a producer said of a task, which a replay says again."""
+
 _DELIVERY: Final = ("worker", "started_at", "lease_group")
 _END: Final = ("finished_at", "settled", "dead_reason", "result_bytes")
 _KEPT: Final = ("expires_at", "payload_bytes")
@@ -87,7 +97,7 @@ def _lines(task: SeenTask, before: SeenTask | None) -> Iterator[Line]:
         at_version = version - (2 if tried else 1 if held or finished else 0)
         if at_version > known:
             arrival = Action.ENQUEUE if was is None else Action.RESTART
-            yield _line(task, at_version, arrival, task["enqueued"], before, side, ("payload",))
+            yield _line(task, at_version, arrival, task["enqueued"], before, side, GIVEN)
             before = side
     if held and was != State.INFLIGHT:
         lease = task.get("lease") or task.get("settled") or "unknown"
@@ -122,9 +132,14 @@ def _line(
         "move": str(move),
         **{f"{name}_from": value for name, value in _side(before or {}).items()},
         **{f"{name}_to": value for name, value in _side(after or {}).items()},
-        **{name: task.get(name) for name in (*_KEPT, *more)},
+        **{name: _plain(task.get(name)) for name in (*_KEPT, *more)},
     }
     return {name: value for name, value in line.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 (a column's)
+    """Return *value* as JSON has it; Arrow gives a map as a list of pairs."""
+    return dict(value) if isinstance(value, list) else value
 
 
 def _error(task: SeenTask) -> Line:

@@ -1,51 +1,57 @@
-"""Replay: enqueue again what any SQL over the lake's tables selects.
+"""Replay: enqueue again, whole, what any SQL over the lake's tables selects.
 
 The ids of the new tasks are made from the replay's name and from task and version, so a replay that
 is repeated, or killed and begun again, adds nothing twice.
+
+The SQL says which tasks, and may say anything of what they shall be; what it does not say is read
+from ``changes``, as the task stood at the version that is named.  Nothing of it is made up: a task
+of which the lake does not know what it was is left out, and counted.
 """
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial, reduce
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from headrace.client.client import Client
-from headrace.client.codec import Codec
-from headrace.client.sending import NewTask
 from headrace.domain import cost
 from headrace.domain.errors import FieldError, InvalidRequest
-from headrace.domain.limits import TASK_ID_RE
+from headrace.domain.limits import TAGS, TASK_ID_RE
+from headrace.domain.task import Priority
 from headrace.spark.exit_codes import first_line
 from headrace.spark.lake.frames import LakeFrames
+from headrace.spark.lake.schemas import CHANGES
+from headrace.spark.sources import connect
+from headrace.spark.sources.connect import StoreConnection
+from headrace.spark.sources.decode import schema_of
+from headrace.spark.sources.enqueue import Sending, enqueued
+from headrace.spark.sources.newrows import Identity
 from headrace.spark.sources.rows import chunks
 
 REQUIRED: Final = ("task_id", "payload")
-_AT_ONCE: Final = 500
+SETTINGS: Final = {
+    "tags": "map<string,string>",
+    "group_key": "string",
+    "priority": "string",
+    "retry_strategy": "string",
+    "keepalive_timeout_in_seconds": "double",
+}
+"""What a new task has of the old one besides its payload, and the types."""
+
+NO_TAGS: Final = "its tags are not in the lake; select them, or map() AS tags for none"
+UNCLEAR: Final = "its id was used again; select created_at, which tells its lives apart"
+_WHICH: Final = ("task_id", "created_at", "version")
 _KB: Final = 1024
-
-
-class Verbatim:
-    """A codec for payloads that are JSON text already: they go out as they once came in."""
-
-    private = False
-
-    def encode(self, value: object) -> bytes:
-        """Return the text *value* as it is."""
-        return str(value).encode()
-
-    def decode(self, text: bytes) -> str:
-        """Return *text* as it is."""
-        return text.decode()
-
-
-Connect = Callable[[Codec], Client]
-"""Makes a client with the codec it is given."""
+_LOOKED_UP: Final = 500  # ids at a time
+_COUNTS: Final = "outcome string, n bigint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +60,8 @@ class Replay:
 
     Attributes:
         name: of the replay; a part of every new task's id.
-        sql: selects ``task_id`` and ``payload``, and if they are there ``version``, ``queue``,
-            and ``at``, when it was the first time.
+        sql: selects ``task_id``, and if they are there ``created_at``, ``version``, ``queue``,
+            ``at``, when it was the first time, ``payload`` and the SETTINGS.
         queue: where everything goes, whatever the selection says.
         speed: keep the times between ``at`` of one and of the next, so many times as fast;
             None makes all due at once.
@@ -72,7 +78,11 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class ReplaySelection:
-    """What a replay would enqueue, and what that costs; ``without_payload`` cannot be replayed."""
+    """What a replay would enqueue, and what that costs.
+
+    ``without_payload`` and ``refused``, by the reason, cannot be replayed.  ``existing`` are there
+    from an earlier run; None where the service was not asked.
+    """
 
     tasks: int
     without_payload: int
@@ -81,6 +91,8 @@ class ReplaySelection:
     first: datetime | None
     last: datetime | None
     write_units: int
+    refused: dict[str, int] = field(default_factory=dict)
+    existing: int | None = None
 
     @property
     def usd(self) -> float:
@@ -90,7 +102,10 @@ class ReplaySelection:
 
 @dataclass(slots=True)
 class Replayed:
-    """What a replay did: tasks that are new, that were there from an earlier run, and refused."""
+    """What a replay did: tasks that are new, that were there from an earlier run, and refused.
+
+    Of a part that Spark had to run twice it tells the second time.
+    """
 
     added: int = 0
     existing: int = 0
@@ -98,14 +113,14 @@ class Replayed:
 
 
 def selected(lake: LakeFrames, replay: Replay) -> DataFrame:
-    """Return the rows of *replay*, cached: task_id, created_at, version, queue, payload, at.
+    """Return the rows of *replay*, cached: which task, where to, and what it shall be.
 
     Raises InvalidRequest naming what is missing, or saying what Spark makes of the SQL.
     """
     _check(replay)
     lake.views()
     with _sql_errors():
-        return _rows(lake.spark.sql(replay.sql), replay).cache()
+        return _rows(lake, lake.spark.sql(replay.sql), replay).cache()
 
 
 @contextmanager
@@ -118,7 +133,7 @@ def _sql_errors() -> Iterator[None]:
         raise InvalidRequest(f"sql: {reason}", errors=[FieldError("sql", reason)]) from error
 
 
-def _rows(found: DataFrame, replay: Replay) -> DataFrame:
+def _rows(lake: LakeFrames, found: DataFrame, replay: Replay) -> DataFrame:
     for name in (*REQUIRED, *(("at",) if replay.speed else ())):
         if name not in found.columns:
             raise InvalidRequest.of(
@@ -126,30 +141,86 @@ def _rows(found: DataFrame, replay: Replay) -> DataFrame:
             )
     if replay.queue is None and "queue" not in found.columns:
         raise InvalidRequest.of("queue", "is missing: give one, or select it")
-    queue = f.lit(replay.queue) if replay.queue else f.col("queue")
-    at = f.col("at").cast("timestamp") if "at" in found.columns else f.lit(None).cast("timestamp")
-    version = f.col("version") if "version" in found.columns else f.lit(0)
-    born = f.col("created_at") if "created_at" in found.columns else f.lit(None)
-    rows = found.select(
-        f.col("task_id").cast("string").alias("task_id"),
-        f.unix_micros(born.cast("timestamp")).alias("created_at"),
-        version.cast("bigint").alias("version"),
-        queue.alias("queue"),
-        f.col("payload").cast("string").alias("payload"),
-        at.alias("at"),
+    given = {name: kind for name, kind in _SELECTED.items() if name in found.columns}
+    born = f.col("created_at") if "created_at" in given else f.lit(None)
+    columns = {
+        **{name: f.col(name).cast(kind) for name, kind in given.items()},
+        "created_at": f.unix_micros(born.cast("timestamp")),
+    }
+    if replay.queue is not None:
+        columns["queue"] = f.lit(replay.queue)
+    for name in ("version", "at"):
+        columns.setdefault(name, f.lit(None).cast(_SELECTED[name]))
+    rows = found.select(*(column.alias(name) for name, column in columns.items()))
+    missing = [name for name in SETTINGS if name not in given]
+    return _completed(rows.dropDuplicates([*_WHICH]), lake.read(CHANGES), missing)
+
+
+_SELECTED: Final = {
+    "task_id": "string",
+    "created_at": "timestamp",
+    "version": "bigint",
+    "queue": "string",
+    "payload": "string",
+    "at": "timestamp",
+    **SETTINGS,
+}
+
+
+def _completed(rows: DataFrame, changes: DataFrame, missing: Sequence[str]) -> DataFrame:
+    """Add to *rows* the settings *missing*, as ``changes`` had them at a row's version.
+
+    ``lives`` says how many tasks of that id there were among which a row does not choose.
+    """
+    if not missing:
+        return rows.withColumn("lives", f.lit(1))
+    known_of = changes.where("tags IS NOT NULL")  # and with them the others, if there are any
+    seen = known_of.select(
+        *(f.col(name).alias(f"_{name}") for name in ("task_id", "version", *missing)),
+        f.unix_micros("created_at").alias("_created_at"),
     )
-    return rows.dropDuplicates(["task_id", "created_at", "version"])
+    same = f.col("task_id") == f.col("_task_id")
+    life = f.coalesce(f.col("created_at") == f.col("_created_at"), f.expr("created_at IS NULL"))
+    so_far = f.coalesce(f.col("_version") <= f.col("version"), f.expr("version IS NULL"))
+    known = rows.select(*_WHICH).join(seen, same & life & so_far)
+    latest = f.max_by(f.struct(*(f.col(f"_{name}").alias(name) for name in missing)), "_version")
+    lives = f.count_distinct("_created_at").alias("lives")
+    keys = [f.col(name).alias(f"_{name}") for name in _WHICH]
+    facts = known.groupBy(*_WHICH).agg(lives, latest.alias("latest"))
+    facts = facts.select(*keys, "lives", "latest.*")
+    same_row = [f.col(name).eqNullSafe(f.col(f"_{name}")) for name in _WHICH]
+    joined = rows.join(facts, reduce(Column.__and__, same_row), "left")
+    return joined.select(*rows.columns, "lives", *missing)
+
+
+def _problem() -> Column:
+    """Return why a row cannot be replayed; null if it can."""
+    return (
+        f.when(f.col("lives") > 1, UNCLEAR)
+        .when(f.col("payload").isNull(), "")
+        .when(f.col("tags").isNull(), NO_TAGS)
+    )
 
 
 @_sql_errors()
-def looked_at(rows: DataFrame) -> ReplaySelection:
+def looked_at(
+    rows: DataFrame, replay: Replay, connection: StoreConnection | None = None
+) -> ReplaySelection:
     """Return how many *rows* there are and what they would cost: the dry run.
 
-    Raises InvalidRequest when some of them name no queue, or saying why the SQL fails.
+    With a *connection* the service is asked too: for the queues, and what an earlier run added.
+    Raises InvalidRequest when some of them name no queue, or saying why the SQL fails; NotFound for
+    a queue that is missing.
     """
     size = f.octet_length("payload")
-    units = f.greatest(f.lit(1), f.ceil((size + cost.OVERHEAD_BYTES) / _KB)) + 1  # and its entry
-    known = rows.where("payload IS NOT NULL")
+    said = f.octet_length(f.to_json(f.struct(*SETTINGS)))
+    units = f.greatest(f.lit(1), f.ceil((size + said + cost.OVERHEAD_BYTES) / _KB)) + 1  # its entry
+    left_out = {
+        row["problem"]: row["count"]
+        for row in rows.groupBy(_problem().alias("problem")).count().collect()
+        if row["problem"] is not None
+    }
+    known = whole(rows)
     lost = known.where("queue IS NULL").count()
     if lost:
         raise InvalidRequest.of(
@@ -167,43 +238,115 @@ def looked_at(rows: DataFrame) -> ReplaySelection:
         )
         .collect()
     }
+    if connection is not None:
+        for name in queues:
+            connect.opened(connection).queues.get(name)
     firsts = [_aware(row["first"]) for row in queues.values() if row["first"]]
     lasts = [_aware(row["last"]) for row in queues.values() if row["last"]]
     return ReplaySelection(
         tasks=sum(row["n"] for row in queues.values()),
-        without_payload=rows.where("payload IS NULL").count(),
+        without_payload=left_out.pop("", 0),
         payload_bytes=sum(row["bytes"] for row in queues.values()),
         queues={name: row["n"] for name, row in sorted(queues.items())},
         first=min(firsts, default=None),
         last=max(lasts, default=None),
         write_units=sum(row["units"] for row in queues.values()),
+        refused=left_out,
+        existing=None if connection is None else _existing(known, replay, connection),
     )
+
+
+def whole(rows: DataFrame) -> DataFrame:
+    """Return those of *rows* of which everything is known."""
+    return rows.where(_problem().isNull())
+
+
+def _existing(rows: DataFrame, replay: Replay, connection: StoreConnection) -> int:
+    """Return how many of the new tasks are there already."""
+    which = rows.select(*_WHICH)
+    found = which.mapInArrow(partial(_looked_up, replay.name, connection), _COUNTS).collect()
+    return sum(row["n"] for row in found)
+
+
+def _looked_up(
+    name: str, connection: StoreConnection, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for some in chunks((row for batch in batches for row in batch.to_pylist()), _LOOKED_UP):
+        found = connect.store(connection).read([_id_of(name, row) for row in some], payload=False)
+        yield _counts({"existing": len(found)})
 
 
 def replayed(
     rows: DataFrame,
     replay: Replay,
     selection: ReplaySelection,
-    connect: Connect = lambda codec: Client(codec=codec),
+    connection: StoreConnection,
     *,
     now: datetime,
-    say: Callable[[Replayed], None] = lambda _: None,
 ) -> Replayed:
-    """Enqueue *rows*, looked at before as *selection*; *say* hears how far it is."""
-    start = replay.start or now
-    done = Replayed()
-    ordered = rows.where("payload IS NOT NULL").orderBy("at", "task_id", "created_at", "version")
-    with connect(Verbatim()) as client:
-        for some in chunks(ordered.toLocalIterator(), _AT_ONCE):
-            for queue in sorted({row["queue"] for row in some}):
-                new = [
-                    _new_task(row, replay, selection.first, start)
-                    for row in some
-                    if row["queue"] == queue
-                ]
-                _enqueue(client, queue, new, done)
-            say(done)
+    """Enqueue *rows*, looked at before as *selection*, through ``headrace.enqueue``.
+
+    In each part the earliest go first, and a group is in one part: its order is kept.
+    """
+    sending = Sending(connection, Identity("id"), random_ids=True)
+    parts = rows.sparkSession.sparkContext.defaultParallelism
+    together = f.coalesce("group_key", "task_id")
+    known = whole(rows).repartition(parts, "queue", together)
+    in_order = known.sortWithinPartitions("at", "task_id", "created_at", "version")
+    times = _Times(replay.speed, replay.start, selection.first, replay.start or now)
+    sent = in_order.mapInArrow(partial(_sent, sending, replay.name, times), _COUNTS).collect()
+    totals: Counter[str] = Counter()
+    for row in sent:
+        totals[row["outcome"]] += row["n"]
+    done = Replayed(totals.pop("created", 0), totals.pop("existing", 0))
+    done.refused = {**selection.refused, **totals}
     return done
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """When tasks fall due: plain data, which travels to every worker."""
+
+    speed: float | None
+    given: datetime | None
+    first: datetime | None
+    start: datetime
+
+    def due(self, at: datetime | None) -> datetime | None:
+        """Return when a task falls due that was enqueued *at* some time; None is at once."""
+        if self.speed and self.first is not None and at is not None:
+            return self.start + (_aware(at) - self.first) / self.speed
+        return self.given
+
+
+def _sent(
+    sending: Sending, name: str, times: _Times, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Enqueue the rows of one part; yield how many there were of each outcome."""
+    rows = (row for batch in batches for row in batch.to_pylist())
+    summary = enqueued(sending, (_new_row(row, name, times) for row in rows))
+    del summary.counts["bad"]
+    yield _counts(summary.counts + summary.reasons)
+
+
+def _new_row(row: Mapping[str, Any], name: str, times: _Times) -> dict[str, Any]:
+    """Return a row of ``headrace.enqueue``."""
+    tags = dict(row["tags"])
+    for tag, value in (("replay", name), ("replay_of", row["task_id"])):
+        if tag in tags or len(tags) < TAGS:  # its own come first
+            tags[tag] = value
+    usual = row["priority"] == Priority.NORMAL  # as has who says none, in any queue
+    return {
+        **row,
+        "id": _id_of(name, row),
+        "tags": tags,
+        "priority": None if usual else row["priority"],
+        "scheduled_at": times.due(row["at"]),
+    }
+
+
+def _id_of(name: str, row: Mapping[str, Any]) -> str:
+    return new_id(name, row["task_id"], row["version"] or 0, row["created_at"])
 
 
 def new_id(name: str, task_id: str, version: int, created_at: int | None = None) -> str:
@@ -216,29 +359,9 @@ def new_id(name: str, task_id: str, version: int, created_at: int | None = None)
     return f"rpl_{digest.hexdigest()}"
 
 
-def _new_task(row: Row, replay: Replay, first: datetime | None, start: datetime) -> NewTask:
-    due = None
-    if replay.speed and first is not None and row["at"] is not None:
-        due = start + (_aware(row["at"]) - first) / replay.speed
-    elif replay.start is not None:
-        due = start
-    return NewTask(
-        payload=row["payload"],
-        id=new_id(replay.name, row["task_id"], row["version"], row["created_at"]),
-        scheduled_at=due,
-        tags={"replay": replay.name, "replay_of": row["task_id"]},
-    )
-
-
-def _enqueue(client: Client, queue: str, new: list[NewTask], done: Replayed) -> None:
-    for result in client.enqueue_each(queue, new, errors="return"):
-        if result.outcome == "CREATED":
-            done.added += 1
-        elif result.outcome == "EXISTING":
-            done.existing += 1
-        else:
-            why = result.detail or result.outcome
-            done.refused[why] = done.refused.get(why, 0) + 1
+def _counts(numbers: Mapping[str, int]) -> pa.RecordBatch:
+    rows = [{"outcome": outcome, "n": n} for outcome, n in numbers.items()]
+    return pa.RecordBatch.from_pylist(rows, schema=schema_of(_COUNTS))
 
 
 def _check(replay: Replay) -> None:

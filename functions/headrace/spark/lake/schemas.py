@@ -8,11 +8,23 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 Type: TypeAlias = Literal[
-    "string", "int", "bigint", "timestamp", "date", "map<int,bigint>", "array<string>"
+    "string",
+    "int",
+    "bigint",
+    "double",
+    "timestamp",
+    "date",
+    "map<int,bigint>",
+    "map<string,string>",
+    "array<string>",
 ]
 
 DAY: Final = "dt"
 """The column by which every table is in folders: the UTC day the stream recorded a change."""
+
+
+HOUR: Final = "hh"
+"""What a frame has besides on its way to the lake: the hour in which a change was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +100,11 @@ CHANGES: Final = Table(
         Column("payload_bytes", "bigint", "bytes of the payload"),
         Column("result_bytes", "bigint", "bytes of the result"),
         Column("payload", "string", "the payload as JSON, where it is new and its queue keeps it"),
+        Column("tags", "map<string,string>", "its tags, where they may be new, likewise"),
+        Column("group_key", "string", "whose it is, where it has tags here"),
+        Column("priority", "string", "its priority, where it has tags here"),
+        Column("retry_strategy", "string", "as JSON, if it has its own and tags here"),
+        Column("keepalive_timeout_in_seconds", "double", "if it has its own and tags here"),
         Column("shard", "string", "of the stream; export-… where it is known from an export only"),
         Column("sequence", "string", "its number in that shard"),
         _DAY,
@@ -179,7 +196,7 @@ QUEUE_MINUTES: Final = Table(
         Column(
             "oldest_ready_micros",
             "bigint",
-            "microseconds the longest-due task waited at its end; of tasks taken within a week",
+            "microseconds the longest-due task waited at its end",
         ),
         Column("wait", "map<int,bigint>", "deliveries by bucket of their wait"),
         Column("run", "map<int,bigint>", "ended deliveries by bucket of their run"),

@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 
 from headrace.domain.filters import BLANKS
 from headrace.history.changelog import FILLED
-from headrace.spark.lake.schemas import ATTEMPTS, CHANGES, DAY, FAILURES, TASKS
+from headrace.spark.lake.schemas import ATTEMPTS, CHANGES, DAY, FAILURES, HOUR, TASKS
 
 IDS_KEPT: Final = 10
 SAME: Final = ("move", "queue_to", "state_to", "lease_to", "lease_from", "settled")
@@ -52,6 +52,7 @@ def changes(raw: DataFrame) -> DataFrame:
         .select(
             *(instants.get(name, f.col(name)) for name in raw.columns),
             f.to_date(recorded).alias(DAY),
+            f.hour(recorded).alias(HOUR),
         )
     )
     in_order = Window.partitionBy(*CHANGES.key).orderBy(
@@ -61,7 +62,7 @@ def changes(raw: DataFrame) -> DataFrame:
     copy = f.lag(story).over(in_order).eqNullSafe(story)
     surplus = f.when(filled_in(), f.row_number().over(in_order) > 1).otherwise(copy)
     once = lines.withColumn("_surplus", surplus).where("NOT _surplus")
-    return once.select(*CHANGES.names)
+    return once.select(*CHANGES.names, HOUR)
 
 
 def micros_between(start: str, end: str) -> Column:
@@ -90,7 +91,7 @@ def attempts(changes: DataFrame) -> DataFrame:
         "wait_micros": micros_between("due_from", "started_at"),
         "run_micros": micros_between("started_at", "at"),
     }
-    return ended.withColumns({**_left(outcome), **own}).select(*ATTEMPTS.names)
+    return ended.withColumns({**_left(outcome), **own}).select(*ATTEMPTS.names, HOUR)
 
 
 def tasks(changes: DataFrame) -> DataFrame:
@@ -110,7 +111,7 @@ def tasks(changes: DataFrame) -> DataFrame:
         "total_micros": micros_between("enqueued_from", "at"),
         "attempts": f.col("attempts_from"),
     }
-    return ended.withColumns({**_left(outcome), **own}).select(*TASKS.names)
+    return ended.withColumns({**_left(outcome), **own}).select(*TASKS.names, HOUR)
 
 
 def _left(outcome: Column) -> dict[str, Column]:
@@ -121,6 +122,7 @@ def _left(outcome: Column) -> dict[str, Column]:
         "ended_at": f.col("at"),
         "outcome": outcome,
         "to_queue": f.when(f.col("move") == "move", f.col("queue_to")),
+        HOUR: f.hour("recorded_at"),
     }
 
 
@@ -128,7 +130,7 @@ def failures(changes: DataFrame) -> DataFrame:
     """Return the failed attempts of *changes*, alike ones together."""
     failed = changes.where("state_from = 'INFLIGHT' AND move IN ('fail', 'reclaim')").select(
         f.col("queue_from").alias("queue"),
-        f.date_trunc("hour", within_day("at")).alias("hour"),
+        f.date_trunc("hour", "recorded_at").alias("hour"),
         fingerprint("error_type", "error_message").alias("fingerprint"),
         f.coalesce("error_type", f.lit("")).alias("error_type"),
         f.coalesce("error_message", f.lit("")).alias("error_message"),
@@ -136,8 +138,9 @@ def failures(changes: DataFrame) -> DataFrame:
         "at",
         "task_id",
         "dt",
+        f.hour("recorded_at").alias(HOUR),
     )
-    alike = ("queue", "hour", "fingerprint", "dt")
+    alike = ("queue", "hour", "fingerprint", "dt", HOUR)
     by_time = Window.partitionBy(*alike).orderBy("at", "task_id")
     ranked = failed.withColumn("place", f.row_number().over(by_time))
     first = f.when(f.col("place") == 1, f.col("error_message"))
@@ -151,7 +154,7 @@ def failures(changes: DataFrame) -> DataFrame:
         f.max("at").alias("last_at"),
         f.sort_array(f.collect_list(some)).getField("task_id").alias("task_ids"),
     )
-    return counted.select(*FAILURES.names)
+    return counted.select(*FAILURES.names, HOUR)
 
 
 def fingerprint(error_type: str, message: str) -> Column:
@@ -163,11 +166,11 @@ def fingerprint(error_type: str, message: str) -> Column:
     return f.substring(f.sha2(whole, 256), 1, 16)
 
 
-def within_day(instant: str) -> Column:
-    """Return the column *instant*, moved into its row's day.
+def within_hour(instant: str) -> Column:
+    """Return the column *instant*, moved into the hour in which its row was recorded.
 
-    Service and stream look at two clocks; near midnight they may tell two days.
+    Service and stream look at two clocks; near a full hour they may tell two hours.
     """
-    start = f.col("dt").cast("timestamp")
-    end = f.timestamp_micros(f.unix_micros(start) + f.lit(86_399_999_999))
+    start = f.date_trunc("hour", "recorded_at")
+    end = f.timestamp_micros(f.unix_micros(start) + f.lit(3_599_999_999))
     return f.least(f.greatest(f.col(instant), start), end)

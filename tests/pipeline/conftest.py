@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
@@ -45,6 +45,14 @@ QUICK = {
     "spark.python.daemon.module": "headrace.spark.stations.daemon",
 }
 
+# Without a library of its own, Hadoop starts `chmod` for each file and folder that it makes.
+_ANY_MODE = """
+public class AnyMode extends org.apache.hadoop.fs.RawLocalFileSystem {
+    public void setPermission(
+        org.apache.hadoop.fs.Path path, org.apache.hadoop.fs.permission.FsPermission mode) {}
+}
+"""
+
 # Java ends before what its second compiler makes of it has paid off: here, and in every command.
 _SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -72,8 +80,28 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     time.tzset()
     running = session("headrace tests", **QUICK, **warehouse)
     running.sparkContext.setLogLevel("OFF")
+    _leave_modes(running)
     yield running
     running.stop()
+
+
+def _leave_modes(spark: "SparkSession") -> None:
+    """Let files and folders have the modes that they are made with.
+
+    Compiled where Spark compiles its queries, and put into the one file system of this machine
+    that Hadoop keeps.
+    """
+    java: Any = spark._jvm  # noqa: SLF001  there is no other way to Hadoop
+    settings: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001  likewise
+    compiler = java.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(java.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(_ANY_MODE)
+    files = compiler.getClassLoader().loadClass("AnyMode").newInstance()
+    files.initialize(java.java.net.URI("file:///"), settings)
+    beneath = java.java.lang.Class.forName("org.apache.hadoop.fs.FilterFileSystem")
+    field = beneath.getDeclaredField("fs")
+    field.setAccessible(True)
+    field.set(java.org.apache.hadoop.fs.FileSystem.getLocal(settings), files)
 
 
 @pytest.fixture

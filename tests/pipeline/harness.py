@@ -5,6 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import DEFAULT_RETRY, Backoff, RetryStrategy
@@ -20,6 +23,28 @@ Again = Callable[[LakeFrames], LakeFrames]
 """Gives a copy of a lake that several tests begin with, for one of them to change."""
 
 _CHUNK = 500
+
+
+_TOO_SLOW = "Python worker failed to connect back"
+"""What Spark says when the process of a stream took more than ten seconds to start, which it may
+on a busy machine; how long it waits cannot be set."""
+_TRIES = 20
+
+
+def drained(start: Callable[[], StreamingQuery]) -> StreamingQueryException | None:
+    """Start a query and wait for its end; return what it failed with, if it did."""
+    failure: StreamingQueryException | None = None
+    for _ in range(_TRIES):
+        query = start()
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            failure = error
+            if _TOO_SLOW not in str(error):
+                break
+        else:
+            return None
+    return failure
 
 
 @dataclass(frozen=True, slots=True)

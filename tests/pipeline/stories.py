@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from headrace.client import sending
 from headrace.client.sending import Failure, NewTask, Report
 from headrace.domain import ids
 from headrace.domain.errors import LeaseLost
@@ -129,12 +130,12 @@ def true_history(lake: Lake, *, seed: int, rounds: int = 60) -> MemoryService:
     The same *seed* gives the same history: ids too, by which tasks of one time are ordered.
     """
     drawn = SimpleNamespace(randbits=random.Random(seed).getrandbits)
-    with patch.object(ids, "secrets", drawn):
-        return _history(lake, seed, rounds)
+    clock = ManualClock(at(23.5))
+    with patch.object(ids, "secrets", drawn), patch.object(sending, "utc_now", clock):
+        return _history(MemoryService(clock=clock, seed=seed, lake=lake), rounds)
 
 
-def _history(lake: Lake, seed: int, rounds: int) -> MemoryService:
-    service = MemoryService(clock=ManualClock(at(23.5)), seed=seed, lake=lake)
+def _history(service: MemoryService, rounds: int) -> MemoryService:
     for name, settings in QUEUES.items():
         service.client.create_queue(name, **settings)
     faults = service.faults

@@ -18,11 +18,12 @@ from pyspark.sql import SparkSession
 
 from headrace.domain.errors import Conflict, InvalidRequest, NotFound, Unavailable
 from headrace.spark import exit_codes
-from headrace.spark.lake.__main__ import LakeCall, main, parsed_call
+from headrace.spark.lake.__main__ import LakeCall, main, parsed_call, reach
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.session import overlay, packaged_java, system_java
 from headrace.store.lake import FolderLake
 from tests.pipeline import exports
+from tests.pipeline.harness import PipelineHarness
 from tests.pipeline.stories import Story, at, write
 
 Shown = pytest.CaptureFixture[str]
@@ -37,13 +38,21 @@ def run(lake: LakeFrames, *words: str) -> int:
 @pytest.fixture
 def recorded(lake: LakeFrames) -> LakeFrames:
     story = Story()
-    story.enqueue("t1", payload='{"n": 1}')
+    story.enqueue("t1", payload='{"n": 1}', tags={})
     story.dequeue("t1")
     story.report("t1", "succeed", "SUCCEEDED", settled="another")
     write(lake.files, story.lines)
     return lake
 
 
+@pytest.fixture
+def _asked(harness: PipelineHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let there be a service with a queue, whom a replay asks."""
+    harness.queue("again")
+    monkeypatch.setenv("HEADRACE_URL", harness.connection.url or "")
+
+
+@pytest.mark.usefixtures("_asked")
 def test_jobs_tell_what_they_did_and_end_with_1_for_a_violation(
     recorded: LakeFrames, tmp_path: Path, capsys: Shown
 ) -> None:
@@ -135,6 +144,15 @@ def test_what_pyspark_logs_of_wrong_sql_is_kept_to_ourselves(
     assert heard == []
 
 
+def test_a_lake_in_s3_says_in_a_line_what_spark_lacks(spark: SparkSession) -> None:
+    reach(spark, "/a/folder")
+
+    for address in ("s3://bucket/x", "s3a://bucket/x"):
+        with pytest.raises(InvalidRequest, match=r"^[^\n]*hadoop-aws:\d[^\n]*$"):
+            reach(spark, address)
+
+
+@pytest.mark.usefixtures("_asked")
 def test_a_replay_says_why_payloads_are_missing(recorded: LakeFrames, capsys: Shown) -> None:
     run(recorded, "rollup")
     sql = "SELECT task_id, version, payload FROM changes"

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.rollup import compact, mend, rollup
-from headrace.spark.lake.schemas import CHANGES, Table
+from headrace.spark.lake.schemas import CHANGES
 from tests.pipeline.harness import Again
 from tests.pipeline.stories import Story, write
 
@@ -30,7 +30,7 @@ def scattered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
         story.enqueue(f"t{number}")
     write(lake.files, story.lines)
     rollup(lake, today=TODAY)
-    lake.write(lake.read(CHANGES).repartition(5), CHANGES)
+    lake.write(lake.read(CHANGES).repartition(5), CHANGES, [TODAY])
     return lake
 
 
@@ -64,7 +64,7 @@ def test_a_day_that_was_removed_and_not_yet_replaced_is_put_back_by_the_next_job
 ) -> None:
     before = rows(crowded)
 
-    def killed(self: LakeFrames, _frame: object, _table: Table) -> None:
+    def killed(self: LakeFrames, *_given: object) -> None:
         shutil.rmtree(place(self))
         place(self).parent.joinpath(".spark-staging-1").mkdir()
         raise CompactKilled

@@ -1,5 +1,6 @@
 """Bulk enqueue: any frame as tasks, each of them once, bad rows named."""
 
+import json
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,16 +11,18 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row as SparkRow
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
-from headrace.domain.errors import InvalidRequest
+from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound
 from headrace.domain.lease import LeaseName
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State, Task
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.spark.sources import connect
+from headrace.spark.sources.badrows import DROP, bad_rows
 from headrace.spark.sources.connect import StoreConnection
 from headrace.spark.sources.enqueue import EnqueueSource, EnqueueWriter, Sending, enqueued
 from headrace.spark.sources.newrows import Identity, new_task
@@ -352,3 +355,61 @@ def test_a_writer_called_twice_adds_nothing_the_second_time(connection: StoreCon
     first, second = (EnqueueWriter(sending(connection)).write(batches()) for _ in range(2))
 
     assert (first.counts, second.counts) == ({"created": 50}, {"existing": 50})
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_bad_rows_fail_a_batch_and_do_not_stop_a_stream(
+    connection: StoreConnection, caplog: pytest.LogCaptureFixture, *, stream: bool
+) -> None:
+    schema = StructType().add("payload", "string").add("n", "long")
+    source = EnqueueSource({"queue": "mail", "id_from": "n", **connection.options()})
+    given = [*rows(1, 2), {"payload": "{", "n": 3}]
+    if not stream:
+        writer = source.writer(schema, overwrite=False)
+        with pytest.raises(InvalidRequest, match="1 rows are no tasks, the other 2 are in: n=3"):
+            writer.commit([writer.write(iter([pa.RecordBatch.from_pylist(given)]))])
+    else:
+        written = source.streamWriter(schema, overwrite=False)
+        written.commit([written.write(iter([SparkRow(**row) for row in given]))], 0)
+        assert "1 rows are no tasks, the other 2 are in: n=3" in caplog.text
+
+    assert len(tasks_in(connection)) == 2
+
+
+def test_bad_rows_go_to_a_queue_once_with_their_reason(connection: StoreConnection) -> None:
+    connect.opened(connection).queues.create("bad", QueueSettings(shards=2))
+    given = [*rows(1, 2), {"payload": "{", "n": 3}, {"payload": '"' + "x" * 270_000, "n": 4}]
+    how = sending(connection, bad_rows=bad_rows("dead:bad"))
+
+    for _ in range(2):
+        enqueued(how, given)
+
+    told = {
+        json.loads(task.payload or "")["row"]["n"]: task for task in tasks_in(connection, "bad")
+    }
+    assert set(told) == {3, "4"}
+    assert json.loads(told[3].payload or "")["error"].startswith("payload must be JSON text")
+    assert len(tasks_in(connection)) == 2
+
+
+def test_a_queue_that_is_missing_is_no_bad_row_of_a_stream(connection: StoreConnection) -> None:
+    with pytest.raises(NotFound, match="gone"):
+        enqueued(Sending(connection, Identity(id_from=("n",)), "gone", bad_rows=DROP), rows(1))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ignore", "option bad_rows must be fail, drop or dead:QUEUE, not 'ignore'"),
+        ("dead:a b", "option bad_rows names a queue that must match"),
+        ("dead:gone", "option bad_rows: there is no queue gone"),
+    ],
+)
+def test_a_wrong_policy_for_bad_rows_is_refused(
+    connection: StoreConnection, text: str, message: str
+) -> None:
+    options = {"queue": "mail", "id_from": "n", "bad_rows": text, **connection.options()}
+    schema = StructType().add("payload", "string").add("n", "long")
+
+    with pytest.raises(HeadraceError, match=message):
+        EnqueueSource(options).writer(schema, overwrite=False)

@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import json
+import pickle
 from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,17 @@ def test_a_full_export_is_the_table(
         assert row["written_at"] is None
         finished = row["finished_at"] and row["finished_at"].astimezone(UTC)
         assert finished == task.finished_at
+
+
+def test_a_part_carries_its_own_file_only(tmp_path: Path) -> None:
+    keys = [f"AWSDynamoDB/{exports.FULL}/data/part{number}.json.gz" for number in range(400)]
+    about = {"version": "2020-06-30", "exportTime": "2026-11-21T00:00:00.000Z"}
+    folder = exports.written(FolderLake(tmp_path), exports.FULL, [], keys, about)
+
+    parts = ExportReader(f"{tmp_path}/{folder}", EVERY, verify=True).partitions()
+
+    assert len(parts) == len(keys)
+    assert max(len(pickle.dumps(part)) for part in parts) < 2000
 
 
 def test_leases_of_an_export_are_digests(history: tuple[FolderLake, dict[str, Task]]) -> None:

@@ -43,6 +43,8 @@ class Frame:
                 "created_at": NOW,
                 "scheduled_at": NOW,
                 "expires_at": None,
+                "priority": "low",
+                "group_key": "acme",
             }
             for n in range(2)
         ]
@@ -131,3 +133,13 @@ def test_an_outcome_speaks_of_no_other_task() -> None:
 
 def test_a_whole_number_of_seconds_is_a_delay() -> None:
     assert made(lambda: Move(delay_seconds=5))["delay_seconds"] == 5.0
+
+
+def test_a_child_may_have_the_priority_and_the_group_of_its_parent() -> None:
+    @guard()
+    def both(task: Taken) -> Outcome:
+        return Spawn(1, priority=task.priority, group_key=task.group_key)
+
+    batches = cast("list[pa.RecordBatch]", both(cast("DataFrame", Frame())))
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert {(row["priority"], row["group_key"]) for row in rows} == {("low", "acme")}

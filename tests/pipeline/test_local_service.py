@@ -16,6 +16,7 @@ from headrace.spark.lake.proof import proof
 from headrace.spark.lake.replay import Replay, looked_at, replayed, selected
 from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES, TASKS
+from headrace.spark.sources.connect import FILE_NAME, StoreConnection
 
 SOON = 30.0  # seconds until a test gives up
 NUMBER = 40
@@ -61,16 +62,10 @@ def test_what_the_local_service_did_is_rolled_up_proved_and_replayed(
         report = proof(lake)
         replay = Replay("again-1", SQL, queue="again")
         rows = selected(lake, replay)
-        selection = looked_at(rows)
+        file = StoreConnection.of({"url": (tmp_path / FILE_NAME).as_uri()})
+        selection = looked_at(rows, replay, file)
         first, second = (
-            replayed(
-                rows,
-                replay,
-                selection,
-                lambda codec: Client(service.url, service.admin_key, codec=codec),
-                now=datetime.now(UTC),
-            )
-            for _ in range(2)
+            replayed(rows, replay, selection, file, now=datetime.now(UTC)) for _ in range(2)
         )
 
     assert (report.tasks, report.changes, report.violations) == (NUMBER, 3 * NUMBER, {})

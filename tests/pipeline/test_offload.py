@@ -89,7 +89,7 @@ def test_a_lease_names_what_was_uploaded_and_of_which_group_and_batches_a_task_i
 
 def test_the_table_names_where_a_payload_is_kept(offloading: PipelineHarness) -> None:
     columns = columns_of([("id", "string"), ("payload", "string"), ("payload_ref", "string")])
-    reading = TableReading(offloading.connection, columns, "in")
+    reading = TableReading(offloading.connection, columns)
     (place,) = offloading.uses.queues.get("in").places(State.ENQUEUED)
 
     rows = [row for batch in listed(reading, place) for row in batch.to_pylist()]

@@ -1,13 +1,18 @@
 """The format ``headrace`` in partitions: a read is shared out, and rows of a task come together."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.domain.ids import shard_of
+from headrace.domain.plan import TaskSpec
 from headrace.spark import register
 from headrace.spark.sources.connect import StoreConnection
 from headrace.spark.sources.leasing import Intake, leased
-from headrace.spark.sources.queue import QueueReading
+from headrace.spark.sources.reading import QueueReading
+from headrace.spark.sources.rooms import rooms_by
 from tests.pipeline.harness import PipelineHarness
 
 
@@ -42,6 +47,39 @@ def test_a_read_leases_no_more_than_its_rows_however_many_shards_there_are(
 
     assert sum(parts) == 6
     assert harness.states("in") == {"ENQUEUED": 94, "INFLIGHT": 6}
+
+
+@given(
+    due=st.lists(st.integers(0, 40), min_size=1, max_size=7),
+    requested=st.integers(1, 100),
+    group=st.text(max_size=3),
+)
+def test_what_a_shard_lacks_the_others_give_and_no_more_than_was_asked_for(
+    due: list[int], requested: int, group: str
+) -> None:
+    rooms = rooms_by(requested, due, group)
+
+    assert sum(rooms) == requested
+    leased = sum(min(pair) for pair in zip(rooms, due, strict=True))
+    assert leased == min(requested, sum(due))
+
+
+def test_a_read_of_so_many_rows_has_them_though_one_shard_has_nearly_all(
+    harness: PipelineHarness,
+) -> None:
+    harness.queue("in", shards=4)
+    ids = [f"task-{n}" for n in range(400)]
+    ids = [one for one in ids if shard_of(one, 4) == 2][:30] + [
+        one for one in ids if shard_of(one, 4) == 1
+    ][:3]
+    harness.uses.tasks.enqueue("in", [TaskSpec("{}", id=one) for one in ids])
+    reading = QueueReading.of({"queue": "in", "max_rows": "20", **harness.connection.options()})
+
+    parts = [
+        batch.num_rows for share in reading.open() for batch in leased(share.intake, share.shard)
+    ]
+
+    assert sum(parts) == 20
 
 
 def family(

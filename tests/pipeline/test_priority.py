@@ -44,7 +44,7 @@ def test_the_table_of_a_queue_has_every_lane_and_the_shard_of_each_task(
     ranked: PipelineHarness,
 ) -> None:
     columns = columns_of([("id", "string"), ("priority", "string"), ("shard", "int")])
-    reading = TableReading(ranked.connection, columns, "in")
+    reading = TableReading(ranked.connection, columns)
     places = ranked.uses.queues.get("in").places(State.ENQUEUED)
 
     rows = [

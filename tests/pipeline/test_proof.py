@@ -27,7 +27,7 @@ def recorded(lake: LakeFrames, lines: Iterable[Line]) -> LakeFrames:
     """Return *lake* with the table of changes that *lines* tell."""
     write(lake.files, lines)
     days = {date.fromisoformat(file.name[7:17]) for file in lake.files.list("raw/")}
-    lake.write(changes(lake.raw(days)), CHANGES)
+    lake.write(changes(lake.raw(days)), CHANGES, days)
     return lake
 
 

@@ -1,6 +1,8 @@
 """Writes of the format ``headrace``: refused before they begin, and telling what went amiss."""
 
 import logging
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -9,11 +11,15 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from headrace.domain.errors import NotFound
+from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.fairness import GroupMode, GroupSettings
+from headrace.domain.queue import PrioritySettings, QueueSettings
 from headrace.spark import register
 from headrace.spark.sources.leasing import Intake, leased
+from headrace.spark.sources.outlet import Outlet
 from headrace.spark.sources.queue import QueueSource
 from headrace.spark.sources.rows import SettlingRow, rows_of
+from headrace.spark.sources.settling import settle
 from tests.pipeline.harness import AT_ONCE, PipelineHarness
 
 COLUMNS = StructType().add("id", "string").add("lease", "string")
@@ -56,6 +62,97 @@ def test_a_write_to_a_queue_that_is_missing_is_refused_before_it_begins(
         wrong.streamWriter(COLUMNS, overwrite=False)
 
     assert {one.field for one in refused.value.errors} == set(given)
+
+
+@pytest.mark.parametrize(
+    ("to", "expected"),
+    [
+        ("ranked", ("high", None, "ENQUEUED")),
+        ("fair", (None, "acme", "ENQUEUED")),
+        ("line", (None, "acme", "ENQUEUED")),
+        ("out", (None, None, "ENQUEUED")),  # as a task that is moved there
+    ],
+)
+def test_a_child_has_the_priority_and_the_group_of_its_row_where_its_queue_has_any(
+    harness: PipelineHarness, to: str, expected: tuple[str | None, str | None, str]
+) -> None:
+    (row,) = taken(harness, 1)
+    for name, settings in (
+        ("ranked", QueueSettings(priority=PrioritySettings())),
+        ("fair", QueueSettings(groups=GroupSettings(GroupMode.FAIR))),
+        ("line", QueueSettings(groups=GroupSettings(GroupMode.STRICT))),
+    ):
+        harness.uses.queues.create(name, settings)
+    child = replace(
+        row, action="spawn", to_queue=to, payload="1", priority="high", group_key="acme"
+    )
+
+    done = settle(Outlet(harness.connection, "in"), [child])
+
+    assert done.counts == {"succeeded": 1, "spawned": 1}
+    (made,) = harness.tasks(to)
+    assert (made.priority, made.group_key, str(made.state)) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "to", "reason"),
+    [
+        ({"priority": "urgent"}, "out", "priority must be one of high, normal, low"),
+        ({"group_key": "k" * 129}, "out", "group_key must be"),
+        ({}, "line", "group_key must be given: the order of queue line is strict"),
+        ({"group_key": "a", "delay_seconds": 5.0}, "line", "delay_in_seconds"),
+    ],
+)
+def test_a_child_that_cannot_be_made_ends_its_parent_with_the_reason(
+    harness: PipelineHarness, given: dict[str, Any], to: str, reason: str
+) -> None:
+    (row,) = taken(harness, 1)
+    harness.uses.queues.create("line", QueueSettings(groups=GroupSettings(GroupMode.STRICT)))
+    child = replace(row, action="spawn", to_queue=to, payload="1", **given)
+
+    done = settle(Outlet(harness.connection, "in"), [child])
+
+    ((outcome, reasons),) = done.reasons.items()
+    assert reason in reasons[0]
+    assert outcome in ("dead", "retried")
+    assert harness.tasks(to) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("to queue", "column to queue is no column; say to_queue, or drop it"),
+        ("groupKey", "column groupKey is no column; say group_key, or drop it"),
+        ("toQueue", "column toQueue is no column; say to_queue, or drop it"),
+        ("delay_in_seconds", "column delay_in_seconds is no column; say delay_seconds"),
+        ("LEASE", "column LEASE and lease are both lease: drop one"),
+    ],
+)
+def test_a_name_that_is_nearly_a_columns_is_refused_and_not_ignored(
+    harness: PipelineHarness, name: str, message: str
+) -> None:
+    harness.queue("in")
+    schema = StructType().add("id", "string").add("lease", "string").add(name, "string")
+    source = QueueSource({"queue": "in", **harness.connection.options()})
+
+    with pytest.raises(InvalidRequest, match=message):
+        source.writer(schema, overwrite=False)
+
+
+def test_columns_are_found_in_whatever_case(harness: PipelineHarness) -> None:
+    held = taken(harness, 2)
+    options = {"queue": "in", **harness.connection.options()}
+    schema = StructType().add("ID", "string").add("Lease", "string").add("Action", "string")
+    batch = pa.RecordBatch.from_pydict(
+        {"ID": [held[0].id], "Lease": [held[0].lease], "Action": ["fail"]}
+    )
+    source = QueueSource(options)
+
+    source.writer(schema, overwrite=False).write(iter([batch]))
+    rows_ = iter([SparkRow(ID=held[1].id, Lease=held[1].lease, Action="fail")])
+    source.streamWriter(schema, overwrite=False).write(rows_)
+
+    assert harness.states("in") == {"DEAD": 2}
 
 
 @pytest.mark.versions
@@ -128,3 +225,37 @@ def test_a_commit_of_rows_that_settle_their_tasks_says_nothing(
         writer.commit([writer.write(iter(rows_)), None], 0)
 
     assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "queue", "state", "attempts"),
+    [
+        ("drop", "in", "ENQUEUED", 1),
+        ("dead:out", "out", "ENQUEUED", 0),
+        ("fail", "in", "INFLIGHT", 1),
+    ],
+)
+def test_the_task_of_a_bad_row_becomes_what_the_option_says(
+    harness: PipelineHarness, policy: str, queue: str, state: str, attempts: int
+) -> None:
+    good, bad = taken(harness, 2)
+    options = {"queue": "in", "bad_rows": policy, **harness.connection.options()}
+    writer = QueueSource(options).writer(COLUMNS, overwrite=False)
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "id": [good.id, bad.id],
+            "lease": [good.lease, bad.lease],
+            "action": ["succeed", "explode"],
+        }
+    )
+
+    told = writer.write(iter([batch]))
+    if policy == "fail":
+        with pytest.raises(InvalidRequest, match="1 rows cannot be carried out, the others are"):
+            writer.commit([told])
+    else:
+        writer.commit([told])
+
+    done, left = harness.read(good.id, bad.id)
+    assert done.state == "SUCCEEDED"
+    assert (left.queue, left.state, left.attempts) == (queue, state, attempts)

@@ -1,26 +1,28 @@
 """A replay enqueues again what SQL selects: counted before, once however often it runs."""
 
-from collections.abc import Iterator
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from headrace.client.client import Client
-from headrace.client.codec import Codec
 from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
+from headrace.domain.lease import LeaseName
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue import PrioritySettings, QueueSettings
+from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.write import TaskWrite
 from headrace.history.changelog import line
 from headrace.history.transitions import transition
+from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, build
 from headrace.spark.lake.backfill import backfill
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.replay import (
+    NO_TAGS,
+    UNCLEAR,
     Replay,
     Replayed,
     ReplaySelection,
@@ -31,15 +33,15 @@ from headrace.spark.lake.replay import (
 )
 from headrace.spark.lake.schemas import CHANGES
 from headrace.spark.lake.tables import changes
+from headrace.store.items import retry_text
 from headrace.store.lake import FolderLake
 from headrace.store.memory import MemoryStore
 from headrace.store.objects import MemoryObjects
 from headrace.store.stream import writes_of
 from headrace.testing.conditions import ManualClock
-from headrace.testing.service import MemoryService
 from headrace.testing.stores import Streamed
-from headrace.wire.tasks import Enqueued
 from tests.pipeline import exports
+from tests.pipeline.harness import PipelineHarness
 from tests.pipeline.stories import MINUTE, START, Story, at, write
 from tests.streamed import stream_records
 
@@ -56,95 +58,170 @@ def reported(lake: LakeFrames) -> LakeFrames:
         story.now = START + number * MINUTE
         story.enqueue(f"t{number}", payload=f'{{"n":  1.10, "of": {number}}}')
     story.enqueue("poor")
-    write(lake.files, story.lines)
-    lake.write(changes(lake.raw([date(2026, 11, 21)])), CHANGES)
+    rolled(lake, story)
     return lake
 
 
+def rolled(lake: LakeFrames, story: Story) -> None:
+    """Bring a story to the table of changes; payloads come with tags, if only with none."""
+    for told in story.lines:
+        if "payload" in told:
+            told.setdefault("tags", {})
+    write(lake.files, story.lines)
+    lake.write(changes(lake.raw([date(2026, 11, 21)])), CHANGES, [date(2026, 11, 21)])
+
+
 @pytest.fixture
-def service() -> MemoryService:
-    service = MemoryService(clock=ManualClock(at(10)))
-    service.client.create_queue("work")
-    service.client.create_queue("again")
-    return service
+def harness(harness: PipelineHarness) -> PipelineHarness:
+    harness.queue("work")
+    harness.queue("again")
+    return harness
 
 
 def run(
-    lake: LakeFrames, replay: Replay, service: MemoryService
+    lake: LakeFrames, replay: Replay, harness: PipelineHarness
 ) -> tuple[ReplaySelection, Replayed]:
-    def connect(codec: Codec) -> Client:
-        return service.connect(codec=codec)
-
     rows = selected(lake, replay)
-    selection = looked_at(rows)
-    return selection, replayed(rows, replay, selection, connect, now=service.clock.now)
+    selection = looked_at(rows, replay, harness.connection)
+    now = datetime.now(UTC)
+    return selection, replayed(rows, replay, selection, harness.connection, now=now)
 
 
 def test_a_replay_run_twice_adds_everything_and_then_nothing(
-    reported: LakeFrames, service: MemoryService
+    reported: LakeFrames, harness: PipelineHarness
 ) -> None:
-    _, first = run(reported, Replay("again-1", SQL), service)
-    _, second = run(reported, Replay("again-1", SQL), service)
-    _, another = run(reported, Replay("again-2", SQL), service)
+    _, first = run(reported, Replay("again-1", SQL), harness)
+    _, second = run(reported, Replay("again-1", SQL), harness)
+    _, another = run(reported, Replay("again-2", SQL), harness)
 
     assert (first.added, first.refused) == (TASKS, {})
     assert (second.added, second.existing) == (0, TASKS)
     assert another.added == TASKS
-    (task,) = service.client.dequeue("work").tasks
-    assert bytes(task.payload_json) == b'{"n":  1.10, "of": 0}'
+    (task,) = harness.read(new_id("again-1", "t0", 1))
+    assert task.payload == '{"n":  1.10, "of": 0}'
     assert task.tags == {"replay": "again-1", "replay_of": "t0"}
 
 
-def test_answers_that_get_lost_add_nothing_twice(
-    reported: LakeFrames, service: MemoryService
+def test_tags_group_priority_and_settings_reach_the_new_task(
+    lake: LakeFrames, harness: PipelineHarness
 ) -> None:
-    with service.faults.lose_answers(rate=0.3):
-        _, done = run(reported, Replay("x", SQL), service)
+    uses = harness.uses
+    uses.queues.create("ranked", QueueSettings(priority=PrioritySettings()))
+    uses.queues.create("grouped", QueueSettings(groups=GroupSettings(GroupMode.FAIR)))
+    retry = RetryStrategy(Backoff.INTERVALS, 2, intervals=(1, 2))
+    story = Story("ranked")
+    whole: dict[str, Any] = {
+        "tags": {"fiware-service": "city", "fiware-servicepath": "/é"},
+        "retry_strategy": retry_text(retry),
+        "keepalive_timeout_in_seconds": 7,
+    }
+    story.enqueue("a", payload="1", priority="high", **whole)
+    story.enqueue("b", payload="2", priority="normal", tags={str(n): "x" for n in range(9)})
+    story.enqueue("c", payload="3", group_key="g", tags={}, queue_to="grouped")
+    rolled(lake, story)
 
-    assert done.added + done.existing == TASKS
-    assert service.client.count_tasks("work").count == TASKS
+    _, done = run(lake, Replay("r", SQL), harness)
+
+    assert (done.added, done.refused) == (3, {})
+    a, b, c = harness.read(*(new_id("r", one, 1) for one in "abc"))
+    assert a.tags == {**whole["tags"], "replay": "r", "replay_of": "a"}
+    assert (a.priority, a.retry, a.keepalive) == ("high", retry, 7)
+    assert b.tags == {**{str(n): "x" for n in range(9)}, "replay": "r"}  # ten are the most
+    assert (c.group_key, c.retry, c.keepalive) == ("g", None, None)
+
+
+def test_a_task_is_replayed_as_it_stood_at_the_version_that_is_named(
+    lake: LakeFrames, harness: PipelineHarness
+) -> None:
+    story = Story("work")
+    story.enqueue("t", payload="1", tags={"tenant": "a"})
+    story.record("t", "overwrite", "ENQUEUED", payload="2", tags={"tenant": "b"})
+    story.dequeue("t")
+    rolled(lake, story)
+    sql = "SELECT task_id, version, queue_to AS queue, '0' AS payload FROM changes"
+
+    run(lake, Replay("r", sql), harness)
+
+    found = harness.read(*(new_id("r", "t", version) for version in (1, 2, 3)))
+    assert [task.tags["tenant"] for task in found] == ["a", "b", "b"]
+
+
+def test_a_task_whose_tags_are_not_known_is_refused_unless_they_are_given(
+    lake: LakeFrames, harness: PipelineHarness
+) -> None:
+    story = Story("work")
+    story.enqueue("known", payload="1", tags={"tenant": "a"})
+    story.enqueue("old", payload="1", tags=None)
+    rolled(lake, story)
+
+    _, done = run(lake, Replay("r", SQL), harness)
+    given = SQL.replace(" FROM", ", coalesce(tags, map('tenant', 'x')) AS tags FROM")
+    _, other = run(lake, Replay("s", given), harness)
+
+    assert (done.added, done.refused) == (1, {NO_TAGS: 1})
+    assert (other.added, other.refused) == (2, {})
+    assert harness.read(new_id("s", "old", 1))[0].tags["tenant"] == "x"
+
+
+def test_the_order_of_a_group_is_kept(reported: LakeFrames, harness: PipelineHarness) -> None:
+    strict = GroupSettings(GroupMode.STRICT, on_dead=OnDead.HALT)
+    harness.uses.queues.create("line", QueueSettings(groups=strict))
+    sql = SQL.replace(" FROM", ", 'g' AS group_key FROM")
+
+    _, done = run(reported, Replay("r", sql, queue="line"), harness)
+
+    assert (done.added, done.refused) == (TASKS, {})
+    for number in range(3):
+        (task,) = harness.uses.deliveries.dequeue("line", batch_size=1, worker="w").tasks
+        assert task.tags["replay_of"] == f"t{number}"
+        report = TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.SUCCEEDED)
+        harness.uses.reports.report("line", [report])
 
 
 def test_a_dry_run_counts_and_prices_and_enqueues_nothing(
-    reported: LakeFrames, service: MemoryService
+    reported: LakeFrames, harness: PipelineHarness
 ) -> None:
-    selection = looked_at(selected(reported, Replay("x", SQL)))
+    replay = Replay("x", SQL)
+    selection = looked_at(selected(reported, replay), replay, harness.connection)
 
-    assert (selection.tasks, selection.without_payload) == (TASKS, 1)
+    assert (selection.tasks, selection.without_payload, selection.existing) == (TASKS, 1, 0)
     assert selection.queues == {"work": TASKS}
     assert selection.write_units == 2 * TASKS
     assert selection.usd == pytest.approx(2 * TASKS * 0.625e-6, rel=0.5)
     assert (selection.first, selection.last) == (at(), at() + timedelta(minutes=TASKS - 1))
-    assert service.client.count_tasks("work").count == 0
+    assert harness.tasks("work") == []
+    run(reported, replay, harness)
+    assert looked_at(selected(reported, replay), replay, harness.connection).existing == TASKS
 
 
 def test_time_can_be_warped_and_the_queue_another(
-    reported: LakeFrames, service: MemoryService
+    reported: LakeFrames, harness: PipelineHarness
 ) -> None:
-    start = service.clock.now + LATER
+    start = datetime.now(UTC).replace(microsecond=0) + LATER
     replay = Replay("warp", SQL, queue="again", speed=60, start=start)
 
-    _, done = run(reported, replay, service)
+    _, done = run(reported, replay, harness)
 
     assert done.added == TASKS
-    due = {task.tags["replay_of"]: task.scheduled_at for task in service.client.list_tasks("again")}
+    due = {task.tags["replay_of"]: task.due_at for task in harness.tasks("again")}
     assert due["t0"] == start
     assert due["t60"] == start + timedelta(minutes=1)
 
 
 def test_each_life_of_an_id_is_replayed_where_they_are_told_apart(
-    lake: LakeFrames, service: MemoryService
+    lake: LakeFrames, harness: PipelineHarness
 ) -> None:
     story = Story("work")
     story.enqueue("cat", payload='"one"')
     story.record("cat", "delete", None)
     story.enqueue("cat", payload='"two"')
-    write(lake.files, story.lines)
-    lake.write(changes(lake.raw([date(2026, 11, 21)])), CHANGES)
+    rolled(lake, story)
 
+    _, mixed = run(lake, Replay("x", SQL), harness)
+    assert (mixed.added, mixed.refused) == (0, {UNCLEAR: 1})
     lives = Replay("r", SQL.replace("task_id,", "task_id, created_at,"))
-    _, done = run(lake, lives, service)
-    _, again = run(lake, lives, service)
+    _, done = run(lake, lives, harness)
+    _, again = run(lake, lives, harness)
 
     assert (done.added, again.added, again.existing) == (2, 0, 2)
 
@@ -153,7 +230,7 @@ def test_a_row_of_no_queue_is_refused_before_anything_is_enqueued(reported: Lake
     sql = SQL.replace("queue_to AS queue", "nullif(queue_to, 'work') AS queue")
 
     with pytest.raises(InvalidRequest, match=r"queue is null in 120 of the rows selected"):
-        looked_at(selected(reported, Replay("r", sql)))
+        looked_at(selected(reported, Replay("r", sql)), Replay("r", sql))
 
 
 @pytest.mark.parametrize("wrong", ["1 / (version - 1)", "1 / 0"])
@@ -161,7 +238,7 @@ def test_sql_that_fails_while_it_runs_is_told_in_a_line(reported: LakeFrames, wr
     sql = SQL.replace(" at ", f" {wrong} AS at ")
 
     with pytest.raises(InvalidRequest, match=r"^sql: \[DIVIDE_BY_ZERO\] [^\n]*$"):
-        looked_at(selected(reported, Replay("r", sql)))
+        looked_at(selected(reported, Replay("r", sql)), Replay("r", sql))
 
 
 def test_ids_are_made_from_name_task_and_version() -> None:
@@ -188,44 +265,40 @@ def test_what_cannot_be_replayed_is_refused_by_name(
         selected(lake, replay)
 
 
-def test_a_task_that_is_in_another_queue_by_now_is_not_added_again(
-    reported: LakeFrames, service: MemoryService
+def test_a_task_that_an_earlier_replay_put_elsewhere_is_refused_with_where_it_is(
+    reported: LakeFrames, harness: PipelineHarness
 ) -> None:
-    service.client.enqueue("again", id=new_id("x", "t0", 1))
+    harness.uses.tasks.enqueue("again", [TaskSpec("1", id=new_id("x", "t0", 1))])
 
-    _, done = run(reported, Replay("x", SQL), service)
+    _, done = run(reported, Replay("x", SQL), harness)
 
-    assert (done.added, done.existing, done.refused) == (TASKS - 1, 1, {})
-
-
-def test_a_task_that_the_queue_refuses_is_counted_with_its_reason(
-    reported: LakeFrames, service: MemoryService
-) -> None:
-    class Refusing(Client):
-        def enqueue_each(self, *given: Any, **named: Any) -> Iterator[Enqueued]:
-            first, *rest = super().enqueue_each(*given, **named)
-            yield msgspec.structs.replace(first, outcome="INVALID", detail="not this one")
-            yield from rest
-
-    def connect(codec: Codec) -> Client:
-        return Refusing(service.url, service.key, codec=codec, transport=service.transport)
-
-    rows = selected(reported, Replay("x", SQL))
-    done = replayed(rows, Replay("x", SQL), looked_at(rows), connect, now=service.clock.now)
-
-    assert done.refused == {"not this one": 1}
     assert done.added == TASKS - 1
+    ((reason, number),) = done.refused.items()
+    assert number == 1
+    assert "again" in reason
+
+
+def test_tasks_that_the_queue_refuses_are_counted_with_the_reason(
+    reported: LakeFrames, harness: PipelineHarness
+) -> None:
+    sql = SQL.replace(" FROM", ", if(task_id < 't2', 'g', NULL) AS group_key FROM")
+
+    _, done = run(reported, Replay("x", sql), harness)
+
+    ((reason, number),) = done.refused.items()
+    assert reason.startswith("group_key ")
+    assert done.added == TASKS - number
 
 
 def test_a_queue_that_is_missing_ends_the_replay(
-    reported: LakeFrames, service: MemoryService
+    reported: LakeFrames, harness: PipelineHarness
 ) -> None:
     with pytest.raises(NotFound, match="nix"):
-        run(reported, Replay("x", SQL, queue="nix"), service)
+        run(reported, Replay("x", SQL, queue="nix"), harness)
 
 
 def test_instants_are_aware(reported: LakeFrames) -> None:
-    first = looked_at(selected(reported, Replay("x", SQL))).first
+    first = looked_at(selected(reported, Replay("x", SQL)), Replay("x", SQL)).first
 
     assert isinstance(first, datetime)
     assert first.utcoffset() == timedelta()
@@ -233,23 +306,23 @@ def test_instants_are_aware(reported: LakeFrames) -> None:
 
 @pytest.mark.parametrize("known_from", ["changes", "an export"])
 def test_what_is_kept_outside_or_was_uploaded_is_left_out_and_counted(
-    lake: LakeFrames, service: MemoryService, tmp_path: Path, known_from: str
+    lake: LakeFrames, harness: PipelineHarness, tmp_path: Path, known_from: str
 ) -> None:
     written = outside_and_inside()
     if known_from == "changes":
         told = [line(one, transition(one), shard="s1", payload=True) for one in written]
         write(lake.files, told)
-        lake.write(changes(lake.raw([date(2026, 11, 21)])), CHANGES)
+        lake.write(changes(lake.raw([date(2026, 11, 21)])), CHANGES, [date(2026, 11, 21)])
     else:
         tasks = [one.after.whole() for one in written if one.after is not None]
         folder = exports.full(FolderLake(tmp_path), tasks, at=at(1))
         backfill(lake, f"{tmp_path}/{folder}", today=date(2026, 11, 22), payloads=["*"])
 
-    selection, done = run(lake, Replay("r", SQL), service)
+    selection, done = run(lake, Replay("r", SQL), harness)
 
     assert (selection.tasks, selection.without_payload, done.added) == (1, 2, 1)
-    (task,) = service.client.dequeue("work", batch_size=10).tasks
-    assert bytes(task.payload_json) == b'"small"'
+    (task,) = harness.tasks("work")
+    assert task.payload == '"small"'
 
 
 def outside_and_inside() -> list[TaskWrite]:

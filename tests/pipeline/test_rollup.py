@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.domain.errors import InvalidRequest
+from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.history.tally import Histogram
 from headrace.spark.lake.frames import LakeFrames
+from headrace.spark.lake.proof import proof
 from headrace.spark.lake.rollup import STATE, Rolled, rollup
 from headrace.spark.lake.schemas import (
     ATTEMPTS,
@@ -23,7 +24,7 @@ from headrace.spark.lake.schemas import (
     Table,
 )
 from tests.pipeline.harness import Again
-from tests.pipeline.stories import DAY, MINUTE, SECOND, START, Story, at, write
+from tests.pipeline.stories import DAY, HOUR, MINUTE, SECOND, START, Story, at, write
 
 TODAY = date(2026, 11, 21)
 
@@ -346,6 +347,68 @@ def test_a_days_run_in_pieces_is_the_same_as_at_once(lake: LakeFrames, tmp_path:
         rollup(lake, today=TODAY + timedelta(days=day))
 
     assert everything(lake) == everything(whole)
+
+
+def stamps(lake: LakeFrames) -> dict[str, str]:
+    return {file.name: file.stamp for file in lake.files.list("tables/")}
+
+
+def test_hours_run_one_by_one_are_the_same_as_at_once_and_read_what_is_new(
+    lake: LakeFrames, tmp_path: Any
+) -> None:
+    story = a_day()
+    story.now = START + HOUR
+    story.dequeue("t4")
+    story.now = START + 2 * HOUR
+    story.enqueue("t5")
+    story.report("t4", "fail", "DEAD", dead_reason="rejected", error_type="E", error_message="e")
+    whole = dataclasses.replace(lake, address=str(tmp_path / "whole"))
+    write(whole.files, story.lines)
+    rolled(whole)
+    made: list[dict[str, str]] = []
+    for hour in range(3):
+        some = [line for line in story.lines if (line["at"] - START) // HOUR == hour]
+        write(lake.files, some)
+        assert rolled(lake).lines == len(some)
+        made.append(stamps(lake))
+
+    assert everything(lake) == everything(whole)
+    assert made[0].items() <= made[1].items() <= made[2].items()
+
+
+def test_a_task_that_waited_a_week_touches_its_own_day(lake: LakeFrames) -> None:
+    story = Story()
+    story.enqueue("t1")
+    story.wait(6 * DAY / SECOND).enqueue("t2")
+    write(lake.files, story.lines)
+    rollup(lake, today=TODAY + timedelta(days=6))
+    before, late = stamps(lake), TODAY + timedelta(days=7)
+    story.wait(DAY / SECOND)
+    taken = {**story.dequeue("t1"), "version": 3}  # and the second was lost
+    write(lake.files, [taken])
+
+    assert rollup(lake, today=late).days == (late,)
+
+    assert before.items() <= stamps(lake).items()
+    *_, last = rows(lake, QUEUE_MINUTES)
+    assert (last["backlog"], last["inflight"]) == (1, 1)
+    assert last["oldest_ready_micros"] == DAY + MINUTE - SECOND  # of the one that still waits
+    report = proof(lake, since=late)
+    assert (report.changes, report.violations) == (1, {"missing_version": 1})
+
+
+def test_a_rollup_beside_another_is_refused_in_a_line(day: LakeFrames, again: Again) -> None:
+    lake = again(day)
+    story = Story("late")
+    story.enqueue("late")
+    write(lake.files, story.lines)
+
+    def say(_: str) -> None:
+        with pytest.raises(Conflict, match=r"^a rollup is at work [^\n]*$"):
+            rolled(lake)
+
+    assert rolled(lake, say=say).days == (TODAY,)
+    assert rolled(lake) == Rolled(())
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from headrace.domain.task import State
 from headrace.domain.worker import Command
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.spark import Station
+from headrace.spark.session import SparkElsewhere, session
 from headrace.spark.stations.figures import Batch, Run
 from headrace.spark.stations.jobs import StationFailed
 from headrace.spark.stations.plan_analysis import PlanAnalysis, analyse
@@ -336,6 +337,10 @@ def test_the_plan_of_a_transform_tells_what_it_does_with_rows(
     [
         (lambda tasks: tasks.drop("lease"), "column lease is missing"),
         (lambda tasks: tasks.withColumnRenamed("created_at", "error"), "column error must be a"),
+        (
+            lambda tasks: tasks.withColumnRenamed("tags", "to queue"),
+            "column to queue is no column",
+        ),
         (lambda _: None, "the transform: must give back a DataFrame, not NoneType$"),
         (lambda _: DataFrame(), r"must give back a DataFrame, not tests\.[\w.]+\.DataFrame$"),
         (transforms.mistaken, r"^the transform: KeyError: 'nix' \(.*transforms.py, line \d+\)$"),
@@ -382,6 +387,26 @@ def test_what_is_no_session_is_refused(wrong: Any, text: str) -> None:
 
     with pytest.raises(InvalidRequest, match=f"spark must be a SparkSession, {text}"):
         station.run(wrong)
+
+
+def test_a_session_on_spark_connect_is_refused_with_the_reason() -> None:
+    elsewhere: Any = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    station = Station(queue="in", transform=transforms.same)
+
+    with pytest.raises(InvalidRequest, match=r"spark must be .* there is no SparkContext"):
+        station.run(elsewhere)
+
+
+@pytest.mark.parametrize("conf", [{"spark.remote": "sc://here"}, {"spark.api.mode": "connect"}])
+def test_our_own_session_says_that_it_is_not_for_spark_connect(
+    conf: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SparkElsewhere, match="run it in the driver"):
+        session("test", **conf)
+
+    monkeypatch.setenv("SPARK_REMOTE", "sc://here")
+    with pytest.raises(SparkElsewhere, match="run it in the driver"):
+        session("test")
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from typing import IO
 import pytest
 
 from headrace.spark.sources.options import table
-from headrace.spark.sources.queue import READING
-from headrace.spark.sources.settling import WRITING
+from headrace.spark.sources.outlet import WRITING
+from headrace.spark.sources.reading import READING
 from headrace.spark.stations.__main__ import main
 from infra import PROJECT_ROOT
 from tests.pipeline.bench.chaos import survived

@@ -1,8 +1,9 @@
-"""A replay through the local service, over HTTP: counted before, added, and begun again."""
+"""A replay into a local service's file: counted before, added, and begun again."""
 
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -11,12 +12,13 @@ from headrace.local.launch import launched
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.replay import Replay, looked_at, replayed, selected
 from headrace.spark.lake.rollup import rollup
+from headrace.spark.sources.connect import FILE_NAME, StoreConnection
 from tests.bench.results import Bar
 from tests.pipeline.bench.figures import Figure, Measured
 from tests.pipeline.bench.rollup import DAY, change_log
 
 SQL = """
-    SELECT task_id, version, concat('{"n": ', version, '}') AS payload, at
+    SELECT task_id, version, concat('{"n": ', version, '}') AS payload, map() AS tags, at
     FROM changes WHERE move = 'enqueue'
 """
 _SPEED = 60.0
@@ -30,7 +32,7 @@ def measured(spark: SparkSession, folder: str, tasks: int) -> Iterator[Measured]
     replay = Replay("again", SQL, queue="again", speed=_SPEED)
     rows = selected(lake, replay)
     begin = time.monotonic()
-    found = looked_at(rows)
+    found = looked_at(rows, replay)
     yield (
         f"dry run in {time.monotonic() - begin:.1f} s: {found.tasks:,} tasks, "
         f"{found.write_units:,} write units, USD {found.usd:.4f}"
@@ -39,15 +41,10 @@ def measured(spark: SparkSession, folder: str, tasks: int) -> Iterator[Measured]
     with launched(data_dir=f"{folder}/service") as service:
         with Client(service.url, service.admin_key) as client:
             client.create_queue("again")
+        file = StoreConnection.of({"url": Path(folder, "service", FILE_NAME).as_uri()})
         for what in ("a replay", "the same replay once more"):
             begin = time.monotonic()
-            done = replayed(
-                rows,
-                replay,
-                found,
-                lambda codec: Client(service.url, service.admin_key, codec=codec),
-                now=datetime.now(UTC),
-            )
+            done = replayed(rows, replay, found, file, now=datetime.now(UTC))
             yield Figure(what, found.tasks / (time.monotonic() - begin), "tasks/s")
             added.append(done.added)
             assert not done.refused, done.refused

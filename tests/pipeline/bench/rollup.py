@@ -17,6 +17,7 @@ from tests.pipeline.bench.figures import Figure, Measured
 T = TypeVar("T")
 
 DAY = date(2026, 11, 21)
+NEXT = date(2026, 11, 22)  # the day is over, and made as one
 START = 1_795_219_200_000_000
 SPAN = 82_800_000_000  # 23 hours, so that the last life ends on its day
 QUEUES = 10
@@ -30,20 +31,20 @@ def measured(spark: SparkSession, folder: str, changes: int) -> Iterator[Measure
     """Measure a rollup, the next one with one more batch, and the proof; yield what was found."""
     warm = LakeFrames(spark, f"{folder}/warm")
     change_log(warm, WARM_UP)
-    rollup(warm, today=DAY)
+    rollup(warm, today=NEXT)
     lake = LakeFrames(spark, f"{folder}/lake")
     seconds, _ = _timed(lambda: change_log(lake, changes))
     size = sum(file.size for file in lake.files.list("raw/"))
     yield f"{changes:,} changes made up in {seconds:.1f} s, {size / 1e6:.0f} MB gzipped"
     stages: list[tuple[float, str]] = []
-    begin, used = time.monotonic(), _cpu_seconds(spark)
+    begin, used = time.monotonic(), cpu_seconds(spark)
     seconds, rolled = _timed(
-        lambda: rollup(lake, today=DAY, say=lambda text: stages.append((time.monotonic(), text)))
+        lambda: rollup(lake, today=NEXT, say=lambda text: stages.append((time.monotonic(), text)))
     )
     ends = [at for at, _ in stages[1:]] + [begin + seconds]
     for (at, text), end in zip(stages, ends, strict=True):
         yield f"  {end - at:5.1f} s {text}"
-    used = _cpu_seconds(spark) - used
+    used = cpu_seconds(spark) - used
     yield (
         f"rolled up {rolled.changes:,} in {seconds:.1f} s,"
         f" {rolled.changes / seconds:,.0f} a second, {used:.0f} s of CPU"
@@ -60,7 +61,7 @@ def measured(spark: SparkSession, folder: str, changes: int) -> Iterator[Measure
     yield Figure("proof", rolled.changes / seconds, "changes/s")
 
 
-def _cpu_seconds(spark: SparkSession) -> float:
+def cpu_seconds(spark: SparkSession) -> float:
     """The CPU time of Spark's Java: a measure that others on the machine do not spoil."""
     jvm = spark.sparkContext._jvm  # noqa: SLF001 (there is no other way to ask it)
     assert jvm is not None
@@ -75,13 +76,13 @@ def _timed(job: Callable[[], T]) -> tuple[float, T]:
     return time.monotonic() - begin, result
 
 
-def change_log(lake: LakeFrames, changes: int) -> None:
-    """Write raw lines as the recorder would, a few files for every hour."""
-    tasks = changes // 3
+def change_log(lake: LakeFrames, changes: int, *, day: int = 0, queues: int = QUEUES) -> None:
+    """Write raw lines as the recorder would, a few files for every hour of a *day*."""
+    tasks, start = changes // 3, START + day * 86_400_000_000
     lives = lake.spark.range(0, tasks, 1, 8).select(
-        f.format_string("tsk_%026d", "id").alias("task_id"),
-        f.concat(f.lit("queue-"), f.pmod("id", f.lit(QUEUES))).alias("queue"),
-        (f.lit(START) + (f.col("id") * f.lit(SPAN // max(1, tasks)))).alias("born"),
+        f.format_string(f"tsk_{day:06d}%020d", "id").alias("task_id"),
+        f.concat(f.lit("queue-"), f.pmod("id", f.lit(queues))).alias("queue"),
+        (f.lit(start) + (f.col("id") * f.lit(SPAN // max(1, tasks)))).alias("born"),
         (f.exp(f.randn(1) + 11)).cast("bigint").alias("wait"),
         (f.exp(f.randn(2) + 13)).cast("bigint").alias("run"),
         f.substring(f.md5(f.col("id").cast("string")), 1, 16).alias("lease"),

@@ -24,7 +24,13 @@ from headrace.local.launch import launched
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.runtime.wiring import UseCases
 from headrace.spark import Station
-from headrace.spark.sources.connect import StoreConnection, opened
+from headrace.spark.sources.claims import Claims
+from headrace.spark.sources.connect import StoreConnection, opened, store
+from headrace.spark.sources.leasing import Intake, leased, sweep
+from headrace.spark.sources.outlet import Outlet
+from headrace.spark.sources.rows import rows_of
+from headrace.spark.sources.settling import settle
+from headrace.store.call_scope import metered
 from headrace.store.sqlite import SqliteStore
 from tests.bench.bare import PAYLOAD
 from tests.bench.results import Bar
@@ -34,6 +40,7 @@ SHARDS = 2
 THREADS = 4
 BATCH = 25
 LEAST_SHARE = 30  # percent
+MOST_UNITS = 8.2
 _WARM_UP = 3_000
 
 
@@ -51,8 +58,27 @@ def measured(spark: SparkSession, folder: str, tasks: int) -> Iterator[Measured]
     yield Figure(f"station, {batches} batches", rate, "tasks/s")
     yield Figure("one process without Spark, the same writes", limit, "tasks/s", ours=False)
     yield Bar("station, share of that", rate / limit * 100, LEAST_SHARE, at_most=False)
+    units = life_units(folder, min(tasks, 5_000))
+    yield Bar("write units of a life in a station", units, MOST_UNITS, at_most=True)
     sdk = _sdk(min(tasks, 2_000))
     yield Figure("one SDK loop, 25 at a time over HTTP", sdk, "tasks/s", ours=False)
+
+
+def life_units(folder: str, number: int) -> float:
+    """Return what a task costs from its enqueue to its end in one batch of so many.
+
+    By the cost model over a file, as one process does what the jobs of a station do.
+    """
+    with file_in(folder, "in") as (connection, uses), metered() as meter:
+        _fill(uses, "in", number)
+        group = uses.leases.open(None, keepalive=60).id
+        intake = Intake(connection, "in", group, "bench:1", number, None, SHARDS)
+        for shard in range(SHARDS):
+            settle(Outlet(connection, "in"), rows_of(leased(intake, shard), "succeed"))
+        assert sweep(connection, "in", group) == 0
+        uses.leases.close(group)
+        Claims(store(connection), group).forget()
+        return meter.write / number
 
 
 def transform(tasks: DataFrame) -> DataFrame:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.task import Place, State, Task
+from headrace.domain.retry import RetryStrategy
+from headrace.domain.task import Place, Priority, State, Task
 from headrace.domain.write import TaskWrite
 from headrace.history import changelog
 from headrace.history.proof import FINDINGS
@@ -56,10 +57,14 @@ def test_a_raw_line_has_no_field_that_the_table_of_changes_lacks() -> None:
         "worker": "w",
         "payload": "1",
         "result": "2",
+        "group_key": "g",
+        "priority": Priority.LOW,
+        "retry": RetryStrategy(),
+        "keepalive": 5,
     }
     place = Place("q", State.INFLIGHT, 0)
     old = Task("t", place, now, now, **fields)
-    new = Task("t", place, now, now, **{**fields, "payload": "3"}, last_move="heartbeat")
+    new = Task("t", place, now, now, **{**fields, "payload": "3"}, last_move="move")
     write = TaskWrite.of(1, old, new, at=now)
     line = changelog.line(write, transition(write), shard="s", payload=True)
 

@@ -1,0 +1,146 @@
+"""The format ``headrace`` over several queues: under one lease, each task settled in its own."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.push import Target
+from headrace.domain.queue import QueueSettings
+from headrace.domain.task import State
+from headrace.spark.sources.leasing import FRAME, framed
+from headrace.spark.sources.outlet import Outlet
+from headrace.spark.sources.reading import QueuePartition, QueueReading
+from headrace.spark.sources.rows import rows_of
+from headrace.spark.sources.settling import settle
+from headrace.spark.sources.stream import QueueStream
+from tests.pipeline.harness import AT_ONCE, PipelineHarness
+
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def several(harness: PipelineHarness) -> PipelineHarness:
+    """Give three queues of tenants, one of them empty, one with a target, and another queue."""
+    for name, shards, number in (("t-a", 1, 30), ("t-b", 2, 4), ("t-c", 1, 0), ("other", 1, 5)):
+        harness.queue(name, shards=shards, retry=AT_ONCE)
+        harness.fill(name, number)
+    harness.uses.queues.create("t-hooks", QueueSettings(target=Target(url="https://example.com/")))
+    return harness
+
+
+def reading(harness: PipelineHarness, **options: str) -> QueueReading:
+    return QueueReading.of({**options, **harness.connection.options()})
+
+
+def streamed(harness: PipelineHarness, **options: str) -> QueueStream:
+    given = {**options, **harness.connection.options()}
+    return QueueStream(QueueReading.of(given, stream=True))
+
+
+def read(shares: Sequence[QueuePartition]) -> list[Row]:
+    batches = (batch for share in shares for batch in framed(share.intake, share.shard))
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("naming", [{"queues": "t-a, t-b"}, {"queue_pattern": "t-?"}])
+def test_a_read_of_several_queues_is_under_one_lease_and_has_max_rows(
+    several: PipelineHarness, naming: dict[str, str]
+) -> None:
+    shares = reading(several, max_rows="12", **naming).open()
+
+    rows = read(shares)
+
+    assert len({share.intake.group for share in shares}) == 1
+    assert len(rows) == 12
+    assert {row["queue"] for row in rows} == {"t-a", "t-b"}
+    assert rows == read(shares)
+
+
+def test_rows_of_several_queues_settle_each_task_in_its_own(several: PipelineHarness) -> None:
+    shares = reading(several, queue_pattern="t-*").open()
+    batches = [batch for share in shares for batch in framed(share.intake, share.shard)]
+
+    summary = settle(Outlet(several.connection, None), rows_of(batches, "succeed", queues=True))
+
+    assert summary.counts == {"succeeded": 34}
+    assert several.states("t-a") == {"SUCCEEDED": 30}
+    assert several.states("t-b") == {"SUCCEEDED": 4}
+    assert several.states("other") == {"ENQUEUED": 5}
+
+
+def test_a_stream_of_several_queues_settles_them_on_commit_and_reads_those_that_come_later(
+    several: PipelineHarness,
+) -> None:
+    stream = streamed(several, queue_pattern="t-*", on_commit="move:other")
+    start = stream.initialOffset()
+    end = stream.latestOffset(start)
+    first = read(stream.partitions(start, end))
+    several.queue("t-new", shards=1)
+    several.fill("t-new", 3)
+    later = stream.latestOffset(end)
+    second = read(stream.partitions(end, later))
+    stream.latestOffset(later)
+    stream.stop()
+
+    assert end["shards"] == {"t-a": 1, "t-b": 2}
+    assert len(first) == 34
+    assert [row["queue"] for row in second] == ["t-new"] * 3
+    assert several.states("other") == {"ENQUEUED": 5 + 37}
+    assert all(not several.states(name) for name in ("t-a", "t-b", "t-new"))
+
+
+def test_what_a_sink_has_left_of_several_queues_counts_an_attempt_in_each(
+    several: PipelineHarness,
+) -> None:
+    stream = streamed(several, queues="t-a,t-b")
+    start = stream.initialOffset()
+    end = stream.latestOffset(start)
+    shares = stream.partitions(start, end)
+    batches = [batch.slice(1) for one in shares for batch in framed(one.intake, one.shard)]
+    settle(Outlet(several.connection, None), rows_of(batches, "succeed", queues=True))
+
+    stream.commit(end)
+
+    left = [one for name in ("t-a", "t-b") for one in several.tasks(name)]
+    left = [one for one in left if one.state is State.ENQUEUED]
+    assert len(left) == len(batches)
+    assert {task.attempts for task in left} == {1}
+    stream.stop()
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({}, "option queue must be given, or queues or queue_pattern"),
+        ({"queue": "a", "queues": "b"}, "option queues has no meaning beside queue"),
+        ({"queues": "a,,b"}, "option queues must match"),
+        ({"queues": "a,b,a"}, "option queues must not name a queue twice"),
+        ({"queue_pattern": "a b*"}, "option queue_pattern must be the name of queues with"),
+    ],
+)
+def test_what_names_no_queues_is_refused(given: dict[str, str], text: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        QueueReading.of(given)
+
+    assert text in str(refused.value)
+
+
+def test_a_queue_that_is_missing_is_told_and_so_is_a_pattern_without_any(
+    several: PipelineHarness,
+) -> None:
+    with pytest.raises(NotFound, match="nowhere"):
+        reading(several, queues="t-a,nowhere").open()
+    with pytest.raises(NotFound, match="option queue_pattern: no queue is like x\\*"):
+        reading(several, queue_pattern="x*").check(FRAME)
+
+
+def test_a_checkpoint_of_one_queue_is_refused_where_several_are_read(
+    several: PipelineHarness,
+) -> None:
+    stream = streamed(several, queue_pattern="t-*")
+    end = {"epoch": 7, "group": "lsg_gone", "shards": 1, "rows": 9}
+
+    with pytest.raises(InvalidRequest, match="this checkpoint is of one queue"):
+        stream.partitions(stream.initialOffset(), end)

@@ -18,7 +18,7 @@ from headrace.ops.delivery.dequeue import Order
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store.base import Store
-from tests.contract.conftest import World
+from tests.contract.conftest import World, new_world
 
 FAIR = GroupSettings(GroupMode.FAIR)
 AT_ONCE = RetryStrategy(Backoff.FIXED, 5, 0, 0, 0.0)
@@ -300,3 +300,25 @@ def test_there_is_no_line_of_a_queue_without_groups(world: World) -> None:
         world.use.tasks.lines.take(queue, None, ["one"])
     with pytest.raises(NotFound):
         world.use.queues.get("other")
+
+
+def test_how_far_turns_are_delivered_is_written_at_most_once_a_second(world: World) -> None:
+    queue = world.queue("mail", groups=GroupSettings(GroupMode.FAIR))
+    world.put(queue, *map(str, range(20)), group_key="a")
+    written: list[int] = []
+
+    class Counting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(world.store, name)
+
+        def note_delivered(self, queue: str, turn: int, **how: Any) -> None:
+            written.append(turn)
+            world.store.note_delivered(queue, turn, **how)
+
+    process = new_world(Counting(), world.clock)
+    for _ in range(15):
+        assert len(process.take(queue, 1)) == 1
+        world.clock.forward(0.2)
+    assert len(written) == 3  # in three seconds; the first turn is where all begin
+    assert written == sorted(set(written))
+    assert world.store.delivered_turn(queue) == written[-1]

@@ -14,11 +14,13 @@ from headrace.domain.fairness import (
     PlaceTaking,
     TurnTaking,
 )
+from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import State, Task
+from headrace.domain.strict import NOTES, Spot
+from headrace.domain.task import State, Task, TaskSnapshot
 from headrace.store.base import Store
 from headrace.store.call_scope import metered
 from tests.contract.conftest import World, new_world
@@ -176,12 +178,153 @@ def test_else_a_restart_goes_to_the_tail(world: World) -> None:
     assert order == [second, third, first]
 
 
-def test_who_is_missing_is_waited_for(world: World) -> None:
+WAYS = ["delete", "undo", "bulk", "as seen", "purge", "move", "cancel", "expire"]
+
+
+def leave(world: World, queue: str, ids: list[str], way: str) -> None:
+    """Take tasks that nobody has had out of their order."""
+    match way:
+        case "delete" | "undo":
+            for name in ids:
+                world.use.tasks.delete(name, undo_in_seconds=60 if way == "undo" else 0)
+        case "bulk":
+            world.use.bulk.by_ids(queue, BulkAction.DELETE, ids)
+        case "as seen":
+            seen = [TaskSnapshot.of(world.see(name)) for name in ids]
+            done = world.use.bulk.as_seen(
+                queue, BulkAction.DELETE, seen, TaskFilter(), stamps=[world.clock()]
+            )
+            assert all(one.changed for one in done)
+        case "purge":
+            world.use.queues.purge(queue, (State.ENQUEUED,))
+        case "move":
+            other = world.queue("other")
+            world.use.bulk.by_ids(queue, BulkAction.MOVE, ids, to_queue=other)
+        case "cancel":
+            for name in ids:
+                world.use.cancelling.cancel(name)
+        case "expire":
+            world.clock.forward(3)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_who_is_behind_those_that_leave_goes_at_once(world: World, way: str) -> None:
     queue = strict(world)
-    first, second = world.put(queue, "1", "2", group_key="a")
-    world.use.tasks.delete(first)
+    soon = {"expires_at": world.clock() + timedelta(seconds=2)} if way == "expire" else {}
+    (first,) = world.put(queue, "1", group_key="a")
+    if way != "purge":
+        world.say(world.one(queue), "SUCCEEDED")
+    ids = world.put(queue, *"234", group_key="a", **soon)
+    leave(world, queue, [first, *ids] if way == "purge" else ids, way)
+    (last,) = world.put(queue, "5", group_key="a")
+    assert [task.id for task in later(world, queue)] == [last]
+
+
+def test_a_purge_of_many_is_one_note(world: World) -> None:
+    queue = strict(world)
+    for _ in range(3):
+        world.put(queue, *map(str, range(40)), group_key="a")
+        world.use.queues.purge(queue, (State.ENQUEUED,))
+    (last,) = world.put(queue, group_key="a")
+    line = world.store.lines(queue, ["=a"])["=a"]
+    assert len(line.slots) == 1
+    assert [task.id for task in later(world, queue)] == [last]
+
+
+def test_of_more_gaps_than_a_line_has_room_for_the_others_are_waited_for(world: World) -> None:
+    queue = strict(world)
+    ids = world.put(queue, *map(str, range(80)), group_key="a")
+    for name in ids[1::2]:
+        world.use.tasks.delete(name)
+    done = list[str]()
+    while len(done) < 40:
+        taken = later(world, queue, 1.5)
+        for task in taken:
+            done.append(task.id)
+            world.say(task, "SUCCEEDED")
+    assert done == ids[::2]
+    line = world.store.lines(queue, ["=a"])["=a"]
+    assert len(line.slots) == 1 + len(NOTES)
+
+
+@pytest.mark.parametrize("way", ["enqueue", "spawn"])
+def test_who_is_slow_with_its_place_takes_another(world: World, way: str) -> None:
+    queue = strict(world)
+
+    class Slow:
+        answers = 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(world.store, name)
+
+        def take_places(self, *given: Any) -> Any:
+            taken = world.store.take_places(*given)
+            self.answers += 1
+            if self.answers == 1:
+                world.clock.forward(6)
+                world.put(queue, group_key="a")
+            return taken
+
+    slow = Slow()
+    producer = new_world(slow, world.clock)
+    if way == "enqueue":
+        (name,) = producer.put(queue, group_key="a")
+    else:
+        plain = world.queue("plain")
+        world.put(plain)
+        child = (queue, TaskSpec("{}", group_key="a"))
+        result = producer.say(world.one(plain), "SUCCEEDED", spawn=(child,))
+        name = str(result.spawned[0].id)
+    assert slow.answers == 2
+    assert Spot.of(world.see(name)).seq == 3
+
+
+def test_who_never_comes_is_waited_for(world: World) -> None:
+    queue = strict(world)
+    world.store.take_places(queue, PlaceTaking("=a", 10_000, 0, ahead=False, last="gone"))
+    (second,) = world.put(queue, group_key="a")
     assert not later(world, queue)
     assert [task.id for task in after_belief(world, queue)] == [second]
+
+
+@pytest.mark.parametrize("end", ["restart", "delete", "retention"])
+@pytest.mark.parametrize("way", ["cancel", "cancel in bulk", "expire"])
+def test_one_that_dies_undelivered_halts_though_the_next_one_is_gone(
+    world: World, way: str, end: str
+) -> None:
+    queue = strict(
+        world, "halt", dead_letter_queue_config=DeadLetterConfig(retention_period_in_seconds=3600)
+    )
+    soon = {"expires_at": world.clock() + timedelta(seconds=2)} if way == "expire" else {}
+    world.put(queue, "1", group_key="a")
+    world.say(world.one(queue), "SUCCEEDED")
+    (dead,) = world.put(queue, "2", group_key="a", **soon)
+    (after,) = world.put(queue, "3", group_key="a")
+    if way == "expire":
+        assert not later(world, queue, 3)
+    elif way == "cancel":
+        world.use.cancelling.cancel(dead)
+    else:
+        world.use.bulk.by_filter(
+            queue, BulkAction.CANCEL, TaskFilter(states=("ENQUEUED",)), limit=1
+        )
+    assert world.see(dead).state is State.DEAD
+    world.use.tasks.delete(after)
+    world.store.take_places(queue, PlaceTaking("=a", 10_000, 0, ahead=False, last="never"))
+    (last,) = world.put(queue, "4", group_key="a")
+    assert not after_belief(world, queue)
+    assert not after_belief(world, queue)
+
+    if end == "delete":
+        world.use.tasks.delete(dead)
+    elif end == "restart":
+        world.use.bulk.by_ids(queue, BulkAction.RESTART, [dead])
+        (again,) = after_belief(world, queue)
+        assert again.id == dead
+        world.say(again, "SUCCEEDED")
+    else:
+        world.clock.forward(3600)
+    assert [task.id for task in after_belief(world, queue)] == [last]
 
 
 def test_and_if_it_comes_after_all_it_goes_first(world: World) -> None:
@@ -198,8 +341,7 @@ def test_an_expired_one_holds_its_group_no_longer_than_that(world: World) -> Non
     soon = world.clock() + timedelta(seconds=5)
     world.put(queue, "1", group_key="a", expires_at=soon)
     (second,) = world.put(queue, "2", group_key="a")
-    assert not later(world, queue, 6) or world.clock() > soon
-    assert [task.id for task in after_belief(world, queue)] == [second]
+    assert [task.id for task in later(world, queue, 6)] == [second]
 
 
 @pytest.mark.parametrize("way", ["undo", "move"])
@@ -343,7 +485,7 @@ def test_to_halt_the_dead_must_be_kept(world: World) -> None:
         strict(world, "halt", dead_letter_queue_config=DeadLetterConfig(enable=False))
 
 
-def test_a_delivery_in_strict_order_costs_a_write_and_three_reads_more(world: World) -> None:
+def test_a_delivery_in_strict_order_costs_a_write_and_two_reads_more(world: World) -> None:
     queue = strict(world)
     world.put(queue, *"123456789", group_key="a")
     spent: list[tuple[float, float]] = []
@@ -361,7 +503,9 @@ def test_a_delivery_in_strict_order_costs_a_write_and_three_reads_more(world: Wo
 
     if usual.write:  # in memory nothing costs
         assert {write - usual.write for write, _ in spent} == {1}
-        assert max(read - usual.read for _, read in spent) <= 3.5
+        more = [read - usual.read for _, read in spent]
+        assert sorted(more)[len(more) // 2] <= 2
+        assert max(more) <= 2.5  # now and then another look at the index
 
 
 # -- what is shown ------------------------------------------------------------
@@ -385,3 +529,26 @@ def test_explain_names_what_blocks_a_group(world: World) -> None:
     standing = world.use.fair_groups.get(queue, "a")
     assert standing.blocked is not None
     assert standing.blocked.task_id == first
+
+
+def test_explain_names_the_dead_one_that_halts_though_nobody_had_it(world: World) -> None:
+    queue = strict(world, "halt")
+    first, dead, gone = world.put(queue, *"123", group_key="a")
+    world.use.cancelling.cancel(dead)
+    world.use.tasks.delete(gone)
+    (last,) = world.put(queue, "4", group_key="a")
+
+    def blocked(name: str) -> list[str]:
+        reasons = world.use.explain.reasons(world.see(name))
+        return [one.detail for one in reasons if one.code == "group_blocked"]
+
+    assert blocked(first) == []
+    assert blocked(last)[0].endswith(f"{dead} is dead")
+    assert world.use.fair_groups.get(queue, "a").blocked is None  # the first one may go
+    world.say(world.one(queue), "SUCCEEDED")
+    standing = world.use.fair_groups.get(queue, "a").blocked
+    assert standing is not None
+    assert standing.task_id == dead
+    (share,) = world.use.fair_groups.next_turns(world.use.queues.get(queue)).shares
+    assert share.blocked is not None
+    assert share.blocked.why == f"{dead} is dead"

@@ -1,11 +1,13 @@
 """A store that says of each delivery in strict order whether it comes too early.
 
-Its index shows each new task late.  Tasks say by their tag ``call`` which enqueue has made them.
+Its index shows each new task late, and a read that need not be consistent shows what was a moment
+ago.  Tasks say by their tag ``call`` which enqueue has made them.
 What was acknowledged before that began must have ended before they are delivered.
 """
 
 import random
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -17,6 +19,8 @@ from tests.manual_clock import ManualClock
 
 LATEST: Final = 4.0
 """How many seconds late the index is at most."""
+
+A_MOMENT: Final = timedelta(seconds=0.2)
 
 _STOPS: Final = (State.ENQUEUED, State.INFLIGHT)
 
@@ -30,7 +34,7 @@ class Call:
 
 
 class InOrder(MemoryStore):
-    """The store; *halt* is whether a dead task that was delivered stops its group."""
+    """The store; *halt* is whether a dead task stops its group."""
 
     def __init__(self, clock: ManualClock, *, halt: bool = False) -> None:
         super().__init__()
@@ -40,6 +44,7 @@ class InOrder(MemoryStore):
         self.live: dict[str | None, dict[str, Task]] = defaultdict(dict)
         self.inserted_at: dict[str, datetime] = {}
         self.lags: dict[str, float] = {}
+        self.was: dict[str, list[tuple[datetime, Task | None]]] = defaultdict(list)
         self.own: dict[str, Call] = {}  # of tasks that an operator has put behind all others
         self.inflight: Counter[str | None] = Counter()
 
@@ -74,6 +79,7 @@ class InOrder(MemoryStore):
         super()._put(before, after)
         one = before or after
         assert one is not None
+        self.was[one.id].append((self.clock(), before))
         group = self.live[one.group_key]
         if before is None:
             self.inserted_at[one.id] = self.clock()
@@ -87,8 +93,7 @@ class InOrder(MemoryStore):
                 self.deliveries += 1
                 self._check(after, group)
         stops = after is not None and there and after.state in self.stops
-        undelivered = after is not None and after.state is State.DEAD and after.started_at is None
-        if after is not None and stops and not undelivered:
+        if after is not None and stops:
             group[one.id] = after
         else:
             group.pop(one.id, None)
@@ -107,6 +112,20 @@ class InOrder(MemoryStore):
         page = super().entries(place, **how)
         seen = tuple(one for one in page.entries if self.shown_at(one.task_id) <= self.clock())
         return replace(page, entries=seen)
+
+    def read(self, task_ids: Iterable[str], **how: Any) -> dict[str, Task]:
+        found = super().read(task_ids, **how)
+        if how.get("consistent", True):
+            return found
+        for name in task_ids:
+            while self.was[name] and self.clock() - self.was[name][0][0] > A_MOMENT:
+                self.was[name].pop(0)
+            if self.was[name]:
+                found.pop(name, None)
+                _, was = self.was[name][0]
+                if was is not None and not was.remains:
+                    found[name] = was
+        return found
 
     def shown_at(self, task_id: str) -> datetime:
         """Return from when on the index shows a task: by its id, unless ``lags`` says it."""

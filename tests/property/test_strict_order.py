@@ -18,11 +18,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
-from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
+from headrace.domain.fairness import GroupMode, GroupSettings, OnDead, PlaceTaking
+from headrace.domain.group_slots import SlotTaking
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.strict import NOTES
 from headrace.domain.task import State, Task
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
@@ -33,9 +35,11 @@ QUEUE = "line"
 
 Story: TypeAlias = Callable[["World", "Faulty"], None]
 
+NO_NOTES = "nobody notes who dies undelivered"
 NO_POINTER = "nobody asks for the one before"
 NO_WAIT = "who is missing is believed gone at once"
 EAGER = "what waits for its retry is over"
+STALE = "what was missing a moment ago is believed gone"
 
 
 class CallerDied(BaseException):
@@ -52,12 +56,22 @@ class Faulty(InOrder):
 
     def read(self, task_ids: Iterable[str], **how: Any) -> dict[str, Task]:
         found = super().read(task_ids, **how)
+        if self.fault == STALE:
+            old = super().read(task_ids, consistent=False)
+            found = {
+                name: one for name, one in found.items() if one.started_at is None or name in old
+            }
         changed = {
             NO_POINTER: lambda task: replace(task, after=None),
             NO_WAIT: _older,
             EAGER: self._ended,
         }.get(self.fault)
         return found if changed is None else {name: changed(one) for name, one in found.items()}
+
+    def take_slot(self, queue: str, take: SlotTaking) -> bool:
+        if self.fault == NO_NOTES and take.number in NOTES:
+            return True
+        return super().take_slot(queue, take)
 
     def _ended(self, task: Task) -> Task:
         if task.state is not State.ENQUEUED or task.due_at <= self.clock():
@@ -122,10 +136,19 @@ class StrictOrder(RuleBasedStateMachine):
         number=st.integers(0, PROCESSES - 1),
         keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=3),
         dies=st.none() | st.integers(0, 3),
+        expires=st.sampled_from([False, False, True]),
+        again=st.sampled_from([False, False, True]),
     )
-    def enqueue(self, number: int, keys: list[str], dies: int | None) -> None:
+    def enqueue(
+        self, number: int, keys: list[str], dies: int | None, *, expires: bool, again: bool
+    ) -> None:
         name, call = self.store.call()
-        tasks = [TaskSpec("1", group_key=key, tags={"call": name}) for key in keys]
+        until = self.clock() + timedelta(seconds=5) if expires else None
+        new = TaskSpec("1", tags={"call": name}, expires_at=until)
+        tasks = [replace(new, group_key=key) for key in keys]
+        if again:  # some are there already: they take a place and leave it empty
+            there = {task.group_key: task.id for task in self.store.every()}
+            tasks = [replace(one, id=there.get(one.group_key)) for one in tasks]
         self.store.dies = dies
         try:
             self.processes[number].use.tasks.enqueue(QUEUE, tasks)
@@ -179,9 +202,9 @@ class StrictOrder(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Restart one; under halt not one that nobody has had, which only the next waits for."""
+        """Restart one that is dead."""
         dead = [one for one in self.store.every() if one.state is State.DEAD]
-        for task in [one for one in dead if one.started_at or not self.halt][:1]:
+        for task in dead[:1]:
             self.processes[0].use.bulk.by_ids(QUEUE, BulkAction.RESTART, [task.id])
             self.placed(task.id, task)
 
@@ -237,12 +260,12 @@ def test_whatever_happens_nobody_overtakes_and_all_get_through(
 # -- planted faults ------------------------------------------------------------
 
 
-def world_of(fault: str) -> tuple[World, Faulty]:
+def world_of(fault: str, on_dead: OnDead = OnDead.CONTINUE) -> tuple[World, Faulty]:
     clock = ManualClock()
-    store = Faulty(clock, fault=fault)
+    store = Faulty(clock, fault=fault, halt=on_dead is OnDead.HALT)
     world = new_world(store, clock)
     retry = RetryStrategy(Backoff.FIXED, 2, 60, 60, 0.0)
-    groups = GroupSettings(GroupMode.STRICT)
+    groups = GroupSettings(GroupMode.STRICT, on_dead=on_dead)
     world.queue(QUEUE, groups=groups, retry_strategy=retry)
     return world, store
 
@@ -261,9 +284,9 @@ def a_hidden_one(world: World, store: Faulty) -> None:
     world.take(QUEUE, 5)
 
 
-def a_hidden_one_and_one_deleted(world: World, store: Faulty) -> None:
+def a_hidden_one_and_one_that_never_comes(world: World, store: Faulty) -> None:
     put(world, store, lag=4)
-    world.use.tasks.delete(put(world, store))
+    store.take_places(QUEUE, PlaceTaking("=a", 10_000, 0, ahead=False, last="never"))
     put(world, store)
     world.take(QUEUE, 5)
 
@@ -278,9 +301,111 @@ def a_retry(world: World, store: Faulty) -> None:
 
 @pytest.mark.parametrize(
     ("story", "fault"),
-    [(a_hidden_one, NO_POINTER), (a_hidden_one_and_one_deleted, NO_WAIT), (a_retry, EAGER)],
+    [
+        (a_hidden_one, NO_POINTER),
+        (a_hidden_one_and_one_that_never_comes, NO_WAIT),
+        (a_retry, EAGER),
+    ],
 )
 def test_each_of_these_faults_is_caught(story: Story, fault: str) -> None:
     story(*world_of(""))
     with pytest.raises(AssertionError, match="overtakes"):
         story(*world_of(fault))
+
+
+def test_so_is_one_that_believes_a_read_that_may_be_old() -> None:
+    def story(world: World, store: Faulty) -> None:
+        put(world, store)
+        put(world, store)
+        world.take(QUEUE, 1)
+        new_world(store, world.clock).take(QUEUE, 1)
+
+    story(*world_of(""))
+    with pytest.raises(AssertionError, match="two are in flight"):
+        story(*world_of(STALE))
+
+
+@pytest.mark.parametrize("end", ["cancelled", "expired"])
+def test_so_is_one_that_halts_and_is_forgotten_when_the_next_one_goes(end: str) -> None:
+    """Nobody had it, the next was deleted, and who was to be behind that one never came."""
+
+    def story(world: World, store: Faulty) -> None:
+        put(world, store)
+        world.say(world.one(QUEUE), "SUCCEEDED")
+        name, call = store.call()
+        until = world.clock() + timedelta(seconds=9)
+        new = TaskSpec("1", group_key="a", tags={"call": name}, expires_at=until)
+        (result,) = world.use.tasks.enqueue(QUEUE, [new])
+        store.acknowledge(call)
+        deleted = put(world, store)
+        store.take_places(QUEUE, PlaceTaking("=a", 10_000, 0, ahead=False, last="never"))
+        put(world, store)
+        if end == "cancelled":
+            world.use.cancelling.cancel(str(result.id))
+        world.clock.forward(10)
+        world.take(QUEUE, 5)
+        world.use.tasks.delete(deleted)
+        world.clock.forward(12)
+        world.take(QUEUE, 5)
+
+    story(*world_of("", OnDead.HALT))
+    with pytest.raises(AssertionError, match="overtakes"):
+        story(*world_of(NO_NOTES, OnDead.HALT))
+
+
+def deleted(world: World, store: Faulty) -> None:
+    world.use.tasks.delete(put(world, store))
+
+
+def there_already(world: World, store: Faulty) -> None:
+    given = TaskSpec("1", id=put(world, store), group_key="a")
+    world.use.tasks.enqueue(QUEUE, [given, given])
+    world.say(world.one(QUEUE), "SUCCEEDED")
+
+
+def a_duplicate(world: World, store: Faulty) -> None:
+    for _ in range(2):
+        name, call = store.call()
+        given = TaskSpec("1", group_key="a", dedupe_key="k", tags={"call": name})
+        world.use.tasks.enqueue(QUEUE, [given])
+        store.acknowledge(call)
+    world.clock.forward(5)
+    world.say(world.one(QUEUE), "SUCCEEDED")
+
+
+def a_child_that_is_there_already(world: World, store: Faulty) -> None:
+    name = put(world, store)
+    world.queue("parents")
+    world.use.tasks.enqueue("parents", [TaskSpec("1", tags={"call": "0"})])
+    world.clock.forward(5)
+    spawn = ((QUEUE, TaskSpec("1", id=name, group_key="a")),) * 2
+    world.say(world.one("parents"), "SUCCEEDED", spawn=spawn)
+    world.say(world.one(QUEUE), "SUCCEEDED")
+
+
+@pytest.mark.parametrize(
+    "story", [deleted, there_already, a_duplicate, a_child_that_is_there_already]
+)
+def test_whoever_is_behind_a_place_that_is_empty_goes_at_once(story: Story) -> None:
+    def taken(fault: str) -> int:
+        world, store = world_of(fault)
+        story(world, store)
+        put(world, store)
+        return len(world.take(QUEUE, 5))
+
+    assert taken("") == 1
+    assert taken(NO_NOTES) == 0
+
+
+def test_a_call_that_ends_with_the_last_one_takes_places_of_its_own() -> None:
+    world, store = world_of("")
+    last = put(world, store)
+    name, call = store.call()
+    new = TaskSpec("1", id="new", group_key="a", tags={"call": name})
+    world.use.tasks.enqueue(QUEUE, [new, replace(new, id=last)])
+    store.acknowledge(call)
+    world.clock.forward(5)
+
+    assert [task.id for task in world.take(QUEUE, 5)] == [last]
+    world.clock.forward(20)
+    assert not world.take(QUEUE, 5)

@@ -95,8 +95,8 @@ class TurnTaking:
 class PlaceTaking(TurnTaking):
     """Turns for the next ``count`` tasks of a strict group, and their places in its line.
 
-    ``last`` is the id of the last of them.  Made again while that is the line's tail, it gives the
-    same once more.
+    ``last`` begins with the id of the last of them.  Made again while that is the line's tail, it
+    gives the same once more.
     """
 
     count: int = 1
@@ -104,7 +104,7 @@ class PlaceTaking(TurnTaking):
 
 
 class Places(NamedTuple):
-    """Where turns and places of tasks end, and the id of the task that was the tail before."""
+    """Where turns and places of tasks end, and what was the tail before."""
 
     end: int
     seq: int

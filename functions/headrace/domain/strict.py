@@ -7,10 +7,17 @@ with and the place before its own is the slot's, or vouched for: by its task hav
 delivery, for that was let go in the same way.  Else something that came before may be hidden, for
 the index lags: it is waited for until the task has been there for ten seconds.
 
+A line also has *notes* of places that nobody is to wait for: who leaves one without a delivery, or
+has taken one and puts no task in, notes whose was before it, and so does, where the dead halt their
+group, who is about to end a task that nobody has had.  The notes of these are read before anybody
+is believed to be gone, so what is missing between hides none of them.  What a note says never
+changes, whenever it is written.
+
 Whoever puts a task in has taken its place before.  So a place is good for half of these ten
 seconds, and whoever is slower takes another.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum, auto
@@ -21,6 +28,9 @@ from headrace.domain.task import State, Task
 
 BELIEVED_AFTER: Final = timedelta(seconds=10)
 """Who has waited for so long is not behind somebody whom the index does not show yet."""
+
+NOTES: Final = range(1, 33)
+"""The slots of a line that keep its notes."""
 
 PLACE_GOOD_FOR: Final = timedelta(seconds=5)
 """How long after a place was taken its task may be put in."""
@@ -75,5 +85,52 @@ class Spot:
                 return Progress.INFLIGHT
             case State.DEAD if halt:
                 return Progress.HALTING
-        delivered = task.started_at is not None and task.started_at >= task.enqueued_at
-        return Progress.DONE if delivered else Progress.UNKNOWN
+        return Progress.DONE if was_delivered(task) else Progress.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """That what comes after the place ``spot`` comes after ``before``, but for ``spot`` itself."""
+
+    spot: Spot
+    before: Spot
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the one that is kept as *text*."""
+        task_id, seq, *before = text.split(" ")
+        return cls(Spot(task_id, int(seq)), Spot(before[0], int(before[1])))
+
+    @classmethod
+    def of(cls, task: Task) -> Self | None:
+        """Return the note of the place of *task*; None if it has none, or was delivered there."""
+        if task.after is None or was_delivered(task):
+            return None
+        return cls.unused(task.id, task.after)
+
+    @classmethod
+    def unused(cls, task_id: str, after: str) -> Self:
+        """Return the note of the place behind *after* that was taken for a task *task_id*."""
+        before = Spot.parse(after)
+        return cls(Spot(task_id, before.seq + 1), before)
+
+    @property
+    def text(self) -> str:
+        """What the line keeps."""
+        return f"{self.spot.text} {self.before.text}"
+
+
+def was_delivered(task: Task) -> bool:
+    """Tell whether somebody has had *task* since it came to where it is."""
+    return task.started_at is not None and task.started_at >= task.enqueued_at
+
+
+def in_runs(notes: Iterable[Note]) -> list[Note]:
+    """Return *notes* of places that were left: one for each run of such, one after the other."""
+    runs: list[Note] = []
+    for note in sorted(notes, key=lambda one: one.spot.seq):
+        if runs and runs[-1].spot == note.before:
+            runs[-1] = Note(note.spot, runs[-1].before)
+        else:
+            runs.append(note)
+    return runs

@@ -12,7 +12,7 @@ from headrace.domain.change import Entry
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.lease import Group
 from headrace.domain.queue import Queue
-from headrace.domain.task import State, Task
+from headrace.domain.task import TURN_LANE, State, Task
 from headrace.ops.delivery.dequeue import Deliveries
 from headrace.ops.delivery.reaping import Reaping
 from headrace.ops.shared.lanes import ShardReader, some_due
@@ -55,6 +55,27 @@ class ShardDeliveries:
             for task in self.reaping.lapsed(source, place)
         )
 
+    def queries(self, queue: str) -> float:
+        """Return how many queries of each shard due() makes where nothing is.
+
+        Raises as it does.
+        """
+        source = self.source(queue)
+        every = [*source.places(State.ENQUEUED), *source.places(State.INFLIGHT)]
+        return len(every) / source.shards_of(State.ENQUEUED)
+
+    def waiting(self, queue: str) -> list[int]:
+        """Return how many tasks of *queue* seem due in each shard, as far as one request counts.
+
+        Raises as due() does.
+        """
+        source, now = self.source(queue), self.now()
+        due = [0] * source.shards_of(State.ENQUEUED)
+        for place in source.places(State.ENQUEUED):
+            until = None if place.lane == TURN_LANE else now  # that lane is in another order
+            due[place.shard] += self.store.count(place, until=until, now=None).number
+        return due
+
     def dequeue(
         self,
         queue: str,
@@ -91,6 +112,17 @@ class ShardDeliveries:
                 yield tasks
             if reader.over or (ready and not tasks and limited(source)):
                 return
+
+    def contended(self, queue: str, shard: int) -> bool:
+        """Tell whether tasks of a shard seem due that nothing but others' leasing holds back.
+
+        Raises NotFound when there is no such queue, and InvalidRequest for one with a target.
+        """
+        source, now = self.source(queue), self.now()
+        if source.paused(now) or limited(source):
+            return False
+        places = (place for place in source.places(State.ENQUEUED) if place.shard == shard)
+        return any(some_due(self.store, place, now) for place in places)
 
     def source(self, queue: str) -> Queue:
         """Return *queue*.  Raises NotFound, and InvalidRequest for one with a target."""

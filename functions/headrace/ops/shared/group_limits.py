@@ -118,7 +118,7 @@ class GroupLimits:
                     self._blocked.pop((change.leaves, line_name(outcome.task.group_key)), None)
 
     def blocking(
-        self, queue: Queue, keys: Collection[str | None], *, besides: str | None = None
+        self, queue: Queue, keys: Collection[str | None], *, besides: Task | None = None
     ) -> dict[str | None, Blocking]:
         """Return what keeps the groups of these keys from another task in flight, if they are.
 
@@ -130,7 +130,7 @@ class GroupLimits:
             from headrace.ops.shared import strict_order  # noqa: PLC0415  few have it
 
             return strict_order.blocking(self, queue, keys, besides=besides)
-        names = {line_name(key): key for key in keys}
+        names, own = {line_name(key): key for key in keys}, besides and besides.id
         lines = self.store.lines(queue.name, names)
         stays = {
             name: [Stay.parse(stay) for stay in line.slots.values()] for name, line in lines.items()
@@ -142,7 +142,7 @@ class GroupLimits:
             holding = {
                 stay.task_id: tasks[stay.task_id]
                 for stay in of_group
-                if stay.task_id != besides
+                if stay.task_id != own
                 and stay.standing(tasks.get(stay.task_id), queue.name) is not Standing.OVER
             }
             if len(holding) >= queue.group_limit:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from hashlib import blake2b
 from typing import Final
 
 from headrace.domain.errors import Unavailable
@@ -89,10 +90,10 @@ class Lines:
         places: Sequence[str | None] = [None] * len(ids)
         if settings.strict:
             wanted = PlaceTaking(
-                name, length, delivered, ahead, expires_at, count=len(ids), last=ids[-1]
+                name, length, delivered, ahead, expires_at, count=len(ids), last=_tail(ids)
             )
-            end, seq, before = self.store.take_places(queue.name, wanted)
-            first = seq - len(ids)
+            end, seq, tail = self.store.take_places(queue.name, wanted)
+            before, first = tail.partition(" ")[0], seq - len(ids)
             places = [
                 Spot(task_id, first + number).text for number, task_id in enumerate((before, *ids))
             ][:-1]
@@ -115,7 +116,7 @@ class Lines:
 
     def keeps_place(self, queue: Queue, task: Task) -> bool:
         """Tell whether the dead *task* halts its group in *queue*: a restart begins where it is."""
-        from headrace.ops.shared.strict_order import halts, slot_of  # noqa: PLC0415  few have it
+        from headrace.ops.shared.strict_notes import halts, slot_of  # noqa: PLC0415  few have it
 
         if not halts(queue) or task.queue != queue.name or task.state is not State.DEAD:
             return False
@@ -176,3 +177,14 @@ class Lines:
             turn = here.turn
         with metered(), suppress(Unavailable):  # likewise; the next one writes it
             self.store.note_delivered(queue.name, turn, expires_at=now + DELIVERED_KEPT)
+
+
+def _tail(ids: Sequence[str]) -> str:
+    """Return what a line is to keep of tasks *ids*: the last of them, and which they were.
+
+    Made again, a call takes the same places; another one that ends with a task of the same id takes
+    its own.
+    """
+    if len(ids) == 1:
+        return ids[-1]
+    return f"{ids[-1]} {blake2b(' '.join(ids).encode(), digest_size=6).hexdigest()}"

@@ -1,27 +1,29 @@
 """One task of a strict group after the other: whose turn it is, by the slot in the group's line.
 
-See ``domain.strict``.  A delivery costs a write of the slot, and reads of the line, of the task and
-of who holds the slot; of who is before it only where that is not the slot's.  A group whose next
-task must wait is *blocked*, as one at its limit is (``group_limits``).
+See ``domain.strict``.  A delivery costs a write of the slot, a read of the line, and half a read of
+the task and of who holds the slot; of who is before it only where that is not the slot's.  A group
+whose next task must wait is *blocked*, as one at its limit is (``group_limits``).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from headrace.domain.change import Entry
-from headrace.domain.fairness import OnDead, line_name
+from headrace.domain.fairness import line_name
 from headrace.domain.group_slots import GroupLine, SlotTaking
 from headrace.domain.queue import Queue
-from headrace.domain.strict import BELIEVED_AFTER, Progress, Spot
+from headrace.domain.strict import BELIEVED_AFTER, Note, Progress, Spot
 from headrace.domain.task import State, Task
+from headrace.ops.shared.strict_notes import SLOT, halts, notes_of, slot_of
 
 if TYPE_CHECKING:
     from headrace.ops.shared.group_limits import Blocking, GroupLimits
 
-SLOT: Final = 0
 _TRIES: Final = 3  # where others are quicker with a slot
+_FAR: Final = 32  # places before one's own, each of which must be read to know the next
+_OVER: Final = (Progress.DONE, Progress.UNKNOWN)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -79,17 +81,30 @@ class StrictOrder:
         return granted
 
     def _seen(self, lines: Mapping[str, GroupLine], entries: Collection[Entry]) -> _Seen:
-        """Read the tasks that wait, who holds the slots, and who is before them besides."""
-        held = [spot.task_id for line in lines.values() if (spot := slot_of(line))]
-        first = {*held, *(entry.task_id for entry in entries)}
-        tasks = self._read(first)
-        before = (tasks[entry.task_id] for entry in entries)
-        after = {Spot.parse(task.after).task_id for task in before if task and task.after}
-        tasks |= self._read(after - first)
-        return _Seen(self.queue, self.limits.now(), tasks)
+        """Read the tasks that wait, and who holds the slots.
 
-    def _read(self, ids: Collection[str]) -> dict[str, Task | None]:
-        found = self.limits.store.read(ids, payload=False) if ids else {}
+        What only shows how it was a moment ago costs half, and is good enough where it shows an
+        end, or a task that waits as the index says: neither can have another place since.  What it
+        shows else is read again.
+        """
+        seen = _Seen(self.queue, self.limits.now(), {})
+        held = [spot for line in lines.values() if (spot := slot_of(line))]
+        kept = self.queue.settings.history_retention_in_seconds > 0
+        ids = {entry.task_id for entry in entries} | {spot.task_id for spot in held if kept}
+        seen.tasks = self._read(ids, consistent=False)
+        doubtful = {spot.task_id for spot in held if seen.progress(spot) is not Progress.DONE}
+        for entry in entries:
+            task, slot = seen.tasks[entry.task_id], slot_of(lines.get(_line(entry), GroupLine()))
+            behind = task is not None and (slot is None or Spot.of(task).seq > slot.seq)
+            if not (behind and _as_met(task, entry)):
+                doubtful.add(entry.task_id)
+        seen.tasks |= self._read(doubtful)
+        seen.now = self.limits.now()
+        return seen
+
+    def _read(self, ids: Collection[str], *, consistent: bool = True) -> dict[str, Task | None]:
+        store = self.limits.store
+        found = store.read(ids, payload=False, consistent=consistent) if ids else {}
         return {**dict.fromkeys(ids), **found}
 
     def _next(
@@ -97,70 +112,110 @@ class StrictOrder:
     ) -> Entry | SlotTaking | None:
         """Return what may be delivered in a group of which *entry* waits; None: nothing yet."""
         slot, task = slot_of(line), seen.tasks[entry.task_id]
-        if slot is not None and seen.progress(slot) not in (Progress.DONE, Progress.UNKNOWN):
+        if slot is not None and seen.progress(slot) not in _OVER:
             holder = seen.tasks[slot.task_id]
             waits = holder is not None and seen.progress(slot) is Progress.WAITING
             due = waits and holder is not None and holder.due_at <= seen.now
             return Entry.of(holder) if due and holder and holder.live(seen.now) else None
-        if task is None or (task.queue, task.state) != (self.queue.name, State.ENQUEUED):
+        if task is None or not _as_met(task, entry) or not self._follows(task, line, seen):
             return None
-        if task.due_at != entry.own_time:
-            return None
-        before = None if task.after is None else Spot.parse(task.after)
-        known = before is None or before.nobody or before == slot
-        if before is not None and not known and not self._vouched(before, task, seen):
-            return None
-        own = Spot.of(task)
         expects = line.slots.get(SLOT)
         until = self.limits.kept_until(self.queue, line, entry)
-        return SlotTaking(name, SLOT, own.text, expects, until)
+        return SlotTaking(name, SLOT, Spot.of(task).text, expects, until)
 
-    def _vouched(self, before: Spot, task: Task, seen: _Seen) -> bool:
-        """Tell whether nothing that came before *task* may still be to come."""
-        match seen.progress(before):
-            case Progress.DONE:
+    def _follows(self, task: Task, line: GroupLine, seen: _Seen) -> bool:
+        """Tell whether all that came before *task* is done, with the slot of *line* over."""
+        if task.after is None:
+            return True
+        slot, notes = slot_of(line), notes_of(line).values()
+        noted = {note.spot: note.before for note in notes}
+        before = Spot.parse(task.after)
+        for _ in range(_FAR):
+            if before.nobody or (slot is not None and before.seq <= slot.seq):
                 return True
-            case Progress.UNKNOWN:
-                since = max(task.enqueued_at, task.returned_at or task.enqueued_at)
-                known_from = min(seen.now, self.looked.get(task.place.shard, seen.now))
-                return known_from - since >= BELIEVED_AFTER
-            case _:
-                return False
+            seen.tasks |= self._read([before.task_id])
+            progress = seen.progress(before)
+            if progress is not Progress.UNKNOWN:
+                return progress is Progress.DONE
+            further = noted.get(before) or self._before(before, seen)
+            if further is None:
+                break
+            before = further
+        return self._believed(task, seen) and not self._stopped(task, notes, seen)
+
+    def _before(self, spot: Spot, seen: _Seen) -> Spot | None:
+        """Return who came before *spot*, if its task has ended there and nobody had it."""
+        task = seen.tasks[spot.task_id]
+        if task is None or task.queue != self.queue.name or Spot.of(task) != spot:
+            return None
+        return None if task.hidden(seen.now) or task.after is None else Spot.parse(task.after)
+
+    def _believed(self, task: Task, seen: _Seen) -> bool:
+        """Tell whether whatever came before *task* would be seen by now."""
+        since = max(task.enqueued_at, task.returned_at or task.enqueued_at)
+        known_from = min(seen.now, self.looked.get(task.place.shard, seen.now))
+        return known_from - since >= BELIEVED_AFTER
+
+    def _stopped(self, task: Task, notes: Iterable[Note], seen: _Seen) -> bool:
+        """Tell whether one of those before *task* that are noted is there, and not done."""
+        spots = [note.spot for note in notes if note.spot.seq < Spot.of(task).seq]
+        seen.tasks |= self._read({spot.task_id for spot in spots})
+        return any(seen.progress(spot) not in _OVER for spot in spots)
 
 
-def halts(queue: Queue) -> bool:
-    """Tell whether a dead task stops those of its group behind it."""
-    groups = queue.settings.groups
-    return groups is not None and groups.on_dead is OnDead.HALT
+def _line(entry: Entry) -> str:
+    return line_name(entry.group_key)
 
 
-def slot_of(line: GroupLine) -> Spot | None:
-    """Return the place that the slot of *line* names."""
-    text = line.slots.get(SLOT)
-    return None if text is None else Spot.parse(text)
+def _as_met(task: Task | None, entry: Entry) -> bool:
+    """Tell whether *task* waits as *entry* says."""
+    waits = task is not None and (task.queue, task.state) == (entry.place.queue, State.ENQUEUED)
+    return waits and task is not None and task.due_at == entry.own_time
 
 
 def blocking(
-    limits: "GroupLimits", queue: Queue, keys: Collection[str | None], *, besides: str | None
+    limits: "GroupLimits", queue: Queue, keys: Collection[str | None], *, besides: Task | None
 ) -> "dict[str | None, Blocking]":
     """Return what keeps the groups of these keys from their next task, if anything does.
 
-    Not the task *besides*, which does not wait for itself.
+    Not the task *besides*, which does not wait for itself, nor for those behind it.
     """
     from headrace.ops.shared.group_limits import Blocking  # noqa: PLC0415  it imports this one
 
     names = {line_name(key): key for key in keys}
     lines = limits.store.lines(queue.name, names)
-    spots = {name: spot for name, line in lines.items() if (spot := slot_of(line))}
-    ids = {spot.task_id for spot in spots.values()} - {besides}
+    notes = {
+        name: sorted(notes_of(line).values(), key=lambda one: one.spot.seq)
+        for name, line in lines.items()
+    }
+    spots = {spot for line in lines.values() if (spot := slot_of(line))}
+    spots |= {spot for noted in notes.values() for one in noted for spot in (one.spot, one.before)}
+    own = None if besides is None else Note.of(besides)
+    ids = {spot.task_id for spot in spots} | ({own.before.task_id} if own else set())
     tasks = limits.store.read(ids, payload=False) if ids else {}
+    seen = _Seen(queue, limits.now(), {**dict.fromkeys(ids), **tasks})
     found: dict[str | None, Blocking] = {}
-    for name, spot in spots.items():
-        task = tasks.get(spot.task_id)
-        progress = spot.progress(task, queue.name, limits.now(), halt=halts(queue))
-        if task is not None and progress not in (Progress.DONE, Progress.UNKNOWN):
+    for name, line in lines.items():
+        spot = _first_in_the_way(slot_of(line), notes[name], own, seen)
+        task = spot and tasks.get(spot.task_id)
+        if task and not (besides and task.id == besides.id):
             found[names[name]] = Blocking(task.id, *_why(task, limits.now()))
     return found
+
+
+def _first_in_the_way(
+    slot: Spot | None, notes: Sequence[Note], own: Note | None, seen: _Seen
+) -> Spot | None:
+    """Return which place keeps its group, or the task of *own*, from going on."""
+    if slot is not None and seen.progress(slot) not in _OVER:
+        return slot
+    for note in [*notes, *([Note(own.before, own.before)] if own else [])]:
+        if own is not None and note.spot.seq >= own.spot.seq:
+            continue
+        if seen.progress(note.spot) is Progress.HALTING:
+            waits = seen.progress(note.before) in (Progress.WAITING, Progress.INFLIGHT)
+            return None if waits and own is None else note.spot
+    return None
 
 
 def _why(task: Task, now: datetime) -> tuple[str, datetime | None]:

@@ -1,27 +1,39 @@
 """Children of a report: tasks that are created in the same transaction, or not at all."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from headrace.domain import plan
+from headrace.domain import limits, plan
 from headrace.domain.batch import with_spawned
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.fairness import Turn
 from headrace.domain.ids import derived_task_id
 from headrace.domain.instants import MICROSECOND
+from headrace.domain.lease import is_group_id
+from headrace.domain.lifecycle import Action
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
+from headrace.domain.strict import PLACE_GOOD_FOR
 from headrace.domain.task import Task
 from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.strict_notes import note_unused
 from headrace.ops.tasks.batches import BatchOperations
-from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult, existing, key_holder, with_id
+from headrace.ops.tasks.enqueue import (
+    EnqueueOutcome,
+    EnqueueResult,
+    existing,
+    has_place,
+    key_holder,
+    with_id,
+)
 from headrace.store.base import Done, Store
 
+_BEAR: Final = (str(Action.SUCCEED), str(Action.MOVE))
 _LOOKS: Final = 10  # at ids and keys that change hands while we look
 
 
@@ -34,6 +46,7 @@ class Child:
     task_id: str
     due_at: datetime
     turn: Turn | None = None
+    placed_at: datetime | None = None  # when it took its place in a strict order
 
     @property
     def key(self) -> tuple[str, str] | None:
@@ -109,7 +122,23 @@ class Spawning:
             ids = [made[place].task_id for place in places]
             taken = self.lines.take_for(made[places[0]].queue, new, ids, now)
             turns |= {places[number]: turn for number, turn in taken.items()}
-        return tuple(replace(child, turn=turns.get(place)) for place, child in enumerate(made))
+        return tuple(
+            replace(child, turn=turns.get(place), placed_at=now if child.queue.strict else None)
+            for place, child in enumerate(made)
+        )
+
+    def _in_time(self, children: Sequence[Child]) -> Sequence[Child]:
+        """Return *children*, with other places if those they took are not good any more."""
+        now = self.now()
+        late = [
+            place
+            for place, child in enumerate(children)
+            if child.placed_at is not None and now - child.placed_at >= PLACE_GOOD_FOR
+        ]
+        if not late:
+            return children
+        fresh = dict(zip(late, self._in_line([children[at] for at in late], now), strict=True))
+        return [fresh.get(place, child) for place, child in enumerate(children)]
 
     def commit(self, change: Change, parent: Task, children: Sequence[Child]) -> SpawnResult | None:
         """Make *change*, planned from *parent*, and create *children* with it.
@@ -125,6 +154,7 @@ class Spawning:
             if child.task_id in there:
                 settled[place] = existing(there[child.task_id], child.queue.name)
         for _ in range(_LOOKS):
+            children = self._in_time(children)
             twins = _twins(children, settled)
             births = {
                 place: self._birth(child, replaced.get(place), parent)
@@ -141,8 +171,10 @@ class Spawning:
             outcome = self.store.commit([whole])[0]
             if isinstance(outcome, Done):
                 results = self._results(children, births, settled | twins)
+                self._note_unused(children, results)
                 return SpawnResult(outcome.task, results)
             if not outcome.blocked:
+                self._note_unused(children, [None] * len(children))
                 return None
             for blocked in outcome.blocked:
                 part = whole.also[blocked]
@@ -153,6 +185,19 @@ class Spawning:
                 self._look(place, children[place], settled, replaced)
         message = "dedupe keys keep changing hands; report again"
         raise Unavailable(message)
+
+    def _note_unused(
+        self, children: Sequence[Child], results: Sequence[EnqueueResult | None]
+    ) -> None:
+        """Let nobody in a strict order wait for a child that was not put in, as *results* say."""
+        unused: dict[str, list[tuple[str, Turn]]] = {}
+        for child, result in zip(children, results, strict=True):
+            if not child.queue.strict or child.turn is None:
+                continue
+            if result is None or not has_place(result, child.turn):
+                unused.setdefault(child.queue.name, []).append((child.task_id, child.turn))
+        for name, taken in unused.items():
+            note_unused(self.store, name, taken)
 
     def repeated(
         self, spawn: Sequence[tuple[str, TaskSpec]], *, secret: str, born: datetime
@@ -249,6 +294,19 @@ def _counting(change: Change, parent: Task, births: Mapping[int, Change]) -> Cha
         return change
     put = {**change.put, "batches": with_spawned(parent.batches, named)}
     return replace(change, put=put)
+
+
+def ids_of_children(task: Task) -> Iterator[str]:
+    """Yield the ids that children of the latest report about *task* have, if it made any.
+
+    Those whose id the worker chose are not known, and take no place among them.
+    """
+    name, began = task.settled_lease_id, task.started_at
+    if name is None or began is None or task.settled_status not in _BEAR:
+        return
+    secret = f"{name}:{task.id}" if is_group_id(name) else name
+    for place in range(limits.SPAWN):
+        yield derived_task_id(began, f"{secret}:{place}")
 
 
 def _id_of(place: int, new: TaskSpec, secret: str, born: datetime) -> str:

@@ -1,4 +1,7 @@
-"""What a store promises.  ``tests/contract`` is this protocol in executable form."""
+"""What a store promises.  ``tests/contract`` is this protocol in executable form.
+
+Long, because it is a list of promises: nothing is decided here.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -9,6 +12,7 @@ from typing import Any, Protocol
 from headrace.domain.change import Change, Entry, KeyLock
 from headrace.domain.fairness import Places, PlaceTaking, TurnTaking
 from headrace.domain.group_slots import GroupLine, SlotTaking
+from headrace.domain.indexing import Match
 from headrace.domain.lease import Group, GroupChange
 from headrace.domain.rate import Bucket, Draw
 from headrace.domain.task import Place, State, Task
@@ -176,6 +180,12 @@ class Store(Protocol):
         Of one that was deleted or purged there is nothing, unless an undo keeps all of it.
         """
 
+    def ids(self, prefix: str, *, limit: int) -> tuple[Sequence[str], bool] | None:
+        """Return up to *limit* ids that begin with *prefix*, in order, and whether there are more.
+
+        What is left of tasks that are gone may be among them.  None where ids have no order.
+        """
+
     def entries(
         self,
         place: Place,
@@ -257,6 +267,24 @@ class Store(Protocol):
 
     def drop_record(self, kind: str, name: str, *, version: int | None = None) -> bool:
         """Remove a record, if it has *version* where that is given; tell whether it was there."""
+
+    def note_matches(self, there: Collection[Match], gone: Collection[Match]) -> None:
+        """Put *there* into the index of values, and take *gone* out; no task is in both.
+
+        It may be repeated.  What is gone may be named by its task alone, with an empty term: it
+        goes where the store can tell which entries those are.
+        """
+
+    def matches(
+        self, queue: str, term: str, *, after: str = "", descending: bool = False, limit: int
+    ) -> tuple[Sequence[str], bool]:
+        """Return up to *limit* ids that the index of values has for *term*, and whether more.
+
+        In order, or against it, and behind *after*.  Tasks may be gone, or others by now.
+        """
+
+    def drop_matches(self, queue: str, field: str, *, limit: int) -> bool:
+        """Take up to *limit* entries out whose terms begin with *field*; tell whether more are."""
 
     def reserve(
         self, queue: str, pool: int, texts: Collection[str], *, room: int
@@ -370,3 +398,10 @@ class Lake(Protocol):
 
     def list(self, prefix: str) -> Sequence[LakeObject]:
         """Return the files whose names begin with *prefix*, by name."""
+
+
+class PieceLake(Lake, Protocol):
+    """A lake whose files may be larger than anybody's memory."""
+
+    def pieces(self, name: str) -> AbstractContextManager[Iterator[bytes] | None]:
+        """Give the content of a file piece by piece; None if there is none."""

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from headrace.domain.change import Entry
 from headrace.domain.instants import EPOCH, MICROSECOND, instant_of, micros_of
@@ -31,6 +31,9 @@ from headrace.store import keys
 
 Value = dict[str, Any]  # one attribute in DynamoDB's own JSON, such as {"N": "5"}
 Item = dict[str, Value]
+Between: TypeAlias = tuple[int, int]
+"""The first and the last microsecond of a span of time."""
+EVER: Final[Between] = (-(2**63), 2**63 - 1)
 
 _SECOND: Final = timedelta(seconds=1)
 
@@ -52,13 +55,24 @@ def _number(text: str) -> int | float:
 
 
 def _error_text(error: TaskError) -> str:
-    return _dump({**asdict(error), "at": micros_of(error.at)})
+    stored = {**asdict(error), "at": micros_of(error.at)}
+    if error.started_at is None:
+        del stored["started_at"]
+    else:
+        stored["started_at"] = micros_of(error.started_at)
+    return _dump(stored)
 
 
 def _error(text: str) -> TaskError:
     stored = json.loads(text)
+    began = stored.get("started_at")
     return TaskError(
-        **{**stored, "at": instant_of(stored["at"]), "kind": ErrorKind(stored["kind"])}
+        **{
+            **stored,
+            "at": instant_of(stored["at"]),
+            "kind": ErrorKind(stored["kind"]),
+            "started_at": None if began is None else instant_of(began),
+        }
     )
 
 
@@ -91,7 +105,8 @@ def offloaded(text: str) -> OffloadedText:
     return OffloadedText(name, int(size), digest)
 
 
-def _retry_text(retry: RetryStrategy) -> str:
+def retry_text(retry: RetryStrategy) -> str:
+    """Return *retry* as JSON, the way it is stored."""
     return _dump(asdict(retry))
 
 
@@ -124,7 +139,7 @@ LENGTH: Final = Form(
     lambda value: timedelta(microseconds=int(value["N"])),
 )
 PLACE: Final = Form(lambda place: {"S": partition(place)}, lambda value: _place(value["S"]))
-RETRY: Final = Form(lambda retry: {"S": _retry_text(retry)}, lambda value: _retry(value["S"]))
+RETRY: Final = Form(lambda retry: {"S": retry_text(retry)}, lambda value: _retry(value["S"]))
 PRIORITY: Final = Form(lambda level: {"S": str(level)}, lambda value: Priority(value["S"]))
 STATE: Final = Form(lambda state: {"S": str(state)}, lambda value: State(value["S"]))
 REASON: Final = Form(lambda reason: {"S": str(reason)}, lambda value: DeadReason(value["S"]))

@@ -34,6 +34,7 @@ TAIL: Final = "tail"  # of the line of a strict group: the last task that has ta
 BEFORE: Final = "prev"  # the one that was the last before,
 SEQ: Final = "seq"  # and the place of the tail
 GROUP_SLOT: Final = "s{}"  # of a line
+MATCHES: Final = "match:{}"  # the kind under which a queue's index of values is kept
 DELIVERED: Final = "turn"  # the kind under which the highest turns delivered are kept
 TURN: Final = "turn"
 

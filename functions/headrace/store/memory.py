@@ -1,6 +1,8 @@
 """A store in memory: the protocol in its plainest form, for tests and the test kit.
 
 One lock makes each call atomic.  Nothing is kept on disk and nothing costs units.
+
+Long, because it has a method for every promise of a store, each of a few lines.
 """
 
 import threading
@@ -13,6 +15,7 @@ from datetime import datetime
 from headrace.domain.change import Change, Entry, KeyLock
 from headrace.domain.fairness import NOBODY, Places, PlaceTaking, TurnTaking
 from headrace.domain.group_slots import GroupLine, SlotTaking
+from headrace.domain.indexing import Match
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.lease import Group, GroupChange, group_key
 from headrace.domain.rate import Bucket, Draw
@@ -53,6 +56,7 @@ class MemoryStore:
         self._tails: dict[tuple[str, str], tuple[str, Places]] = {}
         self._group_slots: dict[tuple[str, str], dict[int, str]] = {}
         self._delivered: dict[str, int] = {}
+        self._matches: set[Match] = set()
 
     def commit(
         self,
@@ -127,6 +131,11 @@ class MemoryStore:
     def _found(self, task_ids: Iterable[str]) -> dict[str, Task]:
         with self._lock:
             return {id_: self._tasks[id_] for id_ in task_ids if id_ in self._tasks}
+
+    def ids(self, prefix: str, *, limit: int) -> tuple[Sequence[str], bool] | None:
+        with self._lock:
+            found = sorted(task_id for task_id in self._tasks if task_id.startswith(prefix))
+        return found[:limit], len(found) > limit
 
     def entries(
         self,
@@ -263,6 +272,32 @@ class MemoryStore:
                 return False
             del self._records[kind][name]
             return True
+
+    def note_matches(self, there: Collection[Match], gone: Collection[Match]) -> None:
+        away = {(one.queue, one.task_id) for one in gone}
+        with self._lock:
+            self._matches = {
+                one for one in self._matches if (one.queue, one.task_id) not in away
+            } | set(there)
+
+    def matches(
+        self, queue: str, term: str, *, after: str = "", descending: bool = False, limit: int
+    ) -> tuple[Sequence[str], bool]:
+        with self._lock:
+            ids = sorted(
+                (one.task_id for one in self._matches if (one.queue, one.term) == (queue, term)),
+                reverse=descending,
+            )
+        behind = [one for one in ids if not after or (one < after if descending else one > after)]
+        return behind[:limit], len(behind) > limit
+
+    def drop_matches(self, queue: str, field: str, *, limit: int) -> bool:
+        with self._lock:
+            found = [
+                one for one in self._matches if one.queue == queue and one.term.startswith(field)
+            ]
+            self._matches -= set(found[:limit])
+        return len(found) > limit
 
     def reserve(
         self, queue: str, pool: int, texts: Collection[str], *, room: int

@@ -182,6 +182,11 @@ class ImageView(NamedTuple):
         return LatestError(stored.get("at"), *texts)
 
     @property
+    def tags(self) -> Mapping[str, str]:
+        tags = self.image["tags"]["M"] if "tags" in self.image else {}
+        return {key: str(value["S"]) for key, value in tags.items()}
+
+    @property
     def payload(self) -> str | None:
         image = self.image
         return str(image["payload"]["S"]) if "payload" in image else None

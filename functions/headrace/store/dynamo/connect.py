@@ -25,7 +25,7 @@ from botocore.session import Session
 from headrace.domain.errors import Unavailable
 from headrace.store.call_scope import charge
 from headrace.store.dynamo.raw_client import CONNECTIONS, RawClient
-from headrace.store.services import client_of
+from headrace.store.services import client_of, no_answer
 
 _BROKEN: Final = frozenset(
     {"ValidationException", "ResourceNotFoundException", "AccessDeniedException"}
@@ -56,7 +56,7 @@ def aws_errors() -> Iterator[None]:
         message = f"the table does not answer: {code}"
         raise (AnswerLost if code in _IN_DOUBT else Unavailable)(message) from error
     except _NEVER_ARRIVED as error:
-        message = f"the table cannot be reached: {type(error).__name__}"
+        message = f"the table cannot be reached: {no_answer(error)}"
         raise Unavailable(message) from error
     except BotoCoreError as error:
         message = f"the table does not answer: {type(error).__name__}"
@@ -98,13 +98,26 @@ class _WhenAsked:
         return getattr(self._client, name)
 
 
-def connected(url: str | None, session: Session | None = None) -> RawClient:
+def connected(
+    url: str | None,
+    session: Session | None = None,
+    *,
+    region: str | None = None,
+    unchecked: bool = False,
+) -> RawClient:
     """Return a client of the DynamoDB at *url*, or of Amazon's where it is None.
 
     Region and credentials are those of *session*, else of the environment, as every AWS SDK finds
-    them.
+    them; *region* goes before.  An engine that asks for credentials and believes any is
+    *unchecked*: where the environment has none it gets some, and nobody else in this process does.
     """
     session = session or Session()
+    if region:
+        session.set_config_variable("region", region)
+    if unchecked and "AWS_ACCESS_KEY_ID" not in os.environ:
+        session.set_credentials("local", "local")
+    if unchecked and not session.get_config_variable("region"):
+        session.set_config_variable("region", "us-east-1")
     return RawClient(late_client(session, url), session.get_credentials())
 
 

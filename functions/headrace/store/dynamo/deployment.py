@@ -19,7 +19,7 @@ from headrace.store.dynamo.callers import CallersRights
 from headrace.store.dynamo.connect import connected
 from headrace.store.lake import lake_at
 from headrace.store.objects import objects_at
-from headrace.store.services import client_of
+from headrace.store.services import client_of, no_answer
 
 TASKS_TABLE: Final = "TasksTableName"
 CONTROL_TABLE: Final = "ControlTableName"
@@ -62,7 +62,7 @@ class Deployment:
             message = f"CloudFormation does not answer: {code}"
             raise Unavailable(message) from error
         except BotoCoreError as error:
-            message = f"CloudFormation cannot be reached: {type(error).__name__}"
+            message = f"CloudFormation cannot be reached: {no_answer(error)}"
             raise Unavailable(message) from error
         facts = StackFacts(
             {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", ())},

@@ -1,5 +1,6 @@
 """The index of the tasks table: what is in a queue and state, by the time that it is due."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +17,9 @@ class StateIndex:
 
     _client: Any  # boto3 makes its clients at run time
     _tasks: str
+
+    def ids(self, prefix: str, *, limit: int) -> tuple[Sequence[str], bool] | None:  # noqa: ARG002  see below
+        return None  # keys are hashed
 
     def entries(
         self,

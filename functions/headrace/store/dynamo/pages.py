@@ -15,7 +15,7 @@ from headrace.domain.task import Place
 from headrace.store import keys
 from headrace.store.dynamo.connect import aws_errors
 from headrace.store.dynamo.raw_client import RawClient
-from headrace.store.items import Item, partition
+from headrace.store.items import EVER, Between, Item, partition
 
 READ_AT_ONCE: Final = 100
 """Tasks of one ``tasks`` call."""
@@ -67,21 +67,30 @@ class Pages:
         }
         return self._page("Scan", request, start)
 
-    def entries(self, place: Place, *, now: datetime, start: Item | None) -> bytes:
-        """Return a page of one partition of the index, behind the key *start*."""
+    def entries(
+        self, place: Place, *, now: datetime, start: Item | None, between: Between = EVER
+    ) -> bytes:
+        """Return a page of one partition of the index, behind the key *start*.
+
+        *between* are the first and the last microsecond of `scheduled_at` that are wanted.
+        """
         wanted = self._wanted((), now)
+        first, last = between
         request = {
             "TableName": self.table,
             "IndexName": keys.BY_STATE,
-            "KeyConditionExpression": "#place = :place",
+            "KeyConditionExpression": "#place = :place AND #at BETWEEN :first AND :last",
             "FilterExpression": wanted["FilterExpression"],
             "ExpressionAttributeNames": {
                 **wanted["ExpressionAttributeNames"],
                 "#place": keys.QUEUE_STATE,
+                "#at": keys.SCHEDULED_AT,
             },
             "ExpressionAttributeValues": {
                 **wanted["ExpressionAttributeValues"],
                 ":place": {"S": partition(place)},
+                ":first": {"N": str(first)},
+                ":last": {"N": str(last)},
             },
         }
         return self._page("Query", request, start)

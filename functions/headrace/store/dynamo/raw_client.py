@@ -8,6 +8,7 @@ recognised as with any lost answer.
 """
 
 import json
+from datetime import datetime
 from typing import Any, Final
 
 import urllib3
@@ -80,6 +81,16 @@ class RawClient:
         if answer is not None:
             return answer
         return _encode(self._boto3s(operation, parameters)).encode("utf-8", "surrogatepass")
+
+    def date(self) -> datetime | None:
+        """Return the time by the service's clock, to the second; None where it does not say."""
+        from email.utils import parsedate_to_datetime  # noqa: PLC0415  no function needs it
+
+        try:
+            response = self._pool.request("GET", self._url)
+            return parsedate_to_datetime(response.headers["Date"])
+        except (urllib3.exceptions.HTTPError, KeyError, ValueError):
+            return None
 
     def _call(self, operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
         text = self._posted(operation, parameters)

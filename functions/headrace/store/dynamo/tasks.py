@@ -23,6 +23,7 @@ from headrace.store.dynamo.groups import GroupLeaseTable
 from headrace.store.dynamo.index import StateIndex
 from headrace.store.dynamo.limits import Limits
 from headrace.store.dynamo.lines import LineTable
+from headrace.store.dynamo.matches import MatchTable
 from headrace.store.dynamo.pages import Pages
 from headrace.store.items import (
     ATTRIBUTES,
@@ -50,7 +51,7 @@ _PASSING: Final = frozenset(
 Sender = Literal["batch", "single"]
 
 
-class DynamoStore(StateIndex, GroupLeaseTable, LineTable, Limits, ControlTable):
+class DynamoStore(StateIndex, GroupLeaseTable, LineTable, MatchTable, Limits, ControlTable):
     """Implements ``headrace.store.base.Store`` with a boto3 DynamoDB client.
 
     *sender* chooses how changes go out: ``batch`` (up to 25 PartiQL statements a request), or

@@ -15,6 +15,7 @@ _NETWORKED: Final = frozenset(
     | {"fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "fuse.vmhgfs-fuse"}
 )
 _MOUNTS: Final = Path("/proc/mounts")
+_MEND: Final = "change the rights, or name a file elsewhere"
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 
 
@@ -38,9 +39,11 @@ def create(name: str, path: Path) -> Identity:
     except OSError as error:
         raise Unusable(f"{name}: {error.strerror or error}") from error
     if not os.access(path, os.R_OK | os.W_OK):  # SQLite would open it as it can, and fail later
-        raise Unusable(f"{name}: it may not be written to by this user, or not be read")
+        what = "it may not be written to by this user, or not be read"
+        raise Unusable(f"{name}: {what}; {_MEND}")
     if not os.access(path.parent, os.W_OK):
-        raise Unusable(f"{name}: its folder may not be written to, where its log has to be")
+        what = "its folder may not be written to, where its log has to be"
+        raise Unusable(f"{name}: {what}; {_MEND}")
     return identity
 
 

@@ -16,7 +16,7 @@ import msgspec
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import SHOWN_STATES, Place
 from headrace.store import keys
-from headrace.store.items import SECONDS, Item, to_item
+from headrace.store.items import EVER, SECONDS, Between, Item, to_item
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.rows import Row, read_rows, task_of
 
@@ -95,20 +95,26 @@ class FilePages:
         last = {ROW: {"N": str(rows[-1][0])}} if more else None
         return _page(items, read / _UNIT * (1 if consistent else 0.5), last)
 
-    def entries(self, place: Place, *, now: datetime, start: Item | None) -> bytes:
-        """Return a page of one partition of the index, behind the key *start*."""
-        after: tuple[int, str] = (-(2**63), "")
+    def entries(
+        self, place: Place, *, now: datetime, start: Item | None, between: Between = EVER
+    ) -> bytes:
+        """Return a page of one partition of the index, behind the key *start*.
+
+        *between* are the first and the last microsecond of `scheduled_at` that are wanted.
+        """
+        first, until = between
+        after: tuple[int, str] = (first, "")
         if start is not None:
             after = (int(start[keys.SCHEDULED_AT]["N"]), start[keys.TASK_ID]["S"])
         statement = (
             "SELECT id, queue, state, label, scheduled_at, expires_at, retained_until, due_at,"
             " NULL, NULL FROM tasks WHERE queue = ? AND state = ? AND label = ?"
-            " AND (scheduled_at, id) > (?, ?)"
+            " AND (scheduled_at, id) > (?, ?) AND scheduled_at <= ?"
             " AND (retained_until IS NULL OR retained_until > ?)"
             " ORDER BY scheduled_at, id LIMIT ?"
         )
         spot = (place.queue, str(place.state), place.label)
-        rows, read, more = self._some(statement, (*spot, *after, micros_of(now), _ROWS))
+        rows, read, more = self._some(statement, (*spot, *after, until, micros_of(now), _ROWS))
         items = [_item(row, sorted(_IN_COLUMNS)) for row in rows]
         last = None
         if more:

@@ -78,6 +78,14 @@ MIGRATIONS: Final = (
         ON tasks (queue, state, label, scheduled_at, id, expires_at, retained_until, due_at)
         WHERE queue IS NOT NULL;
     """,
+    # The index of values, for queues that name some.
+    """
+    CREATE TABLE matches (
+        queue TEXT NOT NULL, term TEXT NOT NULL, id TEXT NOT NULL,
+        PRIMARY KEY (queue, term, id)
+    ) WITHOUT ROWID;
+    CREATE INDEX matches_of_task ON matches (id);
+    """,
 )
 """All instants are microseconds since 1970."""
 

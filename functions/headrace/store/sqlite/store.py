@@ -9,6 +9,7 @@ from headrace.store.sqlite.database import MEMORY, Database
 from headrace.store.sqlite.ends import TaskEnds
 from headrace.store.sqlite.lines import LineRecords
 from headrace.store.sqlite.log import Log, LoggedWrites
+from headrace.store.sqlite.matches import Matches
 from headrace.store.sqlite.tasks import TaskTable
 from headrace.store.sqlite.upkeep import FileUpkeep
 
@@ -17,7 +18,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class SqliteStore(TaskTable, Control, LineRecords, FileUpkeep, LoggedWrites):
+class SqliteStore(TaskTable, Control, LineRecords, Matches, FileUpkeep, LoggedWrites):
     """Implements ``headrace.store.base.Store`` on the file at *path*, which is made if it is not.
 
     Raises Unavailable for a file that cannot be used.

@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from headrace.domain import cost
 from headrace.domain.change import Change
@@ -20,6 +20,8 @@ from headrace.store.sqlite.log import Log
 from headrace.store.sqlite.pages import FilePages
 from headrace.store.sqlite.rows import entries_of, read_rows, task_of
 from headrace.store.sqlite.units import counted_bytes, entries_bytes, task_bytes
+
+_BEHIND_ALL: Final = "\x7f"  # of ids, which are ASCII
 
 
 class TaskTable:
@@ -81,6 +83,15 @@ class TaskTable:
         sizes = (task_bytes(row, None if payload else row[-1] or 0) for row in rows.values())
         charge(read=sum(cost.read_units(size, consistent=consistent) for size in sizes))
         return [task_of(row if payload else (*row[:-1], None)) for row in rows.values()]
+
+    def ids(self, prefix: str, *, limit: int) -> tuple[Sequence[str], bool] | None:
+        with self._db.reading() as db:
+            rows = db.execute(
+                "SELECT id FROM tasks WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+                (prefix, prefix + _BEHIND_ALL, limit + 1),
+            ).fetchall()
+        charge(read=cost.read_units(sum(len(task_id) for (task_id,) in rows), consistent=False))
+        return [task_id for (task_id,) in rows[:limit]], len(rows) > limit
 
     def entries(
         self,

@@ -1,5 +1,6 @@
 """A row of the log as the recorder reads it: a field when it is asked for, never a whole Task."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -121,6 +122,11 @@ class RowView(NamedTuple):
             return None
         latest = errors[-1]
         return LatestError(micros_of(latest.at), latest.kind, latest.type, latest.message)
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        tags: Mapping[str, str] | None = self.known.tags
+        return tags or {}
 
     @property
     def payload_bytes(self) -> int | None:

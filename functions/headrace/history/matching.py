@@ -1,0 +1,124 @@
+"""Keeping the index of values, as the store's log shows the writes of tasks.
+
+A task comes into the index when it comes to a queue that has fields to index, and again whenever
+it comes to wait there; it goes when it leaves the queue.  That it comes again to wait is what makes
+a new field complete: whoever looks at the tasks of all states, waiting ones first, misses only
+those that have come to wait meanwhile, and these are written here (``ops.delivery.indexing``).
+
+Of queues without such fields nothing is read or written; which have some is read twice a minute.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from headrace.domain.indexing import Match, needs_payload, terms_of
+from headrace.domain.task import State
+from headrace.domain.write import TaskView, TaskWrite
+from headrace.history.transitions import MALFORMED
+from headrace.ops.shared.offloaded import OffloadedTexts
+from headrace.store.base import Store
+from headrace.store.records.indexes import every_index
+
+FRESH: Final = timedelta(seconds=30)
+"""How old what is known of the queues may be."""
+
+_READ: Final = 50  # payloads at once
+
+
+class _Move(NamedTuple):
+    """That a task came into a queue's index, or left it."""
+
+    view: TaskView
+    there: bool
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Matching:
+    """The use case, with what it needs from outside."""
+
+    store: Store
+    texts: OffloadedTexts
+    now: Callable[[], datetime]
+    _fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    _read_at: datetime | None = None
+
+    def write(self, writes: Sequence[TaskWrite]) -> None:
+        """Bring the index up to *writes*, which may come again.  Raises Unavailable."""
+        fields = self._known()
+        if not fields:
+            return
+        moves: dict[tuple[str, str], _Move] = {}  # the last counts
+        for write in writes:
+            try:
+                moves.update(_moves(write, fields))
+            except MALFORMED:  # told of by the recorder
+                continue
+        if not moves:
+            return
+        payloads = self._payloads(moves, fields)
+        there: list[Match] = []
+        gone: list[Match] = []
+        for (queue, task_id), move in moves.items():
+            payload = payloads.get(task_id)
+            terms = terms_of(fields[queue], move.view.tags, payload)
+            matches = [Match(queue, term, task_id) for term in terms]
+            if move.there:
+                there += matches
+            else:
+                gone += matches or [Match(queue, "", task_id)]
+        self.store.note_matches(there, gone)
+
+    def _known(self) -> Mapping[str, tuple[str, ...]]:
+        now = self.now()
+        if self._read_at is None or not timedelta() <= now - self._read_at < FRESH:
+            found = every_index(self.store)
+            self._fields = {name: one.fields for name, one in found.items() if one.fields}
+            self._read_at = now
+        return self._fields
+
+    def _payloads(
+        self, moves: Mapping[tuple[str, str], _Move], fields: Mapping[str, tuple[str, ...]]
+    ) -> Mapping[str, str | None]:
+        """Return the payloads by which tasks are indexed, as far as they are to be had."""
+        found: dict[str, str | None] = {}
+        asked: list[str] = []
+        for (queue, task_id), move in moves.items():
+            if not needs_payload(fields[queue]):
+                continue
+            found[task_id] = move.view.payload
+            if found[task_id] is None and move.there:
+                asked.append(task_id)
+            elif found[task_id] is None and move.view.offloaded:
+                (whole,) = self.texts.filled([move.view.whole()], ("payload",))
+                found[task_id] = whole.payload
+        for start in range(0, len(asked), _READ):
+            tasks = self.store.read(asked[start : start + _READ])
+            for task in self.texts.filled([*tasks.values()], ("payload",)):
+                found[task.id] = task.payload
+        return found
+
+
+def _moves(
+    write: TaskWrite, fields: Mapping[str, tuple[str, ...]]
+) -> Mapping[tuple[str, str], _Move]:
+    """Return what *write* means to the indexes of the queues that have *fields*."""
+    before, after = write.before, write.after
+    left = None if before is None else before.spot
+    entered = None if after is None else after.spot
+    found: dict[tuple[str, str], _Move] = {}
+    goes = left is not None and (entered is None or entered[0] != left[0])
+    if before is not None and left is not None and goes and left[0] in fields:
+        found[left[0], before.id] = _Move(before, there=False)
+    if after is not None and entered is not None and entered[0] in fields:
+        comes = left is None or left[0] != entered[0]
+        if comes or (entered[1] is State.ENQUEUED and _comes_to_wait(before, after)):
+            found[entered[0], after.id] = _Move(after, there=True)
+    return found
+
+
+def _comes_to_wait(before: TaskView | None, after: TaskView) -> bool:
+    if before is None or before.spot is None or before.spot[1] is not State.ENQUEUED:
+        return True
+    return before.scheduled_at != after.scheduled_at or before.label != after.label

@@ -1,0 +1,215 @@
+"""Fields that a queue indexes: tasks are found by them in one look, whenever they came."""
+
+from typing import Any
+
+import pytest
+
+from headrace.domain.errors import Conflict, NotFound
+from headrace.domain.filters import TaskFilter
+from headrace.domain.operate import BulkAction
+from headrace.domain.queue import QueueSettings
+from headrace.ops.delivery.indexing import KNOWN_AFTER
+from headrace.ops.tasks.inspect import TaskListing
+from headrace.store.base import Store
+from headrace.store.records.indexes import every_index
+from tests.contract.conftest import World, new_world
+from tests.manual_clock import ManualClock
+from tests.streamed import SHARD, Streamed
+
+FIELDS = ("tag:tenant", "payload.order.id")
+ACME = TaskFilter(tags={"tenant": "acme"})
+
+
+class Indexed:
+    """A service whose stream is recorded when told."""
+
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self.stream = Streamed(store, clock)
+        self.world: World = new_world(self.stream.store, clock)
+        self.clock = clock
+
+    def record(self) -> None:
+        self.world.use.recording.record(SHARD, self.stream.taken())
+
+    def index(self, *fields: str, queue: str = "mail") -> None:
+        self.world.use.queues.replace(queue, QueueSettings(indexed_fields=fields))
+
+    def build(self) -> None:
+        """Let everybody know of the fields, and the reaper do its part."""
+        self.record()
+        self.clock.forward(KNOWN_AFTER.total_seconds() + 1)
+        self.record()
+        self.world.use.indexing.run()
+
+    def listed(self, where: TaskFilter = ACME, queue: str = "mail", **more: Any) -> TaskListing:
+        return self.world.use.inspect.list(queue, where, **more)
+
+    def found(self, where: TaskFilter = ACME, queue: str = "mail") -> set[str]:
+        """Return what a search finds, which must be by an index, and in one page."""
+        listed = self.listed(where, queue, look_at=5)
+        assert listed.by_creation
+        assert listed.cursor is None
+        return {task.id for task in listed.tasks}
+
+
+@pytest.fixture
+def it(store: Store, clock: ManualClock) -> Indexed:
+    made = Indexed(store, clock)
+    made.world.queue(indexed_fields=FIELDS)
+    made.world.queue("sms")
+    return made
+
+
+def test_a_match_among_many_is_found_in_one_page(it: Indexed) -> None:
+    it.build()
+    it.world.put("mail", *["{}"] * 20, tags={"tenant": "other"})
+    meant = it.world.put("mail", '{"order": {"id": 77}}', tags={"tenant": "acme"})
+    it.world.put("mail", *["{}"] * 20)
+    it.record()
+
+    assert it.found() == {*meant}
+    assert it.found(TaskFilter(payload={"order.id": "77"})) == {*meant}
+    assert it.found(TaskFilter(tags={"tenant": "acme"}, payload={"order.id": "78"})) == set()
+    assert it.found(TaskFilter(states=("DEAD",), tags={"tenant": "acme"})) == set()
+
+
+def test_what_was_there_before_is_found_once_it_is_built(it: Indexed) -> None:
+    queue = it.world.queue("old")
+    meant = it.world.put(queue, *['{"order": {"id": 77}}'] * 3, tags={"tenant": "acme"})
+    it.world.say(it.world.one(queue), "SUCCEEDED")
+    it.world.say(it.world.one(queue), "FAILED", retryable=False)
+    it.record()
+
+    it.index(*FIELDS, queue=queue)
+    assert not it.listed(queue=queue).by_creation
+    it.build()
+
+    assert it.found(queue=queue) == {*meant}
+    assert it.found(TaskFilter(payload={"order.id": "77"}), queue) == {*meant}
+
+
+def test_an_index_is_followed_by_what_happens_to_its_tasks(it: Indexed) -> None:
+    it.build()
+    moved, gone, kept = it.world.put("mail", *["{}"] * 3, tags={"tenant": "acme"})
+    bulk = it.world.use.bulk
+    bulk.by_ids("mail", BulkAction.MOVE, [moved], to_queue="sms")
+    it.world.use.tasks.delete(gone)
+    it.record()
+    assert it.found() == {kept}
+
+    bulk.by_ids("sms", BulkAction.MOVE, [moved], to_queue="mail")
+    it.record()
+    assert it.found() == {kept, moved}
+
+
+def test_pages_go_on_in_either_order(it: Indexed) -> None:
+    it.build()
+    ids = []
+    for _ in range(7):
+        it.clock.forward(1)
+        ids += it.world.put("mail", tags={"tenant": "acme"})
+    it.record()
+
+    for descending in (False, True):
+        seen, cursor = [], None
+        while True:
+            page = it.listed(limit=3, cursor=cursor, descending=descending)
+            seen += [task.id for task in page.tasks]
+            cursor = page.cursor
+            if cursor is None:
+                break
+        assert seen == (ids[::-1] if descending else ids)
+
+
+def test_a_field_that_is_named_no_more_is_taken_out(it: Indexed) -> None:
+    it.build()
+    it.world.put("mail", tags={"tenant": "acme"})
+    it.record()
+    it.index("payload.order.id")
+    it.build()
+
+    assert not it.listed().by_creation
+    assert it.listed().tasks
+    it.index(*FIELDS)
+    assert not it.listed().by_creation  # not yet
+    it.build()
+    assert len(it.found()) == 1
+
+
+def test_an_index_that_lacks_tasks_is_built_anew(it: Indexed) -> None:
+    it.world.put("mail", tags={"tenant": "acme"})
+    it.build()
+    (gone,) = it.found()
+    (unseen,) = it.world.put("mail", tags={"tenant": "acme"})
+    it.world.use.tasks.delete(gone)
+    it.stream.taken()  # and nobody has recorded it
+    assert it.found() == set()
+
+    it.world.use.queues.reindex("mail")
+
+    assert not it.listed().by_creation, "until it is built each task is looked at"
+    assert {task.id for task in it.listed().tasks} == {unseen}
+    it.world.use.queues.replace("mail", QueueSettings(indexed_fields=FIELDS, shards=2))
+    for _ in range(2):  # all of it is taken out first
+        it.build()
+    assert it.found() == {unseen}
+    (index,) = every_index(it.world.store).values()
+    assert (index.built, index.wanted, index.looked_at) == (True, FIELDS, 1)
+
+
+def test_an_index_that_is_built_anew_may_be_given_up_or_changed(it: Indexed) -> None:
+    (task_id,) = it.world.put("mail", tags={"tenant": "acme", "city": "Bern"})
+    it.build()
+    it.world.use.queues.reindex("mail")
+    it.index("tag:city")
+    it.build()
+    assert it.found(TaskFilter(tags={"city": "Bern"})) == {task_id}
+
+    it.world.use.queues.reindex("mail")
+    it.index()
+    it.build()
+
+    (index,) = every_index(it.world.store).values()
+    assert (index.built, index.wanted) == (True, ())
+    assert it.listed(TaskFilter(tags={"city": "Bern"})).by_creation is False
+
+
+def test_only_what_is_indexed_can_be_built_anew(it: Indexed) -> None:
+    with pytest.raises(Conflict, match="no indexed_fields"):
+        it.world.use.queues.reindex("sms")
+    with pytest.raises(NotFound):
+        it.world.use.queues.reindex("nothing")
+
+
+def test_nothing_is_left_of_a_queue_that_is_deleted(it: Indexed) -> None:
+    it.build()
+    it.world.put("mail", tags={"tenant": "acme"})
+    it.record()
+    it.world.use.queues.delete("mail")
+    for _ in range(3):
+        it.clock.forward(200)
+        it.world.use.reaping.run()
+        it.build()
+
+    assert every_index(it.world.store) == {}
+
+
+def test_counts_and_actions_do_without_what_may_lag(it: Indexed) -> None:
+    it.build()
+    it.world.put("mail", tags={"tenant": "acme"})  # not recorded yet
+
+    assert it.world.use.inspect.count("mail", ACME).count == 1
+
+
+def test_a_long_value_and_other_kinds_of_values_do_no_harm(it: Indexed) -> None:
+    it.build()
+    payloads = [
+        '{"order": {"id": "%s"}}' % ("x" * 300),
+        '{"order": [1]}',
+        "7",
+        '{"order":{"id":true}}',
+    ]
+    ids = it.world.put("mail", *payloads)
+    it.record()
+
+    assert it.found(TaskFilter(payload={"order.id": "true"})) == {ids[3]}

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from headrace.domain.access import Role
 from tests.functional.conftest import Service
+from tests.functional.roles import keyed
 
 WORDS = ["ENQUEUED", "INFLIGHT", "SUCCEEDED", "DEAD", "SCHEDULED", "READY"]
 
@@ -196,3 +198,60 @@ def test_a_page_may_be_empty_and_still_lead_on(call: Service) -> None:
     assert (first["tasks"], first["cursor"] is None) == ([], False)
     second = listed(call, path, **{"tag.a": "needle", "cursor": first["cursor"]})
     assert [task["id"] for task in second["tasks"]] == ["needle"]
+
+
+def test_a_query_asks_for_the_same_in_one_text(call: Service) -> None:
+    path = call.queue()
+    wanted = call.put(path, {"order": 77}, tags={"tenant": "a b"})
+    call.put(path, {"order": 78}, tags={"tenant": "a b"})
+    call.put(path, {"order": 77}, tags={"tenant": "acme"})
+
+    def found(text: str, **more: str) -> list[str]:
+        answer = call("GET", f"{path}/tasks", query={"query": text, **more})
+        assert answer.status == 200, answer.body
+        return [task["id"] for task in answer.json["tasks"]]
+
+    assert found('queue:mail state:ready tag:tenant="a b" payload.order:77') == wanted
+    assert found("payload.order:77", **{"tag.tenant": "a b"}) == wanted
+    assert found(f"id:{wanted[0][:-1]} tag:tenant=nobody") == []
+    count = call("GET", f"{path}/count", query={"query": "payload.order:77"}).json
+    assert count["count"] == 2
+    deleted = call("POST", f"{path}/tasks/delete", {"filter": {"query": "payload.order:78"}})
+    assert deleted.json["changed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("colour:red", "at character 1: colour is no key"),
+        ("queue:sms", "names queue sms"),
+        ("state:dead", "names state, which the request names besides"),
+        ('error:"a', "at character 7: a quote does not end"),
+        ("x" * 2001, "must be at most 2000 characters, not 2001"),
+    ],
+)
+def test_a_query_that_makes_no_sense_is_told_in_the_same_words_everywhere(
+    call: Service, text: str, says: str
+) -> None:
+    path = call.queue()
+    body = {"filter": {"query": text, "state": "DEAD"}}
+    everywhere = [
+        call("GET", f"{path}/tasks", query={"query": text, "state": "DEAD"}),
+        call("GET", f"{path}/count", query={"query": text, "state": "DEAD"}),
+        call("POST", f"{path}/tasks/delete", body),
+        call("POST", "/v1/actions", {"action": "delete", "queues": ["mail"], **body}),
+    ]
+    for refused in everywhere:
+        (error,) = refused.json["errors"]
+        assert (refused.status, error["field"].removeprefix("filter.")) == (400, "query")
+        assert says in error["message"]
+
+
+def test_a_viewer_finds_nothing_by_payloads(call: Service) -> None:
+    path = call.queue()
+    viewer = keyed(call, Role.VIEWER)
+
+    for what in ("tasks", "count"):
+        refused = viewer("GET", f"{path}/{what}", query={"query": "payload.order:77"})
+        assert refused.status == 403
+        assert viewer("GET", f"{path}/{what}", query={"query": "state:dead"}).status == 200

@@ -15,6 +15,7 @@ from headrace.cli.commands import options, split, tag_option
 from headrace.cli.params import INSTANT, PRIORITY
 from headrace.domain.errors import Forbidden
 from headrace.domain.filters import STATE_WORDS
+from headrace.domain.query import read
 from headrace.wire.tasks import Task
 
 if TYPE_CHECKING:
@@ -61,6 +62,11 @@ filter_options: Final = options(
         help="Of this priority.",
     ),
     click.option("--group", "group_key", metavar="KEY", help="Of this group."),
+    click.option(
+        "--query",
+        metavar="TEXT",
+        help="As in the console's search boxes: 'state:dead tag:tenant=acme payload.order:77'.",
+    ),
 )
 
 
@@ -73,11 +79,20 @@ def take_filters(given: dict[str, Any]) -> dict[str, Any]:
             name: given.pop(name)
             for name in (
                 *("worker", "scheduled_after", "scheduled_before"),
-                *("min_attempts", "error", "priority", "group_key"),
+                *("min_attempts", "error", "priority", "group_key", "query"),
             )
         },
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def with_states(where: dict[str, Any], states: str) -> dict[str, Any]:
+    """Return *where* of *states*, unless it names some itself.
+
+    Raises InvalidRequest for a query that makes no sense.
+    """
+    named = "state" in where or read(where.get("query", "")).where.states
+    return where if named else {"state": states, **where}
 
 
 def _states(texts: tuple[str, ...]) -> list[str]:

@@ -15,11 +15,10 @@ from typing import Any, Final
 
 import click
 
+from headrace.domain import durations
 from headrace.domain.task import Priority
 
-_LENGTHS: Final = {
-    "": 1.0,
-    "ms": 0.001,
+_PER: Final = {
     "s": 1.0,
     "m": 60.0,
     "h": 3600.0,
@@ -43,11 +42,11 @@ _AGO: Final = re.compile(r"([+-])(\S+)")
 
 
 def seconds(text: str | float) -> float:
-    """Read a length of time: `30`, `30s`, `1.5m`, `2h`, `7d`; a plain number is seconds."""
-    found = re.fullmatch(_NUMBER + r"\s*([a-z]*)", str(text).strip().lower())
-    if found is None or found[2] not in _LENGTHS:
-        raise click.BadParameter(f"{text!r} is no length of time such as 30, 90s, 5m, 2h or 7d")
-    return _whole(float(found[1]) * _LENGTHS[found[2]])
+    """Read a length of time: `30`, `30s`, `1.5m`, `1h30m`, `7d`; a plain number is seconds."""
+    try:
+        return durations.read(str(text))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def per_second(text: str | float) -> float:
@@ -55,9 +54,9 @@ def per_second(text: str | float) -> float:
     number, _, unit = str(text).strip().lower().partition("/")
     found = re.fullmatch(_NUMBER, number.strip())
     unit = unit.strip() or "s"
-    if found is None or unit not in _LENGTHS or unit == "ms":
+    if found is None or unit not in _PER:
         raise click.BadParameter(f"{text!r} is no rate such as 50/s, 3000/m, 10/h or 1e6/d")
-    return float(found[1]) / _LENGTHS[unit]
+    return float(found[1]) / _PER[unit]
 
 
 def rate_limit(text: str) -> dict[str, Any]:
@@ -219,10 +218,6 @@ def listening(text: str) -> tuple[str, int]:
 def numbers(text: str) -> list[float]:
     """Read lengths of time with commas between: `10,60,5m`."""
     return [seconds(part) for part in text.split(",")]
-
-
-def _whole(number: float) -> float:
-    return int(number) if number == int(number) else number
 
 
 TIME: Final[dict[str, Any]] = {"type": seconds, "metavar": "TIME"}

@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 from headrace.domain.change import Entry
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.instants import MICROSECOND
+from headrace.domain.payload_paths import read_payload, text_at
 from headrace.domain.task import SHOWN_STATES, Priority, State, Status, Task
 
 MESSAGE: Final = 1024
@@ -164,7 +165,8 @@ class TaskFilter:
     lease as first granted, finish; both bounds are excluded.  ``error`` is a part of the latest
     error's type, message or detail, upper or lower case.  ``fingerprint`` is that of what a
     task has ended of or is being tried again after: one that was cancelled did not end of its
-    latest error, and one that was restarted, has moved on or succeeded is past it.
+    latest error, and one that was restarted, has moved on or succeeded is past it.  ``payload``
+    has the text of values by their paths (see ``payload_paths``), ``id_prefix`` how an id begins.
     """
 
     states: tuple[str, ...] = ()
@@ -177,6 +179,8 @@ class TaskFilter:
     fingerprint: str | None = None
     priority: Priority | None = None
     group_key: str | None = None
+    payload: Mapping[str, str] = field(default_factory=dict)
+    id_prefix: str | None = None
 
     def spans(self, now: datetime) -> tuple[TimeSpan, ...]:
         """Return where the index has the tasks that may be meant, in the order of lists.
@@ -202,8 +206,9 @@ class TaskFilter:
     def fields(self) -> dict[str, Any]:
         """Return the fields that are set, as JSON: the audit keeps them."""
         kept = asdict(self)
-        states, tags = ",".join(kept.pop("states")), kept["tags"]
-        named = {"state": states or None, **kept, "tags": tags or None}
+        states = ",".join(kept.pop("states")) or None
+        some = {name: kept[name] or None for name in ("tags", "payload")}
+        named = {"state": states, **kept, **some}
         return {
             name: value.isoformat() if isinstance(value, datetime) else value
             for name, value in named.items()
@@ -228,8 +233,8 @@ class TaskFilter:
         """Tell whether the index alone can answer: states and times, nothing of the task."""
         named: tuple[object, ...]
         named = (self.worker, self.min_attempts, self.error, self.fingerprint, self.priority)
-        named = (*named, self.group_key)
-        return not self.tags and all(value is None for value in named)
+        named = (*named, self.group_key, self.id_prefix)
+        return not self.tags and not self.payload and all(value is None for value in named)
 
     @property
     def by_time(self) -> bool:
@@ -239,14 +244,20 @@ class TaskFilter:
     def may_mean(self, entry: Entry) -> bool:
         """Tell whether the task of *entry* may be meant, as far as the index knows."""
         other = entry.knows_group and self.group_key not in (None, entry.group_key)
-        return not other
+        return not other and entry.task_id.startswith(self.id_prefix or "")
 
     def means(self, task: Task) -> bool:
-        """Tell whether *task*, of whatever state and time, is meant."""
-        if self.worker is not None and task.worker != self.worker:
-            return False
-        named = ((self.priority, task.priority), (self.group_key, task.group_key))
-        if any(wanted is not None and wanted != found for wanted, found in named):
+        """Tell whether *task*, of whatever state and time, is meant.
+
+        Where ``payload`` is named, *task* must come with its own.
+        """
+        named: tuple[tuple[object, object], ...] = (
+            (self.priority, task.priority),
+            (self.group_key, task.group_key),
+            (self.worker, task.worker),
+        )
+        other = any(wanted is not None and wanted != found for wanted, found in named)
+        if other or not task.id.startswith(self.id_prefix or ""):
             return False
         if self.min_attempts is not None and task.attempts < self.min_attempts:
             return False
@@ -254,7 +265,9 @@ class TaskFilter:
             return False
         if self.error is not None and not _mentions(task, self.error):
             return False
-        return self.fingerprint is None or self.fingerprint == standing_fault_of(task)
+        if self.fingerprint is not None and self.fingerprint != standing_fault_of(task):
+            return False
+        return not self.payload or _holds(task, self.payload)
 
 
 EVERY_TASK: Final = TaskFilter()
@@ -264,6 +277,11 @@ def standing_fault_of(task: Task) -> str | None:
     """Return the fingerprint of what *task* has ended of or is tried again after, if of any."""
     stands = fault_stands(task.state, task.attempts, cancelled=task.cancelled)
     return fingerprint_of(task) if stands else None
+
+
+def _holds(task: Task, values: Mapping[str, str]) -> bool:
+    content = read_payload(task.payload)
+    return all(text_at(content, path) == text for path, text in values.items())
 
 
 def _mentions(task: Task, text: str) -> bool:

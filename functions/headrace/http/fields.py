@@ -220,6 +220,12 @@ Jitter: TypeAlias = Annotated[
 PauseLength: TypeAlias = Annotated[
     float, Field(gt=0, le=limits.PAUSE_SECONDS[1], allow_inf_nan=False), PLAIN
 ]
+Reason: TypeAlias = Annotated[
+    str,
+    AfterValidator(text_within(limits.REASON_BYTES)),
+    WithJsonSchema({"type": "string", "maxLength": limits.REASON_BYTES}),
+    Field(description="Why, in your words, for others to read."),
+]
 Overlap: TypeAlias = Annotated[float, _range(limits.OVERLAP_SECONDS), PLAIN]
 MaxRetries: TypeAlias = Annotated[int, _count(limits.MAX_RETRIES)]
 Aging: TypeAlias = Annotated[

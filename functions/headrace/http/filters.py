@@ -5,10 +5,12 @@ from datetime import datetime
 from typing import Annotated, Final, TypeAlias, TypedDict, Unpack
 
 from aws_lambda_powertools.event_handler.openapi.params import Query
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from headrace.domain import limits
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import STATE_WORDS, TaskFilter
+from headrace.domain.query import FIELD, MOST, narrowed
 from headrace.domain.task import Priority
 from headrace.http.fields import (
     GroupKey,
@@ -16,6 +18,7 @@ from headrace.http.fields import (
     Level,
     RequestBody,
     Tags,
+    refusal,
     text_schema,
     text_within,
     wrong,
@@ -56,6 +59,14 @@ _PRIORITY: Final = "Of this priority."
 _GROUP: Final = "Of this group."
 _ERROR: Final = "A part of the latest error's type, message or detail, upper or lower case."
 
+_QUERY: Final = (
+    "The same in the language of the console's search boxes, and more: `state:dead "
+    'tag:tenant=acme tag:"a b"="c=d" error:Timeout payload.order:77 id:tsk_01 attempts:2 '
+    "worker:w1 group:acme priority:high fingerprint:0123456789abcdef after:2026-11-21T08:00Z "
+    "before:…`. All of it must hold, beside all else that is named; the same may not be named "
+    "twice. A payload is compared only for keys that may see it."
+)
+
 _States: TypeAlias = Annotated[
     str,
     Field(max_length=_STATE_LENGTH),
@@ -88,6 +99,10 @@ AfterFilter: TypeAlias = Annotated[Instant | None, Query(description=_AFTER)]
 BeforeFilter: TypeAlias = Annotated[Instant | None, Query(description=_BEFORE)]
 AttemptsFilter: TypeAlias = Annotated[_Attempts | None, Query(description=_ATTEMPTS)]
 PriorityFilter: TypeAlias = Annotated[Level | None, Query(description=_PRIORITY)]
+QueryFilter: TypeAlias = Annotated[
+    Annotated[str, WithJsonSchema({"type": "string", "maxLength": MOST})] | None,
+    Query(description=_QUERY, examples=["tag:tenant=acme error:Timeout payload.order:77"]),
+]
 GroupFilter: TypeAlias = Annotated[GroupKey | None, Query(description=_GROUP)]
 ErrorFilter: TypeAlias = Annotated[_Error | None, Query(description=_ERROR)]
 
@@ -134,7 +149,24 @@ class FilterBody(RequestBody):
     error: _Error | None = Field(default=None, description=_ERROR)
     priority: Level | None = Field(default=None, description=_PRIORITY)
     group_key: GroupKey | None = Field(default=None, description=_GROUP)
+    query: Annotated[
+        str | None,
+        Field(description=f"{_QUERY} It may name no queue: the request does."),
+        WithJsonSchema({"type": "string", "maxLength": MOST}),
+    ] = None
+
+    @model_validator(mode="after")
+    def _understood(self) -> "FilterBody":
+        try:
+            self.task_filter()
+        except InvalidRequest as error:
+            message = error.errors[0].message
+            raise refusal((FIELD, wrong("{fault}", fault=message))) from None
+        return self
 
     def task_filter(self) -> TaskFilter:
         """Return the filter as the domain has it."""
-        return task_filter(**dict(self))
+        named = dict(self)
+        text = named.pop(FIELD)
+        where = task_filter(**named)
+        return where if text is None else narrowed(text, where)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.domain.ids import new_lease_token, new_request_token, new_task_id, shard_of
+from headrace.domain.instants import instant_of
 from headrace.domain.lease import LeaseName
 from headrace.domain.limits import TASK_ID_RE
 
@@ -74,17 +75,34 @@ def test_tasks_spread_evenly_over_shards(shards: int, kind: str) -> None:
     assert min(filled.values()) > 350
 
 
-@given(secrets, st.integers(0, 999_999_999), st.none() | st.text(min_size=1))
+@given(
+    secrets,
+    st.integers(0, 999_999_999),
+    st.none() | st.text(min_size=1),
+    st.none() | st.integers(0, 2**50).map(instant_of),
+)
 def test_a_lease_name_says_what_it_was_made_of(
-    secret: str, attempt: int, worker: str | None
+    secret: str, attempt: int, worker: str | None, started_at: datetime | None
 ) -> None:
-    name = LeaseName(secret, attempt, worker)
+    name = LeaseName(secret, attempt, worker, started_at=started_at)
 
     assert LeaseName.parse(str(name)) == name
     assert re.fullmatch(r"[A-Za-z0-9_.-]+", str(name))
 
 
-@pytest.mark.parametrize("name", ["lse_x.01.YWRh", "lse_x.1.YWRi=", "lse_x.1.YWS", "lse_x.1.YWT"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lse_x.01.YWRh",
+        "lse_x.1.YWRi=",
+        "lse_x.1.YWS",
+        "lse_x.1.YWT",
+        "lse_x.1.YWRh.0a",
+        "lse_x.1.YWRh.",
+        "lse_x.1.YWRh.fffffffffffffff",
+        "lse_x.1.YWRh.zz",
+    ],
+)
 def test_a_lease_has_one_name_only(name: str) -> None:
     parsed = LeaseName.parse(name)
 

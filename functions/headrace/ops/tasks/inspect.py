@@ -3,22 +3,30 @@
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from headrace.domain.change import Entry
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import EVERY_TASK, TaskFilter, TimeSpan
+from headrace.domain.ids import WHOLE_ID_RE
+from headrace.domain.indexing import term_wanted
 from headrace.domain.queue import Queue
 from headrace.domain.task import SHOWN_STATES, TURN_LANE, Place, State, Task, untold
 from headrace.ops.shared.leases import with_present_ends
 from headrace.ops.shared.offloaded import OffloadedTexts
 from headrace.ops.shared.paging import AnswerRoom, Cursors
 from headrace.ops.shared.queues import QueueOperations
-from headrace.store.base import CountPage, Position, Store
+from headrace.ops.tasks.walks import CountPosition, Walk
+from headrace.store.base import Store
+from headrace.store.records.indexes import index_of
 
 _READ: Final = 50  # tasks read at once
+_ENTRIES: Final = 1_000  # entries read at once, where they tell by themselves who is meant
+_WITH_PAYLOADS: Final = 250  # likewise, where payloads come along
+_FEW: Final = 1_000  # ids that are looked at one by one
 _LOOKED_AT: Final = 2_000  # tasks one call looks at before it answers with what it has
 _COUNTED: Final = 250_000  # entries one call counts, at half a read unit for some thirty
 _COUNTED_ONE_BY_ONE: Final = 10_000  # tasks, where the index cannot tell; a read unit each
@@ -27,11 +35,15 @@ _LOOKS_FOR: Final = timedelta(seconds=5)  # and how long, where reading is slow
 
 @dataclass(frozen=True, slots=True)
 class TaskListing:
-    """Tasks in order, the cursor of the next page, and how many were looked at to find them."""
+    """Tasks in order, the cursor of the next page, and how many were looked at to find them.
+
+    ``by_creation``: in the order of their ids, for they were found by these or by an index.
+    """
 
     tasks: tuple[Task, ...]
     cursor: str | None
     looked_at: int = 0
+    by_creation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +90,15 @@ class Inspect:
         cursor: str | None = None,
         payload: bool = False,
         look_at: int = _LOOKED_AT,
+        fetch: bool = True,
     ) -> TaskListing:
         """Return a page of tasks: state after state, by time within each, shards and lanes merged.
 
+        What an id or an index leads to comes in the order of creation.
+
         A page may be short or empty and still have a cursor: it ends when *look_at* tasks have
-        been looked at, or some seconds have passed.
+        been looked at, or some seconds have passed.  Texts that are kept elsewhere are left there
+        unless they are to *fetch*.
         Raises NotFound for the queue, InvalidRequest for ``state`` and ``cursor``.
         """
         source = self.queues.cached(queue)
@@ -94,7 +110,13 @@ class Inspect:
         room = AnswerRoom()
         until = self.now() + _LOOKS_FOR
         for task, after in self.walk(
-            source, where, walk, descending=descending, page=min(_READ, limit), payload=payload
+            source,
+            where,
+            walk,
+            descending=descending,
+            page=min(_READ, limit),
+            payload=payload,
+            indexed=True,
         ):
             if task is not None:
                 if not payload:
@@ -106,13 +128,14 @@ class Inspect:
             if len(tasks) == limit or walk.looked_at >= look_at or self.now() >= until:
                 break
         else:
-            return TaskListing(self._whole(tasks), None, walk.looked_at)
+            return TaskListing(self._whole(tasks, fetch=fetch), None, walk.looked_at, walk.narrow)
         cursor = self.cursors.write(scope, walk.state())
-        return TaskListing(self._whole(tasks), cursor, walk.looked_at)
+        return TaskListing(self._whole(tasks, fetch=fetch), cursor, walk.looked_at, walk.narrow)
 
-    def _whole(self, tasks: Sequence[Task]) -> tuple[Task, ...]:
+    def _whole(self, tasks: Sequence[Task], *, fetch: bool) -> tuple[Task, ...]:
         """Return *tasks* as they are shown; a text that is lost stays null."""
-        return tuple(self.texts.filled(with_present_ends(self.store, tasks)))
+        present = with_present_ends(self.store, tasks)
+        return tuple(self.texts.filled(present) if fetch else present)
 
     def count(
         self, queue: str, where: TaskFilter = EVERY_TASK, *, cursor: str | None = None
@@ -160,26 +183,37 @@ class Inspect:
         page: int,
         descending: bool = False,
         payload: bool = False,
+        indexed: bool = False,
     ) -> Iterator[tuple[Task | None, "Walk"]]:
         """Go on with *walk* over the tasks that are meant, and yield each with where that leads.
 
         None stands for an entry that was looked at and is not meant.  *page* is how many are read
         at once to begin with; where that does not do, more and more, up to 50 (or *page*), which
-        is what memory holds.
+        is what memory holds.  *indexed*: by an index of values where there is one, which may not
+        have what came a moment ago.
         """
         spans = where.spans(walk.as_of)
+        if walk.fresh or walk.narrow:
+            source = self._candidates(queue, where, indexed=indexed)
+            if source is not None:
+                yield from self._narrow(
+                    source, queue, where, walk, page=page, descending=descending, payload=payload
+                )
+                return
+            if walk.narrow:
+                raise InvalidRequest.of("cursor", "is of an index that is gone; begin anew")
+        if where.id_prefix:  # of which few are read
+            page = max(page, _WITH_PAYLOADS if payload or where.payload else _ENTRIES)
         while walk.span < len(spans):
             span = spans[walk.span]
             merged = self._merged(queue, span, walk, descending=descending, page=page)
             while entries := list(islice(merged, page)):
-                found = self.store.read(
-                    (
-                        entry.task_id
-                        for entry in entries
-                        if where.may_mean(entry) and span.contains(entry.own_time)
-                    ),
-                    payload=payload,
-                )
+                may_be = [
+                    entry.task_id
+                    for entry in entries
+                    if where.may_mean(entry) and span.contains(entry.own_time)
+                ]
+                found = self.read(may_be, where, payload=payload)
                 now = self.now()
                 for entry in entries:
                     task = found.get(entry.task_id)
@@ -190,11 +224,97 @@ class Inspect:
                         and where.means(task)
                         and not task.hidden(now)
                     )
+                    if meant and task is not None and not payload:
+                        task = untold(task, ("payload",))  # which the filter alone has asked for
                     walk = walk.past(entry)
                     yield (task if meant else None), walk
                 page = _more(page)
             walk = walk.next_span()
             yield None, walk
+
+    def known_ids(self, where: TaskFilter) -> Sequence[str] | None:
+        """Return all ids that *where* may mean, where it names how they begin and they are few."""
+        prefix = where.id_prefix
+        if prefix is None:
+            return None
+        if WHOLE_ID_RE.fullmatch(prefix):
+            return [prefix]
+        found = self.store.ids(prefix, limit=_FEW)
+        return None if found is None or found[1] else found[0]
+
+    def knows(self, queue: Queue, where: TaskFilter) -> bool:
+        """Tell whether it is known which tasks of *queue* may be meant, without a look at all."""
+        return self._candidates(queue, where, indexed=True) is not None
+
+    def _candidates(self, queue: Queue, where: TaskFilter, *, indexed: bool) -> "_Source | None":
+        """Return where the ids of all tasks of *queue* come from that *where* may mean, if known.
+
+        *indexed* allows for an index of values, in which what came a moment ago may be missing.
+        """
+        ids = self.known_ids(where)
+        if ids is not None:
+            return _known(ids)
+        named = indexed and (where.tags or where.payload)
+        term = term_wanted(self.indexed(queue), where) if named else None
+        if term is None:
+            return None
+
+        def source(after: str, descending: bool, limit: int) -> tuple[Sequence[str], bool]:  # noqa: FBT001  by place
+            return self.store.matches(
+                queue.name, term, after=after, descending=descending, limit=limit
+            )
+
+        return source
+
+    def indexed(self, queue: Queue) -> Sequence[str]:
+        """Return the fields of which the index of *queue* knows all tasks."""
+        wanted = queue.settings.indexed_fields
+        index = index_of(self.store, queue.name) if wanted else None
+        return () if index is None else [field for field in index.ready if field in wanted]
+
+    def _narrow(
+        self,
+        source: "_Source",
+        queue: Queue,
+        where: TaskFilter,
+        walk: "Walk",
+        *,
+        page: int,
+        descending: bool,
+        payload: bool,
+    ) -> Iterator[tuple[Task | None, "Walk"]]:
+        """Go on with *walk* over the tasks of *source*, as walk() does."""
+        spans = where.spans(walk.as_of)
+        more = True
+        while more:
+            ids, more = source(walk.last_id or "", descending, page)
+            found = self.read(ids, where, payload=payload)
+            now = self.now()
+            for task_id in ids:
+                task = found.get(task_id)
+                meant = (
+                    task is not None
+                    and task.queue == queue.name
+                    and any(span.holds(task) for span in spans)
+                    and where.means(task)
+                    and not task.hidden(now)
+                )
+                if meant and task is not None and not payload:
+                    task = untold(task, ("payload",))
+                walk = walk.past_id(task_id)
+                yield (task if meant else None), walk
+            page = _more(page)
+        yield None, replace(walk, narrow=True)
+
+    def read(
+        self, task_ids: Sequence[str], where: TaskFilter, *, payload: bool = False
+    ) -> Mapping[str, Task]:
+        """Return these tasks, with payloads also where *where* asks what is in them."""
+        found = self.store.read(task_ids, payload=payload or bool(where.payload))
+        if not where.payload:
+            return found
+        filled = self.texts.filled([*found.values()], ("payload",))
+        return {task.id: task for task in filled}
 
     def _merged(
         self, queue: Queue, span: TimeSpan, walk: "Walk", *, descending: bool, page: int
@@ -229,116 +349,23 @@ class Inspect:
         )
 
 
+_Source: TypeAlias = Callable[[str, bool, int], tuple[Sequence[str], bool]]
+"""Returns so many ids behind one, "" for the first, in order or against it; and whether more."""
+
+
+def _known(ids: Sequence[str]) -> _Source:
+    """Return the source of *ids*, which are in order."""
+
+    def source(after: str, descending: bool, limit: int) -> tuple[Sequence[str], bool]:  # noqa: FBT001  by place
+        if descending:
+            behind = [one for one in reversed(ids) if not after or one < after]
+        else:
+            behind = [one for one in ids if one > after]
+        return behind[:limit], len(behind) > limit
+
+    return source
+
+
 def _more(page: int) -> int:
     """Return how many to read at once after a page of so many."""
     return max(page, min(2 * page, _READ))
-
-
-@dataclass(frozen=True, slots=True)
-class Walk:
-    """Where a list is: the span, what was seen last at each place, and what "now" meant.
-
-    Places go by their labels.
-    """
-
-    as_of: datetime
-    span: int = 0
-    seen: Mapping[int, Position] = field(default_factory=dict)
-    looked_at: int = 0
-
-    def past(self, entry: Entry) -> "Walk":
-        """Return the walk behind *entry*."""
-        position = Position(entry.scheduled_at, entry.task_id)
-        seen = {**self.seen, entry.place.label: position}
-        return Walk(self.as_of, self.span, seen, self.looked_at + 1)
-
-    def next_span(self) -> "Walk":
-        """Return the walk at the beginning of the next span."""
-        return Walk(self.as_of, self.span + 1, {}, self.looked_at)
-
-    def state(self) -> Any:  # noqa: ANN401  JSON for the cursor
-        """Return the walk as JSON."""
-        seen = {
-            label: [position.scheduled_at.isoformat(), position.task_id]
-            for label, position in self.seen.items()
-        }
-        return [self.as_of.isoformat(), self.span, seen]
-
-    @classmethod
-    def read(cls, state: Any) -> "Walk":  # noqa: ANN401  what state() returned
-        """Return the walk that state() wrote."""
-        as_of, span, seen = state
-        positions = {
-            int(label): Position(datetime.fromisoformat(at).astimezone(UTC), task_id)
-            for label, (at, task_id) in seen.items()
-        }
-        return cls(datetime.fromisoformat(as_of), span, positions)
-
-
-def counted(
-    store: Store,
-    place: Place,
-    *,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    after: Position | None = None,
-    now: datetime | None,
-) -> Iterator[CountPage]:
-    """Count a partition from *since* to *until*, yielding what each request has counted.
-
-    Whoever stops early goes on later *after* the last position.  *now* as for ``Store.count``.
-    """
-    while True:
-        page = store.count(place, since=since, until=until, after=after, now=now)
-        yield page
-        after = page.last
-        if after is None:
-            return
-
-
-@dataclass(frozen=True, slots=True)
-class CountPosition:
-    """Where a count by the index is: a span of the filter, a place by its label, and behind what.
-
-    ``as_of`` is what "now" means to it; ``looked_at`` is what was counted since it was read.
-    """
-
-    as_of: datetime
-    span: int = 0
-    label: int = 0
-    after: Position | None = None
-    looked_at: int = 0
-
-    def count(
-        self, store: Store, queue: Queue, where: TaskFilter, by_state: dict[State, int]
-    ) -> Iterator["CountPosition"]:
-        """Go on from here, add to *by_state* and, if that is not all, yield where that leads."""
-        at, spans = self, where.spans(self.as_of)
-        while at.span < len(spans):
-            span = spans[at.span]
-            place = Place.labelled(queue.name, span.state, at.label)
-            for page in counted(
-                store, place, since=span.since, until=span.until, after=at.after, now=self.as_of
-            ):
-                by_state[span.state] += page.number
-                at = replace(at, after=page.last, looked_at=at.looked_at + page.number)
-                if page.last is not None:
-                    yield at
-            labels = [one.label for one in queue.places(span.state)]
-            behind = next((label for label in labels if label > at.label), None)
-            at = replace(at, span=at.span + (behind is None), label=behind or 0)
-            if at.span < len(spans):
-                yield at
-
-    def state(self) -> Any:  # noqa: ANN401  JSON for the cursor
-        """Return the position as JSON."""
-        after = self.after and [self.after.scheduled_at.isoformat(), self.after.task_id]
-        return [self.as_of.isoformat(), self.span, self.label, after]
-
-    @classmethod
-    def read(cls, state: Any) -> "CountPosition":  # noqa: ANN401  what state() returned
-        """Return the position that state() wrote."""
-        as_of, span, label, after = state
-        if after is not None:
-            after = Position(datetime.fromisoformat(after[0]).astimezone(UTC), after[1])
-        return cls(datetime.fromisoformat(as_of), span, label, after)

@@ -1,0 +1,311 @@
+"""The language in which tasks are looked for, in the console, the API and the command.
+
+``queue:mail state:dead tag:tenant=acme error:Timeout payload.order:77 id:tsk_01…``: terms with
+spaces between, of which all must hold.  What has a space, a quote, or a comma or ``=`` where these
+would mislead stands in quotes, as JSON has them: ``tag:"a,b"="c=d"``.  Words without a key are a
+part of the latest error, unless they begin like the id of a task.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final, NoReturn
+
+from headrace.domain import limits
+from headrace.domain.errors import InvalidRequest
+from headrace.domain.filters import EVERY_TASK, FINGERPRINT_RE, LENGTH, STATE_WORDS, TaskFilter
+from headrace.domain.payload_paths import PATH, QUOTED, parts_of, path_of, quoted, unquoted
+from headrace.domain.task import Priority
+
+MOST: Final = 2_000
+"""Characters of a query."""
+
+FIELD: Final = "query"
+"""The field that errors name."""
+
+ID_PREFIX: Final = "tsk_"
+
+_KEY: Final = re.compile(rf"(?:(payload)\.({PATH})|([A-Za-z_]+)):")
+_TAG: Final = re.compile(rf"({QUOTED}|[^\s\"=]+)=({QUOTED}|[^\s\"]*)(?=\s|\Z)")
+_WORD: Final = re.compile(rf"({QUOTED}|[^\s\"]+)(?=\s|\Z)")
+_SPACE: Final = re.compile(r"\s*")
+_WHOLE: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_BARE: Final = re.compile(r'[^\s"\\]+')
+_BARE_TAG: Final = re.compile(r'[^\s"\\=,]+')
+_ONE_VALUE: Final = ("error", "fingerprint", "worker", "group", "priority", "attempts", "after",
+                     "before", "id")  # fmt: skip
+_WORDS: Final = {word.lower(): word for word in STATE_WORDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a text asks for: one queue (None: it does not say), and which of its tasks."""
+
+    where: TaskFilter = EVERY_TASK
+    queue: str | None = None
+
+
+def written(query: Query) -> str:
+    """Return the text that ``read`` reads as *query*."""
+    return " ".join(text for text, _ in terms_of(query))
+
+
+def terms_of(query: Query) -> Iterator[tuple[str, Query]]:
+    """Yield each term of *query*, and what the query is without it."""
+    where = query.where
+    if query.queue is not None:
+        yield _term("queue", query.queue), replace(query, queue=None)
+    if where.states:
+        yield _term("state", ",".join(where.states).lower()), _but(query, states=())
+    for key, value in where.tags.items():
+        rest = {name: text for name, text in where.tags.items() if name != key}
+        yield f"tag:{_tag(key)}={_tag(value)}", _but(query, tags=rest)
+    for path, value in where.payload.items():
+        rest = {name: text for name, text in where.payload.items() if name != path}
+        yield _term(f"payload.{path}", value), _but(query, payload=rest)
+    for key in _ONE_VALUE:
+        name = _READ[key][0]
+        value = getattr(where, name)
+        if value is not None:
+            yield _term(key, value), _but(query, **{name: None})
+
+
+def _but(query: Query, **changed: Any) -> Query:  # noqa: ANN401  fields of the filter
+    return replace(query, where=replace(query.where, **changed))
+
+
+def _term(key: str, value: object) -> str:
+    if isinstance(value, datetime):
+        value = value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    text = str(value)
+    return f"{key}:{text if _BARE.fullmatch(text) and text.isprintable() else quoted(text)}"
+
+
+def _tag(word: str) -> str:
+    return word if _BARE_TAG.fullmatch(word) and word.isprintable() else quoted(word)
+
+
+def narrowed(text: str, where: TaskFilter, queue: str | None = None) -> TaskFilter:
+    """Return *where*, of tasks of *queue* (None: of several), with all that *text* asks for.
+
+    Raises InvalidRequest as read(), also where both name the same, or *text* another queue.
+    """
+    asked = read(text)
+    if asked.queue not in (None, queue):
+        other = "its queues in another way" if queue is None else f"queue {queue}"
+        raise InvalidRequest.of(FIELD, f"names queue {asked.queue}, and the request {other}")
+    more: dict[str, Any] = {}
+    for one in fields(TaskFilter):
+        wanted, there = getattr(asked.where, one.name), getattr(where, one.name)
+        if not wanted and wanted != 0:
+            continue
+        maps = isinstance(wanted, Mapping)
+        if wanted.keys() & there.keys() if maps else there not in (None, ()):
+            message = f"names {_WORD_OF[one.name]}, which the request names besides"
+            raise InvalidRequest.of(FIELD, message)
+        more[one.name] = dict(sorted({**there, **wanted}.items())) if maps else wanted
+    return replace(where, **more)
+
+
+def read(text: str) -> Query:
+    """Return what *text* asks for.
+
+    Raises InvalidRequest of the field ``query`` that says at which character what is wrong.
+    """
+    if len(text) > MOST:
+        raise InvalidRequest.of(FIELD, f"must be at most {MOST} characters, not {len(text)}")
+    found = _Reading(text)
+    while found.more():
+        found.term()
+    return found.query()
+
+
+@dataclass(slots=True)
+class _Reading:
+    """How far a text is read, and what was found so far."""
+
+    text: str
+    at: int = 0
+    queue: str | None = None
+    named: dict[str, Any] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    payload: dict[str, str] = field(default_factory=dict)
+    words: list[str] = field(default_factory=list)
+
+    def more(self) -> bool:
+        space = _SPACE.match(self.text, self.at)
+        self.at = space.end() if space else self.at
+        return self.at < len(self.text)
+
+    def query(self) -> Query:
+        where = TaskFilter(tags=self.tags, payload=self.payload, **self.named)
+        if self.words:
+            if where.error is not None:
+                self.fail(self.at, "has words beside error: put all of them into one error:")
+            where = replace(where, error=" ".join(self.words))
+        return Query(where, self.queue)
+
+    def term(self) -> None:
+        """Read the next term."""
+        begin = self.at
+        key = _KEY.match(self.text, begin)
+        if key is None:
+            word = self.word(begin)
+            if word.startswith(ID_PREFIX):
+                self.name(begin, "id_prefix", "id", _id(word))
+            else:
+                self.words.append(word)
+            return
+        self.at = key.end()
+        name = (key[1] or key[3]).lower()
+        if key[1] is not None:
+            self.payload_term(begin, key[2])
+        elif name == "tag":
+            self.tag_term(begin)
+        elif name in _READ:
+            of, reads = _READ[name]
+            value = self.word(begin)
+            try:
+                self.name(begin, of, name, reads(value))
+            except ValueError as error:
+                self.fail(begin, f"{name} {error}")
+        else:
+            keys = ", ".join([*_READ, "tag", "payload.<path>"])
+            self.fail(begin, f"{key[3]} is no key: use one of {keys}, or put the text in quotes")
+
+    def tag_term(self, begin: int) -> None:
+        pair = _TAG.match(self.text, self.at)
+        if pair is None:
+            self.unended()
+            self.fail(begin, 'tag must be tag:key=value, or tag:"a key"="a value"')
+        self.at = pair.end()
+        key, value = unquoted(pair[1]), unquoted(pair[2])
+        if key in self.tags:
+            self.fail(begin, f"tag {key:.80} is named twice")
+        self.tags[key] = value
+        for tag, fault in limits.tags_faults(self.tags):
+            self.fail(begin, f"tags {fault}" if tag is None else f"tag {tag:.80} {fault}")
+
+    def payload_term(self, begin: int, path: str) -> None:
+        parts = parts_of(path)
+        fault = limits.text_fault(path, limits.PAYLOAD_PATH_BYTES)
+        if parts is None or fault:
+            self.fail(begin, f"payload path {fault or 'must be names with dots between'}")
+        path, value = path_of(parts), self.word(begin)
+        if path in self.payload:
+            self.fail(begin, f"payload.{path:.80} is named twice")
+        if fault := limits.text_fault(value, limits.PAYLOAD_VALUE_BYTES):
+            self.fail(begin, f"payload.{path:.80} {fault}")
+        self.payload[path] = value
+        if len(self.payload) > limits.TAGS:
+            self.fail(begin, f"payload must have at most {limits.TAGS} terms")
+
+    def name(self, begin: int, of: str, name: str, value: object) -> None:
+        there = self.queue if of == "queue" else self.named.get(of)
+        if there is not None:
+            self.fail(begin, f"{name} is named twice")
+        if of == "queue":
+            self.queue = str(value)
+        else:
+            self.named[of] = value
+
+    def word(self, begin: int) -> str:
+        found = _WORD.match(self.text, self.at)
+        if found is None:
+            self.unended()
+            key = self.text[begin : self.at].rstrip(":")
+            self.fail(begin, f"{key:.80} needs a value behind the colon")
+        self.at = found.end()
+        return unquoted(found[1])
+
+    def unended(self) -> None:
+        """Raise for a quote that does not end, or in which something is wrong."""
+        quote = self.text.find('"', self.at)
+        space = re.compile(r"\s|\Z").search(self.text, self.at)
+        if quote >= 0 and space is not None and quote <= space.start():
+            self.fail(quote, "a quote does not end, or has something at its end but a space")
+
+    def fail(self, begin: int, message: str) -> NoReturn:
+        raise InvalidRequest.of(FIELD, f"at character {begin + 1}: {message}")
+
+
+def _states(text: str) -> tuple[str, ...]:
+    words = text.split(",")
+    if any(word.lower() not in _WORDS for word in words):
+        message = f"must be one or more of {', '.join(_WORDS)}, with commas between"
+        raise ValueError(message)
+    return tuple(_WORDS[word.lower()] for word in words)
+
+
+def _text(most: int, text: str) -> str:
+    if fault := limits.text_fault(text, most, 1):
+        raise ValueError(fault)
+    return text
+
+
+def _id(text: str) -> str:
+    if not limits.TASK_ID_RE.fullmatch(text):
+        message = "must be an id or how it begins: up to 64 letters, digits, _ or -"
+        raise ValueError(message)
+    return text
+
+
+def _queue(text: str) -> str:
+    if not limits.NAME_RE.fullmatch(text):
+        message = "must be a queue's name: letters, digits, dots, dashes, underscores"
+        raise ValueError(message)
+    return text
+
+
+def _whole(text: str) -> int:
+    value = int(text) if _WHOLE.fullmatch(text) else text
+    if fault := limits.number_fault(value, limits.COUNT, whole=True):
+        raise ValueError(fault)
+    return int(value)
+
+
+def _priority(text: str) -> Priority:
+    if text not in [*Priority]:
+        message = f"must be one of {', '.join(Priority)}"
+        raise ValueError(message)
+    return Priority(text)
+
+
+def _fingerprint(text: str) -> str:
+    if not FINGERPRINT_RE.fullmatch(text):
+        message = f"must be {LENGTH} digits from 0 to f"
+        raise ValueError(message)
+    return text
+
+
+def _instant(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):
+        message = "must be a date and time as 2026-11-21T08:00Z"
+        raise ValueError(message) from None
+
+
+_READ: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    "queue": ("queue", _queue),
+    "state": ("states", _states),
+    "error": ("error", partial(_text, limits.ERROR_BYTES)),
+    "worker": ("worker", partial(_text, limits.WORKER_BYTES)),
+    "id": ("id_prefix", _id),
+    "attempts": ("min_attempts", _whole),
+    "after": ("scheduled_after", _instant),
+    "before": ("scheduled_before", _instant),
+    "priority": ("priority", _priority),
+    "group": ("group_key", partial(_text, limits.GROUP_KEY_BYTES[1])),
+    "fingerprint": ("fingerprint", _fingerprint),
+}
+"""Of each key the field of the filter, and what reads its value."""
+
+_WORD_OF: Final = {name: key for key, (name, _) in _READ.items()}
+_WORD_OF.update(tags="a tag", payload="a payload path")
+
+KEYS: Final = (*(f"{key}:" for key in _READ), "tag:", "payload.")
+"""How terms begin."""

@@ -1,0 +1,91 @@
+"""Looking for tasks in all queues at once: by id, or by what their queues have indexed.
+
+What would take a look at every task is left to the list of one queue, which says how far it is.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from headrace.domain.access import Permission, Principal, as_seen_by
+from headrace.domain.filters import TaskFilter
+from headrace.domain.task import Task
+from headrace.ops.operators import visibility
+from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.tasks.inspect import Inspect
+
+QUEUES: Final = 100
+"""The most queues of one search."""
+
+_READ: Final = 50
+_LOOKS_FOR: Final = timedelta(seconds=2)
+_LOOKS_AT: Final = 20_000  # entries of a queue, where ids have no order
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTasks:
+    """What a search found; ``more`` where there is more of it.
+
+    ``left`` are queues that were not looked through, for it would take a look at each task.
+    """
+
+    tasks: tuple[Task, ...]
+    more: bool
+    left: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Search:
+    """The use case, with what it needs from outside."""
+
+    inspect: Inspect
+    queues: QueueOperations
+    now: Callable[[], datetime]
+
+    def across(self, by: Principal, where: TaskFilter, *, limit: int = 50) -> FoundTasks:
+        """Return up to *limit* tasks of *by*'s queues that *where* means.
+
+        Raises InvalidRequest for a word that is no state.
+        """
+        by.require(Permission.LIST)
+        ids = self.inspect.known_ids(where)
+        if ids is not None:
+            found = list(self._of_ids(by, where, ids, limit))
+            return FoundTasks(tuple(found[:limit]), len(found) > limit)
+        page = visibility.queues(self.queues, by, limit=QUEUES)
+        until = self.now() + _LOOKS_FOR
+        tasks: list[Task] = []
+        left: list[str] = []
+        more = page.cursor is not None
+        for queue in page.shown:
+            if self.now() > until or not (where.id_prefix or self.inspect.knows(queue, where)):
+                left.append(queue.name)
+                continue
+            if len(tasks) > limit:  # there is more than is shown, whatever the rest has
+                continue
+            listed = self.inspect.list(queue.name, where, limit=limit, look_at=_LOOKS_AT)
+            tasks += [as_seen_by(by, task) for task in listed.tasks]
+            if where.id_prefix and listed.cursor is not None and len(listed.tasks) < limit:
+                left.append(queue.name)
+            else:
+                more = more or listed.cursor is not None
+        return FoundTasks(tuple(tasks[:limit]), more or len(tasks) > limit, tuple(left))
+
+    def _of_ids(
+        self, by: Principal, where: TaskFilter, ids: Sequence[str], limit: int
+    ) -> Iterator[Task]:
+        """Yield the tasks of *ids* that are meant, one more than *limit* at most."""
+        spans, now, number = where.spans(self.now()), self.now(), 0
+        for start in range(0, len(ids), _READ):
+            some = ids[start : start + _READ]
+            found = self.inspect.read(some, where)
+            for task_id in some:
+                task = found.get(task_id)
+                if task is None or task.hidden(now) or not by.covers(task.queue):
+                    continue
+                if where.means(task) and any(span.holds(task) for span in spans):
+                    number += 1
+                    yield as_seen_by(by, task)
+                if number > limit:
+                    return

@@ -1,0 +1,67 @@
+"""Lengths of time are typed as people write them, and read back as they were."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.domain import durations
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30", 30),
+        ("0", 0),
+        ("90s", 90),
+        ("2m", 120),
+        ("5 min", 300),
+        ("1h30m", 5400),
+        (" 1 h 30 m ", 5400),
+        ("1.5m", 90),
+        ("14d", 1_209_600),
+        ("1w2d", 777_600),
+        ("250ms", 0.25),
+        ("1m0.5s", 60.5),
+        ("0.1m", 6),
+        ("2H", 7200),
+        ("1e3", 1000),
+    ],
+)
+def test_it_is_read(text: str, seconds: float) -> None:
+    assert durations.read(text) == seconds
+    assert isinstance(durations.read(text), int) == (seconds == int(seconds))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "soon", "-5", "5x", "1h 30", "30m1h", "1h1h", "1,5m", "h", "5e", "1e999", "9" * 400,
+     "٣m", "1h30m!"],
+)  # fmt: skip
+def test_what_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no length of time|no end of it"):
+        durations.read(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0"), (60, "1m"), (90, "90s"), (120, "2m"), (5400, "1h30m"), (1_209_600, "14d"),
+     (0.25, "250ms"), (1.5, "1.5s"), (3_661, "1h1m1s"), (31_536_000, "365d")],
+)  # fmt: skip
+def test_it_is_written_as_it_is_typed(seconds: float, text: str) -> None:
+    assert durations.written(seconds) == text
+
+
+@given(
+    st.integers(0, 400 * 86_400) | st.integers(0, 10**9).map(lambda millis: millis / 1000),
+)
+def test_what_is_written_is_read_as_the_same(seconds: float) -> None:
+    assert durations.read(durations.written(seconds)) == seconds
+
+
+def test_a_fault_names_the_limit_as_people_write_it() -> None:
+    assert durations.fault("12h", (1, 43_200)) is None
+    assert durations.fault("13h", (1, 43_200)) == (
+        "must be a length of time from 1s to 12h, such as 90s, 2m, 1h30m or 14d, not '13h'"
+    )
+    assert "in whole seconds" in str(durations.fault("1.5s", (1, 60), whole=True))
+    assert durations.fault("soon", (0, 60)) is not None

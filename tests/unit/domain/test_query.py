@@ -1,0 +1,211 @@
+"""The language of search boxes: what a text asks for, how it is written, and what is wrong."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.domain import limits
+from headrace.domain.errors import InvalidRequest
+from headrace.domain.filters import STATE_WORDS, TaskFilter
+from headrace.domain.payload_paths import path_of, read_payload, text_at
+from headrace.domain.query import MOST, Query, narrowed, read, written
+from headrace.domain.task import Place, Priority, State, Task
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("", TaskFilter()),
+        ("state:dead", TaskFilter(states=("DEAD",))),
+        ("STATE:Ready,running", TaskFilter(states=("READY", "running"))),
+        ("tag:tenant=acme", TaskFilter(tags={"tenant": "acme"})),
+        ('tag:"a,b"="c=d" tag:x=1,2', TaskFilter(tags={"a,b": "c=d", "x": "1,2"})),
+        ("tag:x=", TaskFilter(tags={"x": ""})),
+        ("tag:url=http://x?a=b", TaskFilter(tags={"url": "http://x?a=b"})),
+        ("error:Timeout", TaskFilter(error="Timeout")),
+        ("mailbox  is full", TaskFilter(error="mailbox is full")),
+        ('"state:dead"', TaskFilter(error="state:dead")),
+        ("payload.order:77", TaskFilter(payload={"order": "77"})),
+        (r'payload."odd key".0:"a \"b\""', TaskFilter(payload={'"odd key".0': 'a "b"'})),
+        ("tsk_01j", TaskFilter(id_prefix="tsk_01j")),
+        ("id:order-7", TaskFilter(id_prefix="order-7")),
+        ("attempts:3 worker:a:1", TaskFilter(min_attempts=3, worker="a:1")),
+        ("priority:high group:g", TaskFilter(priority=Priority.HIGH, group_key="g")),
+        ("after:2026-11-21T12:00", TaskFilter(scheduled_after=NOON)),
+        ("before:2026-11-21T13:00+01:00", TaskFilter(scheduled_before=NOON)),
+    ],
+)
+def test_terms_say_which_tasks_are_meant(text: str, where: TaskFilter) -> None:
+    assert read(text) == Query(where)
+
+
+def test_a_query_may_name_its_queue() -> None:
+    assert read("queue:mail state:dead") == Query(TaskFilter(states=("DEAD",)), "mail")
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "says"),
+    [
+        ("staet:dead", 1, "staet is no key"),
+        ("x state:asleep", 3, "state must be one or more of"),
+        ("tag:tenant", 1, "tag must be tag:key=value"),
+        ("tag:a=1 tag:a=2", 9, "tag a is named twice"),
+        ("worker:a worker:b", 10, "worker is named twice"),
+        ("worker:", 1, "worker needs a value"),
+        ('error:"no end', 7, "a quote does not end"),
+        ('tag:a="b"c', 7, "a quote does not end, or has something at its end"),
+        ("attempts:many", 1, "attempts must be a whole number"),
+        ("after:noon", 1, "after must be a date and time"),
+        ("id:tsk_01…", 1, "id must be an id or how it begins"),
+        ("priority:asap", 1, "priority must be one of"),
+        ("queue:no/name", 1, "queue must be a queue's name"),
+        ("fingerprint:xyz", 1, "fingerprint must be 16 digits"),
+        (f"tag:a={'v' * 257}", 1, "tag a must be at most 256 bytes"),
+        (f"payload.{'p' * 129}:1", 1, "payload path must be at most 128 bytes"),
+        ("full error:x", 13, "words beside error:"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(text: str, at: int, says: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        read(text)
+
+    (error,) = refused.value.errors
+    assert error.field == "query"
+    assert error.message.startswith(f"at character {at}: ")
+    assert says in error.message
+
+
+def test_a_text_that_is_too_long_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="at most 2000 characters"):
+        read("x" * (MOST + 1))
+
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
+SOME = TEXT.filter(bool)
+PATHS = st.lists(SOME, min_size=1, max_size=3).map(tuple).map(path_of)
+PATHS = PATHS.filter(lambda path: len(path.encode()) <= limits.PAYLOAD_PATH_BYTES)
+NAMES = st.from_regex(limits.NAME_RE, fullmatch=True)
+WHERE = st.builds(
+    TaskFilter,
+    states=st.lists(st.sampled_from(STATE_WORDS), max_size=2, unique=True).map(tuple),
+    tags=st.dictionaries(SOME, TEXT, max_size=3),
+    worker=st.none() | SOME,
+    scheduled_after=st.none() | st.datetimes(timezones=st.just(UTC)),
+    scheduled_before=st.none() | st.datetimes(timezones=st.just(UTC)),
+    min_attempts=st.none() | st.integers(0, 1_000),
+    error=st.none() | SOME,
+    fingerprint=st.none() | st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
+    priority=st.none() | st.sampled_from(Priority),
+    group_key=st.none() | SOME,
+    payload=st.dictionaries(PATHS, TEXT, max_size=2),
+    id_prefix=st.none() | st.from_regex(limits.TASK_ID_RE, fullmatch=True),
+)
+
+
+@given(WHERE, st.none() | NAMES)
+def test_what_is_written_is_read_again_as_it_was(where: TaskFilter, queue: str | None) -> None:
+    query = Query(where, queue)
+
+    assert read(written(query)) == query
+    assert TaskFilter.of_fields(where.fields()) == where
+
+
+def test_what_turns_text_round_is_written_so_that_it_is_seen() -> None:
+    query = Query(TaskFilter(tags={"to": "a\u202eb"}, worker="x\u200b"))
+
+    assert written(query) == r'tag:to="a\u202eb" worker:"x\u200b"'
+    assert read(written(query)) == query
+
+
+@given(st.text(st.sampled_from('ab:="\\,. \n{}payloadtagstate'), max_size=30))
+def test_any_text_is_understood_or_refused(text: str) -> None:
+    try:
+        found = read(text)
+    except InvalidRequest:
+        return
+    assert read(written(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("order", "77"),
+        ("big", "12345678901234567890123"),
+        ("price", "1.50"),
+        ("paid", "true"),
+        ("note", "null"),
+        ("to.name", "Ada"),
+        ("items.1.sku", "b"),
+        ('"odd key"', "x"),
+        ("items", None),
+        ("items.7.sku", None),
+        ("items.x", None),
+        ("order.deeper", None),
+        ("missing", None),
+    ],
+)
+def test_a_path_leads_to_the_text_of_one_value(path: str, text: str | None) -> None:
+    payload = (
+        '{"order": 77, "big": 12345678901234567890123, "price": 1.50, "paid": true, "note": null,'
+        ' "to": {"name": "Ada"}, "items": [{"sku": "a"}, {"sku": "b"}], "odd key": "x"}'
+    )
+
+    assert text_at(read_payload(payload), path) == text
+
+
+@pytest.mark.parametrize("payload", [None, "", "no json", '"text"', "[" * 100_000])
+def test_what_has_no_such_value_has_no_text(payload: str | None) -> None:
+    assert text_at(read_payload(payload), "order") is None
+
+
+def a_task(**named: object) -> Task:
+    place = Place("mail", State.ENQUEUED, 0)
+    at = dict.fromkeys(("scheduled_at", "due_at", "created_at", "enqueued_at"), NOON)
+    return Task(**{"id": "tsk_1", "place": place, **at, **named})  # type: ignore[arg-type]
+
+
+def test_a_filter_means_a_payload_and_how_an_id_begins() -> None:
+    task = a_task(payload='{"order": 77}')
+
+    assert TaskFilter(payload={"order": "77"}, id_prefix="tsk_").means(task)
+    assert not TaskFilter(payload={"order": "78"}).means(task)
+    assert not TaskFilter(id_prefix="tsk_2").means(task)
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "whole"),
+    [
+        ("", TaskFilter(worker="w"), TaskFilter(worker="w")),
+        ("queue:mail", TaskFilter(), TaskFilter()),
+        ("state:dead", TaskFilter(worker="w"), TaskFilter(states=("DEAD",), worker="w")),
+        ("tag:b=2", TaskFilter(tags={"a": "1"}), TaskFilter(tags={"a": "1", "b": "2"})),
+        ("attempts:0", TaskFilter(), TaskFilter(min_attempts=0)),
+    ],
+)
+def test_a_query_narrows_what_is_asked_otherwise(
+    text: str, where: TaskFilter, whole: TaskFilter
+) -> None:
+    assert narrowed(text, where, "mail") == whole
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "says"),
+    [
+        ("queue:sms", TaskFilter(), "names queue sms, and the request queue mail"),
+        ("state:dead", TaskFilter(states=("READY",)), "names state, which"),
+        ("tag:a=2", TaskFilter(tags={"a": "1"}), "names a tag, which"),
+        ("attempts:0", TaskFilter(min_attempts=0), "names attempts, which"),
+        ("colour:red", TaskFilter(), "at character 1: colour is no key"),
+    ],
+)
+def test_a_query_says_nothing_that_is_said_otherwise(
+    text: str, where: TaskFilter, says: str
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        narrowed(text, where, "mail")
+
+    assert [(one.field, says in one.message) for one in refused.value.errors] == [("query", True)]

@@ -21,10 +21,12 @@ from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
 from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
+from headrace.ops.operators.action_work import CLAIMED_FOR
 from headrace.ops.shared.audit import AuditFilter
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Done, Outcome
 from headrace.store.dynamo import DynamoStore
+from headrace.store.records.actions import ActionRun
 from headrace.store.records.selections import KEPT, TaskSelection
 from tests.contract.conftest import World, lease_name
 
@@ -41,9 +43,16 @@ def kill(world: World, queue: str, count: int, kind: str = "Timeout") -> list[st
 
 
 def all_of(world: World, found: TaskSelection) -> TaskSelection:
-    while found.looking or found.acting:
+    while found.looking:
         found = world.use.selections.go_on(found.name)
     return found
+
+
+def act(world: World, found: TaskSelection, at: int = 0, **more: Any) -> ActionRun:
+    """Begin an action on a set, have the service do it, and return how it ended."""
+    run = world.use.actions.begin(found.name, at=at, **more)
+    world.use.action_work.run()
+    return world.use.actions.get(run.id)
 
 
 def look(world: World, queue: str, where: TaskFilter = DEAD, **more: Any) -> TaskSelection:
@@ -58,8 +67,8 @@ def test_what_was_seen_is_restarted_and_counted(world: World) -> None:
 
     assert (found.count, found.at, found.begun) == (7, 0, False)
     assert len(found.samples) == 5
-    done = all_of(world, world.use.selections.begin(found.name, at=0))
-    assert (done.done, done.changed, done.left) == (True, 7, {})
+    done = act(world, found)
+    assert (done.status, done.changed, done.left) == ("DONE", 7, {})
     assert {world.see(task).state for task in ids} == {State.ENQUEUED}
 
 
@@ -67,13 +76,16 @@ def test_a_few_come_first_and_the_rest_when_asked(world: World) -> None:
     queue = world.queue()
     kill(world, queue, 12)
     found = look(world, queue)
-    few = world.use.selections.begin(found.name, at=0, most=5)
-
-    assert (few.at, few.changed, few.rest, few.acting) == (5, 5, 7, False)
+    few = world.use.actions.begin(found.name, at=0, most=5)
+    world.use.action_work.run()
+    few = world.use.actions.get(few.id)
+    assert (few.status, few.changed, few.total) == ("DONE", 5, 5)
+    assert world.use.selections.get(found.name).rest == 7
     with pytest.raises(Conflict):  # sent twice
-        world.use.selections.begin(found.name, at=0, most=5)
-    rest = all_of(world, world.use.selections.begin(found.name, at=5))
-    assert (rest.changed, rest.rest) == (12, 0)
+        world.use.actions.begin(found.name, at=0, most=5)
+    assert act(world, found, at=5).changed == 7
+    with pytest.raises(Conflict):
+        world.use.actions.begin(found.name, at=12)
 
 
 def test_what_comes_after_the_look_is_never_touched(world: World) -> None:
@@ -81,7 +93,7 @@ def test_what_comes_after_the_look_is_never_touched(world: World) -> None:
     kill(world, queue, 3)
     found = look(world, queue)
     later = kill(world, queue, 4)
-    all_of(world, world.use.selections.begin(found.name, at=0))
+    act(world, found)
 
     assert {world.see(task).state for task in later} == {State.DEAD}
 
@@ -93,7 +105,7 @@ def test_a_task_that_left_and_came_back_is_left_alone(world: World) -> None:
     world.use.bulk.by_ids(queue, BulkAction.RESTART, [task])
     kill(world, queue, 0)  # it dies again
     assert world.see(task).state is State.DEAD
-    done = all_of(world, world.use.selections.begin(found.name, at=0))
+    done = act(world, found)
 
     assert (done.changed, done.left) == (0, {"the task has changed meanwhile": 1})
     assert world.see(task).state is State.DEAD
@@ -105,7 +117,8 @@ def test_what_is_gone_or_elsewhere_is_told(world: World) -> None:
     found = look(world, queue)
     world.use.tasks.delete(gone)
     world.use.bulk.by_ids(queue, BulkAction.MOVE, [moved], to_queue=other)
-    done = all_of(world, world.use.selections.begin(found.name, at=0))
+    world.clock.forward(0.001)  # no two actions are of one microsecond
+    done = act(world, found)
 
     assert (done.changed, done.left) == (0, {"NOT_FOUND": 2})
 
@@ -116,9 +129,9 @@ def test_a_heartbeat_does_not_hide_a_task_from_its_deletion(world: World) -> Non
     task = world.one(queue)
     found = look(world, queue, TaskFilter(states=("INFLIGHT",)), action=BulkAction.DELETE)
     world.say(task, "INFLIGHT", progress='{"done": 1}')
-    done = all_of(world, world.use.selections.begin(found.name, at=0))
+    done = act(world, found)
 
-    assert (done.count, done.changed) == (1, 1)
+    assert (done.total, done.changed) == (1, 1)
 
 
 def test_what_comes_while_it_looks_is_not_taken_in(world: World) -> None:
@@ -130,7 +143,7 @@ def test_what_comes_while_it_looks_is_not_taken_in(world: World) -> None:
     assert found.looking
     [later] = kill(world, queue, 1)
     found = all_of(world, found)
-    all_of(world, world.use.selections.begin(found.name, at=0))
+    act(world, found)
 
     assert (found.count, found.looked_at) == (800, 801)
     assert world.see(later).state is State.DEAD
@@ -139,17 +152,16 @@ def test_what_comes_while_it_looks_is_not_taken_in(world: World) -> None:
 def test_a_move_takes_its_target_once(world: World) -> None:
     queue, other = world.queue(), world.queue("other")
     ids = kill(world, queue, 6)
-    sets = world.use.selections
     found = look(world, queue, action=BulkAction.MOVE)
 
     for target in (None, "", queue):
         with pytest.raises(InvalidRequest) as refused:
-            sets.begin(found.name, at=0, to_queue=target)
+            world.use.actions.begin(found.name, at=0, to_queue=target)
         assert refused.value.errors[0].field == "to_queue"
     with pytest.raises(NotFound):
-        sets.begin(found.name, at=0, to_queue="nowhere")
-    sets.begin(found.name, at=0, most=5, to_queue=other)
-    all_of(world, sets.begin(found.name, at=5, to_queue="nowhere"))
+        world.use.actions.begin(found.name, at=0, to_queue="nowhere")
+    act(world, found, most=5, to_queue=other)
+    act(world, found, at=5, to_queue="nowhere")
     assert {world.see(task).queue for task in ids} == {other}
 
 
@@ -166,13 +178,13 @@ def test_a_set_is_checked_each_time_it_is_read_and_with_the_target_it_is_to_have
         if target in seen.touches:
             raise Forbidden("not there")
 
-    sets = world.use.selections
+    sets, begin = world.use.selections, world.use.actions.begin
     with pytest.raises(Forbidden):
-        sets.begin(found.name, at=0, most=1, to_queue=target, check=check)
+        begin(found.name, at=0, most=1, to_queue=target, check=check)
     assert requested == [(queue,), (queue, target)]
     assert not sets.get(found.name).begun
-    sets.begin(found.name, at=0, most=1, to_queue=target)
-    for step in (sets.get, sets.go_on, sets.stop, partial(sets.begin, at=1)):
+    begin(found.name, at=0, most=1, to_queue=target)
+    for step in (sets.get, sets.go_on, partial(begin, at=1)):
         with pytest.raises(Forbidden):
             step(found.name, check=check)
     assert sets.get(found.name).at == 1
@@ -183,71 +195,67 @@ def test_a_set_of_several_queues_is_one_set(world: World) -> None:
     kill(world, one, 3)
     kill(world, two, 4)
     found = world.use.selections.look(BulkAction.DELETE, [one, two], DEAD, by="ada")
-    done = all_of(world, world.use.selections.begin(found.name, at=0))
+    done = act(world, found)
 
     assert (found.count, done.changed) == (7, 7)
-    entries = world.use.audit.list(AuditFilter(action="delete")).shown
-    assert sorted((entry.queue, entry.changed) for entry in entries) == [(one, 3), (two, 4)]
-    assert {entry.filter and entry.filter["set"] for entry in entries} == {found.name}
+    [entry] = world.use.audit.list(AuditFilter(action="delete")).shown
+    assert (entry.queue, entry.matched, entry.changed, entry.run) == (None, 7, 7, done.id)
+    assert entry.filter is not None
+    assert (entry.filter["set"], entry.filter["queues"]) == (found.name, f"{one},{two}")
 
 
-def test_a_fault_on_the_way_says_what_was_done_and_the_rest_can_follow(world: World) -> None:
+def test_a_table_that_is_away_for_a_while_only_delays_an_action(world: World) -> None:
     queue = world.queue()
     ids = kill(world, queue, 8)
     found = look(world, queue)
     sound = world.use.bulk.store
-    world.use.bulk.store = FailingStore(sound, after=3)  # type: ignore[assignment]  # a part of one
-    broken = world.use.selections.begin(found.name, at=0)
+    world.use.bulk.store = FailingStore(sound)  # type: ignore[assignment]  # a part of one
+    run = world.use.actions.begin(found.name, at=0)
+    with pytest.raises(Unavailable):
+        world.use.action_work.run()
 
-    assert (broken.at, broken.changed, broken.rest) == (3, 3, 5)
-    assert broken.trouble == "the table is away"
-    assert not broken.acting
-    [entry] = world.use.audit.list(AuditFilter(action="restart")).shown
-    assert (entry.matched, entry.changed) == (3, 3)
     world.use.bulk.store = sound
-    rest = all_of(world, world.use.selections.begin(found.name, at=3))
-    assert (rest.changed, rest.trouble) == (8, "")
+    assert world.use.action_work.run() == 0  # whoever began that part may be at it still
+    world.clock.forward(CLAIMED_FOR.total_seconds())
+    assert world.use.action_work.run() == 8
+    assert world.use.actions.get(run.id).changed == 8
     assert {world.see(task).state for task in ids} == {State.ENQUEUED}
 
 
-def test_a_set_that_somebody_works_on_is_left_to_them(world: World) -> None:
+def test_a_look_that_somebody_is_at_is_left_to_them(world: World) -> None:
     queue = world.queue()
-    kill(world, queue, 2)
-    found = look(world, queue)
-    busy = replace(found, until=2, busy_until=world.clock() + timedelta(seconds=30))
+    for _ in range(32):
+        world.put(queue, *["{}"] * 25, delay_in_seconds=600)
+    found = world.use.selections.look(BulkAction.DELETE, [queue], TaskFilter(), by="ada")
+    busy = replace(found, busy_until=world.clock() + timedelta(seconds=30))
     assert world.use.selections._put(busy)  # noqa: SLF001  as a call that is under way, or was cut off
 
-    assert world.use.selections.go_on(found.name).at == 0
+    assert world.use.selections.go_on(found.name).looked_at == found.looked_at
     world.clock.forward(30)
-    assert world.use.selections.go_on(found.name).at == 2
+    assert world.use.selections.go_on(found.name).looked_at == 800
 
 
-def test_a_set_is_kept_for_a_day(world: World) -> None:
+def test_a_set_is_kept_for_a_week(world: World) -> None:
     found = look(world, world.queue())
     world.clock.forward(KEPT.total_seconds())
 
-    assert found.done
+    assert found.handed_over
     with pytest.raises(NotFound):
         world.use.selections.get(found.name)
 
 
 @dataclass
 class FailingStore:
-    """A store whose table goes away after some commits."""
+    """A store whose table takes no changes."""
 
     store: Any
-    after: int
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
 
-    def commit(self, changes: Sequence[Change]) -> list[Outcome]:
-        self.after -= 1
-        if self.after < 0:
-            message = "the table is away"
-            raise Unavailable(message)
-        done: list[Outcome] = self.store.commit(changes)
-        return done
+    def commit(self, _changes: Sequence[Change]) -> list[Outcome]:
+        message = "the table is away"
+        raise Unavailable(message)
 
 
 # -- while workers change the queue ----------------------------------------------------------------
@@ -330,22 +338,25 @@ def test_the_set_touched_is_the_set_seen_while_eight_workers_change_the_queue(
                 found = operator.selections.go_on(found.name)
             seen = kept_ids(store, found)
             before = sum(operator.inspect.count(queue, DEAD).by_state.values())
-            found = operator.selections.begin(found.name, at=0, most=5)
+            runs = [operator.actions.begin(found.name, at=0, most=5)]
+            operator.action_work.run()
             few = list(store.touched)
-            found = operator.selections.begin(found.name, at=found.at)
-            while found.acting:
-                found = operator.selections.go_on(found.name)
+            runs.append(operator.actions.begin(found.name, at=5))
+            operator.action_work.run()
         finally:
             factory.over.set()
         handled = sum(each.result() for each in working)
 
     assert before > 0
     assert handled > TASKS / 4
-    assert len(seen) == found.count == found.at > 50
+    runs = [operator.actions.get(run.id) for run in runs]
+    changed = sum(run.changed for run in runs)
+    assert len(seen) == found.count > 50
+    assert {run.status for run in runs} == {"DONE"}
     assert set(few) <= set(seen[:5])
-    assert len(store.touched) == len(set(store.touched)) == found.changed
+    assert len(store.touched) == len(set(store.touched)) == changed
     assert set(store.touched) <= set(seen)
-    assert found.count - found.changed == sum(found.left.values())
+    assert found.count - changed == sum(sum(run.left.values()) for run in runs)
     if action is BulkAction.RESTART:  # nobody else restarts: what was seen dead was dead
         assert set(store.touched) == set(seen)
 

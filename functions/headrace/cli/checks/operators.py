@@ -12,6 +12,7 @@ from headrace.cli.output import many
 from headrace.client.calls import queues, service, tasks, work
 from headrace.client.sending import NewTask
 from headrace.domain.errors import (
+    Conflict,
     Forbidden,
     LeaseLost,
     NotFound,
@@ -268,6 +269,12 @@ def signing_secret(smoke: Smoke) -> str:
     if after.previous != before.secret or after.secret == before.secret:
         raise Wrong("a rotation makes another secret and keeps the one before for a day")
     return "rotated"
+
+
+def reindex_queue(smoke: Smoke) -> str:
+    """Ask for an index that the queue has none of."""
+    smoke.refused(Conflict, queues.reindex_queue(smoke.name))
+    return "409 conflict"
 
 
 def pause_queue(smoke: Smoke) -> str:

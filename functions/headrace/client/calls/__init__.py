@@ -17,6 +17,7 @@ import msgspec
 from headrace.client.codec import Codec, decoded, remember_codec
 from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 from headrace.domain.ids import new_idempotency_key
+from headrace.shapes import decoder
 from headrace.wire.base import Carrying
 
 T = TypeVar("T")
@@ -161,7 +162,7 @@ def instant_text(at: datetime, *, field: str) -> str:
 @cache
 def _decoder_of(shape: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 (a type)
     """The decoder for JSON of *shape*, made once."""
-    return msgspec.json.Decoder(shape)
+    return decoder(shape)
 
 
 def reads(shape: type[T]) -> Read[T]:

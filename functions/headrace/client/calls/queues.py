@@ -82,6 +82,7 @@ def replace_queue(queue: Queue | Mapping[str, Any]) -> ApiCall[Queue]:
 def merged(queue: Queue, changes: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of *queue* with *changes*, to be sent back with its version."""
     fields: dict[str, Any] = msgspec.to_builtins(queue)
+    del fields["pause"]  # a service that is older does not know it
     for name, value in changes.items():
         old = fields.get(name)
         both = isinstance(old, dict) and isinstance(value, Mapping)
@@ -96,9 +97,11 @@ def delete_queue(name: str) -> ApiCall[bool]:
     )
 
 
-def pause_queue(name: str, resume_in_seconds: float | None = None) -> ApiCall[Queue]:
-    """Stop deliveries, for good or for so many seconds."""
-    body = without_none(resume_in_seconds=resume_in_seconds)
+def pause_queue(
+    name: str, resume_in_seconds: float | None = None, *, reason: str | None = None
+) -> ApiCall[Queue]:
+    """Stop deliveries, for good or for so many seconds; *reason* is why, for others to read."""
+    body = without_none(resume_in_seconds=resume_in_seconds, reason=reason)
     return posts(path_of("queues", name, "pause"), reads(Queue), body)
 
 
@@ -134,6 +137,14 @@ def rotate_signing_secret(name: str) -> ApiCall[SigningSecret]:
     Should the answer have been lost, ``get_signing_secret`` shows the new one.
     """
     return posts(path_of("queues", name, "signing-secret", "rotate"), reads(SigningSecret))
+
+
+def reindex_queue(name: str) -> ApiCall[Queue]:
+    """Have the index of a queue's ``indexed_fields`` built anew, in the background.
+
+    Raises NotFound, and Conflict where nothing is indexed.
+    """
+    return posts(path_of("queues", name, "reindex"), reads(Queue))
 
 
 def recount_queue(name: str) -> SteppedCall[Recount]:

@@ -1,6 +1,6 @@
 """Calls about tasks: making them, looking at them, acting on many.
 
-Long by its signatures: these are what users read in `help()`, with every field of the API.
+Long, because signatures are what users read in `help()`: each has every field of the API.
 """
 
 from collections import Counter
@@ -189,7 +189,10 @@ def explain_task(id: str) -> ApiCall[list[Reason]]:
 
 
 class TaskFilters(TypedDict, total=False):
-    """Which tasks are meant: those that all of these hold for; None holds for any."""
+    """Which tasks are meant: those that all of these hold for; None holds for any.
+
+    ``query`` says it in the language of the console's search boxes.
+    """
 
     state: str | Sequence[str] | None
     tags: Mapping[str, str] | None
@@ -200,6 +203,7 @@ class TaskFilters(TypedDict, total=False):
     error: str | None
     priority: Level | None
     group_key: str | None
+    query: str | None
 
 
 def list_tasks(
@@ -243,11 +247,12 @@ def _counted_together(counts: Sequence[Count]) -> Count:
 
 
 class Meant(TypedDict, total=False):
-    """The tasks that an action takes: exactly one of ``ids`` and ``filter``."""
+    """The tasks that an action takes: exactly one of ``ids`` and ``filter``; and why it is done."""
 
     ids: Sequence[str] | None
     filter: Mapping[str, Any] | None
     dry_run: bool
+    reason: str | None
 
 
 def delete_tasks(
@@ -291,6 +296,7 @@ def bulk_tasks(
     to_queue: str | None = None,
     dry_run: bool = False,
     undo_in_seconds: float | None = None,
+    reason: str | None = None,
 ) -> SteppedCall[Bulk]:
     """Act page after page, of exactly one of *ids* and *filter*, to show progress.
 
@@ -314,6 +320,7 @@ def bulk_tasks(
                 cursor=cursor,
                 dry_run=dry_run,
                 undo_in_seconds=undo_in_seconds,
+                reason=reason,
             )
         # By ids, the cursor is the place of the next one, and the undo of the first.  An empty
         # list is one call: the service says what is wrong with it.
@@ -328,6 +335,7 @@ def bulk_tasks(
             dry_run=dry_run,
             undo_in_seconds=None if undo_id else undo_in_seconds,
             undo_id=undo_id or None,
+            reason=reason,
         )
 
         def read(answer: RawAnswer) -> Bulk:
@@ -363,9 +371,11 @@ def bulk_by_ids(
     dry_run: bool = False,
     undo_in_seconds: float | None = None,
     undo_id: str | None = None,
+    reason: str | None = None,
 ) -> ApiCall[Bulk]:
     """Act on up to 250 tasks that are named; *undo_id* is the undo of a call before."""
     named = {"ids": list(ids), "undo_in_seconds": undo_in_seconds, "undo_id": undo_id}
+    named |= {"reason": reason}
     return _bulk(action, queue, dry_run=dry_run, to_queue=to_queue, **named)
 
 
@@ -378,12 +388,14 @@ def bulk_by_filter(
     cursor: str | None = None,
     dry_run: bool = False,
     undo_in_seconds: float | None = None,
+    reason: str | None = None,
 ) -> ApiCall[Bulk]:
     """Act on the tasks that a filter holds for: one page of them, and where to go on."""
     meant = {
-        "filter": _filter_body(where),
+        "filter": filter_body(where),
         "cursor": cursor,
         "undo_in_seconds": undo_in_seconds,
+        "reason": reason,
     }
     return _bulk(action, queue, dry_run=dry_run, to_queue=to_queue, **meant)
 
@@ -407,7 +419,11 @@ def _filter_params(**filters: Unpack[TaskFilters]) -> dict[str, str]:
     return params_of(**given) | {f"tag.{name}": value for name, value in tags.items()}
 
 
-def _filter_body(where: Mapping[str, Any]) -> dict[str, Any]:
+def filter_body(where: Mapping[str, Any]) -> dict[str, Any]:
+    """The filter *where* as bodies have it; fields that are None say nothing.
+
+    Raises InvalidRequest where all of them are.
+    """
     body: dict[str, Any] = {}
     for name, value in where.items():
         if value is None:

@@ -2,9 +2,11 @@
 
 One task at a time, atomically, each only if nobody touched it since it was looked at.  A page is
 collected before it is acted on, so that what changes its place is not met twice.
+
+Long, because by ids, by filter and as seen it is one way to act on a task.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,21 +15,23 @@ from typing import Final
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.filters import TaskFilter, check_states
-from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Unfit, operate, takes_turn
+from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Unfit, acted, operate, takes_turn
 from headrace.domain.queue import Queue, turn_kept
 from headrace.domain.retry import Seconds
-from headrace.domain.task import Task, TaskSnapshot
+from headrace.domain.task import State, Task, TaskSnapshot
 from headrace.domain.undo import Undo, kept
-from headrace.ops.shared.audit import ActionOutcome, Audit
+from headrace.ops.shared.audit import ActionOutcome, Audit, checked_reason
 from headrace.ops.shared.leases import note_cancelled
 from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.paging import Cursors
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.strict_notes import note_dying, note_left
 from headrace.ops.shared.undos import Undos
 from headrace.ops.tasks.enqueue import key_holder
-from headrace.ops.tasks.inspect import Inspect, Walk
-from headrace.store.base import Done, Store
+from headrace.ops.tasks.inspect import Inspect
+from headrace.ops.tasks.walks import Walk
+from headrace.store.base import Done, Outcome, Store
 
 _PAGE: Final = 100
 _LOOKS: Final = 3  # at a task that changes while it is acted on
@@ -83,6 +87,7 @@ class _Job:
     target: Queue | None
     dry_run: bool
     undo: Undo | None = None
+    at: datetime | None = None  # the time that tasks are given, when it is not now
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -109,26 +114,29 @@ class BulkOperations:
         dry_run: bool = False,
         undo_in_seconds: Seconds = 0,
         undo_id: str | None = None,
+        reason: str = "",
     ) -> BulkAnswer:
         """Do *action* to the tasks named; one result for each, in the order given.
 
         What is deleted can be brought back within *undo_in_seconds*, by the answer's undo; with
-        *undo_id* by that one, of a call before.
+        *undo_id* by that one, of a call before.  *reason* is why, for the audit.
         Raises NotFound for either queue, InvalidRequest for a move that goes nowhere, and as
-        Undos.join().
+        Undos.join(), checked_reason().
         """
-        job = self._job(queue, action, to_queue, dry_run=dry_run)
+        job, why = self._job(queue, action, to_queue, dry_run=dry_run), checked_reason(reason)
         known = None if undo_id is None else self.undos.join(queue, undo_id)
         found = self.store.read(ids)
         if dry_run:
             return self._each(job, ids, found, ActionOutcome(0, 0))
         noted = _noted(to_queue)
-        with self.audit.action(action, queue=queue, where=noted, ids=ids, by_parts=True) as outcome:
+        with self.audit.action(
+            action, queue=queue, where=noted, ids=ids, by_parts=True, reason=why
+        ) as outcome:
             undo = known or self.undos.begin(queue, undo_in_seconds, ids=ids)
             job = replace(job, undo=undo)
             return replace(self._each(job, ids, found, outcome), undo=job.undo)
 
-    def by_filter(
+    def by_filter(  # noqa: PLR0913  likewise
         self,
         queue: str,
         action: BulkAction,
@@ -139,13 +147,14 @@ class BulkOperations:
         cursor: str | None = None,
         dry_run: bool = False,
         undo_in_seconds: Seconds = 0,
+        reason: str = "",
     ) -> BulkAnswer:
         """Do *action* to the tasks *where* means and the action takes, up to *limit* of them.
 
         With a cursor in the answer there may be more; the undo of the first call is that of all.
         Raises as by_ids(), and InvalidRequest for a forged cursor and an unknown state.
         """
-        job = self._job(queue, action, to_queue, dry_run=dry_run)
+        job, why = self._job(queue, action, to_queue, dry_run=dry_run), checked_reason(reason)
         scope = f"bulk {action} {queue} {to_queue} {where}"
         walk, undo_id = Walk(self.now()), None
         if cursor is not None:
@@ -155,7 +164,9 @@ class BulkOperations:
         if dry_run:
             return self._by_filter(job, where, walk, limit, scope, ActionOutcome(0, 0))
         noted = {**where.fields(), **(_noted(to_queue) or {})}
-        with self.audit.action(action, queue=queue, where=noted, by_parts=True) as outcome:
+        with self.audit.action(
+            action, queue=queue, where=noted, by_parts=True, reason=why
+        ) as outcome:
             undo = self.undos.known(undo_id)
             if cursor is None:
                 undo = self.undos.begin(queue, undo_in_seconds)
@@ -169,26 +180,55 @@ class BulkOperations:
         seen: Sequence[TaskSnapshot],
         where: TaskFilter,
         *,
+        stamps: Sequence[datetime],
         to_queue: str | None = None,
         undo: Undo | None = None,
-    ) -> Iterator[BulkOutcome]:
+        only_look: bool = False,
+    ) -> list[BulkOutcome]:
         """Do *action* to what was seen, each only if it is so still and *where* means it.
 
-        What is deleted *undo* can bring back.
-
-        Yields what became of each, one after the other; whoever asks notes it in the audit.
-        Raises as by_ids().
+        What is deleted *undo* can bring back.  *stamps* are the times that it was begun at, this
+        one the last: what shows one of them was done already, and is told as that.  With
+        *only_look* nothing else is done, and all others are told as left alone.
+        Returns what became of each; whoever asks notes it in the audit.  Raises as by_ids().
         """
-        job = replace(self._job(queue, action, to_queue, dry_run=False), undo=undo)
-        found = self.store.read(each.id for each in seen)
+        job = replace(self._job(queue, action, to_queue, dry_run=False), undo=undo, at=stamps[-1])
+        found = self.store.read([each.id for each in seen])
+        gone = [each.id for each in seen if each.id not in found]
+        remains = self.store.spent(gone) if gone else {}
+        undo_id = None if undo is None else undo.id
+        all_gone = action is BulkAction.DELETE and undo is None and len(stamps) > 1
 
-        def act(snapshot: TaskSnapshot) -> BulkOutcome:
-            def meant(task: Task, now: datetime) -> bool:
-                return snapshot.shows(task) and _meant_by(where, task, now)
+        def plan_of(each: TaskSnapshot) -> Change | BulkOutcome:
+            task = found.get(each.id) or remains.get(each.id)  # nothing, if it went for good
+            if all_gone if task is None else acted(action, task, stamps, undo_id):
+                return BulkOutcome(each.id, _DONE[action])
+            if only_look or task is None or task.queue != queue or task.hidden(self.now()):
+                return BulkOutcome(each.id, "NOT_FOUND")
+            change = self._planned(job, task, partial(_as_seen, each, where))
+            if isinstance(change, Unfit):
+                return BulkOutcome(each.id, "SKIPPED", change.detail)
+            return change
 
-            return self._one(job, snapshot.id, found.get(snapshot.id), meant)
+        def became(each: TaskSnapshot, change: Change, outcome: Outcome) -> BulkOutcome:
+            if isinstance(outcome, Done):
+                left = _leaves(found[each.id], change, outcome)
+                return self._noted(job, found[each.id], gone=left)
+            # Touched since it was read, perhaps by this very work, or its key is held: look again.
+            now = found[each.id] if outcome.blocked else outcome.task
+            if now is not None and acted(action, now, stamps, undo_id):
+                return BulkOutcome(each.id, _DONE[action])
+            return self._one(job, each.id, now, partial(_as_seen, each, where))
 
-        return map(act, seen)
+        planned = [(each, plan_of(each)) for each in seen]
+        changes = [(each, plan) for each, plan in planned if isinstance(plan, Change)]
+        if action is BulkAction.CANCEL:
+            note_dying(self.store, job.queue, [found[each.id] for each, _ in changes])
+        outcomes = commit(self.store, [change for _, change in changes])
+        results = {each.id: plan for each, plan in planned if isinstance(plan, BulkOutcome)}
+        for (each, change), outcome in zip(changes, outcomes, strict=True):
+            results[each.id] = became(each, change, outcome)
+        return [results[each.id] for each in seen]
 
     def _job(self, queue: str, action: BulkAction, to_queue: str | None, *, dry_run: bool) -> _Job:
         source = self.queues.cached(queue)
@@ -277,12 +317,12 @@ class BulkOperations:
                 return self._foreseen(job, task, change)
             if dead_holder is not None:
                 change = _taking_over(change, dead_holder)
+            if job.action is BulkAction.CANCEL:
+                note_dying(self.store, job.queue, [task])
             outcome = commit(self.store, [change])[0]
             gone = job.action is BulkAction.DELETE and not task.same_as(outcome.task)
             if isinstance(outcome, Done) or gone:  # gone since it was read
-                if job.action is BulkAction.CANCEL:
-                    note_cancelled(self.store, task)
-                return BulkOutcome(task_id, _DONE[job.action])
+                return self._noted(job, task, gone=gone or _leaves(task, change, outcome))
             if outcome.blocked:
                 dead_holder, held = self._holder(change, job.queue)
                 if held is not None:
@@ -291,8 +331,16 @@ class BulkOperations:
                 task = outcome.task
         return BulkOutcome(task_id, "SKIPPED", "the task keeps changing; try again")
 
+    def _noted(self, job: _Job, task: Task, *, gone: bool) -> BulkOutcome:
+        """Tell those who wait for it what has become of *task*."""
+        if job.action is BulkAction.CANCEL:
+            note_cancelled(self.store, task)
+        if gone:
+            note_left(self.store, job.queue.name, [task])
+        return BulkOutcome(task.id, _DONE[job.action])
+
     def _planned(self, job: _Job, task: Task, meant: _Meant | None) -> Change | Unfit:
-        now = self.now()
+        now = job.at or self.now()
         if meant is not None and not meant(task, now):
             return Unfit("the task has changed meanwhile")
         to = takes_turn(job.action, task, job.queue, target=job.target, now=now)
@@ -326,8 +374,21 @@ def _noted(to_queue: str | None) -> dict[str, str] | None:
     return {"to_queue": to_queue} if to_queue else None
 
 
+def _leaves(task: Task, change: Change, outcome: Outcome) -> bool:
+    """Tell whether *task* has left its place in a strict order, by *change* as it came out."""
+    after = outcome.task
+    if change.gone or after is None or after.state is State.DELETED:
+        return True
+    return (after.queue, after.after) != (task.queue, task.after)
+
+
 def _meant_by(where: TaskFilter, task: Task, now: datetime) -> bool:
+    where = replace(where, payload={})  # the look has compared it, and it never changes
     return where.means(task) and any(span.holds(task) for span in where.spans(now))
+
+
+def _as_seen(snapshot: TaskSnapshot, where: TaskFilter, task: Task, now: datetime) -> bool:
+    return snapshot.shows(task) and _meant_by(where, task, now)
 
 
 def _taking_over(change: Change, dead_holder: str) -> Change:

@@ -1,8 +1,8 @@
-"""Selections: what a filter means at one moment, kept, and acted on as it was seen.
+"""Selections: what a filter means at one moment, kept, to be acted on as it was seen.
 
-An operator looks first (a dry run), then confirms, then it is done; each of these may take many
-calls, and workers change the queues all the while.  So the set is not the filter but what the
-filter found: the snapshots are kept beside a record of how far looking and acting are.  What came
+An operator looks first (a dry run), then confirms, then it is done (see ``actions``); each of these
+may take many calls, and workers change the queues all the while.  So the set is not the filter but
+what the filter found: the snapshots are kept beside a record of how far the look is.  What came
 later is not in the set; what has left it is found changed and left alone.
 
 A call does a bounded part of the work.  It claims the record first, so that a call that is sent
@@ -10,21 +10,19 @@ twice does nothing twice, and writes down how far it came every few tasks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
-from headrace.domain.errors import Conflict, HeadraceError, InvalidRequest, NotFound
+from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.ids import new_lease_token
 from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Unfit, operate
 from headrace.domain.task import Task, TaskSnapshot, came_after
-from headrace.ops.operators.bulk import BulkOperations, BulkOutcome
-from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.shared.undos import Undos
-from headrace.ops.tasks.inspect import Inspect, Walk
+from headrace.ops.tasks.inspect import Inspect
+from headrace.ops.tasks.walks import Walk
 from headrace.store.base import Record, Store
 from headrace.store.records.selections import KEPT, KIND, TaskSelection, from_record, to_record
 
@@ -35,11 +33,10 @@ QUEUES: Final = 100
 
 _LOOKS: Final = 750  # tasks one call looks at: about 130 ms
 _PAGE: Final = 250  # snapshots of one record, at most
-STEP: Final = _PAGE // 2
-"""The most tasks that one call acts on; 250 took 300 ms, as long as a page may take."""
-
-_SAVED: Final = 50  # tasks after which it is written down how far it is
 _CLAIM: Final = timedelta(seconds=35)  # longer than any call may take
+
+Snapshots: TypeAlias = tuple[str, Sequence[TaskSnapshot]]
+"""A queue, and what was seen of its tasks."""
 
 Check: TypeAlias = Callable[[TaskSelection], object]
 """Raises what whoever asks may not do to a set; asked each time that a set is read for them."""
@@ -56,17 +53,24 @@ class Selections:
     store: Store
     queues: QueueOperations
     inspect: Inspect
-    bulk: BulkOperations
-    audit: Audit
     now: Callable[[], datetime]
-    undos: Undos
 
     def look(
-        self, action: BulkAction, queues: Sequence[str], where: TaskFilter, *, by: str
+        self,
+        action: BulkAction,
+        queues: Sequence[str],
+        where: TaskFilter,
+        *,
+        by: str,
+        to_queue: str | None = None,
+        only_begin: bool = False,
     ) -> TaskSelection:
         """Begin a dry run: which tasks of *queues* does *where* mean, and the action take?
 
-        Raises NotFound for a queue, InvalidRequest for a word that is no state.
+        A first part of the look is done, unless it shall *only_begin*.  Where a move goes,
+        *to_queue*, may be said later.
+        Raises NotFound for a queue, InvalidRequest for a word that is no state, and as
+        check_target() for a target.
         """
         if not 1 <= len(queues) <= QUEUES:
             raise InvalidRequest.of("queue", f"must name 1 to {QUEUES} queues")
@@ -75,9 +79,20 @@ class Selections:
             self.queues.cached(queue)
         now = self.now()
         meant = replace(where, states=where.states or tuple(map(str, STATES_BY_ACTION[action])))
-        new = TaskSelection(new_lease_token()[4:], action, tuple(queues), meant, by, now)
+        if to_queue is not None:
+            self.check_target(queues, to_queue)
+        name = new_lease_token()[4:]
+        new = TaskSelection(name, action, tuple(queues), meant, by, now, to_queue=to_queue)
         self.store.put_record(to_record(new), replaces=None)
-        return self.go_on(new.name)
+        return new if only_begin else self.go_on(name)
+
+    def check_target(self, queues: Sequence[str], to_queue: str | None) -> None:
+        """Raise InvalidRequest naming ``to_queue`` for where nothing can move to, or NotFound."""
+        if not to_queue:
+            raise InvalidRequest.of("to_queue", "is needed")
+        if to_queue in queues:
+            raise InvalidRequest.of("to_queue", "must be another queue")
+        self.queues.cached(to_queue)
 
     def get(self, name: str, *, check: Check = _anyone) -> TaskSelection:
         """Return a set.  Raises NotFound when there is none, or no longer, and as *check* does."""
@@ -98,79 +113,52 @@ class Selections:
             if task_id in tasks and tasks[task_id].queue == queue
         ]
 
-    def begin(
-        self,
-        name: str,
-        *,
-        at: int,
-        most: int | None = None,
-        to_queue: str | None = None,
-        undo_in_seconds: int = 0,
-        check: Check = _anyone,
-    ) -> TaskSelection:
-        """Let it act: on up to *most* tasks more, or on all that are left; a first part is done.
+    def hand_over(self, found: TaskSelection, *, until: int, to_queue: str | None) -> None:
+        """Note that an action has those before *until*; *to_queue* is where a move goes, for good.
 
-        What it deletes can be brought back within *undo_in_seconds*, which are those of the first
-        time.
+        Raises NotFound and Conflict as get(), the latter for a set that is further by now.
+        """
+        target = found.to_queue or to_queue
+        while not self._put(replace(found, at=max(found.at, until), to_queue=target)):
+            found = self.get(found.name)
 
-        *at* is how far it was when that was decided: what is sent twice is done once.
-        *to_queue* is where a move goes, for good from the first time on.
-        Raises NotFound for it, InvalidRequest naming ``to_queue``, Conflict for a set that is
-        further by now, or being worked on, and as *check* does, of the set with its target.
+    def snapshots(self, found: TaskSelection, start: int, end: int) -> Snapshots | None:
+        """Return what was seen from *start* on, before *end* and of one queue, and of which.
+
+        None when it is not kept any more.
+        """
+        begin = 0
+        for number, (place, amount) in enumerate(found.chunks):
+            if start < begin + amount:
+                record = self.store.record(SNAPSHOTS, _part(found.name, number))
+                if record is None:
+                    return None
+                kept = record.body["tasks"][start - begin : end - begin]
+                return found.queues[place], [TaskSnapshot(*each) for each in kept]
+            begin += amount
+        raise AssertionError(start)
+
+    def go_on(self, name: str, *, check: Check = _anyone, raises: bool = False) -> TaskSelection:
+        """Look a little further, if it is not over and nobody else does it now.
+
+        What stops it is noted as trouble, or with *raises* raised.  Raises as get().
         """
         found = self.get(name, check=check)
-        if found.looking or found.acting or found.at != at or self._busy(found):
-            message = "it has gone on meanwhile: open its page again"
-            raise Conflict(message)
-        if found.action is BulkAction.MOVE and not found.begun:
-            found = replace(found, to_queue=to_queue)
-            check(found)
-            self._check_target(found, to_queue)
-        if found.action is BulkAction.DELETE and not found.begun:
-            found = replace(found, undo_for=undo_in_seconds)
-        until = found.count if most is None else min(found.count, found.at + most)
-        if not self._put(replace(found, until=until, trouble="")):
-            message = "it has gone on meanwhile: open its page again"
-            raise Conflict(message)
-        return self.go_on(name, check=check)
-
-    def stop(self, name: str, *, check: Check = _anyone) -> TaskSelection:
-        """Let it rest where it is.  Raises as get()."""
-        while True:
-            found = self.get(name, check=check)
-            if not found.acting or self._put(replace(found, until=found.at)):
-                return self.get(name, check=check)
-
-    def go_on(self, name: str, *, check: Check = _anyone) -> TaskSelection:
-        """Look or act a little further, if that is wanted and nobody else does it now.
-
-        What stops it is noted as trouble, not raised.  Raises as get().
-        """
-        found = self.get(name, check=check)
-        if not (found.looking or found.acting) or self._busy(found):
+        if not found.looking or self._busy(found):
             return found
         claimed = replace(found, busy_until=self.now() + _CLAIM, trouble="")
         if not self._put(claimed):
             return self.get(name, check=check)
-        work = self._look if found.looking else self._act
-        return work(replace(claimed, version=claimed.version + 1))
+        return self._look(replace(claimed, version=claimed.version + 1), raises=raises)
 
     def _busy(self, found: TaskSelection) -> bool:
         return found.busy_until is not None and self.now() < found.busy_until
 
-    def _check_target(self, found: TaskSelection, to_queue: str | None) -> None:
-        wrong = "is needed" if not to_queue else ""
-        if to_queue in found.queues:
-            wrong = "must be another queue"
-        if wrong or to_queue is None:
-            raise InvalidRequest.of("to_queue", wrong)
-        self.queues.cached(to_queue)
-
     # -- looking -------------------------------------------------------------------------------
 
-    def _look(self, at: TaskSelection) -> TaskSelection:
+    def _look(self, at: TaskSelection, *, raises: bool) -> TaskSelection:
         trouble: list[str] = []
-        with _noting(trouble):
+        with nullcontext() if raises else _noting(trouble):
             for one in self._strides(at):
                 at = one
         return self._save(replace(at, busy_until=None, trouble="".join(trouble)))
@@ -225,66 +213,6 @@ class Selections:
             )
         return at
 
-    # -- acting --------------------------------------------------------------------------------
-
-    def _act(self, at: TaskSelection) -> TaskSelection:
-        queue, snapshots = self._next(at)
-        noted = {
-            **at.where.fields(),
-            **({"to_queue": at.to_queue} if at.to_queue else {}),
-            "seen_at": at.seen_at.isoformat(),
-            "set": at.name,
-        }
-        if at.undo_for and queue not in at.undos:
-            undo = self.undos.begin(queue, at.undo_for)
-            if undo is not None:
-                at = self._save(replace(at, undos={**at.undos, queue: undo.id}))
-        before = at
-        trouble: list[str] = []
-        acting = self.audit.action(at.action, queue=queue, where=noted, by_parts=True)
-        with _noting(trouble), acting as outcome:
-            for one in self._parts(at, queue, snapshots):
-                at = one
-                outcome.matched = at.at - before.at
-                outcome.changed = at.changed - before.changed
-        if trouble:
-            at = replace(at, trouble=trouble[0], until=at.at)
-        return self._save(replace(at, busy_until=None))
-
-    def _parts(
-        self, at: TaskSelection, queue: str, snapshots: Sequence[TaskSnapshot]
-    ) -> Iterator[TaskSelection]:
-        """Act on *snapshots* and yield how far that is after each; now and then it is saved.
-
-        Raises Conflict where what was to be undone cannot be any more.
-        """
-        undo = self.undos.known(at.undos.get(queue))
-        if at.undo_for and undo is None:
-            message = "the time in which it could be undone is over"
-            raise Conflict(message)
-        for start in range(0, len(snapshots), _SAVED):
-            part = snapshots[start : start + _SAVED]
-            for result in self.bulk.as_seen(
-                queue, at.action, part, at.where, to_queue=at.to_queue, undo=undo
-            ):
-                at = _counted(at, result)
-                yield at
-            at = self._save(at)
-            yield at
-
-    def _next(self, at: TaskSelection) -> tuple[str, Sequence[TaskSnapshot]]:
-        """Return the snapshots of the chunk that is next, without those dealt with, and where."""
-        begin = 0
-        for number, (place, amount) in enumerate(at.chunks):
-            if at.at < begin + amount:
-                record = self.store.record(SNAPSHOTS, _part(at.name, number))
-                kept = record.body["tasks"] if record else []
-                done = at.at - begin
-                end = min(amount, at.until - begin, done + STEP)
-                return at.queues[place], [TaskSnapshot(*each) for each in kept[done:end]]
-            begin += amount
-        raise AssertionError(at.at)
-
     # -- the record ----------------------------------------------------------------------------
 
     def _put(self, changed: TaskSelection) -> bool:
@@ -293,10 +221,9 @@ class Selections:
         return self.store.put_record(record, replaces=changed.version)
 
     def _save(self, at: TaskSelection) -> TaskSelection:
-        """Write how far it is.  Somebody may have stopped it meanwhile: that stays so."""
+        """Write how far the look is."""
         while not self._put(at):
-            stored = self.get(at.name)
-            at = replace(at, version=stored.version, until=max(at.at, min(at.until, stored.until)))
+            at = replace(at, version=self.get(at.name).version)
         return replace(at, version=at.version + 1)
 
 
@@ -307,13 +234,6 @@ def _noting(trouble: list[str]) -> Iterator[None]:
         yield
     except HeadraceError as error:
         trouble.append(error.detail)
-
-
-def _counted(at: TaskSelection, result: BulkOutcome) -> TaskSelection:
-    if result.changed:
-        return replace(at, at=at.at + 1, changed=at.changed + 1)
-    reason = result.detail or result.outcome
-    return replace(at, at=at.at + 1, left={**at.left, reason: at.left.get(reason, 0) + 1})
 
 
 def _part(name: str, number: int) -> str:

@@ -14,7 +14,7 @@ from headrace.domain.errors import NotFound
 from headrace.domain.operate import Unfit
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
-from headrace.domain.undo import Undo, takes_place, undelete
+from headrace.domain.undo import BACK_ALREADY, Undo, takes_place, undelete
 from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.lines import Lines
@@ -41,6 +41,7 @@ class Undoing:
     now: Callable[[], datetime]
     cursors: Cursors
     lines: Lines
+    give_up: Callable[[str], None] = lambda _: None
     patience: float = 20.0
 
     def undo(
@@ -68,6 +69,7 @@ class Undoing:
             raise NotFound(message)
         if ids is None:
             self.queues.removals.give_up(undo.id)
+            self.give_up(undo.id)
         scope = f"undo {undo_id}"
         start = None if cursor is None else self.cursors.read(scope, cursor)
         results: list[BulkOutcome] = []
@@ -97,7 +99,8 @@ class Undoing:
             if task is not None and task.deleted_by == undo.id:
                 results.append(self._restored(queue, task))
             elif task_id in there:
-                detail = "the id is in use: it is back already, or was enqueued again"
+                again = there[task_id].created_at > undo.at
+                detail = "the id is in use: it was enqueued again" if again else BACK_ALREADY
                 results.append(BulkOutcome(task_id, "SKIPPED", detail))
             else:
                 results.append(BulkOutcome(task_id, "NOT_FOUND"))

@@ -1,8 +1,8 @@
 """What one key may see: tasks, queues and audit of its own patterns, and no trace of others."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from headrace.domain import access
 from headrace.domain.access import Permission, Principal
@@ -19,6 +19,7 @@ from headrace.ops.shared.audit import Audit, AuditFilter, AuditRecord
 from headrace.ops.shared.leases import Leases
 from headrace.ops.shared.paging import Found, read_units, seek
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.setting_changes import TOLD
 from headrace.ops.tasks.batches import BatchOperations
 from headrace.ops.tasks.cancel import Cancelling, CancelResult
 from headrace.ops.tasks.enqueue import EnqueueResult, TaskOperations
@@ -26,6 +27,10 @@ from headrace.ops.tasks.inspect import TaskListing
 from headrace.ops.tasks.wait import Waiting
 from headrace.store.call_scope import flat_rate
 from headrace.store.records import queues as queue_records
+
+if TYPE_CHECKING:
+    from headrace.ops.operators.actions import Actions, Allowed
+    from headrace.store.records.actions import ActionRun
 
 _TARGET: Final = "to_queue"
 
@@ -123,6 +128,54 @@ def undo(undoing: Undoing, by: Principal, undo_id: str, *, cursor: str | None) -
         if by.everywhere:
             raise
         raise refused from None
+
+
+def _operates(by: Principal) -> "Allowed":
+    return lambda run: by.covers_all(run.touches)
+
+
+def action(whole: "Actions", by: Principal, run_id: str) -> "ActionRun":
+    """Return an action whose queues are all *by*'s.
+
+    Raises NotFound; a *by* that is not for all queues gets Forbidden for that, and for an action
+    on another queue.
+    """
+    return _action(by, run_id, whole.get)
+
+
+def turn_action(
+    whole: "Actions", by: Principal, run_id: str, turn: Literal["pause", "resume", "cancel"]
+) -> "ActionRun":
+    """Pause, resume or cancel an action whose queues are all *by*'s.
+
+    Raises as action(), and Finished for one that is over.
+    """
+    turns = {"pause": whole.pause, "resume": whole.resume, "cancel": whole.cancel}
+    return _action(by, run_id, turns[turn])
+
+
+def _action(by: Principal, run_id: str, do: "Callable[..., ActionRun]") -> "ActionRun":
+    by.require(Permission.OPERATE)
+    try:
+        return do(run_id, allowed=_operates(by))
+    except NotFound:
+        if by.everywhere:
+            raise
+        raise access.not_this_action(run_id) from None
+
+
+def actions(
+    whole: "Actions", by: Principal, *, queue: str | None, limit: int, cursor: str | None
+) -> "Found[ActionRun]":
+    """Return a page of the actions whose queues are all *by*'s, the latest first.
+
+    Raises as Actions.list(), and Forbidden for a *queue* that is not *by*'s.
+    """
+    by.require(Permission.OPERATE)
+    with flat_rate() as rate:
+        page = whole.list(queue=queue, limit=limit, cursor=cursor, allowed=_operates(by))
+        rate.read = read_units(page.shown)
+    return page
 
 
 def cancel_task(cancelling: Cancelling, by: Principal, task_id: str) -> CancelResult:
@@ -243,7 +296,7 @@ def audit(
     """Return a page of what was changed by hand in *by*'s queues, newest first.
 
     What was changed outside of queues (keys) is only for keys that are for all queues, and where
-    tasks went is null if that is not one of *by*'s.
+    tasks went, and which queue is told of ends or alerts, is null if that is not one of *by*'s.
     Raises InvalidRequest as Audit.list().
     """
     by.require(Permission.OPERATE)
@@ -258,11 +311,19 @@ def audit(
 
 
 def _entry_seen_by(by: Principal, entry: AuditRecord) -> AuditRecord:
-    """Return *entry* without the queue that tasks went to, where that is not *by*'s."""
-    target = (entry.filter or {}).get(_TARGET)
-    if target is None or by.covers(target):
-        return entry
-    return replace(entry, filter={**(entry.filter or {}), _TARGET: None})
+    """Return *entry* without the queues that it names, where those are not *by*'s."""
+
+    def shown(values: Mapping[str, Any] | None, *names: str) -> Mapping[str, Any] | None:
+        named = {name: values.get(name) for name in names} if values else {}
+        hidden = {name: None for name, queue in named.items() if queue and not by.covers(queue)}
+        return {**(values or {}), **hidden} if hidden else values
+
+    return replace(
+        entry,
+        filter=shown(entry.filter, _TARGET),
+        before=shown(entry.before, *TOLD),
+        after=shown(entry.after, *TOLD),
+    )
 
 
 @dataclass(frozen=True, slots=True)

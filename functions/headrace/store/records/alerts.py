@@ -1,9 +1,8 @@
 """The record of a queue's alerts: one a queue that has some, written when one changes."""
 
-from msgspec import convert
-
 from headrace.domain.alerts import AlertState
 from headrace.domain.queue import Queue
+from headrace.shapes import convert
 from headrace.store.base import Record, Store
 from headrace.store.records import body_of
 from headrace.store.records.queues import ALERTS

@@ -13,11 +13,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from msgspec import convert
-
 from headrace.domain.batch import BatchEvent, Callback, Fired, TaskBatch
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.plan import TaskSpec
+from headrace.shapes import convert
 from headrace.store.base import Record
 from headrace.store.records import body_of
 from headrace.store.records.schedules import packed, unpacked

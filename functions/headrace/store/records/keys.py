@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from msgspec import convert
-
 from headrace.domain.access import Former, ShownKey, StoredKey
+from headrace.shapes import convert
 from headrace.store.base import Record, Store, every_record
 from headrace.store.records import body_of
 

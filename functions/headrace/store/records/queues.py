@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from msgspec import convert
-
 from headrace.domain.queue import Queue
 from headrace.domain.task import ORDINARY, State
+from headrace.shapes import convert
 from headrace.store.base import Position, Record
 from headrace.store.records import body_of
 
@@ -21,6 +20,7 @@ _SELDOM: Final = (
     "signing_generation",
     "rotated_at",
     "alerts_since",
+    "pause",
 )
 _LANES: Final = ("lanes_in_use", "lanes_ever")  # seldom others than the ordinary
 _FOUND_OUT: Final = ("shards_in_use", "lanes_in_use", "drained", "uncounted_since")
@@ -36,6 +36,8 @@ def to_record(queue: Queue) -> Record:
     for seldom in ("priority", "groups", "target", "on_end", "alerts"):
         if getattr(queue.settings, seldom) is None:
             del body["settings"][seldom]
+    if not queue.settings.indexed_fields:
+        del body["settings"]["indexed_fields"]
     return Record(KIND, queue.name, body, queue.version)
 
 

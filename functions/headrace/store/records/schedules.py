@@ -6,11 +6,10 @@ import zlib
 from collections.abc import Iterator
 from typing import Final
 
-from msgspec import convert
-
 from headrace.domain.change import KeyLock
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.schedule import Progress, Schedule
+from headrace.shapes import convert
 from headrace.store.base import Record, Store, every_record
 from headrace.store.records import body_of
 

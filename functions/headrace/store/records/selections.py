@@ -1,29 +1,25 @@
-"""One selection: what is to be done to which tasks, and how far that is."""
+"""One selection: which tasks something is to be done to, and how far the look for them is."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from msgspec import convert
-
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
+from headrace.shapes import convert
 from headrace.store.base import Record
 from headrace.store.records import body_of
 
 KIND: Final = "matched"
-KEPT: Final = timedelta(days=1)
+KEPT: Final = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSelection:
-    """What is to be done to which tasks, and how far that is.
+    """What is to be done to which tasks, and how far the look for them is.
 
-    ``seen_at`` is the moment of the dry run.  ``count`` tasks were found among ``looked_at``;
-    ``at`` of them are dealt with, and ``until`` is how far it may go without asking again.
-    ``left`` are reasons for leaving tasks alone, with how many; ``trouble`` is what stopped it.
-    What it deletes can be brought back for ``undo_for`` seconds, in each queue by its undo.
+    ``seen_at`` is the moment of the dry run.  ``count`` tasks were found among ``looked_at``; on
+    the first ``at`` of them actions were begun.  ``trouble`` is what stopped the look.
     """
 
     name: str
@@ -40,12 +36,7 @@ class TaskSelection:
     samples: tuple[tuple[str, str], ...] = ()  # queue and id
     to_queue: str | None = None
     at: int = 0
-    until: int = 0
-    changed: int = 0
-    left: Mapping[str, int] = field(default_factory=dict)
     trouble: str = ""
-    undo_for: int = 0
-    undos: Mapping[str, str] = field(default_factory=dict)
     busy_until: datetime | None = None
     version: int = 1
 
@@ -60,31 +51,24 @@ class TaskSelection:
         return self.queue < len(self.queues)
 
     @property
-    def acting(self) -> bool:
-        """Whether there is something that it may do without asking."""
-        return self.at < self.until
-
-    @property
     def begun(self) -> bool:
-        """Whether any task was dealt with, or is about to be."""
-        return self.until > 0
+        """Whether an action was begun on any task of it."""
+        return self.at > 0
 
     @property
-    def done(self) -> bool:
-        """Whether every task of the set was dealt with."""
+    def handed_over(self) -> bool:
+        """Whether actions were begun on every task of it."""
         return not self.looking and self.at == self.count
 
     @property
     def rest(self) -> int:
-        """How many tasks nothing was done to yet."""
+        """How many tasks no action was begun on yet."""
         return self.count - self.at
 
 
 def to_record(at: TaskSelection) -> Record:
     """Return a set as a record."""
     body = {**body_of(at, "name", "version", "where"), "where": at.where.fields()}
-    if not at.undo_for:
-        del body["undo_for"], body["undos"]
     return Record(KIND, at.name, body, at.version, at.seen_at + KEPT)
 
 

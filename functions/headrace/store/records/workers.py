@@ -3,9 +3,8 @@
 from datetime import datetime
 from typing import Final
 
-from msgspec import convert
-
 from headrace.domain.worker import REMEMBERED_FOR, Command, LiveWorker, WorkerHeartbeat
+from headrace.shapes import convert
 from headrace.store.base import Record
 from headrace.store.records import body_of
 
@@ -21,8 +20,11 @@ def to_record(heartbeat: WorkerHeartbeat, now: datetime) -> Record:
 def from_record(record: Record) -> LiveWorker:
     """Return the worker of *record*, and what it is asked to do."""
     heartbeat = convert({**record.body, "name": record.name}, WorkerHeartbeat)
+    seen_at = datetime.fromisoformat(record.body["seen_at"])
+    if not record.note:
+        return LiveWorker(heartbeat, seen_at)
     noted = (command for command in Command if record.note == note_of(command, heartbeat))
-    return LiveWorker(heartbeat, datetime.fromisoformat(record.body["seen_at"]), next(noted, None))
+    return LiveWorker(heartbeat, seen_at, next(noted, None))
 
 
 def note_of(command: Command, heartbeat: WorkerHeartbeat) -> str:

@@ -1,0 +1,212 @@
+"""Actions on many tasks that the service carries out, so that nobody has to wait for them."""
+
+from typing import TYPE_CHECKING, Annotated, Final, Literal, LiteralString, TypeAlias
+from urllib.parse import unquote
+
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
+from pydantic import Field, model_validator
+
+from headrace.domain.operate import BulkAction
+from headrace.http.audit import filter_shown
+from headrace.http.fields import (
+    Examples,
+    Name,
+    Reason,
+    RequestBody,
+    UndoFor,
+    contradiction,
+    example,
+)
+from headrace.http.filters import FilterBody
+from headrace.http.permissions import principal
+from headrace.http.queue_bodies import EmptyBody
+from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer
+from headrace.ops.operators import visibility
+from headrace.runtime.wiring import use_cases
+from headrace.wire import actions as action_wire
+from headrace.wire.base import instant
+
+if TYPE_CHECKING:
+    from headrace.ops.operators.actions import ShownRun
+
+router: Final = NounRouter("Actions")
+
+ActionInPath: TypeAlias = Annotated[str, Path(description="The id of the action.")]
+_QUEUES: Final = 100
+_SHOWN: Final = "How it stands."
+
+
+class ActionBody(RequestBody):
+    """What is to be done to which tasks."""
+
+    action: Literal["delete", "restart", "run", "move", "cancel"]
+    queues: Annotated[list[Name], Field(min_length=1, max_length=_QUEUES)]
+    filter: FilterBody = Field(
+        description="Those of which all holds; `{}` is every task that the action takes."
+    )
+    to_queue: Name | None = Field(default=None, description="Where a move goes: another queue.")
+    undo_in_seconds: UndoFor = 0
+    reason: Reason | None = None
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> "ActionBody":
+        if (self.action == "move") != (self.to_queue is not None):
+            needed: LiteralString = "is needed with move, and has no meaning otherwise"
+            raise contradiction(("to_queue", needed))
+        if self.undo_in_seconds and self.action != "delete":
+            only: LiteralString = "has a meaning with delete only"
+            raise contradiction(("undo_in_seconds", only))
+        if len(set(self.queues)) < len(self.queues):
+            once: LiteralString = "must name each queue once"
+            raise contradiction(("queues", once))
+        return self
+
+
+BEGIN: Final[Examples] = {
+    "restart": example(
+        "All dead ones of two queues whose latest error was a timeout",
+        {
+            "action": "restart",
+            "queues": ["mail", "sms"],
+            "filter": {"state": "DEAD", "error": "timeout"},
+            "reason": "the provider is back",
+        },
+    ),
+    "delete": example(
+        "All dead ones, for a day not for good",
+        {
+            "action": "delete",
+            "queues": ["mail"],
+            "filter": {"state": "DEAD"},
+            "undo_in_seconds": 86400,
+        },
+    ),
+}
+
+
+# ------------------------------------------------------------------------------------------ answers
+
+
+def action_answer(run: "ShownRun") -> action_wire.ActionSeen:
+    """An action."""
+    return action_wire.ActionSeen.of(
+        run,
+        filter=filter_shown(run.where.fields()),
+        queues=list(run.queues),
+        matched=run.total,
+        done=run.dealt_with,
+        left=dict(run.left),
+        undos=dict(run.undos),
+        actor=run.by,
+        actor_id=run.by_id,
+        ended_at=instant(run.ended_at),
+    )
+
+
+# ------------------------------------------------------------------------------------------- routes
+
+
+@router.post(
+    "/v1/actions",
+    summary="Begin an action on many tasks",
+    description=(
+        "The service looks for the tasks, and then acts on exactly those: none that came later, "
+        "and none that has changed since it was seen. It goes on whoever is away; "
+        "`GET /v1/actions/{id}` says how far it is, kept for 30 days, and the audit has one entry. "
+        "Takes a key that may operate all of its queues."
+    ),
+    operation_id="begin_action",
+    responses=answers(202, "It is begun.", "ActionSeen"),
+)
+def begin(body: Annotated[ActionBody, Body(openapi_examples=BEGIN)]) -> Answered:
+    """Begin an action."""
+    run = use_cases().actions.begin_all(
+        BulkAction(body.action),
+        body.queues,
+        body.filter.task_filter(),
+        to_queue=body.to_queue,
+        undo_in_seconds=int(body.undo_in_seconds),
+        reason=body.reason or "",
+    )
+    return json_answer(action_answer(run), 202)
+
+
+@router.get(
+    "/v1/actions",
+    summary="List actions on many tasks, the latest first",
+    description="Those of which all queues are the key's.",
+    operation_id="list_actions",
+    responses=answers(200, "A page of actions.", "ActionPage"),
+)
+def list_actions(
+    queue: Annotated[
+        str | None, Query(max_length=128, description="That touch this queue.")
+    ] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Answered:
+    """List actions."""
+    page = visibility.actions(
+        use_cases().actions, principal(), queue=queue, limit=limit, cursor=cursor
+    )
+    shown = [action_answer(run) for run in page.shown]
+    return json_answer(action_wire.Actions(actions=shown, cursor=page.cursor))
+
+
+@router.get(
+    "/v1/actions/<id>",
+    summary="Show how far an action is",
+    operation_id="get_action",
+    responses=answers(200, _SHOWN, "ActionSeen"),
+)
+def show(id: ActionInPath) -> Answered:
+    """Show an action."""
+    run = visibility.action(use_cases().actions, principal(), unquote(id))
+    return json_answer(action_answer(run))
+
+
+@router.post(
+    "/v1/actions/<id>/pause",
+    summary="Let an action rest",
+    description=(
+        "What it is at, up to 250 tasks, is finished. It can be resumed within 7 days of its "
+        "beginning. 409 `finished`: it is over, or cancelled."
+    ),
+    operation_id="pause_action",
+    responses=answers(200, _SHOWN, "ActionSeen"),
+)
+def pause(id: ActionInPath, _body: EmptyBody = None) -> Answered:
+    """Pause an action."""
+    return _turned(id, "pause")
+
+
+@router.post(
+    "/v1/actions/<id>/resume",
+    summary="Let an action go on",
+    description="409 `finished`: it is over, or cancelled.",
+    operation_id="resume_action",
+    responses=answers(200, _SHOWN, "ActionSeen"),
+)
+def resume(id: ActionInPath, _body: EmptyBody = None) -> Answered:
+    """Resume an action."""
+    return _turned(id, "resume")
+
+
+@router.post(
+    "/v1/actions/<id>/cancel",
+    summary="End an action where it is",
+    description=(
+        "What is done stays done, and what it is at, up to 250 tasks, is finished. Safe to "
+        "repeat. 409 `finished`: it is over otherwise."
+    ),
+    operation_id="cancel_action",
+    responses=answers(200, _SHOWN, "ActionSeen"),
+)
+def cancel(id: ActionInPath, _body: EmptyBody = None) -> Answered:
+    """Cancel an action."""
+    return _turned(id, "cancel")
+
+
+def _turned(path: str, turn: Literal["pause", "resume", "cancel"]) -> Answered:
+    run = visibility.turn_action(use_cases().actions, principal(), unquote(path), turn)
+    return json_answer(action_answer(run))

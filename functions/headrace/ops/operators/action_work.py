@@ -1,0 +1,233 @@
+"""The work on actions: part after part of their tasks, by whoever has time, until they are over.
+
+A worker claims an action for a while and notes the part that it begins, with the time that it gives
+the tasks of it; after a part it notes how far that is, and with the same write the next part.  If
+it is cut off, another one takes over the part when the claim has lapsed, and notes a time of its
+own beside the first.  A task that shows one of these times was done already, so each task is
+changed once and counted once, though two should be at it at once; and whoever finds its part taken
+over counts nothing.
+
+To pause or cancel changes the record only: whoever works on it sees that after its part.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from headrace.domain.errors import Conflict, HeadraceError, Unavailable
+from headrace.domain.operate import ActionStatus
+from headrace.ops.operators.actions import Actions, entry_of
+from headrace.ops.operators.bulk import BulkOperations, BulkOutcome
+from headrace.ops.shared.undos import Undos
+from headrace.store.base import Record, Store, every_record
+from headrace.store.records.actions import UNDER_WAY, ActionRun, Part
+from headrace.store.records.selections import TaskSelection
+
+PART: Final = 250
+
+CLAIMED_FOR: Final = timedelta(seconds=20)
+"""Longer than a part takes; what a killed worker had goes on after that."""
+
+_SLICE: Final = timedelta(seconds=2)  # then it is another action's turn
+_UNFOUNDED_AFTER: Final = timedelta(hours=1)  # a mark without an action
+_PAGE: Final = 100
+
+
+def _long() -> float:
+    return timedelta(hours=1).total_seconds()
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ActionWork:
+    """The use case, with what it needs from outside; *part* is the most tasks of one part."""
+
+    store: Store
+    actions: Actions
+    bulk: BulkOperations
+    undos: Undos
+    now: Callable[[], datetime]
+    part: int = PART
+
+    def run(self, *, time_left: Callable[[], float] = _long) -> int:
+        """Work on all actions by turns, until nothing is left to do or no *time_left* (seconds).
+
+        Return how many tasks were dealt with.  Raises Unavailable.
+        """
+        dealt_with, moved = 0, True
+        while moved and time_left() > 0:
+            moved = False
+            for mark in list(every_record(self.store, UNDER_WAY, page=_PAGE)):
+                number = self.go_on(mark, time_left=time_left)
+                moved = moved or number is not None
+                dealt_with += number or 0
+        return dealt_with
+
+    def go_on(self, mark: Record, *, time_left: Callable[[], float] = _long) -> int | None:
+        """Work on one action for a moment; return how many tasks were dealt with.
+
+        None if there was nothing to do, or somebody else is at it.
+        """
+        record = self.store.record("action", mark.name)
+        if record is None:
+            began = datetime.fromisoformat(mark.body["started_at"])
+            if self.now() > began + _UNFOUNDED_AFTER:
+                self.store.drop_record(UNDER_WAY, mark.name)
+            return None
+        run = ActionRun.of(record)
+        if run.over:
+            self.store.drop_record(UNDER_WAY, run.id)
+            return None
+        busy = run.busy_until is not None and self.now() < run.busy_until
+        if busy or run.status is ActionStatus.PAUSED:
+            return None
+        try:
+            return self._go_on(run, time_left)
+        except Unavailable:
+            raise
+        except HeadraceError as error:
+            self._fail(run.id, error.detail)
+            return 0
+
+    def _go_on(self, run: ActionRun, time_left: Callable[[], float]) -> int | None:
+        if run.status is ActionStatus.LOOKING:
+            return self._look(run)
+        found = self.actions.selections.get(run.set_name)
+        if run.status is not ActionStatus.RUNNING or run.at == run.until:
+            return self._end(run, found)
+        until, dealt_with = self.now() + _SLICE, 0
+        claimed = self._put(self._with_part(run, found))
+        while claimed is not None and claimed.part is not None:
+            outcomes = self._act(claimed, found)
+            dealt_with += len(outcomes)
+            more = self.now() < until and time_left() > 0
+            claimed = self._saved(claimed, found, outcomes, more=more)
+        if claimed is not None and claimed.at == claimed.until:
+            self._end(claimed, found)
+        return dealt_with
+
+    def _look(self, run: ActionRun) -> int | None:
+        """Look for its tasks a little further."""
+        before = self.actions.selections.get(run.set_name)
+        found = self.actions.selections.go_on(run.set_name, raises=True)
+        if not found.looking:
+            seen = replace(run, until=found.count, status=ActionStatus.RUNNING)
+            if self._put(seen) is not None:
+                self.actions.hand_over(seen)
+            return 0
+        return 0 if found.version > before.version else None
+
+    def _with_part(self, run: ActionRun, found: TaskSelection) -> ActionRun:
+        """Return *run* with a part begun now: the one that was begun before, or the next."""
+        now, stamps = self.now(), () if run.part is None else run.part.stamps
+        end = run.at if run.part is None else run.part.end
+        if run.part is None:
+            queue, end = self._next_part(run, found)
+            if run.undo_for and queue not in run.undos:
+                undo = self.undos.begin(queue, run.undo_for)
+                if undo is not None:
+                    run = replace(run, undos={**run.undos, queue: undo.id})
+        return replace(run, part=Part(end, (*stamps, now)), busy_until=now + CLAIMED_FOR)
+
+    def _next_part(self, run: ActionRun, found: TaskSelection) -> tuple[str, int]:
+        """Return the queue of the next part of *run*, and where that ends."""
+        begin, until = 0, found.count if run.until is None else run.until
+        for place, amount in found.chunks:
+            if run.at < begin + amount:
+                return found.queues[place], min(begin + amount, until, run.at + self.part)
+            begin += amount
+        raise AssertionError(run.at)
+
+    def _act(
+        self, run: ActionRun, found: TaskSelection, *, only_look: bool = False
+    ) -> list[BulkOutcome]:
+        """Act on the part that is begun.
+
+        Raises Conflict where what was to be undone cannot be any more, or the set is not kept.
+        """
+        part = run.part
+        assert part is not None  # noqa: S101  whoever calls has begun it
+        kept = self.actions.selections.snapshots(found, run.at, part.end)
+        if kept is None:
+            message = "the tasks that it is about are not known any more"
+            raise Conflict(message)
+        queue, seen = kept
+        undo = self.undos.known(run.undos.get(queue))
+        if run.undo_for and undo is None and not only_look:
+            message = "the time in which it could be undone is over"
+            raise Conflict(message)
+        return self.bulk.as_seen(
+            queue,
+            run.action,
+            seen,
+            run.where,
+            stamps=part.stamps,
+            to_queue=run.to_queue,
+            undo=undo,
+            only_look=only_look,
+        )
+
+    def _saved(
+        self, run: ActionRun, found: TaskSelection, outcomes: list[BulkOutcome], *, more: bool
+    ) -> ActionRun | None:
+        """Write down what came of a part, and with *more* that the next one is begun.
+
+        None if somebody else has taken the part over: then that counts.  Somebody may have stopped
+        it meanwhile: that stays so.
+        """
+        done = _counted(run, outcomes).released()
+        while True:
+            goes_on = more and done.status is ActionStatus.RUNNING and done.at != done.until
+            saved = self._put(self._with_part(done, found) if goes_on else done)
+            if saved is not None:
+                return saved
+            stored = self.actions.get(run.id)
+            if stored.part != run.part:
+                return None
+            done = replace(done, status=stored.status, version=stored.version)
+
+    def _end(self, run: ActionRun, found: TaskSelection) -> int | None:
+        """End it, after what was done of a part that was cut off is counted."""
+        if run.part is not None:
+            outcomes = [one for one in self._act(run, found, only_look=True) if one.changed]
+            at = run.at + len(outcomes)
+            settled = self._put(replace(_counted(run, outcomes), at=at).released())
+            if settled is None:
+                return None
+            run = settled
+        status = ActionStatus.DONE if run.status is ActionStatus.RUNNING else run.status
+        ended = replace(run, status=status, ended_at=self.now())
+        self.actions.hand_over(ended)
+        self.actions.audit.write(ended.noted, entry_of(ended))
+        if self._put(ended) is not None:
+            self.store.drop_record(UNDER_WAY, ended.id)
+        return 0
+
+    def _fail(self, run_id: str, trouble: str) -> None:
+        """Note that it cannot go on; it is ended with the next look at it."""
+        run = self.actions.get(run_id)
+        if run.goes_on:
+            failed = replace(run, status=ActionStatus.FAILED, trouble=trouble, busy_until=None)
+            self._put(failed)
+        elif not run.over:  # not even what was done of its last part can be told
+            ended = replace(run.released(), trouble=trouble, ended_at=self.now())
+            self.actions.audit.write(ended.noted, entry_of(ended))
+            self._put(ended)
+
+    def _put(self, changed: ActionRun) -> ActionRun | None:
+        """Write *changed* and return it as it is then; None if somebody else has written."""
+        written = replace(changed, version=changed.version + 1)
+        if self.actions.put(changed):
+            return written
+        # The answer to an earlier try may have been lost.
+        return written if self.actions.get(changed.id) == written else None
+
+
+def _counted(run: ActionRun, outcomes: list[BulkOutcome]) -> ActionRun:
+    """Return *run* with its part dealt with."""
+    left = Counter(run.left)
+    left.update(one.detail or one.outcome for one in outcomes if not one.changed)
+    changed = run.changed + sum(one.changed for one in outcomes)
+    end = run.at if run.part is None else run.part.end
+    return replace(run, at=end, changed=changed, left=dict(left))

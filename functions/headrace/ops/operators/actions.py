@@ -1,0 +1,290 @@
+"""Actions on many tasks that the service carries out: begun, watched, paused, resumed, cancelled.
+
+An action is about the tasks of a set as they were seen (``selections``), so whoever has begun it
+may leave: the service works on it (``action_work``) until it is over, and its record says how far
+it is.  Nothing that is sent twice is done twice: the id of an action says of which set it is, and
+from which task of it on.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from headrace.domain.errors import Conflict, Finished, NotFound
+from headrace.domain.filters import TaskFilter
+from headrace.domain.ids import action_id
+from headrace.domain.operate import ActionStatus, BulkAction
+from headrace.ops.operators.selections import Check, Selections
+from headrace.ops.shared.audit import Audit, AuditRecord, caller, checked_reason
+from headrace.ops.shared.paging import Cursors, Found
+from headrace.ops.shared.queues import QueueOperations
+from headrace.store.base import Record, Store, every_record
+from headrace.store.records.actions import KIND, OVER, UNDER_WAY, ActionRun
+from headrace.store.records.selections import TaskSelection
+
+_PAGE: Final = 100
+_LOOKED_AT: Final = 500  # actions one call looks at before it answers with what it has
+
+Allowed: TypeAlias = Callable[[ActionRun], bool]
+"""Tells whether whoever asks may see an action."""
+
+ShownRun: TypeAlias = ActionRun
+"""An action, for those who show it and know nothing of records."""
+
+
+def _anyone(_run: ActionRun) -> bool:
+    return True
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Actions:
+    """The use case, with what it needs from outside; *kick* has the service look for work now."""
+
+    store: Store
+    selections: Selections
+    queues: QueueOperations
+    audit: Audit
+    now: Callable[[], datetime]
+    cursors: Cursors
+    kick: Callable[[], None]
+
+    def begin(
+        self,
+        set_name: str,
+        *,
+        at: int,
+        most: int | None = None,
+        to_queue: str | None = None,
+        undo_in_seconds: int = 0,
+        reason: str = "",
+        check: Check = lambda _: None,
+    ) -> ActionRun:
+        """Begin an action on the tasks of a set from *at* on: up to *most* of them, or all.
+
+        *at* is how many had been given to actions when that was decided: what is sent twice is
+        begun once.  *to_queue* is where a move goes, for good from the first time on.  What is
+        deleted can be brought back within *undo_in_seconds*.
+        Raises NotFound for the set and the queue, InvalidRequest naming ``to_queue`` or ``reason``,
+        Conflict for a set that is further by now, and as *check* does, of the set with its target.
+        """
+        why = checked_reason(reason)
+        found = self.selections.get(set_name, check=check)
+        if found.looking or found.at != at or at == found.count:
+            message = "it has gone on meanwhile: open its page again"
+            raise Conflict(message)
+        target = self._target(found, to_queue, check)
+        until = found.count if most is None else min(found.count, at + most)
+        run = self._new(found, why, target, undo_in_seconds)
+        return self._begin(replace(run, until=until))
+
+    def begin_all(
+        self,
+        action: BulkAction,
+        queues: Sequence[str],
+        where: TaskFilter,
+        *,
+        to_queue: str | None = None,
+        undo_in_seconds: int = 0,
+        reason: str = "",
+    ) -> ActionRun:
+        """Begin an action on all that *where* means now in *queues*; the service looks for them.
+
+        Raises as begin(), and InvalidRequest for queues and states as Selections.look() does.
+        """
+        why = checked_reason(reason)
+        if action is BulkAction.MOVE:
+            self.selections.check_target(queues, to_queue)
+        found = self.selections.look(
+            action,
+            queues,
+            where,
+            by=caller().actor,
+            to_queue=to_queue if action is BulkAction.MOVE else None,
+            only_begin=True,
+        )
+        run = self._new(found, why, found.to_queue, undo_in_seconds)
+        return self._begin(replace(run, status=ActionStatus.LOOKING))
+
+    def get(self, run_id: str, *, allowed: Allowed = _anyone) -> ActionRun:
+        """Return an action.  Raises NotFound where there is none that *allowed* lets be seen."""
+        record = self.store.record(KIND, run_id)
+        run = None if record is None else ActionRun.of(record)
+        if run is None or not allowed(run):
+            message = f"there is no action {run_id[:64]}, or no longer"
+            raise NotFound(message)
+        return run
+
+    def list(
+        self,
+        *,
+        queue: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        allowed: Allowed = _anyone,
+    ) -> Found[ActionRun]:
+        """Return a page of actions, the latest first, of one *queue* or all.
+
+        Raises InvalidRequest for a forged cursor.
+        """
+        scope = f"actions {queue}"
+        after = self.cursors.read(scope, cursor) if cursor else ""
+        runs: list[ActionRun] = []
+        for number, record in enumerate(self._records(after)):
+            if len(runs) == limit or number == _LOOKED_AT:
+                return Found(tuple(runs), self.cursors.write(scope, after))
+            after = record.name
+            run = ActionRun.of(record)
+            if queue in (None, *run.touches) and allowed(run):
+                runs.append(run)
+        return Found(tuple(runs), None)
+
+    def under_way(self, *, allowed: Allowed = _anyone) -> tuple[ActionRun, ...]:
+        """Return the actions that are not over, the latest first; the first hundred."""
+        marks, _ = self.store.records(UNDER_WAY, limit=_PAGE)
+        records = (self.store.record(KIND, mark.name) for mark in marks)
+        runs = (ActionRun.of(record) for record in records if record is not None)
+        return tuple(run for run in runs if not run.over and allowed(run))
+
+    def pause(self, run_id: str, *, allowed: Allowed = _anyone) -> ActionRun:
+        """Let an action rest; the part that is under way is finished.
+
+        Raises NotFound, and Finished for one that is over.
+        """
+        return self._turn(run_id, ActionStatus.PAUSED, allowed)
+
+    def resume(self, run_id: str, *, allowed: Allowed = _anyone) -> ActionRun:
+        """Let an action go on that rests.  Raises as pause()."""
+        return self._turn(run_id, ActionStatus.RUNNING, allowed)
+
+    def cancel(self, run_id: str, *, allowed: Allowed = _anyone) -> ActionRun:
+        """End an action where it is; what is done stays done.  May be repeated.
+
+        Raises as pause().
+        """
+        return self._turn(run_id, ActionStatus.CANCELLED, allowed)
+
+    def give_up(self, undo_id: str) -> None:
+        """Cancel the action whose tasks that undo brings back: it would take them again."""
+        for mark in every_record(self.store, UNDER_WAY, page=_PAGE):
+            record = self.store.record(KIND, mark.name)
+            if record is not None and undo_id in ActionRun.of(record).undos.values():
+                self.cancel(mark.name)
+
+    # -- beginning -----------------------------------------------------------------------------
+
+    def _target(self, found: TaskSelection, to_queue: str | None, check: Check) -> str | None:
+        if found.action is not BulkAction.MOVE:
+            return None
+        target = found.to_queue or to_queue
+        check(replace(found, to_queue=target))
+        self.selections.check_target(found.queues, target)
+        return target
+
+    def _new(
+        self, found: TaskSelection, reason: str, to_queue: str | None, undo_in_seconds: int
+    ) -> ActionRun:
+        who = caller()
+        deletes = found.action is BulkAction.DELETE
+        return ActionRun(
+            id=action_id(found.seen_at, f"{found.name} {found.at}"),
+            set_name=found.name,
+            action=found.action,
+            queues=found.queues,
+            where=found.where,
+            by=who.actor,
+            by_id=who.actor_id,
+            request_id=who.request_id,
+            reason=reason,
+            seen_at=found.seen_at,
+            started_at=self.now(),
+            noted=self.audit.new_name(),
+            to_queue=to_queue,
+            undo_for=undo_in_seconds if deletes else 0,
+            first=found.at,
+            at=found.at,
+        )
+
+    def _begin(self, run: ActionRun) -> ActionRun:
+        """Write *run* down, its mark first: from then on the service works on it.
+
+        A repeat finds it written.  Should this process end before the set says so too, or the
+        audit: both are written again by whoever works on it.
+        """
+        self.store.renew_record(run.mark())
+        if not self.store.put_record(run.record(), replaces=None):
+            run = self.get(run.id)
+        self.hand_over(run)
+        if not run.over:
+            self.audit.write(run.noted, entry_of(run))
+        self.kick()
+        return run
+
+    def hand_over(self, run: ActionRun) -> None:
+        """Note of its set which tasks *run* has."""
+        if run.until is not None:
+            found = self.selections.get(run.set_name)
+            if found.at < run.until:
+                self.selections.hand_over(found, until=run.until, to_queue=run.to_queue)
+
+    # -- the record ----------------------------------------------------------------------------
+
+    def _turn(self, run_id: str, wanted: ActionStatus, allowed: Allowed) -> ActionRun:
+        while True:
+            run = self.get(run_id, allowed=allowed)
+            status = wanted
+            if wanted is ActionStatus.RUNNING and run.until is None:
+                status = ActionStatus.LOOKING
+            if run.status is status:
+                return run
+            if run.status in OVER:
+                message = f"action {run.id} is over: it is {run.status}"
+                raise Finished(message)
+            changed = replace(run, status=status, trouble="")
+            if self.put(changed):
+                self.kick()
+                return self.get(run_id)
+
+    def put(self, changed: ActionRun) -> bool:
+        """Write *changed*, which was read with its version, if nobody else has written."""
+        record = replace(changed, version=changed.version + 1).record()
+        return self.store.put_record(record, replaces=changed.version)
+
+    def _records(self, after: str) -> Iterator[Record]:
+        more = True
+        while more:
+            records, more = self.store.records(KIND, after=after, limit=_PAGE)
+            for record in records:
+                yield record
+                after = record.name
+
+
+def entry_of(run: ActionRun) -> AuditRecord:
+    """Return the entry that the audit has of *run*; complete once it is over."""
+    where = {
+        **run.where.fields(),
+        **({"to_queue": run.to_queue} if run.to_queue else {}),
+        **({"queues": ",".join(run.queues)} if len(run.queues) > 1 else {}),
+        "seen_at": run.seen_at.isoformat(),
+        "set": run.set_name,
+    }
+    stopped = None
+    if run.status is ActionStatus.CANCELLED:
+        stopped = "cancelled"
+    elif run.status is ActionStatus.FAILED:
+        stopped = run.trouble
+    return AuditRecord(
+        run.started_at,
+        run.by,
+        str(run.action),
+        run.queues[0] if len(run.queues) == 1 else None,
+        where,
+        matched=run.total if run.over else None,
+        changed=run.changed if run.over else None,
+        request_id=run.request_id,
+        actor_id=run.by_id,
+        reason=run.reason or None,
+        run=run.id,
+        left=dict(run.left) if run.over and run.left else None,
+        stopped=stopped if run.over else None,
+    )

@@ -1,0 +1,121 @@
+"""Records of actions on many tasks that the service carries out, and marks of those under way.
+
+An action has a record as long as people may ask about it; beside it a mark while there is something
+to do, so that whoever looks for work reads no more than that.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final, Self
+
+from headrace.domain.filters import TaskFilter
+from headrace.domain.operate import ActionStatus, BulkAction
+from headrace.shapes import convert
+from headrace.store.base import Record
+from headrace.store.records import body_of
+from headrace.store.records.selections import KEPT as SET_KEPT
+
+KIND: Final = "action"
+UNDER_WAY: Final = "acting"
+KEPT: Final = timedelta(days=30)
+
+
+OVER: Final = frozenset({ActionStatus.DONE, ActionStatus.CANCELLED, ActionStatus.FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Tasks that are being acted on: those of the set before ``end`` that are not dealt with.
+
+    ``stamps`` are the times that they are given, one for each attempt: by these a task shows that
+    it was done, whoever did it and has not lived to say so.
+    """
+
+    end: int
+    stamps: tuple[datetime, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionRun:
+    """One action on the tasks of a set, in their order there from ``first`` to before ``until``.
+
+    Those before ``at`` are dealt with: ``changed`` of them, and ``left`` are reasons for leaving
+    the others alone, with how many.  ``until`` is None before the set is known.
+    ``by`` is the name of the key that asked, ``by_id`` its id, ``request_id`` the request.
+    ``trouble`` is what stopped it.  ``noted`` is its entry in the audit.
+    What it deletes can be brought back for ``undo_for`` seconds, in each queue by its undo.
+    """
+
+    id: str
+    set_name: str
+    action: BulkAction
+    queues: tuple[str, ...]
+    where: TaskFilter
+    by: str
+    by_id: str | None
+    request_id: str | None
+    reason: str
+    seen_at: datetime
+    started_at: datetime
+    noted: str
+    to_queue: str | None = None
+    undo_for: int = 0
+    first: int = 0
+    at: int = 0
+    until: int | None = None
+    changed: int = 0
+    left: Mapping[str, int] = field(default_factory=dict)
+    undos: Mapping[str, str] = field(default_factory=dict)
+    status: ActionStatus = ActionStatus.RUNNING
+    ended_at: datetime | None = None
+    trouble: str = ""
+    part: Part | None = None
+    busy_until: datetime | None = None
+    version: int = 1
+
+    @property
+    def touches(self) -> tuple[str, ...]:
+        """Every queue that it reads or changes, the target of a move included."""
+        return (*self.queues, self.to_queue) if self.to_queue else self.queues
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing will happen any more."""
+        return self.ended_at is not None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether tasks are still to be acted on, unless somebody stops it."""
+        return self.status in {ActionStatus.LOOKING, ActionStatus.RUNNING}
+
+    @property
+    def total(self) -> int | None:
+        """How many tasks it is about."""
+        return None if self.until is None else self.until - self.first
+
+    @property
+    def dealt_with(self) -> int:
+        """How many of them are dealt with."""
+        return self.at - self.first
+
+    def record(self) -> Record:
+        """Return it as a record."""
+        body = {**body_of(self, "id", "version", "where"), "where": self.where.fields()}
+        return Record(KIND, self.id, body, self.version, self.started_at + KEPT)
+
+    def mark(self) -> Record:
+        """Return the mark that there is something to do."""
+        body = {"started_at": self.started_at.isoformat()}
+        return Record(UNDER_WAY, self.id, body, expires_at=self.seen_at + SET_KEPT)
+
+    @classmethod
+    def of(cls, record: Record) -> Self:
+        """Return the action of *record*."""
+        where = TaskFilter.of_fields(record.body["where"])
+        named = {"id": record.name, "version": record.version, "where": where}
+        return convert({**record.body, **named}, cls, from_attributes=True)
+
+    def released(self) -> Self:
+        """Return it with nobody at work on it."""
+        return replace(self, part=None, busy_until=None)

@@ -1,0 +1,230 @@
+"""Actions on many tasks that the service carries out: steered, listed, told of in the audit."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from headrace.domain.errors import Conflict, InvalidRequest, NotFound
+from headrace.domain.filters import TaskFilter
+from headrace.domain.operate import BulkAction
+from headrace.domain.task import State
+from headrace.ops.operators.action_work import CLAIMED_FOR, PART
+from headrace.ops.shared.audit import AuditFilter, Caller, calling
+from headrace.ops.shared.sentences import sentence
+from headrace.store.records.actions import ActionRun
+from tests.contract.conftest import World
+from tests.contract.test_selections import DEAD, kill, look
+
+WAITING = TaskFilter(states=("ENQUEUED",))
+
+
+def waiting(world: World, count: int) -> str:
+    queue = world.queue()
+    for start in range(0, count, 25):
+        world.put(queue, *["{}"] * min(25, count - start))
+    world.clock.forward(1)
+    return queue
+
+
+def begin(
+    world: World, queue: str, action: BulkAction, where: TaskFilter, **more: Any
+) -> ActionRun:
+    return world.use.actions.begin_all(action, [queue], where, **more)
+
+
+def a_part(world: World, run: ActionRun) -> ActionRun:
+    """Have a worker do one part of an action, and no more."""
+    world.use.action_work.go_on(run.mark(), time_left=lambda: 0.0)
+    return world.use.actions.get(run.id)
+
+
+def test_the_service_looks_for_the_tasks_and_acts_on_them(world: World) -> None:
+    queue = waiting(world, 2 * PART)
+    run = begin(world, queue, BulkAction.CANCEL, WAITING, reason="sent by mistake")
+    assert (run.status, run.total) == ("LOOKING", None)
+    world.clock.forward(0.001)
+    later = world.put(queue)[0]
+    world.use.action_work.run()
+
+    done = world.use.actions.get(run.id)
+    assert (done.status, done.total, done.changed) == ("DONE", 2 * PART, 2 * PART)
+    assert world.see(later).state is State.ENQUEUED
+    assert not world.use.has_actions()
+
+
+def test_the_audit_has_one_row_that_says_it_in_a_sentence(world: World) -> None:
+    queue = world.queue()
+    changed, *_ = kill(world, queue, 3)
+    found = look(world, queue)
+    world.use.bulk.by_ids(queue, BulkAction.DELETE, [changed])
+    with calling(Caller("anna", "req-1", "key_1")):
+        run = world.use.actions.begin(found.name, at=0, reason=" fixed the SMTP password ")
+    [begun] = world.use.audit.list(AuditFilter(action="restart")).shown
+    assert (begun.changed, begun.matched) == (None, None)
+    assert sentence(begun) == "anna is restarting tasks of mail: fixed the SMTP password"
+    world.use.action_work.run()
+
+    [entry] = world.use.audit.list(AuditFilter(action="restart")).shown
+    assert (entry.actor, entry.actor_id, entry.request_id) == ("anna", "key_1", "req-1")
+    assert (entry.matched, entry.changed, entry.run) == (3, 2, run.id)
+    told = "anna restarted 2 dead tasks of mail, 1 was gone: fixed the SMTP password"
+    assert sentence(entry) == told
+
+
+def test_it_is_paused_and_resumed_and_nothing_else_meanwhile(world: World) -> None:
+    queue = waiting(world, 2 * PART)
+    run = begin(world, queue, BulkAction.DELETE, WAITING)
+    while (run := a_part(world, run)).changed == 0:
+        pass
+    world.use.actions.pause(run.id)
+    world.use.action_work.run()
+    world.clock.forward(3600)
+    world.use.action_work.run()
+
+    rests = world.use.actions.get(run.id)
+    assert (rests.status, rests.changed) == ("PAUSED", PART)
+    assert world.use.actions.pause(run.id) == rests
+    assert world.use.actions.resume(run.id).status == "RUNNING"
+    world.use.action_work.run()
+    assert world.use.actions.get(run.id).changed == 2 * PART
+    for turn in (world.use.actions.pause, world.use.actions.resume, world.use.actions.cancel):
+        with pytest.raises(Conflict):
+            turn(run.id)
+
+
+def test_what_is_cancelled_leaves_the_rest_alone_and_may_be_repeated(world: World) -> None:
+    queue = waiting(world, 2 * PART)
+    run = begin(world, queue, BulkAction.DELETE, WAITING)
+    while (run := a_part(world, run)).changed == 0:
+        pass
+    world.use.actions.cancel(run.id)
+    assert world.use.actions.cancel(run.id).status == "CANCELLED"
+    world.use.action_work.run()
+
+    over = world.use.actions.get(run.id)
+    assert (over.over, over.changed, over.dealt_with) == (True, PART, PART)
+    [entry] = world.use.audit.list(AuditFilter(action="delete")).shown
+    told = "service deleted 250 enqueued tasks of mail, cancelled with 250 not touched"
+    assert sentence(entry) == told
+
+
+def test_before_its_tasks_are_known_it_can_be_paused_and_cancelled(world: World) -> None:
+    queue = waiting(world, 5)
+    run = begin(world, queue, BulkAction.DELETE, WAITING)
+    world.use.actions.pause(run.id)
+    world.use.action_work.run()
+    assert world.use.actions.resume(run.id).status == "LOOKING"
+    world.use.actions.cancel(run.id)
+    world.use.action_work.run()
+
+    assert (world.use.actions.get(run.id).over, world.use.has_actions()) == (True, False)
+    assert world.use.inspect.count(queue).count == 5
+
+
+def test_what_fits_no_task_is_over_at_once(world: World) -> None:
+    run = begin(world, world.queue(), BulkAction.RESTART, DEAD)
+    world.use.action_work.run()
+
+    assert world.use.actions.get(run.id).status == "DONE"
+    [entry] = world.use.audit.list(AuditFilter(action="restart")).shown
+    assert (entry.matched, entry.changed) == (0, 0)
+
+
+def test_an_undo_ends_the_deletion_and_brings_back_what_it_took(world: World) -> None:
+    queue = waiting(world, 2 * PART)
+    run = begin(world, queue, BulkAction.DELETE, WAITING, undo_in_seconds=600)
+    while (run := a_part(world, run)).changed == 0:
+        pass
+    [undo] = run.undos.values()
+    world.clock.forward(1)
+    answer = world.use.undoing.undo(undo)
+    world.use.action_work.run()
+
+    assert answer.changed == PART
+    assert world.use.actions.get(run.id).status == "CANCELLED"
+    assert world.use.inspect.count(queue).count == 2 * PART
+
+
+def test_a_target_that_goes_away_ends_the_move(world: World) -> None:
+    queue = waiting(world, PART + 1)
+    world.queue("archive")
+    run = begin(world, queue, BulkAction.MOVE, WAITING, to_queue="archive")
+    while (run := a_part(world, run)).changed == 0:
+        pass
+    world.use.queues.delete("archive")
+    world.clock.forward(60)
+    world.use.action_work.run()
+
+    over = world.use.actions.get(run.id)
+    assert (over.status, over.changed) == ("FAILED", PART)
+    assert "archive" in over.trouble
+
+
+def test_where_nothing_can_move_to_is_said_at_once(world: World) -> None:
+    queue = waiting(world, 1)
+    for target in (None, queue):
+        with pytest.raises(InvalidRequest) as refused:
+            begin(world, queue, BulkAction.MOVE, WAITING, to_queue=target)
+        assert refused.value.errors[0].field == "to_queue"
+    with pytest.raises(NotFound):
+        begin(world, queue, BulkAction.MOVE, WAITING, to_queue="nowhere")
+    assert not world.use.has_actions()
+
+
+def test_a_reason_has_its_limit(world: World) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        begin(world, world.queue(), BulkAction.DELETE, WAITING, reason="é" * 251)
+    assert refused.value.errors[0].field == "reason"
+
+
+def test_actions_are_listed_the_latest_first_page_by_page(world: World) -> None:
+    queue, other = world.queue(), world.queue("other")
+    made = []
+    for number in range(5):
+        world.clock.forward(1)
+        where = other if number == 2 else queue
+        made.append(begin(world, where, BulkAction.DELETE, WAITING).id)
+    latest = made[::-1]
+    first = world.use.actions.list(limit=3)
+    rest = world.use.actions.list(limit=3, cursor=first.cursor)
+
+    assert [run.id for run in (*first.shown, *rest.shown)] == latest
+    assert rest.cursor is None
+    assert [run.id for run in world.use.actions.list(queue=other).shown] == [made[2]]
+    assert [run.id for run in world.use.actions.under_way()] == latest
+    may_not = world.use.actions.list(allowed=lambda run: other in run.queues)
+    assert [run.id for run in may_not.shown] == [made[2]]
+    with pytest.raises(NotFound):
+        world.use.actions.get(made[0], allowed=lambda _: False)
+    with pytest.raises(InvalidRequest):
+        world.use.actions.list(cursor="forged")
+
+
+def test_a_mark_of_an_action_that_was_never_written_goes_in_time(world: World) -> None:
+    queue = waiting(world, 1)
+    run = begin(world, queue, BulkAction.DELETE, WAITING)
+    world.store.drop_record("action", run.id)
+    world.use.action_work.run()
+    assert world.use.has_actions()
+    world.clock.forward(timedelta(hours=1, seconds=1).total_seconds())
+    world.use.action_work.run()
+
+    assert not world.use.has_actions()
+
+
+def test_what_a_killed_worker_had_begun_goes_on_when_its_claim_has_lapsed(world: World) -> None:
+    queue = waiting(world, 3)
+    run = begin(world, queue, BulkAction.DELETE, WAITING)
+    run = a_part(world, run)  # the look
+    claimed = world.use.action_work._put(  # noqa: SLF001  and there it was killed
+        world.use.action_work._with_part(  # noqa: SLF001
+            run, world.use.selections.get(run.set_name)
+        )
+    )
+    assert claimed is not None
+    assert world.use.action_work.run() == 0
+    world.clock.forward(CLAIMED_FOR.total_seconds())
+
+    assert world.use.action_work.run() == 3
+    assert world.use.actions.get(run.id).changed == 3

@@ -1,0 +1,205 @@
+"""Actions on many tasks over HTTP: begun, watched, paused, resumed, cancelled, by whom they may."""
+
+from typing import Any
+
+import pytest
+
+from headrace.domain.access import Role
+from tests.functional.conftest import Answer, Service
+from tests.functional.roles import keyed
+
+SHOWN = {
+    "id", "action", "queues", "filter", "to_queue", "status", "matched", "done", "changed", "left",
+    "undos", "reason", "actor", "actor_id", "started_at", "ended_at", "trouble",
+}  # fmt: skip
+
+
+def begin(call: Service, action: str = "restart", *queues: str, **body: Any) -> Answer:
+    whole = {"action": action, "queues": queues or ["mail"], "filter": {}, **body}
+    return call("POST", "/v1/actions", whole)
+
+
+def begun(call: Service, action: str = "restart", *queues: str, **body: Any) -> Any:
+    answer = begin(call, action, *queues, **body)
+    assert answer.status == 202, answer.body
+    assert set(answer.json) == SHOWN
+    return answer.json
+
+
+def dead(call: Service, path: str, number: int) -> list[str]:
+    """Let tasks die."""
+    ids = call.put(path, *range(number))
+    for task in call.take(path, number):
+        call.say(task, "FAILED", retryable=False, error={"type": "Timeout", "message": "slow"})
+    return ids
+
+
+def states(call: Service, path: str) -> list[str]:
+    return sorted(task["status"] for task in call("GET", f"{path}/tasks").json["tasks"])
+
+
+def test_an_action_is_begun_and_done_without_whoever_began_it(call: Service) -> None:
+    path = call.queue()
+    dead(call, path, 3)
+    call.put(path, "waits")
+
+    run = begun(call, filter={"error": "timeout"}, reason=" provider is back ")
+
+    assert (run["status"], run["matched"], run["changed"]) == ("LOOKING", None, 0)
+    assert states(call, path) == ["DEAD", "DEAD", "DEAD", "READY"], "it has only begun"
+    call.use.action_work.run()
+    done = call("GET", f"/v1/actions/{run['id']}").json
+    numbers = (done["status"], done["matched"], done["done"], done["changed"], done["left"])
+    assert numbers == ("DONE", 3, 3, 3, {})
+    assert done["ended_at"] is not None
+    assert done["filter"] == {"state": "DEAD,SUCCEEDED", "error": "timeout"}
+    assert (done["reason"], done["actor"]) == ("provider is back", "bootstrap")
+    assert states(call, path) == ["READY"] * 4
+    (entry,) = call("GET", "/v1/audit", query={"action": "restart"}).json["entries"]
+    assert (entry["run"], entry["changed"], entry["reason"]) == (run["id"], 3, "provider is back")
+
+
+def test_what_is_deleted_can_be_brought_back(call: Service) -> None:
+    path = call.queue()
+    dead(call, path, 2)
+
+    run = begun(call, "delete", filter={"state": "DEAD"}, undo_in_seconds=60)
+    call.use.action_work.run()
+
+    done = call("GET", f"/v1/actions/{run['id']}").json
+    assert (done["changed"], list(done["undos"]), states(call, path)) == (2, ["mail"], [])
+    assert call("POST", f"/v1/undos/{done['undos']['mail']}").json["changed"] == 2
+    assert states(call, path) == ["DEAD", "DEAD"]
+
+
+def test_several_queues_are_one_action(call: Service) -> None:
+    for name in ("mail", "sms"):
+        dead(call, call.queue(name), 2)
+    call.queue("aside")
+
+    run = begun(call, "move", "mail", "sms", to_queue="aside", filter={"state": "DEAD"})
+    call.use.action_work.run()
+
+    done = call("GET", f"/v1/actions/{run['id']}").json
+    assert (done["changed"], done["queues"], done["to_queue"]) == (4, ["mail", "sms"], "aside")
+    assert states(call, "/v1/queues/aside") == ["READY"] * 4
+
+
+def test_an_action_rests_goes_on_and_ends_where_it_is(call: Service) -> None:
+    dead(call, call.queue(), 3)
+    path = f"/v1/actions/{begun(call)['id']}"
+
+    assert call("POST", f"{path}/pause").json["status"] == "PAUSED"
+    assert call("POST", f"{path}/pause").json["status"] == "PAUSED"
+    call.use.action_work.run()
+    assert call("GET", path).json["changed"] == 0
+    assert call("POST", f"{path}/resume").json["status"] == "LOOKING"
+    assert call("POST", f"{path}/cancel").json["status"] == "CANCELLED"
+    assert call("POST", f"{path}/cancel").json["status"] == "CANCELLED"
+    for turn in ("pause", "resume"):
+        refused = call("POST", f"{path}/{turn}")
+        assert (refused.status, refused.json["code"]) == (409, "finished")
+    call.use.action_work.run()
+    ended = call("GET", path).json
+    assert (ended["status"], ended["changed"]) == ("CANCELLED", 0)
+    assert ended["ended_at"] is not None
+
+
+def test_actions_are_listed_the_latest_first_of_a_queue_or_all(call: Service) -> None:
+    for name in ("mail", "sms"):
+        call.queue(name)
+    ids = []
+    for name in ("mail", "sms", "mail"):
+        ids.append(begun(call, "run", name)["id"])
+        call.clock.forward(1)
+
+    def listed(**query: str) -> list[str]:
+        return [one["id"] for one in call("GET", "/v1/actions", query=query).json["actions"]]
+
+    assert listed() == ids[::-1]
+    assert listed(queue="mail") == [ids[2], ids[0]]
+    first = call("GET", "/v1/actions", query={"limit": "2"}).json
+    assert listed(cursor=first["cursor"]) == ids[:1]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"action": "purge"}, "action"),
+        ({"queues": []}, "queues"),
+        ({"queues": ["mail", "mail"]}, "queues"),
+        ({"filter": None}, "filter"),
+        ({"filter": {"state": "ASLEEP"}}, "filter.state"),
+        ({"to_queue": "sms"}, "to_queue"),
+        ({"action": "move"}, "to_queue"),
+        ({"action": "move", "to_queue": "mail"}, "to_queue"),
+        ({"undo_in_seconds": 60}, "undo_in_seconds"),
+        ({"reason": "é" * 251}, "reason"),
+        ({"dry_run": True}, "dry_run"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(
+    call: Service, body: dict[str, Any], field: str
+) -> None:
+    call.queue()
+
+    refused = begin(call, **{"action": "restart", **body})
+
+    assert (refused.status, refused.fields) == (400, {field})
+    assert call("GET", "/v1/actions").json["actions"] == []
+
+
+def test_what_is_not_there_is_404(call: Service) -> None:
+    call.queue()
+
+    assert begin(call, "run", "nothing").status == 404
+    assert begin(call, "move", to_queue="nothing").status == 404
+    for method, path in (("GET", ""), ("POST", "/pause"), ("POST", "/resume"), ("POST", "/cancel")):
+        assert call(method, f"/v1/actions/act_nothing{path}").status == 404
+
+
+def test_a_restricted_key_has_actions_on_its_own_queues_only(call: Service) -> None:
+    for name in ("mail", "sms"):
+        call.queue(name)
+    both, own = begun(call, "run", "mail", "sms")["id"], begun(call, "run", "mail")["id"]
+    moved = begun(call, "move", "mail", to_queue="sms")["id"]
+    operator = keyed(call, Role.OPERATOR, "mail")
+
+    assert begun(operator, "run")["actor"] == "the operator"
+    assert begin(operator, "run", "mail", "sms").status == 403
+    assert begin(operator, "move", to_queue="sms").status == 403
+    assert operator("POST", f"/v1/actions/{own}/pause").status == 200
+    for there in (both, moved, "act_nothing"):
+        refused = operator("GET", f"/v1/actions/{there}")
+        assert (refused.status, there in refused.json["detail"]) == (403, True)
+        for turn in ("pause", "resume", "cancel"):
+            assert operator("POST", f"/v1/actions/{there}/{turn}").status == 403
+    listed = operator("GET", "/v1/actions").json["actions"]
+    assert {one["actor"] for one in listed} == {"the operator", "bootstrap"}
+    assert own in {one["id"] for one in listed}
+    assert not {both, moved} & {one["id"] for one in listed}
+    assert operator("GET", "/v1/actions", query={"queue": "sms"}).status == 403
+
+
+def test_a_repeat_of_the_call_begins_nothing_more(call: Service) -> None:
+    dead(call, call.queue(), 2)
+    key = {"Idempotency-Key": "once"}
+    body = {"action": "restart", "queues": ["mail"], "filter": {}}
+
+    first = call("POST", "/v1/actions", body, key)
+    again = call("POST", "/v1/actions", body, key)
+
+    assert again.json["id"] == first.json["id"]
+    assert len(call("GET", "/v1/actions").json["actions"]) == 1
+
+
+@pytest.mark.parametrize("meant", [{"ids": ["nothing"]}, {"filter": {}}])
+def test_why_something_is_done_at_once_is_in_the_audit(call: Service, meant: Any) -> None:
+    path = call.queue()
+
+    assert call("POST", f"{path}/tasks/delete", {**meant, "reason": "test data"}).status == 200
+    too_long = call("POST", f"{path}/tasks/delete", {**meant, "reason": "é" * 251})
+
+    (entry,) = call("GET", "/v1/audit", query={"action": "delete"}).json["entries"]
+    assert entry["reason"] == "test data"
+    assert (too_long.status, too_long.fields) == (400, {"reason"})

@@ -1,0 +1,82 @@
+"""`headrace action`, and `--background`, which begins one."""
+
+import re
+
+import pytest
+
+from headrace.testing import MemoryService
+from tests.unit.cli.cli_runner import Cli
+
+
+@pytest.fixture
+def cli(headrace_service: MemoryService) -> Cli:
+    cli = Cli(headrace_service)
+    assert cli("queue", "create", "mail").code == 0
+    for number in range(3):
+        cli("enqueue", "mail", "{}", "--id", f"t{number}", "--delay", "1h")
+    return cli
+
+
+def test_the_service_does_it_in_the_background(cli: Cli) -> None:
+    begun = cli(
+        *("task", "delete", "--queue", "mail", "--all", "--yes", "--background"),
+        *("--reason", "test data"),
+    )
+
+    (action_id,) = re.findall(r"act_\w+", begun.err)
+    assert (begun.code, begun.out) == (0, "")
+    listed = cli("action", "list", "--queue", "mail").out
+    assert "looking for its tasks" in listed
+    assert "test data" in listed
+    cli.service.tick()
+    shown = cli("action", "show", action_id)
+    assert shown.code == 0
+    for name, value in (("status", "done"), ("changed", "3"), ("why", "test data")):
+        assert re.search(rf"^{name} +{value}$", shown.out, re.MULTILINE), shown.out
+    (undo,) = re.findall(r"headrace undo (\S+)", shown.out)
+    assert cli("undo", undo).err.startswith("3 tasks back.")
+
+
+def test_an_action_is_paused_resumed_and_cancelled(cli: Cli) -> None:
+    made = cli("task", "run", "--queue", "mail", "--all", "--background", "--json").json
+    assert made["status"] == "LOOKING"
+
+    assert cli("action", "pause", made["id"]).err == f"Action {made['id']} rests.\n"
+    cli.service.tick()
+    assert cli("action", "show", made["id"], "--json").json["status"] == "PAUSED"
+    assert cli("action", "resume", made["id"], "--json").json["status"] == "LOOKING"
+    assert cli("action", "cancel", made["id"]).code == 2, "nobody was asked"
+    assert cli("action", "cancel", made["id"], "--yes").code == 0
+    assert cli("action", "resume", made["id"]).code == 5
+    (line,) = cli("action", "list", "--json").out.splitlines()
+    assert made["id"] in line
+
+
+def test_a_query_says_which_tasks_are_meant(cli: Cli) -> None:
+    cli("enqueue", "mail", '{"order": 77}', "--id", "wanted", "--delay", "1h", "--tag", "a=b c")
+    query = 'tag:a="b c" payload.order:77'
+
+    (line,) = cli("task", "list", "mail", "--query", query, "--json").out.splitlines()
+    assert '"wanted"' in line
+    assert cli("task", "count", "mail", "--query", "id:t", "--json").json["count"] == 3
+    for verb, changed in (("run", 1), ("cancel", 1), ("restart", 1)):
+        more = ["--yes"] if verb == "cancel" else []
+        ran = cli("task", verb, "--queue", "mail", "--query", query, "--json", *more)
+        assert ran.json["changed"] == changed, verb
+    for text in ("colour:red", "queue:sms"):
+        for words in (["task", "list", "mail"], ["task", "restart", "--queue", "mail"]):
+            ran = cli(*words, "--query", text)
+            assert (ran.code, "query" in ran.err) == (2, True)
+
+
+def test_an_action_that_is_not_there_is_3(cli: Cli) -> None:
+    for verb in ("show", "pause", "resume"):
+        assert cli("action", verb, "act_nothing").code == 3
+
+
+@pytest.mark.parametrize("other", [["t0"], ["--queue", "mail", "--all", "--dry-run"]])
+def test_what_does_not_go_into_the_background_is_2(cli: Cli, other: list[str]) -> None:
+    ran = cli("task", "run", *other, "--background")
+
+    assert ran.code == 2
+    assert "--background goes with filters or --all" in ran.err

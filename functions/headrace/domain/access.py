@@ -229,6 +229,13 @@ def not_this_batch(batch_id: str) -> Forbidden:
     )
 
 
+def not_this_action(action_id: str) -> Forbidden:
+    """Return the refusal for an action with queues outside the key's, or none at all."""
+    return Forbidden(
+        f"this key is not for all queues of action {action_id[:_SHOWN]}, if there is one"
+    )
+
+
 def not_this_worker(name: str) -> Forbidden:
     """Return the refusal for a worker with queues outside the key's, or none at all."""
     return Forbidden(f"this key is not for all queues of worker {name[:_SHOWN]}, if there is one")

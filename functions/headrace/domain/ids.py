@@ -3,13 +3,18 @@
 import hashlib
 import math
 import random
+import re
 import secrets
 import zlib
 from datetime import UTC, datetime
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, lower case
+WHOLE_ID_RE = re.compile(f"tsk_[{_ALPHABET}]{{26}}", re.ASCII)
+"""A whole id as new_task_id() makes them."""
+
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 _RANDOM_BITS = 80
+_TASK_LENGTH = 26
 _SECRET_BITS = 52  # beside 48 of milliseconds
 _TAG_BITS, _TAG_LENGTH = 50, 10
 
@@ -32,6 +37,17 @@ def new_task_id(now: datetime) -> str:
     """
     millis = int(now.timestamp() * 1000)
     return "tsk_" + _base32(millis << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS), 26)
+
+
+def mistyped(text: str) -> str:
+    """Return why *text* is not how any id of new_task_id() begins; empty where it may be."""
+    rest = text.removeprefix("tsk_")
+    odd = next((sign for sign in rest if sign not in _ALPHABET), "")
+    if odd:
+        return f"ids that Headrace makes have no {odd}"
+    if len(rest) > _TASK_LENGTH:
+        return f"ids that Headrace makes have {_TASK_LENGTH} characters behind tsk_"
+    return ""
 
 
 def derived_task_id(born: datetime, seed: str) -> str:
@@ -103,6 +119,12 @@ def new_undo_id(now: datetime) -> str:
     """Return a fresh id of what can be undone, 26 characters like a task's."""
     millis = int(now.timestamp() * 1000)
     return "und_" + _base32(millis << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS), 26)
+
+
+def action_id(seen_at: datetime, seed: str) -> str:
+    """Return the id that *seed* always gives, ``act_`` and 26 characters, the latest first."""
+    millis = (1 << 48) - 1 - int(seen_at.timestamp() * 1000)
+    return "act_" + _base32(millis << _RANDOM_BITS | _digest(seed), 26)
 
 
 def new_request_token() -> str:

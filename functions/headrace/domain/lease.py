@@ -8,8 +8,8 @@ Each delivery under a group has a lease of its own, the group's id and a mark of
 that a slot, a repeated write or a late report of one delivery is never taken for another's.
 
 A lease's name is its secret and a few facts about the delivery: the attempt, the task's priority
-if it has one, and the worker.  They save a read when the worker reports: the write checks that they
-are true, so a name that was tampered with is refused like any other foreign lease.
+if it has one, the worker, and when it began.  They save a read when the worker reports: the write
+checks that they are true, so a name that was tampered with is refused like any other foreign lease.
 
 A lease under a group goes by the group's id alone, as long as that can mean one delivery only.  A
 task that came back to wait since the group was opened may have been under it before, and whoever
@@ -28,6 +28,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from headrace.domain.ids import group_opened_at, new_group_id
+from headrace.domain.instants import EPOCH, MICROSECOND, instant_of
 from headrace.domain.limits import GROUP_ID_RE, KEEPALIVE_SECONDS
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Priority, Task
@@ -199,6 +200,8 @@ def close(group: Group, *, now: datetime) -> GroupChange:
 
 _WORKERS: Final = 1_000  # whose names are remembered as leases have them
 _ATTEMPT: Final = re.compile(r"([0-9]{1,9})([hnl]?)", re.ASCII)
+_BEGAN: Final = re.compile(r"[0-9a-f]{1,15}", re.ASCII)
+_LAST: Final = (datetime(9999, 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND
 _LETTERS: Final = {"h": Priority.HIGH, "n": Priority.NORMAL, "l": Priority.LOW, "": None}
 
 
@@ -217,6 +220,12 @@ def _read(text: str) -> str | None:
         return None
 
 
+def _instant(text: str) -> datetime | None:
+    """Return when a delivery began, as its lease says; None for what is no instant."""
+    micros = int(text, 16)
+    return instant_of(micros) if micros <= _LAST else None
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseName:
     """A lease as its worker names it."""
@@ -225,29 +234,33 @@ class LeaseName:
     attempt: int
     worker: str | None = None
     priority: Priority | None = None
+    started_at: datetime | None = None
 
     def __str__(self) -> str:
         worker = _written(self.worker or "")
         letter = "" if self.priority is None else self.priority[0]
-        return f"{self.secret}.{self.attempt}{letter}.{worker}"
+        began = "" if self.started_at is None else f".{(self.started_at - EPOCH) // MICROSECOND:x}"
+        return f"{self.secret}.{self.attempt}{letter}.{worker}{began}"
 
     @classmethod
     def of(cls, task: Task) -> "LeaseName":
         """Return the name of the lease *task* is under."""
-        return cls(task.lease_id or "", task.attempts, task.worker, task.priority)
+        return cls(task.lease_id or "", task.attempts, task.worker, task.priority, task.started_at)
 
     @classmethod
     def parse(cls, name: str) -> "LeaseName | None":
         """Return *name* as parsed; None when we did not write it."""
         secret, _, rest = name.partition(".")
-        attempt, _, worker = rest.partition(".")
+        attempt, _, rest = rest.partition(".")
+        worker, has_began, began = rest.partition(".")
         known = _ATTEMPT.fullmatch(attempt)
-        if known is None or not secret:
+        if known is None or not secret or (has_began and not _BEGAN.fullmatch(began)):
             return None
         text = _read(worker)
         if text is None:
             return None
-        parsed = cls(secret, int(known[1]), text or None, _LETTERS[known[2]])
+        started_at = _instant(began) if has_began else None
+        parsed = cls(secret, int(known[1]), text or None, _LETTERS[known[2]], started_at)
         return parsed if str(parsed) == name else None  # one lease has one name
 
 
@@ -265,4 +278,6 @@ def _was_under(group: str, task: Task) -> bool:
 
 def names_lease(name: str, task: Task) -> bool:
     """Tell whether *name* means the lease that *task* is under; a whole name always may."""
-    return name in (shown_lease(task), str(LeaseName.of(task)))
+    whole = LeaseName.of(task)
+    # Names that were given out before they said when the delivery began hold to their end.
+    return name in (shown_lease(task), str(whole), str(replace(whole, started_at=None)))

@@ -40,6 +40,7 @@ RESULT_BYTES: Final = 32 * KIB
 PROGRESS_BYTES: Final = 4 * KIB
 ERROR_BYTES: Final = 4 * KIB  # one entry, as JSON
 DESCRIPTION_BYTES: Final = 1024
+REASON_BYTES: Final = 500  # why somebody did something
 WORKER_BYTES: Final = 256
 WORKER_VERSION_BYTES: Final = 64
 DEDUPE_KEY_BYTES: Final = (1, 256)
@@ -51,6 +52,8 @@ KEY_NAME_BYTES: Final = 128  # of an API key
 PATTERN_BYTES: Final = 256  # of queues, of an API key
 TAG_KEY_BYTES: Final = 64
 TAG_VALUE_BYTES: Final = 256
+PAYLOAD_PATH_BYTES: Final = 128  # that a query or an index names
+PAYLOAD_VALUE_BYTES: Final = 256  # likewise
 
 TAGS: Final = 10
 ERRORS_KEPT: Final = 20

@@ -3,6 +3,7 @@
 ``Unfit`` says why an action does not take a task; nothing is written then.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -28,6 +29,17 @@ class BulkAction(StrEnum):
     CANCEL = "cancel"
 
 
+class ActionStatus(StrEnum):
+    """How an action stands that the service carries out; ``LOOKING``: which tasks are meant?"""
+
+    LOOKING = "LOOKING"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    DONE = "DONE"
+    CANCELLED = "CANCELLED"
+    FAILED = "FAILED"
+
+
 STATES_BY_ACTION: Final = {
     action: tuple(
         dict.fromkeys(
@@ -39,6 +51,13 @@ STATES_BY_ACTION: Final = {
     for action in BulkAction
 }
 """The states an action takes tasks from, when its filter names none."""
+
+SAID: Final = {
+    "inflight": "a worker has it",
+    "not_dead": "it is not finished",
+    "dedupe_conflict": "another task holds its dedupe key",
+}
+"""What the API's short words for why a task was left alone mean, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +116,27 @@ def operate(
                 Unfit("no target") if target is None else _move(task, target, now=now, turn=turn)
             )
     return change
+
+
+def acted(
+    action: BulkAction, task: Task, stamps: Collection[datetime], undo_id: str | None
+) -> bool:
+    """Tell whether *task* has gone through *action* at one of the times *stamps*.
+
+    It shows that for long after: one that was restarted as long as that life of it lasts, one that
+    was moved for good.  Of one that is run now its due time shows it, until it is retried.
+    """
+    match action:
+        case BulkAction.DELETE:
+            return undo_id is not None and task.deleted_by == undo_id
+        case BulkAction.CANCEL:
+            return task.finished_at in stamps
+        case BulkAction.RUN:
+            return task.due_at in stamps
+        case BulkAction.RESTART:
+            return task.enqueued_at in stamps
+        case BulkAction.MOVE:
+            return any(hop.at in stamps for hop in task.trail)
 
 
 def _order_fault(task: Task, target: Queue | None, now: datetime) -> str | None:

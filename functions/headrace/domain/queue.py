@@ -121,6 +121,7 @@ class QueueSettings:
     target: Target | None = None
     on_end: OnEnd | None = None
     alerts: AlertSettings | None = None
+    indexed_fields: tuple[str, ...] = ()
 
     @property
     def lanes(self) -> frozenset[int]:
@@ -128,6 +129,15 @@ class QueueSettings:
         if self.groups is not None:
             return ORDINARY | {TURN_LANE, RETURN_LANE}
         return ORDINARY if self.priority is None else frozenset(LANES.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Who paused a queue (the name of a key), when, and why in their words, if they said."""
+
+    at: datetime
+    by: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +169,7 @@ class Queue:
     signing_generation: int = 0
     rotated_at: datetime | None = None
     alerts_since: datetime | None = None
+    pause: Pause | None = None
 
     def shards_of(self, state: State) -> int:
         """Return on how many shards tasks in *state* may be."""
@@ -308,7 +319,7 @@ class Queue:
         settings = replace(
             self.settings, dequeuing_settings=replace(stored, dequeuing_paused=False)
         )
-        return replace(self, settings=settings, resume_at=None)
+        return replace(self, settings=settings, resume_at=None, pause=None)
 
     def expiry(self, due_at: datetime) -> datetime | None:
         """Return when a task due at *due_at* expires by this queue's settings, or None."""

@@ -53,6 +53,7 @@ class Held:
     task: Task | None = None
     group: str | None = None
     priority: Priority | None = None
+    started_at: datetime | None = None
 
     @classmethod
     def of(cls, task: Task, *, group: str | None = None) -> "Held":
@@ -66,6 +67,7 @@ class Held:
             task,
             group,
             task.priority,
+            task.started_at,
         )
 
     @property
@@ -146,6 +148,7 @@ def reject_lost(task: Task, queue: Queue, *, now: datetime) -> Change:
         attempt=task.attempts,
         at=now,
         worker=task.worker,
+        started_at=task.started_at,
         kind=ErrorKind.FAILED,
         type="PayloadLost",
         message="the payload is missing, or is not what was enqueued (sha256 differs)",
@@ -161,6 +164,7 @@ def reclaim(task: Task, queue: Queue, *, now: datetime, spread: float) -> Change
         attempt=task.attempts,
         at=now,
         worker=task.worker,
+        started_at=task.started_at,
         kind=ErrorKind.LEASE_EXPIRED,
         type="LeaseExpired",
         message="lease expired" + (f" (worker {task.worker})" if task.worker else ""),
@@ -264,6 +268,8 @@ def _held(row: Rule, held: Held) -> tuple[Condition, ...]:
     if held.task is None:  # what the name of the lease says besides must be true
         worker = Equals("worker", held.worker) if held.worker else Unset("worker")
         lease = (*lease, Equals("attempts", held.attempts), worker)
+        if held.started_at is not None:
+            lease = (*lease, Equals("started_at", held.started_at))
     return lease
 
 

@@ -118,7 +118,7 @@ def places_of(queue: str, state: State, shards: int, lanes: Iterable[int]) -> li
 
 @dataclass(frozen=True, slots=True)
 class TaskError:
-    """One attempt that did not succeed."""
+    """One attempt that did not succeed; ``started_at`` is None where it is not known."""
 
     attempt: int
     at: datetime
@@ -127,6 +127,7 @@ class TaskError:
     type: str = ""
     message: str = ""
     detail: str = ""
+    started_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

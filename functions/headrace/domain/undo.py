@@ -18,6 +18,9 @@ from headrace.domain.operate import Unfit
 from headrace.domain.queue import Queue, turn_kept, waiting
 from headrace.domain.task import LIVE, Place, State, Task
 
+BACK_ALREADY: Final = "it is back already"
+"""Why an undo leaves a task alone that it has brought back before."""
+
 _MARKS: Final = ("deleted_by", "deleted_from", "deleted_retention")
 
 

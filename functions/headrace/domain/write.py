@@ -5,6 +5,7 @@ few fields of most tasks, so a side is a view that reads a field when it is aske
 are numbers: what comes from DynamoDB's stream is never made a Task.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple, Protocol, Self, TypeAlias
 
@@ -83,6 +84,8 @@ class TaskView(Protocol):
 
     @property
     def latest_error(self) -> LatestError | None: ...
+    @property
+    def tags(self) -> Mapping[str, str]: ...
     @property
     def payload(self) -> str | None: ...
     @property
@@ -197,6 +200,10 @@ class StoredView(NamedTuple):
             return None
         latest = self.task.errors[-1]
         return LatestError(micros_of(latest.at), latest.kind, latest.type, latest.message)
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        return self.task.tags
 
     @property
     def payload(self) -> str | None:

@@ -15,6 +15,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from headrace.domain.errors import Unavailable
 from headrace.domain.limits import SENT_BYTES, sent_bytes
 from headrace.http import (
+    actions,
     audit,
     batches,
     bulk,
@@ -47,6 +48,7 @@ _ROUTES: Final = (
     leases,
     batches,
     bulk,
+    actions,
     queues,
     stats,
     schedules,

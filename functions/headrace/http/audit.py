@@ -14,7 +14,7 @@ from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.ops.shared.paging import Found
 from headrace.runtime.wiring import use_cases
 from headrace.wire import service as service_wire
-from headrace.wire.base import instant_text
+from headrace.wire.base import LEFT_OUT, instant_text
 
 router: Final = NounRouter("Audit")
 
@@ -26,16 +26,22 @@ def audit_answer(page: Found[AuditRecord]) -> service_wire.AuditEntries:
     """A page of what was changed by hand."""
     return service_wire.AuditEntries(
         entries=[
-            service_wire.AuditEntry.of(entry, filter=_audited(entry.filter)) for entry in page.shown
+            service_wire.AuditEntry.of(
+                entry,
+                filter=None if entry.filter is None else filter_shown(entry.filter),
+                reason=entry.reason or LEFT_OUT,
+                before=entry.before or LEFT_OUT,
+                after=entry.after or LEFT_OUT,
+                run=entry.run or LEFT_OUT,
+            )
+            for entry in page.shown
         ],
         cursor=page.cursor,
     )
 
 
-def _audited(where: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def filter_shown(where: Mapping[str, Any]) -> dict[str, Any]:
     """A filter as kept, its instants as every answer writes them."""
-    if where is None:
-        return None
     return {
         name: instant_text(datetime.fromisoformat(value)) if name in _FILTER_INSTANTS else value
         for name, value in where.items()

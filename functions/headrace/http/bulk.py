@@ -12,6 +12,7 @@ from headrace.http.fields import (
     CURSOR_LENGTH,
     Examples,
     Name,
+    Reason,
     RequestBody,
     TaskId,
     UndoFor,
@@ -65,6 +66,7 @@ class BulkBody(RequestBody):
         default=None, description="With a filter: as the call before gave it."
     )
     dry_run: bool = Field(default=False, description="Only tell what would be done.")
+    reason: Reason | None = None
 
     @model_validator(mode="after")
     def _goes_together(self) -> "BulkBody":
@@ -289,6 +291,7 @@ def _carry_out(
             dry_run=body.dry_run,
             undo_in_seconds=undo_in_seconds,
             undo_id=undo_id,
+            reason=body.reason or "",
         )
     else:
         done = bulk.by_filter(
@@ -300,5 +303,6 @@ def _carry_out(
             cursor=body.cursor,
             dry_run=body.dry_run,
             undo_in_seconds=undo_in_seconds,
+            reason=body.reason or "",
         )
     return json_answer(bulk_answer(done))

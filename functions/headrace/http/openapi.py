@@ -15,6 +15,7 @@ from aws_lambda_powertools.event_handler.openapi.models import HTTPBearer, Serve
 from headrace import __version__
 from headrace.domain.access import Role
 from headrace.domain.limits import IDEMPOTENCY_KEY
+from headrace.domain.operate import ActionStatus, BulkAction
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import SHOWN_STATES, DeadReason, ErrorKind
 from headrace.domain.worker import Command
@@ -26,7 +27,7 @@ from headrace.http.problems import CONTENT_TYPE
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.ops.tasks.explain import ReasonCode
-from headrace.wire import batches, queues, service, tasks
+from headrace.wire import actions, batches, queues, service, tasks
 from headrace.wire.base import REFERENCE, JsonValue
 
 Document = dict[str, Any]
@@ -79,10 +80,17 @@ _SETTINGS: Final = {
 _UPLOADED: Final = frozenset({"payload_url", "payload_bytes", "payload_sha256"})
 _ANSWERS: Final = (
     _Shown("Problem", service.Problem, sometimes=frozenset({"request_id"})),
-    _Shown("Queue", queues.Queue, never=frozenset({"stats", "schedules"}), refers=_SETTINGS),
+    _Shown(
+        "Queue",
+        queues.Queue,
+        never=frozenset({"stats", "schedules"}),
+        sometimes=frozenset({"pause"}),
+        refers=_SETTINGS,
+    ),
     _Shown(
         "QueueInFull",
         queues.Queue,
+        sometimes=frozenset({"pause"}),
         refers=_SETTINGS,
         description="A queue, its settings, how it is doing, and its schedules.",
     ),
@@ -129,6 +137,8 @@ _ANSWERS: Final = (
     _Shown("Explained", tasks.Explained),
     _Shown("BulkDone", tasks.Bulk, sometimes=frozenset({"undo"})),
     _Shown("DeletedTask", tasks.DeletedTask),
+    _Shown("ActionSeen", actions.ActionSeen),
+    _Shown("ActionPage", actions.Actions),
     _Shown("Batch", batches.BatchSeen),
     _Shown("BatchPage", batches.Batches, refers={"BatchSeen": "Batch"}),
     _Shown("CancelledBatch", batches.CancelledBatch),
@@ -138,6 +148,9 @@ _ANSWERS: Final = (
     _Shown("Leased", tasks.Leased, sometimes=frozenset({"cancelled"})),
     _Shown("NewKey", service.NewKey, never=frozenset({"last_used_at"})),
     _Shown("KeyPage", service.Keys),
+    _Shown(
+        "AuditEntry", service.AuditEntry, sometimes=frozenset({"reason", "before", "after", "run"})
+    ),
     _Shown("AuditEntries", service.AuditEntries),
     _Shown("Commanded", service.Commanded),
     _Shown("Worker", service.WorkerSeen),
@@ -150,6 +163,8 @@ _IN_BODIES: Final = frozenset({*_SETTINGS, "RateLimiting"})
 
 _NUMBERS: Final = [{"type": "integer"}, {"type": "number"}]
 _WORDS: Final[tuple[type[StrEnum], ...]] = (
+    ActionStatus,
+    BulkAction,
     Command,
     DeadReason,
     EnqueueOutcome,
@@ -166,6 +181,10 @@ _CONFLICTS: Final = frozenset(
         "replace_queue",
         "delete_task",
         "cancel_task",
+        "reindex_queue",
+        "pause_action",
+        "resume_action",
+        "cancel_action",
         "dequeue",
         "dequeue_many",
         "open_lease",
@@ -203,7 +222,7 @@ _REPLAYED: Final = {
         "schema": {"type": "string", "const": "true"},
     }
 }
-_OF_ITS_QUEUES: Final = ("/v2/notify", "/management/queue/", "/v1/dequeue")
+_OF_ITS_QUEUES: Final = ("/v2/notify", "/management/queue/", "/v1/dequeue", "/v1/actions")
 _NOT_OURS: Final = ("HTTPValidationError", "ValidationError", "ResponseValidationError")
 
 

@@ -3,12 +3,13 @@
 from typing import Annotated, Final, Literal, LiteralString, TypeAlias
 
 from aws_lambda_powertools.event_handler.openapi.params import Body
-from msgspec import convert
 from pydantic import AfterValidator, Field, model_validator
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.fairness import GroupMode, OnDead
+from headrace.domain.indexing import MOST as MOST_INDEXED
+from headrace.domain.indexing import fields_fault, read_field
 from headrace.domain.push import Target, headers_faults
 from headrace.domain.queue import IntervalUnit, PrioritySettings, QueueSettings
 from headrace.domain.retry import DEFAULT_RETRY, Backoff, RetryStrategy
@@ -34,6 +35,7 @@ from headrace.http.fields import (
     MaxRetries,
     Name,
     PauseLength,
+    Reason,
     RequestBody,
     Retention,
     RetryDelay,
@@ -49,6 +51,7 @@ from headrace.http.fields import (
     refusal,
     wrong,
 )
+from headrace.shapes import convert
 
 _DEFAULT = QueueSettings()
 
@@ -227,6 +230,18 @@ class AlertsBody(RequestBody):
         return self
 
 
+def _indexed_fields(value: list[str]) -> list[str]:
+    fault = fields_fault(value)
+    if fault:
+        raise wrong("{fault}", fault=fault)
+    return [str(read_field(field)[0]) for field in value]
+
+
+IndexedFields: TypeAlias = Annotated[
+    list[str], AfterValidator(_indexed_fields), Field(max_length=2 * MOST_INDEXED)
+]
+
+
 class SettingsBody(RequestBody):
     """What the owner of a queue decides; what is left out takes its default."""
 
@@ -256,6 +271,15 @@ class SettingsBody(RequestBody):
         description=(
             "null: none. Else whoever is told gets one task when a limit is reached and one when "
             "that is over, with `type`, `timestamp` and `data`."
+        ),
+    )
+
+    indexed_fields: IndexedFields = Field(
+        default=[],
+        description=(
+            "Tags and payload paths by which tasks are found in one look, as `tag:tenant` and "
+            f"`payload.order.id`; at most {MOST_INDEXED} of each. Each costs a write unit for a "
+            "task that has it, and one when it goes."
         ),
     )
 
@@ -289,6 +313,7 @@ class ReplaceQueueBody(SettingsBody):
     )
     created_at: Ignored = None
     updated_at: Ignored = None
+    pause: Ignored = None
     stats: Ignored = None
     schedules: Ignored = None
 
@@ -300,9 +325,10 @@ class ReplaceQueueBody(SettingsBody):
 
 
 class PauseBody(RequestBody):
-    """Whether the pause ends by itself."""
+    """Whether the pause ends by itself, and why there is one."""
 
     resume_in_seconds: PauseLength | None = None
+    reason: Reason | None = None
 
 
 class ResumeBody(RequestBody):

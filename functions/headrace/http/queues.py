@@ -69,11 +69,19 @@ def queue_answer(
         created_at=instant(queue.created_at),
         updated_at=instant(queue.updated_at),
         version=queue.version,
+        pause=_pause_shown(queue),
         stats=LEFT_OUT if stats is None else stats_answer(stats),
         schedules=LEFT_OUT
         if schedules is None
         else [schedule_in_short(seen) for seen in schedules],
     )
+
+
+def _pause_shown(queue: Queue) -> queue_wire.PauseShown:
+    """Who paused it; left out where it is not, and for those who may not read the audit."""
+    if queue.pause is None or not principal().may(Permission.OPERATE):
+        return LEFT_OUT  # type: ignore[no-any-return]
+    return queue_wire.PauseShown.of(queue.pause, until=instant(queue.resume_at))
 
 
 def _target_shown(target: Target | None) -> queue_wire.TargetShown | None:
@@ -206,7 +214,10 @@ def delete(queue: QueueInPath) -> Answered:
 @router.post(
     "/v1/queues/<queue>/pause",
     summary="Pause deliveries",
-    description="Leases end and tasks expire as before.",
+    description=(
+        "Leases end and tasks expire as before. The `reason` is shown with the queue while it is "
+        "paused, and kept in the audit."
+    ),
     operation_id="pause_queue",
     responses=answers(200, "The queue.", "Queue"),
 )
@@ -215,8 +226,10 @@ def pause(
     body: Annotated[PauseBody | None, Body(openapi_examples=PAUSE)] = None,
 ) -> Answered:
     """Pause a queue."""
-    seconds = body.resume_in_seconds if body else None
-    changed = use_cases().queues.pause(queue_name(queue), resume_in_seconds=seconds)
+    asked = body or PauseBody()
+    changed = use_cases().queues.pause(
+        queue_name(queue), resume_in_seconds=asked.resume_in_seconds, reason=asked.reason or ""
+    )
     return json_answer(queue_answer(changed))
 
 
@@ -301,6 +314,24 @@ def recount(
     cursor = body.cursor if body else None
     step = use_cases().recounting.step(queue_name(queue), cursor)
     return json_answer(recount_answer(step))
+
+
+@router.post(
+    "/v1/queues/<queue>/reindex",
+    summary="Build the index of a queue's values anew",
+    description=(
+        "For when the recorder was away for more than six hours, so that lists by "
+        "`indexed_fields` lack tasks. It is begun at once and goes on in the background, a few "
+        "minutes and a while for each million tasks; until it is done lists look at each task, as "
+        "without an index. Two write units for each task and field. Safe to repeat: then it begins "
+        "once more. 409: the queue has no `indexed_fields`."
+    ),
+    operation_id="reindex_queue",
+    responses=answers(202, "It is begun.", "Queue"),
+)
+def reindex(queue: QueueInPath, _body: EmptyBody = None) -> Answered:
+    """Build the index anew."""
+    return json_answer(queue_answer(use_cases().queues.reindex(queue_name(queue))), 202)
 
 
 @router.get(

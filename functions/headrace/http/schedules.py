@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated, Final, LiteralString, TypeAlias
 from urllib.parse import unquote
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path
-from msgspec import convert
 from pydantic import Field, model_validator
 
 from headrace.domain.access import Permission
@@ -39,6 +38,7 @@ from headrace.http.routing import (
 )
 from headrace.http.task_answers import enqueued_answer
 from headrace.runtime.wiring import use_cases
+from headrace.shapes import convert
 from headrace.wire import queues as queue_wire
 from headrace.wire.base import LEFT_OUT, instant, raw
 

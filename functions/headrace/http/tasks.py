@@ -7,6 +7,9 @@ from typing import Annotated, Final, Literal, TypeAlias
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
 from headrace.domain import limits
+from headrace.domain.access import Permission
+from headrace.domain.filters import TaskFilter
+from headrace.domain.query import narrowed
 from headrace.domain.task import Task
 from headrace.http import repeats
 from headrace.http.filters import (
@@ -16,6 +19,7 @@ from headrace.http.filters import (
     ErrorFilter,
     GroupFilter,
     PriorityFilter,
+    QueryFilter,
     StateFilter,
     TagFilter,
     WorkerFilter,
@@ -299,6 +303,7 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
     error: ErrorFilter = None,
     priority: PriorityFilter = None,
     group_key: GroupFilter = None,
+    query: QueryFilter = None,
     order: Annotated[Literal["asc", "desc"], Query(description="By time.")] = "asc",
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -306,15 +311,16 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
 ) -> Answered:
     """List tasks."""
     use = use_cases()
-    wanted = payload_wanted(payload, by_default=False)
+    wanted, name = payload_wanted(payload, by_default=False), queue_name(queue)
+    where = task_filter(
+        *(state, tags, worker, scheduled_after, scheduled_before),
+        *(min_attempts, error),
+        priority=priority,
+        group_key=group_key,
+    )
     page = use.inspect.list(
-        queue_name(queue),
-        task_filter(
-            *(state, tags, worker, scheduled_after, scheduled_before),
-            *(min_attempts, error),
-            priority=priority,
-            group_key=group_key,
-        ),
+        name,
+        _narrowed(query, where, name),
         descending=order == "desc",
         limit=limit,
         cursor=cursor,
@@ -345,14 +351,26 @@ def count(  # noqa: PLR0913, PLR0917  they are the request's parameters
     error: ErrorFilter = None,
     priority: PriorityFilter = None,
     group_key: GroupFilter = None,
+    query: QueryFilter = None,
     cursor: Cursor = None,
 ) -> Answered:
     """Count tasks."""
+    name = queue_name(queue)
     where = task_filter(
         *(state, tags, worker, scheduled_after, scheduled_before),
         *(min_attempts, error),
         priority=priority,
         group_key=group_key,
     )
-    counted = use_cases().inspect.count(queue_name(queue), where, cursor=cursor)
+    counted = use_cases().inspect.count(name, _narrowed(query, where, name), cursor=cursor)
     return json_answer(count_answer(counted))
+
+
+def _narrowed(text: str | None, where: TaskFilter, queue: str) -> TaskFilter:
+    """Return *where* with what the query asks for; a payload only whoever may see it may name."""
+    if text is None:
+        return where
+    found = narrowed(text, where, queue)
+    if found.payload:
+        principal().require(Permission.DETAILS)
+    return found

@@ -262,6 +262,18 @@ class SigningSecret(Answer, frozen=True, kw_only=True):
     previous_until: At | None
 
 
+class PauseShown(Answer, frozen=True, kw_only=True):
+    """Who paused a queue and why.
+
+    Shows ``headrace.domain.queue.Pause``.
+    """
+
+    by: Annotated[str, Meta(description="The name of the key; `service`: nobody's.")]
+    at: At
+    reason: Annotated[str, Meta(description="In their words; empty if they did not say.")]
+    until: Annotated[At | None, Meta(description="When it ends by itself; null: it does not.")]
+
+
 class Queue(Answer, frozen=True, kw_only=True):
     """A queue and its settings.
 
@@ -283,9 +295,17 @@ class Queue(Answer, frozen=True, kw_only=True):
     target: TargetShown | None = None
     on_end: OnEndShown | None = None
     alerts: AlertsShown | None = None
+    indexed_fields: list[str] = msgspec.field(default_factory=list)
     created_at: At
     updated_at: At
     version: int
+    pause: Annotated[
+        PauseShown | None,
+        Meta(
+            description="Only of a queue that is paused, and for keys that may operate it; "
+            "ignored in requests."
+        ),
+    ] = None
     stats: Stats | None = None
     schedules: Annotated[list[ScheduleInShort] | None, Meta(description="By name.")] = None
 

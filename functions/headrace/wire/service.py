@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any, TypeAlias
 
+import msgspec
 from msgspec import Meta
 
 from headrace.wire.base import LEFT_OUT, Answer, At, Cursor, words_of
@@ -91,6 +92,24 @@ class AuditEntry(Answer, frozen=True, kw_only=True):
     matched: Annotated[int | None, Meta(description="null while it goes on, or broke off.")]
     changed: int | None
     request_id: str | None
+    reason: Annotated[
+        str | msgspec.UnsetType, Meta(description="Why, in the actor's words; absent if not said.")
+    ] = msgspec.UNSET
+    before: Annotated[
+        dict[str, Any] | msgspec.UnsetType,
+        Meta(
+            description="What the settings that were changed were, by their paths, as in "
+            "`retry_strategy.max_retries`; null: there was none. Values of headers are masked, "
+            "long ones cut. Absent where no settings were changed."
+        ),
+    ] = msgspec.UNSET
+    after: Annotated[
+        dict[str, Any] | msgspec.UnsetType, Meta(description="What they are since, likewise.")
+    ] = msgspec.UNSET
+    run: Annotated[
+        str | msgspec.UnsetType,
+        Meta(description="The id of the action that did it, for `GET /v1/actions/{id}`."),
+    ] = msgspec.UNSET
 
 
 class AuditEntries(Answer, frozen=True, kw_only=True):

@@ -392,6 +392,7 @@ def test_a_queue_is_shown_with_the_defaults_of_the_contract_and_may_be_sent_back
         "target": None,
         "on_end": None,
         "alerts": None,
+        "indexed_fields": [],
         "created_at": "2026-11-21T08:00:00.000000Z",
         "updated_at": "2026-11-21T08:00:00.000000Z",
         "version": 1,

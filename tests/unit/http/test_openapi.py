@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.http import bulk, keys, queue_bodies, report_bodies, schedules, task_bodies
+from headrace.http import actions, bulk, keys, queue_bodies, report_bodies, schedules, task_bodies
 from headrace.http.app import RESOLVER
 from headrace.http.bulk import BulkBody, MoveBody
 from headrace.http.docs_page import render
@@ -52,7 +52,14 @@ def test_every_route_of_the_contract_is_there() -> None:
         "POST /v1/queues/{queue}/resume",
         "POST /v1/queues/{queue}/purge",
         "POST /v1/undos/{id}",
+        "POST /v1/actions",
+        "GET /v1/actions",
+        "GET /v1/actions/{id}",
+        "POST /v1/actions/{id}/pause",
+        "POST /v1/actions/{id}/resume",
+        "POST /v1/actions/{id}/cancel",
         "POST /v1/queues/{queue}/recount",
+        "POST /v1/queues/{queue}/reindex",
         "GET /v1/queues/{queue}/signing-secret",
         "POST /v1/queues/{queue}/signing-secret/rotate",
         "POST /v1/batches/{id}/recount",
@@ -127,7 +134,9 @@ def test_errors_are_documented_as_problems(
     assert "422" not in answers
     assert {"500", "503"} <= set(answers)
     assert ("401" in answers) == (operation.get("security") != [])
-    of_its_queues = path.startswith(("/v2/notify", "/management/queue/", "/v1/dequeue"))
+    of_its_queues = path.startswith(
+        ("/v2/notify", "/management/queue/", "/v1/dequeue", "/v1/actions")
+    )
     assert ("404" in answers) == ("{" in path or of_its_queues)
     for code, answer in answers.items():
         if int(code) >= 400:
@@ -157,6 +166,7 @@ def test_the_key_is_asked_for_everywhere_but_at_the_door() -> None:
         (DequeueBody, task_bodies.DEQUEUE),
         (DequeueManyBody, task_bodies.DEQUEUE_MANY),
         (ReportsBody, report_bodies.REPORT),
+        (actions.ActionBody, actions.BEGIN),
         (bulk.DeleteBody, bulk.DELETE_TASKS),
         (BulkBody, bulk.RESTART_TASKS),
         (BulkBody, bulk.RUN_TASKS),
@@ -173,6 +183,7 @@ def test_examples_are_accepted(model: Any, given: Examples) -> None:
 NOTHING_TO_SAY = {
     "rotate_signing_secret",
     *("resume_queue", "run_schedule", "quiet_worker", "stop_worker", "extend_lease", "cancel_task"),
+    *("pause_action", "resume_action", "cancel_action", "reindex_queue"),
 }
 
 

@@ -24,7 +24,7 @@ from headrace.ops.delivery.reaping import Reaping, Scan, Upkeep
 from headrace.ops.shared.leases import GroupStatuses, Leases
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.shared.removals import Removals
-from headrace.ops.tasks.inspect import counted
+from headrace.ops.tasks.walks import counted
 from headrace.store.base import Done, Position
 from headrace.store.records.queues import Removal
 from headrace.store.records.reaper import COMFORT, KIND, PARTS, Left, ReaperPart, parts_for

@@ -31,6 +31,7 @@ from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.leases import GroupStatuses
 from headrace.ops.shared.observed import Watch, commit, commit_proposed
 from headrace.ops.shared.slots import Slots
+from headrace.ops.shared.strict_notes import halts, note_dying
 from headrace.store.base import Done, Position, Store
 from headrace.store.records.queues import KIND, from_record, note_of
 
@@ -110,6 +111,9 @@ class Reaping:
     def dead_letter(self, queue: Queue, entries: Sequence[Entry]) -> Iterator[Task]:
         """End the expired *entries*; those that are not what the index says are left alone."""
         now = self.now()
+        if halts(queue):
+            ids = [entry.task_id for entry in entries]
+            note_dying(self.store, queue, self.store.read(ids, payload=False).values())
         expire = partial(plan.expire, queue=queue, now=now)
         for outcome in commit_proposed(self.store, entries, expire):
             if isinstance(outcome, Done):

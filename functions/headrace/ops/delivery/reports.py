@@ -2,6 +2,8 @@
 
 Each report is first planned from the lease alone (see ``domain.settle``) and committed without a
 read; only what was refused is looked at, and planned again from the task as it is.
+
+Long, because one call may hold every kind of report, and all are committed together.
 """
 
 import random
@@ -319,6 +321,7 @@ def _held(report: TaskReport, queue: Queue) -> Held | None:
             lease.attempt,
             lease.worker,
             priority=lease.priority,
+            started_at=lease.started_at,
         )
     group = _named_group(report)
     waits_again = report.status in (ReportStatus.RELEASED, ReportStatus.MOVED)
@@ -388,6 +391,7 @@ def _task_error(report: TaskReport, held: Held, now: datetime) -> TaskError:
         type=report.error.type,
         message=report.error.message,
         detail=report.error.detail,
+        started_at=held.started_at,
     )
 
 

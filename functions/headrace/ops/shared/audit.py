@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from headrace.domain import limits
 from headrace.domain.access import SERVICE
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.ids import new_task_id
@@ -45,11 +46,19 @@ def calling(caller: Caller) -> Iterator[None]:
         _CALLER.reset(token)
 
 
+def caller() -> Caller:
+    """Return who is calling."""
+    return _CALLER.get()
+
+
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
     """One action; ``matched`` and ``changed`` are None until it is over.
 
     ``actor`` is the name of the key that did it, ``actor_id`` its id: names may be given again.
+    ``reason`` is why, in the actor's words; ``before`` and ``after`` are the settings that it
+    changed.  Of one that went on in the background ``run`` is its id, ``left`` are reasons for
+    leaving tasks alone, with how many, and ``stopped`` says what ended it early.
     """
 
     at: datetime
@@ -62,6 +71,12 @@ class AuditRecord:
     changed: int | None = None
     request_id: str | None = None
     actor_id: str | None = None
+    reason: str | None = None
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+    run: str | None = None
+    left: Mapping[str, int] | None = None
+    stopped: str | None = None
 
 
 @dataclass(slots=True)
@@ -75,6 +90,10 @@ class ActionOutcome:
     changed: int = 1
     entry: str = ""
     """Which entry it is, for one that goes on in the background."""
+
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+    """The settings that were changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +142,14 @@ class Audit:
         where: Mapping[str, Any] | None = None,
         ids: Sequence[str] | None = None,
         by_parts: bool = False,
+        reason: str = "",
     ) -> Iterator[ActionOutcome]:
         """Note *action* before the block, and what came of it after.
 
         One that failed changed nothing; one that is done *by_parts* changed what the block had
         counted until then.
         """
-        entry = self._entry(action, queue, where, ids)
+        entry = replace(self._entry(action, queue, where, ids), reason=reason or None)
         name = _new_name(entry)
         self.store.put_record(_record(name, entry), replaces=None)
         outcome = ActionOutcome(0, 0, name) if by_parts else ActionOutcome(entry=name)
@@ -140,7 +160,13 @@ class Audit:
                 outcome.changed = 0
             raise
         finally:
-            done = replace(entry, matched=outcome.matched, changed=outcome.changed)
+            done = replace(
+                entry,
+                matched=outcome.matched,
+                changed=outcome.changed,
+                before=outcome.before,
+                after=outcome.after,
+            )
             self.store.put_record(replace(_record(name, done), version=2), replaces=1)
 
     def note(
@@ -174,6 +200,14 @@ class Audit:
             request_id=caller.request_id,
             actor_id=caller.actor_id,
         )
+
+    def new_name(self) -> str:
+        """Return a name for an entry of now."""
+        return _new_name(AuditRecord(self.now(), "", ""))
+
+    def write(self, name: str, entry: AuditRecord) -> None:
+        """Write the entry of this *name*, whatever was there."""
+        self.store.renew_record(_record(name, entry))
 
     def revise(self, name: str, *, changed: int) -> None:
         """Note of an action that has gone on in the background how many it *changed* in all."""
@@ -221,9 +255,20 @@ class Audit:
                 return Found(tuple(entries), self.cursors.write(scope, after))
 
 
+def checked_reason(reason: str, *, name: str = "reason") -> str:
+    """Return *reason* without what is around it.  Raises InvalidRequest naming the field."""
+    text = reason.strip()
+    if len(text.encode("utf-8", "surrogatepass")) > limits.REASON_BYTES:
+        raise InvalidRequest.of(name, f"must have at most {limits.REASON_BYTES} bytes")
+    return text
+
+
 def _text(entry: AuditRecord) -> str:
     """Return the long part of *entry*, as it stands in an answer."""
-    long = [entry.actor, entry.queue, entry.filter, entry.ids]
+    long = [
+        entry.actor, entry.queue, entry.filter, entry.ids,
+        entry.reason, entry.before, entry.after, entry.left,
+    ]  # fmt: skip
     return json.dumps(long, ensure_ascii=False, default=str)
 
 

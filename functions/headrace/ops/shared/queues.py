@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from headrace.domain.errors import (
+    Conflict,
     FieldError,
     InvalidRequest,
     NotFound,
@@ -18,17 +19,19 @@ from headrace.domain.errors import (
 from headrace.domain.fairness import OnDead
 from headrace.domain.limits import NAME, NAME_RE
 from headrace.domain.push import PushRules
-from headrace.domain.queue import Queue, QueueSettings
+from headrace.domain.queue import Pause, Queue, QueueSettings
 from headrace.domain.retry import Seconds
 from headrace.domain.task import ORDINARY, State
 from headrace.domain.undo import Undo
-from headrace.ops.shared.audit import Audit
+from headrace.ops.shared.audit import Audit, caller, checked_reason
 from headrace.ops.shared.paging import Cursors, Found
 from headrace.ops.shared.removals import Removals
+from headrace.ops.shared.setting_changes import changed_settings
 from headrace.store.base import Store
 from headrace.store.call_scope import visible
 from headrace.store.records import queues as queue_records
 from headrace.store.records import schedules as schedule_records
+from headrace.store.records.indexes import build_anew, change_index
 from headrace.store.records.queues import Removal
 
 
@@ -85,11 +88,14 @@ class QueueOperations:
             lanes_in_use=lanes,
             lanes_ever=lanes,
             alerts_since=None if settings.alerts is None else now,
+            pause=_pause_by(now) if settings.dequeuing_settings.dequeuing_paused else None,
         )
         with self.audit.action("create_queue", queue=name):
             if not self.store.put_record(queue_records.to_record(queue), replaces=None):
                 message = f"queue {name} exists"
                 raise QueueExists(message)
+            if settings.indexed_fields:
+                change_index(self.store, name, settings.indexed_fields, now)
         return self._remember(queue)
 
     def get(self, name: str) -> Queue:
@@ -128,23 +134,34 @@ class QueueOperations:
 
         Raises NotFound and VersionMismatch, and InvalidRequest as create() does.
         """
+        seen: list[QueueSettings] = []
 
         def change(queue: Queue) -> Queue:
+            seen.append(queue.settings)
             if version is not None and version != queue.version:
                 message = f"queue {name} has version {queue.version}, not {version}"
                 raise VersionMismatch(message)
             wanted = self.checked(name, settings, queue)
-            same = wanted.dequeuing_settings.dequeuing_paused
+            paused = wanted.dequeuing_settings.dequeuing_paused
+            before = queue.pause
+            if not queue.settings.dequeuing_settings.dequeuing_paused:
+                before = _pause_by(self.now())
             return replace(
                 queue.resharded(wanted, self.now()),
-                resume_at=queue.resume_at if same else None,
+                resume_at=queue.resume_at if paused else None,
+                pause=before if paused else None,
                 uncounted_since=self._uncounted_since(queue, wanted),
                 alerts_since=self._alerts_since(queue, wanted),
             )
 
         stored = self._stored(name)
-        with self.audit.action("update_queue", queue=name):
-            return self._change(stored, change)
+        with self.audit.action("update_queue", queue=name) as outcome:
+            changed = self._change(stored, change)
+            old, new = changed_settings(seen[-1], changed.settings)
+            outcome.before, outcome.after = old or None, new or None
+            if settings.indexed_fields or stored.settings.indexed_fields:
+                change_index(self.store, name, settings.indexed_fields, self.now())
+            return changed
 
     def checked(self, name: str, settings: QueueSettings, before: Queue | None) -> QueueSettings:
         """Return *settings* of *name* with what they leave as *before* has it; writes nothing.
@@ -155,20 +172,40 @@ class QueueOperations:
         _check_order(settings, None if before is None else before.settings)
         return self._with_told(name, self._with_target(settings, before), before)
 
-    def pause(self, name: str, *, resume_in_seconds: Seconds | None = None) -> Queue:
-        """Stop deliveries, for good or for a time.  Raises NotFound."""
+    def pause(
+        self, name: str, *, resume_in_seconds: Seconds | None = None, reason: str = ""
+    ) -> Queue:
+        """Stop deliveries, for good or for a time; *reason* is why, for others to read.
+
+        Raises NotFound, and InvalidRequest naming ``reason``.
+        """
+        why = checked_reason(reason)
         until = None
         if resume_in_seconds is not None:
             until = self.now() + timedelta(seconds=resume_in_seconds)
         stored = self._stored(name)
-        with self.audit.action("pause", queue=name):
-            return self._change(stored, lambda queue: _paused(queue, paused=True, resume_at=until))
+        with self.audit.action("pause", queue=name, reason=why):
+            pause = _pause_by(self.now(), why)
+            return self._change(stored, lambda queue: _paused(queue, pause, resume_at=until))
 
     def resume(self, name: str) -> Queue:
         """Let deliveries go on.  Raises NotFound."""
         stored = self._stored(name)
         with self.audit.action("resume", queue=name):
-            return self._change(stored, lambda queue: _paused(queue, paused=False, resume_at=None))
+            return self._change(stored, lambda queue: _paused(queue, None))
+
+    def reindex(self, name: str) -> Queue:
+        """Have the index of values built anew; until it is, lists look at each task.
+
+        Raises NotFound, and Conflict where nothing is indexed.
+        """
+        queue = self.get(name)
+        if not queue.settings.indexed_fields:
+            message = f"queue {name} has no indexed_fields, so there is nothing to build"
+            raise Conflict(message)
+        with self.audit.action("reindex", queue=name):
+            build_anew(self.store, name, self.now())
+        return queue
 
     def rotate_signing(self, name: str) -> Queue:
         """Let another secret sign what the target gets; the one before does too for a day.
@@ -331,7 +368,11 @@ def _check_order(settings: QueueSettings, before: QueueSettings | None) -> None:
         raise InvalidRequest.of("groups.on_dead", "must be continue: the queue keeps no dead")
 
 
-def _paused(queue: Queue, *, paused: bool, resume_at: datetime | None) -> Queue:
-    dequeuing = replace(queue.settings.dequeuing_settings, dequeuing_paused=paused)
+def _pause_by(now: datetime, reason: str = "") -> Pause:
+    return Pause(now, caller().actor, reason)
+
+
+def _paused(queue: Queue, pause: Pause | None, resume_at: datetime | None = None) -> Queue:
+    dequeuing = replace(queue.settings.dequeuing_settings, dequeuing_paused=pause is not None)
     settings = replace(queue.settings, dequeuing_settings=dequeuing)
-    return replace(queue, settings=settings, resume_at=resume_at)
+    return replace(queue, settings=settings, resume_at=resume_at, pause=pause)

@@ -35,6 +35,7 @@ from headrace.domain.undo import Undo, kept
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.limiting import Limiting
 from headrace.ops.shared.observed import commit
+from headrace.ops.shared.strict_notes import note_left
 from headrace.ops.shared.undos import Undos
 from headrace.store.base import Done, Record, Store, every_record
 from headrace.store.records.queues import REMOVALS, Removal, deletion
@@ -238,6 +239,10 @@ class Removals:
                 if isinstance(outcome, Done) or not task.same_as(outcome.task)
             }
             gone |= removed
+            if not named.removal.deletes_queue:
+                note_left(
+                    self.store, named.removal.queue, [one for one in here if one.id in removed]
+                )
             left -= removed
             if len(removed) == len(here):
                 break

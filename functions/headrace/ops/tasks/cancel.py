@@ -13,6 +13,7 @@ from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.leases import note_cancelled
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.strict_notes import note_dying, note_left
 from headrace.store.base import Done, Store
 
 _LOOKS: Final = 10  # at a task that changes state while it is cancelled
@@ -87,10 +88,14 @@ class Cancelling:
 
     def _end(self, task: Task) -> CancelResult | None:
         """End *task*, if it is still as it was read."""
-        change = plan.cancel(task, self.queues.cached(task.queue), now=self.now())
+        queue = self.queues.cached(task.queue)
+        note_dying(self.store, queue, [task])
+        change = plan.cancel(task, queue, now=self.now())
         done = commit(self.store, [change])[0]
         if not isinstance(done, Done):
             return None
+        if change.gone:
+            note_left(self.store, queue.name, [task])
         note_cancelled(self.store, task)
         return CancelResult(
             task if change.gone else replace(done.task, payload=task.payload),

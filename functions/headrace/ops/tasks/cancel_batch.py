@@ -26,8 +26,9 @@ from headrace.ops.shared.paging import Cursors
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.tasks.batches import BatchOperations, visible_batch
 from headrace.ops.tasks.cancel import Cancelling
-from headrace.ops.tasks.inspect import Inspect, Walk
+from headrace.ops.tasks.inspect import Inspect
 from headrace.ops.tasks.steps import MAKES, callbacks_of
+from headrace.ops.tasks.walks import Walk
 from headrace.store.call_scope import flat_rate, visible
 from headrace.store.records import batches as batch_records
 from headrace.store.records import queues as queue_records

@@ -23,6 +23,7 @@ from headrace.ops.shared.leases import with_present_ends
 from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.strict_notes import note_left, note_unused
 from headrace.ops.shared.undos import Undos
 from headrace.store.base import Done, Outcome, Refused, Store
 
@@ -135,7 +136,9 @@ class TaskOperations:
             if fault is not None:
                 results.append(self._invalid(entry, target, now, fault))
             else:
-                results.append(self._enqueue_keyed(self._in_time(entry, target, now), target, now))
+                entry = self._in_time(entry, target, now)  # noqa: PLW2901  or the same
+                results.append(self._enqueue_keyed(entry, target, now))
+                self._note_unused(target, [entry], results[-1:])
         return results + self._enqueue_plain(plain, target, now)
 
     def _in_time(self, entry: _Entry, queue: Queue, since: datetime) -> _Entry:
@@ -182,6 +185,8 @@ class TaskOperations:
                 done = isinstance(deleted, Done) or not task.same_as(deleted.task)
                 outcome.changed = int(done)
             if done:
+                if task.after is not None:
+                    note_left(self.store, task.queue, [task])
                 return undo
 
     def _entry(self, given: TaskSpec, now: datetime, taken: set[datetime]) -> _Entry:
@@ -212,10 +217,25 @@ class TaskOperations:
             entries = self._in_line([*entries], [None] * len(entries), queue, self.now())
         changes = [_planned(entry, queue, now) for entry in entries]
         outcomes = self._insert(changes, queue, now)
-        return [
+        results = [
             _enqueued(change, outcome, queue)
             for change, outcome in zip(changes, outcomes, strict=True)
         ]
+        self._note_unused(queue, entries, results)
+        return results
+
+    def _note_unused(
+        self, queue: Queue, entries: Sequence[_Entry], results: Sequence[EnqueueResult]
+    ) -> None:
+        """Let nobody in a strict order wait for a task that was not put in."""
+        if not queue.strict:
+            return
+        unused = [
+            (entry.task_id, entry.turn)
+            for entry, result in zip(entries, results, strict=True)
+            if entry.turn is not None and not has_place(result, entry.turn)
+        ]
+        note_unused(self.store, queue.name, unused)
 
     def _invalid(self, entry: _Entry, queue: Queue, now: datetime, fault: str) -> EnqueueResult:
         """What has a fault is invalid, unless the task is there already."""
@@ -299,6 +319,14 @@ def _enqueued(change: Change, outcome: Outcome, queue: Queue) -> EnqueueResult:
         case Refused():
             detail = "the id is being deleted; try again"
             return EnqueueResult(EnqueueOutcome.INVALID, change.task_id, detail=detail)
+
+
+def has_place(result: EnqueueResult, turn: Turn) -> bool:
+    """Tell whether a task has the place of *turn*: it was put in, or is the line's last already."""
+    if result.outcome is EnqueueOutcome.CREATED:
+        return True
+    there = result.task if result.outcome is EnqueueOutcome.EXISTING else None
+    return there is not None and there.after == turn.after
 
 
 def _takes_id(there: Task, queue: Queue, now: datetime) -> bool:

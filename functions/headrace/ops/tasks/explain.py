@@ -8,7 +8,7 @@ from typing import Final
 
 from headrace.domain.fairness import shown_turn, turn_of_instant
 from headrace.domain.queue import Queue
-from headrace.domain.task import TURN_LANE, State, Task
+from headrace.domain.task import FINISHED, TURN_LANE, DeadReason, State, Task
 from headrace.ops.shared.lanes import ShardReader, turn_of
 from headrace.ops.shared.limiting import Limiting
 from headrace.ops.shared.lines import Lines
@@ -17,6 +17,7 @@ from headrace.ops.shared.queues import QueueOperations
 from headrace.store.base import Store
 
 _COUNTED: Final = 1_000  # tasks ahead that are worth counting
+_ERROR: Final = 300  # letters of what a task died of
 _NOTICED_AFTER: Final = timedelta(seconds=10)  # a worker without heartbeats would have it by then
 
 
@@ -62,9 +63,8 @@ class Explain:
         None at all: it goes to the next worker that asks.
         """
         now = self.now()
-        if task.state in (State.SUCCEEDED, State.DEAD):
-            why = f" ({task.dead_reason})" if task.dead_reason else ""
-            return (NotRunningReason(ReasonCode.FINISHED, f"the task is {task.state}{why}"),)
+        if task.state in FINISHED:
+            return (NotRunningReason(ReasonCode.FINISHED, _ended(task)),)
         if task.state is State.INFLIGHT:
             return (_leased(task, now),)
         if not task.live(now):
@@ -127,7 +127,7 @@ class Explain:
 
     def _group_limited(self, task: Task, queue: Queue) -> list[NotRunningReason]:
         key = task.group_key
-        blocking = self.limiting.groups.blocking(queue, [key], besides=task.id).get(key)
+        blocking = self.limiting.groups.blocking(queue, [key], besides=task).get(key)
         if blocking is None:
             return []
         if queue.strict:
@@ -159,6 +159,19 @@ def _nobody(queue: Queue) -> str:
         f"no worker listens to queue {queue.name}: none says so, and nothing was started in the"
         " last two minutes"
     )
+
+
+def _ended(task: Task) -> str:
+    """Return how *task* ended; of one that was given up also what it died of."""
+    if task.dead_reason is None:
+        return f"the task is {task.state}"
+    said = f"the task is {task.state} ({task.dead_reason})"
+    if not task.errors or task.dead_reason not in (DeadReason.REJECTED, DeadReason.EXHAUSTED):
+        return said
+    error = task.errors[-1]
+    words = ": ".join(filter(None, (error.type, error.message))) or str(error.kind)
+    short = words if len(words) <= _ERROR else f"{words[:_ERROR]}…"
+    return f"{said} after attempt {error.attempt}: {short}"
 
 
 def _leased(task: Task, now: datetime) -> NotRunningReason:

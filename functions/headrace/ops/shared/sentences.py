@@ -1,0 +1,107 @@
+"""What the audit knows of an action, as a sentence that a colleague would say."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from headrace.ops.shared.audit import AuditRecord
+
+_DONE: Final = {
+    "restart": "restarted",
+    "run": "made due",
+    "move": "moved",
+    "cancel": "cancelled",
+    "delete": "deleted",
+}
+_OF_QUEUES: Final = {
+    "pause": "paused",
+    "resume": "resumed",
+    "update_queue": "changed the settings of",
+    "create_queue": "created",
+    "delete_queue": "deleted",
+}
+_LEFT: Final = {
+    "the task has changed meanwhile": "had changed meanwhile",
+    "NOT_FOUND": "were gone",
+    "dedupe_conflict": "had a dedupe key that another task holds",
+    "inflight": "were with a worker",
+}
+_REASONS: Final = 3  # for leaving tasks alone, that are told one by one
+_NOTHING: Final = "none"
+
+
+def sentence(entry: AuditRecord) -> str | None:
+    """Return who did what to how many, and why; None for actions that need no more words."""
+    if entry.action in _OF_QUEUES and entry.queue is not None and entry.reason:
+        return _because(f"{entry.actor} {_OF_QUEUES[entry.action]} {entry.queue}", entry)
+    if entry.run is None or entry.action not in _DONE:
+        return None
+    done, place = _DONE[entry.action], _place(entry)
+    if entry.changed is None or entry.matched is None:
+        return _because(f"{entry.actor} {_begins(entry.action)} tasks of {place}", entry)
+    parts = [f"{entry.actor} {done} {_tasks(entry, entry.changed)} of {place}"]
+    left = sorted((entry.left or {}).items(), key=lambda one: (-one[1], one[0]))
+    for reason, number in left[:_REASONS]:
+        parts.append(_of(number, _LEFT.get(reason, f"were left alone ({reason})")))
+    if more := sum(number for _, number in left[_REASONS:]):
+        parts.append(_of(more, "were left alone"))
+    rest = entry.matched - entry.changed - sum((entry.left or {}).values())
+    if entry.stopped is not None:
+        how = "cancelled" if entry.stopped == "cancelled" else f"failed ({entry.stopped})"
+        parts.append(f"{how} with {rest:,} not touched")
+    return _because(", ".join(parts), entry)
+
+
+def changes(entry: AuditRecord) -> tuple[str, ...]:
+    """Return which settings were changed, each with what it was and is."""
+    before, after = _flat(entry.before or {}), _flat(entry.after or {})
+    return tuple(
+        f"{name} {_shown(before.get(name))} → {_shown(after.get(name))}"
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    )
+
+
+def _of(number: int, were: str) -> str:
+    """Return *number* with what they *were*, which one was."""
+    return f"{number:,} {f'was {were[5:]}' if number == 1 and were.startswith('were ') else were}"
+
+
+def _because(said: str, entry: AuditRecord) -> str:
+    return f"{said}: {entry.reason}" if entry.reason else said
+
+
+def _begins(action: str) -> str:
+    return {"run": "is running"}.get(
+        action, f"is {action[:-1] if action[-1] == 'e' else action}ing"
+    )
+
+
+def _place(entry: AuditRecord) -> str:
+    where = entry.filter or {}
+    names = str(where.get("queues", "")).split(",")
+    place = entry.queue or (f"{len(names)} queues" if len(names) > 1 else "several queues")
+    return f"{place} to {where['to_queue']}" if where.get("to_queue") else place
+
+
+def _tasks(entry: AuditRecord, number: int) -> str:
+    state = str((entry.filter or {}).get("state", "")).lower()
+    kind = f"{state} " if state.isalpha() else ""
+    return f"{number:,} {kind}{'task' if number == 1 else 'tasks'}"
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401  of any setting
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or _NOTHING
+    return _NOTHING if value in (None, "", {}) else str(value)

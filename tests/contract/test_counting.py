@@ -9,7 +9,8 @@ import pytest
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import EVERY_TASK, TaskFilter
 from headrace.domain.task import Place, State
-from headrace.ops.tasks.inspect import Counted, CountPosition, counted
+from headrace.ops.tasks.inspect import Counted
+from headrace.ops.tasks.walks import CountPosition, counted
 from headrace.store.base import CountPage, Position
 from headrace.store.memory import MemoryStore
 from headrace.testing.conditions import START

@@ -1,5 +1,6 @@
 """What every store's index shows of a task, wherever it stands."""
 
+from headrace.domain.filters import TaskFilter
 from headrace.domain.task import Place, State
 from tests.contract.conftest import World
 
@@ -27,3 +28,22 @@ def test_places_of_one_shard_are_told_apart_by_their_lane() -> None:
     assert len({*labels}) == len(labels)
     assert labels[:2] == [0, 63]  # lane 0 is where everything was before there were lanes
     assert [Place.labelled("mail", State.ENQUEUED, label) for label in labels] == places
+
+
+def test_ids_are_found_by_how_they_begin_where_they_have_an_order(world: World) -> None:
+    queue, other = world.queue(), world.queue("other")
+    ids = [f"find-{number}" for number in range(5)]
+    for number in (4, 2, 0):
+        world.put(queue, id=ids[number])
+    world.put(other, id=ids[3])
+    world.put(other, id=ids[1])
+
+    found = world.store.ids("find-", limit=3)
+
+    if found is not None:  # DynamoDB's keys are hashed
+        assert (list(found[0]), found[1]) == (ids[:3], True)
+        assert world.store.ids("find-4", limit=3) == ([ids[4]], False)
+        assert world.store.ids("nothing-", limit=3) == ([], False)
+    for prefix, meant in (("find-2", [2]), ("find-1", []), ("find-", [4, 2, 0])):
+        listed = world.use.inspect.list(queue, TaskFilter(id_prefix=prefix))
+        assert {task.id for task in listed.tasks} == {ids[number] for number in meant}

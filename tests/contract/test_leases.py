@@ -1,9 +1,11 @@
 """What every store promises about leases: at most one valid one, and late reports lose."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from headrace.domain.lease import LeaseName
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import ErrorKind, State
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
@@ -29,6 +31,36 @@ def test_a_lapsed_lease_is_a_failed_attempt(world: World) -> None:
     assert (error.kind, error.worker) == (ErrorKind.LEASE_EXPIRED, "gone:9")
     assert "lease expired" in error.message
     assert "gone:9" in error.message
+
+
+def test_every_failed_attempt_says_when_it_began(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=5, retry_strategy=AT_ONCE)
+    world.put(queue)
+    reported = world.one(queue, worker="ada:1")
+    world.clock.forward(2)
+    failed = TaskReport(reported.id, lease_name(reported), ReportStatus.FAILED)
+    [told] = world.use.reports.report(queue, [failed])
+    assert told.outcome is ReportOutcome.OK
+    lapsed = world.one(queue, worker="gone:9")
+    world.clock.forward(5)
+    world.use.reaping.run()
+
+    errors = world.see(reported.id).errors
+    assert [one.started_at for one in errors] == [reported.started_at, lapsed.started_at]
+    assert None not in [one.started_at for one in errors]
+
+
+def test_a_name_of_before_that_does_not_say_it_holds_to_its_end(world: World) -> None:
+    queue = world.queue(retry_strategy=AT_ONCE)
+    world.put(queue)
+    task = world.one(queue)
+    old = str(replace(LeaseName.of(task), started_at=None))
+    told = str(replace(LeaseName.of(task), started_at=world.clock() + timedelta(seconds=1)))
+
+    for name, outcome in ((told, ReportOutcome.STALE_LEASE), (old, ReportOutcome.OK)):
+        [result] = world.use.reports.report(queue, [TaskReport(task.id, name, ReportStatus.FAILED)])
+        assert result.outcome is outcome
+    assert world.see(task.id).errors[0].started_at is None
 
 
 def test_a_dequeue_that_finds_too_little_reclaims_what_lapsed(world: World) -> None:

@@ -133,6 +133,20 @@ def test_what_a_queue_moves_on_goes_out_of_it(it: Recorder) -> None:
     assert rates.moved == rates.dequeued > 0
 
 
+def test_what_grew_and_died_in_five_minutes_is_told(it: Recorder) -> None:
+    queue = it.world.queue(retry_strategy=AT_ONCE)
+    it.world.put(queue, *["{}"] * 6)
+    it.record()
+    it.world.clock.forward(6 * 60)
+    it.world.put(queue, *["{}"] * 3)
+    it.record()
+    it.world.clock.forward(1)
+
+    glance = it.world.use.stats.overview([it.world.use.queues.get(queue)]).queues[queue]
+
+    assert (glance.counts[Status.READY], glance.grown, glance.died) == (9, 3, 0)
+
+
 def test_a_throughput_is_written_as_before_where_nothing_moves_on() -> None:
     before = "7 1|35 9 8 7 6 36 1 1 1 0"
 

@@ -347,10 +347,13 @@ def test_a_batch_of_one_queue_costs_a_few_units(it: Recorder) -> None:
     for _ in range(20):
         worked(it.world, queue)
     changes = it.stream.taken()
+    with metered() as asks:
+        it.record([])  # twice a minute it asks what queues have indexed
 
     with metered() as meter:
         it.record(changes)
 
+    assert (asks.write, asks.read <= 1) == (0, True)
     assert meter.write <= 2
     assert meter.read <= 1
 

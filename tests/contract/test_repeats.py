@@ -1,7 +1,7 @@
 """What is kept of the first request under a key, over every store."""
 
+import base64
 import random
-import string
 from datetime import timedelta
 
 import pytest
@@ -13,7 +13,6 @@ from tests.contract.conftest import World
 
 ASKED = KeyedRequest("key_1", "k", "what")
 SECOND = timedelta(seconds=1)
-LETTERS = string.ascii_letters + string.digits
 
 
 def begun(world: World, request: KeyedRequest = ASKED) -> Turn:
@@ -25,7 +24,7 @@ def begun(world: World, request: KeyedRequest = ASKED) -> Turn:
 def incompressible(size: int) -> str:
     """Return a text of so many bytes that no compression makes much smaller."""
     chance = random.Random(size)
-    return "".join(chance.choices(LETTERS, k=size))
+    return base64.b64encode(chance.randbytes(size))[:size].decode()
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """The raw changes of the lake: each write of a task is a line, each batch of lines a file.
 
 A line says what the task was before and after, flat and without what nobody asks a history for:
-no tags, results or progress, and a payload only where its queue keeps it.  Leases are told apart
-but not told: each is written as a digest, because a lease is its worker's secret.
+no results or progress; a payload only where its queue keeps it, and with it what else a replay
+needs of the task.  Leases are told apart but not told: each is written as a digest, because a lease
+is its worker's secret.
 
 Instants are microseconds since 1970.  What is not set is left out.  The columns that Spark reads
 them into, with types and units, are in ``headrace.spark.lake.schemas``; a test compares.
@@ -14,9 +15,10 @@ that a day's changes are in that day's folder and nowhere else; a batch across t
 """
 
 import gzip
+import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from hashlib import blake2b
@@ -27,7 +29,7 @@ from headrace.domain.access import covers
 from headrace.domain.filters import MESSAGE
 from headrace.domain.lease import group_of, settled_under
 from headrace.domain.lifecycle import Action
-from headrace.domain.task import State
+from headrace.domain.task import State, Task
 from headrace.domain.write import Spot, TaskView, TaskWrite
 from headrace.history.transitions import MALFORMED, Transition, UnreadableImage
 from headrace.store.base import Lake
@@ -83,12 +85,31 @@ def line(write: TaskWrite, change: Transition, *, shard: str, payload: bool) -> 
         _add_set(entry, _OF_THE_TASK, task)
         _add_error(entry, new)
         _add_set(entry, _SIZES, task)
-        if payload and new is not None and (old is None or old.payload != new.payload):
-            _add_set(entry, ("payload",), new)
+        if payload and new is not None:
+            if old is None or old.payload != new.payload:
+                _add_set(entry, ("payload",), new)
+            if old is None or new.last_move in _GIVEN_ANEW:
+                _add_settings(entry, new.whole())
     except MALFORMED as error:
         message = f"{write.sequence}: not the image of a task: {type(error).__name__}: {error}"
         raise UnreadableImage(message) from error
     return entry
+
+
+_GIVEN_ANEW: Final = (Action.OVERWRITE, Action.MOVE)
+"""By which moves a task may get other tags, or another place among those of its queue."""
+
+
+def _add_settings(entry: Line, task: Task) -> None:
+    """Add what a producer said of *task* that a replay says again; tags always, none as none."""
+    entry["tags"] = dict(task.tags)
+    given = {
+        "group_key": task.group_key,
+        "priority": task.priority and str(task.priority),
+        "retry_strategy": task.retry and json.dumps(asdict(task.retry), separators=(",", ":")),
+        "keepalive_timeout_in_seconds": task.keepalive,
+    }
+    entry.update({name: value for name, value in given.items() if value is not None})
 
 
 _OF_THE_TASK: Final = ("finished_at", "expires_at", "dead_reason")

@@ -92,7 +92,7 @@ class Totals:
         return _counted(queue, self.buckets.get(bucket_of(queue), _NOTHING), self.buffers)
 
     def throughput(self, queue: str) -> Throughput:
-        """Return how busy *queue* is; nothing where a thousand others are busier."""
+        """Return how busy *queue* is; nothing where hundreds of others are busier."""
         body = self.buckets.get(bucket_of(queue), _NOTHING)
         throughput = throughput_of(body.get("pace", {}), queue)
         for buffer in self.buffers:

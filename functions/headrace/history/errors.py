@@ -1,10 +1,12 @@
 """What goes wrong in all queues: one group for each kind of error, as the recorder counts them."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from headrace.domain import access
 from headrace.domain.access import Permission, Principal
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import State
@@ -23,6 +25,8 @@ from headrace.store.call_scope import flat_rate
 
 _PAGE: Final = 200
 _DEAD: Final = STATES.index(State.DEAD)
+_CALL: Final = re.compile(r'\s*\{\s*"task"\s*:\s*"([\w.<>:-]{1,200})"')
+"""How a payload begins that is a call of a task function, as the SDK writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +82,13 @@ class ErrorOperations:
     counters: Counters
     now: Callable[[], datetime]
 
-    def seen_by(self, by: Principal, *, prefix: str = "") -> Errors:
-        """Return what goes wrong in *by*'s own queues whose names begin with *prefix*."""
+    def seen_by(self, by: Principal, *, prefix: str = "", only: str | None = None) -> Errors:
+        """Return what goes wrong in *by*'s own queues whose names begin with *prefix*.
+
+        *only* is the one queue to look at, whatever the *prefix*.
+        """
         by.require(Permission.LIST)
+        prefix = prefix if only is None else only
         totals, now = self.counters.totals(), micros_of(self.now())
         with flat_rate():  # whatever others have there
             records = every_record(self.counters.store, FAULTS, prefix=prefix, page=_PAGE)
@@ -92,6 +100,8 @@ class ErrorOperations:
         uncounted: list[str] = []
         for queue in sorted(found.keys() | pending | counted):
             if not queue.startswith(prefix) or not by.covers(queue):
+                continue
+            if only not in (None, queue):
                 continue
             faults = found.get(queue) or QueueFaults()
             with_pending(faults, queue, totals.buffers, now)
@@ -107,6 +117,21 @@ class ErrorOperations:
         )
         as_of = None if totals.as_of is None else instant_of(totals.as_of)
         return Errors(tuple(shown), sum(one.dead for one in shown), tuple(uncounted), as_of)
+
+    def functions(self, by: Principal, groups: Sequence[ErrorGroup]) -> Mapping[str, str]:
+        """Return which task function the sample of each of *groups* is a call of, by its id.
+
+        Of payloads that are no calls, kept elsewhere or not for *by* nothing is said.
+        """
+        by.require(Permission.LIST)
+        found = self.counters.store.read([group.sample for group in groups if group.sample])
+        seen = {name: access.as_seen_by(by, task) for name, task in found.items()}
+        calls = {
+            name: _CALL.match(task.payload)
+            for name, task in seen.items()
+            if by.covers(task.queue) and isinstance(task.payload, str)
+        }
+        return {name: call[1] for name, call in calls.items() if call}
 
 
 @dataclass(slots=True)

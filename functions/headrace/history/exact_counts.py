@@ -8,7 +8,8 @@ from typing import Final
 from headrace.domain.filters import TaskFilter
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Status
-from headrace.ops.tasks.inspect import Inspect, Walk
+from headrace.ops.tasks.inspect import Inspect
+from headrace.ops.tasks.walks import Walk
 
 _DEAD: Final = TaskFilter(states=(State.DEAD,))
 _READ: Final = 10_000  # dead tasks, a read unit each

@@ -7,8 +7,8 @@ worker says that it does, and nothing was started lately.
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain.instants import micros_of
@@ -22,14 +22,19 @@ from headrace.store.records.workers import KIND, from_record
 
 _PAGE: Final = 250
 _PAGES: Final = 8  # of so many workers some listen to any queue
+_LATELY: Final = timedelta(seconds=10)  # a third of what passes between two heartbeats
 
 
 @dataclass(frozen=True, slots=True)
 class OnDuty:
-    """How many workers take tasks of each queue; ``complete`` unless there were more of them."""
+    """How many workers take tasks of each queue; ``complete`` unless there were more of them.
+
+    ``versions`` are those of its workers, by queue, each with when the first of them began.
+    """
 
     by_queue: Mapping[str, int]
     complete: bool
+    versions: Mapping[str, Mapping[str, datetime]] = field(default_factory=dict)
 
     def silent(self, queue: Queue, started: float, now: datetime) -> bool:
         """Tell whether nobody listens to *queue*, in which *started* tasks were begun lately.
@@ -48,11 +53,20 @@ class Listening:
     store: Store
     counters: Counters
     now: Callable[[], datetime]
+    _known: tuple[datetime, OnDuty] | None = None
+
+    def on_duty_lately(self) -> OnDuty:
+        """Return who was on duty some seconds ago at most: for pages that are asked for again."""
+        now = self.now()
+        if self._known is None or not timedelta() <= now - self._known[0] < _LATELY:
+            self._known = now, self.on_duty()
+        return self._known[1]
 
     def on_duty(self) -> OnDuty:
         """Return who is on duty now: a look at the workers, not at any queue."""
         now = self.now()
         found: Counter[str] = Counter()
+        versions: dict[str, dict[str, datetime]] = {}
         after, more, pages = "", True, 0
         with flat_rate():  # it tells of queues, not of workers that may be others'
             while more and pages < _PAGES:
@@ -60,8 +74,15 @@ class Listening:
                 pages += 1
                 for record in records:
                     after = record.name
-                    found.update(from_record(record).on_duty(now))
-        return OnDuty(found, not more)
+                    worker = from_record(record)
+                    queues = worker.on_duty(now)
+                    found.update(queues)
+                    if (version := worker.heartbeat.version) != "":
+                        began = worker.heartbeat.started_at
+                        for queue in queues:
+                            first = versions.setdefault(queue, {})
+                            first[version] = min(began, first.get(version, began))
+        return OnDuty(found, not more, versions)
 
     def silent(self, queue: Queue) -> bool:
         """Tell whether nobody listens to *queue*; what it costs depends on nothing of others."""

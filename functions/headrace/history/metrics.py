@@ -3,7 +3,7 @@
 What is older than the counters keep comes from the lake's series, as rollup wrote them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -28,10 +28,15 @@ _HOUR: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class MetricPoint:
-    """What happened from ``at`` on, for one step; None where that is not known."""
+    """What happened from ``at`` on, for one step; None where that is not known.
+
+    ``above`` is by how many more tasks waited at the most than at the end of the step: of what rose
+    and fell within it, its end tells nothing.
+    """
 
     at: datetime
     activity: Activity | None
+    above: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +109,30 @@ class Steps:
             first, last = max(gap[0], self.first), min(gap[-1], self.last)
             for place in range(self.place(first), self.place(last) + 1):
                 activities[place] = None
+        backlogs: list[dict[int, int]] = [{} for _ in range(self.count)]
         for minute, activity in happened:
-            counted = activities[self.place(minute)]
+            place = self.place(minute)
+            counted = activities[place]
             if counted is not None:
                 counted.merge(activity)
+                backlogs[place][minute] = backlogs[place].get(minute, 0) + activity.backlog
         return [
-            MetricPoint(self.begin + number * self.minutes * _MINUTE, counted)
-            for number, counted in enumerate(activities)
+            MetricPoint(self.begin + number * self.minutes * _MINUTE, counted, _above(steps))
+            for number, (counted, steps) in enumerate(zip(activities, backlogs, strict=True))
         ]
+
+
+def _above(steps: Mapping[int, int]) -> int:
+    """Return how far above its end the sum of *steps*, by minute, was before it or at any of them.
+
+    >>> _above({1: 5, 2: -5}), _above({1: 5, 2: 3}), _above({1: -4})
+    (5, 0, 4)
+    """
+    most = level = 0
+    for minute in sorted(steps):
+        level += steps[minute]
+        most = max(most, level)
+    return most - level
 
 
 def _minute(instant: datetime) -> datetime:

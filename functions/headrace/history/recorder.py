@@ -7,6 +7,8 @@ how far each shard is counted, so what comes again changes nothing.
 Where there is a lake, a batch is written to it first; see ``changelog``.  Then the objects go that
 tasks have let go of; see ``domain.offload``.
 
+Values that a queue indexes are noted then; see ``matching``.
+
 Before a batch counts, other queues are told of the tasks that it ends; see ``ends``.
 
 A queue that is counted anew gets what the new count has not seen; see ``recount``.
@@ -30,6 +32,7 @@ from headrace.history.counters import BATCH_BYTES, Counters, buffer_of
 from headrace.history.ends import EndWebhooks
 from headrace.history.faults import FAULT_BYTES
 from headrace.history.judging import IndexChange, Judging
+from headrace.history.matching import Matching
 from headrace.history.memberships import batch_deltas
 from headrace.history.tally import MINUTE
 from headrace.history.transitions import (
@@ -97,6 +100,7 @@ class Recording:
     changelog: Changelog | None = None
     objects: ObjectStore | None = None
     ends: EndWebhooks | None = None
+    matching: Matching | None = None
     _judging: Judging = field(init=False)
     _buffers: dict[int, Buffer] = field(default_factory=dict)  # as last written by us
 
@@ -115,6 +119,8 @@ class Recording:
         ordered = [readings[sequence] for sequence in sorted(readings)]
         try:
             self._write(ordered)
+            if self.matching is not None:
+                self.matching.write([reading.write for reading in ordered])
         except Unavailable:
             return Recorded(0, 0, tuple(unreadable), ordered[0].write.sequence)
         self._drop_objects(ordered)

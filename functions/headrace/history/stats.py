@@ -28,6 +28,7 @@ from headrace.history.counters import Counters, Totals
 from headrace.history.exact_counts import exact_counts
 from headrace.history.metrics import STEP_SECONDS, Archive, MetricSeries, Steps
 from headrace.history.tally import MINUTE, Activity, by_state, cancelled_of
+from headrace.history.throughput import Failing
 from headrace.history.transitions import Event
 from headrace.ops.shared.group_limits import Blocking
 from headrace.ops.shared.lanes import oldest_ready
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 _LOOK: Final = 250  # entries of one state and side, all shards together
 _FEW: Final = 100
 _GLANCE: Final = 50
+_FIRST: Final = 8  # enough for the oldest
 _FRESH: Final = timedelta(seconds=5)  # not worth asking whether there is something newer
 _SHARDS_ASKED: Final = 4  # tasks are spread evenly: what is missing is missing on each
 _LEAST_PART: Final = 0.001
@@ -103,7 +105,11 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """A queue among many; ``started`` is by five minutes, of an hour, ``alerts`` as above."""
+    """A queue among many; ``started`` is by five minutes, of an hour, ``alerts`` as above.
+
+    ``grown`` is by how many more tasks wait than five minutes ago, ``died`` how many did since.
+    ``failing`` is None unless more attempts fail than usually do.
+    """
 
     counts: Mapping[Status, int]
     cancelled: int
@@ -111,6 +117,9 @@ class Glance:
     rates: EventRates
     started: Sequence[int]
     alerts: Mapping[Threshold, "Alert"] | None = None
+    grown: int = 0
+    died: int = 0
+    failing: Failing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +210,9 @@ class StatsOperations:
         """Return how *queues* are doing, from what is read of all of them at once.
 
         That is one look at the buffers and one at the totals, and for each queue one at the index:
-        two or three where more is ready than that shows, more where tasks may be past their
-        retention.  *each* makes these looks: map(), or one like it that makes several at a time.
+        two where more is ready than that shows, four if as much is scheduled, more where tasks may
+        be past their retention.  *each* makes these looks: map(), or one like it that makes several
+        at a time.
         """
         totals, now = self.counters.totals(), self.now()
         glances = each(lambda queue: self._glance(queue, totals, now), queues)
@@ -253,12 +263,16 @@ class StatsOperations:
     def _glance(self, queue: Queue, totals: Totals, now: datetime) -> Glance:
         sums = totals.counts(queue.name)
         recorded = by_state(sums)
-        ready = self._look(queue, State.ENQUEUED, until=now, limit=_GLANCE)
+        waiting = recorded[State.ENQUEUED]
+        limit = _GLANCE if waiting <= _GLANCE else _FIRST
+        ready = self._look(queue, State.ENQUEUED, until=now, limit=limit)
         if ready.complete:
-            ready_count = ready.count
-            later_count = max(0, recorded[State.ENQUEUED] - ready.count)
+            ready_count, later_count = ready.count, max(0, waiting - ready.count)
         else:
-            later = self._look(queue, State.ENQUEUED, since=now + MICROSECOND, limit=_GLANCE)
+            later = self._look(queue, State.ENQUEUED, since=now + MICROSECOND, limit=limit)
+            if not later.complete and limit < _GLANCE:  # what is to be divided is seen closer
+                ready = self._look(queue, State.ENQUEUED, until=now, limit=_GLANCE)
+                later = self._look(queue, State.ENQUEUED, since=now + MICROSECOND, limit=_GLANCE)
             ready_count, later_count = self._divided(queue, ready, later, recorded, now)
         counts = {
             Status.SCHEDULED: later_count,
@@ -274,6 +288,8 @@ class StatsOperations:
             EventRates(*throughput.rates(micros)),
             throughput.hour(micros),
             self._alerts(queue),
+            *throughput.step(micros),
+            throughput.failing(micros),
         )
 
     def _alerts(self, queue: Queue) -> Mapping[Threshold, "Alert"] | None:

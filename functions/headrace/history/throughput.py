@@ -1,4 +1,4 @@
-"""How busy a queue is, in a hundred bytes: what began in the last hour, what happens now.
+"""How busy a queue is, in a few hundred bytes: what began and failed in an hour, what happens now.
 
 It says less than the series does, so that one read is enough for many queues.
 """
@@ -13,27 +13,54 @@ from headrace.history.transitions import Event
 SLOT_MINUTES: Final = 5
 SLOTS: Final = 12  # an hour
 _RECENT: Final = 3  # minutes
+STEP_MINUTES: Final = 5  # that changes of waiting and dead are told of
 _SHOWN: Final = (Event.ENQUEUED, Event.STARTED, Event.SUCCEEDED, Event.FAILED, Event.MOVED)
 _PLAIN: Final = 4  # numbers of a minute in which no task was moved on
 _ROOM: Final = 24  # bytes besides name and numbers
+_PARTS: Final = 5  # of its text
+_ALWAYS: Final = 2  # of them
+_FEW: Final = 5  # failures say nothing yet
+_LEAST_SHARE: Final = 0.05
+_TIMES: Final = 3  # as large as usual is worth a word
+_MOST: Final = 0.5  # and this whatever is usual: a failure that lasts is none that is usual
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """Too many attempts fail: how many of the last five to ten minutes, what share.
+
+    ``usual`` is the share in the middle of the fifty minutes before, by five; None where nothing
+    was started then.
+    """
+
+    failed: int
+    share: float
+    usual: float | None
 
 
 @dataclass(slots=True)
 class Throughput:
-    """``started`` counts by slots of five minutes since 1970, ``recent`` all events by minute.
+    """``started`` and ``failed`` count by slots of five minutes since 1970, the rest by minute.
 
-    The numbers of a minute are enqueued, started, succeeded, failed, moved on.
+    The numbers of a ``recent`` minute are enqueued, started, succeeded, failed, moved on; those of
+    ``steps`` are by how many more tasks wait, and how many died.
     """
 
     started: dict[int, int] = field(default_factory=dict)
     recent: dict[int, list[int]] = field(default_factory=dict)
+    failed: dict[int, int] = field(default_factory=dict)
+    steps: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, minute: int, activity: Activity) -> None:
         """Count what happened in a minute."""
         numbers = [activity.number(event) for event in _SHOWN]
-        if number := activity.number(Event.STARTED):
-            slot = minute // SLOT_MINUTES
-            self.started[slot] = self.started.get(slot, 0) + number
+        slot = minute // SLOT_MINUTES
+        for event, slots in ((Event.STARTED, self.started), (Event.FAILED, self.failed)):
+            if number := activity.number(event):
+                slots[slot] = slots.get(slot, 0) + number
+        if (step := (activity.backlog, activity.number(Event.DEAD))) != (0, 0):
+            waiting, dead = self.steps.get(minute, (0, 0))
+            self.steps[minute] = (waiting + step[0], dead + step[1])
         before = self.recent.get(minute, [0] * len(_SHOWN))
         self.recent[minute] = [mine + its for mine, its in zip(before, numbers, strict=True)]
 
@@ -43,7 +70,10 @@ class Throughput:
         oldest = minute // SLOT_MINUTES - SLOTS
         started = {slot: number for slot, number in self.started.items() if slot >= oldest}
         recent = {at: numbers for at, numbers in self.recent.items() if at > minute - _RECENT}
-        return Throughput(started, recent) if started or recent else None
+        failed = {slot: number for slot, number in self.failed.items() if slot >= oldest}
+        steps = {at: step for at, step in self.steps.items() if at > minute - STEP_MINUTES}
+        kept = Throughput(started, recent, failed, steps)
+        return kept if started or recent or failed or steps else None
 
     def hour(self, now: int) -> Sequence[int]:
         """Return how many began in each five minutes of the last hour.
@@ -63,8 +93,31 @@ class Throughput:
         for place in range(len(_SHOWN)):
             yield sum(numbers[place] for numbers in minutes) / seconds
 
+    def step(self, now: int) -> tuple[int, int]:
+        """Return by how many more tasks wait than five minutes ago, and how many died since."""
+        since = now // MINUTE - STEP_MINUTES
+        steps = [step for minute, step in self.steps.items() if minute > since]
+        return sum(step[0] for step in steps), sum(step[1] for step in steps)
+
+    def failing(self, now: int) -> Failing | None:
+        """Return what share fails, where that is half, or three times the usual one, at least."""
+        last = now // MINUTE // SLOT_MINUTES - 1
+        failed = sum(number for slot, number in self.failed.items() if slot >= last)
+        if failed < _FEW:
+            return None
+        started = sum(number for slot, number in self.started.items() if slot >= last)
+        share = failed / max(failed, started)
+        shares = sorted(
+            min(1.0, self.failed.get(slot, 0) / self.started[slot])
+            for slot in range(last - SLOTS + 2, last)
+            if self.started.get(slot)
+        )
+        usual = shares[len(shares) // 2] if shares else None
+        worth = share >= min(_MOST, max(_LEAST_SHARE, _TIMES * (usual or 0)))
+        return Failing(failed, share, usual) if worth else None
+
     def text(self) -> str:
-        """Return it as a short text; of moves only where there are some, in a part of their own."""
+        """Return it as a short text; parts at the end that say nothing are left out."""
         started = (f"{slot} {number}" for slot, number in sorted(self.started.items()))
         recent = (
             " ".join(map(str, (minute, *numbers[:_PLAIN])))
@@ -75,15 +128,19 @@ class Throughput:
             for minute, numbers in sorted(self.recent.items())
             if numbers[_PLAIN]
         )
-        parts = (" ".join(started), " ".join(recent), " ".join(moved))
-        return "|".join(parts if parts[2] else parts[:2])
+        failed = (f"{slot} {number}" for slot, number in sorted(self.failed.items()))
+        steps = (f"{minute} {step[0]} {step[1]}" for minute, step in sorted(self.steps.items()))
+        parts = [" ".join(part) for part in (started, recent, moved, failed, steps)]
+        while len(parts) > _ALWAYS and not parts[-1]:
+            parts.pop()
+        return "|".join(parts)
 
     @classmethod
     def of(cls, text: str) -> "Throughput":
         """Return the throughput that text() wrote."""
         parts = ([int(word) for word in part.split()] for part in text.split("|"))
-        started, recent, *rest = parts
-        moved = _by_time(rest[0]) if rest else {}
+        started, recent, moves, failed, steps = (*parts, *([],) * _PARTS)[:_PARTS]
+        moved = _by_time(moves)
         width = 1 + _PLAIN
         return cls(
             _by_time(started),
@@ -91,6 +148,8 @@ class Throughput:
                 recent[at]: [*recent[at + 1 : at + width], moved.get(recent[at], 0)]
                 for at in range(0, len(recent), width)
             },
+            _by_time(failed),
+            {steps[at]: (steps[at + 1], steps[at + 2]) for at in range(0, len(steps), 3)},
         )
 
 

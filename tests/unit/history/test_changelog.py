@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.task import ErrorKind, Place, State, Task, TaskError
+from headrace.domain.retry import RetryStrategy
+from headrace.domain.task import ErrorKind, Place, Priority, State, Task, TaskError
 from headrace.domain.write import StoredView, TaskWrite
 from headrace.history.changelog import FORGET, Changelog, digest, line, packed, raw_name
 from headrace.history.transitions import UnreadableImage, transition
@@ -146,6 +147,28 @@ def test_a_payload_is_kept_where_it_is_new() -> None:
     assert "payload" not in reported(first, in_flight(), payload=True)
     assert reported(first, second, payload=True)["payload"] == "2"
     assert "payload" not in reported(None, first)
+
+
+def test_what_a_replay_needs_besides_is_kept_with_payloads_where_it_may_be_new() -> None:
+    retry = RetryStrategy(max_retries=1)
+    settings: dict[str, Any] = {"group_key": "g", "priority": Priority.HIGH, "retry": retry}
+    settings["keepalive"] = 5
+    bare, given = a_task(), a_task(tags={"tenant": "é"}, **settings)
+    moved = a_task(last_move="move", tags={"tenant": "x"})
+    names = {"tags", "group_key", "priority", "retry_strategy", "keepalive_timeout_in_seconds"}
+
+    line = reported(None, given, payload=True)
+    assert (line["tags"], line["group_key"], line["priority"]) == ({"tenant": "é"}, "g", "high")
+    assert json.loads(line["retry_strategy"])["max_retries"] == 1
+    assert line["keepalive_timeout_in_seconds"] == 5
+    assert packed([line])
+    assert {name: reported(None, bare, payload=True).get(name) for name in names} == {
+        **dict.fromkeys(names),
+        "tags": {},  # known, and none
+    }
+    assert reported(in_flight(), moved, payload=True)["tags"] == {"tenant": "x"}
+    assert not names & reported(given, in_flight(), payload=True).keys()
+    assert not names & reported(None, given).keys()
 
 
 def test_texts_that_were_left_out_of_an_image_still_have_a_size() -> None:

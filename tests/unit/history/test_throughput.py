@@ -1,0 +1,82 @@
+"""How busy a queue is: changes of five minutes, and whether more fails than usually does."""
+
+import pytest
+
+from headrace.history.tally import MINUTE, Activity
+from headrace.history.throughput import SLOT_MINUTES, Failing, Throughput
+from headrace.history.transitions import Event, Happening
+
+NOW = 1_000 * SLOT_MINUTES + 2  # minutes: two into a slot
+
+
+def activity(*, backlog: int = 0, **events: int) -> Activity:
+    made = Activity(backlog=backlog)
+    for name, times in events.items():
+        for _ in range(times):
+            made.add(Happening(Event[name.upper()], "mail", 0))
+    return made
+
+
+def an_hour(failed: int, started: int) -> Throughput:
+    """Fifty minutes in which of each five so many of so many failed."""
+    throughput = Throughput()
+    for slot in range(988, 999):
+        throughput.add(slot * SLOT_MINUTES, activity(started=started, failed=failed))
+    return throughput
+
+
+def test_more_fails_than_usual() -> None:
+    throughput = an_hour(failed=1, started=20)
+    throughput.add(NOW, activity(started=20, failed=10))
+
+    assert throughput.failing(NOW * MINUTE) == Failing(10, 0.5, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("usual", "now"),
+    [
+        (activity(started=20, failed=3), activity(started=20, failed=8)),  # not three times
+        (activity(started=20), activity(started=200, failed=6)),  # three in a hundred
+        (activity(started=20), activity(started=4, failed=4)),  # but four
+    ],
+)
+def test_what_is_usual_or_little_is_not_told(usual: Activity, now: Activity) -> None:
+    throughput = Throughput()
+    for slot in range(988, 999):
+        throughput.add(slot * SLOT_MINUTES, usual)
+    throughput.add(NOW, now)
+
+    assert throughput.failing(NOW * MINUTE) is None
+
+
+def test_a_failure_that_lasts_is_not_usual() -> None:
+    throughput = an_hour(failed=12, started=20)
+    throughput.add(NOW, activity(started=20, failed=12))
+
+    assert throughput.failing(NOW * MINUTE) == Failing(12, 0.6, 0.6)
+
+
+def test_where_nothing_was_started_before_there_is_no_usual() -> None:
+    throughput = Throughput()
+    throughput.add(NOW, activity(started=8, failed=6))
+
+    assert throughput.failing(NOW * MINUTE) == Failing(6, 0.75, None)
+
+
+def test_what_changed_in_five_minutes() -> None:
+    throughput = Throughput()
+    throughput.add(NOW - 5, activity(backlog=1_000, dead=9))
+    throughput.add(NOW - 4, activity(backlog=200))
+    throughput.add(NOW, activity(backlog=12, dead=2))
+
+    assert throughput.step(NOW * MINUTE) == (212, 2)
+    kept = throughput.kept(NOW * MINUTE)
+    assert kept is not None
+    assert set(kept.steps) == {NOW - 4, NOW}
+
+
+def test_its_text_says_all_of_it() -> None:
+    throughput = an_hour(failed=2, started=9)
+    throughput.add(NOW, activity(backlog=-3, dead=1, moved=4))
+
+    assert Throughput.of(throughput.text()) == throughput

@@ -6,17 +6,28 @@ from typing import Any, Final
 
 import click
 
+from headrace.cli.action import begun
 from headrace.cli.commands import (
     CliCommand,
     dry_run_option,
     options,
     queue_names,
     queue_option,
+    reason_option,
     undo_option,
     yes_option,
 )
-from headrace.cli.filters import described, filter_options, take_filters
-from headrace.cli.output import count_of, document, how_long, many, progress, rows, undo_note
+from headrace.cli.filters import described, filter_options, take_filters, with_states
+from headrace.cli.output import (
+    count_of,
+    document,
+    how_long,
+    many,
+    progress,
+    rows,
+    undo_note,
+    why_not,
+)
 from headrace.cli.session import CliSession, Exit
 from headrace.client.calls.tasks import ActionName, bulk_tasks
 from headrace.domain.errors import Finished, NotFound
@@ -28,6 +39,13 @@ _target: Final = options(
     filter_options,
     click.option("--all", "every", is_flag=True, help="Every task of the queue that it takes."),
     dry_run_option("Only tell how many it would be."),
+    reason_option,
+    click.option(
+        "--background",
+        is_flag=True,
+        help="Let the service do it, to exactly what is there now, and do not wait: "
+        "`headrace action show` says how far it is. With filters or --all.",
+    ),
 )
 
 _DONE: Final = {
@@ -38,7 +56,7 @@ _DONE: Final = {
     "cancel": "cancelled",
 }
 _ASKED: Final = {"delete": "gone", "cancel": "cancelled"}
-_UNFINISHED: Final = {"state": "ENQUEUED,INFLIGHT"}
+_UNFINISHED: Final = "ENQUEUED,INFLIGHT"
 _ONE: Final = {"NOT_FOUND": Exit.NOT_FOUND, "SKIPPED": Exit.CONFLICT}
 
 
@@ -122,23 +140,35 @@ def _act(
 ) -> Exit:
     where = take_filters(given)
     queue: str | None = given["queue"]
+    background, reason = given["background"], given["reason"]
     if ids and (where or given["every"]):
         raise click.UsageError("give ids or filters, not both")
+    if background and (ids or given["dry_run"]):
+        other = "ids" if ids else "--dry-run"
+        raise click.UsageError(f"--background goes with filters or --all, not with {other}")
     if ids:
-        pages = _by_ids(session, action, ids, queue, to_queue, undo_for, dry_run=given["dry_run"])
+        pages = _by_ids(
+            session, action, ids, queue, to_queue, undo_for, reason, dry_run=given["dry_run"]
+        )
         return _show_outcome(session, action, pages, total=len(ids), dry_run=given["dry_run"])
     if queue is None:
         raise click.UsageError("say which tasks: ids, or --queue with filters or --all")
     if not where and not given["every"]:
         raise click.UsageError(f"say which tasks of {queue}: filters, or --all for every one")
     if action == "restart":
-        where = {"state": "DEAD", **where}  # what has succeeded runs again only if that was said
+        where = with_states(where, "DEAD")  # what has succeeded runs again only if that was said
     total = None
     if action in _ASKED and not yes and not given["dry_run"]:
-        total = count_of(session, queue, _UNFINISHED | where if action == "cancel" else where).count
+        meant = with_states(where, _UNFINISHED) if action == "cancel" else where
+        total = count_of(session, queue, meant).count
         which = f"{many(total, 'task')} of {queue} ({described(where)})"
         how = "" if undo_for is None else how_long(undo_for)
         session.ask(f"{which} will be {_ASKED[action]}{how}.", yes=yes)
+    if background:
+        one = session.client.begin_action(
+            action, [queue], where, to_queue=to_queue, undo_in_seconds=undo_for, reason=reason
+        )
+        return begun(session, one)
     steps = bulk_tasks(
         action,
         queue,
@@ -146,6 +176,7 @@ def _act(
         to_queue=to_queue,
         dry_run=given["dry_run"],
         undo_in_seconds=undo_for,
+        reason=reason,
     )
     pages = session.client.answers(steps)
     return _show_outcome(session, action, pages, total=total, dry_run=given["dry_run"])
@@ -158,13 +189,14 @@ def _by_ids(
     queue: str | None,
     to_queue: str | None,
     undo_for: float | None,
+    reason: str | None,
     *,
     dry_run: bool,
 ) -> Iterator[Bulk]:
     """Act on the tasks named, each in its queue, which is looked up where it was not said."""
     client = session.client
     by_queue: Mapping[str, list[str]]
-    if action == "cancel" and queue is None and not dry_run:
+    if action == "cancel" and queue is None and not dry_run and reason is None:
         for one in ids:
             yield _cancelled(session, one)
         return
@@ -183,7 +215,13 @@ def _by_ids(
             yield Bulk(matched=0, changed=0, results=missing)
     for name, some in by_queue.items():
         steps = bulk_tasks(
-            action, name, ids=some, to_queue=to_queue, dry_run=dry_run, undo_in_seconds=undo_for
+            action,
+            name,
+            ids=some,
+            to_queue=to_queue,
+            dry_run=dry_run,
+            undo_in_seconds=undo_for,
+            reason=reason,
         )
         yield from client.answers(steps)
 
@@ -227,7 +265,9 @@ def _show_outcome(
         document(made | ({"undos": list(undos.values())} if undos else {}))
     else:
         if results:
-            rows(("Task", "Outcome", "Why"), ((one.id, one.outcome, one.detail) for one in results))
+            rows(
+                ("Task", "Outcome", "Why"), ((one.id, one.outcome, why_not(one)) for one in results)
+            )
         would = "would be " if dry_run else ""
         session.note(f"{many(matched if dry_run else changed, 'task')} {would}{_DONE[action]}.")
         if changed < matched and not dry_run:

@@ -190,6 +190,11 @@ undo_option: Final = click.option(
 )
 
 
+reason_option: Final = click.option(
+    "--reason", metavar="TEXT", help="Why, for others to read; the audit keeps it."
+)
+
+
 def dry_run_option(text: str) -> Decorator:
     """Return the option --dry-run with *text* as its help."""
     return click.option("--dry-run", is_flag=True, help=text)

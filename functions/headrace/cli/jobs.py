@@ -32,13 +32,13 @@ class SparkJob(NamedTuple):
     def words(self, given: Mapping[str, Any]) -> list[str]:
         """What was *given*, as a command line again, with instants instead of times from now."""
         self.check(given)
-        words = []
+        words: list[str] = []
         for param in self.params:
             value = given[str(param.name)]
             if isinstance(value, datetime | date):
                 value = value.isoformat()
             if isinstance(param, click.Argument):
-                words.append(str(value))
+                words += value if isinstance(value, tuple) else [str(value)]
             elif value is True:
                 words.append(param.opts[0])
             elif value not in (None, False):
@@ -70,9 +70,16 @@ LAKE_JOBS: Final = (
     SparkJob(
         "rollup",
         "Bring the tables up to the raw changes.\n\n"
-        "Every day that has something new is made anew, so it may be repeated at will.",
+        "Every hour that has something new is made anew, so it may be repeated at will.",
         "headrace lake rollup --lake s3://history/headrace",
-        (click.Option(["--all", "everything"], is_flag=True, help="Make every day anew."),),
+        (
+            click.Option(["--all", "everything"], is_flag=True, help="Make every day anew."),
+            click.Option(
+                ["--format", "form"],
+                type=click.Choice(("parquet", "iceberg", "delta")),
+                help="Of the tables, at the first rollup.",
+            ),
+        ),
     ),
     SparkJob("compact", "Put the small files of each day together.", "headrace lake compact"),
     SparkJob(
@@ -85,8 +92,9 @@ LAKE_JOBS: Final = (
                 ["--since"],
                 type=params.day,
                 metavar="DAY",
-                help="The first day to look at: 2026-11-01, -30d; all unless given.",
+                help="The first day to look at: 2026-11-01, -30d; else the last two.",
             ),
+            click.Option(["--all", "everything"], is_flag=True, help="Look at all days."),
             click.Option(["--live"], is_flag=True, help="Look for lost tasks in the table too."),
             click.Option(["--settle"], type=float, hidden=True, help="Seconds to look again."),
         ),
@@ -137,15 +145,16 @@ LAKE_JOBS: Final = (
 
 STATION_RUN: Final = SparkJob(
     "run",
-    "Run a station, until Ctrl-C or SIGTERM.\n\n"
-    "MODULE:STATION is as pipelines.air:cleaning, with this folder on the path.  It works on the "
+    "Run a station, or several, until Ctrl-C or SIGTERM.\n\n"
+    "MODULE:STATION is as pipelines.air:cleaning, with this folder on the path.  Several share one "
+    "Spark, and a drain ends when nothing is due for any of them.  It works on the "
     "tables themselves: HEADRACE_DYNAMODB_URL and HEADRACE_TASKS_TABLE name them, or they are "
     "those of the service that `headrace run` has started in this folder.  Told to stop, it "
     "finishes its batch or gives it back; a second Ctrl-C gives it back at once.",
     "headrace station run pipelines.air:cleaning\n"
-    "headrace station run pipelines.air:cleaning --drain --json",
+    "headrace station run pipelines.air:cleaning pipelines.air:loading --drain --json",
     (
-        click.Argument(["station"], metavar="MODULE:STATION"),
+        click.Argument(["station"], metavar="MODULE:STATION...", nargs=-1, required=True),
         click.Option(["--drain"], is_flag=True, help="End when nothing is due."),
         click.Option(["--until"], **INSTANT, help="End then; such as +1h."),
     ),

@@ -17,6 +17,7 @@ from headrace.client.codec import PLAIN
 from headrace.client.sending import NewTask
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
+from headrace.shapes import convert
 from headrace.wire.tasks import Enqueued
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _whole(value: object, defaults: Defaults) -> NewTask:
         if name in value and other not in value:
             fields.pop(other, None)  # a line's own time takes the place of the options'
     try:
-        entry = msgspec.convert(fields, _WholeTask)
+        entry = convert(fields, _WholeTask)
     except msgspec.ValidationError as error:
         raise BadLine(str(error)) from error
     for name in ("scheduled_at", "expires_at"):

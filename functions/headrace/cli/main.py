@@ -43,6 +43,7 @@ COMMANDS: Final = {
         "task": "Look at tasks, and run, restart, move or delete them.",
         "batch": "Look at batches and workflows; close, cancel and forget them.",
         "undo": "Bring back what was deleted.",
+        "action": "See what the service does to many tasks; pause, resume or cancel it.",
         "schedule": "Put, show, run and delete schedules.",
         "sync": "Bring queue settings and schedules to what an app declares.",
         "stats": "Show how queues are doing.",

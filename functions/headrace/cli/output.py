@@ -26,7 +26,8 @@ from rich.tree import Tree
 from headrace.cli.session import CliSession
 from headrace.client.calls.tasks import count_tasks
 from headrace.domain.errors import FieldError, HeadraceError
-from headrace.wire.tasks import Count, Enqueued, TaskError, Undoable
+from headrace.domain.operate import SAID
+from headrace.wire.tasks import BulkResult, Count, Enqueued, TaskError, Undoable
 
 _ANY_WIDTH: Final = 100_000
 _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"))
@@ -90,6 +91,13 @@ def how_long(undo_for: float) -> str:
 def undo_note(undo: Undoable) -> str:
     """Return the line that says how what was deleted comes back."""
     return f"Until {when(undo.until)} `headrace undo {undo.id}` brings them back."
+
+
+def why_not(result: BulkResult) -> str:
+    """Return why a task was left alone, in words; empty for one that was not."""
+    if result.detail is not None:
+        return SAID.get(result.detail, result.detail)
+    return "it is not there any more" if result.outcome == "NOT_FOUND" else ""
 
 
 def console(stream: TextIO | None = None) -> Console:

@@ -10,6 +10,7 @@ from headrace.cli.commands import (
     dry_run_option,
     options,
     queue_argument,
+    reason_option,
     split,
     undo_option,
     yes_option,
@@ -36,7 +37,8 @@ from headrace.domain.errors import QueueExists
 from headrace.domain.task import SHOWN_STATES
 
 _STATES: Final = tuple(map(str, SHOWN_STATES))
-NOT_SETTINGS: Final = ("name", "created_at", "updated_at", "version", "stats", "schedules")
+NOT_SETTINGS: Final = ("name", "created_at", "updated_at", "version", "pause", "stats",
+                      "schedules")  # fmt: skip
 """What a queue shows besides its settings: its own story."""
 
 _SETTINGS: Final[dict[str, tuple[str, ...]]] = {
@@ -100,6 +102,13 @@ settings_options: Final = options(
     target_options,
     click.option(
         "--shards", type=int, metavar="N", help="With 1 tasks go by due time; 500 tasks/s each."
+    ),
+    click.option(
+        "--index",
+        "indexed",
+        multiple=True,
+        metavar="FIELD",
+        help="Find tasks by it in one look, as tag:tenant or payload.order; or none.",
     ),
     click.option(
         "--set",
@@ -206,13 +215,16 @@ def edit(session: CliSession, /, queue: str, *, dry_run: bool, **given: Any) -> 
     done(session, f"Queue {queue} is changed; version {edited.version}.", edited)
 
 
-@queue_command.command("pause", example="headrace queue pause mail --for 10m")
+@queue_command.command(
+    "pause", example='headrace queue pause mail --for 10m --reason "provider is down"'
+)
 @queue_argument
 @click.option("--for", "resume_in", **TIME, help="Go on by itself after so long.")
+@reason_option
 @click.pass_obj
-def pause(session: CliSession, queue: str, resume_in: float | None) -> None:
+def pause(session: CliSession, queue: str, resume_in: float | None, reason: str | None) -> None:
     """Stop deliveries; leases, retries and expiry go on."""
-    paused = session.client.pause_queue(queue, resume_in)
+    paused = session.client.pause_queue(queue, resume_in, reason=reason)
     until = f" for {span(resume_in)}" if resume_in is not None else ""
     done(session, f"Queue {queue} is paused{until}.", paused)
 
@@ -224,6 +236,20 @@ def resume(session: CliSession, queue: str) -> None:
     """Let deliveries go on."""
     resumed = session.client.resume_queue(queue)
     done(session, f"Queue {queue} delivers.", resumed)
+
+
+@queue_command.command("reindex", example="headrace queue reindex mail")
+@queue_argument
+@click.pass_obj
+def reindex(session: CliSession, queue: str) -> None:
+    """Build the index of --index anew, where lists by it lack tasks.
+
+    They may after the recorder was away for more than six hours. Workers need not stop for it.
+    """
+    begun = session.client.reindex_queue(queue)
+    fields = ", ".join(begun.indexed_fields)
+    note = f"The index of {queue} ({fields}) is built anew; lists look at each task until it is."
+    done(session, note, begun)
 
 
 @queue_command.command("recount", example="headrace queue recount mail")
@@ -350,6 +376,9 @@ def settings_of(given: dict[str, Any]) -> dict[str, Any]:
         params.put_at(fields, ("retry_strategy", "max_retries"), len(given["intervals"]))
     elif given["backoff"] is not None:
         params.put_at(fields, ("retry_strategy", "intervals"), [])
+    if given["indexed"]:
+        named = given["indexed"] != ("none",)
+        params.put_at(fields, ("indexed_fields",), [*given["indexed"]] if named else [])
     for name, path in _SETTINGS.items():
         if given[name] is not None:
             params.put_at(fields, path, given[name])

@@ -30,6 +30,7 @@ def show_queue(queue: Queue) -> None:
     """Show its settings, how it is doing, its schedules."""
     fields = msgspec.to_builtins(queue, builtin_types=(datetime,))
     stats, schedules = fields.pop("stats"), fields.pop("schedules")
+    del fields["pause"]
     pairs: list[tuple[str, object]] = []
     for name, value in fields.items():
         if isinstance(value, dict):
@@ -37,6 +38,10 @@ def show_queue(queue: Queue) -> None:
         else:
             pairs.append((name, value))
     pairs = [(name, _long(value) if "_seconds" in name else value) for name, value in pairs]
+    if queue.pause is not None:
+        pairs += [("paused by", queue.pause.by), ("paused at", queue.pause.at)]
+        pairs += [("paused until", queue.pause.until)] if queue.pause.until else []
+        pairs += [("paused because", queue.pause.reason)] if queue.pause.reason else []
     pairs += [("alert", one) for one in alerts_on(queue)]
     if stats:
         pairs += [(name, count) for name, count in stats["counts"].items()]

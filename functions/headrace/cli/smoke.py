@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from headrace.cli.checks import beside, counted, operators, service, tasks, waiting
+from headrace.cli.checks import acting, beside, counted, operators, service, tasks, waiting
 from headrace.cli.checks.run import Check, CheckOutcome, CheckRow, Smoke, must, rows
 from headrace.cli.checks.wire import Wire, Wrong
 from headrace.cli.commands import CliCommand
@@ -41,6 +41,7 @@ OTHERS: Final = (
     Check("queue: list", operators.list_queues),
     Check("queue: replace", operators.replace_queue),
     Check("queue: old version", operators.outdated_queue),
+    Check("queue: index anew", operators.reindex_queue),
     Check("queue: pause", operators.pause_queue),
     Check("queue: signing secret", operators.signing_secret),
     Check("queue: resume", operators.resume_queue),
@@ -73,6 +74,9 @@ OTHERS: Final = (
     Check("batch: cancel", counted.cancel),
     Check("batch: recount", counted.recount),
     Check("batch: delete", counted.delete),
+    Check("action: begin", acting.begin),
+    Check("action: pause, resume, cancel", acting.turn),
+    Check("action: show and list", acting.show),
     Check("schedule: show", waiting.get_schedule),
     Check("schedule: run", waiting.run_schedule),
     Check("worker: sign of life", operators.put_worker),

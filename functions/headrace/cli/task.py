@@ -256,6 +256,17 @@ def explain(session: CliSession, id: str) -> None:
             ("Reason", "What", "Until"),
             ((reason.code, reason.detail, reason.until) for reason in reasons),
         )
+        if any(reason.code == "finished" for reason in reasons):
+            _way_on(session, id)
+
+
+def _way_on(session: CliSession, id: str) -> None:
+    """Say how a dead task runs again."""
+    if session.client.get_task(id, payload=False).state == State.DEAD:
+        session.note(
+            f"`headrace task restart {id}` gives it a new beginning, with no attempts used; "
+            f"`headrace task show {id}` has its errors in full."
+        )
 
 
 for _command in (delete, run, restart, move, cancel, tail):

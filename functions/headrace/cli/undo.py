@@ -5,9 +5,10 @@ from collections import Counter
 import click
 
 from headrace.cli.commands import CliCommand
-from headrace.cli.output import document, many
+from headrace.cli.output import document, many, why_not
 from headrace.cli.session import CliSession, Exit
 from headrace.client.calls.tasks import undo
+from headrace.domain.undo import BACK_ALREADY
 from headrace.wire.tasks import BulkResult
 
 
@@ -26,8 +27,12 @@ def undo_command(session: CliSession, id: str) -> Exit:
     restored = sum(one.outcome == "RESTORED" for one in results)
     if session.json:
         document({"matched": len(results), "changed": restored, "results": results})
+    before = sum(one.detail == BACK_ALREADY for one in results)
     session.note(f"{many(restored, 'task')} back.")
-    away = Counter(one.detail or one.outcome for one in results if one.outcome != "RESTORED")
+    if before or not results:
+        session.note("Nothing else was left to bring back: this undo was done before.")
+    left = [one for one in results if one.outcome != "RESTORED" and one.detail != BACK_ALREADY]
+    away = Counter(why_not(one) for one in left)
     for why, number in away.most_common():
-        session.note(f"{many(number, 'task')} not: {why}")
-    return Exit.DONE if restored == len(results) else Exit.FAILED
+        session.note(f"{many(number, 'task')} not: {why}.")
+    return Exit.FAILED if left else Exit.DONE

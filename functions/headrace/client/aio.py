@@ -20,6 +20,7 @@ from headrace.client.calls import (
     Consumed,
     PagedCall,
     SteppedCall,
+    actions,
     batches,
     queues,
     service,
@@ -230,6 +231,7 @@ class AsyncClient(AsyncUploading, AsyncLooking):
     resume_queue = _sent(queues.resume_queue)
     purge_queue = _sent(queues.purge_queue)
     recount_queue = _stepped(queues.recount_queue)
+    reindex_queue = _sent(queues.reindex_queue)
     get_signing_secret = _sent(queues.get_signing_secret)
     rotate_signing_secret = _sent(queues.rotate_signing_secret)
     get_stats = _sent(queues.get_stats)
@@ -362,6 +364,15 @@ class AsyncClient(AsyncUploading, AsyncLooking):
             async with self._turns:
                 look = await self.send(call, timeout=self.settings.timeout + step.wait)
             yield look
+
+    # ------------------------------------------------------------------------------------ actions
+
+    begin_action = _sent(actions.begin_action)
+    list_actions = _listed(actions.list_actions)
+    get_action = _sent(actions.get_action)
+    pause_action = _sent(actions.pause_action)
+    resume_action = _sent(actions.resume_action)
+    cancel_action = _sent(actions.cancel_action)
 
     # ------------------------------------------------------------------------------------ batches
 

@@ -22,6 +22,7 @@ from headrace.client.calls import (
     Consumed,
     PagedCall,
     SteppedCall,
+    actions,
     batches,
     queues,
     service,
@@ -231,6 +232,7 @@ class Client(Uploading, Batching, Looking):
     resume_queue = _sent(queues.resume_queue)
     purge_queue = _sent(queues.purge_queue)
     recount_queue = _stepped(queues.recount_queue)
+    reindex_queue = _sent(queues.reindex_queue)
     get_signing_secret = _sent(queues.get_signing_secret)
     rotate_signing_secret = _sent(queues.rotate_signing_secret)
     get_stats = _sent(queues.get_stats)
@@ -363,6 +365,15 @@ class Client(Uploading, Batching, Looking):
             with self._turns:
                 look = self.send(call, timeout=self.settings.timeout + step.wait)
             yield look
+
+    # ------------------------------------------------------------------------------------ actions
+
+    begin_action = _sent(actions.begin_action)
+    list_actions = _listed(actions.list_actions)
+    get_action = _sent(actions.get_action)
+    pause_action = _sent(actions.pause_action)
+    resume_action = _sent(actions.resume_action)
+    cancel_action = _sent(actions.cancel_action)
 
     # ------------------------------------------------------------------------------------ batches
 

@@ -124,3 +124,4 @@ class QueueFields(TypedDict, total=False):
     target: TargetFields | TargetShown | None
     on_end: OnEndFields | OnEndShown | None
     alerts: AlertFields | AlertsShown | None
+    indexed_fields: Sequence[str]

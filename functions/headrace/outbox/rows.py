@@ -20,6 +20,7 @@ from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.ids import new_task_id
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Overwritable
+from headrace.shapes import convert
 
 TABLE: Final = "headrace_outbox"
 """What the table is called, unless its user calls it something else."""
@@ -147,7 +148,7 @@ def _retry_strategy(field: str, given: RetryStrategy | Mapping[str, Any] | None)
     if faults:
         raise checks.all_wrong(faults)
     try:
-        strategy = msgspec.convert(dict(given), RetryStrategy)
+        strategy = convert(dict(given), RetryStrategy)
     except msgspec.ValidationError as error:
         raise checks.wrong(field, f"cannot be read: {error}") from None
     if strategy.kind is Backoff.INTERVALS:

@@ -173,12 +173,14 @@ class MemoryService:
         """Run the cloud's timers once: reaper, scheduler and recorder.
 
         They take back lapsed leases, dead-letter what is expired, enqueue the ticks of schedules,
-        and count what happened for stats and metrics.
+        count what happened for stats and metrics, and work on actions on many tasks.
         """
         use = self.use_cases
         reaped, ticked = use.reaping.run(), use.ticking.run()
         recorded = use.recording.record(SHARD, self._stream.taken())
         use.recording.counters.post_left()
+        if use.has_actions():
+            use.action_work.run()
         return Timers(reaped, ticked, recorded)
 
     def forward(self, seconds: float | timedelta) -> None:

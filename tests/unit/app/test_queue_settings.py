@@ -234,6 +234,7 @@ def test_every_setting_of_a_queue_can_be_declared_and_the_service_takes_it() -> 
         ),
         "on_end": OnEndShown(queue="ends", states=[State.DEAD]),
         "alerts": AlertsShown(queue="ends", dead_per_minute=5),
+        "indexed_fields": [],
     }
 
 

@@ -12,20 +12,15 @@ import pytest
 
 from headrace import Client
 from headrace.cli.doctor import file_advice, write_advice
+from headrace.cli.session import CliSession
 from headrace.domain.errors import Unavailable
 from headrace.store.sqlite import SqliteStore
+from tests.unit.cli.cli_runner import Ran, invoke
 
 
-def run(url: str, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    ran = subprocess.run(
-        [sys.executable, "-m", "headrace.cli.main", *words],
-        env={**os.environ, "HEADRACE_URL": url},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ran.returncode == code, ran.stderr
+def run(url: str, *words: str, code: int = 0) -> Ran:
+    ran = invoke(*words, session=CliSession(env={"HEADRACE_URL": url}))
+    assert ran.code == code, ran.err
     return ran
 
 
@@ -46,24 +41,47 @@ def seat_is_held(url: str) -> bool:
         store.close()
 
 
+def test_a_file_in_a_folder_that_takes_no_writes_ends_with_6_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)  # root may all
+
+    ran = run(f"file:{tmp_path}/headrace.db", "queue", "list", code=6)
+
+    assert "its folder may not be written to" in ran.err
+    assert "; change the rights, or name a file elsewhere\n" in ran.err
+
+
+def test_a_file_on_a_network_file_system_ends_with_6_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"server:/home {tmp_path} nfs4 rw 0 0\n")
+    monkeypatch.setattr("headrace.store.sqlite.location._MOUNTS", mounts)
+
+    ran = run(f"file:{tmp_path}/headrace.db", "queue", "list", code=6)
+
+    assert ran.err.endswith("is on a network file system (nfs4); use a local disk\n")
+
+
 def test_a_backup_is_a_file_like_any_other_and_replaces_none(url: str, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
 
-    told = json.loads(run(url, "backup", str(copy), "--json").stdout)
+    told = json.loads(run(url, "backup", str(copy), "--json").out)
 
     assert told == {"file": str(copy), "bytes": copy.stat().st_size}
     assert copy.stat().st_mode & 0o777 == 0o600
     with Client(f"file:{copy}") as client:
         assert client.count_tasks("mail").count == 1
     refused = run(url, "backup", str(copy), code=5)
-    assert refused.stderr.startswith("error: ")
-    assert str(copy) in refused.stderr
+    assert refused.err.startswith("error: ")
+    assert str(copy) in refused.err
 
 
 def test_the_commands_of_a_file_are_refused_for_a_service_that_is_none() -> None:
     refused = run("http://127.0.0.1:1", "timers", "--key", "hr_key", code=2)
 
-    assert refused.stderr == (
+    assert refused.err == (
         "error: `headrace timers` is for a service that is a file, as"
         " HEADRACE_URL=file:headrace.db: http://127.0.0.1:1 is none\n"
     )
@@ -91,7 +109,7 @@ def test_timers_hold_the_seat_until_they_are_stopped(url: str) -> None:
 
 
 def test_doctor_looks_at_the_file(url: str, tmp_path: Path) -> None:
-    found = json.loads(run(url, "doctor", "--json").stdout)
+    found = json.loads(run(url, "doctor", "--json").out)
 
     assert [one["seen"] for one in found if one["subject"] == "file"] == [
         f"{tmp_path}/headrace.db is whole",
@@ -117,12 +135,12 @@ def test_doctor_tells_of_a_full_disk(tmp_path: Path) -> None:
 
         ran = run(f"file:{disk}/h.db", "doctor", "--json", code=6)
 
-        (failed,) = [one for one in json.loads(ran.stdout) if one["level"] == "failed"]
+        (failed,) = [one for one in json.loads(ran.out) if one["level"] == "failed"]
         assert failed["subject"] == "file"
         assert "the disk is full" in failed["seen"]
         assert failed["advice"].startswith("make room on its disk")
         (disk / "ballast").unlink()
-        again = json.loads(run(f"file:{disk}/h.db", "doctor", "--json").stdout)
+        again = json.loads(run(f"file:{disk}/h.db", "doctor", "--json").out)
         assert {one["level"] for one in again} <= {"ok", "advice"}
     finally:
         unmount = ["umount", "-l", str(disk)]
@@ -147,12 +165,12 @@ def test_doctor_does_not_ask_of_a_file_whether_it_is_running(tmp_path: Path) -> 
 
     ran = run(f"file:{tmp_path}/zeros.db", "doctor", "--json", code=6)
 
-    (found,) = json.loads(ran.stdout)
+    (found,) = json.loads(ran.out)
     assert found["seen"] == (
         f"{tmp_path}/zeros.db: it is no database: name another file, or restore a backup"
     )
     assert found["advice"] == "-"
-    assert ran.stderr == ""
+    assert ran.err == ""
 
 
 def test_doctor_shows_damage_with_which_the_service_does_not_answer(tmp_path: Path) -> None:
@@ -163,7 +181,7 @@ def test_doctor_shows_damage_with_which_the_service_does_not_answer(tmp_path: Pa
 
     ran = run(f"file:{path}", "doctor", "--json", code=6)
 
-    file, service = json.loads(ran.stdout)
+    file, service = json.loads(ran.out)
     assert (file["subject"], file["level"]) == ("file", "failed")
     assert file["advice"] == "stop what uses it, and put back a backup"
     assert "headrace doctor shows the damage" in service["seen"]

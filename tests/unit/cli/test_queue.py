@@ -142,7 +142,7 @@ def test_a_file_that_cannot_be_settings_is_named(
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--keepalive", "soon", "no length of time such as 30"),
+        ("--keepalive", "soon", "no length of time such as 90s"),
         ("--rate", "fast", "no rate limit such as 50/s"),
         ("--set", "x", "no path=value"),
         ("--keepalive", "0", "keepalive_timeout_in_seconds must be at least 1"),
@@ -175,6 +175,31 @@ def test_the_list_shows_what_holds_a_queue_back(cli: Cli) -> None:
     assert "paused, 3 at once, 50 per second" in ran.out
     assert [queue["name"] for queue in cli("queue", "list", "--json").json] == ["mail", "news"]
     assert [q["name"] for q in cli("queue", "list", "--json", "--prefix", "n").json] == ["news"]
+
+
+def test_a_pause_tells_who_and_why(cli: Cli) -> None:
+    cli("queue", "create", "mail")
+
+    cli("queue", "pause", "mail", "--for", "10m", "--reason", "provider is down")
+
+    shown = cli("queue", "show", "mail").out
+    assert re.search(r"paused by +\S+", shown)
+    assert re.search(r"paused because +provider is down\n", shown)
+    assert re.search(r"paused until +\S+", shown)
+    assert cli("queue", "edit", "mail", "--shards", "2").code == 0
+    cli("queue", "resume", "mail")
+    assert "paused by" not in cli("queue", "show", "mail").out
+
+
+def test_an_index_is_built_anew(cli: Cli) -> None:
+    cli("queue", "create", "mail")
+    assert cli("queue", "reindex", "mail").code == 5, "there is nothing to build"
+    cli("queue", "edit", "mail", "--index", "tag:tenant")
+
+    ran = cli("queue", "reindex", "mail")
+
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err.startswith("The index of mail (tag:tenant) is built anew")
 
 
 def test_pause_and_resume(cli: Cli) -> None:

@@ -245,6 +245,18 @@ def test_explain_says_why_a_task_waits(cli: Cli) -> None:
     assert cli("task", "explain", "b", "--json").json[0]["code"] == "scheduled"
 
 
+def test_explain_of_a_dead_task_names_its_error_and_the_way_to_restart_it(cli: Cli) -> None:
+    put(cli, "a")
+    end(cli, "FAILED", retryable=False, error={"type": "ValueError", "message": "no such mailbox"})
+
+    ran = cli("task", "explain", "a")
+
+    assert "the task is DEAD (rejected) after attempt 1: ValueError: no such mailbox" in ran.out
+    assert "headrace task restart a" in ran.err
+    assert cli("task", "restart", "a").code == 0
+    assert cli("task", "explain", "a").err == ""
+
+
 # ------------------------------------------------------------------------------ changing by hand
 
 
@@ -264,9 +276,31 @@ def test_tasks_are_deleted_by_id_wherever_they_are(cli: Cli) -> None:
         (words,) = re.findall(r"^Until 2026-11-22 08:00:00Z `headrace (undo und_\w+)` brings", line)
         assert cli(*words.split()).err == "1 task back.\n"
         again = cli(*words.split())
-        assert (again.code, again.err.splitlines()[0]) == (1, "0 tasks back.")
+        left = "Nothing else was left to bring back: this undo was done before."
+        assert (again.code, again.err.splitlines()) == (0, ["0 tasks back.", left])
     assert cli("task", "delete", "a", "c", "--undo-for", "0").err == "2 tasks deleted.\n"
     assert cli("task", "count", "mail", "--json").json["count"] == 1
+
+
+def test_an_undo_says_in_words_why_a_task_stays_away(cli: Cli) -> None:
+    put(cli, "a", dedupe_key="one")
+    (undo,) = re.findall(r"und_\w+", cli("task", "delete", "a").err)
+    put(cli, "b", dedupe_key="one")
+
+    ran = cli("undo", undo)
+
+    assert ran.code == 1
+    assert ran.err == "0 tasks back.\n1 task not: another task holds its dedupe key.\n"
+
+
+def test_an_undo_of_a_purge_twice_is_done_too(cli: Cli) -> None:
+    put(cli, "a")
+    (undo,) = re.findall(r"und_\w+", cli("queue", "purge", "mail", "--state", "all", "--yes").err)
+    assert cli("undo", undo).err == "1 task back.\n"
+
+    again = cli("undo", undo)
+
+    assert (again.code, again.err.splitlines()[0]) == (0, "0 tasks back.")
 
 
 def test_what_could_not_be_done_is_told_by_the_exit_code(cli: Cli) -> None:

@@ -21,6 +21,7 @@ from headrace.cli import output, params
         ("2H", 7200),
         ("7d", 604_800),
         ("2 w", 1_209_600),
+        ("1h30m", 5400),
         ("0", 0),
     ],
 )
@@ -28,7 +29,7 @@ def test_lengths_of_time(text: str, seconds: float) -> None:
     assert params.seconds(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "-1", "5x", "1h30m", "nan", "inf", "1_000"])
+@pytest.mark.parametrize("text", ["", "-1", "5x", "30m1h", "nan", "inf", "1_000"])
 def test_what_is_no_length_of_time(text: str) -> None:
     with pytest.raises(click.BadParameter, match="no length of time such as"):
         params.seconds(text)

@@ -589,6 +589,25 @@ def test_a_service_that_is_away_at_the_start_is_waited_for(
     assert harness.raised == []
 
 
+def test_a_service_that_is_away_is_named_before_anything_is_prepared(
+    harness: WorkerHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    prepared: list[App] = []
+
+    def prepare(app: App, settings: WorkerSettings) -> None:
+        prepared.append(app)
+
+    harness.service.prepare = prepare  # type: ignore[method-assign]
+    harness.service.fault = Unavailable("away")
+    harness.start()
+    wait_until(lambda: "service is away; asking again until it is back: away" in caplog.text)
+    assert prepared == []
+
+    harness.service.fault = None
+
+    wait_until(lambda: prepared == [harness.app])
+
+
 def test_it_says_that_it_takes_tasks_when_the_service_has_answered(
     harness: WorkerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -16,6 +16,7 @@ from headrace.client.queue_fields import QueueFields
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.fairness import GroupMode, OnDead
+from headrace.domain.indexing import fields_fault, read_field
 from headrace.domain.on_end import TYPES
 from headrace.domain.push import Target, headers_faults
 from headrace.domain.queue import IntervalUnit, PrioritySettings
@@ -36,6 +37,7 @@ _GROUPS: Final = "groups"
 _TARGET: Final = "target"
 _ON_END: Final = "on_end"
 _ALERTS: Final = "alerts"
+_INDEXED: Final = "indexed_fields"
 _PAUSED: Final = "dequeuing_settings.dequeuing_paused"
 
 
@@ -95,6 +97,12 @@ def by_path(settings: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     return found
 
 
+def _complete_indexed(found: dict[str, JsonValue]) -> None:
+    """Write fields as the service has them."""
+    if found.get(_INDEXED):
+        found[_INDEXED] = [read_field(field)[0] for field in found[_INDEXED]]
+
+
 def _completed(found: dict[str, JsonValue]) -> Declared:
     """What was declared with what follows from it, as the service would have it."""
     if found.get(_INTERVALS):
@@ -102,6 +110,7 @@ def _completed(found: dict[str, JsonValue]) -> Declared:
         found.setdefault(_RETRIES, len(found[_INTERVALS]))
     elif _KIND in found:
         found[_INTERVALS] = []
+    _complete_indexed(found)
     if found.get(_RATE):
         rate = found[_RATE]
         usual = {"interval": 1, "interval_unit": str(IntervalUnit.SECONDS)}
@@ -283,6 +292,12 @@ def _alerts(value: object) -> str | None:
     return next((f"{name} {fault}" for name, fault in faults if fault), None)
 
 
+def _indexed(value: object) -> str | None:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        return f"must be a list of tags and payload paths, not {value!r:.140}"
+    return fields_fault(value)
+
+
 _ALERT_LIMITS: Final[Mapping[str, Fault]] = {
     "oldest_ready_seconds": _number(limits.ALERT_AGE_SECONDS),
     "dead_per_minute": _number(limits.ALERT_DEAD, whole=True),
@@ -336,6 +351,7 @@ _FIELDS: Final[Mapping[str, Fault]] = {
     _TARGET: _target,
     _ON_END: _on_end,
     _ALERTS: _alerts,
+    _INDEXED: _indexed,
 }
 """Every setting that an app may declare, and what is wrong with a value of it."""
 

@@ -25,6 +25,7 @@ from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, PayloadTooLarge
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.workflow import MEMBERS_OF, RELAY
+from headrace.shapes import convert
 
 LOAD: Final = "headrace.spawn"
 """What the payload of a load names as its task."""
@@ -99,7 +100,7 @@ def child_of(entry: Mapping[str, Any]) -> SpawnedTask:
             given[name] = datetime.fromisoformat(given[name])
     retry = given.get("retry_strategy")
     if isinstance(retry, dict):
-        given["retry_strategy"] = msgspec.convert(retry, RetryStrategy)
+        given["retry_strategy"] = convert(retry, RetryStrategy)
     return SpawnedTask(**given)
 
 

@@ -19,6 +19,7 @@ from headrace.client.app.checks import all_wrong
 from headrace.client.app.context import Context
 from headrace.client.codec import PLAIN
 from headrace.domain.errors import FieldError
+from headrace.shapes import convert, decoder
 
 _PROGRAMS: Final = ("__main__", "__mp_main__")  # the second in a process spawned by the first
 _PLACE: Final = re.compile(r"(?s)(?P<what>.*?)(?: - at (?:`key` in )?`\$(?P<path>.*)`)?")
@@ -197,7 +198,7 @@ def fitting(field: str, value: Any, hint: Any) -> Any:  # noqa: ANN401 (any valu
 
 
 def _fitting(value: Any, hint: Any) -> Any:  # noqa: ANN401 (any value of any type)
-    return msgspec.convert(value, hint, strict=True, str_keys=True)
+    return convert(value, hint, str_keys=True)
 
 
 def _mismatch(name: str, error: msgspec.ValidationError, *, root: str = "args.") -> FieldError:
@@ -261,7 +262,7 @@ def _no_method(function: Callable[..., Any], title: str) -> None:
 
 def _checkable(hint: Any, function: str, name: str) -> Any:  # noqa: ANN401 (a type)
     try:
-        msgspec.json.Decoder(hint)
+        decoder(hint)
         stuck = _cannot_travel(msgspec.inspect.type_info(hint), set())
     except TypeError as error:
         raise TypeError(f"{function}: argument {name}: {error}") from error

@@ -3,6 +3,8 @@
 While nothing comes all queues are asked together, once the first of their pauses is over: one call
 costs more than to look at a few more queues.  While tasks come, those that were found empty are
 left out until their pause is over.
+
+Long, because when and what a worker asks for is read in one place.
 """
 
 import logging
@@ -294,6 +296,7 @@ class Fetcher:
 
     def _prepare(self) -> Fetched:
         try:
+            self._reach()
             self._service.prepare(self._app, self._settings)
             check_queues(self._service, [source.queue for source in self._sources.all])
         except (Unavailable, RateLimited) as error:
@@ -303,6 +306,17 @@ class Fetcher:
         self._prepared = True
         self._back()
         return Fetched(prepared=True)
+
+    def _reach(self) -> None:
+        """Ask once for something: what prepares tries again and again before it says a word.
+
+        Raises Unavailable, RateLimited; a refusal is left to what comes next.
+        """
+        try:
+            self._service.check_queue(self._sources.all[0].queue)
+        except HeadraceError as error:
+            if isinstance(error, Unavailable | RateLimited):
+                raise
 
     def _ask(self, request: _DequeueRequest, now: float) -> Fetched:
         group = request.group

@@ -152,5 +152,6 @@ def configure(
     root.addHandler(handler)
     root.setLevel(level)
     _configured = Configured(log_format, level, to_stdout=stream is sys.stdout)
-    for chatty in ("httpx2", "httpcore2", "httpx", "httpcore"):  # a line for each request
+    # A line for each request, or for each client that is made.
+    for chatty in ("httpx2", "httpcore2", "httpx", "httpcore", "botocore"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

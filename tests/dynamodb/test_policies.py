@@ -14,7 +14,7 @@ import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.batch import BatchEvent, Callback
-from headrace.domain.fairness import GroupMode, GroupSettings
+from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
 from headrace.domain.filters import EVERY_TASK, TaskFilter
 from headrace.domain.on_end import OnEnd
 from headrace.domain.operate import BulkAction
@@ -183,6 +183,25 @@ def _schedules(world: World, queue: str) -> None:
     use.schedules.delete(queue, "daily")
 
 
+def _confirms(world: World, queue: str) -> None:
+    use = world.use
+    found = use.selections.look(
+        queues=[queue], where=TaskFilter(states=("DEAD",)), action=BulkAction.RESTART, by="ada"
+    )
+    while found.looking:
+        found = use.selections.go_on(found.name)
+    use.selections.sampled(found)
+    run = use.actions.begin(found.name, at=0, most=1, reason="the server is back")
+    use.actions.pause(run.id)
+    use.actions.resume(run.id)
+    use.actions.cancel(run.id)
+    use.action_work.go_on(run.mark())
+    whole = use.actions.begin_all(BulkAction.RESTART, [queue], TaskFilter(states=("DEAD",)))
+    use.actions.list()
+    use.action_work.run()
+    assert use.actions.get(whole.id).changed == found.count
+
+
 def the_console(of: Stories) -> None:
     before, world, use = of.before, of.here, of.here.use
     queue, other = before.queue("mail", **settings()), before.queue("other")
@@ -219,16 +238,7 @@ def the_console(of: Stories) -> None:
     use.bulk.by_ids(queue, BulkAction.RUN, delayed)
     use.bulk.by_ids(queue, BulkAction.MOVE, delayed, to_queue=other)
     use.bulk.by_ids(other, BulkAction.DELETE, delayed)
-    found = use.selections.look(
-        queues=[queue], where=TaskFilter(states=("DEAD",)), action=BulkAction.RESTART, by="ada"
-    )
-    while found.looking:
-        found = use.selections.go_on(found.name)
-    use.selections.sampled(found)
-    found = use.selections.begin(found.name, at=found.at)
-    while found.acting:
-        found = use.selections.go_on(found.name)
-    use.selections.stop(found.name)
+    _confirms(world, queue)
     _schedules(world, queue)
     use.schedules.seen_by(BOOTSTRAP)
     use.recounting.step(queue)
@@ -274,6 +284,9 @@ def the_reaper(of: Stories) -> None:
     of.clock.forward(150)
     use.reaping.run()
     assert before.use.queues.get(unkept).shards_in_use == 1
+    before.put(before.queue("indexed", indexed_fields=("tag:a",)), tags={"a": "1"})
+    of.clock.forward(120)
+    assert use.indexing.run() == 0
     # The API began to delete a queue, and its time was over.
     before.put(queue, *["{}"] * 3)
     before.put(queue, "{}", dedupe_key="d")
@@ -282,10 +295,35 @@ def the_reaper(of: Stories) -> None:
     before.store.put_record(left.record(), replaces=None)
     of.clock.forward(60)
     use.reaping.run()
+    _actions(of)
     _alerts(of)
     _left_by_a_recorder(of)
     use.recording.counters.post_left()
     assert len(before.take("told")) == 1
+
+
+def _actions(of: Stories) -> None:
+    before, use = of.before, of.here.use
+    queue, other = before.queue("acted-on"), before.queue("elsewhere")
+    fair = before.queue("acted-fair", groups=LIMITED)
+    strict = before.queue(
+        "acted-strict", groups=GroupSettings(GroupMode.STRICT, on_dead=OnDead.HALT)
+    )
+    before.put(strict, "{}", group_key="acme")
+    before.say(before.one(strict), "FAILED", retryable=False)
+    before.use.actions.begin_all(BulkAction.RESTART, [strict], TaskFilter(states=("DEAD",)))
+    for action, to in (("cancel", None), ("restart", None), ("move", other), ("delete", None)):
+        where = TaskFilter(states=("DEAD",) if action == "restart" else ())
+        before.put(queue, "{}", "{}")
+        before.put(queue, "{}", dedupe_key=f"for-{action}")
+        before.put(fair, "{}", group_key="acme")
+        before.use.actions.begin_all(
+            BulkAction(action), [queue, fair], where, to_queue=to, undo_in_seconds=60
+        )
+        of.clock.forward(1)
+        assert use.has_actions()
+        use.action_work.run()
+        assert not use.has_actions()
 
 
 def _alerts(of: Stories) -> None:
@@ -372,6 +410,9 @@ def the_recorder(of: Stories) -> None:
         world.say(task, "SUCCEEDED")
     of.here.use.recording.record(SHARD, stream.taken())
     assert len(world.take("told", 9)) == 3
+    world.put(world.queue("indexed", indexed_fields=("tag:a",)), tags={"a": "1"})
+    of.clock.forward(31)
+    of.here.use.recording.record(SHARD, stream.taken())
 
 
 def the_dispatcher(of: Stories) -> None:

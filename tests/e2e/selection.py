@@ -24,6 +24,7 @@ INSIDE = re.compile(
     r"|2026-1|08:0\d"  # when the manual clock starts, and what it comes to
 )
 RULES = {
+    "test_api_actions": "steps of an action; where it is deployed, the reaper takes them meanwhile",
     "test_api_bad_input": "a body is refused by its model, before any wiring",
     "test_api_dequeue_many": "shares among queues: arithmetic, and a dequeue of each",
     "test_api_filters": "rules of what fits, on the index that test_api_tasks lists by",
@@ -38,6 +39,7 @@ RULES = {
 They run in process in `make test`; what they ask of tables, `make test-dynamodb` asks too.
 """
 WIRED = {
+    "test_a_repeat_of_the_call_begins_nothing_more",
     "test_each_task_says_its_queue_and_is_reported_on_there",
     "test_a_list_and_a_count_mean_the_same_tasks",
     "test_notifications_are_a_queue_like_others",
@@ -53,7 +55,6 @@ BESIDE = {
     "test_what_is_shown_can_be_sent_back": "expects two calls at one instant",
     "test_what_is_left_out_takes_its_default": "expects the instant of the manual clock",
     "test_many_threads_at_once_keep_their_requests_apart": "a function each, of two cores in all",
-    "test_a_fault_on_the_way_says_what_was_done_and_what_was_not": "makes its own store fail",
     "test_a_waiting_task_says_why_it_waits": "expects that no time passes",
     "test_a_part_of_a_page_is_that_part_of_the_page": "likewise",
     "test_a_part_that_is_named_a_thousand_times_is_drawn_once": "likewise",

@@ -193,6 +193,22 @@ def test_the_reaper_takes_back_a_lapsed_lease_that_nobody_asks_for(
     assert [(error.kind, error.worker) for error in task.errors] == [("lease_expired", "gone:1")]
 
 
+def test_the_reaper_does_what_an_action_says_that_the_api_began(client: Client) -> None:
+    client.create_queue("e2e.acted")
+    for number in range(3):
+        client.enqueue("e2e.acted", {"number": number}, delay_in_seconds=3600)
+
+    run = client.begin_action("run", ["e2e.acted"], filter={}, reason="they may go now")
+
+    def done() -> bool:
+        return client.get_action(run.id).status == "DONE"
+
+    assert soon(done, seconds=_A_MINUTE_OR_TWO, what="an action done by the reaper")
+    ended = client.get_action(run.id)
+    assert (ended.matched, ended.changed, ended.reason) == (3, 3, "they may go now")
+    assert {task.status for task in client.list_tasks("e2e.acted")} == {"READY"}
+
+
 def test_the_scheduler_enqueues_what_a_schedule_says(client: Client, begun: Begun) -> None:
     def tasks() -> list[Task]:
         return list(client.list_tasks("e2e.tick"))

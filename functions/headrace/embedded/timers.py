@@ -28,6 +28,7 @@ from headrace.store.base import Store
 from headrace.store.sqlite import SqliteStore
 
 MINUTE: Final = 60.0
+_LOOK_FOR_ACTIONS: Final = 1.0  # seconds: one read of the file, that finds nothing most times
 
 _KIND: Final = "seat"
 _REST: Final = 1.0  # seconds until it is looked whether the seat is held
@@ -77,13 +78,16 @@ class FileTimers:
         store = file_store(service)
         self._use = service.use
         self.seat = file_seat(store, now)
+        self._ending = False
         self._push = FilePush(service.use)
         self._recorder = LogRecorder(service.use, store, arrived=self._push.arrived)
         works: dict[str, Step] = {
             "reaper": every(MINUTE, self._use.reaping.run),
             "scheduler": every(MINUTE, self._use.ticking.run),
+            "actions": every(_LOOK_FOR_ACTIONS, self._act),
             "broom": every(MINUTE, partial(sweep, store)),
             "orphans": every(MINUTE, self._use.orphans.sweep),
+            "indexes": every(MINUTE, self._use.indexing.run),
             "recorder": self._recorder.step,
             "push": self._push.step,
             "batches": every(MINUTE, self._use.recording.counters.post_left),
@@ -104,6 +108,7 @@ class FileTimers:
 
     def __exit__(self, *_: object) -> None:
         """End, and give up the seat."""
+        self._ending = True
         for thread in self._threads:
             thread.stop()
         self._push.stop()
@@ -137,6 +142,12 @@ class FileTimers:
             for thread in self._threads[1:]:
                 thread.wake()
         return RENEWED_EVERY
+
+    def _act(self) -> None:
+        """Work on actions on many tasks, while there are any."""
+        if self._use.has_actions():
+            goes_on = lambda: MINUTE if self.seat.held and not self._ending else 0.0  # noqa: E731
+            self._use.action_work.run(time_left=goes_on)
 
     def _while_held(self, work: Step) -> Step:
         def step() -> float | None:

@@ -145,11 +145,14 @@ class _StateShown(msgspec.Struct):
     state: str
 
 
+_state_of: Final = msgspec.json.Decoder(_StateShown).decode
+
+
 def _goes_on(response: EmbeddedAnswer) -> bool:
     """Tell whether *response* shows a task that has not ended."""
     if response.status_code != HTTPStatus.OK:
         return False
-    shown = msgspec.json.decode(without_halves(response.content, b"?"), type=_StateShown)
+    shown = _state_of(without_halves(response.content, b"?"))
     return shown.state in LIVE
 
 

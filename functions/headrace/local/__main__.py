@@ -11,12 +11,20 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Final
 
-from headrace.local import LocalServiceError
+from headrace.local import (
+    DataFolderInUse,
+    DataFolderUnusable,
+    LocalServiceError,
+    ServiceUnhealthy,
+)
 from headrace.local.environment import settings_from
 from headrace.local.folder import IN_MEMORY
+from headrace.local.gateway import CONSOLE_PATH
 from headrace.local.service import Service
 
 CANNOT_START: Final = 2
+UNUSABLE: Final = 6
+"""What it keeps cannot be used: the code of every command that meets such a file."""
 SAY_OPTIONS: Final = "--say-options"
 """Given by `headrace run`: its options are named in place of the variables."""
 
@@ -37,7 +45,7 @@ _STOP_WITHIN_SECONDS: Final = 6.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the service; return the exit code: 0 stopped, 2 cannot start."""
+    """Run the service; return the exit code: 0 stopped, 2 cannot start, 6 its data is unusable."""
     parser = argparse.ArgumentParser(
         "python -m headrace.local", description=__doc__, epilog=_SETTINGS, allow_abbrev=False
     )
@@ -59,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         service.start()
     except LocalServiceError as error:
         print(refusal(error, say_options=options.say_options), file=sys.stderr)
-        return CANNOT_START
+        unusable = isinstance(error, DataFolderUnusable | ServiceUnhealthy)
+        return UNUSABLE if unusable and not isinstance(error, DataFolderInUse) else CANNOT_START
     print(greeting(service), flush=True)
     if service.settings.open_to_others:
         print(IN_CLEAR.format(service.settings.host), file=sys.stderr, flush=True)
@@ -100,7 +109,7 @@ def greeting(service: Service) -> str:
         [
             "Headrace is ready.",
             f"  URL        {service.url}",
-            f"  Console    {service.url}/console/",
+            f"  Console    {service.url}{CONSOLE_PATH}",
             f"  Docs       {service.url}/v1/docs",
             f"  Admin key  {service.admin_key}",
             f"  Data       {data}",

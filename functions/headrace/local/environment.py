@@ -11,10 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import boto3
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError
-
 from headrace.local import SettingInvalid
 from headrace.local.folder import is_key
 from headrace.local.tables import DynamoDBClient, TableNames
@@ -154,6 +150,9 @@ def applied(variables: Mapping[str, str | None]) -> Iterator[None]:
 
 def dynamodb_client(url: str) -> DynamoDBClient:
     """Make a client for setting up tables, from the environment as it is now."""
+    import boto3  # noqa: PLC0415  a quarter of the start, and a service on a file needs none
+    from botocore.config import Config  # noqa: PLC0415  likewise
+
     # By default boto3 tries ten times, and a wrong address would be told a minute later.
     config = Config(connect_timeout=3, retries={"total_max_attempts": 2})
     return boto3.client("dynamodb", endpoint_url=url, config=config)
@@ -165,6 +164,9 @@ def _session_secret(admin_key: str) -> str:
 
 
 def _has_credentials() -> bool:
+    import boto3  # noqa: PLC0415  see dynamodb_client
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415  likewise
+
     try:
         return boto3.Session().get_credentials() is not None
     except BotoCoreError:

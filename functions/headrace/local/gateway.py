@@ -29,6 +29,7 @@ from headrace.runtime.wiring import use_cases
 # The server's business, not the handler's.
 _OWN_HEADERS: Final = {"content-length", "connection", "transfer-encoding", "date", "server"}
 # Who waits says so, be it with letters of the word escaped.
+CONSOLE_PATH: Final = "/console/"
 _LONG_POLL: Final = "/dequeue"
 _A_TASK: Final = re.compile(r"/v1/tasks/[^/]+")
 _WAIT: Final = re.compile(rb'"(?:wait_seconds|worker)"|\\u')  # a worker leaves others theirs
@@ -197,6 +198,9 @@ class Gateway:
     def _answer(self, request: LocalRequest, request_id: str) -> GatewayAnswer:
         method, raw_path = request.method, request.path
         found = self._find(raw_path)
+        if found is None and raw_path in ("", "/") and method in ("GET", "HEAD"):
+            # Who opens the address that the service printed wants to see something.
+            return GatewayAnswer(HTTPStatus.SEE_OTHER, [("Location", CONSOLE_PATH)], b"")
         if found is None:
             return refusal(HTTPStatus.NOT_FOUND, f"There is nothing at {raw_path}.")
         path, parameters = found

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import http.client
+import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -39,11 +40,14 @@ from headrace.local.tables import (
     routes,
     schedules,
 )
+from headrace.runtime.use_cases import ACTIONS
 from headrace.runtime.wiring import Settings, serving
 
 _HEALTH_TIMEOUT_SECONDS: Final = 10.0
 _LAST_RUN_SECONDS: Final = 5.0
 """How long the run of a timer that is under way may hold up the end."""
+
+_LOOK_FOR_ACTIONS_SECONDS: Final = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -152,6 +156,11 @@ class Service:
         handlers: Mapping[str, Handler],
     ) -> list[PeriodicThread]:
         timers = [self._schedule_timer(schedule, handlers) for schedule in schedule_timers]
+        timers += [
+            self._action_timer(schedule, handlers)
+            for schedule in schedule_timers
+            if schedule.function.handler.startswith("reaper.")
+        ]
         for timer in timers:
             undo.callback(timer.join, _LAST_RUN_SECONDS)
             undo.callback(timer.stop)
@@ -168,6 +177,18 @@ class Service:
 
         return _timer(function.handler, schedule.interval_seconds, run)
 
+    def _action_timer(
+        self, schedule: FunctionTimer, handlers: Mapping[str, Handler]
+    ) -> PeriodicThread:
+        """Have the reaper look for actions to work on, which in a deployment it is told of."""
+        function = schedule.function
+
+        def run() -> None:
+            context = InvocationContext(function, self._stopping.is_set)
+            handlers[function.handler]({ACTIONS: True}, context)
+
+        return _timer("actions", _LOOK_FOR_ACTIONS_SECONDS, run)
+
     def _check_health(self) -> None:
         """Ask the service itself, as any client would.
 
@@ -179,13 +200,23 @@ class Service:
         connection = http.client.HTTPConnection(address.netloc, timeout=_HEALTH_TIMEOUT_SECONDS)
         try:
             connection.request("GET", HEALTH_PATH)
-            status = connection.getresponse().status
+            answer = connection.getresponse()
+            status, body = answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:
             raise ServiceUnhealthy(f"{HEALTH_PATH} does not answer: {error}") from error
         finally:
             connection.close()
         if status != HTTPStatus.OK:
-            raise ServiceUnhealthy(f"{HEALTH_PATH} answers {status}: see the log above.")
+            raise ServiceUnhealthy(_why_unhealthy(status, body))
+
+
+def _why_unhealthy(status: int, body: bytes) -> str:
+    """Say what the answer of a service that is not well says: most often what its file suffers."""
+    try:
+        detail = json.loads(body)["detail"]
+    except (ValueError, LookupError, TypeError):
+        return f"{HEALTH_PATH} answers {status}: see the log above."
+    return f"{detail}"
 
 
 def _timer(name: str, seconds: float, action: Callable[[], object]) -> PeriodicThread:

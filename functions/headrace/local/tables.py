@@ -13,7 +13,12 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final, TypeAlias
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+)
 
 from headrace.local import EndpointRefused, TemplateInvalid
 
@@ -119,9 +124,10 @@ def create_tables(client: DynamoDBClient, template: Template, names: TableNames)
             _create_table(client, template, resource, name)
     except (BotoCoreError, ClientError) as error:
         url = client.meta.endpoint_url
-        raise EndpointRefused(
-            f"The tables cannot be set up at {url}: {' '.join(str(error).split())}"
-        ) from error
+        why = " ".join(str(error).split())
+        if isinstance(error, EndpointConnectionError | ConnectTimeoutError):
+            why = "nothing answers there; check whether it is started, and HEADRACE_DYNAMODB_URL"
+        raise EndpointRefused(f"The tables cannot be set up at {url}: {why}") from error
 
 
 def routes(template: Template) -> list[ApiRoute]:

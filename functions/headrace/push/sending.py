@@ -23,10 +23,9 @@ from headrace.domain.push_answers import (
 from headrace.domain.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, signature
 from headrace.domain.task import Task
 from headrace.push.guard import Connect, GuardedBackend, Resolve, TargetRefused, connected, resolved
+from headrace.push.requests import Requests
 
-_IDLE_SECONDS: Final = 4.0
 _TOO_LARGE: Final = 413  # as a target says it: about this task
-"""How long a connection is kept for the next request: less than receivers keep one, usually 5."""
 
 CallFunction: TypeAlias = Callable[[str, bytes, float], TargetAnswer]
 """Calls the Lambda function of an ARN with an event, within seconds."""
@@ -57,12 +56,14 @@ class TargetSender:
     connect: Connect = connected
     monotonic: Callable[[], float] = time.monotonic
     _backend: GuardedBackend = field(init=False)
-    _pool: httpcore.ConnectionPool | None = field(default=None, init=False)
+    _requests: Requests = field(init=False)
+    _checked: tuple[str, Destination | str] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._backend = GuardedBackend(
             self.hosts, resolve=self.resolve, connect=self.connect, monotonic=self.monotonic
         )
+        self._requests = Requests(self._backend, self.ssl_context, self.monotonic)
 
     def send(self, target: Target, task: Task, secrets: Sequence[str]) -> TargetAnswer:
         """Send *task* to *target*; whatever goes wrong is the answer.
@@ -77,9 +78,7 @@ class TargetSender:
 
     def close(self) -> None:
         """Let go of the connection."""
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
+        self._requests.close()
 
     def _invoke(self, arn: str, target: Target, task: Task) -> TargetAnswer:
         if self.call_function is None:
@@ -88,31 +87,24 @@ class TargetSender:
         return self.call_function(arn, function_event(task), float(target.timeout_in_seconds))
 
     def _post(self, url: str, target: Target, task: Task, secrets: Sequence[str]) -> TargetAnswer:
-        # Once more: the hosts allowed may be others than when it was set.
-        fault = url_fault(url, self.hosts)
-        if fault is not None:
-            return TargetAnswer(None, error=REFUSED_TYPE, message=f"target.url {fault}")
-        to = Destination.parse(url)
+        to = self._destination(url)
+        if isinstance(to, str):
+            return TargetAnswer(None, error=REFUSED_TYPE, message=f"target.url {to}")
         body = (task.payload or "null").encode()
-        request = httpcore.Request(
-            "POST",
-            httpcore.URL(scheme=to.scheme, host=to.host, port=to.port, target=to.path),
-            headers=[
-                ("Host", to.authority),
-                ("Content-Type", "application/json"),
-                ("Content-Length", str(len(body))),
-                ("Accept-Encoding", "identity"),
-                ("User-Agent", "headrace"),
-                ("Headrace-Queue", task.queue),
-                ("Headrace-Attempt", str(task.attempts)),
-                *self._signature(task, body, secrets),
-                *target.headers.items(),
-            ],
-            content=body,
-        )
+        headers = [
+            ("Host", to.authority),
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(body))),
+            ("Accept-Encoding", "identity"),
+            ("User-Agent", "headrace"),
+            ("Headrace-Queue", task.queue),
+            ("Headrace-Attempt", str(task.attempts)),
+            *self._signature(task, body, secrets),
+            *target.headers.items(),
+        ]
         self._backend.until = self.monotonic() + float(target.timeout_in_seconds)
         try:
-            return self._exchange(request)
+            answer = self._requests.post(to, headers, body, most=limits.TARGET_ANSWER_BYTES)
         except TargetRefused as error:
             return TargetAnswer(None, error=REFUSED_TYPE, message=str(error))
         except httpcore.TimeoutException:
@@ -121,6 +113,17 @@ class TargetSender:
         except (httpcore.NetworkError, httpcore.ProtocolError) as error:
             name = type(error).__name__
             return TargetAnswer(None, error=name, message=str(error) or name)
+        found = (value for name, value in answer.headers if name == b"retry-after")
+        retry_after = next(found, b"").decode("latin-1") or None
+        return TargetAnswer(answer.status, answer.body, retry_after, whole=answer.whole)
+
+    def _destination(self, url: str) -> Destination | str:
+        """Return *url* taken apart, or what is wrong with it; a queue's is the same each time."""
+        if self._checked is None or self._checked[0] != url:
+            # Once more: the hosts allowed may be others than when it was set.
+            fault = url_fault(url, self.hosts)
+            self._checked = url, Destination.parse(url) if fault is None else fault
+        return self._checked[1]
 
     def _signature(self, task: Task, body: bytes, secrets: Sequence[str]) -> list[tuple[str, str]]:
         timestamp = int(self.now().timestamp())
@@ -130,30 +133,6 @@ class TargetSender:
             (TIMESTAMP_HEADER, str(timestamp)),
             (SIGNATURE_HEADER, signed),
         ]
-
-    def _exchange(self, request: httpcore.Request) -> TargetAnswer:
-        if self._pool is None:
-            # Of its own, for one thread: what threads share they would wait for.
-            self._pool = httpcore.ConnectionPool(
-                ssl_context=self.ssl_context,
-                max_connections=1,
-                keepalive_expiry=_IDLE_SECONDS,
-                network_backend=self._backend,
-            )
-        answer = self._pool.handle_request(request)
-        try:
-            body, whole = bytearray(), True
-            for part in answer.iter_stream():
-                body += part
-                if len(body) > limits.TARGET_ANSWER_BYTES:
-                    whole = False
-                    break
-        finally:
-            answer.close()
-        found = (value for name, value in answer.headers if name.lower() == b"retry-after")
-        retry_after = next(found, b"").decode("latin-1") or None
-        kept = bytes(body[: limits.TARGET_ANSWER_BYTES])
-        return TargetAnswer(answer.status, kept, retry_after, whole=whole)
 
 
 def function_event(task: Task) -> bytes:

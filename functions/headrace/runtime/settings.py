@@ -28,7 +28,8 @@ class Settings:
     metrics are about, None for no metrics.  The two that end in ``_arn`` name secrets which
     `with_secrets` reads.  ``function`` is the name of the Lambda function that this is, None
     elsewhere.  ``push`` is what may be a target; ``dispatcher`` names the function that sends to
-    targets, None where this process does, or nobody.  ``tables_named`` is whether the names of the
+    targets, None where this process does, or nobody; ``reaper`` the one that works on actions, None
+    where that looks by itself.  ``tables_named`` is whether the names of the
     tables were given, or are those of a service on one machine.
     """
 
@@ -52,6 +53,7 @@ class Settings:
     tables_named: bool = False
     push: PushRules = field(default_factory=PushRules)
     dispatcher: str | None = None
+    reaper: str | None = None
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "Settings":
@@ -83,6 +85,7 @@ class Settings:
             tables_named=all(named),
             push=_push(env),
             dispatcher=env.get("HEADRACE_DISPATCHER") or None,
+            reaper=env.get("HEADRACE_REAPER") or None,
         )
 
     def with_secrets(self, read: Callable[[str], str]) -> "Settings":

@@ -8,6 +8,7 @@ Long, because it is a list: one property for each, and nothing is decided here.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from datetime import datetime
 from hashlib import sha256
@@ -32,16 +33,21 @@ if TYPE_CHECKING:
     from headrace.history.stats import StatsOperations
     from headrace.ops.delivery.dequeue import Deliveries
     from headrace.ops.delivery.idempotency import DeliveryBatches
+    from headrace.ops.delivery.indexing import Indexing
     from headrace.ops.delivery.orphans import Orphans
     from headrace.ops.delivery.push import PushDispatch
     from headrace.ops.delivery.push_waking import PushWaking
     from headrace.ops.delivery.reaper import Reaper
     from headrace.ops.delivery.reports import Reports
+    from headrace.ops.operators.action_work import ActionWork
+    from headrace.ops.operators.actions import Actions
     from headrace.ops.operators.bulk import BulkOperations
     from headrace.ops.operators.keys import KeyOperations
+    from headrace.ops.operators.search import Search
     from headrace.ops.operators.selections import Selections
     from headrace.ops.operators.sessions import Attempts, Sessions
     from headrace.ops.operators.undo import Undoing
+    from headrace.ops.operators.views import SavedViews
     from headrace.ops.operators.workers import WorkerOperations
     from headrace.ops.scheduling.schedules import Schedules
     from headrace.ops.scheduling.ticking import Ticking
@@ -72,6 +78,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _BUILDING: Final = RLock()
+
+ACTIONS: Final = "actions"
+"""What an event for the reaper names, to have it work on actions on many tasks."""
 
 
 class _once(Generic[_T]):  # noqa: N801  used as `property` is
@@ -226,6 +235,12 @@ class UseCases:
         return OffloadedTexts(self._objects)
 
     @_once
+    def indexing(self) -> "Indexing":
+        from headrace.ops.delivery.indexing import Indexing
+
+        return Indexing(self._store, self.queues, self.inspect, self.texts, self.now)
+
+    @_once
     def orphans(self) -> "Orphans":
         from headrace.ops.delivery.orphans import Orphans
 
@@ -306,6 +321,18 @@ class UseCases:
         return Inspect(self._store, self.queues, self.now, self._cursors, texts=self.texts)
 
     @_once
+    def search(self) -> "Search":
+        from headrace.ops.operators.search import Search
+
+        return Search(self.inspect, self.queues, self.now)
+
+    @_once
+    def views(self) -> "SavedViews":
+        from headrace.ops.operators.views import SavedViews
+
+        return SavedViews(self._store, self.queues, self.now)
+
+    @_once
     def fair_groups(self) -> "FairGroups":
         from headrace.ops.tasks.fair_groups import FairGroups
 
@@ -369,14 +396,48 @@ class UseCases:
             self.now,
             self._cursors,
             self._group_lines,
+            lambda undo_id: self.actions.give_up(undo_id),  # noqa: PLW0108  imported when needed
         )
 
     @_once
     def selections(self) -> "Selections":
         from headrace.ops.operators.selections import Selections
 
-        store, undos = self._store, self._undos
-        return Selections(store, self.queues, self.inspect, self.bulk, self.audit, self.now, undos)
+        return Selections(self._store, self.queues, self.inspect, self.now)
+
+    @_once
+    def actions(self) -> "Actions":
+        from headrace.ops.operators.actions import Actions
+
+        return Actions(
+            self._store,
+            self.selections,
+            self.queues,
+            self.audit,
+            self.now,
+            self._cursors,
+            self._kick,
+        )
+
+    def has_actions(self) -> bool:
+        """Tell whether an action on many tasks is under way, or rests."""
+        return bool(self._store.records("acting", limit=1)[0])
+
+    def _kick(self) -> None:
+        """Have the service look for work on actions now; if that fails, its timer does."""
+        if self.settings.reaper is None:
+            return
+        from headrace.domain.errors import Unavailable
+        from headrace.store.services import invoke
+
+        with suppress(Unavailable):
+            invoke(self.settings.reaper, {ACTIONS: True})
+
+    @_once
+    def action_work(self) -> "ActionWork":
+        from headrace.ops.operators.action_work import ActionWork
+
+        return ActionWork(self._store, self.actions, self.bulk, self._undos, self.now)
 
     @_once
     def audit(self) -> "Audit":
@@ -438,11 +499,13 @@ class UseCases:
     @_once
     def recording(self) -> "Recording":
         from headrace.history.changelog import Changelog
+        from headrace.history.matching import Matching
         from headrace.history.recorder import Recording
 
         lake = self._lake
         changelog = None if lake is None else Changelog(lake, self.settings.lake_payloads)
-        return Recording(self._counters, changelog, self._objects, self.end_webhooks)
+        matching = Matching(self._store, self.texts, self.now)
+        return Recording(self._counters, changelog, self._objects, self.end_webhooks, matching)
 
     @_once
     def end_webhooks(self) -> "EndWebhooks":

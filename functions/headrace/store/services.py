@@ -1,6 +1,7 @@
 """AWS's other services: a lake and payloads in S3, secrets, invocations; how long requests take."""
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,10 +12,12 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from botocore.config import Config
+from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     ConnectTimeoutError,
+    EndpointConnectionError,
     ReadTimeoutError,
 )
 from botocore.session import Session
@@ -26,10 +29,12 @@ from headrace.domain.push_answers import TargetAnswer
 from headrace.domain.upload import Upload
 from headrace.store.base import LakeObject
 from headrace.store.call_scope import CALL_SECONDS, seconds_left
+from headrace.store.lake import S3Access
 
 _One = TypeVar("_One")
 _Made = TypeVar("_Made")
 
+_AMAZONS: Final = re.compile(r"\.amazonaws\.com(\.cn)?(/|$)")
 _THROTTLED: Final = frozenset({"TooManyRequestsException", "EC2ThrottledException"})
 _WRONG = frozenset({"AccessDeniedException", "ResourceNotFoundException", "ValidationException"})
 
@@ -109,6 +114,9 @@ def _no_pause_in_vain(**_: object) -> bool | None:
     return False if seconds_left() < CALL_SECONDS + _LONGEST_PAUSE else None
 
 
+_PIECE: Final = 1024 * 1024
+_LAKE_CONNECTIONS: Final = 32  # as many as a rollup writes files at a time
+_ROLE_SESSION: Final = "headrace"
 _MISSING: Final = frozenset({"NoSuchKey", "404"})
 _BROKEN: Final = frozenset({"NoSuchBucket", "AccessDenied", "InvalidAccessKeyId"})
 
@@ -138,6 +146,19 @@ class S3Lake:
             content: bytes = answer["Body"].read()
             return content
 
+    @contextmanager
+    def pieces(self, name: str) -> Iterator[Iterator[bytes] | None]:
+        """Give the content of an object piece by piece; None if there is none."""
+        with _lake_errors():
+            try:
+                answer = self.client.get_object(Bucket=self.bucket, Key=self.prefix + name)
+            except ClientError as error:
+                if error.response["Error"]["Code"] in _MISSING:
+                    yield None
+                    return
+                raise
+            yield answer["Body"].iter_chunks(_PIECE)
+
     def list(self, prefix: str) -> Sequence[LakeObject]:
         """Return the objects whose names begin with *prefix*, by name."""
         with _lake_errors():
@@ -151,12 +172,35 @@ class S3Lake:
                 yield LakeObject(name, one["Size"], one["ETag"])
 
 
-def lake_in_s3(bucket: str, prefix: str, session: Session | None = None) -> S3Lake:
+def lake_in_s3(
+    bucket: str, prefix: str, session: Session | None = None, access: S3Access | None = None
+) -> S3Lake:
     """Return the lake under *prefix* of *bucket*, credentials and region as AWS SDKs find them.
 
-    AWS_ENDPOINT_URL_S3 names another S3.
+    Or as *access* says.  AWS_ENDPOINT_URL_S3 names another S3.
     """
-    return S3Lake(client_of("s3", session), bucket, prefix)
+    many: Any = {"max_pool_connections": _LAKE_CONNECTIONS}
+    if access is None:
+        return S3Lake(client_of("s3", session, **many), bucket, prefix)
+    signed_in = _signed_in(session or Session(), access)
+    return S3Lake(client_of("s3", signed_in, access.endpoint, **many), bucket, prefix)
+
+
+def _signed_in(session: Session, access: S3Access) -> Session:
+    """Return *session* in the region and as the role that *access* names."""
+    if access.region:
+        session.set_config_variable("region", access.region)
+    if access.role_arn:
+        sts = client_of("sts", session)
+        source = AssumeRoleCredentialFetcher(
+            client_creator=lambda *_given, **_named: sts,
+            source_credentials=session.get_credentials(),
+            role_arn=access.role_arn,
+            extra_args={"RoleSessionName": _ROLE_SESSION},
+        )
+        fetch = source.fetch_credentials
+        session._credentials = DeferredRefreshableCredentials(fetch, "assume-role")  # noqa: SLF001 (no other way to ones that renew themselves)
+    return session
 
 
 _ABREAST: Final = 10  # requests, as many as botocore's client has connections for
@@ -311,8 +355,20 @@ def _vendor_errors(
         message = f"{refused}: {code}"
         raise Unavailable(message) from error
     except BotoCoreError as error:
-        message = f"{unreachable or refused}: {type(error).__name__}"
+        message = f"{unreachable or refused}: {no_answer(error)}"
         raise Unavailable(message) from error
+
+
+def no_answer(error: BotoCoreError) -> str:
+    """Say what came in place of an answer; where nothing listens, also what to check."""
+    kind = type(error).__name__
+    url = error.kwargs.get("endpoint_url")
+    if not url or not isinstance(error, EndpointConnectionError | ConnectTimeoutError):
+        return kind
+    check = "the network, and the region"
+    if not _AMAZONS.search(url):
+        check = "whether it is started, and HEADRACE_DYNAMODB_URL or AWS_ENDPOINT_URL its address"
+    return f"{kind}: nothing answers at {url}; check {check}"
 
 
 _object_errors: Final = partial(

@@ -10,6 +10,7 @@ from headrace.local.tables import DynamoDBClient, TableNames, Template
 
 _ALONE: Final = {
     "batch_get_item": "BatchGetItem",
+    "batch_write_item": "BatchWriteItem",
     "delete_item": "DeleteItem",
     "get_item": "GetItem",
     "put_item": "PutItem",
@@ -81,8 +82,17 @@ class Calls:
                     keyed = [one["pk"]["S"] for one in asked["Keys"] if resource == "control"]
                     for leading in keyed or [""]:
                         yield Use(_ALONE[name], resource, leading)
+            case "batch_write_item":
+                yield from self._written(arguments["RequestItems"])
             case _:
                 yield self._use(_ALONE[name], arguments)
+
+    def _written(self, writes: Mapping[str, Any]) -> Iterator[Use]:
+        for table, requests in writes.items():
+            for request in requests:
+                ((_, write),) = request.items()
+                key = write.get("Item") or write["Key"]
+                yield Use("BatchWriteItem", self._table(table), key["pk"]["S"])
 
     def _use(self, action: str, arguments: Mapping[str, Any]) -> Use:
         if "IndexName" in arguments:

@@ -36,6 +36,7 @@ from headrace.runtime.function import ALWAYS
 from headrace.runtime.settings import Settings
 from headrace.store import keys
 from headrace.store.records import batches as batch_records
+from headrace.store.records import indexes as index_records
 from headrace.store.records import keys as key_records
 from headrace.store.records import queues as queue_records
 from headrace.store.records import schedules as schedule_records
@@ -47,10 +48,13 @@ RESOURCES: dict[str, Any] = {
     "Control": {"Fn::GetAtt": "ControlTable.Arn"},
     "Books": {"Fn::GetAtt": "ControlTable.Arn"},
     "Lines": {"Fn::GetAtt": "ControlTable.Arn"},
+    "Indexes": {"Fn::GetAtt": "ControlTable.Arn"},
+    "Matches": {"Fn::GetAtt": "ControlTable.Arn"},
     "Callbacks": {"Fn::GetAtt": "TasksTable.Arn"},
     "Progress": {"Fn::GetAtt": "ControlTable.Arn"},
     "Seats": {"Fn::GetAtt": "ControlTable.Arn"},
     "Dispatcher": {"Fn::GetAtt": "DispatcherFunction.Arn"},
+    "Reaper": {"Fn::GetAtt": "ReaperFunction.Arn"},
     "TasksStream": {"Fn::Sub": "${TasksTable.Arn}/stream/*"},
     "AdminKey": {"Fn::GetAtt": "AdminKey.Id"},
     "SessionSecret": {"Fn::GetAtt": "SessionSecret.Id"},
@@ -63,9 +67,8 @@ RESOURCES: dict[str, Any] = {
     "Failures": {"Fn::GetAtt": "RecorderFailures.Arn"},
 }
 # What only a door needs: who may come in, and the charts of long ago.
-OF_DOORS = {"AdminKey", "SessionSecret", "Lake", "LakeReports", "LakeSeries"}
+OF_DOORS = {"AdminKey", "Reaper", "SessionSecret", "Lake", "LakeReports", "LakeSeries"}
 CREATES_TASKS = {"dynamodb:PartiQLInsert"}  # as producers do; callbacks of batches are put
-READS_LINES = {"dynamodb:BatchGetItem"}  # of groups with limits, as those do who deliver
 
 
 def properties(template: Template, resource: str) -> dict[str, Any]:
@@ -191,10 +194,7 @@ def test_the_reaper_may_do_what_the_api_may_except_enqueue(template: Template) -
 
     assert reaper.pop("Payloads") == {"s3:DeleteObject", "s3:PutObject"}  # what no task refers to
     assert api.pop("Payloads") == {"s3:GetObject", "s3:PutObject"}
-    assert reaper == api | {
-        "Tasks": api["Tasks"] - CREATES_TASKS,
-        "Control": api["Control"] - READS_LINES,
-    }
+    assert reaper == api | {"Tasks": api["Tasks"] - CREATES_TASKS}
 
 
 @pytest.mark.parametrize(
@@ -478,8 +478,18 @@ def test_the_recorder_reads_the_stream_and_writes_its_books_and_nothing_else(
 
     assert set(by_sid) == {
         *("TasksStream", "Control", "Books", "Lines", "Callbacks"),
-        *("LakeRaw", "Payloads", "Dispatcher", "Failures"),
+        *("LakeRaw", "Payloads", "Dispatcher", "Failures", "Indexes", "Matches"),
     }
+    assert by_sid["Indexes"]["Action"] == ["dynamodb:Query"]
+    assert by_sid["Indexes"]["Condition"] == {
+        "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [index_records.KIND]}
+    }
+    for function in ("RecorderFunction", "ReaperFunction"):
+        (matches,) = [one for one in statements(template, function) if one["Sid"] == "Matches"]
+        assert matches["Action"] == ["dynamodb:BatchWriteItem"]
+        assert matches["Condition"] == {
+            "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [keys.MATCHES.format("*")]}
+        }
     assert by_sid["Payloads"]["Action"] == ["s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
     assert by_sid["Dispatcher"]["Action"] == ["lambda:InvokeFunction"]
     assert by_sid["Callbacks"]["Action"] == [

@@ -147,6 +147,16 @@ class TestEvents:
     def test_no_time_is_left_once_the_service_stops(self) -> None:
         assert InvocationContext(API, lambda: True).get_remaining_time_in_millis() == 0
 
+    @pytest.mark.parametrize("target", ["/", ""])
+    @pytest.mark.parametrize("method", ["GET", "HEAD"])
+    def test_the_bare_address_leads_to_the_console(self, method: str, target: str) -> None:
+        answer = call(FakeHandler(), method, target)
+
+        assert (answer.status, dict(answer.headers)["Location"]) == (303, "/console/")
+
+    def test_nothing_is_sent_to_the_bare_address(self) -> None:
+        assert call(FakeHandler(), "POST", "/").problem["code"] == "not_found"
+
 
 class TestRoutes:
     @pytest.mark.parametrize(
@@ -167,7 +177,7 @@ class TestRoutes:
     @pytest.mark.parametrize(
         ("method", "target"),
         [
-            ("GET", "/"),
+            ("POST", "/"),
             ("GET", "/v1"),
             ("GET", "/v1/"),
             ("GET", "/v2/things/a/b"),

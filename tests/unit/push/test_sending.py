@@ -83,6 +83,39 @@ def test_one_connection_carries_many_tasks(receiver: Receiver) -> None:
     assert len({got.client for got in receiver.received}) == 1
 
 
+def test_a_connection_that_the_receiver_ends_is_made_anew(receiver: Receiver) -> None:
+    receiver.answer = lambda _: GivenAnswer(200, b"1", headers={"Connection": "close"})
+    one = sender()
+    answers = [one.send(Target(url=receiver.url), TASK, [SECRET]) for _ in range(3)]
+    one.close()
+    assert {answer.body for answer in answers} == {b"1"}
+    assert len({got.client for got in receiver.received}) == 3
+
+
+def test_a_connection_is_not_kept_longer_than_receivers_keep_one(receiver: Receiver) -> None:
+    times = iter(range(0, 1_000, 10))
+    one = sender(monotonic=lambda: float(next(times)))
+    for _ in range(2):
+        one.send(Target(url=receiver.url, timeout_in_seconds=300), TASK, [SECRET])
+    one.close()
+    assert len({got.client for got in receiver.received}) == 2
+
+
+def test_another_target_has_a_connection_of_its_own(receiver: Receiver) -> None:
+    with receiving() as other:
+        one = sender()
+        for url in (receiver.url, other.url, receiver.url):
+            assert one.send(Target(url=url), TASK, [SECRET]).status == 200
+        one.close()
+        assert (len(receiver.received), len(other.received)) == (2, 1)
+
+
+def test_an_interim_answer_is_passed_over() -> None:
+    early = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+    with scripted(early, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1") as port:
+        assert sent(f"http://127.0.0.1:{port}/") == TargetAnswer(200, b"1")
+
+
 def test_a_redirect_is_an_answer_and_is_not_followed(receiver: Receiver) -> None:
     receiver.answer = lambda _: GivenAnswer(302, headers={"Location": receiver.url})
     assert sent(receiver.url).status == 302

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -48,6 +49,14 @@ def table() -> Iterator[FakeDynamoDB]:
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer)
+
+        def do_GET(self) -> None:
+            self.send_response(400)  # DynamoDB answers like this, and says when
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def date_time_string(self, _: float | None = None) -> str:
+            return "Tue, 01 Jan 2030 10:00:00 GMT"
 
         def log_message(self, *_: Any) -> None:
             """Say nothing."""
@@ -141,3 +150,10 @@ def test_a_proxy_is_left_to_boto3(table: FakeDynamoDB, monkeypatch: pytest.Monke
     client = session.client("dynamodb", endpoint_url="http://dynamodb.test:8000")
     RawClient(client, session.get_credentials()).query(**QUERY)
     assert "Boto3" in table.requested[0][0]["User-Agent"]
+
+
+def test_the_service_tells_the_time_and_one_that_is_away_does_not(table: FakeDynamoDB) -> None:
+    nobody = FakeDynamoDB("http://127.0.0.1:1")
+
+    assert raw(table).date() == datetime(2030, 1, 1, 10, tzinfo=UTC)
+    assert raw(nobody).date() is None

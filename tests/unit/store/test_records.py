@@ -14,7 +14,7 @@ import pytest
 
 from headrace.domain.access import Former, Role, ShownKey, StoredKey
 from headrace.domain.filters import TaskFilter
-from headrace.domain.operate import BulkAction
+from headrace.domain.operate import ActionStatus, BulkAction
 from headrace.domain.queue import (
     DeadLetterConfig,
     DequeuingSettings,
@@ -39,6 +39,7 @@ from headrace.store.records import (
     selections,
     workers,
 )
+from headrace.store.records.actions import ActionRun, Part
 
 EARLY: Final = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 LATE: Final = datetime(2026, 11, 22, 9, 30, 15, 250_000, tzinfo=UTC)
@@ -252,9 +253,6 @@ SELECTION: Final = selections.TaskSelection(
     samples=(("mail", "tsk_1"),),
     to_queue="other",
     at=1,
-    until=3,
-    changed=1,
-    left={"inflight": 2},
     trouble="oops",
     busy_until=LATE,
     version=6,
@@ -271,12 +269,61 @@ SELECTION_BODY: Final = {
     "samples": [["mail", "tsk_1"]],
     "to_queue": "other",
     "at": 1,
-    "until": 3,
-    "changed": 1,
-    "left": {"inflight": 2},
     "trouble": "oops",
     "where": {"state": "DEAD"},
     "seen_at": EARLY_TEXT,
+    "busy_until": LATE_TEXT,
+}
+ACTION: Final = ActionRun(
+    id="act_1",
+    set_name="sel1",
+    action=BulkAction.DELETE,
+    queues=("mail",),
+    where=TaskFilter(states=("DEAD",)),
+    by="anna",
+    by_id="key_1",
+    request_id="req-1",
+    reason="sent twice",
+    seen_at=EARLY,
+    started_at=LATE,
+    noted="9-1",
+    undo_for=60,
+    first=1,
+    at=2,
+    until=3,
+    changed=1,
+    left={"inflight": 2},
+    undos={"mail": "und_1"},
+    status=ActionStatus.PAUSED,
+    trouble="oops",
+    part=Part(3, (EARLY, LATE)),
+    busy_until=LATE,
+    version=6,
+)
+ACTION_BODY: Final = {
+    "set_name": "sel1",
+    "action": "delete",
+    "queues": ["mail"],
+    "where": {"state": "DEAD"},
+    "by": "anna",
+    "by_id": "key_1",
+    "request_id": "req-1",
+    "reason": "sent twice",
+    "seen_at": EARLY_TEXT,
+    "started_at": LATE_TEXT,
+    "noted": "9-1",
+    "to_queue": None,
+    "undo_for": 60,
+    "first": 1,
+    "at": 2,
+    "until": 3,
+    "changed": 1,
+    "left": {"inflight": 2},
+    "undos": {"mail": "und_1"},
+    "status": "PAUSED",
+    "ended_at": None,
+    "trouble": "oops",
+    "part": {"end": 3, "stamps": [EARLY_TEXT, LATE_TEXT]},
     "busy_until": LATE_TEXT,
 }
 WORKER: Final = LiveWorker(
@@ -332,7 +379,7 @@ KINDS: Final[dict[str, tuple[Any, Record, Codec]]] = {
     "reaper": (LEFT, Record("reaper", "1", LEFT_BODY), (reaper.Left.record, reaper.Left.of)),
     "selection": (
         SELECTION,
-        Record("matched", "sel1", SELECTION_BODY, 6, EARLY + timedelta(days=1)),
+        Record("matched", "sel1", SELECTION_BODY, 6, EARLY + timedelta(days=7)),
         (selections.to_record, selections.from_record),
     ),
 }

@@ -1,5 +1,7 @@
 """Secrets that the environment only names: read once, from where a value is not given itself."""
 
+import re
+
 import pytest
 from botocore.session import Session
 from moto import mock_aws
@@ -57,5 +59,9 @@ def test_a_secrets_manager_that_is_away_makes_the_service_unavailable(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_SECRETS_MANAGER", "http://127.0.0.1:1")
 
-    with pytest.raises(Unavailable, match="a secret cannot be read: EndpointConnectionError"):
+    told = (
+        "a secret cannot be read: EndpointConnectionError: nothing answers at http://127.0.0.1:1/;"
+        " check whether it is started, and HEADRACE_DYNAMODB_URL or AWS_ENDPOINT_URL its address"
+    )
+    with pytest.raises(Unavailable, match=re.escape(told)):
         secret("arn:aws:secretsmanager:us-east-1:123456789012:secret:none-abcdef")

@@ -435,6 +435,7 @@ def test_forks_in_the_midst_of_writes_and_reads_lose_nothing(db: Database) -> No
             with count:
                 written[0] += 1
             notes(db)
+            stop.wait(0.002)  # or the children would wait for a moment in which nobody writes
 
     threads = [threading.Thread(target=works) for _ in range(4)]
     for thread in threads:

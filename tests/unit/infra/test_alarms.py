@@ -1,0 +1,171 @@
+"""The alarms of template.yaml: each tells somebody, looks at this stack, and at what there is."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from headrace.history.transitions import Event
+from headrace.local.tables import Template
+from headrace.runtime import telemetry
+
+TOLD: Final = {"Fn::If": ["Told", [{"Ref": "AlarmTopic"}], {"Ref": "AWS::NoValue"}]}
+SECONDS_BY_RATE: Final = {"rate(1 minute)": 60}
+
+
+def of_type(template: Template, kind: str) -> dict[str, dict[str, Any]]:
+    return {
+        name: resource["Properties"]
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == kind
+    }
+
+
+@pytest.fixture
+def alarms(template: Template) -> dict[str, dict[str, Any]]:
+    return of_type(template, "AWS::CloudWatch::Alarm")
+
+
+def metrics(alarm: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Find what an alarm looks at, each with its ``Period`` and ``Stat``."""
+    if "MetricName" in alarm:
+        yield {**alarm, "Stat": alarm["Statistic"]}
+    for one in alarm.get("Metrics", ()):
+        if "MetricStat" in one:
+            yield {**one["MetricStat"]["Metric"], **one["MetricStat"]}
+
+
+def values(metric: dict[str, Any], dimension: str) -> list[str]:
+    """Return the resources that it names by *dimension*."""
+    found = (one["Value"] for one in metric["Dimensions"] if one["Name"] == dimension)
+    return [next(iter(value.values())) if isinstance(value, dict) else value for value in found]
+
+
+def test_each_tells_of_its_begin_and_its_end(alarms: dict[str, dict[str, Any]]) -> None:
+    assert len(alarms) >= 12
+    for name, alarm in alarms.items():
+        assert alarm["AlarmActions"] == alarm["OKActions"] == TOLD, name
+        assert alarm["AlarmDescription"].endswith((".", "?")), name
+
+
+def test_each_says_what_silence_means(alarms: dict[str, dict[str, Any]]) -> None:
+    """Of what runs each minute it is trouble, of all else it is none."""
+    for name, alarm in alarms.items():
+        breaching = name.endswith("NotRunning")
+        assert alarm["TreatMissingData"] == ("breaching" if breaching else "notBreaching"), name
+        below = alarm["ComparisonOperator"] == "LessThanThreshold"
+        assert below == breaching, name
+
+
+def test_each_looks_at_this_stack_alone(
+    template: Template, alarms: dict[str, dict[str, Any]]
+) -> None:
+    for name, alarm in alarms.items():
+        looked_at = list(metrics(alarm))
+        assert looked_at, name
+        for metric in looked_at:
+            named = {
+                ref
+                for one in metric["Dimensions"]
+                if isinstance(one["Value"], dict)
+                for ref in one["Value"].values()
+            }
+            refs = {re.split(r"\.", str(ref))[0] for ref in named}
+            assert refs, name
+            assert refs <= {*template["Resources"], "AWS::StackName", "Stage"}, name
+
+
+@pytest.mark.parametrize(
+    ("alarm", "metric"), [("FunctionErrors", "Errors"), ("FunctionThrottles", "Throttles")]
+)
+def test_no_function_is_left_out(
+    template: Template, alarms: dict[str, dict[str, Any]], alarm: str, metric: str
+) -> None:
+    functions = of_type(template, "AWS::Serverless::Function")
+    looked_at = list(metrics(alarms[alarm]))
+
+    assert {one["MetricName"] for one in looked_at} == {metric}
+    assert sorted(name for one in looked_at for name in values(one, "FunctionName")) == sorted(
+        functions
+    )
+    assert alarms[alarm]["Metrics"][0]["Expression"] == "SUM(METRICS())"
+
+
+def test_no_table_and_no_index_is_left_out(
+    template: Template, alarms: dict[str, dict[str, Any]]
+) -> None:
+    wanted = set[tuple[str, str | None, str]]()
+    for name, table in of_type(template, "AWS::DynamoDB::Table").items():
+        indexes = [one["IndexName"] for one in table.get("GlobalSecondaryIndexes", ())]
+        for index in (None, *indexes):
+            for way in ("Read", "Write"):
+                wanted.add((name, index, f"{way}ThrottleEvents"))
+
+    assert wanted == {
+        (
+            values(one, "TableName")[0],
+            next(iter(values(one, "GlobalSecondaryIndexName")), None),
+            one["MetricName"],
+        )
+        for one in metrics(alarms["TableThrottles"])
+    }
+
+
+def test_whatever_runs_by_the_minute_is_missed_when_it_does_not(
+    template: Template, alarms: dict[str, dict[str, Any]]
+) -> None:
+    by_the_minute = {
+        name
+        for name, function in of_type(template, "AWS::Serverless::Function").items()
+        for event in function.get("Events", {}).values()
+        if event["Type"] == "Schedule" and event["Properties"]["Schedule"] in SECONDS_BY_RATE
+    }
+    missed = {
+        name: metric
+        for alarm in alarms.values()
+        if alarm["TreatMissingData"] == "breaching"
+        for metric in metrics(alarm)
+        for name in values(metric, "FunctionName")
+    }
+
+    assert by_the_minute == set(missed)
+    for metric in missed.values():
+        assert (metric["MetricName"], metric["Stat"], metric["Threshold"]) == (
+            *("Invocations", "Sum"),
+            1,
+        )
+        assert metric["Period"] >= 60
+
+
+def test_each_metric_of_ours_is_one_that_the_service_writes(
+    alarms: dict[str, dict[str, Any]],
+) -> None:
+    reaped = dict.fromkeys(("retried", "dead_lettered", "throttled", "unseen"), 0.0)
+    written = {
+        *telemetry.of_reaper({**reaped, "oldest_ready_seconds": 1.0}),
+        *telemetry.of_dispatcher(1),
+        *telemetry.of_recorder(dict.fromkeys(Event, 1)),
+    }
+    ours = [
+        one
+        for alarm in alarms.values()
+        for one in metrics(alarm)
+        if one["Namespace"] == telemetry.NAMESPACE
+    ]
+
+    assert {one["MetricName"] for one in ours} == {
+        *("Dead", "OldestReadySeconds", "TargetsBackingOff")
+    }
+    for one in ours:
+        assert one["MetricName"] in written
+        assert values(one, telemetry.DIMENSION) == ["AWS::StackName"]
+
+
+def test_limits_that_a_deployment_sets_are_parameters(
+    template: Template, alarms: dict[str, dict[str, Any]]
+) -> None:
+    assert alarms["OldestReady"]["Threshold"] == {"Ref": "OldestReadySeconds"}
+    assert alarms["Dead"]["Threshold"] == {"Ref": "DeadTasks"}
+    for name in ("OldestReadySeconds", "DeadTasks"):
+        assert template["Parameters"][name]["Type"] == "Number"

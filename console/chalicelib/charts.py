@@ -3,6 +3,7 @@
 A box has its origin in the top left corner.  Values begin at 0, the highest touches the top.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,12 +12,19 @@ from . import formatting
 
 SPARK_WIDTH: Final = 120
 SPARK_HEIGHT: Final = 20
-CHART_WIDTH: Final = 320
-CHART_HEIGHT: Final = 88
+CHART_WIDTH: Final = 600
+CHART_HEIGHT: Final = 160
 NOTHING: Final = "\u2013"  # a dash, where there is no number
 LOUD: Final = "thick"
-STYLES: Final = ("solid", "dashed", "dotted", LOUD)
+STYLES: Final = ("solid", "dashed", "dotted", LOUD, "fine")
 _DOT: Final = 4  # of a chart's width: a value between two gaps
+_WORD: Final = 14  # pixels that a label takes
+_PARTS: Final = 4  # that the axis of time is divided into
+_SECONDS: Final = (
+    (1, 2), (2, 2), (5, 5), (10, 2), (30, 3), (60, 2), (120, 2), (300, 5), (600, 2), (1_800, 3),
+    (3_600, 2), (7_200, 2), (21_600, 3), (43_200, 2), (86_400, 4), (172_800, 2), (604_800, 7),
+)  # fmt: skip
+"""Lengths of time that an axis may end with, and the parts it is then divided into."""
 
 Value = float | None
 """A number, or None for a gap in the line."""
@@ -37,13 +45,42 @@ class Spark:
 class Series:
     """One line of a chart: an SVG path, and the one below it where it is filled.
 
-    ``style`` distinguishes it without colour: solid, dashed, dotted or thick.
+    ``style`` distinguishes it without colour: solid, dashed, dotted, thick or fine.  ``ghost`` is
+    the same of another time.
     """
 
     name: str
     style: str
     path: str
     area: str = ""
+    ghost: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A word at a height of the box; ``style`` is of the line that it names."""
+
+    text: str
+    y: float
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hover:
+    """A step of a chart from ``x`` on, so wide, and its numbers in lines of text."""
+
+    x: float
+    width: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that happened at a place of the axis, 0 to 1; ``kind`` says how it is drawn."""
+
+    at: float
+    kind: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +93,22 @@ class ChartRow:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Lines over time in a box of ``width`` by ``height``, in words, and as a table."""
+    """Lines over time in a box of ``width`` by ``height``, in words, and as a table.
+
+    ``counts`` says what is counted.  ``heights`` are the words at the left, ``ends`` those at the
+    right, ``times`` those below, the first and the last at the edges.
+    """
 
     title: str
+    counts: str
     words: str
     lines: tuple[Series, ...]
     grid: str
-    top: str
-    first: str
+    heights: tuple[Label, ...]
+    ends: tuple[Label, ...]
+    times: tuple[str, ...]
+    hovers: tuple[Hover, ...]
+    marks: tuple[Mark, ...]
     rows: tuple[ChartRow, ...]
     width: int
     height: int
@@ -71,11 +116,23 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """One line of a chart before it is drawn; ``style`` is that of its place unless given."""
+    """One line of a chart before it is drawn; ``style`` is that of its place unless given.
+
+    ``before`` are the values of another time, to be compared with.
+    """
 
     name: str
     values: Sequence[Value]
     style: str | None = None
+    before: Sequence[Value] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """How an axis of numbers ends, and is divided; ``form`` writes one of them."""
+
+    end_of: "Callable[[float], tuple[float, int]]"
+    form: Callable[[float], str]
 
 
 def line(values: Sequence[Value], width: float, height: float, *, top: float) -> str:
@@ -116,6 +173,28 @@ def round_top(highest: float) -> float:
     return next(step * power for step in (1, 2, 5, 10) if step * power >= highest)
 
 
+def whole_end(highest: float) -> tuple[float, int]:
+    """Return how an axis of counts ends, and its parts."""
+    top = max(2.0, round_top(highest))
+    five = math.isclose(top / 10 ** math.floor(math.log10(top)), 5)
+    return top, 5 if five else 2
+
+
+def length_end(highest: float) -> tuple[float, int]:
+    """Return how an axis of seconds ends, and its parts."""
+    if highest <= 1:
+        top = round_top(highest)
+        five = math.isclose(top / 10 ** math.floor(math.log10(top)), 5)
+        return top, 5 if five else 2
+    longest = _SECONDS[-1]
+    times = math.ceil(highest / longest[0])
+    return next((one for one in _SECONDS if one[0] >= highest), (longest[0] * times, 2))
+
+
+NUMBERS: Final = Axis(whole_end, formatting.number)
+LENGTHS: Final = Axis(length_end, formatting.duration)
+
+
 def spark(values: Sequence[float], *, of: str, per: str, within: str = "hour") -> Spark:
     """Return a tiny chart of *values*, which count *of* something *per* some time."""
     highest = max(values, default=0)
@@ -134,49 +213,49 @@ def spark(values: Sequence[float], *, of: str, per: str, within: str = "hour") -
     )
 
 
-def chart(
+def chart(  # noqa: PLR0913  what is drawn, and what is said of it
     title: str,
     lines: Sequence[ChartLine],
     *,
     times: Sequence[str],
-    format_value: Callable[[float], str],
+    axis: Axis = NUMBERS,
+    counts: str = "",
     unit: str = "",
+    compared: str = "",
     filled: bool = False,
+    marks: Sequence[Mark] = (),
 ) -> Chart:
-    """Return a chart of *lines* at *times*; *format_value* writes a number, *unit* follows it."""
-    known = [value for line in lines for value in line.values if value is not None]
-    top = round_top(max(known, default=0))
-    inner = CHART_HEIGHT - 2  # room for half of a line above and below
+    """Return a chart of *lines* at *times*.
+
+    *counts* says what is counted, *unit* follows a number in words, *compared* names the time of
+    what is compared with.
+    """
+    both = (value for line in lines for value in (*line.values, *line.before))
+    top, parts = axis.end_of(max((value for value in both if value is not None), default=0))
     drawn = tuple(
-        Series(
-            one.name,
-            one.style or style,
-            line(
-                without_rests(one.values) if (one.style or style) == LOUD else one.values,
-                CHART_WIDTH,
-                inner,
-                top=top,
-            ),
-            area([value or 0 for value in one.values], CHART_WIDTH, inner, top=top)
-            if filled
-            else "",
-        )
+        _series(one, one.style or style, top, filled=filled)
         for one, style in zip(lines, STYLES, strict=False)
     )
-    highest = (_highest(line, format_value, unit) for line in lines)
+    heights = [CHART_HEIGHT * part / parts for part in range(parts + 1)]
+    across = "".join(f"M0 {y:g}H{CHART_WIDTH}" for y in heights)
+    columns = (CHART_WIDTH * part / _PARTS for part in range(1, _PARTS))
+    highest = (_highest(line, axis.form, unit) for line in lines)
+    rows = tuple(
+        ChartRow(time, tuple(NOTHING if value is None else axis.form(value) for value in values))
+        for time, *values in zip(times, *(line.values for line in lines), strict=True)
+    )
     return Chart(
         title,
+        counts,
         f"{title}, from {times[0] if times else 'now'} UTC on. {'; '.join(highest)}.",
         drawn,
-        f"M0 0H{CHART_WIDTH}M0 {inner / 2:g}H{CHART_WIDTH}M0 {inner}H{CHART_WIDTH}",
-        f"{format_value(top)}{unit}",
-        times[0] if times else "",
-        tuple(
-            ChartRow(
-                time, tuple(NOTHING if value is None else format_value(value) for value in values)
-            )
-            for time, *values in zip(times, *(line.values for line in lines), strict=True)
-        ),
+        across + "".join(f"M{x:g} 0V{CHART_HEIGHT}" for x in columns),
+        tuple(Label(axis.form(top * (1 - y / CHART_HEIGHT)), y) for y in heights),
+        _ends(lines, drawn, top),
+        _times(times),
+        _hovers(lines, rows, axis.form, compared),
+        tuple(marks),
+        rows,
         CHART_WIDTH,
         CHART_HEIGHT,
     )
@@ -190,6 +269,75 @@ def without_rests(values: Sequence[Value]) -> list[Value]:
     ]
 
 
-def _highest(line: ChartLine, format_value: Callable[[float], str], unit: str) -> str:
+def apart(heights: Sequence[float], room: float = CHART_HEIGHT) -> list[float]:
+    """Return *heights* moved as little as lets a word stand at each, in the same order.
+
+    They stay between half a word from the top and the bottom, as long as there is room for all.
+    """
+    order = sorted(range(len(heights)), key=lambda place: heights[place])
+    moved = [0.0] * len(heights)
+    least = _WORD / 2
+    for place in order:
+        moved[place] = least = max(least, heights[place])
+        least += _WORD
+    most = room - _WORD / 2
+    for place in reversed(order):
+        moved[place] = most = min(most, moved[place])
+        most -= _WORD
+    return moved
+
+
+def _series(one: ChartLine, style: str, top: float, *, filled: bool) -> Series:
+    def path(values: Sequence[Value]) -> str:
+        shown = without_rests(values) if style == LOUD else values
+        return line(shown, CHART_WIDTH, CHART_HEIGHT, top=top)
+
+    below = [value or 0 for value in one.values]
+    return Series(
+        one.name,
+        style,
+        path(one.values),
+        area(below, CHART_WIDTH, CHART_HEIGHT, top=top) if filled else "",
+        path(one.before),
+    )
+
+
+def _ends(lines: Sequence[ChartLine], drawn: Sequence[Series], top: float) -> tuple[Label, ...]:
+    """Return the name of each line where it ends."""
+    lasts = [next((v for v in reversed(one.values) if v is not None), 0.0) for one in lines]
+    heights = apart([CHART_HEIGHT * (1 - last / top) for last in lasts])
+    return tuple(
+        Label(one.name, round(y, 1), one.style) for one, y in zip(drawn, heights, strict=True)
+    )
+
+
+def _times(times: Sequence[str]) -> tuple[str, ...]:
+    if not times:
+        return ()
+    last = len(times) - 1
+    return tuple(times[round(last * part / _PARTS)] for part in range(_PARTS + 1))
+
+
+def _hovers(
+    lines: Sequence[ChartLine],
+    rows: Sequence[ChartRow],
+    form: Callable[[float], str],
+    compared: str,
+) -> tuple[Hover, ...]:
+    """Return what is read when the pointer rests on a step."""
+    step = CHART_WIDTH / max(1, len(rows) - 1)
+    found = []
+    for place, row in enumerate(rows):
+        said = [f"{row.time} UTC"]
+        for one, cell in zip(lines, row.cells, strict=True):
+            before = one.before[place] if place < len(one.before) else None
+            then = f" ({form(before)} {compared})" if before is not None else ""
+            said.append(f"{one.name} {cell}{then}")
+        begin, end = max(0.0, (place - 0.5) * step), min(CHART_WIDTH, (place + 0.5) * step)
+        found.append(Hover(round(begin, 1), round(end - begin, 1), "\n".join(said)))
+    return tuple(found)
+
+
+def _highest(line: ChartLine, form: Callable[[float], str], unit: str) -> str:
     known = [value for value in line.values if value is not None]
-    return f"{line.name} at most {format_value(max(known))}{unit}" if known else f"no {line.name}"
+    return f"{line.name} at most {form(max(known))}{unit}" if known else f"no {line.name}"

@@ -140,6 +140,26 @@ class Empty:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchBox:
+    """The search box above a list: the query as typed, its error, and its terms.
+
+    ``terms`` are links to the same list without that term; ``suggestions`` whole queries, each
+    longer by a term; ``hidden`` is what the address keeps besides the query.  ``views`` are saved
+    queries, and ``keep`` the form to save this one, or to remove it.
+    """
+
+    action: str
+    text: str
+    error: str = ""
+    terms: tuple[Link, ...] = ()
+    suggestions: tuple[str, ...] = ()
+    hidden: tuple[Hidden, ...] = ()
+    clear: str | None = None
+    views: tuple[Link, ...] = ()
+    keep: Confirm | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Looking:
     """How far a look has come that has found nothing yet, and the address where it goes on."""
 
@@ -208,3 +228,16 @@ class Text:
         laid_out = pretty(text)
         head = f"{laid_out[:300]}…" if len(laid_out) > _UNFOLDED else ""
         return cls(title, text, laid_out, utf8_bytes(text), head)
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """The head of a column: ``url`` sorts by it, if it is not empty; ``order`` is how it is now."""
+
+    text: str
+    url: str
+    order: str = ""  #: ascending or descending, as aria-sort says it
+    sign: str = ""
+    title: str = ""
+    number: bool = True
+    wide: bool = False

@@ -13,7 +13,7 @@ from headrace.domain.access import Permission
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.lifecycle import Action, Actor, rules
-from headrace.domain.operate import BulkAction
+from headrace.domain.operate import SAID, BulkAction
 from headrace.domain.task import State, Status, Task
 from headrace.ops.operators import visibility
 from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
@@ -25,16 +25,10 @@ from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
 from .confirm import ConfirmPage, Question, Sample, ask
 from .navigation import crumbs, queue_options
-from .queue_actions import UNDO_SECONDS, undo_words
+from .queue_actions import UNDO_SECONDS, undo_words, why_field
 
 _SAMPLES: Final = 5
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)  # spans of states need some time
-
-_WHY: Final = {
-    "inflight": "a worker has it",
-    "not_dead": "it is not finished",
-    "dedupe_conflict": "another task holds its dedupe key",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +127,7 @@ def carry_out(
 ) -> BulkAnswer:
     """Do it, or see what it would do.
 
-    Raises Forbidden for either queue, and InvalidRequest naming ``id`` or ``to_queue``.
+    Raises Forbidden for either queue, and InvalidRequest naming ``id``, ``to_queue`` or ``reason``.
     """
     target = context.request.given("to_queue").strip() or None
     moves = action.action is BulkAction.MOVE
@@ -153,6 +147,7 @@ def carry_out(
         to_queue=to_queue,
         dry_run=dry_run,
         undo_in_seconds=UNDO_SECONDS if action.action is BulkAction.DELETE else 0,
+        reason="" if dry_run else context.request.given("reason"),
     )
 
 
@@ -176,7 +171,7 @@ def why(result: str, detail: str | None) -> str:
     """Return why a task was left alone, in words."""
     if result == "NOT_FOUND":
         return "it is not in this queue any more"
-    return _WHY.get(detail or "", detail or "it changed meanwhile")
+    return SAID.get(detail or "", detail or "it changed meanwhile")
 
 
 @routes.post(urls.TASK_ACTION, Permission.CANCEL)  # what the action itself takes is checked too
@@ -254,6 +249,8 @@ def _ask_of_ticked(
     results = foreseen.results or tuple(BulkOutcome(task_id, "") for task_id in ids)
     amount = formatting.count_of(foreseen.matched, "task")
     left = len(results) - _SAMPLES
+    wrong = {one.field: one.message for one in error.errors} if error else {}
+    target = error.detail if error and "reason" not in wrong else ""
     question = Question(
         title=f"{formatting.upon(action.verb, amount)}?",
         question=f"{formatting.upon(action.verb, f'{amount} of {context.queue}')}?",
@@ -263,7 +260,10 @@ def _ask_of_ticked(
         danger=action.danger,
         possible=bool(foreseen.matched),
         otherwise=action.otherwise,
-        fields=target_fields(context, action, context.queue, error.detail if error else ""),
+        fields=(
+            *target_fields(context, action, context.queue, target),
+            why_field(context.request.given("reason"), wrong.get("reason", "")),
+        ),
         hidden=(
             Hidden("action", action.name),
             Hidden("confirmed", "yes"),

@@ -9,6 +9,7 @@ from headrace.domain.access import Permission
 from headrace.domain.filters import STATE_WORDS
 from headrace.ops.operators import visibility
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
+from headrace.ops.shared.sentences import changes, sentence
 
 from .. import formatting, urls
 from ..forms import Errors
@@ -34,11 +35,13 @@ _ASKED: Final = {
 }
 ACTIONS: Final = (
     "create_queue", "update_queue", "delete_queue", "pause", "resume", "purge", "recount",
-    "restart", "run", "move", "delete", "undo", "put_schedule", "run_schedule", "delete_schedule",
-    "create_key", "rotate_key", "revoke_key", "quiet", "stop", "sign_in", "sign_out",
-    "refuse_sign_in", "refuse",
+    "reindex",
+    "restart", "run", "move", "cancel", "delete", "undo",
+    "put_schedule", "run_schedule", "delete_schedule",
+    "create_key", "rotate_key", "revoke_key",
+    "quiet", "stop", "sign_in", "sign_out", "refuse_sign_in", "refuse",
 )  # fmt: skip
-_BESIDES: Final = ("to_queue", "seen_at", "set")  # noted with a filter, but no part of it
+_BESIDES: Final = ("to_queue", "seen_at", "set", "queues")  # noted with a filter, but no part of it
 _OF_NO_PAGE: Final = ("delete_queue",)  # there is nothing behind its link
 
 
@@ -54,8 +57,11 @@ class AuditRow:
     queue_url: str | None
     filters: str
     filters_url: str | None
+    run_url: str | None
     ids: tuple[str, ...]
     more_ids: int
+    sentence: str
+    changes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +149,11 @@ def _row(context: RequestContext, entry: AuditRecord) -> AuditRow:
         queue_url=context.url(urls.QUEUE, queue=queue) if linked else None,
         filters=_filter_text(entry.filter),
         filters_url=context.url(urls.QUEUE, query, queue=queue) if query else None,
+        run_url=context.url(urls.ACTION, id=entry.run) if entry.run else None,
         ids=ids[:_SHOWN_IDS],
         more_ids=max(0, len(ids) - _SHOWN_IDS),
+        sentence=sentence(entry) or "",
+        changes=changes(entry),
     )
 
 

@@ -1,151 +1,223 @@
 """The charts of a queue: what happened, how long tasks waited and ran, how many are waiting."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
 
+from headrace.domain.access import Permission
 from headrace.domain.task import Status
 from headrace.history.metrics import STEP_SECONDS, MetricSeries
 from headrace.history.stats import QueueStats
 from headrace.history.tally import Activity, Histogram
 from headrace.history.transitions import Event
+from headrace.ops.operators import visibility
+from headrace.ops.shared.audit import AuditFilter
 
-from .. import charts, formatting, urls
-from ..charts import Chart, ChartLine
+from .. import charts
+from ..charts import Chart, ChartLine, Mark
+from ..forms import Errors
 from ..parts import Tab
 from ..request_context import RequestContext
+from . import spans
+from .spans import Period
 
-SPAN: Final = "span"
+if TYPE_CHECKING:
+    from headrace.history.listening import OnDuty
+
 _EVENTS: Final = (Event.ENQUEUED, Event.STARTED, Event.SUCCEEDED, Event.FAILED)
 _SHARES: Final = (("p50", 0.5), ("p99", 0.99))
+_MARKED: Final = {
+    "pause": ("pause", "paused"),
+    "resume": ("pause", "resumed"),
+    "update_queue": ("edit", "settings edited"),
+    "purge": ("edit", "purged"),
+}
+"""What of the audit is marked: the kind of its mark, and what it is called."""
+
+_MARKS: Final = 20
+_DAY: Final = 86_400  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class _Span:
-    """How far back, in steps of how many seconds; ``times`` is how steps are named."""
+class MarkNote:
+    """A mark of the charts in words."""
 
-    name: str
-    back: timedelta
-    step: int
-    times: str = "%H:%M"
-
-    def begin(self, now: datetime) -> datetime:
-        """Return where the first step begins, so that the last one ends at *now* or after."""
-        end = math.ceil(now.timestamp() / self.step) * self.step
-        return datetime.fromtimestamp(end, UTC) - self.back
+    kind: str
+    text: str
+    at: datetime
 
 
-_SPANS: Final[Mapping[str, _Span]] = {
-    "": _Span("Last hour", timedelta(hours=1), 60),
-    "day": _Span("Last day", timedelta(days=1), 1_800),
-    "week": _Span("Last week", timedelta(days=7), 7_200, "%d %b %H:%M"),
-    "month": _Span("Last month", timedelta(days=30), 43_200, "%d %b %H:%M"),
-}
+@dataclass(frozen=True, slots=True)
+class Charts:
+    """The charts of a queue, the links to other times, and what is marked in them."""
+
+    all: tuple[Chart, ...]
+    spans: tuple[Tab, ...]
+    nearby: tuple[Tab, ...]
+    comparisons: tuple[Tab, ...]
+    since: datetime
+    last: datetime  #: where the last step begins: the end of the axis
+    until: datetime
+    fixed: bool
+    gaps: bool
+    marks: tuple[MarkNote, ...]
+    compared: str
+    wrong: str
 
 
-def wanted_metrics(context: RequestContext, queue: str) -> MetricSeries:
-    """Return the series that the address asks for; the last hour if none."""
-    span = _wanted_span(context)
-    since = span.begin(context.now)
-    return context.use.stats.metrics(queue, since=since, step_seconds=span.step)
-
-
-def spans(context: RequestContext, query: dict[str, object]) -> tuple[Tab, ...]:
-    """Return the links to each length of time; *query* is the rest of the page's query."""
-    wanted = _wanted_span(context)
-    return tuple(
-        Tab(
-            span.name,
-            context.url(urls.QUEUE, {**query, SPAN: value}, queue=context.queue),
-            span is wanted,
-        )
-        for value, span in _SPANS.items()
-    )
-
-
-def gaps(metrics: MetricSeries) -> bool:
-    """Tell whether something is missing."""
-    return any(point.activity is None for point in metrics.points)
-
-
-def charts_of(metrics: MetricSeries, stats: QueueStats) -> tuple[Chart, ...]:
-    """Return the four charts, and one of what is dead where there is any."""
-    points = metrics.points
-    activities = [point.activity for point in points]
-    named = next(span.times for span in _SPANS.values() if span.step == metrics.step_seconds)
-    times = [point.at.strftime(named) for point in points]
-    minute = metrics.step_seconds == STEP_SECONDS
-    per = " a minute" if minute else f" in {formatting.duration(metrics.step_seconds)}"
-    return (
-        charts.chart(
-            "Events",
-            [_events(activities, event) for event in _EVENTS],
-            times=times,
-            format_value=formatting.number,
-            unit=per,
-        ),
-        _lengths("Wait", activities, times, lambda activity: activity.wait),
-        _lengths("Run", activities, times, lambda activity: activity.run),
-        charts.chart(
-            "Waiting",
-            [ChartLine("ready or scheduled", backlog(activities, stats))],
-            times=times,
-            format_value=formatting.number,
-            filled=True,
-        ),
-        *_dead(activities, times, per),
-    )
-
-
-def _events(
-    activities: Sequence[Activity | None], event: Event, style: str | None = None
-) -> ChartLine:
-    values = [None if one is None else one.number(event) for one in activities]
-    return ChartLine(event.value, values, style)
-
-
-def _dead(
-    activities: Sequence[Activity | None], times: Sequence[str], per: str
-) -> tuple[Chart, ...]:
-    """Return the chart of what died, and beside it what was cancelled, which is no failure."""
-    lines = [
-        _events(activities, Event.DEAD, charts.LOUD),
-        _events(activities, Event.CANCELLED, "dashed"),
+def drawn(
+    context: RequestContext, stats: QueueStats, on_duty: "OnDuty", query: dict[str, object]
+) -> Charts:
+    """Return the charts that the address asks for; *query* is the rest of the page's."""
+    errors = Errors()
+    period = Period.wanted(context, errors)
+    series = _series(context, period)
+    against = spans.compared(context, period)
+    called, before = ("", None) if against is None else (against[0], _series(context, against[1]))
+    notes = tuple(_notes(context, period, on_duty))
+    marks = [
+        Mark(period.place(note.at), note.kind, f"{note.at:%H:%M} {note.text}") for note in notes
     ]
-    if not any(value for line in lines for value in line.values):
-        return ()
-    return (charts.chart("Dead", lines, times=times, format_value=formatting.number, unit=per),)
+    waiting = stats.counts[Status.SCHEDULED] + stats.counts[Status.READY]
+    every = _Drawing(
+        period,
+        series,
+        before,
+        called,
+        marks,
+        _levels(series, waiting, _changed_since(context, series)),
+        () if before is None else _levels(before, waiting, _changed_since(context, before)),
+    )
+    return Charts(
+        all=tuple(every.charts()),
+        spans=spans.lengths(context, period, query),
+        nearby=spans.nearby(context, period, query),
+        comparisons=spans.comparisons(context, period, query),
+        since=period.since,
+        last=series.points[-1].at,
+        until=period.until,
+        fixed=period.fixed,
+        gaps=any(point.activity is None for point in series.points),
+        marks=notes,
+        compared=called,
+        wrong=errors.of(spans.FROM) or errors.of(spans.TO),
+    )
 
 
-def backlog(activities: Sequence[Activity | None], stats: QueueStats) -> Sequence[int | None]:
-    """Return how many tasks were ENQUEUED at the end of each step: counted back from now.
+def _series(context: RequestContext, period: Period) -> MetricSeries:
+    until = period.until if period.fixed else None
+    return context.use.stats.metrics(
+        context.queue, since=period.since, until=until, step_seconds=period.step
+    )
+
+
+def _changed_since(context: RequestContext, series: MetricSeries) -> int | None:
+    """Return by how many more tasks wait now than when *series* ended; None if that is unknown."""
+    end = series.points[-1].at + timedelta(seconds=series.step_seconds)
+    if end >= context.now:
+        return 0
+    later = context.use.stats.metrics(context.queue, since=end, step_seconds=_DAY)
+    changes = [point.activity and point.activity.backlog for point in later.points]
+    return None if None in changes else sum(change or 0 for change in changes)
+
+
+def _levels(series: MetricSeries, waiting: int, changed: int | None) -> Sequence[int | None]:
+    """Return the most that waited in each step: counted back from the *waiting* of now.
 
     Before a step that nothing is known of, nothing is known.
     """
-    waiting: int | None = stats.counts[Status.SCHEDULED] + stats.counts[Status.READY]
+    level = None if changed is None else waiting - changed
     found: list[int | None] = []
-    for activity in reversed(activities):
-        found.append(None if waiting is None else max(0, waiting))
-        waiting = None if waiting is None or activity is None else waiting - activity.backlog
+    for point in reversed(series.points):
+        above = 0 if series.step_seconds == STEP_SECONDS else point.above
+        found.append(None if level is None else max(0, level + above))
+        activity = point.activity
+        level = None if level is None or activity is None else level - activity.backlog
     return found[::-1]
 
 
-def _lengths(
-    title: str,
-    activities: Sequence[Activity | None],
-    times: Sequence[str],
-    which: Callable[[Activity], Histogram],
-) -> Chart:
-    lines = [
-        ChartLine(
-            name, [None if one is None else which(one).percentile(share) for one in activities]
+def _notes(context: RequestContext, period: Period, on_duty: "OnDuty") -> Iterator[MarkNote]:
+    """Yield what was done to the queue meanwhile, and when another version of a worker began."""
+    if context.allows(Permission.OPERATE, context.queue):
+        where = AuditFilter(queue=context.queue, since=period.since, before=period.until)
+        for entry in visibility.audit(context.use.audit, context.by, where, limit=_MARKS).shown:
+            if entry.action in _MARKED and entry.changed != 0:
+                kind, word = _MARKED[entry.action]
+                yield MarkNote(kind, f"{word} by {entry.actor}", entry.at)
+    if context.allows(Permission.LIST, context.queue):
+        for version, since in on_duty.versions.get(context.queue, {}).items():
+            if period.since <= since <= period.until:
+                yield MarkNote("deploy", f"workers of version {version}", since)
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    """What the charts of one period are drawn from."""
+
+    period: Period
+    series: MetricSeries
+    before: MetricSeries | None
+    compared: str
+    marks: Sequence[Mark]
+    waiting: Sequence[int | None]
+    waiting_before: Sequence[int | None]
+
+    def charts(self) -> Iterator[Chart]:
+        """Yield the four charts, and one of what is dead where there is any."""
+        per = self.period.per
+        events = [self._line(event.value, _number(event)) for event in _EVENTS]
+        moved = self._line("moved on", _number(Event.MOVED))
+        if any(moved.values):
+            events.append(moved)
+        yield self._chart("Events", events, counts=f"tasks {per}", unit=f" {per}")
+        yield self._lengths("Wait", "due to started", lambda activity: activity.wait)
+        yield self._lengths("Run", "started to ended", lambda activity: activity.run)
+        yield self._chart(
+            "Waiting",
+            [ChartLine("waiting", self.waiting, before=self.waiting_before)],
+            counts="ready or scheduled" if self._minutes else f"ready or scheduled, most {per}",
+            filled=True,
         )
-        for name, share in _SHARES
-    ]
-    return charts.chart(title, lines, times=times, format_value=formatting.duration)
+        # What was cancelled is no failure.
+        dead = [
+            self._line("dead", _number(Event.DEAD), charts.LOUD),
+            self._line("cancelled", _number(Event.CANCELLED), "dashed"),
+        ]
+        if any(value for line in dead for value in line.values):
+            yield self._chart("Dead", dead, counts=f"tasks {per}", unit=f" {per}")
+
+    @property
+    def _minutes(self) -> bool:
+        return self.period.step == STEP_SECONDS
+
+    def _chart(self, title: str, lines: Sequence[ChartLine], **more: object) -> Chart:
+        times = [point.at.strftime(self.period.times) for point in self.series.points]
+        return charts.chart(
+            title,
+            lines,
+            times=times,
+            compared=self.compared,
+            marks=self.marks,
+            **more,  # type: ignore[arg-type]
+        )
+
+    def _line(
+        self, name: str, value: Callable[[Activity], float | None], style: str | None = None
+    ) -> ChartLine:
+        def values(series: MetricSeries | None) -> list[float | None]:
+            points = () if series is None else series.points
+            return [None if one.activity is None else value(one.activity) for one in points]
+
+        return ChartLine(name, values(self.series), style, values(self.before))
+
+    def _lengths(self, title: str, counts: str, which: Callable[[Activity], Histogram]) -> Chart:
+        def share_of(share: float) -> Callable[[Activity], float | None]:
+            return lambda activity: which(activity).percentile(share)
+
+        lines = [self._line(name, share_of(share)) for name, share in _SHARES]
+        return self._chart(title, lines, counts=counts, axis=charts.LENGTHS)
 
 
-def _wanted_span(context: RequestContext) -> _Span:
-    return _SPANS.get(context.request.param(SPAN), _SPANS[""])
+def _number(event: Event) -> Callable[[Activity], int]:
+    return lambda activity: activity.number(event)

@@ -1,9 +1,12 @@
 """A new task from one that is there: its payload edited, its text kept letter by letter."""
 
 import json
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
+from headrace.domain.durations import EXAMPLES
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Task
@@ -11,13 +14,27 @@ from headrace.ops.operators import visibility
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 
 from .. import urls
+from ..differences import DiffLine, differing
 from ..forms import Errors, check_json, pretty, tags_text
 from ..pages import Flash
-from ..parts import Field
+from ..parts import Choice, Confirm, Field, Hidden, Link
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
 from .confirm import ConfirmPage, Question, ask
 from .navigation import crumbs, priority_options, queue_options
+from .settings import Difference
+
+_EDIT: Final = "edit"
+_TYPED: Final = ("payload", "queue", "tags", "delay", "priority")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyPage(ConfirmPage):
+    """What the new task has that the old one has not, before it is enqueued."""
+
+    template: ClassVar[str] = "copy_diff.html"
+    rows: tuple[Difference, ...]
+    lines: tuple[DiffLine, ...]
 
 
 @routes.get(urls.ENQUEUE_AS_NEW, Permission.ENQUEUE)
@@ -34,7 +51,7 @@ def enqueue(context: RequestContext) -> Reply:
     errors = Errors()
     payload = _payload(context, task, errors)
     tags = errors.tags("tags", context.request.given("tags"))
-    delay = errors.whole("delay", context.request.given("delay").strip(), limits.DELAY_SECONDS)
+    delay = errors.length("delay", context.request.given("delay"), limits.DELAY_SECONDS)
     priority = errors.priority("priority", context.request.given("priority"))
     queue = context.request.given("queue").strip()
     if not limits.NAME_RE.fullmatch(queue):
@@ -42,8 +59,13 @@ def enqueue(context: RequestContext) -> Reply:
     if errors:
         return _page(context, task, errors, status=400)
     context.require(Permission.ENQUEUE, queue)
+    if context.request.given("do") == _EDIT:
+        return _page(context, task, errors)
     new = TaskSpec(payload, delay_in_seconds=delay, tags=tags, priority=priority)
     try:
+        if not context.request.given("confirmed"):
+            context.use.queues.get(queue)
+            return _differences(context, task, payload)
         [made] = context.use.tasks.enqueue(queue, [new])
     except NotFound as error:
         errors.add("queue", error.detail)
@@ -86,6 +108,54 @@ def _payload(context: RequestContext, task: Task, errors: Errors) -> str:
     return typed
 
 
+def _differences(context: RequestContext, task: Task, payload: str) -> CopyPage:
+    """Show what is different in the new task, and ask whether to enqueue it."""
+    given = {name: context.request.given(name).strip() for name in _TYPED}
+    before = {
+        "Queue": task.queue,
+        "Tags": tags_text(task.tags),
+        "Due in": "",
+        "Priority": task.priority or "",
+    }
+    after = {
+        "Queue": given["queue"],
+        "Tags": tags_text(Errors().tags("tags", given["tags"])),
+        "Due in": given["delay"],
+        "Priority": given["priority"],
+    }
+    rows = tuple(
+        Difference(name, before[name], None, text)
+        for name, text in after.items()
+        if text != before[name]
+    )
+    lines = differing(pretty(task.payload or "null"), pretty(payload))
+    same = "" if lines else " Its payload is the same, letter by letter."
+    if not lines and payload != (task.payload or "null"):
+        same = " Its payload says the same; only space and line breaks differ."
+    prompt = Question(
+        question=f"Enqueue this as a new task of {given['queue']}?",
+        detail=f"Task {task.id} stays as it is.{same}",
+        action=context.url(urls.ENQUEUE_AS_NEW, id=task.id),
+        button="Enqueue as new",
+    )
+    back = Link("Cancel", context.url(urls.TASK, id=task.id))
+    typed = (Hidden(name, context.request.given(name)) for name in _TYPED)
+    return CopyPage(
+        title=prompt.question,
+        crumbs=crumbs(context, task.queue, task.id),
+        prompt=prompt,
+        form=Confirm(
+            prompt.action,
+            (Choice(_EDIT, "Edit again"), Choice("", prompt.button)),
+            back,
+            hidden=(*typed, Hidden("confirmed", "yes")),
+        ),
+        back=back,
+        rows=rows,
+        lines=lines,
+    )
+
+
 def _page(context: RequestContext, task: Task, errors: Errors, *, status: int = 200) -> ConfirmPage:
     given = context.request.given
     tags = tags_text(task.tags)
@@ -98,8 +168,8 @@ def _page(context: RequestContext, task: Task, errors: Errors, *, status: int = 
               options=queue_options(context)),
         Field("tags", "Tags", given("tags", tags), hint="key=value, key=value", width="l",
               error=errors.of("tags")),
-        Field("delay", "Due in, seconds", given("delay"), "number", "Nothing is at once.",
-              errors.of("delay"), width="s"),
+        Field("delay", "Due in", given("delay"), "text", f"{EXAMPLES}; nothing is at once.",
+              errors.of("delay")),
         Field("priority", "Priority", given("priority", task.priority or ""), "select",
               "In a queue with priorities.", errors.of("priority"), width="s",
               options=priority_options(given("priority", task.priority or ""), "as usual")),
@@ -110,7 +180,7 @@ def _page(context: RequestContext, task: Task, errors: Errors, *, status: int = 
             detail=f"A new task with an id of its own. Task {task.id} stays as it is; its dedupe "
             "key, retries and lease length stay with it.",
             action=context.url(urls.ENQUEUE_AS_NEW, id=task.id),
-            button="Enqueue as new",
+            button="Show what differs",
             fields=fields,
         ),
         crumbs(context, task.queue, task.id),

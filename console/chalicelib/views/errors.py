@@ -1,27 +1,34 @@
 """What goes wrong in all queues: a group for each kind of error, counted by the recorder."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import ClassVar, Final
 
+from headrace.domain import query
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import FINGERPRINT_RE, TaskFilter
 from headrace.domain.operate import BulkAction
+from headrace.domain.query import Query
 from headrace.history.errors import ErrorGroup, Errors
 
 from .. import charts, formatting, urls
 from ..charts import Spark
+from ..forms import number_of_ours
 from ..pages import Page
-from ..parts import Choice, Empty, Field, Hidden, Link
+from ..parts import Choice, Empty, Field, Hidden, Link, Pager
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
 from .actions import ACTIONS, action_named
 from .navigation import queue_link
+from .running import under_way
 from .selections import go_on
 
-_GROUPS: Final = 100
+_GROUPS: Final = 50  # of a page
+_FROM: Final = "from"
+_SEARCHED: Final = "q"
+_TERMS: Final = "queue:orders error:Timeout"
 _QUEUES: Final = 12
 _WORKERS: Final = 250
 _LONGEST: Final = 128  # letters of a name
@@ -53,6 +60,7 @@ class ErrorRow:
     queues: tuple[GroupQueue, ...]
     more: str
     workers: str
+    function: str
     sample: str
     sample_url: str
     hidden: tuple[Hidden, ...]
@@ -60,17 +68,21 @@ class ErrorRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorsPage(Page):
-    """Groups of errors; ``uncounted`` links the queues whose errors must be counted anew."""
+    """Groups of errors; ``uncounted`` links the queues whose errors must be counted anew.
+
+    ``query`` is the box that looks for some of them.
+    """
 
     template: ClassVar[str] = "errors.html"
     here: str
-    prefix: Field
+    query: Field
     summary: str
     as_of: datetime | None
     uncounted: tuple[Link, ...]
     groups: tuple[ErrorRow, ...]
-    more: str
+    pager: Pager
     actions: tuple[Choice, ...]
+    under_way: tuple[Link, ...]
     empty: Empty
 
 
@@ -84,30 +96,32 @@ def dead_letters(context: RequestContext) -> Reply:
 def show(context: RequestContext) -> Reply:
     """Show what goes wrong in the visitor's queues, most of it first."""
     prefix = context.request.param("name")[:_LONGEST]
-    errors = context.use.errors.seen_by(context.by, prefix=prefix)
+    typed = context.request.param(_SEARCHED).strip()
+    asked, wrong = _asked(typed)
+    errors = context.use.errors.seen_by(context.by, prefix=prefix, only=asked.queue)
+    kinds = () if wrong else tuple(group for group in errors.groups if _fits(group, asked.where))
+    errors = replace(errors, groups=kinds, dead=sum(group.dead for group in kinds))
     versions = _versions(context) if errors.groups else {}
-    left = len(errors.groups) - _GROUPS
+    begin = number_of_ours(context.request.param(_FROM), 0)
+    groups = errors.groups[begin : begin + _GROUPS]
+    functions = context.use.errors.functions(context.by, groups)
     return ErrorsPage(
         title="Errors",
         here=context.url(urls.ERRORS),
-        prefix=Field("name", "Queue begins with", prefix),
+        http_status=400 if wrong else 200,
+        query=Field(_SEARCHED, "Search", typed, hint=_TERMS, error=wrong),
         summary=_summary(errors),
         as_of=errors.as_of,
         uncounted=tuple(queue_link(context, name) for name in errors.uncounted[:_QUEUES]),
-        groups=tuple(_row(context, group, versions) for group in errors.groups[:_GROUPS]),
-        more=f"and {formatting.count_of(left, 'kind')} of error more, each rarer"
-        if left > 0
-        else "",
+        groups=tuple(_row(context, group, versions, functions) for group in groups),
+        pager=_pager(context, {"name": prefix, _SEARCHED: typed}, begin, len(errors.groups)),
         actions=tuple(
             Choice(each.value, f"{ACTIONS[each.value].verb}…", ACTIONS[each.value].danger)
             for each in _OFFERED
             if context.allows(Permission.OPERATE)
         ),
-        empty=Empty(
-            "Tasks that failed would be here, those of one error together: dead ones, and those "
-            "that are tried again. There are none. Cancelled tasks are no failures: their queue "
-            "lists them as dead."
-        ),
+        under_way=under_way(context),
+        empty=_empty(typed, wrong),
     )
 
 
@@ -127,7 +141,52 @@ def look(context: RequestContext) -> Reply:
     )
 
 
-def _row(context: RequestContext, group: ErrorGroup, versions: Mapping[str, str]) -> ErrorRow:
+def _asked(typed: str) -> tuple[Query, str]:
+    """Return what is looked for, and what is wrong with it: of a task's terms kinds have few."""
+    try:
+        asked = query.read(typed)
+    except InvalidRequest as error:
+        return Query(), error.errors[0].message
+    where = asked.where
+    if where != TaskFilter(error=where.error, fingerprint=where.fingerprint):
+        return Query(), f"only {_TERMS} and words of the error are known of a kind"
+    return asked, ""
+
+
+def _fits(group: ErrorGroup, where: TaskFilter) -> bool:
+    """Tell whether a kind is one that *where* names, by a part of its text or its fingerprint."""
+    text = f"{group.type}: {group.message}".casefold()
+    return where.fingerprint in (None, group.fingerprint) and (where.error or "").casefold() in text
+
+
+def _empty(typed: str, wrong: str) -> Empty:
+    if wrong:
+        return Empty("Nothing was looked for: the query is not right.")
+    if typed:
+        return Empty("No kind of error fits.")
+    return Empty(
+        "Tasks that failed would be here, those of one error together: dead ones, and those that "
+        "are tried again. There are none. Cancelled tasks are no failures: their queue lists them "
+        "as dead."
+    )
+
+
+def _pager(context: RequestContext, asked: Mapping[str, str], begin: int, count: int) -> Pager:
+    end = min(begin + _GROUPS, count)
+    some = f"kinds {formatting.number(begin + 1)} to {formatting.number(end)}"
+    return Pager(
+        f"{some} of {formatting.number(count)}" if 0 < end - begin < count else "",
+        context.url(urls.ERRORS, asked) if begin else None,
+        context.url(urls.ERRORS, {**asked, _FROM: end}) if end < count else None,
+    )
+
+
+def _row(
+    context: RequestContext,
+    group: ErrorGroup,
+    versions: Mapping[str, str],
+    functions: Mapping[str, str],
+) -> ErrorRow:
     rare = not group.fingerprint
     left = len(group.queues) - _QUEUES
     dead = [queue.name for queue in group.queues if queue.dead]
@@ -156,6 +215,7 @@ def _row(context: RequestContext, group: ErrorGroup, versions: Mapping[str, str]
         workers=", ".join(
             f"{name} ({versions[name]})" if versions.get(name) else name for name in group.workers
         ),
+        function=functions.get(group.sample, ""),
         sample=group.sample,
         sample_url=context.url(urls.TASK, id=group.sample) if group.sample else "",
         hidden=hidden if dead and not rare else (),

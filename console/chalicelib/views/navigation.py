@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
-from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, NotFound
+from headrace.domain.filters import TaskFilter
+from headrace.domain.query import Query, written
 from headrace.domain.queue import Queue
 from headrace.domain.task import Priority
 from headrace.ops.operators import visibility
@@ -15,7 +16,6 @@ from .. import urls
 from ..forms import tags_text
 from ..parts import Field, Link, Option, Pager
 from ..request_context import RequestContext
-from ..routes import Redirect, Reply, routes
 
 _SUGGESTED: Final = 100
 _LONGEST: Final = 128  # letters of a name
@@ -28,6 +28,7 @@ ENTRIES: Final = (
     ("Pipelines", urls.PIPELINES, Permission.READ),
     ("Proof", urls.PROOF, Permission.READ),
     ("Keys", urls.KEYS, Permission.ADMINISTER),
+    ("Actions", urls.ACTIONS, Permission.OPERATE),
     ("Audit", urls.AUDIT, Permission.OPERATE),
 )
 """Text, route, and the permission that shows it."""
@@ -75,10 +76,16 @@ def tag_links(
     context: RequestContext, queue: str, tags: Mapping[str, str], *, state: str = ""
 ) -> tuple[Link, ...]:
     """Return tags, each as a link to the tasks of *queue* that have it too."""
-    pairs = [tags_text({key: value}) for key, value in sorted(tags.items())]
     return tuple(
-        Link(pair, context.url(urls.QUEUE, {"state": state, "tag": pair}, queue=queue))
-        for pair in pairs
+        Link(
+            tags_text({key: value}),
+            context.url(
+                urls.QUEUE,
+                {"state": state, "q": written(Query(TaskFilter(tags={key: value})))},
+                queue=queue,
+            ),
+        )
+        for key, value in sorted(tags.items())
     )
 
 
@@ -122,24 +129,3 @@ def per_page(limit: int, error: str) -> Field:
     sizes = sorted({25, 50, 100, 250, limit})
     options = tuple(Option(str(size), str(size), size == limit) for size in sizes)
     return Field("limit", "Per page", str(limit), "select", error=error, options=options, width="s")
-
-
-@routes.get(urls.SEARCH, Permission.READ)
-def find(context: RequestContext) -> Reply:
-    """Go to the task whose id it is, else to the queue whose name it is or to those alike."""
-    wanted = context.request.param("q")[:_LONGEST]
-    if limits.NAME_RE.fullmatch(wanted) and context.allows(Permission.READ, wanted):
-        try:
-            context.use.queues.get(wanted)
-        except NotFound:
-            pass
-        else:
-            return Redirect(context.url(urls.QUEUE, queue=wanted))
-    if limits.TASK_ID_RE.fullmatch(wanted):
-        try:
-            visibility.task(context.use.tasks, context.by, wanted)
-        except (NotFound, Forbidden):
-            pass
-        else:
-            return Redirect(context.url(urls.TASK, id=wanted))
-    return Redirect(context.url(urls.QUEUES, {"name": wanted}))

@@ -5,21 +5,23 @@ from datetime import datetime
 from typing import ClassVar
 
 from headrace.domain.access import Permission
+from headrace.domain.durations import written
 from headrace.domain.fairness import GroupSettings, OnDead
-from headrace.domain.queue import Queue, Threshold
+from headrace.domain.queue import Pause, Queue, Threshold
 from headrace.domain.task import Status
 from headrace.history.stats import GroupGlance, QueueStats
 from headrace.ops.shared.push_status import PushStatus
 
 from .. import formatting, urls
-from ..charts import Chart
 from ..pages import Page
-from ..parts import Age, AlertNote, Confirm, Empty, Fact, FilterForm, Link, Tab
+from ..parts import Age, AlertNote, Confirm, Empty, Fact, FilterForm, Link, SearchBox, Tab
 from ..request_context import RequestContext
-from ..routes import Reply, routes
-from . import charting, queue_actions, schedules, task_list
+from ..routes import Redirect, Reply, routes
+from . import charting, queue_actions, running, schedules, spans, task_list
+from .charting import Charts
 from .navigation import crumbs
-from .queues import alerts_of, limit_words, limits_of, waiting
+from .queues import alerts_of, limit_words, limits_of, pause_of, waiting
+from .search_box import search_box
 from .task_list import TaskList, TaskQuery
 
 
@@ -53,19 +55,21 @@ class QueuePage(Page):
     description: str
     paused: bool
     resume_at: datetime | None
+    paused_by: Pause | None
     pause: Confirm | None
     resume: Confirm | None
     recount: Confirm | None
+    reindex: Confirm | None
     tabs: tuple[Tab, ...]
     as_of: datetime
     figures: Figures
-    spans: tuple[Tab, ...]
-    charts: tuple[Chart, ...]
-    gaps: bool
+    charts: Charts
     backing_off: str
     silent: bool
     listening: Link | None
     alerts: tuple[AlertNote, ...]
+    actions: tuple[Link, ...]
+    search: SearchBox | None
     filter: FilterForm | None
     tasks: TaskList | None
     settings: tuple[Fact, ...]
@@ -82,11 +86,12 @@ def show(context: RequestContext) -> Reply:
     use = context.use
     queue = use.queues.get(context.queue)
     stats = use.stats.of(queue.name)
-    metrics = charting.wanted_metrics(context, queue.name)
-    on_duty = use.listening.on_duty()
+    on_duty = use.listening.on_duty_lately()
     lists = context.allows(Permission.LIST, queue.name)
     push = use.push_looks.of(queue)
     wanted = TaskQuery(context)
+    if wanted.queue not in (None, queue.name) and not wanted.errors:
+        return Redirect(context.url(urls.QUEUE, wanted.query(), queue=wanted.queue))
     tasks = task_list.tasks(context, queue, wanted, stats.counts) if lists else None
     operates = context.allows(Permission.OPERATE, queue.name)
     paused = queue.settings.dequeuing_settings.dequeuing_paused
@@ -98,9 +103,13 @@ def show(context: RequestContext) -> Reply:
         description=queue.settings.description,
         paused=paused,
         resume_at=queue.resume_at,
+        paused_by=pause_of(context, queue) if paused else None,
         pause=queue_actions.pause_form(context) if operates and not paused else None,
         resume=queue_actions.resume_form(context) if operates and paused else None,
         recount=queue_actions.recount_form(context) if operates else None,
+        reindex=queue_actions.reindex_form(context)
+        if operates and queue.settings.indexed_fields
+        else None,
         tabs=_tabs(context, stats, wanted),
         as_of=stats.as_of,
         figures=Figures(
@@ -109,9 +118,7 @@ def show(context: RequestContext) -> Reply:
             _rates(stats),
             limits_of(queue),
         ),
-        spans=charting.spans(context, wanted.query()),
-        charts=charting.charts_of(metrics, stats),
-        gaps=charting.gaps(metrics),
+        charts=charting.drawn(context, stats, on_duty, wanted.query()),
         backing_off=_backing_off(push),
         silent=stats.counts[Status.READY] > 0
         and on_duty.silent(queue, stats.rates.dequeued, context.now),
@@ -119,6 +126,8 @@ def show(context: RequestContext) -> Reply:
         if lists
         else None,
         alerts=alerts_of(stats.alerts),
+        actions=running.under_way(context, queue.name),
+        search=search_box(context, wanted, tasks) if tasks else None,
         filter=task_list.filter_form(context, wanted) if lists else None,
         tasks=tasks,
         settings=(*_settings(queue), *_target(queue, push), *_told(context, queue)),
@@ -156,7 +165,8 @@ def _listening(context: RequestContext, queue: Queue, workers: int) -> Link | No
 def _tabs(context: RequestContext, stats: QueueStats, wanted: TaskQuery) -> tuple[Tab, ...]:
     def url(state: str) -> str:
         # The order goes back to what suits the state.
-        return context.url(urls.QUEUE, wanted.query(state=state, order=""), queue=context.queue)
+        query = {**wanted.with_state(state), **spans.kept(context)}
+        return context.url(urls.QUEUE, query, queue=context.queue)
 
     every = Tab("All", url(""), not wanted.state, sum(stats.counts.values()))
     cancelled = f"{formatting.number(stats.cancelled)} cancelled" if stats.cancelled else ""
@@ -244,11 +254,20 @@ def _target(queue: Queue, push: PushStatus | None) -> tuple[Fact, ...]:
     return (
         Fact("Target", target.shown),
         Fact("Requests at once", formatting.number(target.max_concurrency)),
-        Fact("Time for one", formatting.duration(target.timeout_in_seconds)),
+        Fact("Time for one", written(target.timeout_in_seconds)),
         Fact("Its headers", ", ".join(target.headers) or "none"),
         Fact("Dispatchers now", formatting.number(push.running)),
         Fact("Answers", codes or "none yet"),
         Fact("Latency", latency),
+    )
+
+
+def _indexed(context: RequestContext, queue: Queue) -> str:
+    """Return what tasks are found by in one look, and what will be once it is built."""
+    ready = context.use.inspect.indexed(queue)
+    return ", ".join(
+        field if field in ready else f"{field} (being built)"
+        for field in queue.settings.indexed_fields
     )
 
 
@@ -258,6 +277,8 @@ def _told(context: RequestContext, queue: Queue) -> tuple[Fact, ...]:
         return str(queue) if known else "a queue of others"
 
     facts = []
+    if queue.settings.indexed_fields:
+        facts.append(Fact("Indexed", _indexed(context, queue), code=True))
     if (on_end := queue.settings.on_end) is not None:
         ends = " and ".join(state.lower() for state in on_end.states)
         facts.append(Fact("Told of ends", f"{named(on_end.queue)}, of those that end {ends}"))
@@ -271,18 +292,18 @@ def _told(context: RequestContext, queue: Queue) -> tuple[Fact, ...]:
 def _settings(queue: Queue) -> tuple[Fact, ...]:
     settings = queue.settings
     config = settings.dead_letter_queue_config
-    kept = formatting.duration(config.retention_period_in_seconds)
+    kept = written(config.retention_period_in_seconds)
     most = f", at most {formatting.number(config.max_size)}" if config.max_size else ""
     history = settings.history_retention_in_seconds
     expires = settings.expires_in_seconds
     return (
-        Fact("Lease", formatting.duration(settings.keepalive_timeout_in_seconds)),
+        Fact("Lease", written(settings.keepalive_timeout_in_seconds)),
         Fact("Retries", formatting.retries(settings.retry_strategy)),
-        Fact("Expires", f"{formatting.duration(expires)} after it is due" if expires else "never"),
+        Fact("Expires", f"{written(expires)} after it is due" if expires else "never"),
         Fact("Limits", limits_of(queue) or "none"),
         Fact("Dead are kept", f"{kept}{most}" if config.enable else "no"),
-        Fact("Succeeded are kept", formatting.duration(history) if history else "no"),
-        Fact("High tasks ahead by", formatting.duration(settings.priority.aging_in_seconds))
+        Fact("Succeeded are kept", written(history) if history else "no"),
+        Fact("High tasks ahead by", written(settings.priority.aging_in_seconds))
         if settings.priority
         else Fact("Priorities", "none"),
         Fact("Groups", _shares(settings.groups) if settings.groups else "none"),

@@ -8,10 +8,12 @@ from typing import Final
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
+from headrace.domain.durations import written
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.task import SHOWN_STATES, State
 from headrace.history.tally import by_state
 from headrace.ops.operators import visibility
+from headrace.ops.shared.audit import checked_reason
 
 from .. import formatting, urls
 from ..forms import NO_ERRORS, Errors
@@ -35,24 +37,36 @@ UNDO_SECONDS: Final = 86_400
 """How long what people delete here can be brought back."""
 
 _UNDOS: Final = 50  # that a message has room for; the page of the whole has all
-_PAUSES: Final = (
-    ("", "until someone resumes it"),
-    ("900", "for 15 minutes"),
-    ("3600", "for an hour"),
-    ("14400", "for 4 hours"),
-    ("86400", "for a day"),
-)
+_PAUSES: Final = ("15m", "1h", "4h", "1d")
 
 
 @routes.post(urls.PAUSE, Permission.OPERATE)
 def pause(context: RequestContext) -> Reply:
     """Pause deliveries, until resumed or for a time."""
     errors = Errors()
-    seconds = errors.whole("resume_in", context.request.given("resume_in"), limits.PAUSE_SECONDS)
+    given = context.request.given("resume_in")
+    seconds = errors.length("resume_in", given, (1, limits.PAUSE_SECONDS[1]))
+    reason = context.request.given("reason")
+    try:
+        reason = checked_reason(reason)
+    except InvalidRequest as error:
+        errors.take(error, otherwise="reason")
     if errors:
-        raise InvalidRequest(f"resume_in {errors.of('resume_in')}")
-    context.use.queues.pause(context.queue, resume_in_seconds=seconds)
-    until = f" It resumes by itself in {formatting.duration(seconds)}." if seconds else ""
+        return ask(
+            Question(
+                question=f"Pause deliveries of {context.queue}?",
+                action=context.url(urls.PAUSE, queue=context.queue),
+                button="Pause",
+                fields=(
+                    _resume_in(given, errors.of("resume_in")),
+                    why_field(reason, errors.of("reason")),
+                ),
+            ),
+            crumbs(context, context.queue),
+            status=400,
+        )
+    context.use.queues.pause(context.queue, resume_in_seconds=seconds, reason=reason)
+    until = f" It resumes by itself in {written(seconds)}." if seconds else ""
     done = Flash("done", f"Deliveries of {context.queue} are paused.{until}")
     return Redirect(context.url(urls.QUEUE, queue=context.queue), done)
 
@@ -67,10 +81,21 @@ def resume(context: RequestContext) -> Reply:
 
 def pause_form(context: RequestContext) -> Confirm:
     """Return the form that pauses deliveries, for an hour unless something else is chosen."""
-    options = tuple(Option(value, text, value == "3600") for value, text in _PAUSES)
-    field = Field("resume_in", "Pause deliveries", "3600", "select", options=options)
     url = context.url(urls.PAUSE, queue=context.queue)
-    return Confirm(url, (Choice("", "Pause"),), fields=(field,))
+    return Confirm(url, (Choice("", "Pause"),), fields=(_resume_in("1h"), why_field("")))
+
+
+def _resume_in(given: str, error: str = "") -> Field:
+    options = tuple(Option(value, value) for value in _PAUSES)
+    hint = "90s, 15m, 2h, 1d; nothing: until someone resumes it."
+    return Field(
+        "resume_in", "Pause deliveries for", given, hint=hint, error=error, options=options
+    )
+
+
+def why_field(given: str, error: str = "") -> Field:
+    """Return the field for why something is done, which others read in the audit."""
+    return Field("reason", "Why", given, error=error, hint="others read it, if you like", width="l")
 
 
 def resume_form(context: RequestContext) -> Confirm:
@@ -108,6 +133,19 @@ def recount(context: RequestContext) -> Reply:
 def recount_form(context: RequestContext) -> Confirm:
     """Return the form that begins a recount."""
     return Confirm(context.url(urls.RECOUNT, queue=context.queue), (Choice("", "Count anew"),))
+
+
+@routes.post(urls.REINDEX, Permission.OPERATE)
+def reindex(context: RequestContext) -> Reply:
+    """Have the queue's index built anew."""
+    context.use.queues.reindex(context.queue)
+    begun = Flash("done", "The index is built anew. Until it is, lists look at each task.")
+    return Redirect(context.url(urls.QUEUE, queue=context.queue), begun)
+
+
+def reindex_form(context: RequestContext) -> Confirm:
+    """Return the form that has the index built anew."""
+    return Confirm(context.url(urls.REINDEX, queue=context.queue), (Choice("", "Index anew"),))
 
 
 @routes.post(urls.PURGE, Permission.OPERATE)

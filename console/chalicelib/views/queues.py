@@ -1,15 +1,16 @@
 """All queues at a glance, and the form that creates one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
+from headrace.domain.durations import EXAMPLES, written
 from headrace.domain.errors import Conflict, InvalidRequest
-from headrace.domain.queue import Queue, QueueSettings, Threshold
+from headrace.domain.queue import Pause, Queue, QueueSettings, Threshold
 from headrace.domain.task import Status
 from headrace.history.stats import EventRates, Glance
 
@@ -17,31 +18,34 @@ from .. import charts, formatting, urls
 from ..charts import Spark
 from ..forms import NO_ERRORS, Errors
 from ..pages import Flash, Page
-from ..parts import Age, AlertNote, Empty, Field, Pager
+from ..parts import Age, AlertNote, Empty, Field, Heading, Pager
 from ..request_context import RequestContext, each
 from ..routes import Redirect, Reply, routes
-from ..setting_fields import INFLIGHT_HINT, read_settings, texts_of
+from ..setting_fields import DURATIONS, INFLIGHT_HINT, read_settings, texts_of
 from ..typed_settings import Setting
 from .confirm import ConfirmPage, Question, ask
 from .navigation import crumbs, pager, queues_named
+from .trouble import AMBER, RED, Rank, Trouble, delta, reasons_of, worst_first
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from headrace.domain.alerts import Alert
     from headrace.history.listening import OnDuty
 
-_PAGE: Final = 50
-_AMBER: Final = 60.0  # seconds that a task may wait to be taken
-_RED: Final = 600.0
+_PAGE: Final = 200
+_TROUBLES: Final = 12
 _DEFAULTS: Final = QueueSettings()
 _USUAL: Final = texts_of(_DEFAULTS)
 _NUMBER: Final = partial(Setting, kind="number", width="s")
+_LENGTH: Final = partial(Setting, width="s")
 _FIELDS: Final = (
     Setting("description", "Description", width="l"),
-    _NUMBER("keepalive", "Lease, seconds", "A worker that is silent for so long loses the task."),
+    _LENGTH("keepalive", "Lease", f"A silent worker loses the task. {EXAMPLES}."),
     _NUMBER("max_retries", "Retries", "How often a failed task is tried again."),
-    _NUMBER("expires", "Expires after, seconds", "Counted from when it is due; 0 is never."),
-    _NUMBER("dead_retention", "Keep the dead, seconds", "0 keeps none."),
-    _NUMBER("history", "Keep the succeeded, seconds", "0 keeps none."),
+    _LENGTH("expires", "Expires after", "Counted from when it is due; 0 is never."),
+    _LENGTH("dead_retention", "Keep the dead for", "0 keeps none."),
+    _LENGTH("history", "Keep the succeeded for", "0 keeps none."),
     _NUMBER("max_inflight", "Most in flight", INFLIGHT_HINT),
 )
 _WHOLE: Final = {
@@ -73,15 +77,24 @@ class QueueRow:
     limited: str
     alerts: tuple[AlertNote, ...]
     silent: bool = False  #: something is ready and nobody listens
+    grown: str = ""  #: by how much what waits, ready or scheduled, has changed in five minutes
+    died: str = ""  #: how many died in them
+    step: int = 0  #: as ``grown``
+    begun: int = 0  #: attempts in the last hour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuesPage(Page):
-    """One row a queue."""
+    """What needs a look, then one row a queue; ``calm`` is said where nothing does."""
 
     template: ClassVar[str] = "queues.html"
     here: str
     prefix: Field
+    sort: str
+    troubles: tuple[Trouble, ...]
+    more_troubles: str
+    calm: str
+    headings: tuple[Heading, ...]
     rows: tuple[QueueRow, ...]
     as_of: datetime | None
     create: str | None
@@ -93,7 +106,7 @@ def waiting(seconds: float | None) -> Age | None:
     """Return how long the oldest ready task has waited, and whether that is too long."""
     if seconds is None:
         return None
-    for limit, level in ((_RED, "bad"), (_AMBER, "warn")):
+    for limit, level in ((RED, "bad"), (AMBER, "warn")):
         if seconds > limit:
             return Age(seconds, level, f"over {formatting.duration(limit)}")
     return Age(seconds)
@@ -101,23 +114,117 @@ def waiting(seconds: float | None) -> Age | None:
 
 @routes.get(urls.QUEUES, Permission.READ)
 def show(context: RequestContext) -> Reply:
-    """Show a page of queues."""
+    """Show what needs a look, and a page of queues."""
     prefix, page = queues_named(context, _PAGE)
     seen = context.use.stats.overview(page.shown, each)
-    on_duty = context.use.listening.on_duty()
-    rows = tuple(_row(context, queue, seen.queues[queue.name], on_duty) for queue in page.shown)
+    on_duty = context.use.listening.on_duty_lately()
+    rows = [_row(context, queue, seen.queues[queue.name], on_duty) for queue in page.shown]
+    troubles = worst_first(
+        (Trouble(row.name, row.url, found), row.counts[Status.READY])
+        for queue, row in zip(page.shown, rows, strict=True)
+        if (found := reasons_of(queue, seen.queues[row.name], on_duty, row.alerts, context.now))
+    )
+    sort = context.request.param("sort")
+    column = sort.removeprefix("-")
+    if column in _SORTS:
+        rows.sort(key=_SORTS[column].by, reverse=sort.startswith("-"))
     shown = formatting.count_of(len(rows), "queue")
     create = context.url(urls.CREATE_QUEUE) if context.allows(Permission.ADMINISTER) else None
+    query = {"name": prefix, "sort": sort if column in _SORTS else ""}
+    left = len(troubles) - _TROUBLES
     return QueuesPage(
         title="Queues",
         here=context.url(urls.QUEUES),
         prefix=Field("name", "Name begins with", prefix),
-        rows=rows,
+        sort=query["sort"],
+        troubles=_explained(context, troubles[:_TROUBLES], page.shown),
+        more_troubles=f"and {formatting.count_of(left, 'queue')} more" if left > 0 else "",
+        calm="" if troubles else _calm(rows, more=page.cursor is not None),
+        headings=tuple(_headings(context, query)),
+        rows=tuple(rows),
         as_of=seen.as_of,
         create=create,
-        pager=pager(context, shown, urls.QUEUES, page.cursor, {"name": prefix}),
+        pager=pager(context, shown, urls.QUEUES, page.cursor, query),
         empty=_empty(prefix),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sort:
+    """What a column is sorted by, and how its head reads."""
+
+    text: str
+    by: "Callable[[QueueRow], Any]"
+    sign: str = ""
+    title: str = ""
+
+
+def _counted(status: Status) -> "Callable[[QueueRow], int]":
+    return lambda row: row.counts[status]
+
+
+_SORTS: Final[Mapping[str, _Sort]] = {
+    "name": _Sort("Queue", lambda row: row.name),
+    **{
+        status.value.lower(): _Sort(
+            status.value.capitalize(), _counted(status), status.value.lower()
+        )
+        for status in Status
+    },
+    "oldest": _Sort("Oldest ready", lambda row: row.oldest.seconds if row.oldest else -1.0),
+    "in": _Sort("In /s", lambda row: row.rates.enqueued, title="enqueued a second"),
+    "out": _Sort(
+        "Out /s",
+        lambda row: row.rates.out,
+        title="succeeded a second, or moved on to another queue",
+    ),
+    "failed": _Sort("Failed /s", lambda row: row.rates.failed, title="failed attempts a second"),
+    "grown": _Sort("In 5 min", lambda row: row.step, title="change of ready and scheduled; died"),
+    "started": _Sort("Started, last hour", lambda row: row.begun, title="attempts, by 5 min"),
+}
+
+
+def _headings(context: RequestContext, query: Mapping[str, str]) -> "Iterator[Heading]":
+    """Yield the head of each column: numbers are sorted from the greatest first."""
+    now = query["sort"] or "name"
+    for name, sort in _SORTS.items():
+        first = name if name == "name" else f"-{name}"
+        other = name.removeprefix("-") if now.startswith("-") else f"-{name}"
+        order = ""
+        if now.removeprefix("-") == name:
+            order = "descending" if now.startswith("-") else "ascending"
+        url = context.url(urls.QUEUES, {**query, "sort": other if order else first})
+        number = name not in ("name", "started")
+        yield Heading(sort.text, url, order, sort.sign, sort.title, number)
+
+
+def _calm(rows: Sequence[QueueRow], *, more: bool) -> str:
+    if not rows:
+        return ""
+    if len(rows) == 1 and not more:
+        return "Nothing needs a look."
+    here = " of this page" if more else ""
+    return f"Nothing needs a look in the {formatting.count_of(len(rows), 'queue')}{here}."
+
+
+def _explained(
+    context: RequestContext, troubles: Sequence[Trouble], queues: Sequence[Queue]
+) -> tuple[Trouble, ...]:
+    """Return *troubles* with who paused each queue that is paused, when and why."""
+    pauses = {queue.name: pause_of(context, queue) for queue in queues}
+    return tuple(_who_paused(trouble, pauses[trouble.name]) for trouble in troubles)
+
+
+def pause_of(context: RequestContext, queue: Queue) -> Pause | None:
+    """Return who paused *queue*; None too for those who may not read the audit."""
+    return queue.pause if context.allows(Permission.OPERATE, queue.name) else None
+
+
+def _who_paused(trouble: Trouble, pause: Pause | None) -> Trouble:
+    paused = [reason.text for reason in trouble.reasons if reason.rank is Rank.PAUSED]
+    if pause is None or not paused:
+        return trouble
+    return trouble.explained(f"by {pause.by}, {paused[0]}", pause.at, pause.reason)
 
 
 @routes.post(urls.CREATE_QUEUE, Permission.ADMINISTER)
@@ -156,6 +263,10 @@ def _row(context: RequestContext, queue: Queue, stats: Glance, on_duty: "OnDuty"
         alerts=alerts_of(stats.alerts),
         silent=stats.counts[Status.READY] > 0
         and on_duty.silent(queue, stats.rates.dequeued, context.now),
+        grown=delta(stats.grown),
+        step=stats.grown,
+        died=delta(stats.died),
+        begun=sum(stats.started),
     )
 
 
@@ -172,7 +283,7 @@ def limit_words(name: Threshold, limit: float) -> str:
     """Return in words that a limit of this *name* is reached."""
     if name is Threshold.DEAD:
         return f"{formatting.count_of(int(limit), 'task')} dead in a minute"
-    for_ = formatting.duration(limit)
+    for_ = written(limit)
     return f"oldest ready for {for_}" if name is Threshold.OLDEST_READY else f"no worker for {for_}"
 
 
@@ -224,6 +335,7 @@ def _settings(context: RequestContext, errors: Errors) -> QueueSettings:
     texts = {**_USUAL, "description": context.request.given("description")}
     for name, within in _WHOLE.items():
         text = context.request.given(name).strip()
-        errors.whole(name, text, within)
+        read = errors.whole_seconds if name in DURATIONS else errors.whole
+        read(name, text, within)
         texts[name] = text or _USUAL[name]
     return read_settings(texts, _DEFAULTS, errors)

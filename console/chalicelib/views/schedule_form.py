@@ -6,6 +6,7 @@ from zoneinfo import available_timezones
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
+from headrace.domain.durations import EXAMPLES, written
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
@@ -46,7 +47,13 @@ class ScheduleFormPage(Page):
 def ask_new(context: RequestContext) -> Reply:
     """Ask for a new schedule, of the queue that the address names if it does."""
     queue = context.request.param("queue")
-    return _page(context, _typed_from(_NEW, queue=queue, name=""), Errors(), _NEW, new=True)
+    typed = _typed_from(_NEW, queue=queue, name="") | _given(context)
+    return _page(context, typed, Errors(), _NEW, new=True)
+
+
+def _given(context: RequestContext, *but: str) -> dict[str, Any]:
+    """Return the fields of the form, where it is shown again after a sign-in, *but* those."""
+    return {name: context.request.given(name) for name in context.request.form if name not in but}
 
 
 @routes.post(urls.CREATE_SCHEDULE, Permission.OPERATE)
@@ -73,6 +80,7 @@ def ask(context: RequestContext) -> Reply:
     context.require(Permission.DETAILS, context.queue)
     old = _old(context)
     typed = _typed_from(old, queue=context.queue, name=context.request.names["name"])
+    typed |= _given(context, "queue", "name")
     return _page(context, typed, Errors(), old, new=False)
 
 
@@ -133,10 +141,10 @@ def _read(context: RequestContext, errors: Errors, old: ScheduleSettings) -> Sch
         return context.request.given(name).strip()
 
     cron = given("cron") or None
-    every = errors.whole("every_seconds", given("every_seconds"), _EVERY)
+    every = errors.whole_seconds("every_seconds", given("every_seconds"), _EVERY)
     if (cron is None) == (every is None) and not errors.of("every_seconds"):
         for field in ("cron", "every_seconds"):
-            errors.add(field, "give exactly one of cron and every so many seconds")
+            errors.add(field, "give exactly one of cron and a length of time")
     dedupe_key = errors.text("dedupe_key", given("dedupe_key"), limits.DEDUPE_KEY_BYTES[1])
     return replace(
         old,
@@ -146,10 +154,10 @@ def _read(context: RequestContext, errors: Errors, old: ScheduleSettings) -> Sch
         payload=_payload(errors, context.request.given("payload")),
         tags=errors.tags("tags", given("tags")),
         dedupe_key=dedupe_key,
-        expires_in_seconds=errors.whole(
+        expires_in_seconds=errors.whole_seconds(
             "expires_in_seconds", given("expires_in_seconds"), (0, limits.EXPIRES_SECONDS[1])
         ),
-        keepalive_timeout_in_seconds=errors.whole(
+        keepalive_timeout_in_seconds=errors.whole_seconds(
             "keepalive_timeout_in_seconds",
             given("keepalive_timeout_in_seconds"),
             limits.KEEPALIVE_SECONDS,
@@ -193,7 +201,7 @@ def _typed_from(settings: ScheduleSettings, *, queue: str, name: str) -> dict[st
     """Return the form as it is filled in for *settings*."""
 
     def text(value: float | None) -> str:
-        return "" if value is None else f"{value}"
+        return "" if value is None else written(value)
 
     return {
         "queue": queue,
@@ -250,7 +258,7 @@ def _page(
             *names,
             field("cron", "Cron", "Minute, hour, day of month, month, weekday; seconds before them "
                   f"if you like. Knows L, W, # and names.{paused}", width="l"),
-            field("every_seconds", "Or every so many seconds", "Instead of cron.", kind="number"),
+            field("every_seconds", "Or every", f"Instead of cron: {EXAMPLES}."),
             field("timezone", "Time zone of cron", "Of IANA, as Europe/Madrid.",
                   options=_zones()),
         ),
@@ -261,10 +269,8 @@ def _page(
         ),
         limits=(
             field("dedupe_key", "Dedupe key", "A run is skipped while a task holds it.", width="l"),
-            field("expires_in_seconds", "Expires after, seconds",
-                  "Empty: as the queue says; 0: never.", kind="number"),
-            field("keepalive_timeout_in_seconds", "Lease, seconds", "Empty: as the queue says.",
-                  kind="number"),
+            field("expires_in_seconds", "Expires after", "Empty: as the queue says; 0: never."),
+            field("keepalive_timeout_in_seconds", "Lease", "Empty: as the queue says."),
             field("priority", "Priority", "In a queue with priorities.", kind="select",
                   options=priority_options(str(typed.get("priority", "")), "as usual")),
         ),

@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 from zoneinfo import ZoneInfo
 
 from headrace.domain.access import Permission
+from headrace.domain.durations import written
 from headrace.domain.errors import NotFound
 from headrace.domain.schedule import Schedule, ScheduleSettings
 from headrace.domain.task import Status
@@ -313,13 +314,11 @@ def _facts(schedule: Schedule) -> tuple[Fact, ...]:
     every = (
         Fact("Cron", settings.cron, code=True) if settings.cron else None,
         Fact("Time zone", settings.timezone) if settings.cron else None,
-        Fact("Every", formatting.duration(settings.every_seconds))
-        if settings.every_seconds
-        else None,
+        Fact("Every", written(settings.every_seconds)) if settings.every_seconds else None,
         Fact("Dedupe key", settings.dedupe_key, code=True) if settings.dedupe_key else None,
         Fact("Priority", settings.priority) if settings.priority else None,
         Fact("Expires", _expiry(settings)),
-        Fact("Lease", "as the queue says" if keepalive is None else formatting.duration(keepalive)),
+        Fact("Lease", "as the queue says" if keepalive is None else written(keepalive)),
         Fact("Retries", "as the queue says" if retry is None else formatting.retries(retry)),
         Fact("Created", at=schedule.created_at),
         Fact("Changed", at=schedule.updated_at),
@@ -331,4 +330,4 @@ def _expiry(settings: ScheduleSettings) -> str:
     seconds = settings.expires_in_seconds
     if seconds is None:
         return "as the queue says"
-    return f"{formatting.duration(seconds)} after it is due" if seconds else "never"
+    return f"{written(seconds)} after it is due" if seconds else "never"

@@ -1,32 +1,43 @@
-"""Acting on all tasks that match: a dry run, a confirmation of exactly what it saw, the doing.
+"""Acting on all tasks that match: a dry run, and a confirmation of exactly what it saw.
 
-The set that was seen is kept (``headrace.ops.operators.selections``), and each request takes it a
-bounded part further.  A confirmation is signed: it holds for one session, one set as it then stood,
-for an hour. Only an address with such a signature takes work further that was confirmed, so that
-the page can open itself again without script; without it the page only shows how far it is.
+The set that was seen is kept (``headrace.ops.operators.selections``), and each request takes the
+look a bounded part further; the doing is the service's (``running``).  A confirmation is signed: it
+holds for one session, one set as it then stood, for an hour.  Only an address with such a signature
+takes the look further, so that the page can open itself again without script; without it the page
+only shows how far that is.
 """
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, ClassVar, Final
 
 from headrace.domain.access import Permission
-from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from headrace.domain.errors import (
+    Conflict,
+    Forbidden,
+    HeadraceError,
+    InvalidRequest,
+    NotFound,
+    Unavailable,
+)
 from headrace.domain.operate import BulkAction
-from headrace.ops.operators.selections import STEP, Check
+from headrace.ops.operators.selections import Check
+from headrace.store.records.actions import ActionRun
 from headrace.store.records.selections import TaskSelection
 
 from .. import formatting, urls
 from ..forms import tags_text
 from ..pages import Page
-from ..parts import Choice, Confirm, Fact, Hidden, Link
+from ..parts import Choice, Confirm, Fact, Field, Hidden, Link
 from ..request_context import RequestContext, elsewhere
 from ..routes import Redirect, Reply, routes
-from .actions import ACTIONS, TaskAction, action_named, target_fields, why
+from .actions import ACTIONS, TaskAction, action_named, target_fields
 from .navigation import crumbs
-from .queue_actions import UNDO_SECONDS, undo_words
-from .task_list import TaskQuery
+from .queue_actions import UNDO_SECONDS, undo_words, why_field
+from .task_list import SEARCHED, TaskQuery
 
 FEW: Final = 5
 LASTS: Final = timedelta(hours=1)
@@ -51,10 +62,7 @@ class SeenTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionPage(Page):
-    """How far it is; ``refresh`` is the address that takes it further, None when nothing does.
-
-    ``done`` of ``count`` is drawn as a bar unless ``count`` is 0.
-    """
+    """What would be done to which tasks; ``refresh`` is the address that takes the look further."""
 
     template: ClassVar[str] = "selection.html"
     question: str
@@ -63,12 +71,9 @@ class SelectionPage(Page):
     trouble: str
     filter: tuple[Fact, ...]
     numbers: tuple[Fact, ...]
-    done: int
-    count: int
     samples: tuple[SeenTask, ...]
     more: str
     decision: Confirm
-    undo: Confirm | None
     refresh: str | None
 
 
@@ -78,7 +83,8 @@ def look(context: RequestContext) -> Reply:
     wanted = TaskQuery(context)
     action = action_named(context.request.given("action"))
     if wanted.errors:
-        return Redirect(context.url(urls.QUEUE, wanted.query(), queue=context.queue))
+        typed = {**wanted.given, SEARCHED: wanted.typed}
+        return Redirect(context.url(urls.QUEUE, typed, queue=context.queue))
     found = context.use.selections.look(
         action.action, [context.queue], wanted.where, by=context.by.name
     )
@@ -86,7 +92,7 @@ def look(context: RequestContext) -> Reply:
 
 
 def go_on(context: RequestContext, found: TaskSelection) -> Redirect:
-    """Return the way to the page of *found*, which takes it further if there is more to do."""
+    """Return the way to the page of *found*, which takes the look further if it is not over."""
     query = {_GO: _go_token(context, found)} if _unfinished(found) else {}
     return Redirect(context.url(urls.SELECTION, query, set=found.name))
 
@@ -106,29 +112,33 @@ def show(context: RequestContext) -> Reply:
 
 @routes.post(urls.SELECTION, Permission.OPERATE)
 def act(context: RequestContext) -> Reply:
-    """Begin, go on, or stop."""
+    """Begin an action, or go on looking."""
     found = _found(context)
     wanted = context.request.given("do")
-    if wanted == "stop":
-        return go_on(context, context.use.selections.stop(found.name, check=_may(context)))
     if wanted == "look":
         return go_on(context, context.use.selections.go_on(found.name, check=_may(context)))
     at = _confirmed(context, found)
-    target = context.request.given("to_queue").strip() or None
-    most = FEW if wanted == "few" else None
     try:
-        begun = context.use.selections.begin(
+        run = context.use.actions.begin(
             found.name,
             at=at,
-            most=most,
-            to_queue=target,
+            most=FEW if wanted == "few" else None,
+            to_queue=context.request.given("to_queue").strip() or None,
             undo_in_seconds=UNDO_SECONDS,
+            reason=context.request.given("reason"),
             check=_may(context),
         )
-        return go_on(context, begun)
     except (InvalidRequest, NotFound) as error:
-        page = _page(context, found, refresh=False, error=error.detail)
+        page = _page(context, found, refresh=False, error=error)
         return replace(page, http_status=error.status)
+    work_on(context, run)
+    return Redirect(context.url(urls.ACTION, id=run.id))
+
+
+def work_on(context: RequestContext, run: ActionRun) -> None:
+    """Do a part of an action now, so that a small one is over when its page shows."""
+    with suppress(Unavailable):  # then the service does it
+        context.use.action_work.go_on(run.mark(), time_left=lambda: 0.0)
 
 
 def _found(context: RequestContext) -> TaskSelection:
@@ -149,7 +159,7 @@ def _may(context: RequestContext) -> Check:
 
 
 def _unfinished(found: TaskSelection) -> bool:
-    return (found.looking or found.acting) and not found.trouble
+    return found.looking and not found.trouble
 
 
 # -- signatures ------------------------------------------------------------------------------------
@@ -200,7 +210,11 @@ def _confirmed(context: RequestContext, found: TaskSelection) -> int:
 
 
 def _page(
-    context: RequestContext, found: TaskSelection, *, refresh: bool, error: str = ""
+    context: RequestContext,
+    found: TaskSelection,
+    *,
+    refresh: bool,
+    error: HeadraceError | None = None,
 ) -> SelectionPage:
     action = ACTIONS[found.action.value]
     one = found.queues[0] if len(found.queues) == 1 else None
@@ -208,30 +222,25 @@ def _page(
     way = crumbs(context, one or "")
     if not one:
         way = (*way, Link("Errors", context.url(urls.ERRORS)))
-    tasks = formatting.count_of(found.count, "task")
-    question = formatting.upon(action.verb, f"{tasks} of {place}")
+    tasks = formatting.count_of(found.rest, "task")
+    question = f"{formatting.upon(action.verb, f'{tasks} of {place}')}?"
     if found.looking:
         question = f"{formatting.upon(action.verb, f'all that match in {place}')}: looking"
-    elif not found.begun:
-        question += "?"
-    over = context.now > found.seen_at + LASTS and not found.done
+    over = context.now > found.seen_at + LASTS and not found.handed_over
     return SelectionPage(
         title=question,
         crumbs=way,
         question=question,
         summary=_summary(found, action, over=over),
         detail=_detail(found, action),
-        trouble=_trouble(found),
-        filter=_which(found),
-        numbers=_numbers(found, action),
-        done=found.at,
-        count=found.count if found.begun else 0,
+        trouble=f"Looking stopped: {found.trouble}. Nothing was changed." if found.trouble else "",
+        filter=which(found.queues, found.where.fields(), found.to_queue, found.seen_at, found.by),
+        numbers=_numbers(found),
         samples=() if found.begun else _samples(context, found),
         more=f"and {formatting.number(found.count - len(found.samples))} more"
         if found.count > len(found.samples)
         else "",
         decision=_decision(context, found, action, way[-1], error=error, over=over),
-        undo=_undo(context, found),
         refresh=context.url(urls.SELECTION, {_GO: _go_token(context, found)}, set=found.name)
         if refresh
         else None,
@@ -252,78 +261,45 @@ def _summary(found: TaskSelection, action: TaskAction, *, over: bool) -> str:
             "Nothing is changed yet. Exactly these tasks are meant: none that comes later, and "
             "none that has changed by then."
         )
-    if found.done:
-        return f"Done: {formatting.count_of(found.changed, 'task')} {action.done}."
-    so_far = f"{formatting.number(found.at)} of {formatting.count_of(found.count, 'task')}"
-    return f"Going on: {so_far} so far." if found.acting else f"Resting: {so_far} so far."
+    begun = f"{formatting.number(found.at)} of {formatting.count_of(found.count, 'task')}"
+    return f"Begun on {begun}: the page of actions has them."
 
 
 def _detail(found: TaskSelection, action: TaskAction) -> str:
-    """Return the advice to read before going on, or while it goes on."""
-    if found.looking or found.acting:
-        return (
-            "It goes on step by step, and only while this page is open. Leave it and it rests "
-            "where it is; this page then takes it up again with one button."
-        )
-    if found.begun or not found.count:
-        return ""
-    steps = (
-        " Keep this page open until it is done: it goes step by step." if found.count > STEP else ""
-    )
-    lasting = f" {undo_words()}" if action.action is BulkAction.DELETE else ""
-    return f"{action.detail}{lasting}{steps}"
-
-
-def _undo(context: RequestContext, found: TaskSelection) -> Confirm | None:
-    """Return the button that brings back what was deleted, where something was, and it rests."""
-    if not found.undos or not found.changed or found.acting:
-        return None
-    tasks = formatting.count_of(found.changed, "task")
-    hidden = (Hidden("undo", " ".join(found.undos.values())),)
-    return Confirm(
-        context.url(urls.UNDO), (Choice("", f"Undo: bring {tasks} back"),), hidden=hidden
-    )
-
-
-def _trouble(found: TaskSelection) -> str:
-    if not found.trouble:
-        return ""
+    """Return the advice to read before going on."""
     if found.looking:
-        return f"Looking stopped: {found.trouble}. Nothing was changed."
-    return (
-        f"It stopped: {found.trouble}. {formatting.number(found.at)} were dealt with as told "
-        "below. The next one may or may not have been changed; nothing was done to the others."
-    )
+        return "It looks step by step, and only while this page is open."
+    if found.handed_over or not found.count:
+        return ""
+    lasting = f" {undo_words()}" if action.action is BulkAction.DELETE else ""
+    return f"{action.detail}{lasting} The service does it: you may leave the page then."
 
 
-def _which(found: TaskSelection) -> tuple[Fact, ...]:
-    facts = [Fact("Queue" if len(found.queues) == 1 else "Queues", ", ".join(found.queues))]
-    for name, value in found.where.fields().items():
+def which(
+    queues: Sequence[str],
+    where: Mapping[str, Any],
+    to_queue: str | None,
+    seen_at: datetime,
+    by: str,
+) -> tuple[Fact, ...]:
+    """Return which tasks are meant, in words."""
+    facts = [Fact("Queue" if len(queues) == 1 else "Queues", ", ".join(queues))]
+    for name, value in where.items():
         text = tags_text(value) if name == "tags" else str(value)
         if name == "state":
             text = text.lower().replace(",", ", ")
         facts.append(Fact(_NAMES.get(name, name.capitalize()), text))
-    if found.to_queue:
-        facts.append(Fact("Goes to", found.to_queue))
-    return (*facts, Fact("Seen", at=found.seen_at), Fact("By", found.by))
+    if to_queue:
+        facts.append(Fact("Goes to", to_queue))
+    return (*facts, Fact("Seen", at=seen_at), Fact("By", by))
 
 
-def _numbers(found: TaskSelection, action: TaskAction) -> tuple[Fact, ...]:
-    facts = [Fact("Looked at", formatting.number(found.looked_at)),
-             Fact("Matched", formatting.number(found.count))]  # fmt: skip
-    if found.begun:
-        facts.append(Fact(action.done.capitalize(), formatting.number(found.changed)))
-        left = sum(found.left.values())
-        reasons = "; ".join(
-            f"{formatting.number(amount)} because {why(reason, reason)}"
-            for reason, amount in sorted(found.left.items())
-        )
-        facts.append(
-            Fact("Left alone", f"{formatting.number(left)}{': ' if left else ''}{reasons}")
-        )
-        if found.rest:
-            facts.append(Fact("Not touched", formatting.number(found.rest)))
-    return tuple(facts)
+def _numbers(found: TaskSelection) -> tuple[Fact, ...]:
+    return (
+        Fact("Looked at", formatting.number(found.looked_at)),
+        Fact("Matched", formatting.number(found.count)),
+        *((Fact("Not touched", formatting.number(found.rest)),) if found.begun else ()),
+    )
 
 
 def _samples(context: RequestContext, found: TaskSelection) -> tuple[SeenTask, ...]:
@@ -339,26 +315,36 @@ def _samples(context: RequestContext, found: TaskSelection) -> tuple[SeenTask, .
     )
 
 
+def reason_field(context: RequestContext, error: HeadraceError | None = None) -> Field:
+    """Return the field for why something is done, which others read in the audit."""
+    wrong = (
+        next((one.message for one in error.errors if one.field == "reason"), "") if error else ""
+    )
+    return why_field(context.request.given("reason"), wrong)
+
+
 def _decision(
     context: RequestContext,
     found: TaskSelection,
     action: TaskAction,
     up: Link,
     *,
-    error: str,
+    error: HeadraceError | None,
     over: bool,
 ) -> Confirm:
-    asks = not (found.looking or found.acting or found.done or over)
-    begins = asks and not found.begun
+    asks = not (found.looking or found.handed_over or over)
+    reason = reason_field(context, error)
+    wrong = error.detail if error and not reason.error else ""
+    targets = target_fields(context, action, found.queues[0], wrong) if not found.begun else ()
     return Confirm(
         action=context.url(urls.SELECTION, set=found.name),
         hidden=(Hidden(_SEEN, context.signing.write(_SEEN, [_seal(context, found), found.at])),)
         if asks
         else (),
-        fields=target_fields(context, action, found.queues[0], error) if begins else (),
+        fields=(*targets, reason) if asks and found.count else (),
         choices=_choices(found, action) if not over else (),
-        back=Link(f"Back to {up.text}" if found.done or over else action.otherwise, up.url)
-        if not found.begun or found.done
+        back=Link(f"Back to {up.text}" if found.handed_over or over else action.otherwise, up.url)
+        if not found.begun or found.handed_over
         else Link(f"Leave it, back to {up.text}", up.url),
     )
 
@@ -366,9 +352,7 @@ def _decision(
 def _choices(found: TaskSelection, action: TaskAction) -> tuple[Choice, ...]:
     if found.looking:
         return (Choice("look", "Go on looking"),)
-    if found.acting:
-        return (Choice("stop", "Stop here"), Choice("look", "Go on"))
-    if found.done:
+    if found.handed_over:
         return ()
     tasks = formatting.count_of(found.rest, "task")
     whole = formatting.upon(action.verb, f"the other {tasks}" if found.begun else tasks)

@@ -20,7 +20,7 @@ from ..parts import Choice, Confirm, Field, Hidden, Link
 from ..push_fields import FIELDS
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
-from ..setting_fields import GROUPS, LABELS, read_settings, texts_of
+from ..setting_fields import GROUPS, LABELS, as_shown, read_settings, texts_of
 from .navigation import crumbs
 
 Texts = Mapping[str, str]
@@ -72,7 +72,9 @@ def ask(context: RequestContext) -> Reply:
     """Show the settings to be edited."""
     queue = context.use.queues.get(context.queue)
     texts = _texts(context, queue)
-    return _form(context, texts, Errors(), base=texts, version=queue.version)
+    typed = {name: context.request.given(name, text) for name, text in texts.items()}
+    version = number_of_ours(context.request.given("version"), queue.version)
+    return _form(context, typed, Errors(), base={**texts, **_base(context)}, version=version)
 
 
 @routes.post(urls.SETTINGS, Permission.ADMINISTER)
@@ -82,7 +84,8 @@ def save(context: RequestContext) -> Reply:
     stored = _texts(context, queue)
     base = {**stored, **_base(context)}
     typed = {name: context.request.given(name, base[name]).strip() for name in stored}
-    mine = {name: text for name, text in typed.items() if text not in (base[name], stored[name])}
+    meant = {name: as_shown(name, text) for name, text in typed.items()}
+    mine = {name: text for name, text in meant.items() if text not in (base[name], stored[name])}
     version = number_of_ours(context.request.given("version"), queue.version)
     errors = Errors()
     settings = read_settings({**stored, **mine}, queue.settings, errors)

@@ -1,7 +1,8 @@
 """Signing in and out, with a key."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import ClassVar, Final
 
 from headrace.domain.access import Permission, id_in
@@ -9,10 +10,11 @@ from headrace.domain.errors import RateLimited, Unauthenticated
 from headrace.store.records.keys import LASTS
 
 from .. import formatting, urls
+from ..kept_forms import FIELD, read_kept
 from ..pages import Flash, Page
 from ..parts import Field, Hidden
 from ..request_context import RequestContext
-from ..routes import Redirect, Reply, cookie, routes
+from ..routes import Redirect, Reply, SignedIn, cookie, routes
 from ..session import DOOR, SESSION
 
 _LONGEST: Final = 256  # letters of a key
@@ -27,6 +29,7 @@ class SignInPage(Page):
     action: str
     field: Field
     hidden: tuple[Hidden, ...]
+    note: str = ""
 
 
 @routes.get(urls.SIGN_IN, None)
@@ -35,6 +38,17 @@ def show(context: RequestContext) -> Reply:
     if context.principal is not None:
         return Redirect(context.request.urls.safe_next(context.request.param("next")))
     return _page(context, context.request.param("next"))
+
+
+def interrupted(context: RequestContext, kept: str) -> SignInPage:
+    """Ask for a key in the place of a form whose session had ended; *kept* is what was typed."""
+    page = _page(context, "", status=HTTPStatus.UNAUTHORIZED)
+    return replace(
+        page,
+        note="Your session had ended, so nothing was done. What you typed is kept: sign in to go "
+        "on with it.",
+        hidden=(*page.hidden, Hidden(FIELD, kept)),
+    )
 
 
 @routes.post(urls.SIGN_IN, None)
@@ -60,18 +74,15 @@ def sign_in(context: RequestContext) -> Reply:
         )
         return _page(context, wanted, formatting.sentence(error.detail), status=error.status)
     _log.info("signed in from %s, key %s, request %s", source, session.key_id, request_id)
-    return Redirect(
-        context.request.urls.safe_next(wanted),
-        cookies=(
-            cookie(
-                context.request,
-                SESSION,
-                context.signing.ticket(session),
-                seconds=int(LASTS.total_seconds()),
-            ),
-            cookie(context.request, DOOR, "", seconds=0),
-        ),
+    ticket, lasts = context.signing.ticket(session), int(LASTS.total_seconds())
+    cookies = (
+        cookie(context.request, SESSION, ticket, seconds=lasts),
+        cookie(context.request, DOOR, "", seconds=0),
     )
+    kept = read_kept(context.request.given(FIELD), context.signing)
+    if kept is not None:
+        return SignedIn(session, kept, cookies)
+    return Redirect(context.request.urls.safe_next(wanted), cookies=cookies)
 
 
 @routes.post(urls.SIGN_OUT, Permission.READ)
@@ -101,5 +112,12 @@ def _page(
         http_status=status,
         action=context.url(urls.SIGN_IN),
         field=Field("key", "API key", kind="password", required=True, error=error, width="l"),
-        hidden=(Hidden("next", context.request.urls.safe_next(wanted)),),
+        hidden=(
+            Hidden("next", context.request.urls.safe_next(wanted)),
+            *(
+                [Hidden(FIELD, context.request.given(FIELD))]
+                if context.request.given(FIELD)
+                else ()
+            ),
+        ),
     )

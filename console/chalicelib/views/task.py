@@ -1,26 +1,34 @@
 """One task: what it is, what happened to it, why it is not running."""
 
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import ClassVar, Final
 
 from headrace.domain.access import Permission
-from headrace.domain.errors import Unavailable
+from headrace.domain.errors import Forbidden, NotFound, Unavailable
 from headrace.domain.fairness import shown_turn, turn_of_instant
+from headrace.domain.operate import BulkAction
 from headrace.domain.task import ErrorKind, State, Status, Task, TaskError
 from headrace.ops.operators import visibility
+from headrace.ops.tasks.spawn import ids_of_children
 
-from .. import formatting, urls
+from .. import formatting, snippets, story, urls
+from ..calls import call_line
 from ..diagram import Diagram, lifecycle
 from ..pages import Page
-from ..parts import Fact, Link, Text
+from ..parts import Fact, Link, StepBranch, Text
 from ..request_context import RequestContext
 from ..routes import Reply, routes
+from ..snippets import Snippet
+from ..story import Attempt, Ended, Strip, Turn
 from .actions import ACTIONS
 from .navigation import crumbs, queue_link, tag_links, worker_link
 
+ANOTHER: Final = "another queue"  # one that the visitor may not know of
 _LAST_LINE: Final = 200  # letters of it that are shown
+_STATUS: Final = {Ended.SUCCEEDED: Status.SUCCEEDED, Ended.RUNNING: Status.INFLIGHT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,18 @@ class AttemptRow:
     last_line: str = ""  #: of a detail of several lines
     unfolded: bool = False
     worker_url: str | None = None
+    queue: Link | None = None  #: of a task that was in several
+    waited: float | None = None  #: seconds before it began
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRow:
+    """What happened between attempts: moved on, restarted, given back."""
+
+    what: str
+    at: datetime | None
+    queue: Link | None
+    to: Link | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +90,17 @@ class TaskPage(Page):
     dead_reason: str
     diagram: Diagram
     reasons: tuple[ReasonRow, ...]
+    restart: Link | None  #: of a dead task, for who may
     actions: tuple[Link, ...]
     facts: tuple[Fact, ...]
     tags: tuple[Link, ...]
-    attempts: tuple[AttemptRow, ...]
+    life: Strip | None
+    attempts: tuple[AttemptRow | TurnRow, ...]
     trail: tuple[HopRow, ...]
     texts: tuple[Text, ...]
     withheld: str
+    snippets: tuple[Snippet, ...] = ()
+    children: tuple[StepBranch, ...] = ()
 
 
 @routes.get(urls.TASK, Permission.READ)
@@ -87,6 +111,7 @@ def show(context: RequestContext) -> Reply:
     details = context.allows(Permission.DETAILS, task.queue)
     texts, missing = _texts(context, task)
     worker_url = worker_link(context, task.worker or "")
+    told = _told(context, task)
     return TaskPage(
         title=task.id,
         crumbs=crumbs(context, task.queue),
@@ -99,17 +124,21 @@ def show(context: RequestContext) -> Reply:
             ReasonRow(reason.code.value, formatting.sentence(reason.detail), reason.until)
             for reason in context.use.explain.reasons(task)
         )
-        if task.state is State.ENQUEUED
+        if task.state in (State.ENQUEUED, State.DEAD)
         else (),
+        restart=_restart(context, task, status),
         actions=_actions(context, task, status),
-        facts=_facts(task, worker_url),
+        facts=(*_facts(task, worker_url), *_batches(context, task)),
         tags=tag_links(context, task.queue, task.tags),
-        attempts=_attempts(task, worker_url),
+        life=story.strip(task, context.now, told),
+        attempts=_rows(context, task, told, worker_url),
         trail=_trail(context, task),
         texts=texts if details else (),
         withheld=missing
         if details
         else f"Payload, result and progress are not shown to {context.by.role.value} keys.",
+        children=_children(context, task),
+        snippets=snippets.of_task(task, payload=details and task.uploaded is None),
     )
 
 
@@ -129,6 +158,15 @@ def _actions(context: RequestContext, task: Task, status: Status) -> tuple[Link,
     )
     safe = tuple(button for button in buttons if not button.danger)
     return (*safe, *copying, *(button for button in buttons if button.danger))
+
+
+def _restart(context: RequestContext, task: Task, status: Status) -> Link | None:
+    """Return the way to run a dead task again; None for any other, and who may not."""
+    action = ACTIONS[BulkAction.RESTART.value]
+    if not action.fits(task, status) or not context.allows(action.permission, task.queue):
+        return None
+    url = context.url(urls.TASK_ACTION, id=task.id, action=action.name)
+    return Link("Restart it", url)
 
 
 def _facts(task: Task, worker_url: str | None) -> tuple[Fact, ...]:
@@ -151,52 +189,101 @@ def _facts(task: Task, worker_url: str | None) -> tuple[Fact, ...]:
     return tuple(fact for fact in every if fact is not None)
 
 
+def _batches(context: RequestContext, task: Task) -> Iterator[Fact]:
+    """Yield the batches that count the task, and the one that made it, as far as one may see."""
+    named = [("Batch", one) for one in task.batch_ids]
+    named += [("Called back by", task.batch.id)] if task.batch is not None else []
+    for name, batch in named:
+        with suppress(NotFound, Forbidden):
+            visibility.batch(context.use.task_batches, context.by, batch)
+            yield Fact(name, batch, url=context.url(urls.BATCH, id=batch))
+
+
+def _children(context: RequestContext, task: Task) -> tuple[StepBranch, ...]:
+    """Return what the task's report made, as far as it is kept and the visitor may see it."""
+    found: list[StepBranch] = []
+    for child_id in ids_of_children(task):
+        try:
+            child = visibility.task(context.use.tasks, context.by, child_id)
+        except Forbidden:
+            continue
+        except NotFound:
+            if not found:
+                break  # the first is not there: it made none, and nothing more is read
+            continue
+        call = call_line(child.payload) if context.allows(Permission.DETAILS, child.queue) else None
+        found.append(
+            StepBranch(
+                name=call.function if call is not None else "",
+                task=Link(child.id, context.url(urls.TASK, id=child.id)),
+                queue=child.queue,
+                status=child.status(context.now),
+                reason=child.dead_reason or "",
+                after="",
+                waits="",
+            )
+        )
+    return tuple(found)
+
+
 def _waits(task: Task) -> bool:
     return task.state in (State.ENQUEUED, State.INFLIGHT)
 
 
-def _attempts(task: Task, worker_url: str | None) -> tuple[AttemptRow, ...]:
-    """Return the attempts as far as they are known, the newest first.
+def _told(context: RequestContext, task: Task) -> tuple[Attempt | Turn, ...]:
+    """Return what happened to a task, with the queues that the visitor may know of."""
 
-    *worker_url* leads to the worker that had the latest.
-    """
-    found = [_failed(task, error) for error in task.errors]
-    if task.state is State.SUCCEEDED and task.finished_at:
-        found.append(_last(task, "succeeded", Status.SUCCEEDED, task.finished_at))
-    elif task.state is State.INFLIGHT and task.started_at:
-        found.append(_last(task, "running since", Status.INFLIGHT, task.started_at))
-    elif task.cancelled and task.finished_at and _never_came_back(task):
-        found.append(_last(task, "cancelled", Status.DEAD, task.finished_at))
+    def named(queue: str) -> str:
+        return queue if not queue or context.allows(Permission.READ, queue) else ANOTHER
+
     return tuple(
-        replace(row, worker_url=worker_url) if row.worker == task.worker else row
-        for row in reversed(found)
+        replace(one, queue=named(one.queue), to=named(one.to))
+        if isinstance(one, Turn)
+        else replace(one, queue=named(one.queue))
+        for one in story.events(task)
     )
 
 
-def _never_came_back(task: Task) -> bool:
-    """Whether the latest delivery ended where the task did."""
-    started, returned = task.started_at, task.returned_at
-    return started is not None and (returned is None or returned < started)
+def _rows(
+    context: RequestContext,
+    task: Task,
+    told: Sequence[Attempt | Turn],
+    worker_url: str | None,
+) -> tuple[AttemptRow | TurnRow, ...]:
+    """Return what happened, the newest first; *worker_url* leads to the latest worker's page."""
+
+    def place(queue: str) -> Link | None:
+        """Return the queue, where the task was in several."""
+        if not task.trail or not queue:
+            return None
+        return Link(queue, "") if queue == ANOTHER else queue_link(context, queue)
+
+    return tuple(
+        _row(one, task, place(one.queue), worker_url if one.worker == task.worker else None)
+        if isinstance(one, Attempt)
+        else TurnRow(one.what, one.at, place(one.queue), place(one.to))
+        for one in reversed(told)
+    )
 
 
-def _failed(task: Task, error: TaskError) -> AttemptRow:
-    ended = "lease expired" if error.kind is ErrorKind.LEASE_EXPIRED else "failed"
-    latest = error is task.errors[-1] and task.state is not State.SUCCEEDED
-    run = None
-    if latest and task.started_at and task.started_at <= error.at:
-        run = (error.at - task.started_at).total_seconds()
+def _row(one: Attempt, task: Task, queue: Link | None, worker_url: str | None) -> AttemptRow:
+    error = one.error or TaskError(one.number, task.created_at, None, ErrorKind.FAILED)
+    at = one.started_at if one.ended is Ended.RUNNING else one.ended_at
     return AttemptRow(
-        error.attempt,
-        ended,
-        Status.DEAD,
-        error.at,
-        error.worker or "",
-        run,
+        one.number,
+        str(one.ended),
+        _STATUS.get(one.ended, Status.DEAD),
+        at or task.created_at,
+        one.worker,
+        one.run,
         error.type,
         error.message,
         error.detail,
         _last_line(error.detail),
-        unfolded=error is task.errors[-1],
+        unfolded=one.error is not None and one.error is task.errors[-1],
+        worker_url=worker_url,
+        queue=queue,
+        waited=one.waited,
     )
 
 
@@ -206,19 +293,12 @@ def _last_line(detail: str) -> str:
     return lines[-1][:_LAST_LINE] if lines[1:] else ""
 
 
-def _last(task: Task, ended: str, status: Status, at: datetime) -> AttemptRow:
-    run = (at - task.started_at).total_seconds() if task.started_at else None
-    if status is Status.INFLIGHT:
-        run = None
-    return AttemptRow(task.attempts, ended, status, at, task.worker or "", run, "", "", "")
-
-
 def _trail(context: RequestContext, task: Task) -> tuple[HopRow, ...]:
     if not task.trail:
         return ()
     hops = [
         HopRow(
-            hop.queue if context.allows(Permission.READ, hop.queue) else "another queue",
+            hop.queue if context.allows(Permission.READ, hop.queue) else ANOTHER,
             context.url(urls.QUEUE, queue=hop.queue)
             if context.allows(Permission.READ, hop.queue)
             else None,

@@ -1,41 +1,62 @@
 """The list of a queue's tasks: the filter in its address, the filter's form, and the rows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from headrace.domain import limits
+from headrace.domain import limits, query
 from headrace.domain.access import Permission
-from headrace.domain.filters import FINGERPRINT_RE, LENGTH, STATE_WORDS, TaskFilter, statuses_of
+from headrace.domain.errors import InvalidRequest
+from headrace.domain.filters import (
+    EVERY_TASK,
+    FINGERPRINT_RE,
+    LENGTH,
+    STATE_WORDS,
+    TaskFilter,
+    statuses_of,
+)
+from headrace.domain.ids import mistyped
+from headrace.domain.indexing import PAYLOAD, tag_field
+from headrace.domain.query import Query
 from headrace.domain.queue import Queue
-from headrace.domain.task import State, Status, Task
+from headrace.domain.task import Status
 
 from .. import formatting, urls
-from ..forms import Errors, number_of_ours
+from ..forms import Errors, number_of_ours, tags_text
 from ..parts import (
     Choice,
     Empty,
     Field,
     FilterForm,
+    Heading,
     Hidden,
-    Link,
     Looking,
     Option,
     Pager,
 )
 from ..request_context import RequestContext
+from ..snippets import Snippet, of_list
+from . import sorting
 from .actions import ACTIONS
-from .navigation import per_page, priority_options, tag_links
+from .navigation import per_page, priority_options
+from .task_rows import TaskRow, task_row
 
 STATE: Final = "state"
 ORDER: Final = "order"
+SORT: Final = "sort"  # as sorting.py has it
+SEARCHED: Final = "q"
 NAMES: Final = ("tag", "worker", "error", "fingerprint", "after", "before", "attempts",
                "priority", "group")  # fmt: skip
 _NEWEST_FIRST: Final = ("DEAD", "SUCCEEDED", "failed")
 _WORDS: Final = {word.lower(): word for word in STATE_WORDS}
 
+_ORDERS: Final = ("asc", "desc")
+_PER_PAGE: Final = 50
+_SEVERAL: Final = 2
+_TIME_FORM: Final = "%Y-%m-%dT%H:%M:%S"
+
 _LOOK_AT: Final = 750  # tasks, where few fit: a page must not make one wait
+_ENTRIES: Final = 20_000  # likewise, where none of them needs to be read
 _TIMES: Final = {
     "": "When",
     "SCHEDULED": "Due",
@@ -44,29 +65,6 @@ _TIMES: Final = {
     "SUCCEEDED": "Succeeded",
     "DEAD": "Died",
 }
-_MEANS: Final = {
-    State.ENQUEUED: "due",
-    State.INFLIGHT: "lease granted until",
-    State.SUCCEEDED: "succeeded",
-    State.DEAD: "died",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRow:
-    """One task in a list; ``at`` is its state's own time, ``at_means`` says which."""
-
-    id: str
-    url: str
-    status: Status
-    dead_reason: str
-    at: datetime
-    at_means: str
-    attempts: int
-    worker: str
-    tags: tuple[Link, ...]
-    error: str
-    priority: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ class TaskList:
     """
 
     rows: tuple[TaskRow, ...]
-    time_heading: str
+    headings: tuple[Heading, ...]
     select: str | None
     actions: tuple[Choice, ...]
     pager: Pager
@@ -86,56 +84,111 @@ class TaskList:
     matching_actions: tuple[Choice, ...] = ()
     ranked: bool = False
     looking: Looking | None = None
+    snippets: tuple[Snippet, ...] = ()
+    matched: str = ""
 
 
 class TaskQuery:
-    """The filter, order and page size in the address, with its errors."""
+    """The query, order and page size in the address, with their errors.
+
+    Terms stand in ``q``; an address may also name each filter by itself, as the form does.
+    """
 
     def __init__(self, context: RequestContext) -> None:
         given = {name: context.request.param(name) for name in (STATE, *NAMES, ORDER, "limit")}
         given[STATE] = _WORDS.get(given[STATE].lower(), given[STATE])
-        self.given: Mapping[str, str] = given
-        self.errors = Errors()
-        self.state = given[STATE]
-        if self.state and self.state not in STATE_WORDS:
-            self.errors.add(STATE, f"must be one of {', '.join(STATE_WORDS)}")
-            self.state = ""
-        errors = self.errors
-        self.where = TaskFilter(
-            states=(self.state,) if self.state else (),
-            tags=errors.tags("tag", self.given["tag"]),
-            worker=errors.text("worker", self.given["worker"], limits.WORKER_BYTES),
-            scheduled_after=errors.instant("after", self.given["after"]),
-            scheduled_before=errors.instant("before", self.given["before"]),
-            min_attempts=errors.whole("attempts", self.given["attempts"], limits.COUNT),
-            error=errors.text("error", self.given["error"], limits.ERROR_BYTES),
-            fingerprint=self._fingerprint(),
-            priority=errors.priority("priority", self.given["priority"]),
-            group_key=errors.text("group", self.given["group"], limits.GROUP_KEY_BYTES[1]),
-        )
-        self.limit = errors.whole("limit", self.given["limit"], (1, limits.LIST_PAGE)) or 50
+        self.errors = errors = Errors()
+        self.typed = context.request.param(SEARCHED).strip()
+        asked = self._asked(context)
+        if given[STATE] and given[STATE] not in STATE_WORDS:
+            errors.add(STATE, f"must be one of {', '.join(STATE_WORDS)}")
+            given[STATE] = ""
+        named: dict[str, Any] = {
+            "states": (given[STATE],) if given[STATE] else (),
+            "tags": errors.tags("tag", given["tag"]),
+            "worker": errors.text("worker", given["worker"], limits.WORKER_BYTES),
+            "scheduled_after": errors.instant("after", given["after"]),
+            "scheduled_before": errors.instant("before", given["before"]),
+            "min_attempts": errors.whole("attempts", given["attempts"], limits.COUNT),
+            "error": errors.text("error", given["error"], limits.ERROR_BYTES),
+            "fingerprint": self._fingerprint(given["fingerprint"]),
+            "priority": errors.priority("priority", given["priority"]),
+            "group_key": errors.text("group", given["group"], limits.GROUP_KEY_BYTES[1]),
+        }
+        self.queue = asked.queue
+        named = {name: value for name, value in named.items() if value not in (None, (), {})}
+        self.where = replace(asked.where, **named)
+        states = self.where.states
+        self.state = states[0] if len(states) == 1 else ""
+        self.order = given[ORDER]
+        self.sort = context.request.param(SORT)
+        self.limit = errors.whole("limit", given["limit"], (1, limits.LIST_PAGE)) or _PER_PAGE
+        self.given: Mapping[str, str] = given if errors else {**given, **_fields(self.where)}
 
-    def _fingerprint(self) -> str | None:
-        given = self.given["fingerprint"]
+    def _asked(self, context: RequestContext) -> Query:
+        try:
+            asked = query.read(self.typed)
+        except InvalidRequest as error:
+            self.errors.take(error, otherwise=query.FIELD)
+            return Query()
+        if asked.where.payload and not context.allows(Permission.DETAILS, context.queue):
+            self.errors.add(query.FIELD, "names a payload, and payloads are not shown to this key")
+        return asked
+
+    def _fingerprint(self, given: str) -> str | None:
         if given and not FINGERPRINT_RE.fullmatch(given):
             self.errors.add("fingerprint", f"must be {LENGTH} digits from 0 to f, or nothing")
             return None
         return given or None
 
     @property
+    def text(self) -> str:
+        """The whole of it as one query; where something is wrong, what was typed."""
+        return self.typed if self.errors else query.written(Query(self.where))
+
+    @property
     def descending(self) -> bool:
         """Whether the newest come first: by default in lists of finished tasks."""
-        order = self.given[ORDER]
-        return order == "desc" if order in ("asc", "desc") else self.state in _NEWEST_FIRST
+        return self.order == "desc" if self.order in _ORDERS else self.state in _NEWEST_FIRST
 
     @property
     def narrowed(self) -> bool:
         """Whether anything besides the state is filtered by."""
-        return any(self.given[name] for name in NAMES)
+        return replace(self.where, states=()) != EVERY_TASK
 
     def query(self, **changed: object) -> dict[str, object]:
-        """Return the same query with something *changed*."""
-        return {**self.given, **changed}
+        """Return the same query for an address, with something *changed*."""
+        states = ",".join(self.where.states)
+        terms = replace(self.where, states=()) if len(self.where.states) < _SEVERAL else self.where
+        return {
+            STATE: "" if terms.states else states,
+            SEARCHED: query.written(Query(terms)),
+            ORDER: self.order,
+            SORT: self.sort,
+            "limit": "" if self.limit == _PER_PAGE else self.limit,
+            **changed,
+        }
+
+    def with_state(self, state: str) -> dict[str, object]:
+        """Return the same query for the tasks of *state*, in the order that suits it."""
+        terms = query.written(Query(replace(self.where, states=())))
+        return self.query(**{STATE: state, SEARCHED: terms, ORDER: "", SORT: ""})
+
+
+def _fields(where: TaskFilter) -> dict[str, str]:
+    """Return *where* as the fields of the form have it, as far as they can."""
+    times = {"after": where.scheduled_after, "before": where.scheduled_before}
+    named = {
+        "tag": tags_text(where.tags),
+        "worker": where.worker,
+        "attempts": where.min_attempts,
+        "error": where.error,
+        "fingerprint": where.fingerprint,
+        "priority": where.priority,
+        "group": where.group_key,
+        **{name: at and at.strftime(_TIME_FORM) for name, at in times.items()},
+    }
+    return {name: "" if value is None else str(value) for name, value in named.items()}
 
 
 def filter_form(context: RequestContext, wanted: TaskQuery) -> FilterForm:
@@ -162,6 +215,9 @@ def filter_form(context: RequestContext, wanted: TaskQuery) -> FilterForm:
         )),
         per_page(wanted.limit, error_of("limit")),
     )  # fmt: skip
+    kept = query.written(Query(TaskFilter(
+        payload=wanted.where.payload, id_prefix=wanted.where.id_prefix
+    )))  # fmt: skip
     if given["fingerprint"]:
         alike = Field("fingerprint", "Errors like", given["fingerprint"],
                       hint="of the dead letters", error=error_of("fingerprint"))  # fmt: skip
@@ -171,7 +227,9 @@ def filter_form(context: RequestContext, wanted: TaskQuery) -> FilterForm:
     return FilterForm(
         action=here,
         fields=fields,
-        hidden=(Hidden(STATE, wanted.state),) if wanted.state else (),
+        hidden=tuple(
+            Hidden(name, text) for name, text in ((STATE, wanted.state), (SEARCHED, kept)) if text
+        ),
         clear=clear if wanted.narrowed else None,
         open=wanted.narrowed or bool(wanted.errors),
     )
@@ -186,6 +244,7 @@ def tasks(
     """
     rows: tuple[TaskRow, ...] = ()
     cursor = None
+    by_creation = False
     looked = number_of_ours(context.request.param("looked"), 0)  # by the pages before this one
     if not wanted.errors:
         page = context.use.inspect.list(
@@ -194,10 +253,13 @@ def tasks(
             descending=wanted.descending,
             limit=wanted.limit,
             cursor=context.cursor,
-            look_at=_LOOK_AT,
+            payload=context.allows(Permission.DETAILS, queue.name),
+            fetch=False,
+            look_at=_LOOK_AT if wanted.where.id_prefix is None else _ENTRIES,
         )
-        means = {} if wanted.state in _TIMES and wanted.state else _MEANS
-        rows = tuple(_row(context, task, means) for task in page.tasks)
+        by_creation = page.by_creation
+        mixed = not wanted.state or wanted.state not in _TIMES
+        rows = tuple(task_row(context, task, mixed=mixed) for task in page.tasks)
         cursor = page.cursor
         looked += page.looked_at
     operates = context.allows(Permission.OPERATE, queue.name)
@@ -207,10 +269,28 @@ def tasks(
     far = f"{formatting.count_of(looked, 'task')} looked at"
     if cursor is not None:
         far = f"{formatting.number(looked)} of about {formatting.count_of(every, 'task')} looked at"
+    why = _why_all(queue, wanted)
     so_far = f" found, {far}" if wanted.narrowed else ""
+    if by_creation:
+        so_far = " found by an index, in the order of creation"
+    whole = cursor is None and not context.cursor
+    order = "desc" if wanted.descending else "asc"
     return TaskList(
-        rows=rows,
-        time_heading=_TIMES.get(wanted.state, "When"),
+        rows=sorting.ordered(rows, wanted.sort) if whole else rows,
+        headings=tuple(
+            sorting.headings(
+                _TIMES.get(wanted.state, "When"),
+                wanted.sort,
+                order=order if wanted.state in _TIMES and wanted.state and not by_creation else "",
+                whole=whole,
+                ranked=queue.settings.priority is not None,
+                url=lambda sort, order: context.url(
+                    urls.QUEUE,
+                    wanted.query(**{SORT: sort, ORDER: order or wanted.order}),
+                    queue=queue.name,
+                ),
+            )
+        ),
         select=context.url(urls.SELECTED, queue=queue.name) if operates else None,
         actions=tuple(Choice(each.name, f"{each.verb}…", each.danger) for each in fits),
         pager=Pager(
@@ -228,11 +308,36 @@ def tasks(
             Choice(each.name, f"{formatting.upon(each.verb, 'all that match')}…", each.danger)
             for each in fits
         ),
+        matched=_matched(len(rows), wanted, counts, whole=whole),
+        snippets=()
+        if wanted.errors
+        else of_list(queue.name, wanted.where, descending=wanted.descending),
         ranked=queue.settings.priority is not None,
-        looking=Looking(looked, every, f"None found yet: {far}.", more)
+        looking=Looking(looked, every, f"None found yet: {far}{why}.", more)
         if cursor is not None and not rows
         else None,
     )
+
+
+def _why_all(queue: Queue, wanted: TaskQuery) -> str:
+    """Return why each task has to be looked at, where the query names what could be indexed."""
+    where = wanted.where
+    named = [PAYLOAD + path for path in where.payload] + [tag_field(key) for key in where.tags]
+    if not named or where.id_prefix is not None:
+        return ""
+    being_built = [one for one in named if one in queue.settings.indexed_fields]
+    if being_built:
+        return f", until the index of {being_built[0]} is built"
+    return f", because {named[0]} is not indexed in {queue.name}"
+
+
+def _matched(shown: int, wanted: TaskQuery, counts: Mapping[Status, int], *, whole: bool) -> str:
+    """Return how many tasks match: exactly where that is known, and else that it is not."""
+    if whole:
+        return f"{formatting.count_of(shown, 'task')} match{'es' if shown == 1 else ''}"
+    if not wanted.narrowed:
+        return f"{formatting.count_of(_to_look_at(wanted, counts), 'task')} match, as counted above"
+    return f"{formatting.number(shown)} match on this page; a dry run counts all"
 
 
 def _to_look_at(wanted: TaskQuery, counts: Mapping[Status, int]) -> int:
@@ -241,29 +346,15 @@ def _to_look_at(wanted: TaskQuery, counts: Mapping[Status, int]) -> int:
     return sum(counts.get(status, 0) for status in meant)
 
 
-def _row(context: RequestContext, task: Task, means: Mapping[State, str]) -> TaskRow:
-    """Return a row; *means* says what its time is, where the heading does not."""
-    return TaskRow(
-        id=task.id,
-        url=context.url(urls.TASK, id=task.id),
-        status=task.status(context.now),
-        dead_reason=task.dead_reason or "",
-        at=task.scheduled_at,
-        at_means=means.get(task.state, ""),
-        attempts=task.attempts,
-        worker=task.worker or "",
-        tags=tag_links(context, task.queue, task.tags, state=context.request.param("state")),
-        error=formatting.latest(task.errors, 300),
-        priority=task.priority or "",
-    )
-
-
 def _empty(queue: str, wanted: TaskQuery) -> Empty:
     """Return the text for no tasks where there are no more to look at."""
     if wanted.errors:
         state = wanted.errors.of(STATE)  # which has no field to say it
         why = f"state {state}" if state else "something above is not right"
         return Empty(f"Nothing was looked for: {why}.")
+    if wanted.where.id_prefix is not None:
+        why = mistyped(wanted.where.id_prefix) or "mistyped, in another queue, or no longer kept"
+        return Empty(f"No task here whose id begins with {wanted.where.id_prefix} fits: {why}.")
     if wanted.narrowed:
         return Empty("No task fits this filter.")
     if wanted.state:

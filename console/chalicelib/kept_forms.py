@@ -1,0 +1,90 @@
+"""What was typed into a form whose session had ended: kept over the sign-in, and shown again.
+
+It goes along in the page, signed, and nowhere else: no address, cookie or record has it.  Nothing
+is done with it until somebody sends the form again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+from headrace.domain.limits import utf8_bytes
+
+from .pages import Page
+from .parts import Choice, Confirm, Hidden, Link
+from .request import ConsoleRequest, Values
+from .request_context import TOKEN, RequestContext, elsewhere
+from .session import SESSION, Signing
+
+FIELD: Final = "kept"
+RESUME: Final = "resume"
+"""The field of a form that is to be shown again, and not to be carried out."""
+
+_MOST: Final = 512 * 1024  # bytes of a form, beyond which it is not kept
+_NEVER: Final = (TOKEN, FIELD, RESUME)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptForm:
+    """Where a form was to go, and its fields."""
+
+    target: str
+    fields: Values
+
+    def written(self, signing: Signing) -> str:
+        """Return it as text for a hidden field."""
+        return signing.write(FIELD, [self.target, {name: [*v] for name, v in self.fields.items()}])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoOnPage(Page):
+    """After the sign-in: the way back to the form, or to send it again where it has no page."""
+
+    template: ClassVar[str] = "go_on.html"
+    detail: str
+    form: Confirm
+
+
+def kept_form(request: ConsoleRequest, signing: Signing) -> KeptForm | None:
+    """Return the form of *request* if it is one of ours, and not too long to keep."""
+    token = request.given(TOKEN)
+    named = signing.named(request.cookies.get(SESSION, ""))
+    ours = signing.is_form_token(token, named[1]) if named else bool(signing.read("form", token))
+    if elsewhere(request) or not ours:
+        return None
+    fields = {name: values for name, values in request.form.items() if name not in _NEVER}
+    if sum(utf8_bytes(text) for values in fields.values() for text in values) > _MOST:
+        return None
+    return KeptForm(request.target, fields)
+
+
+def read_kept(text: str, signing: Signing) -> KeptForm | None:
+    """Return what `written` wrote; None for anything else."""
+    match signing.read(FIELD, text):
+        case [str(target), dict(fields)]:
+            return KeptForm(target, {str(name): tuple(v) for name, v in fields.items()})
+        case _:
+            return None
+
+
+def go_on(kept: KeptForm, context: RequestContext, *, has_page: bool) -> GoOnPage:
+    """Return the page from which one goes on with *kept*."""
+    target = context.request.urls.safe_next(kept.target)
+    hidden = tuple(Hidden(name, text) for name, texts in kept.fields.items() for text in texts)
+    if has_page:
+        detail = "What you had typed is kept. Nothing was done with it."
+        hidden = (*hidden, Hidden(RESUME, "yes"))
+    else:
+        detail = "Your session had ended, so what you had asked for was not done."
+    choice = "Back to the form" if has_page else "Send it again"
+    back = Link("Leave it", context.request.urls.root)
+    form = Confirm(target, (Choice("", choice),), back, hidden=hidden)
+    return GoOnPage(title="Signed in", detail=detail, form=form)
+
+
+def shown_again(context: RequestContext) -> RequestContext:
+    """Return *context* as that of a look at the page of a form, with what was typed into it."""
+    fields: Mapping[str, tuple[str, ...]] = {
+        name: values for name, values in context.request.form.items() if name not in _NEVER
+    }
+    return replace(context, request=replace(context.request, method="GET", form=fields))

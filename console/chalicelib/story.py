@@ -1,0 +1,334 @@
+"""What happened to a task, in order and to scale: waits, runs and backoffs; pure functions.
+
+A task keeps its last errors, the queues it left and its last times.  So all of it is known but the
+beginning of attempts that were made before errors said it, and of those that ended in a move; what
+is not known is drawn as such.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from headrace.domain.task import ErrorKind, State, Task, TaskError
+
+from . import formatting
+
+WIDTH: Final = 720
+_RUN: Final = "run"
+_KEYS: Final = {
+    "wait": "waits",
+    "backoff": "backs off, or is not due",
+    "unknown": "waits and runs, its beginning not known",
+    "run-failed": "runs and fails",
+    "run-succeeded": "runs and succeeds",
+    "run-inflight": "runs",
+}
+_LEAST: Final = 3.0  # pixels of a run, however short
+_NAMED: Final = 40  # pixels that a queue's name needs
+
+
+class Ended(StrEnum):
+    """How an attempt ended, or that it has not."""
+
+    FAILED = "failed"
+    LAPSED = "lease expired"
+    SUCCEEDED = "succeeded"
+    CANCELLED = "cancelled"
+    RUNNING = "running since"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt; ``waited`` and ``run`` are seconds, None where they are not known."""
+
+    number: int
+    queue: str
+    started_at: datetime | None
+    ended_at: datetime | None
+    ended: Ended
+    worker: str
+    error: TaskError | None = None
+    waited: float | None = None
+    run: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What else happened: it was moved from *queue* to another, restarted, or given back."""
+
+    what: str
+    at: datetime | None
+    queue: str
+    to: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A piece of the strip: a wait, a backoff, a run and how it ended, or a time unknown."""
+
+    kind: str
+    x: float
+    width: float
+    words: str
+
+    @property
+    def y(self) -> int:
+        """Where it begins: a run is as high as the strip, all else lies in its middle."""
+        return 0 if self.kind.startswith(_RUN) else 8
+
+    @property
+    def height(self) -> int:
+        """How high it is."""
+        return 24 - 2 * self.y
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSpan:
+    """For how long it was in a queue; ``shown`` is the name where there is room for it."""
+
+    queue: str
+    x: float
+    width: float
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """The life of a task to scale; ``words`` says the same in words, ``length`` how long it is."""
+
+    stretches: tuple[Stretch, ...]
+    queues: tuple[QueueSpan, ...]
+    first: datetime
+    last: datetime
+    length: float
+    words: str
+    kinds: tuple[str, ...]
+    width: int = WIDTH
+
+    @property
+    def height(self) -> int:
+        """How high it is, with the names of queues beneath."""
+        return 44 if self.queues else 24
+
+    @property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """What each kind of piece is, in words."""
+        return tuple((kind, _KEYS[kind]) for kind in self.kinds)
+
+
+def queue_at(task: Task, at: datetime) -> str:
+    """Return the queue that *task* was in at *at*, as far as its trail goes back."""
+    return next((hop.queue for hop in task.trail if at <= hop.at), task.queue)
+
+
+def events(task: Task) -> tuple[Attempt | Turn, ...]:
+    """Return what happened to *task*, the oldest first."""
+    found = sorted(_known(task), key=lambda event: _when(event, task))
+    told: list[Attempt | Turn] = []
+    since, before = task.created_at, 0
+    for event in found:
+        if isinstance(event, Attempt):
+            if event.number <= before and not _parted(told):
+                told.append(Turn("restarted", None, event.queue))
+            before = event.number
+            told.append(_measured(event, since))
+            since = event.ended_at or since
+        else:
+            told.append(event)
+            since = event.at or since
+            before = 0 if event.what != "given back" else before
+    return tuple(told)
+
+
+def _parted(told: Sequence[Attempt | Turn]) -> bool:
+    """Whether the last that was told begins the attempts anew."""
+    return bool(told) and isinstance(told[-1], Turn)
+
+
+def _when(event: Attempt | Turn, task: Task) -> datetime:
+    if isinstance(event, Turn):
+        return event.at or task.created_at
+    return event.ended_at or event.started_at or task.created_at
+
+
+def _measured(one: Attempt, since: datetime) -> Attempt:
+    """Return an attempt with how long it had waited, and ran."""
+    began, ended = one.started_at, one.ended_at
+    return Attempt(
+        one.number, one.queue, began, ended, one.ended, one.worker, one.error,
+        None if began is None else max(0.0, (began - since).total_seconds()),
+        None if began is None or ended is None else max(0.0, (ended - began).total_seconds()),
+    )  # fmt: skip
+
+
+def _known(task: Task) -> Iterator[Attempt | Turn]:
+    for error in task.errors:
+        ended = Ended.LAPSED if error.kind is ErrorKind.LEASE_EXPIRED else Ended.FAILED
+        began = error.started_at
+        last = error is task.errors[-1] and task.state is not State.SUCCEEDED
+        if began is None and last and task.started_at and task.started_at <= error.at:
+            began = task.started_at
+        queue = queue_at(task, error.at)
+        yield Attempt(error.attempt, queue, began, error.at, ended, error.worker or "", error)
+    if (last_one := _last(task)) is not None:
+        yield last_one
+    hops = [*task.trail]
+    for place, hop in enumerate(hops):
+        to = hops[place + 1].queue if place + 1 < len(hops) else task.queue
+        yield Turn("moved", hop.at, hop.queue, to)
+    moments = {hop.at for hop in hops} | {error.at for error in task.errors}
+    again = task.enqueued_at
+    if again > task.created_at and again not in moments:
+        yield Turn("restarted", again, task.queue)
+    back = task.returned_at
+    if back is not None and back not in moments and back != again:
+        yield Turn("given back", back, task.queue)
+
+
+def _last(task: Task) -> Attempt | None:
+    """Return the attempt that left no error: under way, succeeded, or cancelled."""
+    began, worker = task.started_at, task.worker or ""
+    if task.state is State.SUCCEEDED and task.finished_at:
+        ended, at = Ended.SUCCEEDED, task.finished_at
+    elif task.state is State.INFLIGHT and began:
+        return Attempt(task.attempts, task.queue, began, None, Ended.RUNNING, worker)
+    elif task.cancelled and task.finished_at and _never_came_back(task):
+        ended, at = Ended.CANCELLED, task.finished_at
+    else:
+        return None
+    return Attempt(task.attempts, task.queue, began, at, ended, worker)
+
+
+def _never_came_back(task: Task) -> bool:
+    """Whether the latest delivery ended where the task did."""
+    started, returned = task.started_at, task.returned_at
+    return started is not None and (returned is None or returned < started)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    kind: str
+    start: datetime
+    end: datetime
+    words: str
+
+
+def strip(task: Task, now: datetime, told: Sequence[Attempt | Turn]) -> Strip | None:
+    """Return the life of *task* to scale up to *now*, or its end; None before anything happened.
+
+    *told* is what `events` returns, with queues as the visitor may know them.
+    """
+    pieces = list(_pieces(task, now, told))
+    if not any(piece.kind != "wait" for piece in pieces):
+        return None
+    first, last = task.created_at, max(piece.end for piece in pieces)
+    length = (last - first).total_seconds()
+    if length <= 0:
+        return None
+
+    def x(at: datetime) -> float:
+        return round(max(0.0, (at - first).total_seconds()) / length * WIDTH, 1)
+
+    def drawn(piece: _Piece) -> Stretch:
+        least = _LEAST if piece.kind.startswith(_RUN) else 0.5
+        width = max(least, x(piece.end) - x(piece.start))
+        return Stretch(piece.kind, min(x(piece.start), WIDTH - least), round(width, 1), piece.words)
+
+    words = "; ".join(piece.words for piece in pieces)
+    return Strip(
+        # Runs are drawn over waits: they are wider than they were long.
+        stretches=tuple(
+            drawn(piece) for piece in sorted(pieces, key=lambda one: one.kind.startswith(_RUN))
+        ),
+        queues=tuple(_queues(first, last, told, x)),
+        first=first,
+        last=last,
+        length=length,
+        words=f"{words}; {formatting.duration(length)} in all.",
+        kinds=tuple(dict.fromkeys(piece.kind for piece in pieces)),
+    )
+
+
+_RUNS: Final = {
+    Ended.FAILED: "run-failed",
+    Ended.LAPSED: "run-failed",
+    Ended.CANCELLED: "run-failed",
+    Ended.SUCCEEDED: "run-succeeded",
+    Ended.RUNNING: "run-inflight",
+}
+
+
+def _pieces(task: Task, now: datetime, told: Sequence[Attempt | Turn]) -> Iterator[_Piece]:
+    at, after_failure = task.created_at, False
+    for event in told:
+        if isinstance(event, Turn):
+            if event.at is not None and event.at > at:
+                yield _wait(at, event.at, backoff=False)
+                at = event.at
+            after_failure = False
+            continue
+        end = event.ended_at or now
+        name = f"attempt {event.number}"
+        if event.started_at is None:
+            if end > at:
+                words = f"{name} waited and ran {_length(at, end)}, and {event.ended}"
+                yield _Piece("unknown", at, end, words)
+        else:
+            if event.started_at > at:
+                due = task.due_at if event.started_at == task.started_at else None
+                yield from _gap(at, event.started_at, due, backoff=after_failure)
+            began = max(at, event.started_at)
+            said = "is running" if event.ended is Ended.RUNNING else str(event.ended)
+            words = f"{name} ran {_length(began, max(began, end))}: {said}"
+            yield _Piece(_RUNS[event.ended], began, max(began, end), words)
+        at, after_failure = max(at, end), event.ended in (Ended.FAILED, Ended.LAPSED)
+    if task.state is State.ENQUEUED:
+        yield from _gap(at, max(now, task.due_at), task.due_at, backoff=after_failure)
+    elif task.finished_at is not None and task.finished_at > at:
+        yield _wait(at, task.finished_at, backoff=False)
+
+
+def _gap(
+    start: datetime, end: datetime, due: datetime | None, *, backoff: bool
+) -> Iterator[_Piece]:
+    """Yield what lies between two attempts: up to when it was due, and the wait from then on."""
+    if due is not None and start < due < end:
+        yield _wait(start, due, backoff=True, why="backed off" if backoff else "was not due")
+        yield _wait(due, end, backoff=False)
+    elif end > start:
+        later = due is not None and due >= end
+        why = "backed off" if backoff else "was not due"
+        said = why if later else "backed off and waited" if backoff else "waited"
+        yield _wait(start, end, backoff=backoff or later, why=said)
+
+
+def _wait(start: datetime, end: datetime, *, backoff: bool, why: str = "waited") -> _Piece:
+    return _Piece("backoff" if backoff else "wait", start, end, f"{why} {_length(start, end)}")
+
+
+def _length(start: datetime, end: datetime) -> str:
+    return formatting.duration((end - start).total_seconds())
+
+
+def _queues(
+    first: datetime, last: datetime, told: Sequence[Attempt | Turn], x: Callable[[datetime], float]
+) -> Iterator[QueueSpan]:
+    """Yield the queues that it was in, where it was in several."""
+    moves = [one for one in told if isinstance(one, Turn) and one.what == "moved" and one.at]
+    if not moves:
+        return
+    since = first
+    for move in moves:
+        until = move.at or last
+        yield _span(move.queue, x(since), x(until))
+        since = until
+    yield _span(moves[-1].to, x(since), x(last))
+
+
+def _span(queue: str, start: float, end: float) -> QueueSpan:
+    width = round(max(1.0, end - start), 1)
+    room = int((width - 8) // 7)
+    shown = queue if len(queue) <= room else f"{queue[: room - 1]}…" if width >= _NAMED else ""
+    return QueueSpan(queue, start, width, shown)

@@ -1,0 +1,277 @@
+"""Actions on many tasks that the service carries out: the list, and each with its progress."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar, Final
+
+from headrace.domain import limits
+from headrace.domain.access import Permission
+from headrace.domain.errors import NotFound
+from headrace.domain.operate import ActionStatus
+from headrace.ops.operators.actions import Allowed
+from headrace.store.records.actions import ActionRun
+
+from .. import formatting, urls
+from ..forms import Errors
+from ..pages import Flash, Page
+from ..parts import Choice, Confirm, Empty, Fact, Field, FilterForm, Hidden, Link, Pager
+from ..request_context import RequestContext
+from ..routes import Redirect, Reply, routes
+from .actions import ACTIONS, TaskAction, why
+from .navigation import crumbs, pager, per_page
+from .selections import LASTS, which, work_on
+
+_REFRESH_SECONDS: Final = 2
+_LONGEST: Final = 128  # letters of a name
+_WORDS: Final = {
+    ActionStatus.LOOKING: "looking for its tasks",
+    ActionStatus.RUNNING: "going on",
+    ActionStatus.PAUSED: "paused",
+    ActionStatus.DONE: "done",
+    ActionStatus.CANCELLED: "cancelled",
+    ActionStatus.FAILED: "failed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One action in short."""
+
+    url: str
+    text: str
+    status: str
+    changed: int
+    total: int | None
+    by: str
+    reason: str
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsPage(Page):
+    """Actions, the latest first."""
+
+    template: ClassVar[str] = "actions.html"
+    filter: FilterForm
+    rows: tuple[RunRow, ...]
+    pager: Pager
+    empty: Empty
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPage(Page):
+    """How far an action is: ``done`` of ``count``, drawn as a bar unless ``count`` is 0.
+
+    ``refresh`` is after how many seconds to look again, None when nothing changes any more.
+    """
+
+    template: ClassVar[str] = "action.html"
+    question: str
+    summary: str
+    detail: str
+    trouble: str
+    done: int
+    count: int
+    numbers: tuple[Fact, ...]
+    who: tuple[Fact, ...]
+    filter: tuple[Fact, ...]
+    forms: tuple[Confirm, ...]
+    rest: Link | None
+    refresh: int | None
+
+
+def allowed(context: RequestContext) -> Allowed:
+    """Return what tells whether whoever is signed in may operate every queue of an action."""
+
+    def may(run: ActionRun) -> bool:
+        return all(context.allows(Permission.OPERATE, queue) for queue in run.touches)
+
+    return may
+
+
+def under_way(context: RequestContext, queue: str | None = None) -> tuple[Link, ...]:
+    """Return links to the actions that are under way, of one *queue* or all."""
+    if not context.allows(Permission.OPERATE, *([queue] if queue else [])):
+        return ()
+    return tuple(
+        Link(f"{_text(run)}: {_progress(run)}", context.url(urls.ACTION, id=run.id))
+        for run in context.use.actions.under_way(allowed=allowed(context))
+        if queue in (None, *run.touches)
+    )
+
+
+@routes.get(urls.ACTIONS, Permission.OPERATE)
+def show_all(context: RequestContext) -> Reply:
+    """Show a page of the actions."""
+    errors = Errors()
+    queue = context.request.param("queue")[:_LONGEST]
+    limit = errors.whole("limit", context.request.param("limit"), (1, limits.LIST_PAGE)) or 50
+    page = context.use.actions.list(
+        queue=queue or None, limit=limit, cursor=context.cursor, allowed=allowed(context)
+    )
+    here = context.url(urls.ACTIONS)
+    fields = (
+        Field("queue", "Queue", queue, hint="exactly"),
+        per_page(limit, errors.of("limit")),
+    )
+    shown = formatting.count_of(len(page.shown), "action") if page.shown else ""
+    return RunsPage(
+        title="Actions",
+        http_status=400 if errors else 200,
+        filter=FilterForm(here, fields, (), here if queue else None, bool(queue or errors)),
+        rows=tuple(_row(context, run) for run in page.shown),
+        pager=pager(context, shown, urls.ACTIONS, page.cursor, {"queue": queue, "limit": limit}),
+        empty=Empty(
+            "Restarts, deletions and other actions on many tasks would be here for 30 days. The "
+            "list of a queue's tasks and the page of errors begin them."
+        ),
+    )
+
+
+@routes.get(urls.ACTION, Permission.OPERATE)
+def show(context: RequestContext) -> Reply:
+    """Show how far an action is."""
+    return _page(context, context.use.actions.get(_id(context), allowed=allowed(context)))
+
+
+@routes.post(urls.ACTION, Permission.OPERATE)
+def steer(context: RequestContext) -> Reply:
+    """Pause, resume or cancel an action."""
+    actions, wanted = context.use.actions, context.request.given("do")
+    turns = {"pause": actions.pause, "resume": actions.resume, "cancel": actions.cancel}
+    here = context.url(urls.ACTION, id=_id(context))
+    if wanted not in turns:
+        return Redirect(here)
+    run = turns[wanted](_id(context), allowed=allowed(context))
+    work_on(context, run)
+    said = {"pause": "It rests.", "resume": "It goes on.", "cancel": "It is cancelled."}
+    return Redirect(here, Flash("done", said[wanted]))
+
+
+def _id(context: RequestContext) -> str:
+    return context.request.names["id"]
+
+
+def _row(context: RequestContext, run: ActionRun) -> RunRow:
+    return RunRow(
+        context.url(urls.ACTION, id=run.id),
+        _text(run),
+        _WORDS[run.status],
+        run.changed,
+        run.total,
+        run.by,
+        run.reason,
+        run.started_at,
+    )
+
+
+def _text(run: ActionRun) -> str:
+    one = run.queues[0] if len(run.queues) == 1 else None
+    place = one or formatting.count_of(len(run.queues), "queue")
+    tasks = "all that match" if run.total is None else formatting.count_of(run.total, "task")
+    return formatting.upon(ACTIONS[run.action.value].verb, f"{tasks} of {place}")
+
+
+def _progress(run: ActionRun) -> str:
+    if run.total is None:
+        return _WORDS[run.status]
+    return f"{_WORDS[run.status]}, {formatting.number(run.dealt_with)} done with"
+
+
+def _page(context: RequestContext, run: ActionRun) -> RunPage:
+    action = ACTIONS[run.action.value]
+    one = run.queues[0] if len(run.queues) == 1 else ""
+    return RunPage(
+        title=_text(run),
+        crumbs=(*crumbs(context, one), Link("Actions", context.url(urls.ACTIONS))),
+        question=_text(run),
+        summary=_summary(run, action),
+        detail=_detail(run),
+        trouble=f"It cannot go on: {run.trouble}." if run.trouble else "",
+        done=run.dealt_with,
+        count=run.total or 0,
+        numbers=_numbers(run, action),
+        who=_who(context, run),
+        filter=which(run.queues, run.where.fields(), run.to_queue, run.seen_at, run.by),
+        forms=_forms(context, run),
+        rest=_rest(context, run, action) if run.over else None,
+        refresh=_REFRESH_SECONDS if run.goes_on and not run.over else None,
+    )
+
+
+def _summary(run: ActionRun, action: TaskAction) -> str:
+    if run.total is None:
+        return "Looking for its tasks. Nothing is changed yet."
+    changed = f"{formatting.count_of(run.changed, 'task')} {action.done}"
+    so_far = f"{formatting.number(run.dealt_with)} of {formatting.count_of(run.total, 'task')}"
+    match run.status:
+        case ActionStatus.DONE:
+            return f"Done: {changed}."
+        case ActionStatus.CANCELLED:
+            return f"Cancelled: {changed} before."
+        case ActionStatus.FAILED:
+            return f"Failed: {changed} before."
+        case ActionStatus.PAUSED:
+            return f"Resting: {so_far} so far."
+    return f"Going on: {so_far} so far."
+
+
+def _detail(run: ActionRun) -> str:
+    if run.over:
+        return ""
+    if run.status is ActionStatus.PAUSED:
+        return "It goes on when somebody resumes it, within 7 days of the look."
+    return "The service does it. You may leave this page, or close the browser: it goes on."
+
+
+def _numbers(run: ActionRun, action: TaskAction) -> tuple[Fact, ...]:
+    left = sum(run.left.values())
+    reasons = "; ".join(
+        f"{formatting.number(amount)} because {why(reason, reason)}"
+        for reason, amount in sorted(run.left.items())
+    )
+    rest = (run.total or 0) - run.dealt_with
+    return (
+        Fact("Matched", "not known yet" if run.total is None else formatting.number(run.total)),
+        Fact(action.done.capitalize(), formatting.number(run.changed)),
+        Fact("Left alone", f"{formatting.number(left)}{': ' if left else ''}{reasons}"),
+        *((Fact("Not touched", formatting.number(rest)),) if rest else ()),
+    )
+
+
+def _who(context: RequestContext, run: ActionRun) -> tuple[Fact, ...]:
+    audit = context.url(urls.AUDIT, {"actor": run.by_id or run.by, "action": run.action.value})
+    return (
+        Fact("By", run.by, url=audit),
+        Fact("Why", run.reason or "no reason was given"),
+        Fact("Begun", at=run.started_at),
+        *((Fact("Ended", at=run.ended_at),) if run.ended_at else ()),
+        Fact("Id", run.id, code=True),
+    )
+
+
+def _rest(context: RequestContext, run: ActionRun, action: TaskAction) -> Link | None:
+    """Return the link to those of its set that no action was begun on, where there are any."""
+    try:
+        found = context.use.selections.get(run.set_name)
+    except NotFound:
+        return None
+    if not found.rest or context.now > found.seen_at + LASTS:
+        return None
+    text = formatting.upon(action.verb, f"the other {formatting.count_of(found.rest, 'task')}")
+    return Link(f"{text}…", context.url(urls.SELECTION, set=found.name))
+
+
+def _forms(context: RequestContext, run: ActionRun) -> tuple[Confirm, ...]:
+    here, forms = context.url(urls.ACTION, id=run.id), []
+    if not run.over and run.status is not ActionStatus.CANCELLED:
+        turn = Choice("resume", "Resume")
+        if run.goes_on:
+            turn = Choice("pause", "Pause")
+        forms.append(Confirm(here, (Choice("cancel", "Cancel the rest", danger=True), turn)))
+    if run.undos and run.changed and not run.goes_on:
+        tasks = formatting.count_of(run.changed, "task")
+        hidden = (Hidden("undo", " ".join(run.undos.values())),)
+        undo = Choice("", f"Undo: bring {tasks} back")
+        forms.append(Confirm(context.url(urls.UNDO), (undo,), hidden=hidden))
+    return tuple(forms)

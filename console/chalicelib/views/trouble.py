@@ -1,0 +1,140 @@
+"""What needs a look, the worst first: which queues are in trouble, of what, and since when.
+
+Pure: what is known of each queue is an argument.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import IntEnum
+from typing import Final
+
+from headrace.domain.queue import Queue
+from headrace.domain.task import Status
+from headrace.history.listening import OnDuty
+from headrace.history.stats import Glance
+
+from .. import formatting
+from ..parts import AlertNote
+
+AMBER: Final = 60.0  # seconds that a task may wait to be taken
+RED: Final = 600.0
+_MINUS: Final = "\u2212"
+
+
+class Rank(IntEnum):
+    """How bad it is: the first are looked at first."""
+
+    STALLED = 0
+    FAILING = 1
+    SILENT = 2
+    LATE = 3
+    ALERT = 4
+    PAUSED = 5
+    SLOW = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that is wrong with a queue: in a word, in a line, and since when if that is known.
+
+    ``until`` is when it ends by itself, ``why`` the reason in the words of who has done it;
+    ``bad`` whether it cannot wait.
+    """
+
+    rank: Rank
+    word: str
+    text: str
+    since: datetime | None = None
+    until: datetime | None = None
+    why: str = ""
+
+    @property
+    def bad(self) -> bool:
+        """Tell whether it cannot wait."""
+        return self.rank <= Rank.LATE
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A queue that needs a look, and why, the worst first."""
+
+    name: str
+    url: str
+    reasons: tuple[Reason, ...]
+
+    @property
+    def bad(self) -> bool:
+        """Tell whether any of it cannot wait."""
+        return self.reasons[0].bad
+
+    def explained(self, paused: str, since: datetime, why: str) -> "Trouble":
+        """Return it with who paused the queue, when, and why."""
+        told = (
+            replace(reason, text=paused, since=since, why=why)
+            if reason.rank is Rank.PAUSED
+            else reason
+            for reason in self.reasons
+        )
+        return replace(self, reasons=tuple(told))
+
+
+def worst_first(troubles: Iterable[tuple[Trouble, int]]) -> list[Trouble]:
+    """Return *troubles*, each with how many tasks of it are ready, in the order to look at them."""
+    ranked = sorted(troubles, key=lambda one: (one[0].reasons[0].rank, -one[1], one[0].name))
+    return [trouble for trouble, _ in ranked]
+
+
+def reasons_of(
+    queue: Queue, glance: Glance, on_duty: OnDuty, alerts: Sequence[AlertNote], now: datetime
+) -> tuple[Reason, ...]:
+    """Return what is wrong with *queue*, the worst first."""
+    ready, oldest = glance.counts[Status.READY], glance.age_of_oldest_ready or 0.0
+    waiting = f"{formatting.number(ready)} ready"
+    found = []
+    if queue.paused(now):
+        found.append(Reason(Rank.PAUSED, "paused", f"{waiting} meanwhile", until=queue.resume_at))
+    elif ready and on_duty.silent(queue, glance.rates.dequeued, now):
+        found.append(Reason(Rank.SILENT, "nobody listens", f"{waiting}, and no worker takes them"))
+    elif ready and not glance.rates.dequeued and oldest > AMBER:
+        why = _why_stalled(queue, glance, on_duty)
+        text = f"{waiting}, and nothing was started in the last minute{why}"
+        found.append(Reason(Rank.STALLED, "stalled", text))
+    elif ready and oldest > AMBER:
+        long = f"oldest ready for {formatting.duration(round(oldest))}, {waiting}"
+        text = f"{long}{_delta(glance.grown)}"
+        rank, word = (Rank.LATE, "late") if oldest > RED else (Rank.SLOW, "slow")
+        found.append(Reason(rank, word, text))
+    if (failing := glance.failing) is not None:
+        usual = "" if failing.usual is None else f", {_percent(failing.usual)} usually"
+        attempts = formatting.count_of(failing.failed, "attempt")
+        text = f"{_percent(failing.share)} of attempts fail{usual}: {attempts} in 10 min"
+        found.append(Reason(Rank.FAILING, "failing", text))
+    found += [Reason(Rank.ALERT, "alert", one.text, since=one.since) for one in alerts]
+    return tuple(sorted(found, key=lambda reason: reason.rank))
+
+
+def delta(step: int) -> str:
+    """Return by how much a number has changed, with its sign; empty for not at all."""
+    sign = "+" if step > 0 else _MINUS
+    return f"{sign}{formatting.number(abs(step))}" if step else ""
+
+
+def _delta(step: int) -> str:
+    return f", {delta(step)} in 5 min" if step else ""
+
+
+def _why_stalled(queue: Queue, glance: Glance, on_duty: OnDuty) -> str:
+    most = queue.settings.dequeuing_settings.max_inflight_tasks
+    if most and glance.counts[Status.INFLIGHT] >= most:
+        return f": its limit of {formatting.number(most)} in flight is reached"
+    if queue.settings.target is not None:
+        return ", though they are pushed to a target"
+    if workers := on_duty.by_queue.get(queue.name, 0):
+        verb = "listens" if workers == 1 else "listen"
+        return f", though {formatting.count_of(workers, 'worker')} {verb}"
+    return ""
+
+
+def _percent(share: float) -> str:
+    return f"{formatting.number(round(share * 100, 1 if share < 0.1 else None))} %"  # noqa: PLR2004

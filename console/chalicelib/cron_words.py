@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from . import formatting
+from headrace.domain.durations import written
 
 _DAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _MONTHS: Final = (
@@ -38,7 +38,7 @@ def spoken(cron: str | None, every_seconds: float | None, zone: str) -> str:
 
 def _length(seconds: float) -> str:
     """Return a length without its one: ``every minute``, not ``every 1 min``."""
-    return _ALONE.get(seconds) or formatting.duration(seconds)
+    return _ALONE.get(seconds) or written(seconds)
 
 
 def _cron(fields: list[str]) -> str | None:

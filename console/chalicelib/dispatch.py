@@ -25,17 +25,19 @@ from headrace.runtime.wiring import UseCases, use_cases, utc_now
 from headrace.store.call_scope import Meter, metered
 
 from . import urls
+from .kept_forms import RESUME, go_on, kept_form, shown_again
 from .pages import BouncePage, ErrorPage, Flash, Frame, Page, PageCost, Who
 from .parts import Link
 from .render import render
 from .request import ConsoleRequest, read_request
 from .request_context import RequestContext, check_form, from_elsewhere
-from .routes import ConsoleResponse, ConsoleRoute, Redirect, Reply, cookie
+from .routes import ConsoleResponse, ConsoleRoute, Redirect, Reply, SignedIn, cookie, routes
 from .session import DOOR, DOOR_LASTS, FLASH, SESSION, Signing
-from .views import navigation
+from .views import navigation, signin
 from .views.static import assets
 
 _FLASH_SECONDS: Final = 60
+_WHOLE: Final = "whole"  # a page that refreshes itself asks for all of it
 _log: Final = logging.getLogger("headrace.console")
 _log.setLevel(logging.INFO)  # who comes and goes; Lambda's own level is above that
 
@@ -102,8 +104,42 @@ def _reply(route: ConsoleRoute, context: RequestContext) -> Reply:
         context.require(route.needs, *([context.queue] if "queue" in request.names else []))
     if context.principal is None:
         return route.view(context)
+    if route.method == "POST" and request.given(RESUME):
+        return _form_again(route, context)
     with acting(context.principal, request_id=request.request_id):
         return route.view(context)
+
+
+def _form_again(route: ConsoleRoute, context: RequestContext) -> Reply:
+    """Show a form with what was typed into it before the session ended; nothing is done."""
+    page = _page_of(route.path)
+    if page is None or page.needs is None:
+        raise NotFound("this form has no page of its own")
+    context = shown_again(context)
+    queues = [context.queue] if "queue" in context.request.names else []
+    context.require(page.needs, *queues)
+    with acting(context.by, request_id=context.request.request_id):
+        return page.view(context)
+
+
+def _page_of(path: str) -> ConsoleRoute | None:
+    """Return the route that shows the page of a form to *path*."""
+    return next((one for one in routes.found if (one.method, one.path) == ("GET", path)), None)
+
+
+def _path_of(target: str, at: urls.Urls) -> str | None:
+    """Return the path of the route that takes a form to *target*."""
+    here = target.partition("?")[0].removeprefix(at.base).split("/")
+    posts = sorted(
+        (one.path for one in routes.found if one.method == "POST"), key=lambda path: path.count("{")
+    )
+    for path in posts:
+        parts = path.split("/")
+        if len(parts) == len(here) and all(
+            part == given or part.startswith("{") for part, given in zip(parts, here, strict=True)
+        ):
+            return path
+    return None
 
 
 def _note_refusal(
@@ -125,6 +161,9 @@ def _redirect_to_sign_in(context: RequestContext) -> Reply:
     request = context.request
     if request.parts is not None:
         raise Unauthenticated("the session is over: sign in again")
+    kept = kept_form(request, context.signing) if request.method == "POST" else None
+    if kept is not None and _path_of(kept.target, request.urls) not in (None, urls.SIGN_OUT):
+        return signin.interrupted(context, kept.written(context.signing))
     if request.method != "GET":
         flash = Flash("failed", "Your session had ended, so nothing was done. Sign in again.")
         return Redirect(context.url(urls.SIGN_IN), flash)
@@ -144,6 +183,8 @@ def _finish(reply: Reply, context: RequestContext, call: _ConsoleCall) -> Consol
     request = context.request
     if isinstance(reply, ConsoleResponse):
         return reply
+    if isinstance(reply, SignedIn):
+        return _go_on(reply, context, call)
     if isinstance(reply, Redirect):
         cookies = reply.cookies
         if reply.flash is not None:
@@ -152,6 +193,9 @@ def _finish(reply: Reply, context: RequestContext, call: _ConsoleCall) -> Consol
             )
             cookies = (*cookies, cookie(request, FLASH, value, seconds=_FLASH_SECONDS))
         return ConsoleResponse(status=303, headers={"Location": reply.url}, cookies=cookies)
+    if request.parts == _WHOLE:
+        frame = _frame(context, call, nonce=_nonce(context), flash=None)
+        return ConsoleResponse(render(reply, frame), reply.http_status)
     if request.parts is not None:
         return _parts(reply, context, call)
     cookies = ()
@@ -168,6 +212,15 @@ def _finish(reply: Reply, context: RequestContext, call: _ConsoleCall) -> Consol
                 flash = Flash(kind, text, undo)
     frame = _frame(context, call, nonce=nonce, flash=flash)
     return ConsoleResponse(render(reply, frame), reply.http_status, cookies=cookies)
+
+
+def _go_on(reply: SignedIn, context: RequestContext, call: _ConsoleCall) -> ConsoleResponse:
+    """Answer a sign-in with the way back to the form that its session's end had stopped."""
+    context = replace(context, session=reply.session)
+    path = _path_of(reply.kept.target, context.request.urls)
+    page = go_on(reply.kept, context, has_page=path is not None and _page_of(path) is not None)
+    frame = _frame(context, call, nonce=_nonce(context), flash=None)
+    return ConsoleResponse(render(page, frame), page.http_status, cookies=reply.cookies)
 
 
 def _parts(page: Page, context: RequestContext, call: _ConsoleCall) -> ConsoleResponse:
@@ -193,7 +246,9 @@ def _frame(
         who=who,
         nav=navigation.links(context) if by is not None else (),
         search=context.url(urls.SEARCH),
-        searched=context.request.param("q"),
+        searched=context.request.param("q")
+        if context.request.target.startswith(context.url(urls.SEARCH))
+        else "",
         flash=flash,
         undo=context.url(urls.UNDO),
         units=PageCost(
@@ -211,6 +266,7 @@ def _bare_frame(at: urls.Urls, call: _ConsoleCall) -> Frame:
         style=_served(at, "console.css"),
         script=_served(at, "console.js"),
         icon=_served(at, "icon.svg"),
+        keys=_served(at, "keys.js"),
         request_id=call.request_id,
     )
 

@@ -9,8 +9,9 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from headrace.domain import limits
+from headrace.domain import durations, limits
 from headrace.domain.errors import FieldError, HeadraceError
+from headrace.domain.retry import Seconds
 from headrace.domain.task import Priority
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
@@ -54,6 +55,23 @@ class Errors:
             self.add(name, fault)
             return None
         return int(value)
+
+    def length(
+        self, name: str, text: str, within: limits.Bounds, *, whole: bool = False
+    ) -> Seconds | None:
+        """Read a length of time, as `durations.read` does; None for nothing."""
+        if not text.strip():
+            return None
+        fault = durations.fault(text, within, whole=whole)
+        if fault:
+            self.add(name, fault)
+            return None
+        return durations.read(text)
+
+    def whole_seconds(self, name: str, text: str, within: limits.Bounds) -> int | None:
+        """Read a length of time in whole seconds; None for nothing."""
+        found = self.length(name, text, within, whole=True)
+        return None if found is None else int(found)
 
     def instant(self, name: str, text: str) -> datetime | None:
         """Read a date and time, taken as UTC."""

@@ -77,6 +77,7 @@ class Frame:
     style: str
     script: str
     icon: str
+    keys: str = ""
     token: str = ""
     who: Who | None = None
     nav: tuple[Link, ...] = ()

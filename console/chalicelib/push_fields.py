@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from headrace.domain import limits
+from headrace.domain.durations import written
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.on_end import TYPES, OnEnd
 from headrace.domain.push import MASK, Target, headers_faults
 from headrace.domain.queue import AlertSettings, Threshold
 
-from .typed_settings import Setting, Typed, text_of
+from .typed_settings import Setting, Typed
 
 _STATES: Final = {
     " and ".join(state.lower() for state in states): states
@@ -23,7 +24,7 @@ TARGET: Final = (
     Setting("target_url", "Address", "The service sends the tasks there. Empty: workers get them.",
             width="l"),
     Setting("target_lambda", "Or ARN of a Lambda function", width="l"),
-    Setting("target_timeout", "Time for one request, seconds"),
+    Setting("target_timeout", "Time for one request"),
     Setting("target_concurrency", "Requests at once"),
     Setting("target_headers", "Its headers",
             f"One a line, as Name: value; {MASK} stays as it is.", "textarea", width="l"),
@@ -38,9 +39,9 @@ ON_END: Final = (
 ALERTS: Final = (
     Setting("alert_queue", "Queue that is told", f"Empty: none. {MASK} is a queue of others.",
             width="l"),
-    Setting("alert_oldest", "Oldest task ready for, seconds", "Empty: no alert; so below."),
+    Setting("alert_oldest", "Oldest task ready for", "Empty: no alert; so below."),
     Setting("alert_dead", "Tasks dead in a minute"),
-    Setting("alert_silence", "No worker for, seconds", "And nobody else who takes tasks."),
+    Setting("alert_silence", "No worker for", "And nobody else who takes tasks."),
 )  # fmt: skip
 _LIMITS: Final = {
     "alert_oldest": Threshold.OLDEST_READY,
@@ -68,7 +69,7 @@ def push_texts(target: Target | None, on_end: OnEnd | None) -> dict[str, str]:
     return {
         "target_url": shown.url or "",
         "target_lambda": shown.function or "",
-        "target_timeout": text_of(shown.timeout_in_seconds),
+        "target_timeout": written(shown.timeout_in_seconds),
         "target_concurrency": str(shown.max_concurrency),
         "target_headers": "\n".join(f"{name}: {MASK}" for name in shown.headers),
         "told_queue": MASK if told.queue is None else told.queue,
@@ -80,7 +81,10 @@ def alert_texts(alerts: AlertSettings | None) -> dict[str, str]:
     """Return the text of each field; who is told is masked unless *alerts* names it."""
     shown = AlertSettings("") if alerts is None else alerts
     values = {name: shown.limit(threshold) for name, threshold in _LIMITS.items()}
-    limits_ = {name: "" if value is None else text_of(value) for name, value in values.items()}
+    limits_ = {
+        name: "" if value is None else str(value) if name == "alert_dead" else written(value)
+        for name, value in values.items()
+    }
     return {"alert_queue": MASK if shown.queue is None else shown.queue, **limits_}
 
 
@@ -88,11 +92,11 @@ def read_alerts(typed: Typed) -> AlertSettings | None:
     """Return what is worth an alert as was typed; its queue as in read_on_end()."""
     given = {name: bool(typed.texts[name]) for name in _LIMITS}
     oldest = (
-        typed.number("alert_oldest", limits.ALERT_AGE_SECONDS) if given["alert_oldest"] else None
+        typed.length("alert_oldest", limits.ALERT_AGE_SECONDS) if given["alert_oldest"] else None
     )
     dead = typed.whole("alert_dead", limits.ALERT_DEAD) if given["alert_dead"] else None
     silence = (
-        typed.number("alert_silence", limits.ALERT_SILENCE_SECONDS)
+        typed.length("alert_silence", limits.ALERT_SILENCE_SECONDS)
         if given["alert_silence"]
         else None
     )
@@ -111,7 +115,7 @@ def read_alerts(typed: Typed) -> AlertSettings | None:
 def read_target(typed: Typed, old: Target | None) -> Target | None:
     """Return the target that was typed, with the headers of *old* that are still named."""
     url, function = typed.texts["target_url"], typed.texts["target_lambda"]
-    timeout = typed.number("target_timeout", limits.TARGET_TIMEOUT_SECONDS)
+    timeout = typed.length("target_timeout", limits.TARGET_TIMEOUT_SECONDS)
     concurrency = typed.whole("target_concurrency", limits.TARGET_CONCURRENCY)
     if url and function:
         typed.errors.add("target_lambda", "must be empty: the tasks are sent to the address")

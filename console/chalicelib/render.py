@@ -1,7 +1,8 @@
 """Pages to HTML: the one Jinja2 environment, and its filters.
 
-Autoescape is always on, and a name that a page does not have is an error.  Templates get ``page``
-and ``frame``, both frozen, and compute nothing.
+Autoescape is always on, what is printed has control and bidi characters by their names (``exact``
+is for what is sent back or copied, which must stay as it is), and a name that a page does not have
+is an error.  Templates get ``page`` and ``frame``, both frozen, and compute nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from . import formatting
 from .pages import Frame, Page
@@ -47,6 +48,7 @@ def environment() -> Environment:
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
@@ -57,11 +59,20 @@ def environment() -> Environment:
         "size": formatting.size,
         "duration": formatting.duration,
         "cut": formatting.cut,
+        "exact": escape,
         "ago": _ago,
         "clock": _clock,
+        "instant": formatting.rfc3339,
     }
     made.filters.update(filters)
     return made
+
+
+def _visible(value: object) -> object:
+    """Return what is printed for *value*: text that is no markup yet with nothing unseen in it."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return formatting.visible(value)
+    return value
 
 
 @pass_context

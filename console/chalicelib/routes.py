@@ -9,7 +9,9 @@ from typing import Any, Final, TypeVar
 
 from headrace.domain.access import Permission
 from headrace.runtime.function import ALWAYS
+from headrace.store.records.keys import Session
 
+from .kept_forms import KeptForm
 from .pages import Flash, Page
 from .request import ConsoleRequest
 from .request_context import RequestContext
@@ -66,7 +68,16 @@ class Redirect:
     cookies: tuple[str, ...] = ()
 
 
-Reply = Page | Redirect | ConsoleResponse
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """A page for whoever has just signed in, with the cookies of that *session*."""
+
+    session: Session
+    kept: KeptForm
+    cookies: tuple[str, ...]
+
+
+Reply = SignedIn | Page | Redirect | ConsoleResponse
 View = Callable[[RequestContext], Reply]
 _View = TypeVar("_View", bound=View)
 

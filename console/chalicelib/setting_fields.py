@@ -3,12 +3,16 @@
 All of a queue's; and those of retries by themselves, which a schedule may leave to its queue.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from headrace.domain import limits
+from headrace.domain import durations, limits
+from headrace.domain.durations import EXAMPLES, written
 from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
+from headrace.domain.indexing import fields_fault, read_field
+from headrace.domain.payload_paths import QUOTED
 from headrace.domain.queue import (
     DeadLetterConfig,
     DequeuingSettings,
@@ -42,10 +46,10 @@ KINDS: Final = (
 RETRIES: Final = (
     Setting("retry_kind", "Backoff", kind="select", options=KINDS),
     Setting("max_retries", "Retries", "0 is none."),
-    Setting("base_seconds", "Base, seconds"),
-    Setting("max_delay", "Longest wait, seconds"),
+    Setting("base_seconds", "Base", f"As all lengths of time: {EXAMPLES}."),
+    Setting("max_delay", "Longest wait"),
     Setting("jitter", "Jitter, 0 to 1", "0.1 is 10 % more or less."),
-    Setting("intervals", "Waits, seconds", "For a list of waits: 10, 60, 600", width="l"),
+    Setting("intervals", "Waits", "For a list of waits: 10s, 1m, 10m", width="l"),
 )
 
 
@@ -54,10 +58,10 @@ def retry_texts(retry: RetryStrategy) -> dict[str, str]:
     return {
         "retry_kind": retry.kind.value,
         "max_retries": str(retry.max_retries),
-        "base_seconds": text_of(retry.base_seconds),
-        "max_delay": text_of(retry.max_delay_seconds),
+        "base_seconds": written(retry.base_seconds),
+        "max_delay": written(retry.max_delay_seconds),
         "jitter": text_of(retry.jitter),
-        "intervals": ", ".join(map(text_of, retry.intervals)),
+        "intervals": ", ".join(map(written, retry.intervals)),
     }
 
 
@@ -83,8 +87,8 @@ def read_retry(texts: Mapping[str, str], errors: Errors) -> RetryStrategy:
     return RetryStrategy(
         kind=kind,
         max_retries=len(intervals) if listed else retries,
-        base_seconds=typed.number("base_seconds", limits.BASE_SECONDS),
-        max_delay_seconds=typed.number("max_delay", limits.RETRY_DELAY_SECONDS),
+        base_seconds=typed.length("base_seconds", limits.BASE_SECONDS),
+        max_delay_seconds=typed.length("max_delay", limits.RETRY_DELAY_SECONDS),
         jitter=float(typed.number("jitter", (0, 1))),
         intervals=intervals if listed else (),
     )
@@ -97,10 +101,12 @@ INFLIGHT_HINT: Final = "At most 10,000; for more, 0: no limit but shards and wor
 GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
     ("In general", (
         Setting("description", "Description", width="l"),
-        Setting("keepalive", "Lease, seconds", "A silent worker loses the task."),
-        Setting("expires", "Expires after, seconds", "From when it is due; 0 is never."),
-        Setting("history", "History, seconds", "How long the succeeded are kept; 0 keeps none."),
+        Setting("keepalive", "Lease", f"A silent worker loses the task. {EXAMPLES}."),
+        Setting("expires", "Expires after", "From when it is due; 0 is never."),
+        Setting("history", "History", "How long the succeeded are kept; 0 keeps none."),
         Setting("shards", "Shards", "1 keeps the order."),
+        Setting("indexed_fields", "Indexed",
+                "Found in one look, 3 of each kind: tag:tenant payload.order", width="l"),
     )),
     ("Retries", RETRIES),
     ("Deliveries", (
@@ -109,7 +115,7 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
         Setting("rate_interval", "In how many"),
         Setting("rate_unit", "Of these", kind="select",
                 options=tuple((unit.value, unit.value.lower()) for unit in IntervalUnit)),
-        Setting("aging", "High tasks ahead by, seconds",
+        Setting("aging", "High tasks ahead by",
                 "Tasks may then have a priority; low ones are behind by as much. Empty: none has."),
     )),
     ("Groups", (
@@ -125,7 +131,7 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
     ("The dead", (
         Setting("dead_enable", "Keep the dead", kind="select",
                 options=(("yes", "yes"), ("no", "no, they are gone"))),
-        Setting("dead_retention", "How long, seconds"),
+        Setting("dead_retention", "How long"),
         Setting("dead_most", "How many at most", "0 is no limit."),
     )),
     ("Target", TARGET),
@@ -133,7 +139,36 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
     ("Told of alerts", ALERTS),
 )  # fmt: skip
 
+DURATIONS: Final = frozenset(
+    {
+        "keepalive",
+        "expires",
+        "history",
+        "base_seconds",
+        "max_delay",
+        "aging",
+        "dead_retention",
+        "target_timeout",
+        "alert_oldest",
+        "alert_silence",
+    }
+)
+"""The fields that are lengths of time; ``intervals`` are several."""
+
 LABELS: Final = {one.name: one.label for _, settings in GROUPS for one in settings}
+
+
+def as_shown(name: str, text: str) -> str:
+    """Return what was typed into a field as the form shows it: 120 seconds are ``2m``."""
+    try:
+        if name in DURATIONS:
+            return written(durations.read(text))
+        if name == "intervals":
+            parts = filter(None, map(str.strip, text.split(",")))
+            return ", ".join(written(durations.read(part)) for part in parts)
+    except ValueError:
+        pass
+    return text
 
 
 def texts_of(settings: QueueSettings) -> dict[str, str]:
@@ -142,19 +177,20 @@ def texts_of(settings: QueueSettings) -> dict[str, str]:
     rate, dead = dequeuing.rate_limiting, settings.dead_letter_queue_config
     return {
         "description": settings.description,
-        "keepalive": text_of(settings.keepalive_timeout_in_seconds),
-        "expires": text_of(settings.expires_in_seconds),
-        "history": text_of(settings.history_retention_in_seconds),
+        "keepalive": written(settings.keepalive_timeout_in_seconds),
+        "expires": written(settings.expires_in_seconds),
+        "history": written(settings.history_retention_in_seconds),
         "shards": str(settings.shards),
+        "indexed_fields": " ".join(settings.indexed_fields),
         **retry_texts(settings.retry_strategy),
         "max_inflight": str(dequeuing.max_inflight_tasks),
         "rate_tokens": str(rate.max_tokens) if rate else "",
         "rate_interval": str(rate.interval) if rate else "1",
         "rate_unit": rate.interval_unit.value if rate else IntervalUnit.SECONDS.value,
-        "aging": text_of(settings.priority.aging_in_seconds) if settings.priority else "",
+        "aging": written(settings.priority.aging_in_seconds) if settings.priority else "",
         **_group_texts(settings.groups),
         "dead_enable": "yes" if dead.enable else "no",
-        "dead_retention": text_of(dead.retention_period_in_seconds),
+        "dead_retention": written(dead.retention_period_in_seconds),
         "dead_most": str(dead.max_size),
         **push_texts(settings.target, settings.on_end),
         **alert_texts(settings.alerts),
@@ -212,6 +248,18 @@ def _read_weights(text: str, errors: Errors) -> dict[str, float]:
     return found
 
 
+_FIELD: Final = re.compile(rf"(?:{QUOTED}|[^\s\"])+")
+
+
+def _read_indexed(text: str, errors: Errors) -> tuple[str, ...]:
+    """Read `tag:tenant payload.order`."""
+    named = _FIELD.findall(text)
+    if fault := fields_fault(named):
+        errors.add("indexed_fields", fault)
+        return ()
+    return tuple(str(read_field(field)[0]) for field in named)
+
+
 def read_settings(texts: Mapping[str, str], old: QueueSettings, errors: Errors) -> QueueSettings:
     """Return *old* with what *texts* say; what is wrong goes to *errors*, by field."""
     typed = Typed(texts, errors)
@@ -227,14 +275,14 @@ def read_settings(texts: Mapping[str, str], old: QueueSettings, errors: Errors) 
     priority = None
     groups = _read_groups(typed, old.groups, errors)
     if texts["aging"]:
-        priority = PrioritySettings(typed.number("aging", limits.AGING_SECONDS))
+        priority = PrioritySettings(typed.length("aging", limits.AGING_SECONDS))
         if groups is not None:
             errors.add("aging", "must be empty: the queue has groups, which take turns")
     return replace(
         old,
         description=description or "",
-        keepalive_timeout_in_seconds=typed.number("keepalive", limits.KEEPALIVE_SECONDS),
-        expires_in_seconds=typed.number("expires", (0, limits.EXPIRES_SECONDS[1])),
+        keepalive_timeout_in_seconds=typed.length("keepalive", limits.KEEPALIVE_SECONDS),
+        expires_in_seconds=typed.length("expires", (0, limits.EXPIRES_SECONDS[1])),
         retry_strategy=read_retry(texts, errors),
         dequeuing_settings=DequeuingSettings(
             max_inflight_tasks=typed.whole("max_inflight", limits.INFLIGHT),
@@ -243,11 +291,12 @@ def read_settings(texts: Mapping[str, str], old: QueueSettings, errors: Errors) 
         ),
         dead_letter_queue_config=DeadLetterConfig(
             enable=typed.choice("dead_enable", ("yes", "no")) == "yes",
-            retention_period_in_seconds=typed.number("dead_retention", limits.RETENTION_SECONDS),
+            retention_period_in_seconds=typed.length("dead_retention", limits.RETENTION_SECONDS),
             max_size=typed.whole("dead_most", limits.COUNT),
         ),
-        history_retention_in_seconds=typed.number("history", limits.RETENTION_SECONDS),
+        history_retention_in_seconds=typed.length("history", limits.RETENTION_SECONDS),
         shards=typed.whole("shards", limits.SHARDS),
+        indexed_fields=_read_indexed(texts["indexed_fields"], errors),
         priority=priority,
         groups=groups,
         target=read_target(typed, old.target),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.domain import limits
+from headrace.domain import durations, limits
 from headrace.domain.retry import Backoff, Seconds
 
 from .forms import Errors
@@ -55,6 +55,13 @@ class Typed:
             self.errors.add(name, fault)
         return within[0] if fault or value is None else value
 
+    def length(self, name: str, within: tuple[float, float]) -> Seconds:
+        """Read a length of time that must be there."""
+        fault = durations.fault(self.texts[name], within)
+        if fault:
+            self.errors.add(name, fault)
+        return within[0] if fault else durations.read(self.texts[name])
+
     def whole(self, name: str, within: tuple[int, int]) -> int:
         """Read a whole number that must be there."""
         if not self.texts[name]:
@@ -73,20 +80,18 @@ class Typed:
         least, most = limits.INTERVALS
         low, high = limits.RETRY_DELAY_SECONDS
         parts = [part.strip() for part in self.texts["intervals"].split(",") if part.strip()]
-        found = [read_number(part) for part in parts]
-        right = [
-            value
-            for value in found
-            if value is not None and not limits.number_fault(value, (low, high))
-        ]
         wrong = ""
-        if len(right) < len(parts) or len(parts) > most:
-            wrong = f"must be {least} to {most} numbers from {low} to {high}, with commas between"
+        if len(parts) > most or any(durations.fault(part, (low, high)) for part in parts):
+            wrong = (
+                f"must be {least} to {most} lengths of time such as 10s, 1m, 10m, with commas "
+                f"between, each from {durations.written(low)} to {durations.written(high)}"
+            )
         elif self.texts["retry_kind"] == Backoff.INTERVALS and not parts:
             wrong = f"must have {least} to {most} waits for a list of waits"
         if wrong:
             self.errors.add("intervals", wrong)
-        return tuple(right)
+            return ()
+        return tuple(map(durations.read, parts))
 
 
 def read_number(text: str) -> Seconds | None:

@@ -70,7 +70,8 @@
     if (event.target.closest(".tick")) countTicked();
   });
 
-  // ---- Live parts: the same address asked again for one part; never under someone's hands.
+  // ---- Live: the same address asked again, the whole page at one moment; never under someone's
+  // hands.
 
   const tools = document.querySelector("[data-live-tools]");
   const onOff = document.querySelector("[data-live-switch]");
@@ -83,61 +84,103 @@
 
   function busy() {
     if (document.querySelector("[data-look-on]")) return "while it looks on";
+    if (drag) return "while you drag";
     if (document.querySelector("td.tick input:checked")) return "while tasks are ticked";
     const active = document.activeElement;
     if (active && active.matches("input:not([data-live-switch]), select, textarea")) {
       if (active.closest("form") || active.closest(".tick")) return "while you type";
     }
     if (document.querySelector("details.drop[open]")) return "while a form is open";
-    if (String(document.getSelection())) return "while text is selected";
+    // Of what is selected in a field that was left, only its text is told.
+    if (!document.getSelection().isCollapsed) return "while text is selected";
     return "";
   }
 
-  async function refresh(parts) {
+  async function refresh() {
     const answer = await fetch(location.href, {
-      headers: { "X-Part": parts.map((part) => part.dataset.live).join(" ") },
-      credentials: "same-origin",
-      redirect: "error",
+      headers: { "X-Part": "whole" }, credentials: "same-origin", redirect: "error",
     });
     if (!answer.ok) throw new Error(answer.status);
     const text = await answer.text();
     const date = Date.parse(answer.headers.get("Date") || "");
     if (date) ahead = Math.abs(Date.now() - date) > 5000 ? Date.now() - date : 0;
     if (busy()) return;
-    const fresh = new DOMParser().parseFromString(`<body>${text}</body>`, "text/html").body;
-    for (const part of parts) {
-      const other = fresh.querySelector(`[data-live="${part.dataset.live}"]`);
-      if (!other) continue;
-      keepState(part, other);
-      part.replaceChildren(...other.childNodes);
-      dress(part);
+    const fresh = new DOMParser().parseFromString(text, "text/html").querySelector("main");
+    const main = document.querySelector("main"), active = document.activeElement;
+    become(main, fresh);
+    if (active !== document.activeElement && active.isConnected) active.focus({ preventScroll: true });
+    dress(main);
+  }
+
+  // Makes an element like a fresh one, and keeps whatever is still there: who stands on it, has
+  // unfolded or scrolled it, notices nothing but the numbers.
+
+  const SHOWN = "[data-copy], [data-all-label], [data-live-tools]"; // by this script
+
+  function nameOf(node) {
+    if (node.nodeType !== Node.ELEMENT_NODE) return `#${node.nodeType}`;
+    const link = node.matches("tr, li") && node.querySelector("a[href]");
+    return `${node.tagName} ${node.id || node.dataset.live || (link && link.getAttribute("href")) || ""}`;
+  }
+
+  function become(old, fresh) {
+    if (old.nodeType !== Node.ELEMENT_NODE) {
+      if (old.data === fresh.data) return;
+      old.data = fresh.data;
+      if (old.data.trim()) flash(old.parentElement);
+      return;
+    }
+    if (!old.matches("input:not([type=hidden]), select, textarea")) takeAttributes(old, fresh);
+    const left = new Map();
+    for (const child of old.childNodes) {
+      const name = nameOf(child);
+      left.set(name, [...(left.get(name) || []), child]);
+    }
+    const children = [...fresh.childNodes].map((one) => {
+      const same = (left.get(nameOf(one)) || []).shift();
+      if (same) become(same, one);
+      return same || one;
+    });
+    for (const child of [...left.values()].flat()) {
+      if (!(child.matches && child.matches(".flash"))) child.remove();
+    }
+    let at = old.firstChild;
+    for (const child of children) {
+      if (child === at) {
+        at = at.nextSibling;
+      } else {
+        const isNew = !old.contains(child);
+        old.insertBefore(child, at);
+        if (isNew && child.matches && child.matches("tr, .trouble")) flash(child);
+      }
     }
   }
 
-  // What was unfolded stays so, and whoever stood on a link stands there still.
-  function keepState(part, fresh) {
-    const folds = fresh.querySelectorAll("details");
-    part.querySelectorAll("details").forEach((fold, place) => {
-      if (fold.open && folds[place]) folds[place].open = true;
-    });
-    const href = part.contains(document.activeElement) && document.activeElement.getAttribute("href");
-    if (href) {
-      queueMicrotask(() => {
-        const again = [...part.querySelectorAll("a")].find((a) => a.getAttribute("href") === href);
-        if (again) again.focus({ preventScroll: true });
-      });
+  function takeAttributes(old, fresh) {
+    for (const { name, value } of [...fresh.attributes]) {
+      if (name === "open" || (name === "hidden" && old.matches(SHOWN))) continue;
+      if (old.getAttribute(name) !== value) old.setAttribute(name, value);
     }
+    for (const { name } of [...old.attributes]) {
+      if (name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
+    }
+  }
+
+  function flash(element) {
+    if (!element.closest("td, tbody tr, .tabs, .figures, .trouble, .group-count")) return;
+    if (element.closest("time, .age")) return; // they change by themselves
+    element.classList.add("changed");
+    setTimeout(() => element.classList.remove("changed"), 2000);
   }
 
   // After a failure it tries again, each time later, and says how old the page is by now.
   async function look() {
-    const parts = [...document.querySelectorAll("[data-live]")];
     const why = document.hidden ? "while hidden" : busy();
     if (!onOff.checked || why) {
       note.textContent = onOff.checked ? `paused ${why}` : "";
     } else {
       try {
-        await refresh(parts);
+        await refresh();
         failed = 0;
         drawn = Date.now();
         note.textContent = "";
@@ -171,6 +214,49 @@
     setTimeout(lookOn, PAUSE);
   }
 
+  // ---- Charts: a time is dragged over, and shown closer.
+
+  let drag = null;
+
+  function along(plot, event) {
+    const box = plot.getBoundingClientRect();
+    return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+  }
+
+  document.addEventListener("pointerdown", (event) => {
+    const plot = event.target.closest(".charts[data-since] .plot");
+    if (!plot || event.button !== 0 || event.pointerType === "touch") return;
+    event.preventDefault();
+    drag = { plot, from: along(plot, event), band: document.createElementNS(plot.namespaceURI, "rect") };
+    drag.band.setAttribute("class", "zoom-band");
+    drag.band.setAttribute("height", plot.viewBox.baseVal.height);
+    plot.append(drag.band);
+  });
+
+  document.addEventListener("pointermove", (event) => {
+    if (!drag) return;
+    const to = along(drag.plot, event), wide = drag.plot.viewBox.baseVal.width;
+    drag.band.setAttribute("x", Math.min(drag.from, to) * wide);
+    drag.band.setAttribute("width", Math.abs(to - drag.from) * wide);
+  });
+
+  document.addEventListener("pointerup", (event) => {
+    if (!drag) return;
+    const { plot, from, band } = drag;
+    drag = null;
+    band.remove();
+    const to = along(plot, event);
+    if (Math.abs(to - from) < 0.02) return;
+    const { since, until } = plot.closest(".charts").dataset;
+    const begin = Date.parse(since), length = Date.parse(until) - begin;
+    const at = (part) => new Date(begin + part * length).toISOString().slice(0, 16);
+    const url = new URL(location.href);
+    url.searchParams.delete("span");
+    url.searchParams.set("from", at(Math.min(from, to)));
+    url.searchParams.set("to", at(Math.max(from, to)));
+    location.assign(url);
+  });
+
   // What is current stands in sight where a narrow window shows but a part of a row.
   function showCurrent() {
     each(".places [aria-current], .diagram .node-current", (one) => {
@@ -190,7 +276,7 @@
   showCurrent();
   setInterval(tellTimes, 1000, document);
   setTimeout(lookOn, PAUSE);
-  if (tools && document.querySelector("[data-live]")) {
+  if (tools) {
     tools.hidden = false;
     try { onOff.checked = localStorage.getItem(KEY) !== "off"; } catch { /* no storage */ }
     onOff.addEventListener("change", () => {

@@ -86,6 +86,17 @@ def dry_run(browser: Browser, url: str, state: Any) -> str:
         return str(urlsplit(page.url).path.rpartition("/")[2])
 
 
+def deleted(browser: Browser, url: str, state: Any) -> str:
+    """Let the service delete a few tasks that no test asks for; return the name of the action."""
+    with opened(browser, Window(script=False), state) as (_, page):
+        page.goto(f"{url}/console/queues/ngsi.entities?state=READY")
+        page.get_by_role("button", name="Delete all that match").click()
+        page.get_by_text("Nothing is changed yet").wait_for()
+        page.get_by_role("button", name="Delete only 5").click()
+        page.get_by_text("Done: 5 tasks").wait_for()
+        return str(urlsplit(page.url).path.rpartition("/")[2])
+
+
 def signed_in(browser: Browser, url: str, key: str) -> Any:
     """Sign in with *key* and return the cookies for ``opened``."""
     with opened(browser, Window(script=False)) as (context, page):

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 
 from headrace.client.client import Client
 from headrace.local.launch import Launched, launched
-from tests.browser.chrome import Window, chromium, dry_run, opened, signed_in
+from tests.browser.chrome import Window, chromium, deleted, dry_run, opened, signed_in
 from tests.browser.fixtures import Fixtures, fill
 from tests.browser.keyboard_user import KeyboardUser
 from tests.browser.places import Names, names_of
@@ -53,7 +53,12 @@ def console(service: Launched, browser: Browser) -> Iterator[Console]:
             "viewer": fixtures.viewer.secret,
         }
         cookies = {role: signed_in(browser, service.url, key) for role, key in keys.items()}
-        names = names_of(fixtures, dry_run(browser, service.url, cookies["admin"]))
+        admin = cookies["admin"]
+        names = names_of(
+            fixtures,
+            dry_run(browser, service.url, admin),
+            deleted(browser, service.url, admin),
+        )
         yield Console(service.url, service.admin_key, client, fixtures, cookies, names)
 
 

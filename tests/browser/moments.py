@@ -25,12 +25,12 @@ def _fill(label: str, text: str, button: str) -> Steps:
 def _change(page: Page) -> None:
     page.get_by_label("Description", exact=True).fill(f"{WIDE} {RIGHT_TO_LEFT} {EMOJI}")
     page.get_by_label("Most in flight", exact=True).fill("1000000")
-    _fill("Lease, seconds", "45.5", "Show what would change")(page)
+    _fill("Lease", "45s", "Show what would change")(page)
 
 
 def _mistype(page: Page) -> None:
     page.get_by_label("Retries", exact=True).fill("101")
-    _fill("Lease, seconds", "half a minute", "Show what would change")(page)
+    _fill("Lease", "half a minute", "Show what would change")(page)
 
 
 def _plan(page: Page) -> None:
@@ -41,7 +41,7 @@ def _plan(page: Page) -> None:
 
 def _misplan(page: Page) -> None:
     page.get_by_label("Name", exact=True).fill("a name with spaces")
-    page.get_by_label("Waits, seconds", exact=True).fill("1, 2, three")
+    page.get_by_label("Waits", exact=True).fill("1s, 2s, three")
     _fill("Cron", "61 * * * *", "Create schedule")(page)
 
 
@@ -55,7 +55,7 @@ def _few(page: Page) -> None:
     _press("Restart all that match…")(page)
     page.get_by_text("Nothing is changed yet").wait_for()
     _press("Restart only 5")(page)
-    page.get_by_text("Resting").wait_for()
+    page.get_by_text("Done: 5 tasks").wait_for()
 
 
 def _overreach(page: Page) -> None:
@@ -82,7 +82,7 @@ MOMENTS: Final[Mapping[str, tuple[str, Steps]]] = {
     "schedule-previewed": ("/console/create-schedule?queue=nightly", _plan),
     "schedule-wrong": ("/console/create-schedule?queue=nightly", _misplan),
     "ticked-asked": ("/console/queues/mail?state=DEAD", _tick),
-    "matched-resting": ("/console/queues/ngsi.notify?state=SUCCEEDED", _few),
+    "matched-done": ("/console/queues/ngsi.notify?state=SUCCEEDED", _few),
     "queue-just-paused": ("/console/queues/thumbnails", _pause),
     "queue-purge-wrong": (f"/console/queues/{WIDE}/purge",
                           _fill("Type the queue's name", "city", f"Purge {WIDE}")),

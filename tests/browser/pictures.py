@@ -38,7 +38,8 @@ def main() -> None:
     task = next(t for t in dead if t.attempts > 1 and t.finished_at)
     shots: tuple[tuple[str, str, Colours, int], ...] = (
         ("queues", "/console", "light", 480),
-        ("queue", "/console/queues/mail?state=DEAD&limit=25", "dark", 660),
+        ("queue", "/console/queues/mail?state=DEAD&limit=25", "dark", 960),
+        ("errors", "/console/errors", "light", 400),
         ("task", f"/console/tasks/{task.id}", "light", 740),
     )
     _INTO.mkdir(parents=True, exist_ok=True)
@@ -80,7 +81,7 @@ def hour() -> Browser:
     for minute in range(60):
         _minute(console, chance, minute)
         clock.forward(60 - 8)
-    return console
+    return console.sign_in()  # anew: nobody asked for a page for an hour
 
 
 def _minute(console: Browser, chance: random.Random, minute: int) -> None:

@@ -10,7 +10,7 @@ from console.chalicelib.routes import routes
 from tests.browser.fixtures import WIDE, Fixtures
 from tests.console.pattern.page import PATH as PATTERN
 
-_NO_PAGES: Final = {urls.STATIC, urls.SEARCH}  # a file, and what leads on to another page
+_NO_PAGES: Final = {urls.STATIC, urls.SEARCH}  # a file, and what mostly leads to another page
 _ACTIONS: Final = {
     "tasks": ("restart", "move", "delete"),
     "queues": ("run", "resume", "delete"),
@@ -28,11 +28,12 @@ class Names:
     key: str
     set: str  #: what a dry run saw
     batch: str
+    action: str = ""  #: one that the service did
 
 
-def names_of(fixtures: Fixtures, seen: str) -> Names:
-    """Names of the fixtures, and of the set that a dry run saw."""
-    return Names("mail", fixtures.dead, "digest", fixtures.viewer.id, seen, "night")
+def names_of(fixtures: Fixtures, seen: str, done: str) -> Names:
+    """Names of the fixtures, of the set that a dry run saw, and of an action that was *done*."""
+    return Names("mail", fixtures.dead, "digest", fixtures.viewer.id, seen, "night", done)
 
 
 def pages(names: Names) -> dict[str, str]:
@@ -41,13 +42,14 @@ def pages(names: Names) -> dict[str, str]:
     Raises KeyError for a page with a parameter that nothing here is known for.
     """
     found = {}
+    ids = {"keys": names.key, "batches": names.batch, "actions": names.action}
     for route in routes.found:
         if route.method != "GET" or route.path in _NO_PAGES:
             continue
         kind = route.path.split("/")[2] if route.path != urls.ROOT else ""
         given = {
             "queue": names.queue,
-            "id": {"keys": names.key, "batches": names.batch}.get(kind, names.task),
+            "id": ids.get(kind, names.task),
             "name": names.schedule,
             "set": names.set,
             "path": "no/such/page",
@@ -66,6 +68,10 @@ def states(fixtures: Fixtures) -> dict[str, str]:
         "all-none": "/console?name=zzz",
         "queue-all": "/console/queues/mail",
         "queue-dead": "/console/queues/mail?state=DEAD",
+        "search-found": f"/console/search?q={fixtures.dead[:20]}",
+        "search-left": "/console/search?q=tag:tenant%3Dacme",
+        "search-wrong": "/console/search?q=tag:tenant",
+        "queue-searched": "/console/queues/mail?q=state:dead+error:smtp+attempts:1",
         "queue-filtered": "/console/queues/mail?state=DEAD&error=smtp&limit=25",
         "queue-nothing-fits": "/console/queues/mail?state=DEAD&error=nothing-like-it",
         "queue-wrong": "/console/queues/mail?attempts=apples&tag=x",

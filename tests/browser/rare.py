@@ -1,8 +1,9 @@
 """Pages that a healthy, quiet service never shows: served by the console in this process."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
@@ -50,28 +51,46 @@ class _Crowded(_Otherwise):
                        rates=rates)  # fmt: skip
 
 
-def rare() -> Mapping[str, tuple[Browser, str]]:
-    """Return the console that shows it, and the page, by a name for each."""
-    crowded, broken, away = hour(), hour(), hour()
-    proved, disproved = hour(), hour()
-    _prove(proved, {})
-    _prove(disproved, {"broken_chain": 12_345, "double_lease": 1, "lost": 2})
-    crowded.use = cast("Any", _Otherwise(crowded.use, stats=_Crowded(crowded.use.stats)))
-    broken.use = cast("Any", _Otherwise(broken.use, stats=None))
-    away.use.queues.store = cast("Any", _Away())
-    away.clock.forward(3600)
+def rare() -> Mapping[str, tuple[Callable[[], Browser], str]]:
+    """Return what makes the console that shows it, and the page, by a name for each."""
     return {
-        "all-million": (crowded, "/console"),
-        "queue-million": (crowded, "/console/queues/mail"),
-        "broken": (broken, "/console"),
-        "away": (away, "/console/queues/mail"),
-        "proof-holds": (proved, "/console/proof"),
-        "proof-findings": (disproved, "/console/proof"),
+        "all-million": (_crowded, "/console"),
+        "queue-million": (_crowded, "/console/queues/mail"),
+        "broken": (_broken, "/console"),
+        "away": (_away, "/console/queues/mail"),
+        "proof-holds": (lambda: _proved({}), "/console/proof"),
+        "proof-findings": (
+            lambda: _proved({"broken_chain": 12_345, "double_lease": 1, "lost": 2}),
+            "/console/proof",
+        ),
     }
 
 
-def _prove(console: Browser, violations: Mapping[str, int]) -> None:
+@cache
+def _crowded() -> Browser:
+    console = hour()
+    console.use = cast("Any", _Otherwise(console.use, stats=_Crowded(console.use.stats)))
+    return console
+
+
+@cache
+def _broken() -> Browser:
+    console = hour()
+    console.use = cast("Any", _Otherwise(console.use, stats=None))
+    return console
+
+
+@cache
+def _away() -> Browser:
+    console = hour()
+    console.use.queues.store = cast("Any", _Away())
+    console.clock.forward(600)  # what was read before is forgotten, the session is not
+    return console
+
+
+def _proved(violations: Mapping[str, int]) -> Browser:
     """Let the lake have a report with *violations*: numbers by kind, of each five are told."""
+    console = hour()
     now = console.clock()
     report = ProofReport(
         made_at=now - timedelta(hours=2),
@@ -86,6 +105,7 @@ def _prove(console: Browser, violations: Mapping[str, int]) -> None:
     )
     proofs = SimpleNamespace(latest=lambda: report)
     console.use = cast("Any", _Otherwise(console.use, proofs=proofs))
+    return console
 
 
 def _found(now: datetime, number: int) -> tuple[Finding, ...]:

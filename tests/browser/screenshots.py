@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page
 
 from headrace.client.client import Client
 from headrace.local.launch import launched
-from tests.browser.chrome import Colours, Window, chromium, dry_run, opened, signed_in
+from tests.browser.chrome import Colours, Window, chromium, deleted, dry_run, opened, signed_in
 from tests.browser.fixtures import fill
 from tests.browser.moments import MOMENTS
 from tests.browser.pictures import serve
@@ -38,7 +38,9 @@ def main() -> None:
         with Client(full.url, full.admin_key) as client:
             fixtures = fill(client)
         admin = signed_in(browser, full.url, full.admin_key)
-        names = names_of(fixtures, dry_run(browser, full.url, admin))
+        names = names_of(
+            fixtures, dry_run(browser, full.url, admin), deleted(browser, full.url, admin)
+        )
         looks = (
             ("", full.url, admin, pages(names) | states(fixtures)),
             ("viewer-", full.url, signed_in(browser, full.url, fixtures.viewer.secret), {
@@ -76,7 +78,7 @@ def _draw_rare(browser: Browser, given: argparse.Namespace) -> None:
         for name, (console, path) in wanted.items():
             still = replace(window, script=False)
             with opened(browser, still) as (context, page):
-                serve(console, context)
+                serve(console(), context)
                 page.goto(f"https://{HOST}{path}")
                 _draw(page, window, given.into / name)
 

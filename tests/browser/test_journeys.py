@@ -1,5 +1,7 @@
 """What an operator comes for: each journey without script, and by keyboard alone."""
 
+import pytest
+
 from tests.browser.conftest import Console, Enter
 from tests.browser.fixtures import TIMEOUTS, let_die
 
@@ -27,6 +29,32 @@ def test_one_finds_the_dead_of_a_queue_by_their_error(console: Console, enter: E
     assert "error=smtp.example.org" in user.page.url
 
 
+@pytest.mark.parametrize("script", [False, True])
+def test_one_finds_a_task_by_one_search(console: Console, enter: Enter, script: bool) -> None:  # noqa: FBT001  by name
+    console.client.create_queue("orders")
+    tags = {"to": "Smith, J"}
+    meant = str(console.client.enqueue("orders", {"order": 77}, tags=tags).id)
+    console.client.enqueue("orders", {"order": 770}, tags={"to": "Smith"})
+    queries = ('tag:to="Smith, J"', "payload.order:77", meant[:20])
+    try:
+        for query in queries:
+            user = enter(script=script).go("/console/queues/orders")
+            user.type("Search these tasks", query).send()
+
+            links = user.page.locator("table.tasks tbody .id a")
+            assert [link.get_attribute("href") for link in links.all()] == [
+                f"/console/tasks/{meant}"
+            ], query
+            assert user.page.locator("#query").input_value().endswith(query)
+        user = enter(script=script).go("/console")
+        user.type("Task id, queue name or query", meant[:20]).send()
+        assert user.heading == "Search"
+        user.open(f"{meant[:6]}…{meant[-6:]}")
+        assert meant in user.page.url
+    finally:
+        console.client.delete_queue("orders")
+
+
 def test_one_reads_the_attempts_of_a_task(console: Console, enter: Enter) -> None:
     short = f"{console.fixtures.dead[:6]}…{console.fixtures.dead[-6:]}"
     user = enter().go("/console/queues/mail?state=DEAD&limit=100").open(short)
@@ -41,9 +69,9 @@ def test_one_pauses_a_queue_and_it_resumes(console: Console, enter: Enter) -> No
     user = enter().go("/console/queues/thumbnails")
 
     user.tab_to("Pause").press("Enter")
-    user.choose("Pause deliveries", "for 15").open("Pause")
+    user.type("Pause deliveries for", "15m").open("Pause")
 
-    assert "It resumes by itself in 15 min" in user.notice
+    assert "It resumes by itself in 15m" in user.notice
     assert "resume in 14 min" in user.text
     assert console.client.get_queue("thumbnails").dequeuing_settings.dequeuing_paused
 

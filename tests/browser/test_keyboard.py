@@ -26,7 +26,7 @@ def test_tab_goes_through_every_page_in_order(console: Console, enter: Enter, sc
 
 def test_shift_tab_goes_back(enter: Enter) -> None:
     user = enter().go("/console")
-    user.tab_to("mail").tab_to("billing.invoices", back=True)
+    user.tab_to("Workers").tab_to("Errors", back=True)
 
 
 def test_the_bar_can_be_skipped(enter: Enter) -> None:

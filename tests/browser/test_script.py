@@ -105,6 +105,51 @@ def test_the_focus_stays_where_it_was(enter: Enter) -> None:
     )
 
 
+def test_whatever_has_the_focus_or_is_unfolded_is_the_same_after_a_refresh(
+    console: Console, enter: Enter
+) -> None:
+    user, _ = at_ease(enter, "/console/queues/nightly")
+    user.tab_to("The numbers").press("Enter")
+    user.page.evaluate("document.activeElement.mine = true")
+    console.client.enqueue("nightly", {"by": "hand"})
+    console.client.get_stats("nightly", exact=True)
+    pass_time(user)
+    user.page.locator("table.tasks tbody tr").first.wait_for()
+
+    assert user.page.evaluate("document.activeElement.mine")
+    assert user.page.evaluate("document.activeElement.parentElement.open")
+
+
+def test_the_whole_page_is_refreshed_with_its_buttons(console: Console, enter: Enter) -> None:
+    user, _ = at_ease(enter, "/console/queues/nightly")
+    console.client.pause_queue("nightly")
+    try:
+        pass_time(user)
+        user.page.get_by_role("button", name="Resume deliveries").wait_for()
+        assert "Deliveries are paused" in user.text
+        assert user.page.locator("[data-live-tools]").is_visible()
+    finally:
+        console.client.resume_queue("nightly")
+
+
+def test_a_drag_over_a_chart_shows_that_time_closer(enter: Enter) -> None:
+    user = enter(script=True).go("/console/queues/mail")
+    box = user.page.locator(".plot").first.bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    user.page.mouse.move(box["x"] + box["width"] * 0.25, middle)
+    user.page.mouse.down()
+    user.page.mouse.move(box["x"] + box["width"] * 0.75, middle, steps=3)
+    assert user.page.locator(".zoom-band").count() == 1
+    with user.page.expect_navigation():
+        user.page.mouse.up()
+
+    begin, end = re.findall(r"(?:from|to)=\d{4}-\d\d-\d\dT(\d\d)%3A(\d\d)", user.page.url)
+    minutes = (int(end[0]) - int(begin[0])) * 60 + int(end[1]) - int(begin[1])
+    assert minutes % 1440 in (29, 30, 31)
+    assert re.search(r"From .* to .*\.", user.text)
+
+
 def test_one_tick_ticks_all(enter: Enter) -> None:
     user = enter(script=True).go(_MAIL)
     user.tab_to("Tick all on this page").press("Space")
@@ -134,3 +179,44 @@ def test_times_stay_right_and_tell_the_viewers_own(enter: Enter) -> None:
     assert "s ago" in before or "min ago" in before
     assert re.fullmatch(r"1 h ago", created.inner_text())
     assert re.search(r"UTC\n.*here", str(created.get_attribute("title")))
+
+
+def focused(user: KeyboardUser) -> str:
+    """Return the address that the focus is on."""
+    return str(user.page.evaluate("document.activeElement.getAttribute('href')"))
+
+
+def test_keys_move_along_the_rows_tick_search_and_tell_what_they_do(enter: Enter) -> None:
+    user = enter(script=True).go(f"{_MAIL}&limit=25")
+    first, second = (
+        row.locator("a.call").get_attribute("href")
+        for row in user.page.locator("table.tasks tbody tr").all()[:2]
+    )
+
+    user.press("j").press("j")
+    assert focused(user) == second
+    user.press("x")
+    assert user.page.locator("td.tick input:checked").count() == 1
+    assert "1 ticked" in user.page.locator("[data-ticked]").inner_text()
+    user.press("k").press("x").press("x")
+    assert focused(user) == first
+    assert user.page.locator("td.tick input:checked").count() == 1
+
+    user.press("?")
+    assert user.page.locator("dialog").is_visible()
+    user.press("Escape")
+    assert not user.page.locator("dialog").is_visible()
+    user.press("/")
+    user.page.keyboard.type("j/")
+    assert user.page.locator("main input[type=search]").input_value() == "j/"
+
+
+def test_keys_can_be_turned_off(enter: Enter) -> None:
+    user = enter(script=True).go(f"{_MAIL}&limit=25")
+    user.page.get_by_role("button", name="Keyboard").click()
+    user.page.get_by_label("Keys are on").uncheck()
+    user.page.get_by_role("button", name="Close").click()
+    before = focused(user)
+    user.press("j")
+
+    assert focused(user) == before

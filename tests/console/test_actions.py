@@ -4,6 +4,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from headrace.domain import limits
 from headrace.domain.access import Role
 from headrace.domain.task import State
 from headrace.ops.shared.audit import AuditFilter
@@ -152,6 +153,37 @@ def test_what_was_left_alone_is_told_with_its_reason(filled: Browser) -> None:
     assert "left alone: a worker has it" in confirm.text
     done = filled.follow(filled.submit(confirm.page, "/selected", id=ids))
     assert "1 task restarted, 1 left alone: a worker has it." in done.text
+
+
+def test_why_ticked_tasks_are_acted_on_is_in_the_audit(filled: Browser) -> None:
+    ids = [filled.kill("mail") for _ in range(2)]
+    page = filled.get("/console/queues/mail?state=DEAD").page
+    confirm = filled.submit(page, "/selected", id=ids, action="restart")
+
+    refused = filled.submit(confirm.page, "/selected", id=ids, reason="é" * 251)
+    assert refused.status == 400
+    assert "must have at most 500 bytes" in refused.text
+    assert filled.use.tasks.get(ids[0]).state is State.DEAD
+    filled.submit(refused.page, "/selected", id=ids, reason=" provider is back ")
+
+    [entry] = filled.use.audit.list(AuditFilter(action="restart")).shown
+    assert (entry.reason, entry.changed) == ("provider is back", 2)
+
+
+@pytest.mark.parametrize("confirmed", ["", "yes"])
+def test_more_tasks_than_a_page_has_are_the_service_s_to_act_on(
+    filled: Browser, confirmed: str
+) -> None:
+    """As many as a page lists can be ticked; more is an action on all that match."""
+    assert limits.BULK_IDS == limits.LIST_PAGE
+    page = filled.get("/console/queues/mail").page
+    ids = [f"t{number}" for number in range(limits.BULK_IDS + 1)]
+
+    refused = filled.submit(page, "/selected", id=ids, action="restart", confirmed=confirmed)
+
+    assert refused.status == 400
+    assert "must name 1 to 250 tasks" in refused.text
+    assert filled.use.audit.list(AuditFilter(action="restart")).shown == ()
 
 
 def test_nothing_ticked_does_nothing(filled: Browser) -> None:

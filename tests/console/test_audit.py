@@ -5,6 +5,7 @@ import pytest
 from headrace.domain.access import Role
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
+from headrace.domain.retry import RetryStrategy
 from tests.console.conftest import Browser, Element, Shown, query_of
 
 
@@ -125,3 +126,17 @@ def test_markup_in_an_actors_name_is_text(acted: Browser) -> None:
     shown = acted.get("/console/audit")
     assert "<script>alert(1)" not in shown.body
     assert "<script>alert(1)</script>" in shown.text
+
+
+def test_changed_settings_say_what_they_were_and_are(admin: Browser) -> None:
+    retries = RetryStrategy(max_retries=3)
+    admin.queue("mail", retry_strategy=retries, description="Letters")
+    form = admin.get("/console/queues/mail/settings").page
+    asked = admin.submit(form, "/mail/settings", max_retries="5", description="")
+    admin.submit(asked.page, "/mail/settings")
+
+    [row] = rows(admin.get("/console/audit?action=update_queue"))
+    assert [each.text for each in row.one("ul", class_="changes").all("li")] == [
+        "description Letters → none",
+        "retry_strategy.max_retries 3 → 5",
+    ]

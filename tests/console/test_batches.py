@@ -200,3 +200,11 @@ def test_what_is_left_out_is_said_with_links_to_it(
     assert "tag=workflow%3Dwfl" in tasks.attributes["href"]
     (waiting,) = [one for one in shown.page.all("a") if one.text == "More steps that wait"]
     assert "/console/batches?name=wfl-" in waiting.attributes["href"]
+
+
+def test_a_member_leads_to_its_batches(flow: Browser) -> None:
+    [task] = flow.take("mail")
+    page = flow.get(f"/console/tasks/{task.id}").page
+
+    links = [each.attributes["href"] for each in page.all("a")]
+    assert {"/console/batches/wfl", "/console/batches/wfl-sum"} <= set(links)

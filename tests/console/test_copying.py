@@ -1,7 +1,12 @@
 """A payload edited and enqueued as a new task: its text is kept letter by letter."""
 
-import pytest
+from collections import Counter
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.chalicelib.differences import differing
 from headrace.domain.access import Role
 from headrace.domain.task import Status
 from tests.console.conftest import Browser, Shown
@@ -9,9 +14,16 @@ from tests.console.conftest import Browser, Shown
 EXACT = '{"big":12345678901234567890,"price": 1.10,"e":1E5,"u":"\\u00e9","html":"<b>&amp;"}'
 
 
-def again(browser: Browser, task: str, payload: str, **fields: str) -> Shown:
+def differences(browser: Browser, task: str, payload: str, **fields: str) -> Shown:
+    """Edit the payload, and see what differs."""
     form = browser.get(f"/console/tasks/{task}/enqueue").page
     return browser.submit(form, f"/{task}/enqueue", payload=payload, **fields)
+
+
+def again(browser: Browser, task: str, payload: str, **fields: str) -> Shown:
+    """Do so, and confirm it."""
+    shown = differences(browser, task, payload, **fields)
+    return browser.submit(shown.page, f"/{task}/enqueue") if shown.status == 200 else shown
 
 
 def shown_payload(browser: Browser, task: str) -> str:
@@ -60,7 +72,7 @@ def test_an_edited_payload_is_what_was_typed(admin: Browser) -> None:
         ({"payload": "[" * 100_000}, "payload", "is nested too deeply"),
         ({"payload": f'"{"x" * 262_144}"'}, "payload", "must be at most 262144 bytes"),
         ({"tags": "a"}, "tags", "key=value"),
-        ({"delay": "-1"}, "delay", "from 0 to 31536000"),
+        ({"delay": "-1"}, "delay", "must be a length of time from 0 to 365d"),
         ({"queue": "no such/name"}, "queue", "must be the name of a queue"),
         ({"queue": "nowhere"}, "queue", "no queue nowhere"),
     ],
@@ -90,3 +102,82 @@ def test_who_may_not_see_or_enqueue_is_refused(admin: Browser) -> None:
     assert again(only_mail, old, "1", queue="sms").status == 403
     assert again(admin, old, "1", token="forged").status == 403
     assert admin.as_role(Role.PRODUCER).get(f"/console/tasks/{old}/enqueue").status == 200
+
+
+def lines_of(shown: Shown) -> list[str]:
+    return [
+        f"{line.attributes['class'].removeprefix('line-')} {line.text}"
+        for room in shown.page.all("div", class_="lines")
+        for line in room.all("li")
+    ]
+
+
+def test_what_changes_is_shown_before_anything_is_enqueued(admin: Browser) -> None:
+    admin.queue("mail")
+    admin.queue("sms")
+    [old] = admin.put("mail", EXACT, tags={"service": "x"})
+    typed = shown_payload(admin, old).replace("1.10", "1.1")
+    shown = differences(admin, old, typed, queue="sms", tags="a=b", delay="2m")
+
+    assert admin.use.inspect.count("sms").count == 0
+    assert [line for line in lines_of(shown) if line.startswith(("gone", "new"))] == [
+        'gone "price": 1.10,',
+        'new "price": 1.1,',
+    ]
+    rows = [[cell.text for cell in row.all("td")] for row in shown.page.all("tr")][1:]
+    assert rows == [["mail", "sms"], ["service=x", "a=b"], ["nothing", "2m"]]
+    made = admin.submit(shown.page, f"/{old}/enqueue")
+    assert admin.use.tasks.get(new_task(admin, made)).payload == typed
+    assert admin.use.inspect.count("sms").count == 1
+
+
+def test_one_may_go_back_from_the_differences_with_what_was_typed(admin: Browser) -> None:
+    admin.queue("mail")
+    [old] = admin.put("mail", EXACT)
+    shown = differences(admin, old, '{"n":\n 1}', delay="1h30m")
+    form = admin.submit(shown.page, f"/{old}/enqueue", do="edit")
+
+    assert form.page.one("textarea").text == '{"n": 1}'
+    assert form.page.one("input", name="delay").attributes["value"] == "1h30m"
+    assert admin.use.inspect.count("mail").count == 1
+
+
+def test_a_copy_says_that_its_payload_is_the_same(admin: Browser) -> None:
+    admin.queue("mail")
+    [old] = admin.put("mail", EXACT)
+
+    same = differences(admin, old, shown_payload(admin, old))
+    assert "Its payload is the same, letter by letter." in same.text
+    assert lines_of(same) == []
+    spaced = differences(admin, old, EXACT.replace(":", " : "))
+    assert "only space and line breaks differ" in spaced.text
+    made = admin.submit(spaced.page, f"/{old}/enqueue")
+    assert admin.use.tasks.get(new_task(admin, made)).payload == EXACT.replace(":", " : ")
+
+
+@given(
+    st.lists(st.sampled_from("abcd"), max_size=30), st.lists(st.sampled_from("abcd"), max_size=30)
+)
+def test_a_difference_names_just_the_lines_that_went_and_came(
+    before: list[str], after: list[str]
+) -> None:
+    lines = differing("\n".join(before), "\n".join(after))
+    count = {
+        kind: Counter(one.text for one in lines if one.kind == kind) for kind in ("gone", "new")
+    }
+
+    old, new = Counter(before or [""]), Counter(after or [""])
+    assert old - count["gone"] + count["new"] == new if lines else before == after
+    assert count["gone"] - old == Counter()
+
+
+def test_a_difference_of_much_text_is_short_and_quick() -> None:
+    before = "\n".join(f"{n % 7}" for n in range(40_000))
+    after = "\n".join(f"{n % 5}" for n in range(40_000))
+    lines = differing(before, after)
+
+    assert len(lines) <= 401
+    assert lines[-1].text.endswith(" more")
+    [gone, new] = differing("x" * 5_000 + "a" + "y" * 5_000, "x" * 5_000 + "b" + "y" * 5_000)
+    assert ("xxxay" in gone.text, "xxxby" in new.text) == (True, True)
+    assert len(gone.text) < 500

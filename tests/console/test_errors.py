@@ -1,5 +1,7 @@
 """Errors of all queues by kind, over queues, and what is done to a group of them."""
 
+from urllib.parse import urlencode
+
 import pytest
 
 from headrace.domain.access import Role
@@ -203,3 +205,25 @@ def test_markup_in_errors_is_text(mortuary: Browser) -> None:
     record(mortuary)
 
     assert "<b onclick" not in mortuary.get("/console/errors").body
+
+
+@pytest.mark.parametrize(
+    ("query", "kinds", "says"),
+    [
+        ("queue:sms", 1, "1 kind of error: 1 dead task,"),
+        ("error:MAILBOX", 1, "1 kind of error: 1 dead task,"),
+        ("no answer", 1, "1 kind of error: 3 dead tasks,"),
+        ("queue:mail error:answer", 1, "1 kind of error: 2 dead tasks,"),
+        ("queue:sms error:mailbox", 0, "No kind of error fits."),
+        ("tag:tenant=acme", 0, "are known of a kind"),
+        ("error:", 0, "Nothing was looked for"),
+    ],
+)
+def test_kinds_are_searched_in_the_language_of_the_lists(
+    mortuary: Browser, query: str, kinds: int, says: str
+) -> None:
+    shown = mortuary.get(f"/console/errors?{urlencode({'q': query})}")
+
+    assert len(groups_of(shown)) == kinds
+    assert says in shown.page.text
+    assert shown.page.one("input", id="f-q").attributes["value"] == query

@@ -68,6 +68,26 @@ def test_a_group_at_its_limit_says_what_blocks_it(admin: Browser) -> None:
     assert "fair, at most 1 of each in flight" in shown
 
 
+@pytest.mark.parametrize("delivered", [True, False])
+def test_a_group_that_is_halted_says_by_which_dead_task(
+    admin: Browser,
+    delivered: bool,  # noqa: FBT001
+) -> None:
+    admin.queue("mail", groups=GroupSettings(GroupMode.STRICT, on_dead=OnDead.HALT))
+    first, second = admin.put("mail", "1", "2", group_key="acme")
+    if delivered:
+        (task,) = admin.use.deliveries.dequeue("mail", batch_size=5, worker="ada:1").tasks
+        assert task.id == first
+    admin.use.cancelling.cancel(first)
+
+    assert f"must wait: {first} is dead" in admin.get("/console/queues/mail").text
+    admin.clock.forward(1)
+    shown = admin.get(f"/console/tasks/{second}").text
+    assert f"one after the other: {first} is dead" in shown
+    admin.use.tasks.delete(first)
+    assert "must wait" not in admin.get("/console/queues/mail").text
+
+
 def test_the_form_sets_groups_their_limit_and_weights(admin: Browser) -> None:
     admin.queue("mail")
     form = admin.get("/console/queues/mail/settings").page

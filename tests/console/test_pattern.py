@@ -61,3 +61,12 @@ def test_the_pattern_page_runs_nothing_of_its_own_and_names_its_fields() -> None
 
 def test_the_deployed_console_does_not_have_the_pattern_page(admin: Browser) -> None:
     assert admin.get(pattern.PATH).status == 404
+
+
+def test_the_stylesheet_has_four_sizes_of_type_and_two_weights() -> None:
+    style = template(FOLDER / "console.css")
+    sizes = set(re.findall(r"font(?:-size)?: (?:\d+ )?(\d+px)", style)) - {"0px"}
+
+    # And 16 px in fields of a phone, which would zoom in on less.
+    assert sizes == {"12px", "13px", "15px", "16px", "20px"}
+    assert set(re.findall(r"font-weight: (\d+)", style)) == {"400", "600"}

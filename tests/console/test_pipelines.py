@@ -97,13 +97,14 @@ def test_the_charts_have_a_table_of_the_same_numbers(moving: Browser) -> None:
     assert [cell.text for cell in dead.one("tbody").all("tr")[-1].all("td")] == ["1", "0"]
     assert len(events.one("tbody").all("tr")) == 60
     last = [cell.text for cell in events.one("tbody").all("tr")[-1].all("td")]
-    assert last == ["8", "7", "1", "1"]
+    assert last == ["8", "7", "1", "1", "3"]
     assert waiting.one("tbody").all("tr")[-1].all("td")[0].text == "1"
     assert wait.one("tbody").all("tr")[0].all("td")[0].text == charts.NOTHING
     for figure in figures:
         assert figure.one("svg", class_="plot").attributes["aria-label"]
     names = [name.attributes["class"] for name in events.all("path", class_="series")]
-    assert len(set(names)) == 4
+    assert len(set(names)) == 5
+    assert [one.text for one in events.one("svg", class_="ends").all("text")][-1] == "moved on"
 
 
 def test_what_was_cancelled_is_drawn_beside_what_died(moving: Browser) -> None:

@@ -95,19 +95,23 @@ def test_a_schedule_is_made_after_its_runs_were_seen(filled: Browser) -> None:
         ("cron", "", "give exactly one of cron"),
         ("cron", "0 0 30 2 *", "some month must have that day"),
         ("every_seconds", "60", "give exactly one of cron"),
-        ("every_seconds", "0", "must be a whole number from 1 to 31536000"),
+        ("every_seconds", "0", "must be a length of time in whole seconds from 1s"),
         ("timezone", "Europe/Madird", "did you mean Europe/Madrid?"),
         ("payload", "{", "must be JSON"),
         ("payload", "[NaN]", "must be JSON: NaN"),
         ("tags", "broken", "key=value"),
         ("dedupe_key", "x" * 257, "must be at most 256 bytes"),
-        ("expires_in_seconds", "-1", "must be a whole number from 0"),
-        ("keepalive_timeout_in_seconds", "0", "must be a whole number from 1 to 43200"),
+        ("expires_in_seconds", "-1", "must be a length of time in whole seconds from 0"),
+        (
+            "keepalive_timeout_in_seconds",
+            "0",
+            "must be a length of time in whole seconds from 1s to 12h",
+        ),
         ("max_retries", "101", "must be a whole number from 0 to 100"),
-        ("base_seconds", "soon", "must be a number from 0 to 86400"),
-        ("max_delay", "2592001", "must be a number from 0 to 2592000"),
+        ("base_seconds", "soon", "must be a length of time from 0 to 1d"),
+        ("max_delay", "2592001", "must be a length of time from 0 to 30d"),
         ("jitter", "1.5", "must be a number from 0 to 1"),
-        ("intervals", "1, two", "must be 1 to 100 numbers from 0 to 2592000, with commas between"),
+        ("intervals", "1, two", "must be 1 to 100 lengths of time such as 10s, 1m, 10m"),
         ("queue", "nowhere", "no queue nowhere"),
         ("queue", "no spaces", "must be 1 to 128 letters"),
         ("name", "nightly", "is the name of another schedule of mail"),
@@ -155,7 +159,7 @@ def test_an_edit_keeps_what_the_form_does_not_have(planned: Browser) -> None:
     payload = NIGHTLY.payload
     done = planned.submit(form, "/edit", cron="", every_seconds="90", payload=payload, do="save")
 
-    assert "every 1 min 30 s" in planned.follow(done).text
+    assert "every 90s" in planned.follow(done).text
     settings = planned.use.schedules.get("mail", "nightly").schedule.settings
     assert settings.paused
     assert dict(settings.tags) == {"service": "smartcity"}
@@ -210,7 +214,7 @@ def test_a_schedule_has_retries_of_its_own(planned: Browser) -> None:
     typed = {"payload": NIGHTLY.payload, "do": "save"}
     own = planned.submit(form, "/edit", **typed, retry_kind="fixed", max_retries="7")
 
-    assert "Retries 7, after 20 s, 20 s, 20 s, …" in planned.follow(own).text
+    assert "Retries 7, after 20s, 20s, 20s, …" in planned.follow(own).text
     settings = planned.use.schedules.get("mail", "nightly").schedule.settings
     assert settings == replace(NIGHTLY, retry_strategy=RetryStrategy(Backoff.FIXED, 7))
     listed = {"retry_kind": "intervals", "intervals": "10, 60.5", "jitter": "0"}
@@ -345,7 +349,7 @@ def test_the_common_shapes_of_cron_are_said_in_words(cron: str, expected: str) -
 
 @pytest.mark.parametrize(
     ("seconds", "expected"),
-    [(60, "every minute"), (90, "every 1 min 30 s"), (86_400, "every day"), (0.5, "every 500 ms")],
+    [(60, "every minute"), (90, "every 90s"), (86_400, "every day"), (0.5, "every 500ms")],
 )
 def test_intervals_are_said_in_words(seconds: float, expected: str) -> None:
     assert spoken(None, seconds, "UTC") == expected

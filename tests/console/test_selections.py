@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from console.chalicelib.views.selections import FEW
 from headrace.domain.access import Role
 from headrace.domain.errors import Unavailable
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
-from headrace.ops.operators.selections import STEP
+from headrace.ops.operators.action_work import CLAIMED_FOR, PART
 from headrace.ops.shared.audit import AuditFilter
 from tests.console.conftest import Browser, Element, Shown
 
@@ -23,12 +22,13 @@ def look(browser: Browser, url: str, action: str) -> Shown:
 
 
 def to_the_end(browser: Browser, shown: Shown) -> Shown:
-    """Open the page again as long as it says that it would."""
+    """Open the page again as long as it says that it would, while the service does its work."""
     for _ in range(200):
         again = refresh_of(shown.page)
         if again is None:
             return shown
-        shown = browser.get(again)
+        browser.use.action_work.run()
+        shown = browser.get(shown.url if again == "2" else again)
     raise AssertionError(shown.text)
 
 
@@ -38,8 +38,9 @@ def refresh_of(page: Element) -> str | None:
 
 
 def decide(browser: Browser, shown: Shown, do: str, **more: Any) -> Shown:
-    path = shown.url.partition("?")[0].rpartition("/")[2]
-    return browser.submit(shown.page, f"/sets/{path}", do=do, **more)
+    """Press a button on the page of a set, or of an action."""
+    path = shown.url.partition("?")[0].removeprefix("/console")
+    return browser.submit(shown.page, path, do=do, **more)
 
 
 def kill(browser: Browser, count: int, message: str = "no answer") -> list[str]:
@@ -87,10 +88,12 @@ def test_a_few_first_and_then_the_rest(mail: Browser) -> None:
     confirm = look(mail, "/console/queues/mail?state=DEAD", "restart")
     few = to_the_end(mail, mail.follow(decide(mail, confirm, "few")))
 
-    assert "Resting: 5 of 8 tasks so far." in few.text
+    assert "Done: 5 tasks restarted." in few.text
     assert mail.use.inspect.count("mail").by_state[State.ENQUEUED] == 5
-    rest = to_the_end(mail, mail.follow(decide(mail, few, "all")))
-    assert "Done: 8 tasks restarted." in rest.text
+    [on] = [link for link in few.page.all("a") if link.text == "Restart the other 3 tasks…"]
+    others = mail.get(on.attributes["href"])
+    rest = to_the_end(mail, mail.follow(decide(mail, others, "all")))
+    assert "Done: 3 tasks restarted." in rest.text
 
 
 def test_what_is_sent_twice_is_done_once(mail: Browser) -> None:
@@ -127,9 +130,10 @@ def test_a_large_set_is_looked_at_and_acted_on_in_parts(mail: Browser) -> None:
     confirm = to_the_end(mail, begun)
     assert "Run 1 600 tasks of mail now?" in confirm.text
     mail.clock.forward(0.001)
-    going = mail.follow(decide(mail, confirm, "all"))
+    going = mail.follow(decide(mail, confirm, "all", reason="they are late"))
     assert "Going on: 250 of 1 600 tasks so far." in going.text
-    assert "only while this page is open" in going.text
+    assert "close the browser: it goes on" in going.text
+    assert "they are late" in going.text
     assert going.page.one("progress").attributes == {
         "class": "how-far",
         "value": "250",
@@ -137,37 +141,80 @@ def test_a_large_set_is_looked_at_and_acted_on_in_parts(mail: Browser) -> None:
         "aria-label": "Going on: 250 of 1\u202f600 tasks so far.",
     }
     assert "Done: 1 600 tasks due now." in to_the_end(mail, going).text
-    entries = mail.use.audit.list(AuditFilter(action="run")).shown
-    assert sum(entry.changed or 0 for entry in entries) == 1600
+    [entry] = mail.use.audit.list(AuditFilter(action="run")).shown
+    assert (entry.matched, entry.changed, entry.reason) == (1600, 1600, "they are late")
 
 
-def test_it_can_be_stopped_on_the_way_and_goes_on_when_asked(mail: Browser) -> None:
+def begun(mail: Browser) -> Shown:
+    """Begin to delete 700 tasks, of which the first part is done at once."""
     for _ in range(28):
         mail.put("mail", *["{}"] * 25)
-    confirm = look(mail, "/console/queues/mail", "delete")
-    going = mail.follow(decide(mail, confirm, "all"))
-    stopped = mail.follow(decide(mail, going, "stop"))
-
-    assert "Resting: 250 of 700 tasks so far." in stopped.text
-    assert refresh_of(stopped.page) is None
-    assert "Done: 700" in to_the_end(mail, mail.follow(decide(mail, stopped, "all"))).text
+    return mail.follow(decide(mail, look(mail, "/console/queues/mail", "delete"), "all"))
 
 
-def test_the_page_alone_takes_nothing_further(mail: Browser) -> None:
-    for _ in range(28):
-        mail.put("mail", *["{}"] * 25)
-    confirm = look(mail, "/console/queues/mail", "delete")
-    going = mail.follow(decide(mail, confirm, "all"))
-    bare = going.url.partition("?")[0]
-    with_token = refresh_of(going.page)
+def test_it_is_paused_on_the_way_and_goes_on_when_asked(mail: Browser) -> None:
+    rests = mail.follow(decide(mail, begun(mail), "pause"))
 
-    assert with_token is not None
-    assert "250 of 700" in mail.get(bare).text
-    assert "250 of 700" in mail.get(f"{bare}?go=forged").text
-    other = mail.as_role(Role.OPERATOR)
-    assert "250 of 700" in other.get(with_token).text
-    assert "250 of 700" in mail.get(with_token, **{"Sec-Fetch-Site": "cross-site"}).text
-    assert "375 of 700" in mail.get(with_token).text
+    assert "Resting: 250 of 700 tasks so far." in rests.text
+    assert refresh_of(rests.page) is None
+    mail.use.action_work.run()
+    assert "Resting: 250 of 700" in mail.get(rests.url).text
+    assert "Done: 700" in to_the_end(mail, mail.follow(decide(mail, rests, "resume"))).text
+
+
+def test_what_is_cancelled_is_over_and_says_how_much_was_done(mail: Browser) -> None:
+    over = mail.follow(decide(mail, begun(mail), "cancel"))
+
+    assert "Cancelled: 250 tasks deleted before." in over.text
+    assert "Not touched 450" in over.text
+    mail.use.action_work.run()
+    assert mail.use.inspect.count("mail").count == 450
+    [entry] = mail.use.audit.list(AuditFilter(action="delete")).shown
+    assert (entry.matched, entry.changed, entry.stopped) == (700, 250, "cancelled")
+    back = mail.follow(mail.submit(over.page, "/console/undo"))
+    assert "250 tasks back." in back.text
+
+
+def test_the_service_goes_on_when_nobody_looks(mail: Browser) -> None:
+    going = begun(mail)
+    mail.use.action_work.run()
+
+    assert mail.use.inspect.count("mail").count == 0
+    assert "Done: 700 tasks deleted." in mail.get(going.url).text
+
+
+def test_actions_are_listed_and_found_from_their_queue_and_the_audit(mail: Browser) -> None:
+    going = begun(mail)
+    path = going.url.partition("?")[0]
+
+    listed = mail.get("/console/actions?queue=mail")
+    assert "Delete 700 tasks of mail" in listed.text
+    for shown in (listed, mail.get("/console/queues/mail"), mail.get("/console/audit")):
+        assert path in [link.attributes.get("href") for link in shown.page.all("a")]
+    assert "would be here" in mail.get("/console/actions?queue=archive").text
+
+
+def test_an_action_is_for_operators_of_all_its_queues(mail: Browser) -> None:
+    going = begun(mail)
+    path = going.url.partition("?")[0]
+
+    assert mail.as_role(Role.VIEWER).get(path).status == 403
+    elsewhere = mail.as_role(Role.OPERATOR, "archive")
+    assert elsewhere.get(path).status == 404
+    assert "Delete 700" not in elsewhere.get("/console/actions").text
+    token = token_of(elsewhere.get("/console").page)
+    assert elsewhere.post(path, {"token": token, "do": "cancel"}).status == 404
+    assert "250 of 700" in mail.get(path).text
+
+
+def test_a_reason_that_is_too_long_is_refused_where_it_was_typed(mail: Browser) -> None:
+    kill(mail, 2)
+    confirm = look(mail, "/console/queues/mail?state=DEAD", "restart")
+    refused = decide(mail, confirm, "all", reason="x" * 501)
+
+    assert refused.status == 400
+    assert "at most 500 bytes" in refused.page.one("p", class_="wrong").text
+    assert mail.use.inspect.count("mail").by_state[State.DEAD] == 2
 
 
 def test_no_match_is_told_and_offers_nothing(mail: Browser) -> None:
@@ -244,7 +291,7 @@ def test_a_look_of_an_hour_ago_is_too_old_to_act_on(mail: Browser) -> None:
     assert "look again" in refused.text
     assert "This look is too old to act on." in mail.get(confirm.url).text
     assert mail.use.inspect.count("mail").by_state[State.DEAD] == 6
-    mail.clock.forward(timedelta(days=1).total_seconds())
+    mail.clock.forward(timedelta(days=7).total_seconds())
     assert "no such set" in mail.another().sign_in().get(confirm.url).text
 
 
@@ -276,7 +323,7 @@ def test_only_operators_of_the_queue_look_and_act(mail: Browser) -> None:
     assert mail.use.inspect.count("mail").by_state[State.DEAD] == 6
 
 
-@pytest.mark.parametrize("do", ["look", "stop", "few", "all"])
+@pytest.mark.parametrize("do", ["look", "few", "all"])
 def test_a_move_that_goes_elsewhere_is_only_for_operators_of_that_queue_too(
     mail: Browser, do: str
 ) -> None:
@@ -294,7 +341,7 @@ def test_a_move_that_goes_elsewhere_is_only_for_operators_of_that_queue_too(
     assert "archive" not in shown.body + tried.body
     assert len(mail.use.inspect.list("archive").tasks) == 5
     both = mail.as_role(Role.OPERATOR, "mail", "archive")
-    assert "5 of 7 tasks" in both.get(path).text
+    assert "Begun on 5 of 7 tasks" in both.get(path).text
 
 
 def test_a_target_outside_the_key_is_refused_whether_it_is_there_or_not(mail: Browser) -> None:
@@ -309,31 +356,25 @@ def test_a_target_outside_the_key_is_refused_whether_it_is_there_or_not(mail: Br
     assert statuses == [403, 403, 400]
 
 
-def test_a_fault_on_the_way_says_what_was_done_and_what_was_not(mail: Browser) -> None:
+def test_a_table_that_is_away_for_a_moment_only_delays_it(mail: Browser) -> None:
     kill(mail, 8)
     confirm = look(mail, "/console/queues/mail?state=DEAD", "restart")
-    sound, left = mail.use.bulk.store, [3]
+    sound = mail.use.bulk.store
 
-    class Failing:
+    class Away:
         def __getattr__(self, name: str) -> Any:
             if name == "commit":
-                left[0] -= 1
-                if left[0] < 0:
-                    message = "the table is away"
-                    raise Unavailable(message)
+                message = "the table is away"
+                raise Unavailable(message)
             return getattr(sound, name)
 
-    mail.use.bulk.store = Failing()
-    shown = mail.follow(decide(mail, confirm, "all"))
+    mail.use.bulk.store = Away()
+    going = mail.follow(decide(mail, confirm, "all"))
     mail.use.bulk.store = sound
+    assert "Going on: 0 of 8 tasks so far." in going.text
+    mail.clock.forward(CLAIMED_FOR.total_seconds())
 
-    assert "It stopped: the table is away. 3 were dealt with" in shown.text
-    assert "Not touched 5" in shown.text
-    assert refresh_of(shown.page) is None
-    assert "Restart the other 5 tasks" in shown.text
-    assert (
-        "Done: 8 tasks restarted." in to_the_end(mail, mail.follow(decide(mail, shown, "all"))).text
-    )
+    assert "Done: 8 tasks restarted." in to_the_end(mail, going).text
 
 
 def test_markup_in_errors_is_text_among_the_samples(mail: Browser) -> None:
@@ -351,8 +392,9 @@ def test_a_filter_that_fits_little_says_how_far_it_looked(mail: Browser) -> None
     second = look_on(mail, shown)
     last = look_on(mail, second)
 
-    assert "None found yet: 750 of about 1 600 tasks looked at." in shown.text
-    assert "None found yet: 1 500 of about 1 600 tasks looked at." in second.text
+    why = "looked at, because tag:no is not indexed in mail."
+    assert f"None found yet: 750 of about 1 600 tasks {why}" in shown.text
+    assert f"None found yet: 1 500 of about 1 600 tasks {why}" in second.text
     assert shown.page.one("progress").attributes["max"] == "1600"
     assert "No task fits this filter." in last.text
 
@@ -381,19 +423,19 @@ def token_of(page: Element) -> str:
 
 
 def test_what_was_deleted_comes_back_by_a_button_on_its_page(mail: Browser) -> None:
-    for _ in range(STEP + 20):  # in more than one part
+    for _ in range(PART + 20):  # in more than one part
         mail.put("mail", '"gone"')
     confirm = look(mail, "/console/queues/mail?state=READY", "delete")
     assert "an undo brings them back." in confirm.text
 
     done = to_the_end(mail, mail.follow(decide(mail, confirm, "all")))
 
-    assert f"Done: {STEP + 20} tasks deleted." in done.text
+    assert f"Done: {PART + 20} tasks deleted." in done.text
     assert mail.use.inspect.count("mail").count == 0
-    assert f"Undo: bring {STEP + 20} tasks back" in done.text
+    assert f"Undo: bring {PART + 20} tasks back" in done.text
     back = mail.follow(mail.submit(done.page, "/console/undo"))
-    assert f"{STEP + 20} tasks back." in back.text
-    assert mail.use.inspect.count("mail").count == STEP + 20
+    assert f"{PART + 20} tasks back." in back.text
+    assert mail.use.inspect.count("mail").count == PART + 20
 
 
 def test_a_set_of_many_queues_comes_back_in_each(mail: Browser) -> None:
@@ -411,16 +453,13 @@ def test_a_set_of_many_queues_comes_back_in_each(mail: Browser) -> None:
     assert [mail.use.inspect.count(queue).count for queue in ("mail", "archive")] == [1, 1]
 
 
-def test_where_its_undo_is_over_a_deletion_rests_and_says_so(mail: Browser) -> None:
-    for _ in range(FEW + 1):
-        mail.put("mail", '"gone"')
-    confirm = look(mail, "/console/queues/mail?state=READY", "delete")
-    few = to_the_end(mail, mail.follow(decide(mail, confirm, "few")))
-    assert f"{FEW} of {FEW + 1} tasks so far" in few.text
-    [undo] = mail.use.selections.get(few.url.partition("?")[0].rpartition("/")[2]).undos.values()
+def test_where_its_undo_is_over_a_deletion_ends_and_says_so(mail: Browser) -> None:
+    going = begun(mail)
+    [undo] = mail.use.actions.get(going.url.partition("?")[0].rpartition("/")[2]).undos.values()
     mail.use.selections.store.drop_record("undo", undo)
 
-    rested = to_the_end(mail, mail.follow(decide(mail, few, "all")))
+    failed = to_the_end(mail, going)
 
-    assert "It stopped: the time in which it could be undone is over." in rested.text
-    assert mail.use.inspect.count("mail").count == 1
+    assert "It cannot go on: the time in which it could be undone is over." in failed.text
+    assert "Failed: 250 tasks deleted before." in failed.text
+    assert mail.use.inspect.count("mail").count == 450

@@ -28,7 +28,7 @@ def test_what_would_change_is_shown_and_then_saved(admin: Browser) -> None:
 
     assert changes_of(shown) == [
         ["Description", "Letters", "Letters & cards"],
-        ["Lease, seconds", "30", "45.5"],
+        ["Lease", "30s", "45.5s"],
     ]
     assert admin.use.queues.get("mail").version == 1
     done = admin.follow(admin.submit(shown.page, "/mail/settings"))
@@ -73,7 +73,7 @@ def test_a_change_by_somebody_else_is_shown_on_both_sides_and_kept(admin: Browse
     assert conflict.status == 409
     assert "from version 1 to 2" in conflict.text
     assert changes_of(conflict) == [
-        ["Lease, seconds", "30", "10", "45"],
+        ["Lease", "30s", "10s", "45s"],
         ["Shards", "1", "2", "not changed by you"],
     ]
     assert admin.use.queues.get("mail").version == 2
@@ -95,14 +95,14 @@ def test_a_pause_stays_a_pause(admin: Browser) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("keepalive", "0", "must be a number from 1 to 43200"),
-        ("keepalive", "1e3", "must be a number from 1 to 43200"),
-        ("expires", "-1", "must be a number from 0 to 31536000"),
+        ("keepalive", "0", "must be a length of time from 1s to 12h"),
+        ("keepalive", "1,5m", "must be a length of time from 1s to 12h"),
+        ("expires", "-1", "must be a length of time from 0 to 365d"),
         ("shards", "65", "must be a whole number from 1 to 64"),
         ("shards", "", "must be a whole number from 1 to 64"),
         ("max_retries", "101", "must be a whole number from 0 to 100"),
         ("jitter", "1.1", "must be a number from 0 to 1"),
-        ("intervals", "1, two", "must be 1 to 100 numbers from 0 to 2592000"),
+        ("intervals", "1, two", "must be 1 to 100 lengths of time such as 10s, 1m, 10m"),
         ("rate_tokens", "0", "must be a whole number from 1 to 1000000000"),
         ("retry_kind", "sometimes", "must be one of exponential"),
         ("dead_enable", "maybe", "must be one of yes, no"),
@@ -149,3 +149,30 @@ def test_only_admins_of_the_queue_edit(admin: Browser) -> None:
         assert browser.get("/console/queues/mail/settings").status == 403
     assert "Edit settings" not in admin.as_role(Role.OPERATOR).get("/console/queues/mail").text
     assert edit(admin, token="forged").status == 403
+
+
+def test_lengths_of_time_are_typed_as_people_write_them(admin: Browser) -> None:
+    admin.queue("mail")
+    shown = edit(
+        admin, keepalive="1h30m", history="14d", expires="0", retry_kind="intervals",
+        intervals="10s, 1m,10 min",
+    )  # fmt: skip
+
+    assert ["Lease", "30s", "1h30m"] in changes_of(shown)
+    assert ["Waits", "nothing", "10s, 1m, 10m"] in changes_of(shown)
+    page = admin.follow(admin.submit(shown.page, "/mail/settings"))
+    saved = admin.use.queues.get("mail").settings
+    assert saved.keepalive_timeout_in_seconds == 5400
+    assert saved.history_retention_in_seconds == 1_209_600
+    assert saved.retry_strategy.intervals == (10, 60, 600)
+    assert "Lease 1h30m" in page.text
+    assert "Succeeded are kept 14d" in page.text
+    assert "Retries 3, after 10s, 1m, 10m" in page.text
+    form = admin.get("/console/queues/mail/settings").page
+    assert form.one("input", name="keepalive").attributes["value"] == "1h30m"
+
+
+def test_the_same_length_of_time_in_other_words_is_no_change(admin: Browser) -> None:
+    admin.queue("mail", keepalive_timeout_in_seconds=90)
+
+    assert "Nothing would change." in edit(admin, keepalive="1m30s").text

@@ -13,8 +13,9 @@ from typing import ClassVar, Final
 from jinja2 import Environment, FileSystemLoader
 
 from console.chalicelib import charts, diagram, urls
-from console.chalicelib.charts import Chart, Spark
+from console.chalicelib.charts import Spark
 from console.chalicelib.diagram import Diagram
+from console.chalicelib.differences import DiffLine
 from console.chalicelib.flowchart import Flowchart
 from console.chalicelib.pages import ErrorPage, Flash, Frame, Page, PageCost, Who
 from console.chalicelib.parts import (
@@ -25,15 +26,20 @@ from console.chalicelib.parts import (
     Fact,
     Field,
     FilterForm,
+    Heading,
     Link,
     Looking,
     Pager,
+    SearchBox,
     StepBranch,
     Tab,
     Text,
 )
 from console.chalicelib.render import TEMPLATES, environment
+from console.chalicelib.snippets import Snippet, of_list
+from console.chalicelib.story import Strip
 from console.chalicelib.urls import Urls
+from console.chalicelib.views.charting import Charts
 from console.chalicelib.views.confirm import Sample
 from console.chalicelib.views.errors import ErrorRow
 from console.chalicelib.views.pipelines import FlowRow
@@ -43,9 +49,11 @@ from console.chalicelib.views.schedules import RunOutcome, Runs, ScheduleLine
 from console.chalicelib.views.selections import SeenTask
 from console.chalicelib.views.settings import Difference
 from console.chalicelib.views.static import assets
-from console.chalicelib.views.task import AttemptRow, HopRow, ReasonRow
+from console.chalicelib.views.task import AttemptRow, HopRow, ReasonRow, TurnRow
 from console.chalicelib.views.task_list import TaskList
+from console.chalicelib.views.trouble import Trouble
 from console.chalicelib.views.workers import WorkerRow
+from headrace.domain.filters import TaskFilter
 from headrace.domain.task import Status
 from headrace.testing.conditions import START
 from tests.console.pattern import samples
@@ -75,6 +83,7 @@ class PatternPage(Page):
     tabs: tuple[Tab, ...]
     figures: Figures
     fields: tuple[Field, ...]
+    search: SearchBox
     filter: FilterForm
     prefix: Field
     buttons: tuple[Link, ...]
@@ -95,19 +104,25 @@ class PatternPage(Page):
     meant: tuple[Sample, ...]
     more: str
     differences: tuple[Difference, ...]
+    lines: tuple[DiffLine, ...]
+    snippets: tuple[Snippet, ...]
+    troubles: tuple[Trouble, ...]
+    headings: tuple[Heading, ...]
     queues: tuple[QueueRow, ...]
     tasks: TaskList
     workers: tuple[WorkerRow, ...]
     pager: Pager
     groups: tuple[ErrorRow, ...]
     facts: tuple[Fact, ...]
+    life: Strip
     attempts: tuple[AttemptRow, ...]
+    turns: tuple[TurnRow, ...]
     reasons: tuple[ReasonRow, ...]
     trail: tuple[HopRow, ...]
     secret: str
     sparks: tuple[Spark, ...]
     diagrams: tuple[Diagram, ...]
-    charts: tuple[Chart, ...]
+    charts: Charts
     flows: Flowchart
     flow_rows: tuple[FlowRow, ...]
     runs: Runs
@@ -134,9 +149,9 @@ def _environment() -> Environment:
 
 def _frame(now: datetime) -> Frame:
     to = Urls().to
-    style, script, icon = (
+    style, script, icon, keys = (
         to(urls.STATIC, name=assets()[name].name)
-        for name in ("console.css", "console.js", "icon.svg")
+        for name in ("console.css", "console.js", "icon.svg", "keys.js")
     )
     return Frame(
         now=now,
@@ -145,6 +160,7 @@ def _frame(now: datetime) -> Frame:
         style=style,
         script=script,
         icon=icon,
+        keys=keys,
         who=Who("the admin", "admin", "all queues", urls.SIGN_OUT),
         nav=(Link("Queues", urls.QUEUES), Link("Pattern", PATH, current=True)),
         search=urls.SEARCH,
@@ -177,6 +193,13 @@ def _page(now: datetime, here: str) -> PatternPage:
         figures=samples.figures(),
         fields=samples.fields("alone"),
         filter=FilterForm(here, samples.fields("filter")[:3], (), here, open=True),
+        search=SearchBox(
+            here,
+            'tag:to="a b"',
+            terms=(Link('tag:to="a b"', here),),
+            views=(Link("late", here),),
+            clear=here,
+        ),
         prefix=samples.fields("prefix")[0],
         buttons=(Link("Restart…", here), Link("Delete…", here, danger=True)),
         choices=(Choice("restart", "Restart…"), Choice("delete", "Delete…", danger=True)),
@@ -201,18 +224,26 @@ def _page(now: datetime, here: str) -> PatternPage:
         meant=samples.meant(here),
         more="and 209 more",
         differences=samples.differences(),
+        lines=samples.lines(),
+        snippets=of_list(
+            "mail", TaskFilter(states=("DEAD",), tags={"a": samples.WIDE}), descending=True
+        ),
+        troubles=samples.troubles(now, here),
+        headings=samples.headings(here),
         queues=samples.queues(now, here),
         tasks=samples.tasks(now, here),
         workers=samples.workers(now, here),
         pager=Pager("50 tasks", here, here),
         groups=samples.groups(now, here),
         facts=(
-            Fact("Lease", "30 s"),
+            Fact("Lease", "30s"),
             Fact("Created", at=now - timedelta(hours=2)),
             Fact("Dedupe key", "order-4711", code=True),
             Fact("A name that takes more room than others", samples.WIDE),
         ),
+        life=samples.life(now),
         attempts=samples.attempts(now),
+        turns=samples.turns(now),
         reasons=samples.reasons(now),
         trail=samples.trail(now, here),
         secret=f"hr_{samples.LONG}{samples.LONG}",
@@ -222,7 +253,7 @@ def _page(now: datetime, here: str) -> PatternPage:
             charts.spark([1_000_000] * 12, of="started", per="5 min"),
         ),
         diagrams=tuple(diagram.lifecycle(status) for status in Status),
-        charts=samples.drawn(),
+        charts=samples.drawn(now, here),
         flows=samples.flows(here),
         flow_rows=samples.flow_rows(here),
         runs=samples.runs(now),

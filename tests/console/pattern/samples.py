@@ -5,8 +5,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from console.chalicelib import charts, formatting
-from console.chalicelib.charts import Chart
+from console.chalicelib import charts
+from console.chalicelib.calls import CallLine
+from console.chalicelib.differences import DiffLine
 from console.chalicelib.flowchart import Flowchart, flowchart
 from console.chalicelib.forms import pretty
 from console.chalicelib.pages import ErrorPage
@@ -18,13 +19,18 @@ from console.chalicelib.parts import (
     Empty,
     Fact,
     Field,
+    Heading,
     Hidden,
     Link,
     Option,
     Pager,
     StepBranch,
+    Tab,
     Text,
 )
+from console.chalicelib.story import QueueSpan, Stretch, Strip
+from console.chalicelib.views import sorting
+from console.chalicelib.views.charting import Charts, MarkNote
 from console.chalicelib.views.confirm import Sample
 from console.chalicelib.views.errors import ErrorRow, GroupQueue
 from console.chalicelib.views.pipelines import FlowRow
@@ -33,8 +39,10 @@ from console.chalicelib.views.queues import QueueRow
 from console.chalicelib.views.schedules import RunOutcome, Runs, ScheduledRun, ScheduleLine
 from console.chalicelib.views.selections import SeenTask
 from console.chalicelib.views.settings import Difference
-from console.chalicelib.views.task import AttemptRow, HopRow, ReasonRow
-from console.chalicelib.views.task_list import TaskList, TaskRow
+from console.chalicelib.views.task import AttemptRow, HopRow, ReasonRow, TurnRow
+from console.chalicelib.views.task_list import TaskList
+from console.chalicelib.views.task_rows import TaskRow
+from console.chalicelib.views.trouble import Rank, Reason, Trouble
 from console.chalicelib.views.workers import AtWork, Load, WorkerRow
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.task import Status
@@ -90,16 +98,23 @@ def groups(now: datetime, here: str) -> tuple[ErrorRow, ...]:
             charts.spark([0, 2, 5], of="failures", per="5 min"),
             charts.spark([], of="failures", per="1 h"),
             (GroupQueue("mail", here, count, 0), GroupQueue(WIDE, here, count, 7))[:count],
-            "and 1 queue more", "ada:1 (2.3.1)", LONG, here, (Hidden("queue", "mail"),),
+            "and 1 queue more", "ada:1 (2.3.1)", "mail.send", LONG, here,
+            (Hidden("queue", "mail"),),
         )
         for kind, message, count in faults
     )  # fmt: skip
 
 
+def lines() -> tuple[DiffLine, ...]:
+    """Return what differs in a payload, with each kind of line."""
+    kinds = ("skip", "same", "gone", "new", "same")
+    return tuple(DiffLine(kind, f'  "{kind}": "{RIGHT_TO_LEFT} {EMOJI}",') for kind in kinds)
+
+
 def differences() -> tuple[Difference, ...]:
     """Return changes of settings: by one, by the other, by both."""
     return (
-        Difference("Lease, seconds", "30", None, "45"),
+        Difference("Lease", "30s", None, "45s"),
         Difference("Retries", "5", "7", None),
         Difference("Description", "", "Letters", f"{WIDE}, {RIGHT_TO_LEFT} {EMOJI}"),
     )
@@ -134,6 +149,14 @@ def meant(here: str) -> tuple[Sample, ...]:
     return (Sample(LONG, here, ""), Sample(LONG, here, "a worker has it"))
 
 
+def turns(now: datetime) -> tuple[TurnRow, ...]:
+    """Return what happened between attempts."""
+    return (
+        TurnRow("restarted", None, None, None),
+        TurnRow("moved", now - timedelta(hours=1), Link("mail", "#"), Link("another queue", "")),
+    )
+
+
 def attempts(now: datetime) -> tuple[AttemptRow, ...]:
     """Return the attempts with their outcomes, the newest first."""
     ended = (
@@ -152,6 +175,18 @@ def attempts(now: datetime) -> tuple[AttemptRow, ...]:
         )
         for place, (status, word, kind, message) in enumerate(ended)
     )  # fmt: skip
+
+
+def life(now: datetime) -> Strip:
+    """Return a life to scale, with everything that can be drawn."""
+    kinds = ("wait", "backoff", "run-failed", "run-succeeded", "run-inflight", "unknown")
+    stretches = tuple(
+        Stretch(kind, place * 120.0, 60.0 + place, f"{kind} for a while")
+        for place, kind in enumerate(kinds)
+    )
+    queues = (QueueSpan("mail", 0.0, 300.0, "mail"), QueueSpan(WIDE, 300.0, 420.0, WIDE[:55]))
+    began = now - timedelta(hours=2)
+    return Strip(stretches, queues, began, now, 7200.0, "It waited, and ran.", kinds)
 
 
 def reasons(now: datetime) -> tuple[ReasonRow, ...]:
@@ -230,25 +265,45 @@ def flow_rows(here: str) -> tuple[FlowRow, ...]:
     )
 
 
-def drawn() -> tuple[Chart, ...]:
-    """Return charts: several lines, gaps, a million, nothing."""
+def drawn(now: datetime, here: str) -> Charts:
+    """Return charts: several lines and what they are compared with, gaps, a million, nothing."""
     times = [f"{hour:02}:00" for hour in range(24)]
     steep = [1_000_000 / (1 + hour) for hour in range(24)]
-    names = ("enqueued", "started", "succeeded", "failed")
-    four = [
-        charts.ChartLine(name, [hour % (n + 3) for hour in range(24)])
+    names = ("enqueued", "started", "succeeded", "failed", "moved on")
+    lines = [
+        charts.ChartLine(name, [hour % (n + 3) for hour in range(24)], before=[n] * 24)
         for n, name in enumerate(names)
     ]
     gaps = charts.ChartLine("p99", [0.25 if hour % 5 else None for hour in range(24)])
     none = charts.ChartLine("p50", [None] * 24)
-    return (
-        charts.chart("Four lines", four, times=times, format_value=formatting.number,
-                     unit=" a minute"),
-        charts.chart("Gaps", [none, gaps], times=times, format_value=formatting.duration),
-        charts.chart("A million", [charts.ChartLine("waiting", steep)], times=times,
-                     format_value=formatting.number, filled=True),
-        charts.chart("Nothing", [charts.ChartLine("waiting", [0] * 24)], times=times,
-                     format_value=formatting.number, filled=True),
+    notes = (
+        MarkNote("pause", "paused by ada", now),
+        MarkNote("edit", "settings edited by somebody whose name is long", now),
+        MarkNote("deploy", "workers of version 2026.11.24-1", now),
+    )
+    marks = [charts.Mark(n / 4, note.kind, note.text) for n, note in enumerate(notes, 1)]
+    tabs = (Tab("Last hour", here, current=True), Tab("Last day", here))
+    return Charts(
+        all=(
+            charts.chart("Five lines", lines, times=times, counts="tasks a minute",
+                         unit=" a minute", compared="a day before", marks=marks),
+            charts.chart("Gaps", [none, gaps], times=times, axis=charts.LENGTHS),
+            charts.chart("A million", [charts.ChartLine("waiting", steep)], times=times,
+                         filled=True),
+            charts.chart("Nothing", [charts.ChartLine("waiting", [0] * 24)], times=times,
+                         filled=True),
+        ),
+        spans=tabs,
+        nearby=tabs[1:],
+        comparisons=tabs,
+        since=now,
+        last=now,
+        until=now,
+        fixed=True,
+        gaps=True,
+        marks=notes,
+        compared="a day before",
+        wrong="must be before to",
     )  # fmt: skip
 
 
@@ -257,6 +312,31 @@ def flows(here: str) -> Flowchart:
     edges = (("a", "b"), ("b", "c"), ("b", WIDE), ("x", "c"), ("c", "a"))
     flows = [Flow(*edge, 10**place, 10 ** (place + 1)) for place, edge in enumerate(edges)]
     return flowchart(flows, {"a": 1_000_000}, dict.fromkeys(("a", "b", "c", "x", WIDE), here))
+
+
+def troubles(now: datetime, here: str) -> tuple[Trouble, ...]:
+    """Return queues with one thing wrong, and with several."""
+    hour = timedelta(hours=1)
+    stalled = "1\u202f200 ready, and nothing was started in the last minute: its limit is reached"
+    paused = Reason(Rank.PAUSED, "paused", "by ada, 4 ready meanwhile", now - hour, now + hour)
+    return (
+        Trouble("mail", here, (Reason(Rank.STALLED, "stalled", stalled),)),
+        Trouble(WIDE, here, (Reason(Rank.FAILING, "failing", "34 % of attempts fail"), paused)),
+        Trouble("billing", here, (paused,)),
+    )
+
+
+def headings(here: str) -> tuple[Heading, ...]:
+    """Return the heads of the table of queues, which is sorted by one of them."""
+    states = tuple(Heading(one.value.capitalize(), here, sign=one.value.lower()) for one in Status)
+    rest = ("Oldest ready", "In /s", "Out /s", "Failed /s", "In 5 min")
+    return (
+        Heading("Queue", here, number=False),
+        *states[:-1],
+        Heading("Dead", here, "descending", "dead"),
+        *(Heading(text, here, title=text) for text in rest),
+        Heading("Started, last hour", here, number=False),
+    )
 
 
 def queues(now: datetime, here: str) -> tuple[QueueRow, ...]:
@@ -279,6 +359,8 @@ def queues(now: datetime, here: str) -> tuple[QueueRow, ...]:
             limited="at most 20 in flight" if name == WIDE else "",
             alerts=(AlertNote("oldest ready for 5 min", now),) if name == WIDE else (),
             silent=name == "many",
+            grown="+1\u202f234" if count else "",
+            died="+12" if name == WIDE else "",
         )
         for name, count, values in spoken
     )
@@ -325,8 +407,14 @@ def tasks(now: datetime, here: str) -> TaskList:
             worker="host-17.eu-west-3.example:4711",
             tags=(Link("service=smartcity", here), Link(f"path={WIDE}", here)),
             error=_ERROR * place,
+            call=CallLine(
+                "billing.invoices.remind" if place else "", '(to="ada@example.org", n=7)'
+            ),
         )
         for place, status in enumerate(Status)
     )
     buttons = (Choice("restart", "Restart…"), Choice("delete", "Delete…", danger=True))
-    return TaskList(rows, "When", here, buttons, Pager("5 tasks"), Empty(""))
+    heads = sorting.headings(
+        "Due", "-worker", order="", whole=True, ranked=False, url=lambda *_: here
+    )
+    return TaskList(rows, tuple(heads), here, buttons, Pager("5 tasks"), Empty(""))

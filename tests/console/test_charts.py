@@ -1,0 +1,156 @@
+"""The charts of a queue: which time, compared with which, what is marked, and what a step says."""
+
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.chalicelib import charts
+from headrace.domain.access import Role
+from headrace.domain.worker import WorkerHeartbeat
+from headrace.ops.operators.keys import BOOTSTRAP
+from tests.console.conftest import Browser, Element, query_of
+
+
+def href(page: Element, text: str) -> str:
+    return str(next(a for a in page.all("a") if a.text == text).attributes["href"])
+
+
+def waiting(page: Element) -> list[str]:
+    figure = next(f for f in page.all("figure") if f.one("strong").text == "Waiting")
+    return [row.one("td").text for row in figure.one("tbody").all("tr")]
+
+
+def test_links_zoom_in_and_out_and_the_address_says_from_and_to(admin: Browser) -> None:
+    admin.queue()
+    page = admin.get("/console/queues/mail?state=DEAD").page
+
+    closer = href(page, "Zoom in")
+    assert query_of(closer) == {
+        "state": "DEAD",
+        "from": "2026-11-21T07:30",
+        "to": "2026-11-21T08:00",
+    }
+    shown = admin.get(closer).page
+    assert (
+        shown.one("section", class_="charts")
+        .attributes["data-since"]
+        .startswith("2026-11-21T07:30")
+    )
+    assert len(waiting(shown)) == 30
+    wider = query_of(href(page, "Zoom out"))
+    assert (wider["from"], wider["to"]) == ("2026-11-21T06:00", "2026-11-21T08:00")
+    tab = query_of(next(a.attributes["href"] for a in shown.all("a") if a.text.startswith("All")))
+    assert tab["from"] == "2026-11-21T07:30"
+
+
+@pytest.mark.parametrize("query", ["from=yesterday", "from=2026-11-22T00:00", "to=never"])
+def test_a_time_that_is_none_is_said_and_the_last_hour_is_shown(admin: Browser, query: str) -> None:
+    admin.queue()
+    shown = admin.get(f"/console/queues/mail?{query}")
+
+    assert len(waiting(shown.page)) == 60
+    assert "from and to: must be" in shown.text
+
+
+def test_what_waited_then_is_counted_back_from_now(admin: Browser) -> None:
+    admin.queue()
+    admin.put("mail", *["{}"] * 3)
+    admin.clock.forward(7200)
+    admin.sign_in()
+    admin.put("mail", *["{}"] * 4)
+    admin.get("/console")
+
+    then = admin.get("/console/queues/mail?from=2026-11-21T08:05&to=2026-11-21T08:35")
+
+    assert set(waiting(then.page)) == {"3"}
+
+
+def test_a_chart_takes_the_most_of_an_interval(admin: Browser) -> None:
+    admin.queue()
+    admin.clock.forward(60)
+    admin.put("mail", *["{}"] * 20)
+    admin.get("/console")
+    admin.clock.forward(120)
+    admin.take("mail", 20)
+    admin.clock.forward(3600)
+    admin.sign_in()
+
+    day = admin.get("/console/queues/mail?span=day").page
+
+    assert waiting(day)[-4:] == ["0", "20", "0", "0"]
+
+
+def test_yesterday_is_one_click_away(admin: Browser) -> None:
+    admin.queue()
+    admin.put("mail", *["{}"] * 5)
+    admin.get("/console")
+    admin.clock.forward(timedelta(days=1, minutes=5).total_seconds())
+    admin.sign_in()
+    page = admin.get("/console/queues/mail").page
+    assert page.all("path", class_="ghost") == []
+
+    compared = admin.get(href(page, "yesterday"))
+
+    assert "The faint lines are of a day before." in compared.text
+    events = compared.page.all("figure")[0]
+    assert events.all("path", class_="ghost")
+    titles = [one.text for one in events.all("title")]
+    assert any("enqueued 0 (5 a day before)" in title for title in titles)
+    assert "compare" not in query_of(href(compared.page, "nothing"))
+
+
+def test_pauses_edits_and_deploys_are_marked(admin: Browser) -> None:
+    admin.queue()
+    admin.clock.forward(300)
+    admin.use.workers.alive(
+        BOOTSTRAP, WorkerHeartbeat("ada:1", ("mail",), admin.clock(), 8, version="2026.11.21-4")
+    )
+    admin.submit(admin.get("/console/queues/mail").page, "/mail/pause", resume_in="")
+    admin.clock.forward(30)
+    admin.use.workers.alive(
+        BOOTSTRAP,
+        WorkerHeartbeat("ada:1", ("mail",), admin.clock() - timedelta(seconds=30), 8,
+                        version="2026.11.21-4"),
+    )  # fmt: skip
+
+    shown = admin.get("/console/queues/mail").page
+
+    said = [one.text for one in shown.one("ul", class_="marks").all("li")]
+    assert said[0].startswith("paused by ")
+    assert said[1].startswith("workers of version 2026.11.21-4")
+    assert len(shown.all("figure")[0].all("path", class_="mark")) == 2
+    viewer = admin.as_role(Role.VIEWER).get("/console/queues/mail").page
+    assert "paused by" not in " ".join(one.text for one in viewer.all("ul", class_="marks"))
+
+
+def test_the_axis_ends_above_the_highest_and_is_divided_evenly() -> None:
+    assert charts.whole_end(0) == (2.0, 2)
+    assert charts.whole_end(37) == (50.0, 5)
+    assert charts.whole_end(100) == (100.0, 2)
+    assert charts.length_end(0.03) == (0.05, 5)
+    assert charts.length_end(75) == (120, 2)
+    assert charts.length_end(2_000_000) == (2_419_200, 2)
+
+
+@given(st.lists(st.floats(0, charts.CHART_HEIGHT), max_size=10))
+def test_words_at_the_ends_of_lines_never_meet(heights: list[float]) -> None:
+    moved = charts.apart(heights)
+
+    ordered = sorted(moved)
+    assert all(after - before >= 14 - 1e-9 for before, after in pairwise(ordered))
+    assert all(7 - 1e-9 <= y <= charts.CHART_HEIGHT - 7 + 1e-9 for y in moved)
+
+
+def test_a_step_says_its_numbers_and_steps_fill_the_width() -> None:
+    lines = [charts.ChartLine("p50", [0.25, None, 2.0], before=[1.0, 1.0, None])]
+    drawn = charts.chart("Wait", lines, times=("a", "b", "c"), axis=charts.LENGTHS, compared="then")
+
+    assert [one.text for one in drawn.hovers] == [
+        "a UTC\np50 250 ms (1 s then)",
+        "b UTC\np50 \u2013 (1 s then)",
+        "c UTC\np50 2 s",
+    ]
+    assert sum(one.width for one in drawn.hovers) == charts.CHART_WIDTH

@@ -1,0 +1,158 @@
+"""Home: what needs a look, the worst first, and below it all queues, sorted by their heads."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from headrace.domain.access import Role
+from headrace.domain.queue import DequeuingSettings
+from headrace.domain.worker import WorkerHeartbeat
+from headrace.ops.delivery.reports import ReportStatus, WorkerError
+from headrace.ops.operators.keys import BOOTSTRAP
+from tests.console.conftest import Browser, Element, Shown
+
+
+def troubles(shown: Shown) -> dict[str, str]:
+    """What home says of each queue that needs a look, in its order."""
+    return {
+        each.one("a", class_="trouble-name").text: each.one("ul").text
+        for each in shown.page.all("li", class_="trouble")
+    }
+
+
+def names(shown: Shown) -> list[str]:
+    rows = shown.page.one("table", class_="queues").one("tbody").all("tr")
+    return [row.one("th").one("a").text for row in rows]
+
+
+def head(shown: Shown, text: str) -> Element:
+    heads = shown.page.one("table", class_="queues").one("thead").all("th")
+    return next(each for each in heads if each.text.startswith(text))
+
+
+def listening(admin: Browser, *queues: str) -> None:
+    beat = WorkerHeartbeat("ada:1", queues, admin.clock(), 8)
+    admin.use.workers.alive(BOOTSTRAP, beat)
+
+
+def test_home_names_what_needs_a_look_the_worst_first(admin: Browser) -> None:
+    for name in ("calm", "stalled", "silent", "paused"):
+        admin.queue(name)
+    admin.queue("full", dequeuing_settings=DequeuingSettings(max_inflight_tasks=1))
+    admin.put("silent", "{}")
+    admin.put("stalled", "{}", "{}")
+    admin.put("full", "{}", "{}")
+    admin.take("full")
+    admin.use.queues.pause("paused")
+    admin.clock.forward(200)
+    admin.record()
+    listening(admin, "stalled", "full", "calm")
+
+    said = troubles(admin.get("/console"))
+
+    assert list(said) == ["stalled", "full", "silent", "paused"]
+    assert "nothing was started in the last minute, though 1 worker listens" in said["stalled"]
+    assert "its limit of 1 in flight is reached" in said["full"]
+    assert "nobody listens 1 ready" in said["silent"]
+
+
+def test_a_pause_says_who_made_it_and_when(admin: Browser) -> None:
+    admin.queue()
+    operator = admin.as_role(Role.OPERATOR)
+    operator.submit(operator.get("/console/queues/mail").page, "/mail/pause", resume_in="3600")
+    admin.clock.forward(600)
+
+    said = troubles(admin.get("/console"))["mail"]
+
+    assert said == "paused by the operator, 0 ready meanwhile , since 10 min ago , ends in 50 min"
+    viewer = admin.as_role(Role.VIEWER)
+    assert "the operator" not in troubles(viewer.get("/console"))["mail"]
+
+
+def test_a_pause_says_why_at_home_on_its_queue_and_in_the_audit(admin: Browser) -> None:
+    admin.queue()
+    operator = admin.as_role(Role.OPERATOR)
+    form = operator.get("/console/queues/mail").page
+    operator.submit(form, "/mail/pause", reason=" mail provider is down ")
+    admin.clock.forward(600)
+
+    assert troubles(admin.get("/console"))["mail"].endswith(": mail provider is down")
+    told = "Paused by the operator 10 min ago : mail provider is down."
+    assert told in admin.get("/console/queues/mail").text
+    audit = admin.get("/console/audit?action=pause").text
+    assert "the operator paused mail: mail provider is down" in audit
+    viewer = admin.as_role(Role.VIEWER)
+    for path in ("/console", "/console/queues/mail"):
+        assert "mail provider" not in viewer.get(path).text
+
+    admin.use.queues.replace("mail", replace(admin.use.queues.get("mail").settings, shards=2))
+    assert told in admin.get("/console/queues/mail").text, "other settings change nothing of it"
+
+    operator.submit(operator.get("/console/queues/mail").page, "/mail/resume")
+    admin.clock.forward(60)
+    operator.submit(operator.get("/console/queues/mail").page, "/mail/pause")
+    assert "mail provider" not in admin.get("/console/queues/mail").text
+
+
+def test_a_queue_that_fails_more_than_it_does_usually_is_named(admin: Browser) -> None:
+    admin.queue()
+    for failing in (False,) * 10 + (True,) * 6:
+        admin.put("mail")
+        [task] = admin.take("mail")
+        status = ReportStatus.FAILED if failing else ReportStatus.SUCCEEDED
+        error = WorkerError("TimeoutError", "no answer") if failing else None
+        admin.say(task, status, error=error, **({"retryable": False} if failing else {}))
+        admin.clock.forward(1 if failing else 180)
+
+    assert "failing 86 % of attempts fail, 0 % usually" in troubles(admin.get("/console"))["mail"]
+
+
+def test_where_nothing_needs_a_look_home_says_so(admin: Browser) -> None:
+    admin.queue("a")
+    admin.queue("b")
+
+    shown = admin.get("/console")
+
+    assert troubles(shown) == {}
+    assert "Nothing needs a look in the 2 queues." in shown.text
+
+
+def test_heads_sort_the_queues_and_say_how_they_are_sorted(admin: Browser) -> None:
+    for name, ready in (("a", 2), ("b", 3), ("c", 1)):
+        admin.queue(name)
+        admin.put(name, *["{}"] * ready)
+    admin.clock.forward(1)
+    shown = admin.get("/console?name=")
+
+    assert names(shown) == ["a", "b", "c"]
+    assert head(shown, "Queue").attributes["aria-sort"] == "ascending"
+
+    by_ready = admin.get(head(shown, "Ready").one("a").attributes["href"])
+    assert names(by_ready) == ["b", "a", "c"]
+    assert head(by_ready, "Ready").attributes["aria-sort"] == "descending"
+    assert "aria-sort" not in head(by_ready, "Queue").attributes
+
+    least_first = admin.get(head(by_ready, "Ready").one("a").attributes["href"])
+    assert names(least_first) == ["c", "a", "b"]
+
+
+@pytest.mark.parametrize("sort", ["zzz", "-", "--ready", "__class__"])
+def test_an_order_that_is_none_is_the_usual_one(admin: Browser, sort: str) -> None:
+    admin.queue("b")
+    admin.queue("a")
+
+    assert names(admin.get(f"/console?sort={sort}")) == ["a", "b"]
+
+
+def test_a_row_tells_what_changed_in_five_minutes(admin: Browser) -> None:
+    admin.queue()
+    admin.put("mail", *["{}"] * 4)
+    admin.clock.forward(timedelta(minutes=6).total_seconds())
+    admin.get("/console")
+    admin.put("mail", *["{}"] * 2)
+    admin.clock.forward(1)
+
+    [row] = admin.get("/console").page.one("table", class_="queues").one("tbody").all("tr")
+
+    assert "+2 waiting" in row.text

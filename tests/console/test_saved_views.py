@@ -1,0 +1,62 @@
+"""Saved views: a query by a name, beside the box of its queue, for everybody."""
+
+from headrace.domain.access import Role
+from headrace.ops.operators.views import MOST
+from tests.console.conftest import Browser, query_of
+
+TYPED = '/console/queues/mail?q=state:dead+tag:to%3D"a b"'
+TEXT = 'state:dead tag:to="a b"'
+
+
+def views(browser: Browser) -> list[tuple[str, dict[str, str]]]:
+    page = browser.get("/console/queues/mail").page
+    found = [link for nav in page.all("div", class_="views") for link in nav.all("a")]
+    return [(link.text, query_of(link.attributes["href"])) for link in found]
+
+
+def test_a_query_is_saved_by_a_name_and_removed_again(admin: Browser) -> None:
+    admin.queue("mail")
+    saved = admin.submit(admin.get(TYPED).page, "/mail/views", name="to a b", do="save")
+
+    assert "The view to a b is saved." in admin.follow(saved).text
+    assert views(admin) == [("to a b", {"q": TEXT})]
+    (view,) = admin.use.views.of("mail")
+    assert view.by == "bootstrap"
+
+    removed = admin.submit(admin.get(TYPED).page, "/mail/views", do="remove")
+    assert "The view to a b is removed." in admin.follow(removed).text
+    assert views(admin) == []
+
+
+def test_who_may_not_operate_sees_views_and_saves_none(admin: Browser) -> None:
+    admin.queue("mail")
+    admin.use.views.save("mail", "late", TEXT, by="ada")
+    page = admin.get(TYPED).page
+    viewer = admin.as_role(Role.VIEWER)
+
+    assert views(viewer) == [("late", {"q": TEXT})]
+    assert viewer.get(TYPED).page.all("div", class_="drop-body") == []
+    refused = viewer.post("/console/queues/mail/views", {"name": "x", "q": TEXT, "do": "save"})
+    assert refused.status == 403
+    assert page.all("nav", **{"aria-label": "Saved views"})
+    assert len(admin.use.views.of("mail")) == 1
+
+
+def test_what_cannot_be_saved_says_why(admin: Browser) -> None:
+    admin.queue("mail")
+    for number in range(MOST):
+        admin.use.views.save("mail", f"v{number}", f"attempts:{number}", by="ada")
+    page = admin.get(TYPED).page
+
+    for name, says in (("x" * 65, "at most 64 bytes"), ("one more", "remove one")):
+        refused = admin.follow(admin.submit(page, "/mail/views", name=name, do="save"))
+        assert says in refused.text
+    assert len(admin.use.views.of("mail")) == MOST
+
+
+def test_views_of_a_queue_are_not_another_ones(admin: Browser) -> None:
+    admin.queue("mail")
+    admin.queue("mail2")
+    admin.use.views.save("mail2", "late", TEXT, by="ada")
+
+    assert views(admin) == []

@@ -1,0 +1,199 @@
+"""The search boxes: one language on lists and over all queues, ids by how they begin."""
+
+import json
+from typing import Any, cast
+
+import pytest
+
+from headrace.domain.access import Role
+from headrace.domain.filters import TaskFilter
+from headrace.ops.operators.keys import BOOTSTRAP
+from headrace.ops.operators.search import Search
+from headrace.ops.tasks.inspect import Inspect, TaskListing
+from tests.console.conftest import Browser, Shown, query_of
+
+
+def ids_of(shown: Shown) -> set[str]:
+    tables = shown.page.all("table", class_="tasks")
+    links = [link.attributes["href"] for table in tables for link in table.all("a")]
+    return {link.rpartition("/")[2] for link in links if "/tasks/" in link}
+
+
+@pytest.fixture
+def mail(admin: Browser) -> Browser:
+    admin.queue("mail")
+    admin.queue("sms")
+    return admin
+
+
+def test_the_box_says_the_whole_query_whichever_way_it_was_asked(mail: Browser) -> None:
+    mail.put("mail", tags={"tenant": "acme, Ltd"})
+    typed = 'state:ready tag:tenant="acme, Ltd" attempts:0'
+
+    by_text = mail.get(f"/console/queues/mail?q={typed.replace(' ', '+')}")
+    by_fields = mail.get("/console/queues/mail?state=READY&attempts=0&tag=tenant%3D%22acme, Ltd%22")
+
+    for shown in (by_text, by_fields):
+        assert shown.page.one("input", id="query").attributes["value"] == typed
+        assert len(ids_of(shown)) == 1
+
+
+def test_each_term_is_taken_out_by_its_link(mail: Browser) -> None:
+    mail.put("mail", tags={"a": "1"})
+    shown = mail.get("/console/queues/mail?state=READY&q=tag:a%3D1+attempts:0")
+
+    chips = shown.page.one("p", class_="terms").all("a")
+
+    rest = [query_of(chip.attributes["href"]) for chip in chips]
+    assert rest == [
+        {"state": "READY", "q": "attempts:0"},
+        {"state": "READY", "q": "tag:a=1"},
+    ]
+
+
+def test_a_wrong_query_says_what_and_where_and_lists_nothing(mail: Browser) -> None:
+    mail.put("mail")
+    shown = mail.get("/console/queues/mail?q=tag:a%3D1+staet:dead")
+
+    assert shown.status == 400
+    assert "at character 9: staet is no key" in shown.text
+    assert shown.page.one("input", id="query").attributes["value"] == "tag:a=1 staet:dead"
+    assert ids_of(shown) == set()
+
+
+def test_a_query_that_names_another_queue_leads_there(mail: Browser) -> None:
+    there = mail.get("/console/queues/mail?q=queue:sms+state:dead").headers["location"]
+
+    assert there == "/console/queues/sms?state=DEAD"
+
+
+def test_a_tab_keeps_the_other_terms(mail: Browser) -> None:
+    shown = mail.get("/console/queues/mail?q=state:dead+error:full")
+    [tab] = [link for link in shown.page.all("a") if link.text.startswith("ready")]
+
+    assert query_of(tab.attributes["href"]) == {"state": "READY", "q": "error:full"}
+
+
+def test_a_task_is_found_by_a_value_in_its_payload(mail: Browser) -> None:
+    [meant, _] = mail.put("mail", '{"order": {"id": 77}}', '{"order": {"id": 770}}')
+
+    assert ids_of(mail.get("/console/queues/mail?q=payload.order.id:77")) == {meant}
+
+
+def test_who_may_not_see_payloads_may_not_ask_for_them(mail: Browser) -> None:
+    mail.put("mail", '{"order": 77}')
+    viewer = mail.as_role(Role.VIEWER)
+
+    for path in ("/console/queues/mail", "/console/search"):
+        shown = viewer.get(f"{path}?q=payload.order:77")
+        assert shown.status == 400
+        assert "payloads are not shown to this key" in shown.text
+        assert ids_of(shown) == set()
+
+
+@pytest.mark.parametrize("length", [16, 24, 29])
+def test_how_an_id_begins_finds_it_in_its_queue_and_in_all(mail: Browser, length: int) -> None:
+    mail.put("mail")
+    mail.clock.forward(300)
+    [meant] = mail.put("sms")
+    mail.clock.forward(300)
+    mail.put("sms")
+    prefix = meant[:length]
+
+    shown = mail.get(f"/console/search?q={prefix}")
+    assert ids_of(shown) == {meant}, shown.headers.get("location")
+    assert ids_of(mail.get(f"/console/queues/sms?q={prefix}")) == {meant}
+    assert ids_of(mail.get(f"/console/queues/mail?q={prefix}")) == set()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        ("tsk_01jzzzzzzz", "No task's id begins with tsk_01jzzzzzzz"),
+        ("tsk_01" + 24 * "z", "There is no task tsk_01zzz"),
+        ("tsk_01O", "ids that Headrace makes have no O"),
+        ("tsk_" + 27 * "0", "have 26 characters behind tsk_"),
+    ],
+)
+def test_a_mistyped_id_says_so(mail: Browser, wanted: str, says: str) -> None:
+    mail.put("mail")
+
+    assert says in mail.get(f"/console/search?q={wanted}").text
+    assert "No task" in mail.get(f"/console/queues/mail?q={wanted}").text
+
+
+def test_ids_of_other_keys_queues_are_not_found(mail: Browser) -> None:
+    [secret] = mail.put("sms")
+    only_mail = mail.as_role(Role.VIEWER, "mail")
+
+    assert ids_of(only_mail.get(f"/console/search?q={secret[:20]}")) == set()
+
+
+def test_the_search_of_the_bar_names_the_queues_that_have_no_index(mail: Browser) -> None:
+    shown = mail.get("/console/search?q=tag:tenant%3Dacme")
+
+    left = shown.page.one("section", **{"aria-labelledby": "left"}).all("a")
+    assert [(link.text, query_of(link.attributes["href"])) for link in left] == [
+        ("mail", {"q": "tag:tenant=acme"}),
+        ("sms", {"q": "tag:tenant=acme"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status", "says"),
+    [
+        ("queue:none state:dead", 400, "there is no queue none"),
+        ("tag:x", 400, "tag must be tag:key=value"),
+    ],
+)
+def test_the_search_of_the_bar_says_what_is_wrong(
+    mail: Browser, wanted: str, status: int, says: str
+) -> None:
+    shown = mail.get(f"/console/search?q={wanted.replace(' ', '+')}")
+
+    assert shown.status == status
+    assert says in shown.text
+
+
+def test_what_is_on_the_page_is_suggested_as_the_next_term(mail: Browser) -> None:
+    mail.put("mail", json.dumps("x"), json.dumps("y"), tags={"to": "a b"})
+    shown = mail.get("/console/queues/mail?q=attempts:0")
+
+    offered = [
+        one.attributes["value"]
+        for one in shown.page.one("datalist", id="query-terms").all("option")
+    ]
+
+    assert 'attempts:0 tag:to="a b"' in offered
+    assert "attempts:0 state:dead" in offered
+
+
+class Noting:
+    """Lists of tasks as they are, which are noted."""
+
+    def __init__(self, inspect: Inspect) -> None:
+        self.inspect = inspect
+        self.listed: list[str] = []
+
+    def list(self, queue: str, *given: Any, **how: Any) -> TaskListing:
+        self.listed.append(queue)
+        return self.inspect.list(queue, *given, **how)
+
+    def known_ids(self, where: TaskFilter) -> None:
+        """Say nothing of *where*, as where too many ids begin alike to be looked at by one."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inspect, name)
+
+
+def test_queues_are_not_looked_through_once_there_is_more_than_is_shown(admin: Browser) -> None:
+    for queue in ("a", "b", "c", "d"):
+        admin.queue(queue)
+        admin.put(queue, "{}", "{}")
+    noting = Noting(admin.use.inspect)
+    search = Search(cast("Inspect", noting), admin.use.queues, admin.clock)
+
+    found = search.across(BOOTSTRAP, TaskFilter(id_prefix="tsk_"), limit=3)
+
+    assert (len(found.tasks), found.more, found.left) == (3, True, ())
+    assert noting.listed == ["a", "b"]

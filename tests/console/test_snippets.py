@@ -1,0 +1,152 @@
+"""What is copied from the console runs as it is: quoted for a shell, exact, and without a key."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from console.chalicelib.snippets import Snippet, of_list, of_task, quoted
+from headrace import Client
+from headrace.domain.access import Role
+from headrace.domain.filters import TaskFilter
+from headrace.domain.task import Priority
+from tests.console.conftest import KEY, Browser
+
+PAYLOAD: Final = (
+    '{"to": "o\'hara $HOME `id` \\"x\\" \\n", "n": 12345678901234567890, "u": "é\u202e"}'
+)
+BASH: Final = ["/bin/bash", "-c"]
+TAGS: Final = {"it's": 'a "b" $(c) \x1b[0m', "-x": "=,&? ü"}
+
+
+def words(command: str) -> list[str]:
+    """Return the words that bash makes of *command*."""
+    printing = 'show() { printf \'%s\\0\' "$@"; }; curl() { show curl "$@"; }; '
+    printing += 'headrace() { show headrace "$@"; }; '
+    ran = subprocess.run(
+        [*BASH, printing + command], capture_output=True, check=True,
+        env={"HEADRACE_KEY": "secret", "HEADRACE_URL": "https://q.example", "LC_ALL": "C.UTF-8"},
+    )  # fmt: skip
+    assert ran.stderr == b""
+    return ran.stdout.decode().split("\0")[:-1]
+
+
+def by_form(snippets: tuple[Snippet, ...], does: str) -> dict[str, str]:
+    return {one.form: one.text for one in snippets if one.does.startswith(does)}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
+def test_any_word_is_one_word_to_a_shell(word: str) -> None:
+    assert words(f"show {quoted(word)}") == [word]
+
+
+def test_one_like_it_is_enqueued_by_each_of_them(admin: Browser) -> None:
+    admin.queue("mail")
+    [task_id] = admin.put("mail", PAYLOAD, tags=TAGS)
+    task = replace(admin.use.tasks.get(task_id), priority=Priority.HIGH, group_key="acme ltd")
+    copies = by_form(of_task(task, payload=True), "Enqueue")
+
+    curl = words(copies["curl"])
+    assert curl[:5] == [
+        "curl", "-sS", "-H", "Authorization: Bearer secret", "https://q.example/v1/queues/mail/tasks"
+    ]  # fmt: skip
+    body = curl[-1]
+    assert PAYLOAD in body
+    assert json.loads(body)["tasks"] == [
+        {
+            "payload": json.loads(PAYLOAD),
+            "tags": TAGS,
+            "priority": "high",
+            "group_key": "acme ltd",
+        }
+    ]
+    command = words(copies["command"])
+    assert command[-3:] == ["--", "mail", PAYLOAD]
+    assert command[2:10] == [
+        *(word for name, value in TAGS.items() for word in ("--tag", f"{name}={value}")),
+        *("--priority", "high"), *("--group", "acme ltd"),
+    ]  # fmt: skip
+
+
+def test_command_and_python_run_as_they_are_copied(tmp_path: Path, admin: Browser) -> None:
+    admin.queue("mail")
+    [task_id] = admin.put("mail", PAYLOAD, tags=TAGS)
+    copies = of_task(admin.use.tasks.get(task_id), payload=True)
+    url = f"file:{tmp_path / 'tasks.db'}"
+    env = {
+        **os.environ,
+        "HEADRACE_URL": url,
+        "PATH": f"{Path(sys.executable).parent}:/bin:/usr/bin",
+    }
+    with Client(url) as client:
+        client.create_queue("mail")
+        for form, program in (("command", BASH), ("Python", [sys.executable, "-c"])):
+            text = by_form(copies, "Enqueue")[form]
+            subprocess.run([*program, text], check=True, env=env, capture_output=True)
+        made = list(client.list_tasks("mail", payload=True))
+        listed = of_list("mail", TaskFilter(states=("READY",), tags=TAGS), descending=True)
+        for form, program in (("command", BASH), ("Python", [sys.executable, "-c"])):
+            text = by_form(listed, "List")[form]
+            out = subprocess.run([*program, text], check=True, env=env, capture_output=True).stdout
+            assert all(task.id in out.decode() for task in made)
+
+    assert [(task.payload, task.tags) for task in made] == [(json.loads(PAYLOAD), TAGS)] * 2
+
+
+def test_a_list_is_asked_for_with_its_filter(admin: Browser) -> None:
+    where = TaskFilter(
+        states=("DEAD",),
+        tags={"a b": "c&d"},
+        worker="ada:1",
+        scheduled_after=datetime(2026, 11, 21, 8, tzinfo=UTC),
+        min_attempts=2,
+        error="it's over",
+    )
+    copies = by_form(of_list("mail", where, descending=False), "List")
+
+    assert words(copies["curl"])[-1] == (
+        "https://q.example/v1/queues/mail/tasks?state=DEAD&worker=ada%3A1"
+        "&scheduled_after=2026-11-21T08%3A00%3A00%2B00%3A00&min_attempts=2&error=it%27s%20over"
+        "&tag.a%20b=c%26d&order=asc"
+    )
+    assert words(copies["command"]) == [
+        *("headrace", "task", "list", "--state", "DEAD", "--worker", "ada:1"),
+        *("--scheduled-after", "2026-11-21T08:00:00+00:00", "--min-attempts", "2"),
+        *("--error", "it's over", "--tag", "a b=c&d", "--order", "asc", "--", "mail"),
+    ]
+    assert "from datetime import datetime" in copies["Python"]
+    compile(copies["Python"], "copied", "exec")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [TaskFilter(fingerprint="0" * 16), TaskFilter(payload={"a": "1"}), TaskFilter(id_prefix="tsk")],
+)
+def test_what_the_api_has_no_filter_for_is_not_offered(where: TaskFilter) -> None:
+    assert of_list("mail", where, descending=True) == ()
+
+
+def test_pages_offer_them_without_a_key_and_payloads_only_to_who_may_see_them(
+    admin: Browser,
+) -> None:
+    admin.queue("mail")
+    [task_id] = admin.put("mail", '{"to":"ada"}')
+
+    shown = admin.get(f"/console/tasks/{task_id}")
+    copied = [one.attributes["data-copy"] for one in shown.page.all("button", class_="copy")]
+    assert sum("headrace" in text for text in copied) >= 4
+    assert KEY not in shown.body
+    viewer = admin.as_role(Role.VIEWER).get(f"/console/tasks/{task_id}")
+    assert "headrace task show" in viewer.text
+    assert "headrace enqueue" not in viewer.text
+    listed = admin.get("/console/queues/mail?state=ready").page.one("details", class_="snippets")
+    assert "headrace task list --state READY --order asc -- mail" in listed.text

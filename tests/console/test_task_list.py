@@ -1,0 +1,82 @@
+"""The list of a queue's tasks: how many match, and the way straight to it."""
+
+import pytest
+
+from tests.console.conftest import Browser, Element
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("", "8 tasks match"),
+        ("?state=dead", "1 task matches"),
+        ("?limit=3", "8 tasks match, as counted above"),
+        ("?limit=2&q=tag:service=smartcity", "2 match on this page; a dry run counts all"),
+        ("?q=tag:service=smartcity", "6 tasks match"),
+    ],
+)
+def test_the_bar_of_actions_says_how_many_match(filled: Browser, query: str, says: str) -> None:
+    filled.put("mail", *['{"to": "eve"}'] * 3, tags={"service": "smartcity"})
+    filled.record()
+
+    page = filled.get(f"/console/queues/mail{query}").page
+    assert page.one("span", class_="matched").text == says
+
+
+def test_a_skip_link_leads_straight_to_the_tasks(filled: Browser) -> None:
+    page = filled.get("/console/queues/mail").page
+    [_, skip] = page.all("a", class_="skip")
+
+    assert skip.text == "Skip to the tasks"
+    assert [each.attributes["id"] for each in page.walk() if "#" + each.attributes.get("id", "") ==
+            skip.attributes["href"]] == ["tasks"]  # fmt: skip
+
+
+def heads(page: Element) -> dict[str, tuple[str, str]]:
+    """Return how the tasks' table is sorted by each head now, and where its link leads."""
+    table = page.one("table", class_="tasks")
+    found = {}
+    for head in table.one("thead").all("th"):
+        for link in head.all("a", class_="sort"):
+            found[link.text] = (
+                head.attributes.get("aria-sort", ""),
+                link.attributes.get("href", ""),
+            )
+    return found
+
+
+def ids(page: Element) -> list[str]:
+    """Return the tasks in the order of their rows."""
+    return [box.attributes["value"] for box in page.all("input", name="id")]
+
+
+def test_the_head_of_the_time_turns_the_order_round(filled: Browser) -> None:
+    page = filled.get("/console/queues/mail?state=SUCCEEDED").page
+    newest = ids(page)
+    order, url = heads(page)["Succeeded ▼"]
+    assert order == "descending"
+
+    turned = filled.get(url).page
+    assert heads(turned)["Succeeded ▲"][0] == "ascending"
+    assert ids(turned) == newest[::-1]
+
+
+def test_other_heads_sort_a_list_that_is_all_there(filled: Browser) -> None:
+    filled.put("mail", '{"task": "a.first", "args": {}}', '{"task": "b.second", "args": {}}')
+    page = filled.get("/console/queues/mail").page
+    by_task = filled.get(heads(page)["Task"][1]).page
+    rows = by_task.one("table", class_="tasks").one("tbody").all("tr")
+
+    assert heads(by_task)["Task ▲"][0] == "ascending"
+    assert ["a.first" in row.text for row in rows][-2:] == [True, False]
+    down = filled.get(heads(by_task)["Task ▲"][1]).page
+    assert heads(down)["Task ▼"][0] == "descending"
+    assert sorted(ids(down)) == sorted(ids(by_task)) == sorted(ids(page))
+
+
+def test_a_list_longer_than_a_page_has_the_order_of_its_time(filled: Browser) -> None:
+    page = filled.get("/console/queues/mail?state=SUCCEEDED&limit=1&sort=attempts").page
+    known = heads(page)
+
+    assert known["Attempts"] == ("", "")
+    assert [order for order, _ in known.values() if order] == ["descending"]

@@ -18,7 +18,7 @@ GENERATORS_VENV := .venv-generators
 SPARK_VENV := .venv-spark
 # The versions nearest to EMR Serverless and Glue, and which tests run on them.
 SPARK_MATRIX := 4.0 4.1
-SPARK_TESTS ?= backfill enqueue export fingerprints proof queue_source queue_writer replay rollup series station tables
+SPARK_TESTS ?= backfill enqueue export fingerprints proof queue_source queue_writer replay rollup series station stream tables
 SPARK_MARKS ?= not slow
 # Those that are supported; one of them is that of $(VENV).
 PYTHONS := 3.11 3.12 3.13
@@ -54,9 +54,11 @@ test-slow: $(VENV)/.ready ## Run the tests that kill, cut off and wait, longer r
 	@$(PY) $(pytest) -m slow $(if $(filter tests%,$(ARGS)),,$(SLOW_FILES)) $(ARGS)
 
 .PHONY: test-storm
-test-storm: $(VENV)/.ready ## Make 100,000 deliveries while workers die (HEADRACE_STORM_DELIVERIES), half an hour or more
-	@HEADRACE_STORM_DELIVERIES=$${HEADRACE_STORM_DELIVERIES:-100000} $(PY) $(pytest) -m slow \
-	  tests/functional/test_group_storm.py tests/functional/test_strict_storm.py $(ARGS)
+test-storm: $(VENV)/.ready ## Make 100,000 deliveries while workers die (HEADRACE_STORM_DELIVERIES), and 100,000 steps of workflows (HEADRACE_WORKFLOW_STEPS), an hour or more
+	@HEADRACE_STORM_DELIVERIES=$${HEADRACE_STORM_DELIVERIES:-100000} \
+	  HEADRACE_WORKFLOW_STEPS=$${HEADRACE_WORKFLOW_STEPS:-100000} $(PY) $(pytest) -m slow \
+	  tests/functional/test_group_storm.py tests/functional/test_strict_storm.py \
+	  tests/property/test_workflow_graphs.py $(ARGS)
 
 # Only these are read: each process of pytest's would read the ten thousand tests of the others too.
 SLOW_FILES = $(shell grep -rl --include='test_*.py' 'slow' tests | grep -vE '^tests/($(OWN_TARGETS))/')
@@ -145,8 +147,8 @@ bench-peers: $(VENV)/.ready $(PEERS_VENV)/.ready tests/bench/peers/node_modules/
 	@$(PY) -m tests.bench.peers --python $(PEERS_VENV)/bin/python $(ARGS)
 
 .PHONY: test-peers
-test-peers: $(VENV)/.ready $(PEERS_VENV)/.ready ## Run what the coming-from pages show of Celery, RQ, Dramatiq and Huey
-	@PEERS_PYTHON=$(PEERS_VENV)/bin/python $(PY) -m pytest tests/peers $(ARGS)
+test-peers: $(VENV)/.ready $(PEERS_VENV)/.ready tests/bench/peers/node_modules/.ready ## Run what the coming-from pages show of Celery, RQ, Dramatiq, Huey, BullMQ (Node.js, Redis) and Sidekiq (Ruby, Redis)
+	@PEERS_PYTHON=$(PEERS_VENV)/bin/python $(PY) -m pytest -rs tests/peers $(ARGS)
 
 .PHONY: test-spark
 test-spark: $(SPARK_VENV)/.ready $(LOCAL_TABLES) ## Run the tests of the data pipeline on Spark (one session, under three minutes)
@@ -222,7 +224,7 @@ lock: $(VENV)/.packages ## Write the requirements files anew from pyproject.toml
 	@$(lock) --group peers --output-file requirements/peers.txt
 	@$(lock) --group generators --output-file requirements/generators.txt
 	@$(lock) --group e2e --output-file requirements/e2e.txt
-	@$(lock) pyproject.toml --extra server --extra spark --group spark --output-file requirements/spark.txt
+	@$(lock) pyproject.toml --extra server --extra delta --extra iceberg --group spark --output-file requirements/spark.txt
 	@$(foreach version,$(SPARK_MATRIX),$(lock) pyproject.toml --extra server --extra spark --group spark-$(version) --output-file requirements/spark-$(version).txt && ):
 	@$(lock) pyproject.toml --extra spark --constraint requirements/spark.txt --no-emit-package pyspark --no-emit-package py4j --output-file infra/spark/requirements.txt
 	@$(lock) pyproject.toml --extra server --group browser --constraint requirements/dev.txt --output-file requirements/browser.txt

@@ -21,10 +21,14 @@ FILE = re.compile(r"# (\w+)\.py\n")
 WORKER = re.compile(r"^\$ (celery -A tasks worker|rq worker|dramatiq|huey_consumer)", re.MULTILINE)
 
 
+def theirs(page: str) -> str:
+    """Return the text of *page* without our side."""
+    return re.sub(r"^\*\*Headrace\*\*\n.*?(?=^## )", "", page, flags=re.MULTILINE | re.DOTALL)
+
+
 def their_blocks(page: str) -> list[tuple[str, str]]:
     """The blocks of code above ours, each with its language."""
-    theirs = re.sub(r"^\*\*Headrace\*\*\n.*?(?=^## )", "", page, flags=re.MULTILINE | re.DOTALL)
-    return BLOCK.findall(theirs)
+    return BLOCK.findall(theirs(page))
 
 
 def celery(program: str) -> tuple[str, Callable[[types.ModuleType], None]]:

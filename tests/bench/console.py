@@ -42,7 +42,7 @@ def run(sizes: Sizes, progress: Progress) -> PartOutcome:
     with launched() as service, Client(service.url, service.admin_key) as client:
         filling = progress.add_task("console: filling a queue", total=depth)
         names = _fill(client, depth, lambda: progress.advance(filling, BATCH))
-        with _Visitor(service.url, service.admin_key) as visitor:
+        with Visitor(service.url, service.admin_key) as visitor:
             places = pages(replace(names, set=visitor.dry_run())) | _requested()
             bar = progress.add_task("console: pages", total=len(places))
             figures = []
@@ -109,7 +109,7 @@ def _put(client: Client, number: int) -> None:
     client.enqueue_many(QUEUE, [NewTask(payload=payload, tags={"shift": shift})] * BATCH)
 
 
-def _figure(page: str, address: str, visitor: "_Visitor", rounds: int) -> PageFigure:
+def _figure(page: str, address: str, visitor: "Visitor", rounds: int) -> PageFigure:
     visitor.get(address)
     measured = [visitor.timed(address) for _ in range(rounds)]
     seconds: Sequence[float] = [one for one, _ in measured]
@@ -117,7 +117,7 @@ def _figure(page: str, address: str, visitor: "_Visitor", rounds: int) -> PageFi
                   measured[-1][1])  # fmt: skip
 
 
-class _Visitor:
+class Visitor:
     """Somebody signed in, over one connection."""
 
     def __init__(self, url: str, key: str) -> None:
@@ -148,13 +148,18 @@ class _Visitor:
         """Look at some dead tasks as if to restart them; return the name of what was seen."""
         requested = f"/console/queues/{QUEUE}?state=DEAD"
         token = re.findall(r'name="token" value="([^"]+)"', self.get(requested).decode())[0]
-        looked = self._http.request(
-            "POST", f"{self._url}/console/queues/{QUEUE}/matching?state=DEAD",
-            body=urlencode({"token": token, "action": "restart"}),
+        matching = f"/console/queues/{QUEUE}/matching?state=DEAD"
+        looked = self.post(matching, [("token", token), ("action", "restart")])
+        self.get(looked)
+        return urlsplit(looked).path.rpartition("/")[2]
+
+    def post(self, address: str, fields: Sequence[tuple[str, str]]) -> str:
+        """Send a form; return the address that it leads to."""
+        answer = self._http.request(
+            "POST", f"{self._url}{address}", body=urlencode(fields),
             headers={**_FORM, "Cookie": self._cookies}, redirect=False,
         )  # fmt: skip
-        self.get(looked.headers["Location"])
-        return urlsplit(looked.headers["Location"]).path.rpartition("/")[2]
+        return answer.headers["Location"]
 
     def timed(self, address: str) -> tuple[float, int]:
         """Return how many seconds a page took, and its size."""

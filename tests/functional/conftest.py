@@ -4,9 +4,12 @@ The store is in memory, or with ``--engine dynamodb`` on AWS's own engine, and t
 test's hand; everything between is the real thing.
 """
 
+import copy
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cache
 from typing import Any
 from urllib.parse import urlencode
 
@@ -61,6 +64,7 @@ class Service:
             Function("Api", "api.handler", 29, 512), lambda: False
         )
     )
+    memory: MemoryStore | None = None
 
     def __call__(
         self,
@@ -175,7 +179,33 @@ def call(request: pytest.FixtureRequest) -> Service:
 
 @pytest.fixture
 def filled(call: Service) -> Service:
-    """Give a service with queues and tasks in them."""
+    """Give a service with queues and tasks in them: in memory a copy of the first one."""
+    if call.memory is None:
+        return _filled(call)
+    held, at = _filled_first()
+    vars(call.memory).update(_copied(held))
+    call.clock.forward((at - call.clock()).total_seconds())
+    return call
+
+
+@cache
+def _filled_first() -> tuple[dict[str, Any], datetime]:
+    """What is in the first one, and the time that it is there."""
+    there = _filled(new_service())
+    held = {name: value for name, value in vars(there.memory).items() if name != "_lock"}
+    return held, there.clock()
+
+
+def _copied(held: Any) -> Any:
+    """Copy what a store changes: its dictionaries, lists and sets; what they hold is frozen."""
+    if isinstance(held, dict):
+        own = copy.copy(held)  # it may have a default
+        own.update({name: _copied(value) for name, value in held.items()})
+        return own
+    return copy.copy(held) if isinstance(held, list | set) else held
+
+
+def _filled(call: Service) -> Service:
     for name in ("ngsi.notify", "ngsi.entities", "ngsi.quarantine", "mail"):
         call.queue(name)
         call.put(f"/v1/queues/{name}", *[HIDDEN["payload"]] * 3)
@@ -191,7 +221,9 @@ def new_service(store: Store | None = None) -> Service:
     """Return a service over *store*, else over one in memory, with nothing in it."""
     clock = ManualClock()
     settings = Settings(admin_key=KEY, poll_after_seconds=0.02, settings_ttl_seconds=1)
-    return Service(clock, build(settings, store or MemoryStore(), now=clock))
+    memory = MemoryStore()
+    use = build(settings, store or memory, now=clock)
+    return Service(clock, use, memory=memory if store is None else None)
 
 
 def service_at(there: Deployed) -> Service:

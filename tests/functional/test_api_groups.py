@@ -206,6 +206,43 @@ def test_what_blocks_a_strict_group_is_shown(call: Service) -> None:
     assert reasons[0]["code"] == "group_blocked"
 
 
+def test_what_halts_a_strict_group_is_shown_until_it_is_gone(call: Service) -> None:
+    path = strict(call, "halt")
+    tasks = [{"payload": number, "group_key": "a"} for number in range(4)]
+    made = call("POST", f"{path}/tasks", {"tasks": tasks}).json["results"]
+    failed, cancelled, deleted, last = (one["id"] for one in made)
+    call.clock.forward(1)
+    (task,) = call("POST", f"{path}/dequeue", {"batch_size": 5}).json["tasks"]
+    report = {"task_id": failed, "lease_id": task["lease"]["id"], "status": "FAILED"}
+    said = call("POST", f"{path}/reports", {"reports": [{**report, "retryable": False}]})
+    assert said.json["results"][0]["outcome"] == "OK"
+
+    def blocked_by() -> str | None:
+        blocked = call("GET", f"{path}/groups/a").json["blocked"]
+        reasons = call("GET", f"/v1/tasks/{last}/explain").json["reasons"]
+        codes = {one["code"]: one for one in reasons}
+        if blocked is None:
+            assert "group_blocked" not in codes
+            return None
+        assert blocked["until"] is None
+        assert codes["group_blocked"]["detail"].endswith(blocked["why"])
+        assert blocked["why"] == f"{blocked['task_id']} is dead"
+        call.clock.forward(12)
+        assert call("POST", f"{path}/dequeue", {"batch_size": 5}).json["tasks"] == []
+        return str(blocked["task_id"])
+
+    assert blocked_by() == failed
+    assert call("POST", f"/v1/tasks/{cancelled}/cancel", {}).status == 200
+    call("DELETE", f"/v1/tasks/{deleted}")
+    call("DELETE", f"/v1/tasks/{failed}")
+    assert blocked_by() == cancelled
+    call("DELETE", f"/v1/tasks/{cancelled}")
+    assert blocked_by() is None
+    call.clock.forward(2)
+    (task,) = call("POST", f"{path}/dequeue", {"batch_size": 5}).json["tasks"]
+    assert task["id"] == last
+
+
 def test_what_a_strict_order_does_not_go_with_is_refused_by_name(call: Service) -> None:
     path, plain = strict(call), call.queue("plain")
     dead = {"enable": False}

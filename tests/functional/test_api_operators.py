@@ -215,3 +215,43 @@ def test_the_audit_goes_on_with_its_cursor(audited: Service) -> None:
 
 def test_the_audit_needs_a_key(call: Service) -> None:
     assert replace(call, key=None)("GET", "/v1/audit").status == 401
+
+
+def test_the_audit_has_what_changed_settings_were_and_are(call: Service) -> None:
+    path = call.queue(retry_strategy={"max_retries": 3})
+    assert call("PUT", path, {"retry_strategy": {"max_retries": 5}, "shards": 2}).status == 200
+    call.clock.forward(1)
+    assert call("PUT", path, {"retry_strategy": {"max_retries": 5}, "shards": 2}).status == 200
+
+    same, changed = entries(call, action="update_queue")
+    assert changed["before"] == {"retry_strategy.max_retries": 3, "shards": 1}
+    assert changed["after"] == {"retry_strategy.max_retries": 5, "shards": 2}
+    assert not {"before", "after", "reason"} & {*same}
+
+
+def test_the_audit_of_settings_has_no_secrets_and_no_queues_of_others(call: Service) -> None:
+    for name in ("ends", "ngsi.a"):
+        call.queue(name)
+
+    def target(**headers: str) -> dict[str, Any]:
+        return {"target": {"url": "https://example.com/hook", "headers": headers}}
+
+    path = "/v1/queues/ngsi.a"
+    assert call("PUT", path, target(Authorization="Bearer 1", Gone="Bearer 2")).status == 200
+    call.clock.forward(1)
+    assert call("PUT", path, target(Authorization="Bearer 3")).status == 200
+    call.clock.forward(1)
+    assert call("PUT", path, {"on_end": {"queue": "ends"}}).status == 200
+
+    told, again, first = entries(call, action="update_queue")
+    assert "Bearer" not in str([told, again, first])
+    assert again["before"] == dict.fromkeys(
+        ("target.headers.Authorization", "target.headers.Gone"), "********"
+    )
+    assert again["after"] == {
+        "target.headers.Authorization": "******** (another)",
+        "target.headers.Gone": None,
+    }
+    assert told["after"]["on_end.queue"] == "ends"
+    [other, *_] = entries(keyed(call, Role.OPERATOR, "ngsi.*"), action="update_queue")
+    assert other["after"] == {**told["after"], "on_end.queue": None}

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from headrace.domain.access import Role
 from tests.functional.conftest import Service
+from tests.functional.roles import keyed
 
 FULL = {
     "name": "ngsi.notify",
@@ -120,6 +122,45 @@ def test_a_pause_lasts_until_it_is_ended(call: Service, body: Any) -> None:
     resumed = call("POST", f"{path}/resume", body if body is None else {})
     assert resumed.json["dequeuing_settings"]["dequeuing_paused"] is False
     assert len(call.take(path)) == 1
+
+
+def test_who_paused_a_queue_and_why_is_shown_while_it_is(call: Service) -> None:
+    path = call.queue()
+    body = {"resume_in_seconds": 60, "reason": "provider is down"}
+
+    paused = call("POST", f"{path}/pause", body).json
+
+    at = {"at": paused["updated_at"], "until": "2026-11-21T08:01:00.000000Z"}
+    assert paused["pause"] == {"by": "bootstrap", "reason": "provider is down", **at}
+    shown = call("GET", path).json
+    assert call("PUT", path, {**shown, "shards": 2}).json["pause"] == paused["pause"]
+    viewer = keyed(call, Role.VIEWER)
+    assert "pause" not in viewer("GET", path).json
+    (entry,) = call("GET", "/v1/audit", query={"action": "pause"}).json["entries"]
+    assert entry["reason"] == "provider is down"
+
+    call.clock.forward(61)
+    assert "pause" not in call("GET", path).json
+
+
+def test_a_queue_paused_by_its_settings_says_who_did_that(call: Service) -> None:
+    path = call.queue(dequeuing_settings={"dequeuing_paused": True})
+
+    assert call("GET", path).json["pause"]["by"] == "bootstrap"
+    off = call("PUT", path, {"dequeuing_settings": {"dequeuing_paused": False}}).json
+    assert "pause" not in off
+    on = call("PUT", path, {"dequeuing_settings": {"dequeuing_paused": True}}).json
+    assert (on["pause"]["by"], on["pause"]["reason"], on["pause"]["until"]) == (
+        "bootstrap",
+        "",
+        None,
+    )
+
+
+def test_why_a_queue_is_paused_has_a_limit(call: Service) -> None:
+    refused = call("POST", f"{call.queue()}/pause", {"reason": "é" * 251})
+
+    assert (refused.status, refused.fields) == (400, {"reason"})
 
 
 def test_a_pause_may_end_by_itself(call: Service) -> None:

@@ -42,6 +42,7 @@ def path_of(route: str, **names: str) -> str:
 
 BODIES: dict[str, Any] = {
     "POST /v1/queues": {"name": "new"},
+    "POST /v1/actions": {"action": "run", "queues": ["mail"], "filter": {}},
     "POST /v1/queues/{queue}/tasks": {"tasks": [{"payload": 1}, {"payload": 2}]},
 }
 """Where the example of the documents would be refused here, or needs no record."""
@@ -53,6 +54,10 @@ def named(call: Service, route: str) -> dict[str, str]:
     if "/workers/" in route:
         call("PUT", "/v1/workers/ada", {"queues": ["mail"], "concurrency": 1, "running": []})
         names["name"] = "ada"
+    if "/actions/{id}" in route:
+        names["id"] = call("POST", "/v1/actions", BODIES["POST /v1/actions"]).json["id"]
+    if route.endswith("/reindex"):
+        assert call("PUT", "/v1/queues/mail", {"indexed_fields": ["tag:to"]}).status == 200
     if "/keys/{id}" in route:
         names["id"] = call("POST", "/v1/keys", example("POST /v1/keys")).json["id"]
     if "/undos/{id}" in route:

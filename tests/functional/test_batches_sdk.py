@@ -59,6 +59,31 @@ def test_a_fan_out_of_two_hundred_with_a_final_task(service: MemoryService) -> N
     assert app.client.batch_results(batch.id).truncated
 
 
+@pytest.mark.parametrize("dead", [False, True])
+def test_a_batch_in_a_batch_is_a_callback_that_joins_the_outer_one(
+    service: MemoryService,
+    dead: bool,  # noqa: FBT001
+) -> None:
+    """Three deep: each is told of when the one inside has been, and only then."""
+    client = app.client
+    outer = client.create_batch(on_ended=report.s("outer"))
+    middle = client.create_batch(on_ended=report.options(batches=[outer.id]).s("middle"))
+    with client.batch(on_ended=report.options(batches=[middle.id]).s("inner")) as inner:
+        for number in (3, -4 if dead else 4):
+            inner.add(square.options(retries=0).s(number))
+    square.options(batches=[outer.id]).enqueue(2)
+    client.close_batch(middle.id, 1)
+    client.close_batch(outer.id, 2)
+
+    service.run(app)
+
+    assert told == [(2, int(dead), [9] if dead else [9, 16]), (1, 0, ["inner"]), told[-1]]
+    total, died, results = told[-1]
+    assert (total, died, sorted(map(str, results))) == (2, 0, ["4", "middle"])
+    for id in (outer.id, middle.id, inner.id):
+        assert client.get_batch(id).finished_at is not None
+
+
 def test_a_block_that_raises_leaves_the_batch_open(service: MemoryService) -> None:
     with suppress(RuntimeError), app.client.batch(on_ended=report.s("x")) as batch:
         batch.add(square.s(1))

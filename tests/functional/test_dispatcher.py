@@ -19,9 +19,11 @@ from headrace.store.memory import MemoryStore
 from tests.manual_clock import ManualClock
 from tests.unit.push.receiver import GivenAnswer, receiving
 
-CONTEXT: Any = InvocationContext(
-    Function("Dispatcher", "dispatcher.handler", 900, 512), lambda: False
-)
+
+def context() -> Any:
+    """Return that of a call that begins now: its 900 seconds are over in a long run of tests."""
+    function = Function("Dispatcher", "dispatcher.handler", 900, 512)
+    return InvocationContext(function, lambda: False)
 
 
 def test_the_timer_starts_what_sends_the_tasks_that_are_due() -> None:
@@ -36,7 +38,7 @@ def test_the_timer_starts_what_sends_the_tasks_that_are_due() -> None:
             str(one.id)
             for one in use.tasks.enqueue("hooks", [TaskSpec(json.dumps(n)) for n in range(5)])
         ]
-        assert dispatcher.handler({}, CONTEXT) == {"started": 1}
+        assert dispatcher.handler({}, context()) == {"started": 1}
         tasks = [use.tasks.get(one) for one in ids]
     assert [(task.state, task.result) for task in tasks] == [
         (State.SUCCEEDED, str(n)) for n in range(5)
@@ -69,7 +71,7 @@ def test_the_timer_tells_how_many_targets_ask_for_fewer_requests(
 ) -> None:
     use = build(Settings(admin_key="k", metrics="stack"), MemoryStore())
     with using(use):
-        assert dispatcher.handler({}, CONTEXT) == {"started": 0}
+        assert dispatcher.handler({}, context()) == {"started": 0}
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [one["TargetsBackingOff"] for one in told if "TargetsBackingOff" in one] == [0]
 
@@ -81,5 +83,5 @@ def test_a_seat_that_is_taken_is_left_alone() -> None:
         held = use.push.begin("hooks")
         assert held is not None
         event = {"queue": "hooks", "seat": 0}
-        assert dispatcher.handler(event, CONTEXT) == {**event, "sent": 0}
-        assert dispatcher.handler({"queue": "gone"}, CONTEXT)["sent"] == 0
+        assert dispatcher.handler(event, context()) == {**event, "sent": 0}
+        assert dispatcher.handler({"queue": "gone"}, context())["sent"] == 0

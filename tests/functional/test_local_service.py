@@ -19,6 +19,7 @@ import pytest
 
 from headrace import Client
 from headrace.local.launch import Launched, LaunchFailed, launched
+from headrace.store.sqlite import SqliteStore
 from tests.processes import HOST
 
 KEY = "hr_test-key-of-the-local-service"
@@ -232,11 +233,24 @@ class TestDataFolder:
         other.close()
         before = (tmp_path / "headrace.db").read_bytes()
 
-        line = refused(data_dir=tmp_path)
+        line = refused(6, data_dir=tmp_path)
 
         assert f"{tmp_path}/headrace.db" in line
         assert "another program's database" in line
         assert (tmp_path / "headrace.db").read_bytes() == before
+
+    def test_a_file_that_is_damaged_is_said_to_be(self, tmp_path: Path) -> None:
+        path = tmp_path / "headrace.db"
+        SqliteStore(str(path)).close()
+        path.write_bytes(path.read_bytes()[:4096] + b"\xff" * 60_000)
+
+        with (
+            pytest.raises(LaunchFailed, match=r"it is damaged: restore a backup") as failure,
+            launched(data_dir=tmp_path),
+        ):
+            pass
+
+        assert failure.value.exit_code == 6
 
     def test_a_program_beside_it_uses_the_same_queue(self, tmp_path: Path) -> None:
         with (
@@ -253,13 +267,13 @@ class TestDataFolder:
     def test_a_folder_that_cannot_be_made_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
 
-        assert str(tmp_path / "file" / "data") in refused(data_dir=tmp_path / "file" / "data")
+        assert str(tmp_path / "file" / "data") in refused(6, data_dir=tmp_path / "file" / "data")
 
     @pytest.mark.parametrize("content", [b"", b"short\n", b"\xff" * 40])
     def test_a_broken_key_is_named(self, tmp_path: Path, content: bytes) -> None:
         (tmp_path / "admin.key").write_bytes(content)
 
-        assert str(tmp_path / "admin.key") in refused(data_dir=tmp_path)
+        assert str(tmp_path / "admin.key") in refused(6, data_dir=tmp_path)
 
 
 class TestRefusals:
@@ -286,11 +300,11 @@ class TestRefusals:
         assert "HEADRACE_PORT" in refused(port=70000)
 
 
-def refused(**arguments: Any) -> str:
+def refused(exit_code: int = 2, **arguments: Any) -> str:
     """Return the one line with which the service refuses to start."""
     with pytest.raises(LaunchFailed) as failure, launched(**arguments):
         pass
-    assert failure.value.exit_code == 2
+    assert failure.value.exit_code == exit_code
     (line,) = str(failure.value).splitlines()
     return line
 

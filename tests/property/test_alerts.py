@@ -1,13 +1,15 @@
 """Alerts, wherever a timer is interrupted or dies: each begins once and ends once.
 
 A timer's look is interrupted before each of its calls of the store, in turn, by what others may do
-just then; or one of its writes is lost, or made and not answered.  Then looks go on, undisturbed.
+just then; or two of them are, each before each of its calls, and go on one after the other; or a
+write is lost, or made and not answered.  Then looks go on, undisturbed.
 Every way for a value to come and go is gone through with two timers.  Faults that were planted are
 caught by the stories that they break.
 """
 
 import itertools
 import json
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -51,6 +53,38 @@ class Interrupted:
             return method(*args, **options)
 
         return call
+
+
+class Paused:
+    """A look by a thread, which stops before its call number *at* until it is let go on."""
+
+    def __init__(self, story: "Story", at: int) -> None:
+        self._reached, self._free = threading.Event(), threading.Event()
+        self.stopped = False
+        self._store = Interrupted(story.store, at, self._stop)
+        self._thread = threading.Thread(target=self._look, args=(story,))
+        self._failed: BaseException | None = None
+        self._thread.start()
+        self._reached.wait()
+
+    def _look(self, story: "Story") -> None:
+        try:
+            story.look(self._store)
+        except BaseException as error:  # noqa: BLE001  it is raised by whoever waits for the look
+            self._failed = error
+        self._reached.set()
+
+    def _stop(self) -> None:
+        self.stopped = True
+        self._reached.set()
+        self._free.wait()
+
+    def go_on(self) -> None:
+        """Let it come to its end."""
+        self._free.set()
+        self._thread.join()
+        if self._failed is not None:
+            raise self._failed
 
 
 class Dying:
@@ -193,6 +227,41 @@ def test_whatever_happens_during_a_look_each_alert_is_told_once(
         if not there.happened:
             break
     assert at >= 3  # queue, index, state
+
+
+@pytest.mark.parametrize("before", [0, 1])
+@pytest.mark.parametrize("event", [done, anew], ids=lambda event: event.__name__)
+def test_nor_is_one_told_twice_by_two_timers_that_are_both_interrupted(
+    event: Callable[[Story], None], before: int
+) -> None:
+    """Each has made some of its calls when *event* happens; then either is the first to go on."""
+    allowed, on = ALLOWED[event]
+    calls = next(at for at in itertools.count() if not stops(at, before))
+    assert calls >= 3
+    for first, second, order in itertools.product(range(calls), range(calls), (1, -1)):
+        story = Story()
+        for _ in range(before):
+            story.look()
+        both = [Paused(story, first), Paused(story, second)]
+        event(story)
+        for one in both[::order]:
+            one.go_on()
+        for _ in range(QUIET + 1):
+            story.look()
+            story.clock.forward(MINUTE)
+        told = story.told()
+        assert told in allowed, (first, second, order, told)
+        assert story.shown() == on
+
+
+def stops(at: int, before: int) -> bool:
+    """Tell whether a look has a call of this number."""
+    story = Story()
+    for _ in range(before):
+        story.look()
+    look = Paused(story, at)
+    look.go_on()
+    return look.stopped
 
 
 @pytest.mark.parametrize("fate", FATES)

@@ -4,6 +4,7 @@ The graphs are random, the steps take random times and fail at times, and betwee
 service requests and answers are lost, deliveries come twice and leases lapse.
 """
 
+import os
 import random
 from collections import Counter
 
@@ -43,6 +44,7 @@ class Story:
         self.chance = random.Random(seed)
         self.done: set[int] = set()
         self.wrong: list[str] = []
+        self.ran = 0
         self.app = App(queue="work")
 
         @self.app.task(retries=100, name="step")
@@ -57,6 +59,7 @@ class Story:
 
     def look(self, place: int, results: list[JsonValue]) -> None:
         """Note what is wrong; what is raised in a step is tried again."""
+        self.ran += 1
         if not self.graph[place] <= self.done:
             self.wrong.append(f"{place} was made before its turn")
         if Counter(results) != Counter(self.graph[place]):
@@ -106,6 +109,24 @@ def test_many_graphs_run_each_step_once_and_in_its_turn(
     graph: Graph, seed: int, times: int, on_failure: str
 ) -> None:
     Story(graph, seed).run(times=times, on_failure=on_failure)
+
+
+STEPS = int(os.environ.get("HEADRACE_WORKFLOW_STEPS", "500"))
+
+
+@pytest.mark.slow
+def test_steps_of_large_graphs_run_once_and_in_their_turn() -> None:
+    """Forty steps in a graph, until so many have been run; `make test-storm` runs 100,000."""
+    ran, number = 0, 0
+    while ran < STEPS:
+        chance = random.Random(number)
+        graph: Graph = [
+            frozenset(chance.sample(range(place), min(place, chance.choice([0, 1, 1, 2, 3, 9]))))
+            for place in range(40)
+        ]
+        story = Story(graph, number)
+        story.run(times=1, on_failure=chance.choice(["stop", "go_on"]))
+        ran, number = ran + story.ran, number + 1
 
 
 class Impatient(Workflow):

@@ -83,7 +83,10 @@ class Workers(ServiceHarness):
         self._buried_on_the_way(due, first, now, all_shards=len(first) < count)
         again: list[Known] = []
         if len(first) < count:
-            again = self._reclaimed_on_the_way(lapsed, now)[: count - len(first)]
+            back = self._reclaimed_on_the_way(lapsed, now)
+            # All of them are due now, so any of them may be the next.
+            again = [task for task in back if task.id in got]
+            assert len(again) == min(count - len(first), len(back))
         assert {task.id for task in (*first, *again)} == set(got)
         for task in (*first, *again):
             self._delivered(task, got[task.id], now, keepalive, group)

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 
 from headrace.domain.filters import TaskFilter
 from headrace.domain.limits import utf8_bytes
+from headrace.domain.query import Query, written
 from headrace.domain.task import Task
 
 _CURL: Final = 'curl -sS -H "Authorization: Bearer $HEADRACE_KEY" "$HEADRACE_URL'
@@ -50,9 +51,7 @@ def of_task(task: Task, *, payload: bool) -> tuple[Snippet, ...]:
 
 
 def of_list(queue: str, where: TaskFilter, *, descending: bool) -> tuple[Snippet, ...]:
-    """Return the snippets of a list; none where it has filters that the API has not."""
-    if where.fingerprint is not None or where.payload or where.id_prefix is not None:
-        return ()
+    """Return the snippets of a list."""
     return tuple(_listed(queue, where, descending=descending))
 
 
@@ -92,6 +91,9 @@ def _enqueued(task: Task, payload: str) -> Iterator[Snippet]:
 def _listed(queue: str, where: TaskFilter, *, descending: bool) -> Iterator[Snippet]:
     does = "List these tasks"
     order = "desc" if descending else "asc"
+    queried = TaskFilter(
+        payload=where.payload, fingerprint=where.fingerprint, id_prefix=where.id_prefix
+    )  # what has no field of its own
     named: Mapping[str, str | int | datetime | None] = {
         "state": ",".join(where.states) or None,
         "worker": where.worker,
@@ -101,6 +103,7 @@ def _listed(queue: str, where: TaskFilter, *, descending: bool) -> Iterator[Snip
         "error": where.error,
         "priority": None if where.priority is None else where.priority.value,
         "group_key": where.group_key,
+        "query": written(Query(queried)) or None,
     }
     given = {
         name: value.isoformat() if isinstance(value, datetime) else value

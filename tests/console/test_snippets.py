@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from hypothesis import given, settings
@@ -127,12 +129,46 @@ def test_a_list_is_asked_for_with_its_filter(admin: Browser) -> None:
     compile(copies["Python"], "copied", "exec")
 
 
-@pytest.mark.parametrize(
-    "where",
-    [TaskFilter(fingerprint="0" * 16), TaskFilter(payload={"a": "1"}), TaskFilter(id_prefix="tsk")],
+FINGERPRINT: Final = "0" * 16
+QUERIES: Final = (
+    (TaskFilter(payload={"to": "o'hara $HOME"}), 'payload.to:"o\'hara $HOME"'),
+    (TaskFilter(id_prefix="tsk_01"), "id:tsk_01"),
+    (
+        TaskFilter(states=("READY",), tags={"a": "b"}, fingerprint=FINGERPRINT),
+        f"fingerprint:{FINGERPRINT}",
+    ),
 )
-def test_what_the_api_has_no_filter_for_is_not_offered(where: TaskFilter) -> None:
-    assert of_list("mail", where, descending=True) == ()
+
+
+@pytest.mark.parametrize(("where", "query"), QUERIES, ids=["payload", "id", "fingerprint"])
+def test_what_has_no_field_of_its_own_is_asked_for_by_a_query(
+    where: TaskFilter, query: str
+) -> None:
+    copies = by_form(of_list("mail", where, descending=True), "List")
+
+    asked = parse_qs(urlsplit(words(copies["curl"])[-1]).query)
+    assert asked.pop("query") == [query]
+    also = {"state": ["READY"], "tag.a": ["b"]} if where.states else {}
+    assert asked == {**also, "order": ["desc"]}
+    command = words(copies["command"])
+    assert command[command.index("--query") + 1] == query
+    assert f", query={query!r}, " in copies["Python"]
+
+
+def test_a_query_that_is_copied_finds_the_task(tmp_path: Path) -> None:
+    url = f"file:{tmp_path / 'tasks.db'}"
+    with Client(url) as client:
+        client.create_queue("mail")
+        meant = client.enqueue("mail", {"to": "o'hara"}).id
+        client.enqueue("mail", {"to": "ada"})
+    where = TaskFilter(payload={"to": "o'hara"}, id_prefix="tsk_")
+    copies = by_form(of_list("mail", where, descending=True), "List")
+    program = Path(sys.executable).parent
+    env = {**os.environ, "HEADRACE_URL": url, "PATH": f"{program}:/bin:/usr/bin"}
+
+    for form, runs in (("command", BASH), ("Python", [sys.executable, "-c"])):
+        ran = subprocess.run([*runs, copies[form]], check=True, env=env, capture_output=True)
+        assert re.findall("tsk_[0-9A-Za-z]+", ran.stdout.decode()) == [meant], form
 
 
 def test_pages_offer_them_without_a_key_and_payloads_only_to_who_may_see_them(

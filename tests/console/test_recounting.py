@@ -1,4 +1,6 @@
-"""Counting a queue anew from its page."""
+"""Counting a queue, and building its index, anew from its page."""
+
+from dataclasses import replace
 
 import pytest
 
@@ -59,3 +61,33 @@ def test_who_may_only_look_is_offered_no_recount(off: Browser) -> None:
     viewer = off.as_role(Role.VIEWER)
 
     assert "/mail/recount" not in viewer.get(HERE).body
+
+
+INDEX = "/mail/reindex"
+
+
+def test_an_index_is_built_anew_by_a_button_that_is_there_with_an_index(filled: Browser) -> None:
+    operator = filled.as_role(Role.OPERATOR)
+    assert INDEX not in operator.get(HERE).body
+    mail = filled.use.queues.get("mail")
+    filled.use.queues.replace("mail", replace(mail.settings, indexed_fields=("tag:tenant",)))
+
+    done = operator.follow(operator.submit(operator.get(HERE).page, INDEX))
+
+    assert "The index is built anew. Until it is, lists look at each task." in done.text
+    [entry] = filled.use.audit.list(AuditFilter(action="reindex")).shown
+    assert (entry.actor, entry.queue) == ("the operator", "mail")
+    assert INDEX not in filled.as_role(Role.VIEWER).get(HERE).body
+
+
+def test_whoever_asks_for_an_index_of_nothing_is_told_what_to_do(filled: Browser) -> None:
+    mail = filled.use.queues.get("mail")
+    filled.use.queues.replace("mail", replace(mail.settings, indexed_fields=("tag:tenant",)))
+    page = filled.get(HERE).page
+    filled.use.queues.replace("mail", mail.settings)  # a colleague gives the index up
+
+    refused = filled.submit(page, INDEX)
+
+    assert refused.status == 409
+    assert "has no indexed_fields" in refused.text
+    assert "headrace queue edit mail --index tag:tenant" in refused.text

@@ -175,8 +175,12 @@ def test_an_index_that_is_built_anew_may_be_given_up_or_changed(it: Indexed) -> 
 
 
 def test_only_what_is_indexed_can_be_built_anew(it: Indexed) -> None:
-    with pytest.raises(Conflict, match="no indexed_fields"):
+    with pytest.raises(Conflict) as refused:
         it.world.use.queues.reindex("sms")
+    assert refused.value.detail == (
+        "queue sms has no indexed_fields, so there is nothing to build: name some in its settings "
+        "first, such as tag:tenant or payload.order.id (headrace queue edit sms --index tag:tenant)"
+    )
     with pytest.raises(NotFound):
         it.world.use.queues.reindex("nothing")
 

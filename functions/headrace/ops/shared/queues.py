@@ -201,7 +201,11 @@ class QueueOperations:
         """
         queue = self.get(name)
         if not queue.settings.indexed_fields:
-            message = f"queue {name} has no indexed_fields, so there is nothing to build"
+            message = (
+                f"queue {name} has no indexed_fields, so there is nothing to build: name some in "
+                "its settings first, such as tag:tenant or payload.order.id "
+                f"(headrace queue edit {name} --index tag:tenant)"
+            )
             raise Conflict(message)
         with self.audit.action("reindex", queue=name):
             build_anew(self.store, name, self.now())

@@ -170,6 +170,36 @@ def test_why_ticked_tasks_are_acted_on_is_in_the_audit(filled: Browser) -> None:
     assert (entry.reason, entry.changed) == ("provider is back", 2)
 
 
+@pytest.mark.parametrize(
+    ("action", "more", "said"),
+    [
+        ("run", {}, "made due 1 task of mail: they wait for it"),
+        ("move", {"to_queue": "empty"}, "moved 1 task of mail to empty: they wait for it"),
+        ("cancel", {}, "cancelled 1 task of mail: they wait for it"),
+        ("delete", {}, "deleted 1 task of mail: they wait for it"),
+        ("restart", {}, "restarted 1 task of mail: they wait for it"),
+    ],
+)
+def test_why_one_task_is_acted_on_is_asked_and_told_in_the_audit(
+    filled: Browser, action: str, more: dict[str, str], said: str
+) -> None:
+    later = filled.put("mail", delay_in_seconds=600)[0]
+    task_id = filled.kill("mail") if action == "restart" else later
+    path = f"/tasks/{task_id}/{action}"
+    confirm = filled.get(f"/console{path}").page
+
+    refused = filled.submit(confirm, path, reason="é" * 251, **more)
+    assert refused.status == 400
+    assert "must have at most 500 bytes" in refused.text
+    assert filled.use.audit.list(AuditFilter(action=action)).shown == ()
+    filled.submit(refused.page, path, reason=" they wait for it ", **more)
+
+    [entry] = filled.use.audit.list(AuditFilter(action=action)).shown
+    assert (entry.reason, entry.ids) == ("they wait for it", [task_id])
+    row = filled.get(f"/console/audit?action={action}").page.one("tbody").one("tr")
+    assert f"bootstrap {said}" in row.text
+
+
 @pytest.mark.parametrize("confirmed", ["", "yes"])
 def test_more_tasks_than_a_page_has_are_the_service_s_to_act_on(
     filled: Browser, confirmed: str

@@ -101,8 +101,12 @@ def test_a_producer_cancels_in_its_own_queues_only(call: Service) -> None:
 
 def test_it_is_in_the_audit(call: Service) -> None:
     (task_id,) = call.put(call.queue(), 1)
-    call("POST", f"/v1/tasks/{task_id}/cancel")
+    call("POST", f"/v1/tasks/{task_id}/cancel", {"reason": " sent twice "})
 
     (entry,) = call("GET", "/v1/audit", query={"action": "cancel"}).json["entries"]
 
     assert (entry["ids"], entry["matched"], entry["changed"]) == ([task_id], 1, 1)
+    assert entry["reason"] == "sent twice"
+    refused = call("POST", f"/v1/tasks/{task_id}/cancel", {"reason": "é" * 251})
+    assert refused.status == 400
+    assert [error["field"] for error in refused.json["errors"]] == ["reason"]

@@ -42,6 +42,21 @@ def test_without_it_a_deletion_answers_as_ever(call: Service) -> None:
     assert call("POST", f"{path}/purge", {"states": ["DEAD"]}).json == {"deleted": 0}
 
 
+def test_why_a_task_is_deleted_is_in_the_audit(call: Service) -> None:
+    path = call.queue()
+    first, second = call.put(path, 1, 2)
+
+    refused = call("DELETE", f"/v1/tasks/{first}", query={"reason": "é" * 251})
+    assert refused.status == 400
+    assert [error["field"] for error in refused.json["errors"]] == ["reason"]
+    for task_id, query in ((first, {"reason": "sent twice"}), (second, {})):
+        assert call("DELETE", f"/v1/tasks/{task_id}", query=query).status == 204
+
+    entries = call("GET", "/v1/audit", query={"action": "delete"}).json["entries"]
+    reasons = {entry["ids"][0]: entry.get("reason") for entry in entries}
+    assert reasons == {first: "sent twice", second: None}
+
+
 def test_bulk_deletions_and_purges_answer_with_their_undo(call: Service) -> None:
     path = call.queue()
     ids = call.put(path, 1, 2, 3)

@@ -117,6 +117,18 @@ def target_fields(
     return (field,)
 
 
+def _asked(
+    context: RequestContext, action: TaskAction, queue: str, error: HeadraceError | None
+) -> tuple[Field, ...]:
+    """Return what is asked before *action*: where to, if it moves, and why."""
+    wrong = {one.field: one.message for one in error.errors} if error else {}
+    target = error.detail if error and "reason" not in wrong else ""
+    return (
+        *target_fields(context, action, queue, target),
+        why_field(context.request.given("reason"), wrong.get("reason", "")),
+    )
+
+
 def carry_out(
     context: RequestContext,
     action: TaskAction,
@@ -210,7 +222,7 @@ def ask_of_task(context: RequestContext, error: HeadraceError | None = None) -> 
         danger=action.danger,
         possible=fits,
         otherwise=action.otherwise,
-        fields=target_fields(context, action, task.queue, error.detail if error else ""),
+        fields=_asked(context, action, task.queue, error) if fits else (),
         hidden=(Hidden("queue", task.queue),),
     )
     back = Link("Back to the task", context.url(urls.TASK, id=task.id))
@@ -249,8 +261,6 @@ def _ask_of_ticked(
     results = foreseen.results or tuple(BulkOutcome(task_id, "") for task_id in ids)
     amount = formatting.count_of(foreseen.matched, "task")
     left = len(results) - _SAMPLES
-    wrong = {one.field: one.message for one in error.errors} if error else {}
-    target = error.detail if error and "reason" not in wrong else ""
     question = Question(
         title=f"{formatting.upon(action.verb, amount)}?",
         question=f"{formatting.upon(action.verb, f'{amount} of {context.queue}')}?",
@@ -260,10 +270,7 @@ def _ask_of_ticked(
         danger=action.danger,
         possible=bool(foreseen.matched),
         otherwise=action.otherwise,
-        fields=(
-            *target_fields(context, action, context.queue, target),
-            why_field(context.request.given("reason"), wrong.get("reason", "")),
-        ),
+        fields=_asked(context, action, context.queue, error),
         hidden=(
             Hidden("action", action.name),
             Hidden("confirmed", "yes"),

@@ -196,9 +196,9 @@ def _by_ids(
     """Act on the tasks named, each in its queue, which is looked up where it was not said."""
     client = session.client
     by_queue: Mapping[str, list[str]]
-    if action == "cancel" and queue is None and not dry_run and reason is None:
+    if action == "cancel" and queue is None and not dry_run:
         for one in ids:
-            yield _cancelled(session, one)
+            yield _cancelled(session, one, reason)
         return
     if queue is not None:
         by_queue = {queue: list(ids)}
@@ -226,10 +226,10 @@ def _by_ids(
         yield from client.answers(steps)
 
 
-def _cancelled(session: CliSession, one: str) -> Bulk:
+def _cancelled(session: CliSession, one: str, reason: str | None) -> Bulk:
     """Cancel the task *one*, wherever it is; again is fine."""
     try:
-        session.client.cancel_task(one)
+        session.client.cancel_task(one, reason=reason)
     except NotFound:
         missing = BulkResult(id=one, outcome="NOT_FOUND", detail=None)
         return Bulk(matched=0, changed=0, results=[missing])

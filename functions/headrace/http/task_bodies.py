@@ -21,6 +21,7 @@ from headrace.http.fields import (
     Name,
     Payload,
     PayloadRef,
+    Reason,
     RequestBody,
     Tags,
     TaskId,
@@ -184,6 +185,12 @@ class DequeueBody(RequestBody):
         return self
 
 
+class ReasonBody(RequestBody):
+    """Why it is done."""
+
+    reason: Reason | None = None
+
+
 class DequeueManyBody(DequeueBody):
     """How many tasks to lease of which queues, and for whom."""
 
@@ -252,3 +259,4 @@ DEQUEUE_MANY: Final[Examples] = {
         {"queues": ["mail", "thumbnails"], "batch_size": 10, "order": "due"},
     ),
 }
+CANCEL_TASK: Final[Examples] = {"reason": example("Why", {"reason": "the order was withdrawn"})}

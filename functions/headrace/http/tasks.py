@@ -12,6 +12,7 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.query import narrowed
 from headrace.domain.task import Task
 from headrace.http import repeats
+from headrace.http.fields import Reason
 from headrace.http.filters import (
     AfterFilter,
     AttemptsFilter,
@@ -26,7 +27,6 @@ from headrace.http.filters import (
     task_filter,
 )
 from headrace.http.permissions import principal
-from headrace.http.queue_bodies import EmptyBody
 from headrace.http.report_bodies import REPORT, ReportsBody
 from headrace.http.routing import (
     Answered,
@@ -58,12 +58,14 @@ from headrace.http.task_answers import (
     undoable_answer,
 )
 from headrace.http.task_bodies import (
+    CANCEL_TASK,
     DEQUEUE,
     DEQUEUE_MANY,
     ENQUEUE,
     DequeueBody,
     DequeueManyBody,
     EnqueueBody,
+    ReasonBody,
 )
 from headrace.ops.delivery.dequeue import Order
 from headrace.ops.operators import visibility
@@ -86,6 +88,9 @@ UndoSeconds: TypeAlias = Annotated[
         le=limits.UNDO_SECONDS[1],
         description="For how long it can be brought back; 0: not at all.",
     ),
+]
+WhyDeleted: TypeAlias = Annotated[
+    Reason | None, Query(description="Why, in your words: the audit keeps it.")
 ]
 _LEFT_MILLIS: Final = 1500  # what an answer needs of the time that API Gateway waits
 
@@ -243,15 +248,18 @@ def explain(id: TaskInPath) -> Answered:
     description=(
         "It ends, waiting or in flight: DEAD, `cancelled`. Whoever works on it hears of it with "
         "the next heartbeat. Safe to repeat. 409 `finished`: it has ended otherwise. "
-        "Takes a key that may enqueue into its queue."
+        "The audit keeps the `reason`. Takes a key that may enqueue into its queue."
     ),
     operation_id="cancel_task",
     responses=answers(200, "The task.", "CancelledTask"),
 )
-def cancel(id: TaskInPath, _body: EmptyBody = None) -> Answered:
+def cancel(
+    id: TaskInPath,
+    body: Annotated[ReasonBody | None, Body(title="Body", openapi_examples=CANCEL_TASK)] = None,
+) -> Answered:
     """Cancel a task."""
-    use = use_cases()
-    done = visibility.cancel_task(use.cancelling, principal(), task_id(id))
+    use, why = use_cases(), (body and body.reason) or ""
+    done = visibility.cancel_task(use.cancelling, principal(), task_id(id), reason=why)
     done = replace(done, task=use.texts.shown(done.task))
     return json_answer(cancelled_answer(done, now=use.now(), max_retries=max_retries()))
 
@@ -266,7 +274,10 @@ def cancel(id: TaskInPath, _body: EmptyBody = None) -> Answered:
     },
 )
 def delete(
-    id: TaskInPath, if_not_inflight: Flag = "false", undo_in_seconds: UndoSeconds = 0
+    id: TaskInPath,
+    if_not_inflight: Flag = "false",
+    undo_in_seconds: UndoSeconds = 0,
+    reason: WhyDeleted = None,
 ) -> Answered:
     """Delete a task."""
     undo = visibility.delete_task(
@@ -275,6 +286,7 @@ def delete(
         task_id(id),
         if_not_inflight=if_not_inflight == "true",
         undo_in_seconds=undo_in_seconds,
+        reason=reason or "",
     )
     if undo is None:
         return no_body(204)

@@ -522,13 +522,16 @@ def test_what_is_cancelled_may_be_cancelled_again(cli: Cli) -> None:
     cli("enqueue", "mail", "1", "--id", "b")
     producer = cli.as_role("producer", "mail")
 
-    first, again = producer("task", "cancel", "a"), producer("task", "cancel", "a")
+    first = producer("task", "cancel", "a", "--reason", "sent twice")
+    again = producer("task", "cancel", "a")
     lease = cli("dequeue", "mail", "--json").json["lease"]["id"]
     cli("report", "mail", "b", "succeeded", "--lease", lease)
     late = cli("task", "cancel", "b", "nobody", "--json")
 
     assert (first.code, again.code) == (0, 0)
     assert "CANCELLED" in again.out
+    (entry,) = cli.service.client.list_audit(action="cancel")
+    assert (entry.ids, entry.reason) == (["a"], "sent twice")
     outcomes = {one["id"]: one["outcome"] for one in late.json["results"]}
     assert outcomes == {"b": "SKIPPED", "nobody": "NOT_FOUND"}
     assert late.code == 1

@@ -182,7 +182,7 @@ def test_examples_are_accepted(model: Any, given: Examples) -> None:
 
 NOTHING_TO_SAY = {
     "rotate_signing_secret",
-    *("resume_queue", "run_schedule", "quiet_worker", "stop_worker", "extend_lease", "cancel_task"),
+    *("resume_queue", "run_schedule", "quiet_worker", "stop_worker", "extend_lease"),
     *("pause_action", "resume_action", "cancel_action", "reindex_queue"),
 }
 

@@ -116,7 +116,9 @@ def test_progress_is_gone_through_until_the_end(service: MemoryService) -> None:
 
 def test_a_task_that_is_cancelled_has_no_result(service: MemoryService) -> None:
     task = double.options(delay=60).enqueue(4)
-    assert task.cancel().dead_reason == "cancelled"
+    assert task.cancel(reason="sent twice").dead_reason == "cancelled"
+    (entry,) = service.client.list_audit(action="cancel")
+    assert entry.reason == "sent twice"
 
     with pytest.raises(TaskDead, match="cancelled"):
         task.result()

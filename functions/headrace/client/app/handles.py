@@ -81,9 +81,9 @@ class EnqueuedTask(_Held, Generic[T_co], frozen=True, kw_only=True, dict=True):
         with if_kept(task_id):
             yield from self._client.updates(task_id, timeout=seconds)
 
-    def cancel(self) -> CancelledTask:
-        """End the task, whether it waits or is in flight.  Raises Finished, and NotFound."""
-        return self._client.cancel_task(self._task_id())
+    def cancel(self, *, reason: str | None = None) -> CancelledTask:
+        """End the task, waiting or in flight, and say why.  Raises Finished, and NotFound."""
+        return self._client.cancel_task(self._task_id(), reason=reason)
 
 
 class AsyncEnqueuedTask(_Held, Generic[T_co], frozen=True, kw_only=True, dict=True):
@@ -109,6 +109,6 @@ class AsyncEnqueuedTask(_Held, Generic[T_co], frozen=True, kw_only=True, dict=Tr
             async for progress in self._client.updates(task_id, timeout=seconds):
                 yield progress
 
-    async def cancel(self) -> CancelledTask:
-        """End the task, whether it waits or is in flight.  Raises Finished, and NotFound."""
-        return await self._client.cancel_task(self._task_id())
+    async def cancel(self, *, reason: str | None = None) -> CancelledTask:
+        """End the task, waiting or in flight, and say why.  Raises Finished, and NotFound."""
+        return await self._client.cancel_task(self._task_id(), reason=reason)

@@ -145,17 +145,24 @@ def get_task(
 
 
 def delete_task(
-    id: str, *, if_not_inflight: bool = False, undo_in_seconds: float | None = None
+    id: str,
+    *,
+    if_not_inflight: bool = False,
+    undo_in_seconds: float | None = None,
+    reason: str | None = None,
 ) -> ApiCall[Undoable | None]:
     """Delete a task; return what brings it back within *undo_in_seconds*, for ``undo``.
 
+    *reason* is why, for others to read in the audit.
     Raises NotFound, or Inflight if that was to be respected.
     """
 
     def read(answer: RawAnswer) -> Undoable | None:
         return reads(DeletedTask)(answer).undo if answer.body else None
 
-    params = params_of(if_not_inflight=if_not_inflight or None, undo_in_seconds=undo_in_seconds)
+    params = params_of(
+        if_not_inflight=if_not_inflight or None, undo_in_seconds=undo_in_seconds, reason=reason
+    )
     return ApiCall("DELETE", path_of("tasks", id), read, params=params, repeatable=False)
 
 
@@ -171,12 +178,14 @@ def undo(id: str) -> SteppedCall[Bulk]:
     return SteppedCall(at, _acted_together)
 
 
-def cancel_task(id: str) -> ApiCall[CancelledTask]:
+def cancel_task(id: str, *, reason: str | None = None) -> ApiCall[CancelledTask]:
     """End a task that waits or is in flight, and return it; its ``state`` is None if not kept.
 
+    *reason* is why, for others to read in the audit.
     Raises NotFound, and Finished for one that has ended otherwise.
     """
-    return posts(path_of("tasks", id, "cancel"), reads(CancelledTask))
+    body = without_none(reason=reason) or None
+    return posts(path_of("tasks", id, "cancel"), reads(CancelledTask), body)
 
 
 def explain_task(id: str) -> ApiCall[list[Reason]]:

@@ -86,11 +86,12 @@ def delete_task(
     *,
     if_not_inflight: bool = False,
     undo_in_seconds: Seconds = 0,
+    reason: str = "",
 ) -> Undo | None:
     """Remove a task, if it is in one of *by*'s queues at that moment.
 
-    Return what brings it back within *undo_in_seconds*, 0: nothing.
-    Raises as task(), and Inflight when *if_not_inflight* and a worker has it.
+    Return what brings it back within *undo_in_seconds*, 0: nothing; *reason* is for the audit.
+    Raises as task() and checked_reason(), and Inflight when *if_not_inflight* and a worker has it.
     """
     by.require(Permission.OPERATE)
 
@@ -104,6 +105,7 @@ def delete_task(
             if_not_inflight=if_not_inflight,
             undo_in_seconds=undo_in_seconds,
             check=check,
+            reason=reason,
         )
     except NotFound:
         raise no_task(by, task_id) from None
@@ -178,7 +180,9 @@ def actions(
     return page
 
 
-def cancel_task(cancelling: Cancelling, by: Principal, task_id: str) -> CancelResult:
+def cancel_task(
+    cancelling: Cancelling, by: Principal, task_id: str, *, reason: str = ""
+) -> CancelResult:
     """Cancel a task of a queue that *by* may put tasks into, and return it as *by* may see it.
 
     Raises as task(), and as Cancelling.cancel().
@@ -190,7 +194,7 @@ def cancel_task(cancelling: Cancelling, by: Principal, task_id: str) -> CancelRe
             raise access.not_this_task(task_id)
 
     try:
-        done = cancelling.cancel(task_id, check=check)
+        done = cancelling.cancel(task_id, check=check, reason=reason)
     except NotFound:
         raise no_task(by, task_id) from None
     return replace(done, task=access.as_seen_by(by, done.task))

@@ -33,7 +33,7 @@ def sentence(entry: AuditRecord) -> str | None:
     """Return who did what to how many, and why; None for actions that need no more words."""
     if entry.action in _OF_QUEUES and entry.queue is not None and entry.reason:
         return _because(f"{entry.actor} {_OF_QUEUES[entry.action]} {entry.queue}", entry)
-    if entry.run is None or entry.action not in _DONE:
+    if entry.action not in _DONE or (entry.run is None and not entry.reason):
         return None
     done, place = _DONE[entry.action], _place(entry)
     if entry.changed is None or entry.matched is None:

@@ -9,7 +9,7 @@ from headrace.domain import plan
 from headrace.domain.errors import Finished, NotFound, Unavailable
 from headrace.domain.lifecycle import Action, rules
 from headrace.domain.task import Task
-from headrace.ops.shared.audit import Audit
+from headrace.ops.shared.audit import Audit, checked_reason
 from headrace.ops.shared.leases import note_cancelled
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
@@ -37,22 +37,25 @@ class Cancelling:
     audit: Audit
 
     def cancel(
-        self, task_id: str, *, check: Callable[[Task], None] = lambda _: None
+        self, task_id: str, *, check: Callable[[Task], None] = lambda _: None, reason: str = ""
     ) -> CancelResult:
         """End a task that waits or is in flight; one that was cancelled before is left as it is.
 
         The holder of its lease hears of it with its next heartbeat or report.  *check* may raise
-        for a task that must not be touched.
-        Raises NotFound, Finished for one that ended otherwise, and Unavailable for one that keeps
-        changing.
+        for a task that must not be touched; *reason* is why, for the audit.
+        Raises NotFound, Finished for one that ended otherwise, Unavailable for one that keeps
+        changing, and as checked_reason().
         """
+        why = checked_reason(reason)
         for _ in range(_LOOKS):
             task = self._read(task_id)
             check(task)
             if task.cancelled:
                 return CancelResult(task)
             self._check_live(task)
-            with self.audit.action("cancel", queue=task.queue, ids=[task_id]) as outcome:
+            with self.audit.action(
+                "cancel", queue=task.queue, ids=[task_id], reason=why
+            ) as outcome:
                 done = self._end(task)
                 outcome.changed = int(done is not None)
             if done is not None:

@@ -18,7 +18,7 @@ from headrace.domain.retry import Seconds
 from headrace.domain.strict import PLACE_GOOD_FOR
 from headrace.domain.task import State, Task
 from headrace.domain.undo import Undo, kept
-from headrace.ops.shared.audit import Audit
+from headrace.ops.shared.audit import Audit, checked_reason
 from headrace.ops.shared.leases import with_present_ends
 from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.observed import commit
@@ -162,13 +162,17 @@ class TaskOperations:
         if_not_inflight: bool = False,
         undo_in_seconds: Seconds = 0,
         check: Callable[[Task], None] = lambda _: None,
+        reason: str = "",
     ) -> Undo | None:
         """Remove a task in whatever state, or only while no worker has it.
 
         *check* may raise for a task that must not be touched; it is removed from the queue and
         state in which it passed.  Return what brings it back within *undo_in_seconds*, 0: nothing.
-        Raises NotFound, and Inflight when *if_not_inflight* and a worker has it.
+        *reason* is why, for the audit.
+        Raises NotFound, Inflight when *if_not_inflight* and a worker has it, and as
+        checked_reason().
         """
+        why = checked_reason(reason)
         undo: Undo | None = None
         while True:
             task = self.get(task_id)
@@ -176,7 +180,9 @@ class TaskOperations:
             if if_not_inflight and task.state is State.INFLIGHT:
                 message = f"task {task_id} is in flight"
                 raise Inflight(message)
-            with self.audit.action("delete", queue=task.queue, ids=[task_id]) as outcome:
+            with self.audit.action(
+                "delete", queue=task.queue, ids=[task_id], reason=why
+            ) as outcome:
                 if undo is None or undo.queue != task.queue:  # it may have moved on
                     undo = self.undos.begin(task.queue, undo_in_seconds, ids=[task_id])
                 change = kept(plan.delete(task), task, undo)

@@ -1,6 +1,6 @@
 """Saved views of a queue's list: shown beside the search box, saved and removed there."""
 
-from headrace.domain import query
+from headrace.domain import query_grammar
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.ops.operators.views import SavedView
@@ -53,5 +53,5 @@ def act(context: RequestContext) -> Reply:
 
 
 def _url(context: RequestContext, text: str, order: str) -> str:
-    terms = {"q": text[: query.MOST], "order": order}
+    terms = {"q": text[: query_grammar.MOST], "order": order}
     return context.url(urls.QUEUE, terms, queue=context.queue)

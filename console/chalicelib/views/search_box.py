@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from headrace.domain import query
+from headrace.domain import query, query_grammar
 from headrace.domain.query import Query
 from headrace.domain.task import Status
 
@@ -30,7 +30,7 @@ def search_box(context: RequestContext, wanted: TaskQuery, found: TaskList) -> S
     return SearchBox(
         action=url({}),
         text=wanted.text,
-        error=wanted.errors.of(query.FIELD),
+        error=wanted.errors.of(query_grammar.FIELD),
         terms=tuple(
             Link(text, url({**wanted.query(), SEARCHED: query.written(rest)}))
             for text, rest in terms

@@ -7,36 +7,35 @@ part of the latest error, unless they begin like the id of a task.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
-from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import EVERY_TASK, FINGERPRINT_RE, LENGTH, STATE_WORDS, TaskFilter
 from headrace.domain.payload_paths import PATH, QUOTED, parts_of, path_of, quoted, unquoted
+from headrace.domain.query_grammar import (
+    FIELD,
+    QueryText,
+    ReadValue,
+    instant,
+    one_of,
+    queue_name,
+    task_id,
+    text_of,
+    whole_count,
+    written_term,
+)
 from headrace.domain.task import Priority
-
-MOST: Final = 2_000
-"""Characters of a query."""
-
-FIELD: Final = "query"
-"""The field that errors name."""
 
 ID_PREFIX: Final = "tsk_"
 
-_KEY: Final = re.compile(rf"(?:(payload)\.({PATH})|([A-Za-z_]+)):")
+_PAYLOAD: Final = re.compile(rf"payload\.({PATH}):")
 _TAG: Final = re.compile(rf"({QUOTED}|[^\s\"=]+)=({QUOTED}|[^\s\"]*)(?=\s|\Z)")
-_WORD: Final = re.compile(rf"({QUOTED}|[^\s\"]+)(?=\s|\Z)")
-_SPACE: Final = re.compile(r"\s*")
-_WHOLE: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
-_BARE: Final = re.compile(r'[^\s"\\]+')
 _BARE_TAG: Final = re.compile(r'[^\s"\\=,]+')
 _ONE_VALUE: Final = ("error", "fingerprint", "worker", "group", "priority", "attempts", "after",
                      "before", "id")  # fmt: skip
-_WORDS: Final = {word.lower(): word for word in STATE_WORDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,31 +55,24 @@ def terms_of(query: Query) -> Iterator[tuple[str, Query]]:
     """Yield each term of *query*, and what the query is without it."""
     where = query.where
     if query.queue is not None:
-        yield _term("queue", query.queue), replace(query, queue=None)
+        yield written_term("queue", query.queue), replace(query, queue=None)
     if where.states:
-        yield _term("state", ",".join(where.states).lower()), _but(query, states=())
+        yield written_term("state", ",".join(where.states).lower()), _but(query, states=())
     for key, value in where.tags.items():
         rest = {name: text for name, text in where.tags.items() if name != key}
         yield f"tag:{_tag(key)}={_tag(value)}", _but(query, tags=rest)
     for path, value in where.payload.items():
         rest = {name: text for name, text in where.payload.items() if name != path}
-        yield _term(f"payload.{path}", value), _but(query, payload=rest)
+        yield written_term(f"payload.{path}", value), _but(query, payload=rest)
     for key in _ONE_VALUE:
         name = _READ[key][0]
         value = getattr(where, name)
         if value is not None:
-            yield _term(key, value), _but(query, **{name: None})
+            yield written_term(key, value), _but(query, **{name: None})
 
 
 def _but(query: Query, **changed: Any) -> Query:  # noqa: ANN401  fields of the filter
     return replace(query, where=replace(query.where, **changed))
-
-
-def _term(key: str, value: object) -> str:
-    if isinstance(value, datetime):
-        value = value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    text = str(value)
-    return f"{key}:{text if _BARE.fullmatch(text) and text.isprintable() else quoted(text)}"
 
 
 def _tag(word: str) -> str:
@@ -114,8 +106,6 @@ def read(text: str) -> Query:
 
     Raises InvalidRequest of the field ``query`` that says at which character what is wrong.
     """
-    if len(text) > MOST:
-        raise InvalidRequest.of(FIELD, f"must be at most {MOST} characters, not {len(text)}")
     found = _Reading(text)
     while found.more():
         found.term()
@@ -123,21 +113,14 @@ def read(text: str) -> Query:
 
 
 @dataclass(slots=True)
-class _Reading:
-    """How far a text is read, and what was found so far."""
+class _Reading(QueryText):
+    """What was found so far of a query for tasks."""
 
-    text: str
-    at: int = 0
     queue: str | None = None
     named: dict[str, Any] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     payload: dict[str, str] = field(default_factory=dict)
     words: list[str] = field(default_factory=list)
-
-    def more(self) -> bool:
-        space = _SPACE.match(self.text, self.at)
-        self.at = space.end() if space else self.at
-        return self.at < len(self.text)
 
     def query(self) -> Query:
         where = TaskFilter(tags=self.tags, payload=self.payload, **self.named)
@@ -150,30 +133,27 @@ class _Reading:
     def term(self) -> None:
         """Read the next term."""
         begin = self.at
-        key = _KEY.match(self.text, begin)
-        if key is None:
-            word = self.word(begin)
+        payload = _PAYLOAD.match(self.text, begin)
+        if payload is not None:
+            self.at = payload.end()
+            self.payload_term(begin, payload[1])
+            return
+        typed = self.key()
+        if typed is None:
+            word = self.free_word()
             if word.startswith(ID_PREFIX):
-                self.name(begin, "id_prefix", "id", _id(word))
+                self.name(begin, "id_prefix", "id", task_id(word))
             else:
                 self.words.append(word)
             return
-        self.at = key.end()
-        name = (key[1] or key[3]).lower()
-        if key[1] is not None:
-            self.payload_term(begin, key[2])
-        elif name == "tag":
+        key = typed.lower()
+        if key == "tag":
             self.tag_term(begin)
-        elif name in _READ:
-            of, reads = _READ[name]
-            value = self.word(begin)
-            try:
-                self.name(begin, of, name, reads(value))
-            except ValueError as error:
-                self.fail(begin, f"{name} {error}")
+        elif key in _READ:
+            of, reads = _READ[key]
+            self.name(begin, of, key, self.value(begin, key, reads))
         else:
-            keys = ", ".join([*_READ, "tag", "payload.<path>"])
-            self.fail(begin, f"{key[3]} is no key: use one of {keys}, or put the text in quotes")
+            self.no_key(begin, typed, ", ".join([*_READ, "tag", "payload.<path>"]))
 
     def tag_term(self, begin: int) -> None:
         pair = _TAG.match(self.text, self.at)
@@ -211,60 +191,6 @@ class _Reading:
         else:
             self.named[of] = value
 
-    def word(self, begin: int) -> str:
-        found = _WORD.match(self.text, self.at)
-        if found is None:
-            self.unended()
-            key = self.text[begin : self.at].rstrip(":")
-            self.fail(begin, f"{key:.80} needs a value behind the colon")
-        self.at = found.end()
-        return unquoted(found[1])
-
-    def unended(self) -> None:
-        """Raise for a quote that does not end, or in which something is wrong."""
-        quote = self.text.find('"', self.at)
-        space = re.compile(r"\s|\Z").search(self.text, self.at)
-        if quote >= 0 and space is not None and quote <= space.start():
-            self.fail(quote, "a quote does not end, or has something at its end but a space")
-
-    def fail(self, begin: int, message: str) -> NoReturn:
-        raise InvalidRequest.of(FIELD, f"at character {begin + 1}: {message}")
-
-
-def _states(text: str) -> tuple[str, ...]:
-    words = text.split(",")
-    if any(word.lower() not in _WORDS for word in words):
-        message = f"must be one or more of {', '.join(_WORDS)}, with commas between"
-        raise ValueError(message)
-    return tuple(_WORDS[word.lower()] for word in words)
-
-
-def _text(most: int, text: str) -> str:
-    if fault := limits.text_fault(text, most, 1):
-        raise ValueError(fault)
-    return text
-
-
-def _id(text: str) -> str:
-    if not limits.TASK_ID_RE.fullmatch(text):
-        message = "must be an id or how it begins: up to 64 letters, digits, _ or -"
-        raise ValueError(message)
-    return text
-
-
-def _queue(text: str) -> str:
-    if not limits.NAME_RE.fullmatch(text):
-        message = "must be a queue's name: letters, digits, dots, dashes, underscores"
-        raise ValueError(message)
-    return text
-
-
-def _whole(text: str) -> int:
-    value = int(text) if _WHOLE.fullmatch(text) else text
-    if fault := limits.number_fault(value, limits.COUNT, whole=True):
-        raise ValueError(fault)
-    return int(value)
-
 
 def _priority(text: str) -> Priority:
     if text not in [*Priority]:
@@ -280,32 +206,20 @@ def _fingerprint(text: str) -> str:
     return text
 
 
-def _instant(text: str) -> datetime:
-    try:
-        at = datetime.fromisoformat(text)
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-    except (ValueError, OverflowError):
-        message = "must be a date and time as 2026-11-21T08:00Z"
-        raise ValueError(message) from None
-
-
-_READ: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
-    "queue": ("queue", _queue),
-    "state": ("states", _states),
-    "error": ("error", partial(_text, limits.ERROR_BYTES)),
-    "worker": ("worker", partial(_text, limits.WORKER_BYTES)),
-    "id": ("id_prefix", _id),
-    "attempts": ("min_attempts", _whole),
-    "after": ("scheduled_after", _instant),
-    "before": ("scheduled_before", _instant),
+_READ: Final[Mapping[str, tuple[str, ReadValue]]] = {
+    "queue": ("queue", queue_name),
+    "state": ("states", one_of(*STATE_WORDS)),
+    "error": ("error", text_of(limits.ERROR_BYTES)),
+    "worker": ("worker", text_of(limits.WORKER_BYTES)),
+    "id": ("id_prefix", task_id),
+    "attempts": ("min_attempts", whole_count),
+    "after": ("scheduled_after", instant),
+    "before": ("scheduled_before", instant),
     "priority": ("priority", _priority),
-    "group": ("group_key", partial(_text, limits.GROUP_KEY_BYTES[1])),
+    "group": ("group_key", text_of(limits.GROUP_KEY_BYTES[1])),
     "fingerprint": ("fingerprint", _fingerprint),
 }
 """Of each key the field of the filter, and what reads its value."""
 
 _WORD_OF: Final = {name: key for key, (name, _) in _READ.items()}
 _WORD_OF.update(tags="a tag", payload="a payload path")
-
-KEYS: Final = (*(f"{key}:" for key in _READ), "tag:", "payload.")
-"""How terms begin."""

@@ -10,7 +10,8 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import STATE_WORDS, TaskFilter
-from headrace.domain.query import FIELD, MOST, narrowed
+from headrace.domain.query import narrowed
+from headrace.domain.query_grammar import FIELD, MOST
 from headrace.domain.task import Priority
 from headrace.http.fields import (
     GroupKey,

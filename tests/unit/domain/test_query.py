@@ -10,7 +10,8 @@ from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import STATE_WORDS, TaskFilter
 from headrace.domain.payload_paths import path_of, read_payload, text_at
-from headrace.domain.query import MOST, Query, narrowed, read, written
+from headrace.domain.query import Query, narrowed, read, written
+from headrace.domain.query_grammar import MOST
 from headrace.domain.task import Place, Priority, State, Task
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -67,6 +68,7 @@ def test_a_query_may_name_its_queue() -> None:
         (f"tag:a={'v' * 257}", 1, "tag a must be at most 256 bytes"),
         (f"payload.{'p' * 129}:1", 1, "payload path must be at most 128 bytes"),
         ("full error:x", 13, "words beside error:"),
+        ('x ""', 3, "nothing stands between the quotes"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(text: str, at: int, says: str) -> None:

@@ -1,0 +1,127 @@
+"""The language of lists: what its terms mean, how it is written, and where a mistake is."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.domain.errors import InvalidRequest
+from headrace.domain.list_query import EVERY_ROW, ListKey, ListLanguage, a_part, earlier, not_before
+from headrace.domain.query_grammar import MOST, instant, one_of, text_of, yes_or_no
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Ship:
+    name: str
+    ports: tuple[str, ...] = ()
+    kind: str = "sail"
+    laden: bool = False
+
+
+SHIPS: ListLanguage[Ship] = ListLanguage(
+    {
+        "name": ListKey(text_of(64), lambda one, _: [one.name], a_part),
+        "port": ListKey(text_of(64), lambda one, _: one.ports),
+        "kind": ListKey(one_of("sail", "steam"), lambda one, _: [one.kind]),
+        "laden": ListKey(yes_or_no, lambda one, _: [one.laden]),
+        "after": ListKey(instant, lambda _, now: [now], not_before),
+        "before": ListKey(instant, lambda _, now: [now], earlier),
+    },
+    lambda one: (one.name, *one.ports),
+)
+VEGA = Ship("Vega of Göteborg", ("Oslo", "New York"), laden=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "vega",
+        "GÖTE osl",
+        '"vega of"',
+        "name:VEGA",
+        "port:Oslo",
+        'port:"New York" kind:steam,sail',
+        "Laden:YES",
+        "after:2026-11-21T12:00Z before:2026-11-21T12:01Z",
+    ],
+)
+def test_all_terms_must_hold(text: str) -> None:
+    assert SHIPS.read(text).means(VEGA, NOON)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["port:Osl", "port:oslo", "vega capella", "kind:steam", "laden:no", "before:2026-11-21T12:00Z"],
+)
+def test_one_that_does_not_hold_is_enough(text: str) -> None:
+    assert not SHIPS.read(text).means(VEGA, NOON)
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "says"),
+    [
+        ("x prot:Oslo", 3, "prot is no key: use one of name, port, kind, laden, after, before"),
+        ("port:a port:b", 8, "port is named twice"),
+        ("kind:row", 1, "kind must be one or more of sail, steam"),
+        ("laden:half", 1, "laden must be yes or no"),
+        ("port:", 1, "port needs a value"),
+        ('a "no end', 3, "a quote does not end"),
+        ('a ""', 3, "nothing stands between the quotes"),
+        ("after:noon", 1, "after must be a date and time"),
+        (f"name:{'x' * 65}", 1, "name must be at most 64 bytes"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(text: str, at: int, says: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        SHIPS.read(text)
+
+    (error,) = refused.value.errors
+    assert error.field == "query"
+    assert error.message.startswith(f"at character {at}: {says}")
+
+
+def test_a_text_that_is_too_long_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="at most 2000 characters"):
+        SHIPS.read("x" * (MOST + 1))
+
+
+@given(st.text(st.sampled_from('abportnamekind:="\\,. \n'), max_size=30))
+def test_what_is_understood_is_written_and_read_again_as_it_was(text: str) -> None:
+    try:
+        query = SHIPS.read(text)
+    except InvalidRequest:
+        return
+    again = SHIPS.read(query.text)
+    assert (again, again.named) == (query, query.named)
+
+
+def test_each_term_can_be_left_out() -> None:
+    query = SHIPS.read('  laden:YES  vega  port:"New York" ')
+
+    assert query.text == 'laden:yes vega port:"New York"'
+    assert list(query.without_each()) == [
+        ("laden:yes", 'vega port:"New York"'),
+        ("vega", 'laden:yes port:"New York"'),
+        ('port:"New York"', "laden:yes vega"),
+    ]
+
+
+def test_a_word_that_looks_like_a_term_is_written_in_quotes() -> None:
+    assert SHIPS.read('"port:Oslo"').text == '"port:Oslo"'
+    assert SHIPS.read("worker-1:4711").text == "worker-1:4711"
+
+
+def test_a_row_suggests_the_terms_that_find_it() -> None:
+    terms = list(SHIPS.terms_of(VEGA, NOON))
+
+    assert terms == ["port:Oslo", 'port:"New York"', "kind:sail", "laden:yes"]
+    assert all(SHIPS.read(term).means(VEGA, NOON) for term in terms)
+
+
+def test_no_query_means_every_row() -> None:
+    assert (EVERY_ROW.text, EVERY_ROW.means(VEGA, NOON)) == ("", True)

@@ -9,8 +9,11 @@ from typing import ClassVar, Final
 from headrace.domain import access, limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
+from headrace.domain.list_query import EVERY_ROW
+from headrace.domain.query_grammar import written_term
 from headrace.domain.task import Task
 from headrace.domain.worker import FORGOTTEN_AFTER, REMEMBERED_FOR, Command, LiveWorker, Standing
+from headrace.ops.operators.list_queries import WORKERS
 
 from .. import formatting, urls
 from ..pages import Flash, Page
@@ -120,7 +123,8 @@ def show(context: RequestContext) -> Reply:
     """Show a page of workers, with what they are at."""
     queue = context.request.param("queue")[:_LONGEST]
     workers = context.use.workers
-    page = workers.remembered(context.by, queue=queue, limit=_PAGE, cursor=context.cursor)
+    where = WORKERS.read(written_term("queue", queue)) if queue else EVERY_ROW
+    page = workers.remembered(context.by, where=where, limit=_PAGE, cursor=context.cursor)
     tasks = workers.tasks(context.by, page.shown, of_each=_OF_EACH)
     rows = tuple(_row(context, worker, tasks[worker.heartbeat.name]) for worker in page.shown)
     shown = formatting.count_of(len(rows), "worker") if rows else ""
@@ -257,7 +261,7 @@ def _row(context: RequestContext, worker: LiveWorker, tasks: Sequence[Task]) -> 
         standing=standing,
         seen_at=worker.seen_at,
         asked=_ASKED[worker.command] if worker.command else "",
-        host=_host(heartbeat.name),
+        host=heartbeat.host,
         version=heartbeat.version,
         queues=tuple(queue_link(context, queue) for queue in heartbeat.queues),
         load=None
@@ -277,12 +281,6 @@ def _at_work(context: RequestContext, task: Task) -> AtWork:
         Age(max(0.0, (context.now - started).total_seconds())),
         task.attempts,
     )
-
-
-def _host(name: str) -> str:
-    """Return the host of a worker that is named as the SDK does: host:process."""
-    host, colon, process = name.rpartition(":")
-    return host if colon and process.isdecimal() else ""
 
 
 def _empty(queue: str) -> Empty:

@@ -119,11 +119,12 @@ def _show(session: CliSession, made: "NewKey", note: str) -> None:
     session.note(f"{note} The line above is its secret: keep it now.")
 
 
-@key_command.command("list", example="headrace key list")
+@key_command.command("list", example="headrace key list --query role:admin")
+@click.option("--query", metavar="TEXT", help="As in the console: 'role:admin queue:mail'.")
 @click.pass_obj
-def list_(session: CliSession) -> None:
+def list_(session: CliSession, query: str | None) -> None:
     """List the keys."""
-    keys = list(session.client.list_keys())
+    keys = list(session.client.list_keys(query=query))
     answer(
         session,
         keys,
@@ -305,6 +306,7 @@ def audit_command() -> None:
 @click.option("--action", metavar="ACTION", help="Such as delete, restart, purge, pause.")
 @click.option("--since", **INSTANT, help="Not before: -1d.")
 @click.option("--until", **INSTANT, help="Not after.")
+@click.option("--query", metavar="TEXT", help="As in the console: 'action:purge nightly'.")
 @limit_option
 @click.pass_obj
 def list_audit(
@@ -314,11 +316,12 @@ def list_audit(
     action: str | None,
     since: datetime | None,
     until: datetime | None,
+    query: str | None,
     limit: int | None,
 ) -> None:
     """List what people and keys have changed by hand, the latest first; kept for 90 days."""
     entries = session.client.list_audit(
-        queue=queue, actor=actor, action=action, from_=since, to=until
+        queue=queue, actor=actor, action=action, from_=since, to=until, query=query
     )
     if session.json:
         for entry in islice(entries, limit):

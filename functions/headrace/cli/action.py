@@ -35,11 +35,14 @@ def action_command() -> None:
 
 @action_command.command("list", example="headrace action list --queue mail")
 @click.option("--queue", metavar="QUEUE", shell_complete=queue_names, help="Of this queue.")
+@click.option("--query", metavar="TEXT", help="As in the console: 'status:running actor:ada'.")
 @limit_option
 @click.pass_obj
-def list_actions(session: CliSession, queue: str | None, limit: int | None) -> None:
+def list_actions(
+    session: CliSession, queue: str | None, query: str | None, limit: int | None
+) -> None:
     """List the actions of the last 30 days, the latest first."""
-    every = session.client.list_actions(queue=queue)
+    every = session.client.list_actions(queue=queue, query=query)
     if session.json:
         for one in islice(every, limit):
             line(one)

@@ -37,13 +37,14 @@ def batch_command() -> None:
 @batch_command.command("list", example="headrace batch list --prefix import-")
 @click.option("--prefix", metavar="TEXT", help="Only ids that begin so.")
 @click.option("--parts", is_flag=True, help="Those too that workflows make for their steps.")
+@click.option("--query", metavar="TEXT", help="As in the console: 'state:open dead:yes'.")
 @limit_option
 @click.pass_obj
 def list_batches(
-    session: CliSession, *, prefix: str | None, parts: bool, limit: int | None
+    session: CliSession, *, prefix: str | None, parts: bool, query: str | None, limit: int | None
 ) -> None:
     """List batches by id; ids made for them sort by age."""
-    every = session.client.list_batches(prefix=prefix, parts=parts)
+    every = session.client.list_batches(prefix=prefix, parts=parts, query=query)
     if session.json:
         document(list(islice(every, limit)))
         return

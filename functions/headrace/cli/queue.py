@@ -158,10 +158,11 @@ def create(session: CliSession, /, name: str, *, if_missing: bool, **given: Any)
 
 @queue_command.command("list", example="headrace queue list --prefix ngsi.")
 @click.option("--prefix", metavar="TEXT", help="Only names that begin so.")
+@click.option("--query", metavar="TEXT", help="As in the console: 'paused:yes mail'.")
 @click.pass_obj
-def list_(session: CliSession, prefix: str | None) -> None:
+def list_(session: CliSession, prefix: str | None, query: str | None) -> None:
     """List the queues."""
-    queues = list(session.client.list_queues(prefix))
+    queues = list(session.client.list_queues(prefix, query=query))
     columns = ("Queue", "Keepalive", "Retries", "Limits", "Shards", "Alerts", "Description")
 
     def show() -> None:

@@ -229,14 +229,15 @@ def worker_command() -> None:
     """See who works, and quiet or stop a worker."""
 
 
-@worker_command.command("list", example="headrace worker list --json")
+@worker_command.command("list", example="headrace worker list --query 'queue:mail state:late'")
+@click.option("--query", metavar="TEXT", help="As in the console: 'queue:mail state:late'.")
 @click.pass_obj
-def list_workers(session: CliSession) -> None:
+def list_workers(session: CliSession, query: str | None) -> None:
     """List the workers that gave a sign of life in the last five minutes.
 
     Signs come every 30 seconds: one that has given none for 75 is marked as silent.
     """
-    workers = list(session.client.list_workers())
+    workers = list(session.client.list_workers(query=query))
     now = session.client.health().now
     answer(
         session,

@@ -54,6 +54,12 @@ class WorkerHeartbeat:
     running: tuple[str, ...] | None = ()
     version: str = ""
 
+    @property
+    def host(self) -> str:
+        """The host of a worker that is named as the SDK does, host:process; else empty."""
+        host, colon, process = self.name.rpartition(":")
+        return host if colon and process.isdecimal() else ""
+
 
 @dataclass(frozen=True, slots=True)
 class LiveWorker:

@@ -1,6 +1,5 @@
 """What goes wrong in all queues: one group for each kind of error, as the recorder counts them."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,6 +9,7 @@ from headrace.domain import access
 from headrace.domain.access import Permission, Principal
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import State
+from headrace.domain.task_call import called_function
 from headrace.history.counters import Counters
 from headrace.history.faults import (
     FAULTS,
@@ -25,8 +25,6 @@ from headrace.store.call_scope import flat_rate
 
 _PAGE: Final = 200
 _DEAD: Final = STATES.index(State.DEAD)
-_CALL: Final = re.compile(r'\s*\{\s*"task"\s*:\s*"([\w.<>:-]{1,200})"')
-"""How a payload begins that is a call of a task function, as the SDK writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +125,11 @@ class ErrorOperations:
         found = self.counters.store.read([group.sample for group in groups if group.sample])
         seen = {name: access.as_seen_by(by, task) for name, task in found.items()}
         calls = {
-            name: _CALL.match(task.payload)
+            name: called_function(task.payload)
             for name, task in seen.items()
-            if by.covers(task.queue) and isinstance(task.payload, str)
+            if by.covers(task.queue)
         }
-        return {name: call[1] for name, call in calls.items() if call}
+        return {name: function for name, function in calls.items() if function}
 
 
 @dataclass(slots=True)

@@ -18,10 +18,12 @@ from headrace.http.fields import (
     example,
 )
 from headrace.http.filters import FilterBody
+from headrace.http.list_queries import ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
 from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer
 from headrace.ops.operators import visibility
+from headrace.ops.operators.list_queries import ACTIONS
 from headrace.runtime.wiring import use_cases
 from headrace.wire import actions as action_wire
 from headrace.wire.base import instant
@@ -134,7 +136,7 @@ def begin(body: Annotated[ActionBody, Body(openapi_examples=BEGIN)]) -> Answered
 @router.get(
     "/v1/actions",
     summary="List actions on many tasks, the latest first",
-    description="Those of which all queues are the key's.",
+    description=f"Those of which all queues are the key's.{keys_of(ACTIONS)}",
     operation_id="list_actions",
     responses=answers(200, "A page of actions.", "ActionPage"),
 )
@@ -142,12 +144,18 @@ def list_actions(
     queue: Annotated[
         str | None, Query(max_length=128, description="That touch this queue.")
     ] = None,
+    query: ListQueryText = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Answered:
     """List actions."""
     page = visibility.actions(
-        use_cases().actions, principal(), queue=queue, limit=limit, cursor=cursor
+        use_cases().actions,
+        principal(),
+        queue=queue,
+        where=asked(ACTIONS, query),
+        limit=limit,
+        cursor=cursor,
     )
     shown = [action_answer(run) for run in page.shown]
     return json_answer(action_wire.Actions(actions=shown, cursor=page.cursor))

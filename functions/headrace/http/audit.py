@@ -7,9 +7,11 @@ from typing import Annotated, Any, Final
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from headrace.http.fields import Instant
+from headrace.http.list_queries import ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer
 from headrace.ops.operators import visibility
+from headrace.ops.operators.list_queries import AUDIT
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.ops.shared.paging import Found
 from headrace.runtime.wiring import use_cases
@@ -59,7 +61,7 @@ _FILTER_INSTANTS: Final = ("scheduled_after", "scheduled_before", "expires_at")
     summary="Show what was changed by hand",
     description=(
         "Newest first, kept for 90 days. An entry is written before the first task is touched and "
-        "completed after the last; one without `changed` goes on, or broke off."
+        "completed after the last; one without `changed` goes on, or broke off." + keys_of(AUDIT)
     ),
     operation_id="list_audit",
     responses=answers(200, "A page of entries.", "AuditEntries"),
@@ -72,10 +74,11 @@ def list_audit(
     action: Annotated[str | None, Query(max_length=64, description="As in `restart`.")] = None,
     since: Annotated[Instant | None, Query(alias="from", description="Not earlier.")] = None,
     before: Annotated[Instant | None, Query(alias="to", description="Earlier than this.")] = None,
+    query: ListQueryText = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Answered:
     """Show the audit."""
-    where = AuditFilter(queue, actor, action, since, before)
+    where = AuditFilter(queue, actor, action, since, before).narrowed(asked(AUDIT, query))
     page = visibility.audit(use_cases().audit, principal(), where, limit=limit, cursor=cursor)
     return json_answer(audit_answer(page))

@@ -18,6 +18,7 @@ from headrace.http.fields import (
     RequestBody,
     example,
 )
+from headrace.http.list_queries import ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import RECOUNT, RecountBody
 from headrace.http.report_bodies import SpawnEntry
@@ -31,6 +32,7 @@ from headrace.http.routing import (
     no_body,
 )
 from headrace.ops.operators import visibility
+from headrace.ops.operators.list_queries import BATCHES
 from headrace.ops.tasks.steps import BatchStep, steps_of
 from headrace.runtime.wiring import use_cases
 from headrace.wire import batches as batch_wire
@@ -183,7 +185,10 @@ def create(
 @router.get(
     "/v1/batches",
     summary="List batches by id",
-    description="Those whose queues are all the key's. Ids that the service makes sort by age.",
+    description=(
+        "Those whose queues are all the key's. Ids that the service makes sort by age."
+        + keys_of(BATCHES)
+    ),
     operation_id="list_batches",
     responses=answers(200, "A page of batches.", "BatchPage"),
 )
@@ -196,12 +201,17 @@ def list_batches(
             "its id and `-`."
         ),
     ] = None,
+    query: ListQueryText = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Answered:
     """List batches."""
     page = use_cases().task_batches.list(
-        prefix=prefix, parts=parts != "false", limit=limit, cursor=cursor
+        prefix=prefix,
+        parts=parts != "false",
+        where=asked(BATCHES, query),
+        limit=limit,
+        cursor=cursor,
     )
     shown = [batch_answer(batch) for batch in page.shown]
     return json_answer(batch_wire.Batches(batches=shown, cursor=page.cursor))

@@ -17,9 +17,11 @@ from headrace.http.fields import (
     faultless,
     text_within,
 )
+from headrace.http.list_queries import ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer, no_body
 from headrace.ops.operators.keys import IssuedKey
+from headrace.ops.operators.list_queries import KEYS
 from headrace.runtime.wiring import use_cases
 from headrace.wire import service as service_wire
 from headrace.wire.base import LEFT_OUT
@@ -120,13 +122,15 @@ def create(
     description=(
         "Those that are not for more queues than the key that asks. The deployment's own key is "
         "not among them. One that has expired stays for 90 days, or until it is revoked."
+        + keys_of(KEYS)
     ),
     operation_id="list_keys",
     responses=answers(200, "A page of keys.", "KeyPage"),
 )
-def list_keys(limit: Limit = 50, cursor: Cursor = None) -> Answered:
+def list_keys(query: ListQueryText = None, limit: Limit = 50, cursor: Cursor = None) -> Answered:
     """List keys."""
-    page = use_cases().keys.list(principal(), limit=limit, cursor=cursor)
+    where = asked(KEYS, query)
+    page = use_cases().keys.list(principal(), where=where, limit=limit, cursor=cursor)
     shown = [service_wire.Key.of(key) for key in page.shown]
     return json_answer(service_wire.Keys(keys=shown, cursor=page.cursor))
 

@@ -11,6 +11,7 @@ from headrace.domain.on_end import OnEnd
 from headrace.domain.push import Target
 from headrace.domain.queue import AlertSettings, Queue
 from headrace.history.tally import CANCELLED, by_state
+from headrace.http.list_queries import ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import (
     CreateQueueBody,
@@ -33,6 +34,7 @@ from headrace.http.routing import (
 )
 from headrace.http.task_answers import undoable_answer
 from headrace.ops.operators import visibility
+from headrace.ops.operators.list_queries import QUEUES
 from headrace.ops.shared.paging import Found
 from headrace.runtime.wiring import use_cases
 from headrace.wire import queues as queue_wire
@@ -153,18 +155,21 @@ def create(
 @router.get(
     "/v1/queues",
     summary="List queues by name",
-    description="Those that the key is for.",
+    description=f"Those that the key is for.{keys_of(QUEUES)}",
     operation_id="list_queues",
     responses=answers(200, "A page of queues.", "QueuePage"),
 )
 def list_queues(
     prefix: Annotated[str, Query(description="Only names that begin so.", max_length=128)] = "",
+    query: ListQueryText = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Answered:
     """List queues."""
-    every = use_cases().queues
-    page = visibility.queues(every, principal(), prefix=prefix, limit=limit, cursor=cursor)
+    every, where = use_cases().queues, asked(QUEUES, query)
+    page = visibility.queues(
+        every, principal(), prefix=prefix, where=where, limit=limit, cursor=cursor
+    )
     return json_answer(queues_answer(page))
 
 

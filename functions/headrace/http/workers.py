@@ -12,9 +12,11 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.limits import WORKER_BYTES, utf8_bytes
 from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
 from headrace.http.fields import Examples, Instant, Name, RequestBody, TaskId, example, text_within
+from headrace.http.list_queries import ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
 from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer
+from headrace.ops.operators.list_queries import WORKERS
 from headrace.runtime.wiring import use_cases
 from headrace.wire import service as service_wire
 from headrace.wire.base import instant
@@ -131,14 +133,15 @@ def put(
     summary="List workers that are alive, by name",
     description=(
         "Those with a queue that the key is for. Of their other queues nothing is shown, and "
-        "`running` only where there are none."
+        "`running` only where there are none." + keys_of(WORKERS)
     ),
     operation_id="list_workers",
     responses=answers(200, "A page of workers.", "WorkerPage"),
 )
-def list_workers(limit: Limit = 50, cursor: Cursor = None) -> Answered:
+def list_workers(query: ListQueryText = None, limit: Limit = 50, cursor: Cursor = None) -> Answered:
     """List workers."""
-    page = use_cases().workers.list(principal(), limit=limit, cursor=cursor)
+    where = asked(WORKERS, query)
+    page = use_cases().workers.list(principal(), where=where, limit=limit, cursor=cursor)
     shown = [worker_answer(one) for one in page.shown]
     return json_answer(service_wire.Workers(workers=shown, cursor=page.cursor))
 

@@ -238,3 +238,40 @@ def test_what_is_watched_by_a_program_is_a_line_each_time(busy: Cli, count: int)
 
     assert len(busy(*words, "--json").lines) == count
     assert busy(*words).out.count("mail") == count
+
+
+@pytest.mark.parametrize(
+    ("noun", "query", "names"),
+    [
+        ("queue", "paused:yes", ["news"]),
+        ("key", "role:worker queue:news", ["press"]),
+        ("worker", "queue:news state:alive", []),
+        ("batch", "id:night state:open", ["night"]),
+        ("action", "status:done", []),
+    ],
+)
+def test_a_list_is_narrowed_by_a_query(
+    cli: Cli, headrace_service: MemoryService, noun: str, query: str, names: list[str]
+) -> None:
+    cli("queue", "create", "news")
+    cli("queue", "pause", "news")
+    cli("key", "create", "press", "--role", "worker", "--queue", "news")
+    cli("key", "create", "ada", "--role", "admin")
+    for name in ("noon", "night"):
+        headrace_service.client.create_batch(id=name)
+
+    ran = cli(noun, "list", "--query", query, "--json")
+
+    rows = ran.json if ran.out else []
+    assert [row.get("name") or row["id"] for row in rows] == names
+    wrong = cli(noun, "list", "--query", "quue:mail")
+    assert (wrong.code, "at character 1: quue is no key" in wrong.error) == (2, True)
+
+
+def test_the_audit_is_narrowed_by_a_query(cli: Cli) -> None:
+    cli("queue", "pause", "mail")
+
+    shown = cli("audit", "list", "--query", "action:pause queue:mail")
+
+    assert "pause" in shown.out
+    assert "create_queue" not in shown.out

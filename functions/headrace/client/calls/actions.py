@@ -31,9 +31,13 @@ def begin_action(
     return posts(path_of("actions"), reads(ActionSeen), body)
 
 
-def list_actions(*, queue: str | None = None) -> PagedCall[ActionSeen]:
-    """Go through the actions of the last 30 days, the latest first; of *queue* only."""
-    params = params_of(queue=queue, limit=limits.LIST_PAGE)
+def list_actions(*, queue: str | None = None, query: str | None = None) -> PagedCall[ActionSeen]:
+    """Go through the actions of the last 30 days, the latest first; of *queue* only.
+
+    *query* narrows that, in the language of the console's search boxes: ``status:running``.
+    Raises InvalidRequest that says where it is wrong.
+    """
+    params = params_of(queue=queue, query=query, limit=limits.LIST_PAGE)
     return lists(path_of("actions"), Actions, lambda page: page.actions, params)
 
 

@@ -71,17 +71,23 @@ def get_batch(id: str) -> ApiCall[BatchSeen]:
 
 
 def list_batches(
-    *, prefix: str | None = None, parts: bool = True, limit: int | None = None
+    *,
+    prefix: str | None = None,
+    parts: bool = True,
+    query: str | None = None,
+    limit: int | None = None,
 ) -> PagedCall[BatchSeen]:
     """Go through the batches by id, which begins with *prefix*; ids made for them are by age.
 
     Without *parts*, those that stand within another come only where *prefix* names that too.
+    *query* narrows that, in the language of the console's search boxes: ``state:open dead:yes``.
+    Raises InvalidRequest that says where it is wrong.
     """
     return lists(
         path_of("batches"),
         Batches,
         lambda page: page.batches,
-        params_of(prefix=prefix, parts=None if parts else False, limit=limit),
+        params_of(prefix=prefix, parts=None if parts else False, query=query, limit=limit),
     )
 
 

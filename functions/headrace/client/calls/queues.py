@@ -57,9 +57,13 @@ def get_queue(name: str) -> ApiCall[Queue]:
     return ApiCall("GET", path_of("queues", name), reads(Queue))
 
 
-def list_queues(prefix: str | None = None) -> PagedCall[Queue]:
-    """Go through the queues by name, those that begin with *prefix*."""
-    params = params_of(prefix=prefix, limit=limits.LIST_PAGE)
+def list_queues(prefix: str | None = None, *, query: str | None = None) -> PagedCall[Queue]:
+    """Go through the queues by name, those that begin with *prefix*.
+
+    *query* narrows that, in the language of the console's search boxes: ``paused:yes mail``.
+    Raises InvalidRequest that says where it is wrong.
+    """
+    params = params_of(prefix=prefix, query=query, limit=limits.LIST_PAGE)
     return lists(path_of("queues"), Queues, lambda page: page.queues, params)
 
 

@@ -68,9 +68,13 @@ def _reads_secret(done: str, instead: str) -> Read[NewKey]:
     return read
 
 
-def list_keys() -> PagedCall[Key]:
-    """Go through the keys in the order they were made."""
-    params = params_of(limit=limits.LIST_PAGE)
+def list_keys(*, query: str | None = None) -> PagedCall[Key]:
+    """Go through the keys in the order they were made.
+
+    *query* narrows that, in the language of the console's search boxes: ``role:admin queue:mail``.
+    Raises InvalidRequest that says where it is wrong.
+    """
+    params = params_of(query=query, limit=limits.LIST_PAGE)
     return lists(path_of("keys"), Keys, lambda page: page.keys, params)
 
 
@@ -86,11 +90,15 @@ def list_audit(
     action: str | None = None,
     from_: datetime | None = None,
     to: datetime | None = None,
+    query: str | None = None,
 ) -> PagedCall[AuditEntry]:
-    """Go through what was changed by hand, newest first; *actor* is a key's name or id."""
-    params = params_of(
-        queue=queue, actor=actor, action=action, from_=from_, to=to, limit=limits.LIST_PAGE
-    )
+    """Go through what was changed by hand, newest first; *actor* is a key's name or id.
+
+    *query* narrows that, in the language of the console's search boxes: ``action:purge nightly``.
+    Raises InvalidRequest that says where it is wrong.
+    """
+    named = params_of(queue=queue, actor=actor, action=action, from_=from_, to=to)
+    params = {**named, **params_of(query=query, limit=limits.LIST_PAGE)}
     return lists(path_of("audit"), AuditEntries, lambda page: page.entries, params)
 
 

@@ -155,9 +155,13 @@ def put_worker(name: str, **sign: Unpack[WorkerSign]) -> ApiCall[str | None]:
     return ApiCall("PUT", path_of("workers", name), read, body=lambda _: json_body(fields))
 
 
-def list_workers() -> PagedCall[WorkerSeen]:
-    """Go through the workers that sent a heartbeat in the last five minutes."""
-    params = params_of(limit=limits.LIST_PAGE)
+def list_workers(*, query: str | None = None) -> PagedCall[WorkerSeen]:
+    """Go through the workers that sent a heartbeat in the last five minutes.
+
+    *query* narrows that, in the language of the console's search boxes: ``queue:mail state:late``.
+    Raises InvalidRequest that says where it is wrong.
+    """
+    params = params_of(query=query, limit=limits.LIST_PAGE)
     return lists(path_of("workers"), Workers, lambda page: page.workers, params)
 
 

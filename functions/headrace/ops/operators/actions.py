@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from headrace.domain.errors import Conflict, Finished, NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.ids import action_id
+from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.operate import ActionStatus, BulkAction
 from headrace.ops.operators.selections import Check, Selections
 from headrace.ops.shared.audit import Audit, AuditRecord, caller, checked_reason
@@ -119,15 +120,16 @@ class Actions:
         self,
         *,
         queue: str | None = None,
+        where: ListQuery[ActionRun] = EVERY_ROW,
         limit: int = 50,
         cursor: str | None = None,
         allowed: Allowed = _anyone,
     ) -> Found[ActionRun]:
         """Return a page of actions, the latest first, of one *queue* or all.
 
-        Raises InvalidRequest for a forged cursor.
+        It may be short and not the last.  Raises InvalidRequest for a forged cursor.
         """
-        scope = f"actions {queue}"
+        scope, now = f"actions {queue} {where.text}", self.now()
         after = self.cursors.read(scope, cursor) if cursor else ""
         runs: list[ActionRun] = []
         for number, record in enumerate(self._records(after)):
@@ -135,7 +137,7 @@ class Actions:
                 return Found(tuple(runs), self.cursors.write(scope, after))
             after = record.name
             run = ActionRun.of(record)
-            if queue in (None, *run.touches) and allowed(run):
+            if queue in (None, *run.touches) and allowed(run) and where.means(run, now):
                 runs.append(run)
         return Found(tuple(runs), None)
 

@@ -35,6 +35,7 @@ from headrace.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
+from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.ops.shared.audit import Audit, Caller, calling
 from headrace.ops.shared.paging import Cursors, Found, seek
 from headrace.ops.shared.slots import remember
@@ -217,17 +218,25 @@ class KeyOperations:
                 stored = self._own(by, key_id)
             raise Unavailable("others are changing this key too; try again")
 
-    def list(self, by: Principal, *, limit: int = 50, cursor: str | None = None) -> Found[ShownKey]:
+    def list(
+        self,
+        by: Principal,
+        *,
+        where: ListQuery[ShownKey] = EVERY_ROW,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Found[ShownKey]:
         """Return a page of the keys not wider than *by*'s own; it may be short and not the last.
 
         Raises InvalidRequest for a forged cursor.
         """
         by.require(Permission.ADMINISTER)
-        kind, scope, now = key_records.KIND, f"keys {by.patterns}", self.now()
+        kind, scope, now = key_records.KIND, f"keys {by.patterns} {where.text}", self.now()
 
         def own(record: Record) -> ShownKey | None:
             key = key_records.from_record(record).key
-            return key if by.covers_all(key.queues) and not key.forgotten(now) else None
+            listed = by.covers_all(key.queues) and not key.forgotten(now)
+            return key if listed and where.means(key, now) else None
 
         return seek(
             self.store, kind, own, self.cursors, scope, limit=limit, cursor=cursor, now=self.now

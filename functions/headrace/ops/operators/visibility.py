@@ -1,7 +1,7 @@
 """What one key may see: tasks, queues and audit of its own patterns, and no trace of others."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from headrace.domain import access
@@ -9,6 +9,7 @@ from headrace.domain.access import Permission, Principal
 from headrace.domain.batch import TaskBatch
 from headrace.domain.errors import Forbidden, NotFound
 from headrace.domain.lease import Group
+from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Task
@@ -25,6 +26,7 @@ from headrace.ops.tasks.cancel import Cancelling, CancelResult
 from headrace.ops.tasks.enqueue import EnqueueResult, TaskOperations
 from headrace.ops.tasks.inspect import TaskListing
 from headrace.ops.tasks.wait import Waiting
+from headrace.store.base import Record
 from headrace.store.call_scope import flat_rate
 from headrace.store.records import queues as queue_records
 
@@ -167,7 +169,13 @@ def _action(by: Principal, run_id: str, do: "Callable[..., ActionRun]") -> "Acti
 
 
 def actions(
-    whole: "Actions", by: Principal, *, queue: str | None, limit: int, cursor: str | None
+    whole: "Actions",
+    by: Principal,
+    *,
+    queue: str | None,
+    where: "ListQuery[ActionRun]" = EVERY_ROW,
+    limit: int,
+    cursor: str | None,
 ) -> "Found[ActionRun]":
     """Return a page of the actions whose queues are all *by*'s, the latest first.
 
@@ -175,7 +183,9 @@ def actions(
     """
     by.require(Permission.OPERATE)
     with flat_rate() as rate:
-        page = whole.list(queue=queue, limit=limit, cursor=cursor, allowed=_operates(by))
+        page = whole.list(
+            queue=queue, where=where, limit=limit, cursor=cursor, allowed=_operates(by)
+        )
         rate.read = read_units(page.shown)
     return page
 
@@ -258,6 +268,7 @@ def queues(
     by: Principal,
     *,
     prefix: str = "",
+    where: ListQuery[Queue] = EVERY_ROW,
     limit: int = 50,
     cursor: str | None = None,
 ) -> Found[Queue]:
@@ -267,17 +278,24 @@ def queues(
     as the patterns do are read.
     """
     by.require(Permission.READ)
-    if by.everywhere:
+    if by.everywhere and not where.terms:
         return all_queues.list(prefix=prefix, limit=limit, cursor=cursor)
     cursors, now = all_queues.cursors, all_queues.now()
-    scope = f"queues {prefix} of {by.patterns}"
+    scope = f"queues {prefix} of {by.patterns} {where.text}"
+
+    def meant(record: Record) -> Record | None:
+        own = by.covers(record.name)
+        if own and where.terms:
+            own = where.means(queue_records.from_record(record).as_seen(now), now)
+        return record if own else None
+
     head = access.common_head(by.patterns)
     if not head.startswith(prefix) and not prefix.startswith(head):
         return Found((), None)
     found = seek(
         all_queues.store,
         queue_records.KIND,
-        lambda record: record if by.covers(record.name) else None,
+        meant,
         cursors,
         scope,
         limit=limit,
@@ -306,7 +324,8 @@ def audit(
     by.require(Permission.OPERATE)
     if by.everywhere:
         return whole.list(where, limit=limit, cursor=cursor)
-    where = _OwnAudit(**asdict(where), patterns=by.patterns)
+    own = {one.name: getattr(where, one.name) for one in fields(AuditFilter)}
+    where = _OwnAudit(**own, patterns=by.patterns)
     with flat_rate() as rate:
         page = whole.list(where, limit=limit, cursor=cursor)
         entries = tuple(_entry_seen_by(by, entry) for entry in page.shown)

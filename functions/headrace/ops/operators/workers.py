@@ -13,6 +13,7 @@ from typing import Final
 from headrace.domain import access
 from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import Forbidden, NotFound, Unavailable
+from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.task import State, Task
 from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
 from headrace.ops.shared.audit import Audit
@@ -55,38 +56,48 @@ class WorkerOperations:
         return from_record(self.store.renew_record(to_record(heartbeat, self.now()))).command
 
     def list(
-        self, by: Principal, *, limit: int = 50, cursor: str | None = None
+        self,
+        by: Principal,
+        *,
+        where: ListQuery[LiveWorker] = EVERY_ROW,
+        limit: int = 50,
+        cursor: str | None = None,
     ) -> Found[LiveWorker]:
         """Return a page of the workers on *by*'s queues, by name, without the silent ones.
+
+        *where* is compared with what *by* may know of them.
 
         It may be short and not the last.
         Of other queues it says nothing, and names running tasks only where all queues are *by*'s.
         Raises InvalidRequest for a forged cursor.
         """
         by.require(Permission.LIST)
-        scope = f"workers of {by.patterns}"
+        scope, now = f"workers of {by.patterns} {where.text}", self.now()
 
         def seen(record: Record) -> LiveWorker | None:
             worker = self._living(record)
-            return _as_seen_by(by, worker) if worker else None
+            known = _as_seen_by(by, worker) if worker else None
+            return known if known and where.means(known, now) else None
 
         return seek(
             self.store, KIND, seen, self.cursors, scope, limit=limit, cursor=cursor, now=self.now
         )
 
     def remembered(
-        self, by: Principal, *, queue: str = "", limit: int = 50, cursor: str | None = None
+        self,
+        by: Principal,
+        *,
+        where: ListQuery[LiveWorker] = EVERY_ROW,
+        limit: int = 50,
+        cursor: str | None = None,
     ) -> Found[LiveWorker]:
-        """Return a page of workers as list() does, but with those that went silent lately.
-
-        With a *queue*, only those that take its tasks.
-        """
+        """Return a page of workers as list() does, but with those that went silent lately."""
         by.require(Permission.LIST)
-        scope = f"remembered workers of {queue} of {by.patterns}"
+        scope, now = f"remembered workers of {by.patterns} {where.text}", self.now()
 
         def seen(record: Record) -> LiveWorker | None:
             worker = self._as_remembered(by, record)
-            return worker if worker and (not queue or queue in worker.heartbeat.queues) else None
+            return worker if worker and where.means(worker, now) else None
 
         return seek(
             self.store, KIND, seen, self.cursors, scope, limit=limit, cursor=cursor, now=self.now

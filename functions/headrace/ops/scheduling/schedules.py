@@ -10,6 +10,8 @@ from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import new_request_token
 from headrace.domain.limits import NAME, NAME_RE
+from headrace.domain.list_query import EVERY_ROW, ListQuery
+from headrace.domain.query_grammar import FIELD
 from headrace.domain.queue import Queue
 from headrace.domain.schedule import Progress, Schedule, ScheduleSettings, tick_id
 from headrace.domain.task import Task
@@ -91,19 +93,30 @@ class Schedules:
         ]
 
     def seen_by(
-        self, by: Principal, *, limit: int = 50, cursor: str | None = None
+        self,
+        by: Principal,
+        *,
+        where: ListQuery[Schedule] = EVERY_ROW,
+        limit: int = 50,
+        cursor: str | None = None,
     ) -> Found[Schedule]:
         """Return a page of the schedules of *by*'s queues, by queue and name.
 
         A page may be short and still have a cursor.
-        Raises InvalidRequest for a forged cursor.
+        Raises InvalidRequest for a forged cursor, and for a *where* that names what a payload
+        calls where *by* may not see payloads.
         """
         by.require(Permission.READ)
-        cursors, scope = self.ticking.queues.cursors, f"schedules of {by.patterns}"
+        if "task" in where.named and not by.may(Permission.DETAILS):
+            message = "names a task, which payloads say, and those are not shown to this key"
+            raise InvalidRequest.of(FIELD, message)
+        cursors, now = self.ticking.queues.cursors, self.now()
+        scope = f"schedules of {by.patterns} {where.text}"
 
         def own(record: Record) -> Schedule | None:
             schedule = schedule_records.from_record(record)
-            return schedule if by.covers(schedule.queue) else None
+            own = by.covers(schedule.queue) and where.means(schedule, now)
+            return schedule if own else None
 
         kind, store = schedule_records.KIND, self.store
         page = seek(store, kind, own, cursors, scope, limit=limit, cursor=cursor, now=self.now)

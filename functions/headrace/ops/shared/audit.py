@@ -12,6 +12,7 @@ from headrace.domain import limits
 from headrace.domain.access import SERVICE
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.ids import new_task_id
+from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.ops.shared.paging import AnswerRoom, Cursors, Found
 from headrace.store.base import Record, Store
 from headrace.store.records import body_of
@@ -100,7 +101,7 @@ class ActionOutcome:
 class AuditFilter:
     """An entry is meant when all that is named here holds; ``before`` is not included.
 
-    ``actor`` is the name of a key, or its id.
+    ``actor`` is the name of a key, or its id.  ``matching`` is what a query asks for besides.
     """
 
     queue: str | None = None
@@ -108,6 +109,18 @@ class AuditFilter:
     action: str | None = None
     since: datetime | None = None
     before: datetime | None = None
+    matching: "ListQuery[AuditRecord]" = EVERY_ROW
+
+    def narrowed(self, query: "ListQuery[AuditRecord]") -> "AuditFilter":
+        """Return the filter with all that *query* asks for too, and look no further than that."""
+        since = [at for at in (self.since, query.named.get("after")) if at is not None]
+        before = [at for at in (self.before, query.named.get("before")) if at is not None]
+        return replace(
+            self,
+            since=max(since, default=None),
+            before=min(before, default=None),
+            matching=query,
+        )
 
     def check_span(self) -> None:
         """Raise InvalidRequest naming ``from`` for a span in which nothing can be."""
@@ -122,6 +135,7 @@ class AuditFilter:
             and self.actor in (None, entry.actor, entry.actor_id)
             and (self.since is None or entry.at >= self.since)
             and (self.before is None or entry.at < self.before)
+            and self.matching.means(entry, entry.at)
         )
 
 

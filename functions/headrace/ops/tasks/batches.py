@@ -33,6 +33,7 @@ from headrace.domain.errors import (
 )
 from headrace.domain.ids import derived_task_id, new_batch_id
 from headrace.domain.instants import micros_of
+from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Membership, Task
 from headrace.domain.workflow import part_of
@@ -151,6 +152,7 @@ class BatchOperations:
         *,
         prefix: str = "",
         parts: bool = True,
+        where: ListQuery[TaskBatch] = EVERY_ROW,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Found[TaskBatch]:
@@ -170,14 +172,15 @@ class BatchOperations:
             if not batch.finished_at and not uncounted:
                 uncounted.extend(self.uncounted())
             batch = self._shown(batch, () if batch.finished_at else uncounted)
-            return batch if visible_batch(batch) else None
+            return batch if visible_batch(batch) and where.means(batch, now) else None
 
+        kind = "batches" if parts else "whole batches"
         return seek(
             self.store,
             batch_records.KIND,
             shown,
             self.cursors,
-            f"batches {prefix}" if parts else f"whole batches {prefix}",
+            f"{kind} {prefix} {where.text}",
             limit=limit,
             cursor=cursor,
             prefix=prefix,

@@ -1,0 +1,159 @@
+"""What can be asked of each list besides that of tasks: its keys, and what they mean."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from headrace.domain import access, limits
+from headrace.domain.access import Role, ShownKey
+from headrace.domain.batch import TaskBatch
+from headrace.domain.list_query import (
+    ListKey,
+    ListLanguage,
+    a_part,
+    earlier,
+    not_before,
+    the_beginning,
+)
+from headrace.domain.operate import ActionStatus, BulkAction
+from headrace.domain.query_grammar import (
+    instant,
+    one_of,
+    queue_name,
+    task_id,
+    text_of,
+    yes_or_no,
+)
+from headrace.domain.queue import Queue
+from headrace.domain.schedule import Schedule
+from headrace.domain.task_call import called_function
+from headrace.domain.worker import LiveWorker, Standing
+from headrace.ops.shared.audit import AuditRecord
+from headrace.store.records.actions import ActionRun
+
+_TEXT: Final = text_of(limits.WORKER_BYTES)
+_REASON: Final = text_of(limits.REASON_BYTES)
+
+
+def _batch_state(batch: TaskBatch) -> str:
+    if batch.cancelled_at is not None:
+        return "cancelled"
+    if batch.finished_at is not None:
+        return "ended"
+    return "open" if batch.total is None else "running"
+
+
+def _of_key(wanted: str, pattern: str) -> bool:
+    return access.covers(pattern, wanted)
+
+
+def _actors(row: AuditRecord | ActionRun) -> Iterator[str]:
+    named = (row.actor, row.actor_id) if isinstance(row, AuditRecord) else (row.by, row.by_id)
+    yield from (one for one in named if one)
+
+
+def _some(*texts: str | None) -> Iterator[str]:
+    return (text for text in texts if text)
+
+
+def _audit_texts(entry: AuditRecord) -> Iterable[str]:
+    return _some(entry.actor, entry.action, entry.queue, entry.reason, entry.run)
+
+
+WORKERS: Final[ListLanguage[LiveWorker]] = ListLanguage(
+    {
+        "name": ListKey(_TEXT, lambda one, _: [one.heartbeat.name], a_part),
+        "host": ListKey(_TEXT, lambda one, _: [one.heartbeat.host]),
+        "queue": ListKey(queue_name, lambda one, _: one.heartbeat.queues),
+        "version": ListKey(_TEXT, lambda one, _: [one.heartbeat.version]),
+        "state": ListKey(one_of(*Standing), lambda one, now: [one.standing(now).value]),
+    },
+    lambda one: (one.heartbeat.name, one.heartbeat.version, *one.heartbeat.queues),
+)
+"""Of workers, as whoever asks may know them."""
+
+BATCHES: Final[ListLanguage[TaskBatch]] = ListLanguage(
+    {
+        "id": ListKey(task_id, lambda one, _: [one.id], the_beginning),
+        "state": ListKey(
+            one_of("open", "running", "ended", "cancelled"), lambda one, _: [_batch_state(one)]
+        ),
+        "dead": ListKey(yes_or_no, lambda one, _: [one.dead > 0]),
+        "queue": ListKey(queue_name, lambda one, _: one.queues),
+    },
+    lambda one: (one.id, *one.queues),
+)
+"""Of batches; ``dead:yes`` are those with dead members."""
+
+SCHEDULES: Final[ListLanguage[Schedule]] = ListLanguage(
+    {
+        "name": ListKey(_TEXT, lambda one, _: [one.name], a_part),
+        "queue": ListKey(queue_name, lambda one, _: [one.queue]),
+        "paused": ListKey(yes_or_no, lambda one, _: [one.settings.paused]),
+        "task": ListKey(_TEXT, lambda one, _: [called_function(one.settings.payload)]),
+    },
+    lambda one: _some(one.name, one.queue, one.settings.cron),
+)
+"""Of schedules; ``task`` is the function that they call, for those who may see payloads."""
+
+KEYS: Final[ListLanguage[ShownKey]] = ListLanguage(
+    {
+        "name": ListKey(_TEXT, lambda one, _: [one.name], a_part),
+        "role": ListKey(one_of(*Role), lambda one, _: [one.role.value]),
+        "queue": ListKey(queue_name, lambda one, _: one.queues, _of_key),
+        "expired": ListKey(yes_or_no, lambda one, now: [one.expired(now)]),
+    },
+    lambda one: (one.name, one.prefix, *one.queues),
+)
+"""Of keys; ``queue`` is one that they are for."""
+
+QUEUES: Final[ListLanguage[Queue]] = ListLanguage(
+    {
+        "name": ListKey(_TEXT, lambda one, _: [one.name], a_part),
+        "paused": ListKey(
+            yes_or_no, lambda one, _: [one.settings.dequeuing_settings.dequeuing_paused]
+        ),
+    },
+    lambda one: _some(one.name, one.settings.description),
+)
+"""Of queues."""
+
+ACTIONS: Final[ListLanguage[ActionRun]] = ListLanguage(
+    {
+        "action": ListKey(one_of(*BulkAction), lambda one, _: [one.action.value]),
+        "queue": ListKey(queue_name, lambda one, _: one.touches),
+        "actor": ListKey(_TEXT, lambda one, _: _actors(one)),
+        "status": ListKey(
+            one_of(*(status.lower() for status in ActionStatus)),
+            lambda one, _: [one.status.lower()],
+        ),
+        "reason": ListKey(_REASON, lambda one, _: [one.reason], a_part),
+        "after": ListKey(instant, lambda one, _: [one.started_at], not_before),
+        "before": ListKey(instant, lambda one, _: [one.started_at], earlier),
+    },
+    lambda one: _some(one.action.value, one.by, one.reason, *one.touches),
+)
+"""Of actions on many tasks; ``after`` and ``before`` are of when they began."""
+
+AUDIT: Final[ListLanguage[AuditRecord]] = ListLanguage(
+    {
+        "action": ListKey(_TEXT, lambda one, _: [one.action]),
+        "actor": ListKey(_TEXT, lambda one, _: _actors(one)),
+        "queue": ListKey(queue_name, lambda one, _: _some(one.queue)),
+        "reason": ListKey(_REASON, lambda one, _: _some(one.reason), a_part),
+        "after": ListKey(instant, lambda one, _: [one.at], not_before),
+        "before": ListKey(instant, lambda one, _: [one.at], earlier),
+    },
+    _audit_texts,
+)
+"""Of the audit."""
+
+LANGUAGES: Final[dict[str, ListLanguage[Any]]] = {
+    "workers": WORKERS,
+    "batches": BATCHES,
+    "schedules": SCHEDULES,
+    "keys": KEYS,
+    "queues": QUEUES,
+    "actions": ACTIONS,
+    "audit": AUDIT,
+}
+"""By the names of the lists."""

@@ -1,0 +1,115 @@
+"""`query` on each list of the API: what it finds, what it refuses, and what it does not tell."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.domain.access import Role
+from tests.functional.conftest import Service
+from tests.functional.roles import keyed
+
+
+@pytest.fixture
+def filled(call: Service) -> Service:
+    """Give a service of which each list has something to look for."""
+    for name in ("mail", "mail.bulk", "news"):
+        call("POST", "/v1/queues", {"name": name, "description": f"of {name}"})
+    call("POST", "/v1/queues/news/pause", {"reason": "printer on fire"})
+    call("PUT", "/v1/workers/ada:1", {"queues": ["mail"], "version": "1.4"})
+    call("PUT", "/v1/workers/bob:2", {"queues": ["mail", "news"], "version": "1.5"})
+    for name in ("night", "noon"):
+        call("POST", "/v1/batches", {"id": name, "total": 0 if name == "night" else None})
+    for name, role, queue in (("ada", "admin", "*"), ("press", "worker", "news")):
+        call("POST", "/v1/keys", {"name": name, "role": role, "queues": [queue]})
+    call("POST", "/v1/queues/mail/tasks", {"tasks": [{"payload": {}}]})
+    for reason in ("test data", "moved house"):
+        wanted = {"action": "delete", "queues": ["mail"], "filter": {}, "reason": reason}
+        call("POST", "/v1/actions", wanted)
+    return call
+
+
+def found(call: Service, path: str, text: str) -> list[str]:
+    """What a query finds, by whatever each row is known by."""
+    answer = call("GET", f"/v1/{path}", query={"query": text})
+    assert answer.status == 200, answer.json
+    (rows,) = (value for value in answer.json.values() if isinstance(value, list))
+    known_by = {"batches": "id", "actions": "reason", "audit": "action"}.get(path, "name")
+    return [row[known_by] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "names"),
+    [
+        ("workers", "queue:news", ["bob:2"]),
+        ("workers", "version:1.4 state:alive", ["ada:1"]),
+        ("workers", "BOB", ["bob:2"]),
+        ("workers", "host:ada", ["ada:1"]),
+        ("workers", "state:gone", []),
+        ("batches", "state:ended", ["night"]),
+        ("batches", "id:no state:open dead:no", ["noon"]),
+        ("keys", "queue:news", ["ada", "press"]),
+        ("keys", "queue:mail role:worker,admin expired:no", ["ada"]),
+        ("keys", "name:PRES", ["press"]),
+        ("queues", "mail", ["mail", "mail.bulk"]),
+        ("queues", 'name:mail "of mail.b"', ["mail.bulk"]),
+        ("queues", "paused:yes", ["news"]),
+        ("actions", "queue:mail house", ["moved house"]),
+        ("actions", "action:delete status:looking reason:TEST", ["test data"]),
+        ("actions", "before:2020-01-01", []),
+        ("audit", "action:pause queue:news", ["pause"]),
+        ("audit", "fire", ["pause"]),
+        ("audit", "action:pause after:2100-01-01", []),
+    ],
+)
+def test_a_query_narrows_a_list(filled: Service, path: str, text: str, names: list[str]) -> None:
+    assert sorted(found(filled, path, text)) == names
+
+
+LISTS = ("workers", "batches", "keys", "queues", "actions", "audit")
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_mistake_is_named_with_its_place(call: Service, path: str) -> None:
+    refused = call("GET", f"/v1/{path}", query={"query": "x quue:mail"})
+
+    assert refused.status == 400
+    (error,) = refused.json["errors"]
+    assert error["field"] == "query"
+    assert error["message"].startswith("at character 3: quue is no key: use one of ")
+
+
+def pages(call: Service, path: str, text: str, name: str) -> Iterator[list[str]]:
+    """The names on each page of one row."""
+    cursor: str | None = ""
+    while cursor is not None:
+        where = {"query": text, "limit": "1", **({"cursor": cursor} if cursor else {})}
+        page = call("GET", f"/v1/{path}", query=where).json
+        yield [row[name] for row in page[path if path != "audit" else "entries"]]
+        cursor = page["cursor"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "rows"),
+    [("workers", "queue:mail", 2), ("queues", "mail", 2), ("keys", "queue:news", 2)],
+)
+def test_pages_hold_what_fits_and_cursors_only_for_their_query(
+    filled: Service, path: str, text: str, rows: int
+) -> None:
+    seen = [name for page in pages(filled, path, text, "name") for name in page]
+    first = filled("GET", f"/v1/{path}", query={"query": text, "limit": "1"}).json
+    other = {"query": "x", "limit": "1", "cursor": first["cursor"]}
+
+    assert seen == found(filled, path, text)
+    assert len(seen) == rows
+    assert filled("GET", f"/v1/{path}", query=other).status == 400
+
+
+def test_a_query_finds_nothing_by_what_the_key_does_not_see(filled: Service) -> None:
+    mail = keyed(filled, Role.ADMIN, "mail")
+
+    assert found(mail, "workers", "bob") == ["bob:2"]
+    assert found(mail, "workers", "queue:news") == []
+    assert found(mail, "workers", "news") == []
+    assert found(mail, "queues", "news") == []
+    assert found(mail, "keys", "press") == []
+    assert found(mail, "audit", "fire") == []

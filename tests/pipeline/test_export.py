@@ -4,6 +4,8 @@ import dataclasses
 import gzip
 import json
 import pickle
+import time
+import tracemalloc
 from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
@@ -77,15 +79,32 @@ def test_a_full_export_is_the_table(
         assert finished == task.finished_at
 
 
-def test_a_part_carries_its_own_file_only(tmp_path: Path) -> None:
-    keys = [f"AWSDynamoDB/{exports.FULL}/data/part{number}.json.gz" for number in range(400)]
+class ManifestsAlone(FolderLake):
+    """A lake that keeps no data files: to plan a read nobody opens them."""
+
+    def put(self, name: str, content: bytes) -> None:
+        if "/data/" not in name:
+            super().put(name, content)
+
+
+def test_4000_files_are_planned_in_seconds_and_a_part_carries_its_own_file_only(
+    tmp_path: Path,
+) -> None:
+    keys = [f"AWSDynamoDB/{exports.FULL}/data/part{number}.json.gz" for number in range(4_000)]
     about = {"version": "2020-06-30", "exportTime": "2026-11-21T00:00:00.000Z"}
-    folder = exports.written(FolderLake(tmp_path), exports.FULL, [], keys, about)
+    folder = exports.written(ManifestsAlone(tmp_path), exports.FULL, [], keys, about)
+    reader = ExportReader(f"{tmp_path}/{folder}", EVERY, verify=True)
 
-    parts = ExportReader(f"{tmp_path}/{folder}", EVERY, verify=True).partitions()
+    began = time.process_time()
+    tracemalloc.start()
+    sizes = [len(pickle.dumps(part)) for part in reader.partitions()]
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
 
-    assert len(parts) == len(keys)
-    assert max(len(pickle.dumps(part)) for part in parts) < 2000
+    assert len(sizes) == len(keys)
+    assert max(sizes) < 2_000
+    assert time.process_time() - began < 5  # of CPU: what else the machine does is no part of it
+    assert most < 200_000_000
 
 
 def test_leases_of_an_export_are_digests(history: tuple[FolderLake, dict[str, Task]]) -> None:

@@ -5,6 +5,8 @@ Without Spark: the files are made by hand, as Spark would name them.
 
 import io
 import re
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -241,19 +243,39 @@ def test_duckdb_and_polars_read_it_as_the_guide_shows(
     assert counts == ([2, 2] if form == "iceberg" else [2])
 
 
+SERVER = """
+from moto.server import ThreadedMotoServer
+
+server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+server._thread.join()
+"""
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[str]:
+    """Give the URL of a server in a process of its own: deltalake waits for it with the GIL."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.kill()
+
+
 class TestInS3:
     """Against an S3 and a Glue of moto's, over HTTP."""
 
     @pytest.fixture
-    def place(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    def place(self, aws: str, form: Format, monkeypatch: pytest.MonkeyPatch) -> str:
         import boto3  # noqa: PLC0415 (with moto only)
-        from moto.server import ThreadedMotoServer  # noqa: PLC0415 (likewise)
 
-        server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-        server.start()
-        host, port = server.get_host_and_port()
         settings = {
-            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+            "AWS_ENDPOINT_URL": aws,
+            "AWS_ALLOW_HTTP": "true",  # asked by deltalake
             "AWS_ACCESS_KEY_ID": "any",
             "AWS_SECRET_ACCESS_KEY": "any",
             "AWS_REGION": "us-east-1",
@@ -261,12 +283,12 @@ class TestInS3:
         }
         for name, value in settings.items():
             monkeypatch.setenv(name, value)
-        boto3.client("s3").create_bucket(Bucket="history")
-        yield "s3://history/headrace"
-        server.stop()
+        boto3.client("s3").create_bucket(Bucket=form)
+        return f"s3://{form}/headrace"
 
-    def test_a_table_is_written_and_the_second_writer_refused(self, place: str) -> None:
-        form: Format = "iceberg"
+    def test_a_table_is_written_and_the_second_writer_refused(
+        self, place: str, form: Format
+    ) -> None:
         writer, one = Writer(place), log(form, place)
         one.replace(FAILURES, [], [first := writer.file(1)])
         held, other = log(form, place).pinned(), log(form, place).pinned()

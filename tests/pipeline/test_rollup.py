@@ -397,7 +397,9 @@ def test_a_task_that_waited_a_week_touches_its_own_day(lake: LakeFrames) -> None
     assert (report.changes, report.violations) == (1, {"missing_version": 1})
 
 
-def test_a_rollup_beside_another_is_refused_in_a_line(day: LakeFrames, again: Again) -> None:
+def test_a_rollup_or_a_proof_beside_another_is_refused_in_a_line(
+    day: LakeFrames, again: Again
+) -> None:
     lake = again(day)
     story = Story("late")
     story.enqueue("late")
@@ -406,6 +408,8 @@ def test_a_rollup_beside_another_is_refused_in_a_line(day: LakeFrames, again: Ag
     def say(_: str) -> None:
         with pytest.raises(Conflict, match=r"^a rollup is at work [^\n]*$"):
             rolled(lake)
+        with pytest.raises(Conflict, match=r"^a rollup is at work [^\n]*$"):
+            proof(lake)  # else it would read an hour twice, or a file that is gone
 
     assert rolled(lake, say=say).days == (TODAY,)
     assert rolled(lake) == Rolled(())

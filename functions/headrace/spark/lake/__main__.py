@@ -23,6 +23,7 @@ from headrace.spark.exit_codes import DONE, FAILED, exit_code, hush
 from headrace.spark.lake.frames import LakeFrames, absolute
 from headrace.spark.lake.proof import last_days, proof, proof_with_table
 from headrace.spark.lake.rollup import compact, rollup
+from headrace.spark.lake.turn import undisturbed
 from headrace.spark.session import session
 from headrace.store.lake import FolderLake, lake_at
 
@@ -207,6 +208,11 @@ def _backfill(lake: LakeFrames, output: JobOutput, *, export: str, payloads: str
     return DONE
 
 
+def _alone(run: Callable[..., int], lake: LakeFrames, *given: object, **options: object) -> int:
+    with undisturbed(lake, "replay"):
+        return run(lake, *given, **options)
+
+
 def _replay(  # noqa: PLR0913 (its options)
     lake: LakeFrames,
     output: JobOutput,
@@ -265,7 +271,7 @@ def _command() -> click.Group:
         "compact": _compact,
         "proof": _proof,
         "backfill": _backfill,
-        "replay": _replay,
+        "replay": partial(_alone, _replay),
     }
     group = click.Group("headrace lake", params=[LAKE, *OUTPUT], help=__doc__)
     for job in LAKE_JOBS:

@@ -22,6 +22,7 @@ from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.rollup import rollup, standings
 from headrace.spark.lake.schemas import CHANGES
 from headrace.spark.lake.tables import filled_in
+from headrace.spark.lake.turn import undisturbed
 from headrace.spark.sources import TABLE, register
 
 EXAMPLES: Final = 20
@@ -54,7 +55,21 @@ def proof(
     *live* are the tasks that the table held at *live_at* (``task_id``, ``created_at``): with it
     lost tasks are found, that were never ended and yet are not there.  The changes must reach
     beyond that moment, or what ended shortly before it seems lost.
+
+    Raises Conflict while another job writes tables that are bare folders.
     """
+    with undisturbed(lake, "proof"):
+        return _proved(lake, since, live, live_at, now, say)
+
+
+def _proved(
+    lake: LakeFrames,
+    since: date | None,
+    live: DataFrame | None,
+    live_at: datetime | None,
+    now: datetime | None,
+    say: Callable[[str], None],
+) -> ProofReport:
     made: dict[str, Any] = {"made_at": now, "since": since, "live": live is not None}
     changes = lake.read(CHANGES, since)
     before = None

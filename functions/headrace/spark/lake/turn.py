@@ -1,5 +1,7 @@
 """Whose turn it is to write the lake's tables: one job at a time, and the others are told so.
 
+Where the tables are what is in their folders, a job that only reads them takes its turn too.
+
 A job says in ``state/turn.json`` that it is at work, and says it again twice a minute.  Who finds
 that said lately is refused; who finds it silent for minutes, or its process gone from this machine,
 takes the turn.  Of two that begin at once, or where one was silent and comes back, the one that
@@ -18,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from headrace.domain.errors import Conflict, Unavailable
+from headrace.spark.lake.frames import LakeFrames
 from headrace.store.base import Lake
 
 TURN: Final = "state/turn.json"
@@ -93,6 +96,20 @@ def _runs(process: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+@contextmanager
+def undisturbed(lake: LakeFrames, job: str) -> Iterator[None]:
+    """See that nobody writes the tables while *job* reads them, if it could notice.
+
+    Where a log says which files there are, it could not: it reads one version.
+    Raises Conflict while another job has the turn.
+    """
+    if lake.log is not None:
+        yield
+        return
+    with turn_of(lake.files, job):
+        yield
 
 
 @contextmanager

@@ -31,6 +31,7 @@ class Waiting:
     poll_after_seconds: float = 1.0
     sleep: Callable[[float], None] = time.sleep
     ends: Ends | None = None
+    new_event: Callable[[], Event] = Event
 
     def wait(
         self,
@@ -74,7 +75,7 @@ class Waiting:
         if self.ends is None:
             yield _Growing(self.sleep, self.poll_after_seconds)
             return
-        woken = Event()
+        woken = self.new_event()
 
         def pause(most: float) -> None:
             woken.wait(min(most, _WOKEN_SECONDS))

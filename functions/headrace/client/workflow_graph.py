@@ -1,8 +1,9 @@
 """Which batches a workflow takes, so that any number of steps may wait for any number of others.
 
-A step that waits is made by a batch of those that it waits for, its *join*, and a task is in four
-batches at most.  Where more wait for a step, *relays* stand between: tasks that do nothing, made as
-steps are, each in up to four joins.  Steps that wait for the same share the first one.
+A step that waits is made by a batch of those that it waits for, its *join*.  A task is in four
+batches at most, and a step is in the whole, and in those that its call names: the *room* that is
+left is three joins, or fewer.  Where more steps wait for one, *relays* stand between: tasks that do
+nothing, made as steps are, each in up to four joins.  Steps that wait for the same share the first.
 """
 
 from collections import Counter

@@ -6,7 +6,7 @@ but the batch that will make it: so nothing hangs, and what is to be cancelled i
 - The **whole** is a batch of all steps.  Its id is the workflow's.
 - Each step that waits has a **join**: a batch, named for workflow and step, of the steps that it
   waits for, whose callback is the step.  The function finds their results in ``ctx.batch``.
-- Where more than three wait for a step, **relays** stand between; see `workflow_graph`.
+- Where more than three steps wait for one, **relays** stand between; see `workflow_graph`.
 
 Everything has ids made from the workflow's, so starting one again under its id changes nothing.
 """

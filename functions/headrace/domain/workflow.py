@@ -2,8 +2,9 @@
 
 The *whole* is a batch of all steps.  A step that waits is made by a batch that stands within the
 whole, a *part* of it: its members are the steps that are waited for, its callback is the step.
-Where more steps wait for one than a task may be in batches, *relays* stand between: callbacks of
-parts that are members of other parts, and not of the whole.  They do nothing.
+A task is in four batches at most.  A step is in the whole, and so in three parts: where more than
+three steps wait for one, *relays* stand between, which do nothing: callbacks of parts that are
+members of up to four other parts, and not of the whole.
 """
 
 from collections.abc import Callable, Iterable

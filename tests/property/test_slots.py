@@ -6,7 +6,7 @@ before or after any call of the store, and lets others act in between.
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, Final, cast
 
@@ -305,3 +305,29 @@ def test_no_fault_puts_more_in_flight_than_allowed_or_loses_a_place(
             return STORES[store]()
 
     run_state_machine_as_test(InMemory, settings=some)
+
+
+class FreesByNumber(MemoryStore):
+    """Counts the places that are taken: who frees one twice frees another's too."""
+
+    def free(self, queue: str, pool: int, texts: Collection[str]) -> frozenset[str]:
+        held = sorted(self.pools(queue, pool, pool).get(pool, ()))
+        there = [text for text in held if text in texts]
+        return super().free(queue, pool, [*there, *held][: len(texts)])
+
+
+def test_a_slot_that_is_released_twice_is_noticed() -> None:
+    def is_reported_twice(machine: Limited) -> None:
+        machine.dequeue(0, 2, None, old=False)
+        for _ in range(2):
+            machine.report(0, 1, ReportStatus.SUCCEEDED, None)
+            machine.what_is_in_flight_under_a_slot_has_it()
+
+    class Planted(Limited):
+        def make_store(self) -> Store:
+            return FreesByNumber()
+
+    is_reported_twice(Limited())
+
+    with pytest.raises(AssertionError):
+        is_reported_twice(Planted())

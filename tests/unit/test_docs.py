@@ -1,5 +1,6 @@
 """The documents say what is there."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -41,7 +42,43 @@ def test_every_promise_has_a_test_that_exists() -> None:
 
 def test_no_promise_stands_without_a_test() -> None:
     promises = (ROOT / "docs" / "semantics.md").read_text()
-    rows = re.findall(r"^\| (?!promise|-)(.*)\|$", promises, re.MULTILINE)
+    rows = re.findall(r"^\| (?!promise|mechanism|-)(.*)\|$", promises, re.MULTILINE)
 
     assert len(rows) > 40
     assert all("[test_" in row for row in rows)
+
+
+def planted() -> list[tuple[set[str], str, Path]]:
+    """What the table of planted mistakes says: their names, and the test that finds them."""
+    section = (ROOT / "docs" / "semantics.md").read_text().partition("## What the property")[2]
+    rows = re.findall(r"^\| .* \| (`.*`) \| \[(test_\w+)\]\((.+?)\) \|$", section, re.MULTILINE)
+    return [
+        (set(re.findall(r"`([^`]+)`", names)), test, (ROOT / "docs" / path).resolve())
+        for names, test, path in rows
+    ]
+
+
+def test_every_mistake_that_is_said_to_be_planted_is() -> None:
+    rows = planted()
+
+    assert len(rows) > 30
+    for names, test, path in rows:
+        text = path.read_text()
+        assert f"def {test}(" in text, f"{test} in {path.name}"
+        for name in names:
+            there = rf"^(class {name}\(|def {name}\(|{name} = |    \"{name}\": )"
+            assert re.search(there, text, re.MULTILINE), f"{name} in {path.name}"
+
+
+def test_every_mistake_that_these_tests_plant_is_in_the_table() -> None:
+    listed: dict[tuple[Path, str], set[str]] = {}
+    for names, test, path in planted():
+        listed.setdefault((path, test), set()).update(names)
+    for (path, test), names in listed.items():
+        tests = {one.name: one for one in ast.parse(path.read_text()).body if hasattr(one, "name")}
+        given = [
+            case.elts[0] if isinstance(case, ast.Tuple) else case
+            for mark in getattr(tests[test], "decorator_list", ())
+            for case in getattr(mark.args[1], "elts", ())
+        ]
+        assert {one.id for one in given if isinstance(one, ast.Name)} <= names, path.name

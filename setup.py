@@ -10,7 +10,7 @@ CONSOLE = "headrace.console"
 
 setup(
     packages=[
-        *find_packages("functions", include=["headrace*"]),
+        *find_packages("functions", include=["headrace*", "pyspark_headrace*"]),
         CONSOLE,
         *(f"{CONSOLE}.{name}" for name in find_packages("console")),
     ],

@@ -9,7 +9,7 @@ TESTS := test-slow test-spark-slow e2e test-spark test-dynamodb test-browser \
   $(patsubst %,test-python-%,$(filter-out 3.11,$(PYTHONS))) test test-spark-4.0 test-spark-4.1 \
   test-generators test-wheel test-peers
 STAGES := $(TESTS) check-spark demo
-export SPARK_TESTS := enqueue queue_source queue_writer station tables
+export SPARK_TESTS := enqueue queue_source queue_writer station stream tables
 export SPARK_MARKS := versions
 
 PASSED := build/ci

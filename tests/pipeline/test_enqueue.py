@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,7 @@ from headrace.domain.task import Place, State, Task
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.spark.sources import connect
 from headrace.spark.sources.badrows import DROP, bad_rows
+from headrace.spark.sources.claims import KIND
 from headrace.spark.sources.connect import StoreConnection
 from headrace.spark.sources.enqueue import EnqueueSource, EnqueueWriter, Sending, enqueued
 from headrace.spark.sources.newrows import Identity, new_task
@@ -355,6 +357,29 @@ def test_a_writer_called_twice_adds_nothing_the_second_time(connection: StoreCon
     first, second = (EnqueueWriter(sending(connection)).write(batches()) for _ in range(2))
 
     assert (first.counts, second.counts) == ({"created": 50}, {"existing": 50})
+
+
+def test_a_rate_is_one_for_all_parts_of_a_job_and_forgotten_with_it(
+    connection: StoreConnection,
+) -> None:
+    options = {"queue": "mail", "id_from": "n", "rate": "400", **connection.options()}
+    schema = StructType().add("payload", "string").add("n", "long")
+    writer = EnqueueSource(options).writer(schema, overwrite=False)
+    parts = [pa.RecordBatch.from_pylist(rows(*range(n, n + 60))) for n in range(0, 240, 60)]
+    begin = time.monotonic()
+
+    with ThreadPoolExecutor(len(parts)) as slots:
+        told = list(slots.map(writer.write, (iter([batch]) for batch in parts)))
+    seconds, lines = time.monotonic() - begin, pace_records(connection)
+    writer.commit(told)
+
+    assert seconds >= 240 / 400
+    assert (len(lines), pace_records(connection)) == (1, [])
+    assert len(tasks_in(connection)) == 240
+
+
+def pace_records(connection: StoreConnection) -> list[str]:
+    return [one.name for one in connect.store(connection).records(KIND, limit=9)[0]]
 
 
 @pytest.mark.parametrize("stream", [False, True])

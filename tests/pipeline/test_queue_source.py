@@ -20,6 +20,7 @@ from headrace.domain.push import Target
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State
 from headrace.spark import register
+from headrace.spark.sources import QUEUE, TABLE
 from headrace.spark.sources.claims import KIND, Claims
 from headrace.spark.sources.connect import (
     RateLimiter,
@@ -346,6 +347,19 @@ def test_rows_have_the_schema_that_spark_is_told(spark: SparkSession) -> None:
         {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     )
     assert to_arrow_schema(declared, **requested) == FRAME_ARROW
+
+
+@pytest.mark.versions
+def test_spark_knows_the_formats_without_being_told_where_the_package_is(
+    spark: SparkSession, harness: PipelineHarness
+) -> None:
+    harness.queue("in")
+    untold = spark.newSession()
+
+    for name in (QUEUE, TABLE):
+        rows = untold.read.format(name).options(queue="in", **harness.connection.options())
+        assert rows.load().count() == 0
+    register(untold)  # and may be told all the same
 
 
 @pytest.mark.versions

@@ -402,7 +402,7 @@ def test_a_stream_into_parquet_does_each_task_once(
     spark: SparkSession, filled: PipelineHarness, tmp_path: Path
 ) -> None:
     register(spark)
-    wanted = {"queue": "in", "on_commit": "succeed", "max_rows": "8", "lease_seconds": "30"}
+    wanted = {"queue": "in", "on_commit": "succeed", "max_rows": "16", "lease_seconds": "30"}
 
     def run() -> None:
         options = {**wanted, **filled.connection.options()}
@@ -411,7 +411,7 @@ def test_a_stream_into_parquet_does_each_task_once(
         writing = writing.option("checkpointLocation", str(tmp_path / "c"))
         assert drained(lambda: writing.start(str(tmp_path / "p"))) is None
 
-    for _ in range(1 if spark.version >= "4.2" else 4):  # before, a trigger is one batch
+    for _ in range(1 if spark.version >= "4.2" else 2):  # before, a trigger is one batch
         run()
 
     written = [row["id"] for row in spark.read.parquet(str(tmp_path / "p")).collect()]

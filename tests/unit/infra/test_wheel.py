@@ -1,5 +1,7 @@
 """What the wheel is made of: every package of ours, the console below `headrace`, no other name.
 
+Save those by which Spark finds our formats: it looks for modules whose name begins with `pyspark_`.
+
 `make test-wheel` builds it, and runs what is in it.
 """
 
@@ -14,6 +16,10 @@ import setuptools
 from infra import PROJECT_ROOT
 
 CONSOLE = PROJECT_ROOT / "console"
+FORMATS = {
+    "pyspark_headrace",
+    *(f"pyspark_headrace_{one}" for one in ("enqueue", "export", "table")),
+}
 
 
 @pytest.fixture
@@ -37,11 +43,11 @@ def test_every_folder_of_modules_is_in_it(given: dict[str, Any]) -> None:
         for place in CONSOLE.rglob("*.py")
     }
 
-    assert set(given["packages"]) == ours | console
+    assert set(given["packages"]) == ours | console | FORMATS
 
 
 def test_no_name_but_ours_is_put_beside_other_peoples(given: dict[str, Any]) -> None:
-    assert {name.partition(".")[0] for name in given["packages"]} == {"headrace"}
+    assert {name.partition(".")[0] for name in given["packages"]} == {"headrace", *FORMATS}
 
 
 @pytest.mark.parametrize(

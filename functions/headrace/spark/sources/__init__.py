@@ -13,6 +13,7 @@ ENQUEUE: Final = "headrace.enqueue"
 TABLE: Final = "headrace.table"
 EXPORT: Final = "headrace.export"
 
+_KNOWN: Final = "DATA_SOURCE_ALREADY_EXISTS"
 _SOURCES: Final = {
     "queue": "QueueSource",
     "enqueue": "EnqueueSource",
@@ -23,11 +24,20 @@ _SOURCES: Final = {
 
 
 def register(spark: "SparkSession") -> None:
-    """Make every format known to *spark*; may be called again.
+    """Make every format known to *spark*, and tell its streams of commits; may be called again.
+
+    Where this package is installed, Spark knows the formats by ``pyspark_headrace`` already.
 
     >>> register(spark)
     >>> spark.read.format("headrace").option("queue", "mail").load()
     """
+    from pyspark.errors import AnalysisException  # noqa: PLC0415  only in a driver
+
     for module, source in _SOURCES.items():
-        spark.dataSource.register(getattr(import_module(f"{__name__}.{module}"), source))
+        made = getattr(import_module(f"{__name__}.{module}"), source)
+        try:
+            spark.dataSource.register(made)
+        except AnalysisException as error:
+            if error.getCondition() != _KNOWN:  # Spark 4.0 has found it by itself
+                raise
     listen(spark)

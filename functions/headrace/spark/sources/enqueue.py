@@ -29,7 +29,6 @@ from headrace.domain.task import Task
 from headrace.spark.sources import ENQUEUE, connect
 from headrace.spark.sources.arrow import ArrowSink, rows_in
 from headrace.spark.sources.badrows import DROP, FAIL, BadRows, bad_rows, dead_letter
-from headrace.spark.sources.connect import RateLimiter
 from headrace.spark.sources.newrows import (
     Identity,
     new_task,
@@ -46,6 +45,7 @@ from headrace.spark.sources.options import (
     refused,
     word,
 )
+from headrace.spark.sources.pace import Pace, begun, forget, pace
 from headrace.spark.sources.rows import BadRow, chunks
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ OPTIONS: Final = (
         "take ids that look drawn: they are stored, not made here",
         default=False,
     ),
-    SourceOption("rate", number(1, 1e6), "tasks a second of each partition; else no limit"),
+    SourceOption("rate", number(1, 1e6), "tasks a second, all partitions together; else no limit"),
     SourceOption(
         "bad_rows",
         bad_rows,
@@ -93,6 +93,7 @@ class Sending:
     random_ids: bool = False
     rate: float | None = None
     bad_rows: BadRows = FAIL
+    line: str = ""  # by which all parts of the job keep to the rate
 
 
 @dataclass(slots=True)
@@ -154,7 +155,13 @@ class EnqueueSource(DataSource):
         bad = chosen["bad_rows"] or bad
         bad.check(connect.opened(connection).queues, of=ENQUEUE)
         return Sending(
-            connection, identity, chosen["queue"], chosen["random_ids"], chosen["rate"], bad
+            connection,
+            identity,
+            chosen["queue"],
+            chosen["random_ids"],
+            chosen["rate"],
+            bad,
+            begun() if chosen["rate"] else "",
         )
 
 
@@ -168,7 +175,11 @@ class EnqueueWriter(DataSourceArrowWriter):
         return enqueued(self.sending, (row for batch in iterator for row in batch.to_pylist()))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        _checked(messages, self.sending.bad_rows)
+        _ended(messages, self.sending)
+
+    @override
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        _forget(self.sending)
 
 
 class EnqueueStreamWriter(ArrowSink):
@@ -182,7 +193,11 @@ class EnqueueStreamWriter(ArrowSink):
 
     @override
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        _checked(messages, self.sending.bad_rows)
+        _ended(messages, self.sending)
+
+    @override
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        _forget(self.sending)
 
 
 def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> EnqueueSummary:
@@ -192,7 +207,8 @@ def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> EnqueueSumm
     table stays throttled: then it may be called again; and NotFound for a queue that is missing
     where bad rows do not fail the write: it is not the rows that are wrong.
     """
-    summary, limiter = EnqueueSummary(), RateLimiter(sending.rate)
+    summary = EnqueueSummary()
+    limiter = pace(sending.connection, sending.line, sending.rate)
     for some in chunks(iter(rows), _AT_A_TIME):
         _check_ids(sending, some)
         good: dict[str, list[TaskSpec]] = {}
@@ -286,7 +302,7 @@ def _way_out(sending: Sending) -> str:
     return "another name in run makes other ids"
 
 
-def _bounded(tasks: Sequence[TaskSpec], limiter: RateLimiter) -> Iterator[list[TaskSpec]]:
+def _bounded(tasks: Sequence[TaskSpec], limiter: Pace) -> Iterator[list[TaskSpec]]:
     """Yield *tasks* in parts that neither the memory nor the rate is too small for."""
     left = list(tasks)
     while left:
@@ -329,6 +345,17 @@ def _contradictions(
     if overwrite:
         wrong.append(FieldError("mode", "must be append: nothing here replaces tasks"))
     return wrong
+
+
+def _ended(messages: Sequence[WriterCommitMessage | None], sending: Sending) -> None:
+    """Tell what became of the rows.  Raises as _checked() does."""
+    _forget(sending)
+    _checked(messages, sending.bad_rows)
+
+
+def _forget(sending: Sending) -> None:
+    if sending.rate is not None:
+        forget(sending.connection, sending.line)
 
 
 def _checked(messages: Sequence[WriterCommitMessage | None], policy: BadRows) -> None:

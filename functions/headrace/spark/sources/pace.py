@@ -1,17 +1,21 @@
 """How fast a job may go: one rate for all of a batch's readers, and pauses while nothing comes.
 
 How many shards are read at a time is Spark's affair, so no share of a rate would be right for each.
-The readers of a batch reserve pieces of one line of time instead, which stands beside its claims.
+The readers of a batch reserve pieces of one line of time instead, which stands beside its claims;
+so do the writers of a job that has no claims, by a name of its own.
 """
 
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from typing import Final, Protocol
+from uuid import uuid4
 
+from headrace.domain.errors import HeadraceError
 from headrace.domain.instants import micros_of
 from headrace.spark.sources.claims import KEPT, KIND, pace_name
 from headrace.spark.sources.connect import StoreConnection, opened, store
@@ -91,10 +95,21 @@ class SharedPace:
 
 @lru_cache(maxsize=4)
 def pace(connection: StoreConnection, group: str, rate: float | None) -> Pace:
-    """Return the pace of a group's readers in this process."""
+    """Return the pace of a group's readers, or of a job's writers, in this process."""
     if rate is None:
         return Unlimited()
     return SharedPace(store(connection), group, rate, opened(connection).now)
+
+
+def begun() -> str:
+    """Return the name of a line of time for the writers of one job."""
+    return f"job_{uuid4().hex}"
+
+
+def forget(connection: StoreConnection, line: str) -> None:
+    """Remove a line whose job is over; what cannot be removed now the table forgets in time."""
+    with suppress(HeadraceError):
+        store(connection).drop_record(KIND, pace_name(line))
 
 
 @dataclass(slots=True)

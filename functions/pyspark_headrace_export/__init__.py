@@ -1,0 +1,11 @@
+"""Where Spark finds the format ``headrace.export`` by itself: by this module's name.
+
+What raises here would keep Spark from the formats of other packages too.
+"""
+
+from contextlib import suppress
+
+with suppress(ImportError):
+    from headrace.spark.sources.export import ExportSource as DefaultSource
+
+__all__ = ["DefaultSource"]

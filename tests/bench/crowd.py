@@ -31,7 +31,7 @@ _QUEUES: Final = 100
 _DYING: Final = 20  # queues with dead tasks
 _WORKERS: Final = 1_000
 _KINDS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN"
-_BATCH: Final = 100
+BATCH: Final = 100
 _AT_ONCE: Final = 25
 _KEY: Final = "a-key-for-the-crowd-alone"
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -89,11 +89,11 @@ def _fill(client: Client, size: _Size) -> None:
         queue = f"queue-{number:03}"
         client.create_queue(queue, retry_strategy={"max_retries": 0, "kind": "fixed"})
         dead = size.dead // _DYING if number < _DYING else 0
-        for batch in range(0, dead, _BATCH):
-            _put(client, queue)
-            _let_die(client, queue, _KINDS[batch // _BATCH % len(_KINDS)])
-        for _ in range(0, size.tasks // _QUEUES - dead, _BATCH):
-            _put(client, queue)
+        for batch in range(0, dead, BATCH):
+            put(client, queue)
+            let_die(client, queue, _KINDS[batch // BATCH % len(_KINDS)])
+        for _ in range(0, size.tasks // _QUEUES - dead, BATCH):
+            put(client, queue)
 
 
 def _listen(client: Client) -> None:
@@ -109,13 +109,15 @@ def _listen(client: Client) -> None:
         )
 
 
-def _put(client: Client, queue: str) -> None:
-    client.enqueue_many(queue, [NewTask(payload={"task": "crowd.one", "args": {}})] * _BATCH)
+def put(client: Client, queue: str) -> None:
+    """Put a hundred tasks into *queue*."""
+    client.enqueue_many(queue, [NewTask(payload={"task": "crowd.one", "args": {}})] * BATCH)
 
 
-def _let_die(client: Client, queue: str, kind: str) -> None:
+def let_die(client: Client, queue: str, kind: str) -> None:
+    """Let a hundred tasks of *queue* die of an error of this *kind*."""
     error = Failure(f"Error{kind}", f"cannot do what is of kind{kind}")
-    for _ in range(0, _BATCH, _AT_ONCE):
+    for _ in range(0, BATCH, _AT_ONCE):
         taken = client.dequeue(queue, batch_size=_AT_ONCE, worker="crowd:1").tasks
         client.report(queue, [
             Report(task_id=task.id, lease_id=task.lease.id, status="FAILED", error=error)

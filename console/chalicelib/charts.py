@@ -129,10 +129,14 @@ class ChartLine:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """How an axis of numbers ends, and is divided; ``form`` writes one of them."""
+    """How an axis of numbers ends, and is divided; ``form`` writes one of them.
+
+    ``beside`` writes it where there is little room, beside the axis.
+    """
 
     end_of: "Callable[[float], tuple[float, int]]"
     form: Callable[[float], str]
+    beside: Callable[[float], str]
 
 
 def line(values: Sequence[Value], width: float, height: float, *, top: float) -> str:
@@ -191,8 +195,8 @@ def length_end(highest: float) -> tuple[float, int]:
     return next((one for one in _SECONDS if one[0] >= highest), (longest[0] * times, 2))
 
 
-NUMBERS: Final = Axis(whole_end, formatting.number)
-LENGTHS: Final = Axis(length_end, formatting.duration)
+NUMBERS: Final = Axis(whole_end, formatting.number, formatting.round_number)
+LENGTHS: Final = Axis(length_end, formatting.duration, formatting.duration)
 
 
 def spark(values: Sequence[float], *, of: str, per: str, within: str = "hour") -> Spark:
@@ -250,7 +254,7 @@ def chart(  # noqa: PLR0913  what is drawn, and what is said of it
         f"{title}, from {times[0] if times else 'now'} UTC on. {'; '.join(highest)}.",
         drawn,
         across + "".join(f"M{x:g} 0V{CHART_HEIGHT}" for x in columns),
-        tuple(Label(axis.form(top * (1 - y / CHART_HEIGHT)), y) for y in heights),
+        tuple(Label(axis.beside(top * (1 - y / CHART_HEIGHT)), y) for y in heights),
         _ends(lines, drawn, top),
         _times(times),
         _hovers(lines, rows, axis.form, compared),

@@ -42,6 +42,15 @@ def number(value: float) -> str:
     return f"{int(value):,}".replace(",", THIN)
 
 
+def round_number(value: float) -> str:
+    """Return a round number in little room: 1500000 as ``1.5 M``."""
+    value = round(value, 2)  # a third of something, three times
+    for unit, size in (("G", 10**9), ("M", 10**6)):
+        if value >= size:
+            return f"{value / size:g}{THIN}{unit}"
+    return number(value)
+
+
 def rate(per_second: float) -> str:
     """Return events per second in three figures or so."""
     if per_second == 0:

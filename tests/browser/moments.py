@@ -72,7 +72,7 @@ def _pause(page: Page) -> None:
 
 
 def _unfold(page: Page) -> None:
-    for summary in page.locator("details > summary").all():
+    for summary in page.locator("details:not(.drop) > summary").all():  # that one lies over others
         summary.click()
 
 

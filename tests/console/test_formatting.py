@@ -26,6 +26,20 @@ def test_thousands_stand_apart(value: float, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.5, "0.5"),
+        (500_000, "500\u202f000"),
+        (5_000_000 * (1 - 0.8), "1\u202fM"),
+        (1_500_000, "1.5\u202fM"),
+        (2e9, "2\u202fG"),
+    ],
+)
+def test_round_numbers_take_little_room(value: float, shown: str) -> None:
+    assert formatting.round_number(value) == shown
+
+
+@pytest.mark.parametrize(
     ("seconds", "shown"),
     [
         (0, "0 s"),

@@ -143,6 +143,10 @@ def test_a_large_set_is_looked_at_and_acted_on_in_parts(mail: Browser) -> None:
     assert "Done: 1 600 tasks due now." in to_the_end(mail, going).text
     [entry] = mail.use.audit.list(AuditFilter(action="run")).shown
     assert (entry.matched, entry.changed, entry.reason) == (1600, 1600, "they are late")
+    told = mail.get("/console/audit?action=run").page.one("tbody").text
+    assert "made due 1,600 enqueued tasks of mail: they are late" in told
+    assert entry.filter is not None
+    assert str(entry.filter["set"]) not in told, "the page of the action tells it"
 
 
 def begun(mail: Browser) -> Shown:

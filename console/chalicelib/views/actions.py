@@ -89,10 +89,10 @@ ACTIONS: Final[Mapping[str, TaskAction]] = {
 }  # fmt: skip
 
 
-def detail_of(action: TaskAction) -> str:
+def detail_of(action: TaskAction, what: str = "them") -> str:
     """Return what to know before *action* is done to tasks that are named."""
     undoable = action.action is BulkAction.DELETE
-    return f"{action.detail} {undo_words()}" if undoable else action.detail
+    return f"{action.detail} {undo_words(what)}" if undoable else action.detail
 
 
 def action_named(name: str) -> TaskAction:
@@ -214,7 +214,7 @@ def ask_of_task(context: RequestContext, error: HeadraceError | None = None) -> 
     question = Question(
         title=f"{formatting.upon(action.verb, 'task')}?",
         question=f"{formatting.upon(action.verb, f'task {task.id} of {task.queue}')}?",
-        detail=detail_of(action)
+        detail=detail_of(action, "it")
         if fits
         else f"That cannot be done to a task that is {status.lower()}.",
         action=context.url(urls.TASK_ACTION, id=task.id, action=action.name),

@@ -42,6 +42,7 @@ ACTIONS: Final = (
     "quiet", "stop", "sign_in", "sign_out", "refuse_sign_in", "refuse",
 )  # fmt: skip
 _BESIDES: Final = ("to_queue", "seen_at", "set", "queues")  # noted with a filter, but no part of it
+_OF_ITS_PAGE: Final = ("seen_at", "set")
 _OF_NO_PAGE: Final = ("delete_queue",)  # there is nothing behind its link
 
 
@@ -147,7 +148,7 @@ def _row(context: RequestContext, entry: AuditRecord) -> AuditRow:
         entry=entry,
         actor_url=context.url(urls.AUDIT, {"actor": entry.actor_id}) if entry.actor_id else None,
         queue_url=context.url(urls.QUEUE, queue=queue) if linked else None,
-        filters=_filter_text(entry.filter),
+        filters=_filter_text(entry.filter, told=bool(entry.run)),
         filters_url=context.url(urls.QUEUE, query, queue=queue) if query else None,
         run_url=context.url(urls.ACTION, id=entry.run) if entry.run else None,
         ids=ids[:_SHOWN_IDS],
@@ -157,11 +158,13 @@ def _row(context: RequestContext, entry: AuditRecord) -> AuditRow:
     )
 
 
-def _filter_text(where: Mapping[str, Any] | None) -> str:
-    """Return a filter in words."""
+def _filter_text(where: Mapping[str, Any] | None, *, told: bool) -> str:
+    """Return a filter in words; *told*: without what the page of the action tells."""
     if where is None:
         return ""
-    if not where:
+    if told:
+        where = {name: value for name, value in where.items() if name not in _OF_ITS_PAGE}
+    if not where and not told:
         return "every task"
     return ", ".join(f"{name.replace('_', ' ')} {_text(value)}" for name, value in where.items())
 

@@ -193,9 +193,9 @@ def undo(context: RequestContext) -> Reply:
     return Redirect(context.url(urls.QUEUES), Flash("done" if restored else "failed", text))
 
 
-def undo_words() -> str:
+def undo_words(what: str = "them") -> str:
     """Return what is said of a deletion that can be undone."""
-    return f"For {formatting.duration(UNDO_SECONDS)} an undo brings them back."
+    return f"For {formatting.duration(UNDO_SECONDS)} an undo brings {what} back."
 
 
 @routes.post(urls.DELETE_QUEUE, Permission.ADMINISTER)

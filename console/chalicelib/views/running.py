@@ -259,7 +259,7 @@ def _rest(context: RequestContext, run: ActionRun, action: TaskAction) -> Link |
     if not found.rest or context.now > found.seen_at + LASTS:
         return None
     text = formatting.upon(action.verb, f"the other {formatting.count_of(found.rest, 'task')}")
-    return Link(f"{text}…", context.url(urls.SELECTION, set=found.name))
+    return Link(f"{text}…", context.url(urls.SELECTION, set=found.name), danger=action.danger)
 
 
 def _forms(context: RequestContext, run: ActionRun) -> tuple[Confirm, ...]:

@@ -150,6 +150,17 @@ def test_a_drag_over_a_chart_shows_that_time_closer(enter: Enter) -> None:
     assert re.search(r"From .* to .*\.", user.text)
 
 
+def test_the_form_that_saves_a_view_lies_in_the_window_and_over_the_list(enter: Enter) -> None:
+    page = enter(script=True).go("/console/queues/mail?q=state:dead+error:smtp").page
+
+    page.get_by_text("Save as a view…", exact=True).click()
+    page.get_by_label("Name of the view").click()  # it must meet the pointer
+
+    box = page.locator(".views .drop-body").bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+
+
 def test_one_tick_ticks_all(enter: Enter) -> None:
     user = enter(script=True).go(_MAIL)
     user.tab_to("Tick all on this page").press("Space")

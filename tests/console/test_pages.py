@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from itertools import combinations
 from urllib.parse import parse_qs
 
 import pytest
@@ -15,7 +16,7 @@ from tests.console.conftest import Browser, Element, Shown, query_of, resource_o
 EVIL = '{"x": "<script>alert(1)</script><b onclick=\\"go()\\">&amp;", "big": 12345678901234567890}'
 
 
-_OF_A_KIND = 2
+_OF_A_PAIR = 2
 
 
 def links_of(shown: Shown) -> set[str]:
@@ -23,13 +24,13 @@ def links_of(shown: Shown) -> set[str]:
 
 
 def crawl(browser: Browser, start: str = "/console") -> dict[str, Shown]:
-    """Visit every page that links lead to, from *start* on; of one with a query some of its kind.
+    """Visit every page that links lead to, from *start* on; of those with a query each pair.
 
-    Filters lead to filters: all their combinations, on each queue, would be hundreds of pages of a
-    few kinds.
+    Filters lead to filters: each by itself, and any two of them on one page, are looked at twice;
+    all their combinations, on each queue, would be hundreds of pages.
     """
     seen: dict[str, Shown] = {}
-    kinds: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    pairs: Counter[tuple[str, ...]] = Counter()
     waiting = [start]
     while waiting:
         url = waiting.pop()
@@ -37,11 +38,13 @@ def crawl(browser: Browser, start: str = "/console") -> dict[str, Shown]:
             continue
         path, _, query = url.partition("?")
         if query:
-            path, _ = resource_of("GET", path.removeprefix(browser.stage))
-        kind = path, tuple(sorted(parse_qs(query, keep_blank_values=True)))
-        kinds[kind] += 1
-        if kinds[kind] > (_OF_A_KIND if query else 1):
-            continue
+            page, _ = resource_of("GET", path.removeprefix(browser.stage))
+            names = sorted(parse_qs(query, keep_blank_values=True))
+            alone: list[tuple[str, ...]] = [tuple(names)]
+            here = [(page, *two) for two in [*combinations(names, 2)] or alone]
+            if all(pairs[two] >= _OF_A_PAIR for two in here):
+                continue
+            pairs.update(here)
         seen[url] = browser.get(url)
         waiting += sorted(links_of(seen[url]))
     return seen

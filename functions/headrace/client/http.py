@@ -6,9 +6,11 @@ knows a repeat; where it has none, it is repeated only if it surely did not happ
 """
 
 import random
+import ssl
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import httpx2 as httpx
@@ -154,6 +156,8 @@ class HttpCalls:
         address = self._settings.address
         if transport is None and not isinstance(address, HttpAddress):
             return connections_to(address)
+        if transport is None:
+            return httpx.Client(**self._connecting, verify=_trusted())
         return httpx.Client(**self._connecting, transport=transport)
 
     def async_connections(self, transport: httpx.AsyncBaseTransport | None) -> AsyncConnections:
@@ -161,6 +165,8 @@ class HttpCalls:
         address = self._settings.address
         if transport is None and not isinstance(address, HttpAddress):
             return async_connections_to(address)
+        if transport is None:
+            return httpx.AsyncClient(**self._connecting, verify=_trusted())
         return httpx.AsyncClient(**self._connecting, transport=transport)
 
     def request(
@@ -242,6 +248,12 @@ class HttpCalls:
         if poll_after is None:
             return RawAnswer(response.status_code, response.content, self._codec)
         return RawAnswer(response.status_code, response.content, self._codec, poll_after)
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """The certificates that clients trust: to read them takes longer than most calls."""
+    return httpx.create_ssl_context()
 
 
 def timeout_of(settings: ClientSettings) -> httpx.Timeout:

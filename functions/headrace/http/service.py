@@ -1,8 +1,9 @@
 """The service itself: whether it is well, and what it can do.  No key is needed for this."""
 
+from functools import cache
 from typing import Any, Final
 
-from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from headrace import __version__
 from headrace.http.request import stage_path
@@ -55,8 +56,15 @@ def document() -> Answered:
 )
 def docs() -> Answered:
     """Show the OpenAPI document as a page."""
+    from headrace.http import docs_page  # noqa: PLC0415  as above
+
+    headers = {"Content-Security-Policy": docs_page.POLICY}
+    return Response(200, "text/html; charset=utf-8", _page(router.api_resolver), headers)
+
+
+@cache
+def _page(resolver: APIGatewayRestResolver) -> str:
+    """Return the page of the routes of *resolver*, which stay as they are."""
     from headrace.http import docs_page, openapi  # noqa: PLC0415  as above
 
-    page = docs_page.render(openapi.document(router.api_resolver))
-    headers = {"Content-Security-Policy": docs_page.POLICY}
-    return Response(200, "text/html; charset=utf-8", page, headers)
+    return docs_page.render(openapi.document(resolver))

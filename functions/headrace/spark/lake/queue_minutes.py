@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import date
+from datetime import date, timedelta
 from itertools import groupby, islice
 from typing import Final
 
@@ -166,19 +166,23 @@ def _levels(minutes: DataFrame, before: DataFrame, left: DataFrame) -> DataFrame
 def publish(
     lake: LakeFrames, days: Sequence[date] | None, *, today: date, say: Callable[[str], None]
 ) -> None:
-    """Write the series of *days*; of all days if that is None, or none was ever written.
+    """Write the series of *days* that are over, and of those that ended since the last run.
 
+    Of all such days if *days* is None, or none was ever written.  So each is written once, however
+    often a rollup runs, unless something comes late for it.
     Then every day before *today* counts as rolled up, from the first there ever was.
     """
     before = _span(lake)
     if before is None or days is None:
         say("series of all days")
-        rolled = set(_written(lake, lake.read(QUEUE_MINUTES)))
+        rolled = set(_written(lake, lake.read(QUEUE_MINUTES).where(f.col(DAY) < f.lit(today))))
     else:
         rolled = {before.begin, *days}
-        if days:
-            say(f"series of {len(days)} days")
-            rolled |= set(_written(lake, lake.days(QUEUE_MINUTES, days)))
+        ended = (before.end + timedelta(number) for number in range((today - before.end).days))
+        over = {day for day in (*days, *ended) if day < today}
+        if over:
+            say(f"series of {len(over)} days")
+            rolled |= set(_written(lake, lake.days(QUEUE_MINUTES, over)))
     if rolled:
         begin = min(rolled)
         lake.files.put(SPAN, Span(begin, max(begin, today)).text())

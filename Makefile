@@ -226,7 +226,7 @@ lock: $(VENV)/.packages ## Write the requirements files anew from pyproject.toml
 	@$(lock) --group e2e --output-file requirements/e2e.txt
 	@$(lock) pyproject.toml --extra server --extra delta --extra iceberg --group spark --output-file requirements/spark.txt
 	@$(foreach version,$(SPARK_MATRIX),$(lock) pyproject.toml --extra server --extra spark --group spark-$(version) --output-file requirements/spark-$(version).txt && ):
-	@$(lock) pyproject.toml --extra spark --constraint requirements/spark.txt --no-emit-package pyspark --no-emit-package py4j --output-file infra/spark/requirements.txt
+	@$(lock) pyproject.toml --extra spark --extra iceberg --constraint requirements/spark.txt --no-emit-package pyspark --no-emit-package py4j --output-file infra/spark/requirements.txt
 	@$(lock) pyproject.toml --extra server --group browser --constraint requirements/dev.txt --output-file requirements/browser.txt
 
 # What only the command line of Chalice needs, which nobody calls.

@@ -5,12 +5,11 @@
 
 The address of the lake is the stack's output LakeAddress.  Exit status: 0 done, 1 it failed.
 
-What is built has all that `headrace.spark` needs, without PySpark, which is there:
+What is built has all that `headrace.spark` needs, and Iceberg's tables, without PySpark, which is
+there:
 
-- `headrace.zip`: Python alone, for any processor; enough for rollup, proof and compact.
-- `environment-<processor>.tar.gz`: with compiled packages; for stations and all other jobs on EMR
-  Serverless, which runs `bin/python` of it.
-- `headrace.gluewheels.zip`: the same for Glue, save what Glue brings.
+- `environment-<processor>.tar.gz`: for EMR Serverless, which runs `bin/python` of it.
+- `headrace.gluewheels.zip`: for Glue, save what Glue brings.
 
 Built twice from the same files, each is the same byte for byte.
 """
@@ -45,13 +44,11 @@ PROCESSORS: Final = {"arm64": "aarch64", "x86_64": "x86_64"}
 EMR_PYTHON: Final = "3.11"
 GLUE_PYTHON: Final = "3.13"
 GLUE_BRINGS: Final = frozenset(
-    {"botocore", "jmespath", "numpy", "pandas", "pyarrow", "python-dateutil", "pytz", "six"}
-    | {"tzdata", "urllib3"}
+    {"boto3", "botocore", "jmespath", "numpy", "pandas", "pyarrow", "python-dateutil", "pytz"}
+    | {"s3transfer", "six", "tzdata", "urllib3"}
 )
 """Packages that Glue has: those of data, compiled for it and large, and those of boto3."""
-PURE: Final = ("botocore", "click", "dateutil", "jmespath", "six.py", "urllib3")
-"""All that the lake's jobs import beside PySpark."""
-SERVICES: Final = frozenset({"dynamodb", "s3", "secretsmanager", "sts"})
+SERVICES: Final = frozenset({"dynamodb", "glue", "s3", "secretsmanager", "sts"})
 """Of botocore, which knows hundreds; the others are most of its size."""
 
 _FUNCTIONS: Final = PROJECT_ROOT / "functions"
@@ -97,7 +94,6 @@ def build(target: Path, *, processor: str = "arm64") -> list[Path]:
     target.mkdir(parents=True, exist_ok=True)
     libraries = fetched(target / "fetched", processor)
     files = [
-        zipped(target / "headrace.zip", pure(libraries)),
         environment(target / f"environment-{processor}.tar.gz", libraries),
         gluewheels(target / "headrace.gluewheels.zip"),
     ]
@@ -122,14 +118,6 @@ def ours() -> Iterator[tuple[str, Path]]:
     for name, path in files_of(_FUNCTIONS / "headrace"):
         if name.partition("/")[0] not in _NOT_OURS or name in _OPTIONS:
             yield f"headrace/{name}", path
-
-
-def pure(libraries: Path) -> Iterator[tuple[str, Path]]:
-    """Yield what the lake's jobs need: all of it Python."""
-    yield from ours()
-    for top in PURE:
-        place = libraries / top
-        yield from [(top, place)] if place.is_file() else files_of(place, f"{top}/")
 
 
 def files_of(folder: Path, prefix: str = "") -> Iterator[tuple[str, Path]]:

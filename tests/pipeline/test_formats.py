@@ -16,14 +16,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from botocore.client import BaseClient
 from pyarrow import parquet
 
 from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.spark.lake.formats import FORMAT, Format, chosen, format_of, log_at, log_of
 from headrace.spark.lake.formats.base import DataFile, TableLog, name_of_write
+from headrace.spark.lake.formats.iceberg import namespace_of
 from headrace.spark.lake.schemas import FAILURES, TASKS, Table
 from headrace.store.lake import FolderLake, lake_at
 from infra import PROJECT_ROOT
+from infra.template import load_template
 
 DAY, NEXT = date(2026, 11, 21), date(2026, 11, 22)
 LONG_AGO = datetime(2026, 11, 20, tzinfo=UTC)
@@ -286,8 +289,22 @@ class TestInS3:
         boto3.client("s3").create_bucket(Bucket=form)
         return f"s3://{form}/headrace"
 
+    @pytest.fixture
+    def asked_of_glue(self, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+        """Give what Glue is asked from now on, in the words of a policy."""
+        asked: set[str] = set()
+        call = BaseClient._make_api_call  # noqa: SLF001 (every client's calls pass here)
+
+        def noted(client: BaseClient, operation: str, given: dict[str, Any]) -> Any:
+            if client.meta.service_model.service_name == "glue":
+                asked.add(f"glue:{operation}")
+            return call(client, operation, given)
+
+        monkeypatch.setattr(BaseClient, "_make_api_call", noted)
+        return asked
+
     def test_a_table_is_written_and_the_second_writer_refused(
-        self, place: str, form: Format
+        self, place: str, form: Format, asked_of_glue: set[str]
     ) -> None:
         writer, one = Writer(place), log(form, place)
         one.replace(FAILURES, [], [first := writer.file(1)])
@@ -296,3 +313,14 @@ class TestInS3:
         with pytest.raises(Conflict):
             other.replace(FAILURES, [first], [writer.file(3)])
         assert log(form, place).files(FAILURES) == [second]
+        (role,) = load_template()["Resources"]["SparkRole"]["Properties"]["Policies"]
+        (may,) = (
+            one["Action"]
+            for one in role["PolicyDocument"]["Statement"]
+            if one.get("Sid") == "Catalog"
+        )
+        assert asked_of_glue == (set(may) if form == "iceberg" else set())
+
+
+def test_the_stacks_lake_has_the_database_that_its_role_may_write() -> None:
+    assert namespace_of("s3://headrace-lake-1a2b3c") == ("headrace_headrace_lake_1a2b3c",)

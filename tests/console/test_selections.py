@@ -195,7 +195,7 @@ def test_actions_are_listed_and_found_from_their_queue_and_the_audit(mail: Brows
     assert "Delete 700 tasks of mail" in listed.text
     for shown in (listed, mail.get("/console/queues/mail"), mail.get("/console/audit")):
         assert path in [link.attributes.get("href") for link in shown.page.all("a")]
-    assert "would be here" in mail.get("/console/actions?queue=archive").text
+    assert "No action fits" in mail.get("/console/actions?queue=archive").text
 
 
 def test_an_action_is_for_operators_of_all_its_queues(mail: Browser) -> None:

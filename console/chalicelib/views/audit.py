@@ -4,24 +4,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.filters import STATE_WORDS
+from headrace.domain.query_grammar import written_term
 from headrace.ops.operators import visibility
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.ops.shared.sentences import changes, sentence
 
-from .. import formatting, urls
-from ..forms import Errors
+from .. import urls
 from ..pages import Page
-from ..parts import Empty, Field, FilterForm, Option, Pager
+from ..parts import Empty, Heading, Pager, SearchBox
 from ..request_context import RequestContext
 from ..routes import Reply, routes
-from .navigation import pager, per_page
+from .columns import Column, Columns, numbers, times
+from .list_search import SEARCHED, ListSearch
+from .search_box import list_box
 
-_NAMES: Final = ("queue", "actor", "action", "from", "to", "limit")
 _SHOWN_IDS: Final = 3
-_LONGEST: Final = 256  # bytes of a name
 # How a filter of tasks is written in the audit, and in the address of a queue's page.
 _ASKED: Final = {
     "worker": "worker",
@@ -33,14 +32,6 @@ _ASKED: Final = {
     "priority": "priority",
     "group_key": "group",
 }
-ACTIONS: Final = (
-    "create_queue", "update_queue", "delete_queue", "pause", "resume", "purge", "recount",
-    "reindex",
-    "restart", "run", "move", "cancel", "delete", "undo",
-    "put_schedule", "run_schedule", "delete_schedule",
-    "create_key", "rotate_key", "revoke_key",
-    "quiet", "stop", "sign_in", "sign_out", "refuse_sign_in", "refuse",
-)  # fmt: skip
 _BESIDES: Final = ("to_queue", "seen_at", "set", "queues")  # noted with a filter, but no part of it
 _OF_ITS_PAGE: Final = ("seen_at", "set")
 _OF_NO_PAGE: Final = ("delete_queue",)  # there is nothing behind its link
@@ -70,72 +61,56 @@ class AuditPage(Page):
     """Actions, the newest first."""
 
     template: ClassVar[str] = "audit.html"
-    filter: FilterForm
+    search: SearchBox
+    headings: tuple[Heading, ...]
     rows: tuple[AuditRow, ...]
     pager: Pager
     empty: Empty
 
 
+COLUMNS: Final[Columns[AuditRow]] = {
+    "at": times("When", lambda row: row.entry.at),
+    "actor": Column("By", lambda row: row.entry.actor),
+    "action": Column("Action", lambda row: row.entry.action),
+    "queue": Column("Queue", lambda row: row.entry.queue or ""),
+    "which": Column("Which", wide=True),
+    "changed": numbers("Changed", lambda row: row.entry.changed or 0),
+    "request": Column("Request"),
+}
+
+
 @routes.get(urls.AUDIT, Permission.OPERATE)
 def show(context: RequestContext) -> Reply:
     """Show a page of the audit."""
-    given = {name: context.request.param(name) for name in _NAMES}
-    errors = Errors()
-    where = AuditFilter(
-        queue=errors.text("queue", given["queue"], _LONGEST),
-        actor=errors.text("actor", given["actor"], _LONGEST),
-        action=errors.text("action", given["action"], _LONGEST),
-        since=errors.instant("from", given["from"]),
-        before=errors.instant("to", given["to"]),
-    )
-    limit = errors.whole("limit", given["limit"], (1, limits.LIST_PAGE)) or 50
-    rows: tuple[AuditRow, ...] = ()
-    cursor = None
-    if not errors:
-        page = visibility.audit(
-            context.use.audit, context.by, where, limit=limit, cursor=context.cursor
+    wanted: ListSearch[AuditRecord] = ListSearch(context, "audit")
+    page = wanted.look(
+        lambda where, limit, cursor: visibility.audit(
+            context.use.audit,
+            context.by,
+            AuditFilter().narrowed(where),
+            limit=limit,
+            cursor=cursor,
         )
-        rows = tuple(_row(context, entry) for entry in page.shown)
-        cursor = page.cursor
-    narrowed = any(given[name] for name in _NAMES[:-1])
-    shown = formatting.count_of(len(rows), "action") if rows else ""
+    )
     return AuditPage(
         title="Audit",
-        http_status=400 if errors else 200,
-        filter=_form(context, given, errors, limit, narrowed=narrowed),
-        rows=rows,
-        pager=pager(context, shown, urls.AUDIT, cursor, given),
-        empty=_empty(errors, narrowed=narrowed, more=cursor is not None),
+        http_status=wanted.status,
+        search=list_box(context, wanted, page.shown),
+        headings=wanted.headings(COLUMNS, "-at"),
+        rows=wanted.rows(COLUMNS, [_row(context, entry) for entry in page.shown]),
+        pager=wanted.pager(len(page.shown)),
+        empty=wanted.empty(
+            Empty(
+                "What people change by hand would be here, for 90 days. Nothing was changed yet.",
+                "headrace queue create mail",
+            ),
+            Empty("Nothing in the last 90 days fits this query."),
+        ),
     )
 
 
-def _form(
-    context: RequestContext, given: Mapping[str, str], errors: Errors, limit: int, *, narrowed: bool
-) -> FilterForm:
-    here, of = context.url(urls.AUDIT), errors.of
-    fields = (
-        Field("queue", "Queue", given["queue"], error=of("queue"), hint="exactly"),
-        Field("actor", "By", given["actor"], error=of("actor"), hint="name or id of a key"),
-        Field("action", "Action", given["action"], error=of("action"),
-              options=tuple(Option(action, action) for action in ACTIONS)),
-        Field("from", "From, UTC", given["from"], "datetime-local", error=of("from")),
-        Field("to", "To, UTC", given["to"], "datetime-local", error=of("to")),
-        per_page(limit, of("limit")),
-    )  # fmt: skip
-    return FilterForm(here, fields, (), here if narrowed else None, narrowed or bool(errors))
-
-
-def _empty(errors: Errors, *, narrowed: bool, more: bool) -> Empty:
-    if errors:
-        return Empty("Nothing was looked for: something above is not right.")
-    if more:
-        return Empty("Nothing that fits among those looked at so far. There are more to look at.")
-    if narrowed:
-        return Empty("Nothing in the last 90 days fits this filter.")
-    return Empty(
-        "What people change by hand would be here, for 90 days. Nothing was changed yet.",
-        "headrace queue create mail",
-    )
+def _by(context: RequestContext, actor: str) -> str:
+    return context.url(urls.AUDIT, {SEARCHED: written_term("actor", actor)})
 
 
 def _row(context: RequestContext, entry: AuditRecord) -> AuditRow:
@@ -146,7 +121,7 @@ def _row(context: RequestContext, entry: AuditRecord) -> AuditRow:
     query = _query(entry.filter or {}) if linked else None
     return AuditRow(
         entry=entry,
-        actor_url=context.url(urls.AUDIT, {"actor": entry.actor_id}) if entry.actor_id else None,
+        actor_url=_by(context, entry.actor_id) if entry.actor_id else None,
         queue_url=context.url(urls.QUEUE, queue=queue) if linked else None,
         filters=_filter_text(entry.filter, told=bool(entry.run)),
         filters_url=context.url(urls.QUEUE, query, queue=queue) if query else None,

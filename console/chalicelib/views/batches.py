@@ -7,6 +7,7 @@ from typing import ClassVar, Final, TypeAlias
 
 from headrace.domain.access import Permission
 from headrace.domain.batch import TaskBatch
+from headrace.domain.query_grammar import written_term
 from headrace.domain.step_tree import StepNode, step_tree
 from headrace.domain.workflow import WORKFLOW_TAG, part_id
 from headrace.ops.operators import visibility
@@ -15,14 +16,14 @@ from headrace.ops.tasks.steps import BatchStep, BatchSteps, steps_of
 from .. import formatting, urls
 from ..forms import tags_text
 from ..pages import Page
-from ..parts import Confirm, Empty, Fact, Field, Link, Pager, StepBranch
+from ..parts import Confirm, Empty, Fact, Heading, Link, Pager, SearchBox, StepBranch
 from ..request_context import RequestContext
 from ..routes import Reply, routes
 from .batch_actions import cancel_link, recount_form
-from .navigation import pager
+from .columns import Column, Columns, numbers, times
+from .list_search import SEARCHED, ListSearch
+from .search_box import list_box
 
-_PAGE: Final = 50
-_LONGEST: Final = 64
 _NAMES: Final = 5  # of the steps that one waits for
 
 Names: TypeAlias = Mapping[str, str]
@@ -31,10 +32,10 @@ Names: TypeAlias = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class BatchLine:
-    """One batch; ``total`` is empty while it is open."""
+    """One batch; ``total`` is None while it is open."""
 
     batch: Link
-    total: str
+    total: int | None
     ended: int
     created: int
     live: int
@@ -50,8 +51,8 @@ class BatchesPage(Page):
     """Every batch that the visitor may see."""
 
     template: ClassVar[str] = "batches.html"
-    here: str
-    prefix: Field
+    search: SearchBox
+    headings: tuple[Heading, ...]
     rows: tuple[BatchLine, ...]
     pager: Pager
     empty: Empty
@@ -76,22 +77,37 @@ class BatchPage(Page):
     recount: Confirm | None
 
 
+COLUMNS: Final[Columns[BatchLine]] = {
+    "id": Column("Batch", lambda row: row.batch.text),
+    "members": numbers("Members", lambda row: -1 if row.total is None else row.total),
+    "live": numbers("Live", lambda row: row.live),
+    "succeeded": numbers("Succeeded", lambda row: row.succeeded),
+    "dead": numbers("Dead", lambda row: row.dead),
+    "deleted": numbers("Deleted", lambda row: row.deleted),
+    "created": times("Created", lambda row: row.created_at),
+    "ended": times("Ended", lambda row: row.finished_at),
+}
+
+
 @routes.get(urls.BATCHES, Permission.READ)
 def show_all(context: RequestContext) -> Reply:
-    """Show a page of batches."""
-    prefix = context.request.param("name")[:_LONGEST]
-    page = context.use.task_batches.list(
-        prefix=prefix, parts=False, limit=_PAGE, cursor=context.cursor
+    """Show a page of batches; those within others where the query names how their ids begin."""
+    wanted: ListSearch[TaskBatch] = ListSearch(context, "batches")
+    prefix = wanted.where.named.get("id", "")
+    page = wanted.look(
+        lambda where, limit, cursor: context.use.task_batches.list(
+            prefix=prefix, parts=False, where=where, limit=limit, cursor=cursor
+        )
     )
-    rows = tuple(_line(context, batch) for batch in page.shown)
-    shown = formatting.count_of(len(rows), "batch", "batches")
+    rows = [_line(context, batch) for batch in page.shown]
     return BatchesPage(
         title="Batches",
-        here=context.url(urls.BATCHES),
-        prefix=Field("name", "Id begins with", prefix),
-        rows=rows,
-        pager=pager(context, shown, urls.BATCHES, page.cursor, {"name": prefix}),
-        empty=_empty(prefix),
+        http_status=wanted.status,
+        search=list_box(context, wanted, page.shown),
+        headings=wanted.headings(COLUMNS, "id"),
+        rows=wanted.rows(COLUMNS, rows),
+        pager=wanted.pager(len(rows), "batch", "batches"),
+        empty=wanted.empty(_NONE, _none_begins(prefix)),
     )
 
 
@@ -131,7 +147,7 @@ def show(context: RequestContext) -> Reply:
 def _line(context: RequestContext, batch: TaskBatch) -> BatchLine:
     return BatchLine(
         batch=Link(batch.id, context.url(urls.BATCH, id=batch.id)),
-        total="" if batch.total is None else formatting.number(batch.total),
+        total=batch.total,
         ended=batch.ended,
         created=batch.created,
         live=batch.live,
@@ -217,7 +233,7 @@ def _elsewhere(context: RequestContext, batch: TaskBatch, found: BatchSteps) -> 
             for queue in sorted({step.queue for step in found.steps if step.name})
         )
     if found.more_wait:
-        query = {"name": part_id(batch.id, "")}
+        query = {SEARCHED: written_term("id", part_id(batch.id, ""))}
         links.append(Link("More steps that wait", context.url(urls.BATCHES, query)))
     return tuple(links)
 
@@ -233,7 +249,9 @@ def _after(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMES]) + more
 
 
-def _empty(prefix: str) -> Empty:
-    if prefix:
-        return Empty(f"No batch's id begins with {prefix}. Upper and lower case differ.")
-    return Empty("Batches and workflows would be here. There is none that this key is for.")
+_NONE: Final = Empty("Batches and workflows would be here. There is none that this key is for.")
+
+
+def _none_begins(prefix: str) -> Empty | None:
+    text = f"No batch that fits has an id that begins with {prefix}. Upper and lower case differ."
+    return Empty(text) if prefix else None

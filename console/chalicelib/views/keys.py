@@ -12,13 +12,14 @@ from headrace.ops.operators.keys import IssuedKey
 from .. import formatting, urls
 from ..forms import NO_ERRORS, Errors
 from ..pages import Flash, Page
-from ..parts import Empty, Fact, Field, Link, Option, Pager
+from ..parts import Empty, Fact, Field, Heading, Link, Option, Pager, SearchBox
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
+from .columns import Column, Columns, times
 from .confirm import ConfirmPage, Question, ask
-from .navigation import pager
+from .list_search import ListSearch
+from .search_box import list_box
 
-_PAGE: Final = 50
 _OVERLAPS: Final = {
     "0": "at once",
     "600": "in 10 minutes",
@@ -51,6 +52,8 @@ class KeysPage(Page):
     """Every key with no more rights than the visitor's own."""
 
     template: ClassVar[str] = "keys.html"
+    search: SearchBox
+    headings: tuple[Heading, ...]
     rows: tuple[KeyRow, ...]
     create: str
     pager: Pager
@@ -67,18 +70,42 @@ class NewKeyPage(Page):
     back: str
 
 
+COLUMNS: Final[Columns[KeyRow]] = {
+    "name": Column("Name", lambda row: (row.key.name, row.key.id)),
+    "role": Column("Role", lambda row: list(Role).index(row.key.role)),
+    "queues": Column("Queues", lambda row: row.key.queues),
+    "prefix": Column("Begins with"),
+    "created": times("Created", lambda row: row.key.created_at),
+    "used": times("Last used", lambda row: row.key.last_used_at),
+    "expires": times("Expires", lambda row: row.key.expires_at),
+    "rotate": Column("Rotate", hidden=True),
+    "revoke": Column("Revoke", hidden=True),
+}
+
+
 @routes.get(urls.KEYS, Permission.ADMINISTER)
 def show(context: RequestContext) -> Reply:
     """Show a page of keys."""
-    page = context.use.keys.list(context.by, limit=_PAGE, cursor=context.cursor)
+    wanted: ListSearch[ShownKey] = ListSearch(context, "keys")
+    page = wanted.look(
+        lambda where, limit, cursor: context.use.keys.list(
+            context.by, where=where, limit=limit, cursor=cursor
+        )
+    )
+    rows = [_row(context, key) for key in page.shown]
     return KeysPage(
         title="Keys",
-        rows=tuple(_row(context, key) for key in page.shown),
+        http_status=wanted.status,
+        search=list_box(context, wanted, page.shown),
+        headings=wanted.headings(COLUMNS, "created"),
+        rows=wanted.rows(COLUMNS, rows),
         create=context.url(urls.CREATE_KEY),
-        pager=pager(context, formatting.count_of(len(page.shown), "key"), urls.KEYS, page.cursor),
-        empty=Empty(
-            "Keys would be here. The deployment's own admin key is not one of them.",
-            "headrace key create station --role worker",
+        pager=wanted.pager(len(rows)),
+        empty=wanted.empty(
+            Empty(
+                "Keys would be here. The deployment's own admin key is not one of them.",
+                "headrace key create station --role worker",
+            )
         ),
     )
 

@@ -7,18 +7,15 @@ from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.query import Query, written
-from headrace.domain.queue import Queue
 from headrace.domain.task import Priority
 from headrace.ops.operators import visibility
-from headrace.ops.shared.paging import Found
 
 from .. import urls
 from ..forms import tags_text
-from ..parts import Field, Link, Option, Pager
+from ..parts import Field, Link, Option
 from ..request_context import RequestContext
 
 _SUGGESTED: Final = 100
-_LONGEST: Final = 128  # letters of a name
 ENTRIES: Final = (
     ("Queues", urls.QUEUES, Permission.READ),
     ("Errors", urls.ERRORS, Permission.LIST),
@@ -98,30 +95,6 @@ def queue_options(context: RequestContext, *, but: str = "") -> tuple[Option, ..
 def priority_options(chosen: str, none: str) -> tuple[Option, ...]:
     """Return the priorities to choose from; the empty one is called *none*."""
     return tuple(Option(value, value or none, value == chosen) for value in ("", *Priority))
-
-
-def queues_named(context: RequestContext, limit: int) -> tuple[str, Found[Queue]]:
-    """Return how the names begin that the address asks for, and a page of those queues."""
-    prefix = context.request.param("name")[:_LONGEST]
-    page = visibility.queues(
-        context.use.queues, context.by, prefix=prefix, limit=limit, cursor=context.cursor
-    )
-    return prefix, page
-
-
-def pager(
-    context: RequestContext,
-    shown: str,
-    route: str,
-    cursor: str | None,
-    query: Mapping[str, object] | None = None,
-) -> Pager:
-    """Return the links to the next page of a list, at *cursor*, and to the first one."""
-    return Pager(
-        shown,
-        first=context.url(route, query) if context.cursor else None,
-        next=context.url(route, {**(query or {}), "cursor": cursor}) if cursor else None,
-    )
 
 
 def per_page(limit: int, error: str) -> Field:

@@ -159,7 +159,7 @@ def _listening(context: RequestContext, queue: Queue, workers: int) -> Link | No
         return None
     verb = "listens" if workers == 1 else "listen"
     text = f"{formatting.count_of(workers, 'worker')} {verb}"
-    return Link(text, context.url(urls.WORKERS, {"queue": queue.name}))
+    return Link(text, context.url(urls.WORKERS, {"q": f"queue:{queue.name}"}))
 
 
 def _tabs(context: RequestContext, stats: QueueStats, wanted: TaskQuery) -> tuple[Tab, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
@@ -13,27 +13,30 @@ from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.queue import Pause, Queue, QueueSettings, Threshold
 from headrace.domain.task import Status
 from headrace.history.stats import EventRates, Glance
+from headrace.ops.operators import visibility
 
 from .. import charts, formatting, urls
 from ..charts import Spark
 from ..forms import NO_ERRORS, Errors
 from ..pages import Flash, Page
-from ..parts import Age, AlertNote, Empty, Field, Heading, Pager
+from ..parts import Age, AlertNote, Empty, Field, Heading, Pager, SearchBox
 from ..request_context import RequestContext, each
 from ..routes import Redirect, Reply, routes
 from ..setting_fields import DURATIONS, INFLIGHT_HINT, read_settings, texts_of
 from ..typed_settings import Setting
+from .columns import Column, Columns, numbers
 from .confirm import ConfirmPage, Question, ask
-from .navigation import crumbs, pager, queues_named
+from .list_search import ListSearch
+from .navigation import crumbs
+from .search_box import list_box
 from .trouble import AMBER, RED, Rank, Trouble, delta, reasons_of, worst_first
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from headrace.domain.alerts import Alert
     from headrace.history.listening import OnDuty
 
-_PAGE: Final = 200
 _TROUBLES: Final = 12
 _DEFAULTS: Final = QueueSettings()
 _USUAL: Final = texts_of(_DEFAULTS)
@@ -88,9 +91,7 @@ class QueuesPage(Page):
     """What needs a look, then one row a queue; ``calm`` is said where nothing does."""
 
     template: ClassVar[str] = "queues.html"
-    here: str
-    prefix: Field
-    sort: str
+    search: SearchBox
     troubles: tuple[Trouble, ...]
     more_troubles: str
     calm: str
@@ -115,7 +116,12 @@ def waiting(seconds: float | None) -> Age | None:
 @routes.get(urls.QUEUES, Permission.READ)
 def show(context: RequestContext) -> Reply:
     """Show what needs a look, and a page of queues."""
-    prefix, page = queues_named(context, _PAGE)
+    wanted: ListSearch[Queue] = ListSearch(context, "queues")
+    page = wanted.look(
+        lambda where, limit, cursor: visibility.queues(
+            context.use.queues, context.by, where=where, limit=limit, cursor=cursor
+        )
+    )
     seen = context.use.stats.overview(page.shown, each)
     on_duty = context.use.listening.on_duty_lately()
     rows = [_row(context, queue, seen.queues[queue.name], on_duty) for queue in page.shown]
@@ -124,78 +130,54 @@ def show(context: RequestContext) -> Reply:
         for queue, row in zip(page.shown, rows, strict=True)
         if (found := reasons_of(queue, seen.queues[row.name], on_duty, row.alerts, context.now))
     )
-    sort = context.request.param("sort")
-    column = sort.removeprefix("-")
-    if column in _SORTS:
-        rows.sort(key=_SORTS[column].by, reverse=sort.startswith("-"))
-    shown = formatting.count_of(len(rows), "queue")
     create = context.url(urls.CREATE_QUEUE) if context.allows(Permission.ADMINISTER) else None
-    query = {"name": prefix, "sort": sort if column in _SORTS else ""}
     left = len(troubles) - _TROUBLES
     return QueuesPage(
         title="Queues",
-        here=context.url(urls.QUEUES),
-        prefix=Field("name", "Name begins with", prefix),
-        sort=query["sort"],
+        http_status=wanted.status,
+        search=list_box(context, wanted, page.shown),
         troubles=_explained(context, troubles[:_TROUBLES], page.shown),
         more_troubles=f"and {formatting.count_of(left, 'queue')} more" if left > 0 else "",
         calm="" if troubles else _calm(rows, more=page.cursor is not None),
-        headings=tuple(_headings(context, query)),
-        rows=tuple(rows),
+        headings=wanted.headings(COLUMNS, "name"),
+        rows=wanted.rows(COLUMNS, rows),
         as_of=seen.as_of,
         create=create,
-        pager=pager(context, shown, urls.QUEUES, page.cursor, query),
-        empty=_empty(prefix),
+        pager=wanted.pager(len(rows)),
+        empty=wanted.empty(
+            Empty(
+                "Queues would be here, one in each row. There is none yet that this key is for.",
+                "headrace queue create mail",
+            )
+        ),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Sort:
-    """What a column is sorted by, and how its head reads."""
-
-    text: str
-    by: "Callable[[QueueRow], Any]"
-    sign: str = ""
-    title: str = ""
 
 
 def _counted(status: Status) -> "Callable[[QueueRow], int]":
     return lambda row: row.counts[status]
 
 
-_SORTS: Final[Mapping[str, _Sort]] = {
-    "name": _Sort("Queue", lambda row: row.name),
+COLUMNS: Final[Columns[QueueRow]] = {
+    "name": Column("Queue", lambda row: row.name),
     **{
-        status.value.lower(): _Sort(
-            status.value.capitalize(), _counted(status), status.value.lower()
+        status.value.lower(): numbers(
+            status.value.capitalize(), _counted(status), sign=status.value.lower()
         )
         for status in Status
     },
-    "oldest": _Sort("Oldest ready", lambda row: row.oldest.seconds if row.oldest else -1.0),
-    "in": _Sort("In /s", lambda row: row.rates.enqueued, title="enqueued a second"),
-    "out": _Sort(
+    "oldest": numbers("Oldest ready", lambda row: row.oldest.seconds if row.oldest else -1.0),
+    "in": numbers("In /s", lambda row: row.rates.enqueued, title="enqueued a second"),
+    "out": numbers(
         "Out /s",
         lambda row: row.rates.out,
         title="succeeded a second, or moved on to another queue",
     ),
-    "failed": _Sort("Failed /s", lambda row: row.rates.failed, title="failed attempts a second"),
-    "grown": _Sort("In 5 min", lambda row: row.step, title="change of ready and scheduled; died"),
-    "started": _Sort("Started, last hour", lambda row: row.begun, title="attempts, by 5 min"),
+    "failed": numbers("Failed /s", lambda row: row.rates.failed, title="failed attempts a second"),
+    "grown": numbers("In 5 min", lambda row: row.step, title="change of ready and scheduled; died"),
+    "started": Column(
+        "Started, last hour", lambda row: row.begun, falling=True, title="attempts, by 5 min"
+    ),
 }
-
-
-def _headings(context: RequestContext, query: Mapping[str, str]) -> "Iterator[Heading]":
-    """Yield the head of each column: numbers are sorted from the greatest first."""
-    now = query["sort"] or "name"
-    for name, sort in _SORTS.items():
-        first = name if name == "name" else f"-{name}"
-        other = name.removeprefix("-") if now.startswith("-") else f"-{name}"
-        order = ""
-        if now.removeprefix("-") == name:
-            order = "descending" if now.startswith("-") else "ascending"
-        url = context.url(urls.QUEUES, {**query, "sort": other if order else first})
-        number = name not in ("name", "started")
-        yield Heading(sort.text, url, order, sort.sign, sort.title, number)
 
 
 def _calm(rows: Sequence[QueueRow], *, more: bool) -> str:
@@ -298,15 +280,6 @@ def limits_of(queue: Queue) -> str:
         every = unit.removesuffix("s") if rate.interval == 1 else f"{rate.interval} {unit}"
         limits.append(f"{formatting.number(rate.max_tokens)} per {every}")
     return ", ".join(limits)
-
-
-def _empty(prefix: str) -> Empty:
-    if prefix:
-        return Empty(f"No queue's name begins with {prefix}. Upper and lower case differ.")
-    return Empty(
-        "Queues would be here, one in each row. There is none yet that this key is for.",
-        "headrace queue create mail",
-    )
 
 
 @routes.get(urls.CREATE_QUEUE, Permission.ADMINISTER)

@@ -4,25 +4,26 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final
 
-from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
 from headrace.domain.operate import ActionStatus
+from headrace.domain.query_grammar import written_term
 from headrace.ops.operators.actions import Allowed
 from headrace.store.records.actions import ActionRun
 
 from .. import formatting, urls
-from ..forms import Errors
 from ..pages import Flash, Page
-from ..parts import Choice, Confirm, Empty, Fact, Field, FilterForm, Hidden, Link, Pager
+from ..parts import Choice, Confirm, Empty, Fact, Heading, Hidden, Link, Pager, SearchBox
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
 from .actions import ACTIONS, TaskAction, why
-from .navigation import crumbs, pager, per_page
+from .columns import Column, Columns, numbers, times
+from .list_search import SEARCHED, ListSearch
+from .navigation import crumbs
+from .search_box import list_box
 from .selections import LASTS, which, work_on
 
 _REFRESH_SECONDS: Final = 2
-_LONGEST: Final = 128  # letters of a name
 _WORDS: Final = {
     ActionStatus.LOOKING: "looking for its tasks",
     ActionStatus.RUNNING: "going on",
@@ -52,7 +53,8 @@ class RunsPage(Page):
     """Actions, the latest first."""
 
     template: ClassVar[str] = "actions.html"
-    filter: FilterForm
+    search: SearchBox
+    headings: tuple[Heading, ...]
     rows: tuple[RunRow, ...]
     pager: Pager
     empty: Empty
@@ -100,30 +102,37 @@ def under_way(context: RequestContext, queue: str | None = None) -> tuple[Link, 
     )
 
 
+COLUMNS: Final[Columns[RunRow]] = {
+    "begun": times("Begun", lambda row: row.started_at),
+    "action": Column("Action", lambda row: row.text),
+    "status": Column("Status", lambda row: row.status),
+    "done": numbers("Done", lambda row: row.changed),
+    "actor": Column("By", lambda row: row.by),
+    "reason": Column("Why", lambda row: row.reason, wide=True),
+}
+
+
 @routes.get(urls.ACTIONS, Permission.OPERATE)
 def show_all(context: RequestContext) -> Reply:
     """Show a page of the actions."""
-    errors = Errors()
-    queue = context.request.param("queue")[:_LONGEST]
-    limit = errors.whole("limit", context.request.param("limit"), (1, limits.LIST_PAGE)) or 50
-    page = context.use.actions.list(
-        queue=queue or None, limit=limit, cursor=context.cursor, allowed=allowed(context)
+    wanted: ListSearch[ActionRun] = ListSearch(context, "actions")
+    page = wanted.look(
+        lambda where, limit, cursor: context.use.actions.list(
+            where=where, limit=limit, cursor=cursor, allowed=allowed(context)
+        )
     )
-    here = context.url(urls.ACTIONS)
-    fields = (
-        Field("queue", "Queue", queue, hint="exactly"),
-        per_page(limit, errors.of("limit")),
-    )
-    shown = formatting.count_of(len(page.shown), "action") if page.shown else ""
     return RunsPage(
         title="Actions",
-        http_status=400 if errors else 200,
-        filter=FilterForm(here, fields, (), here if queue else None, bool(queue or errors)),
-        rows=tuple(_row(context, run) for run in page.shown),
-        pager=pager(context, shown, urls.ACTIONS, page.cursor, {"queue": queue, "limit": limit}),
-        empty=Empty(
-            "Restarts, deletions and other actions on many tasks would be here for 30 days. The "
-            "list of a queue's tasks and the page of errors begin them."
+        http_status=wanted.status,
+        search=list_box(context, wanted, page.shown),
+        headings=wanted.headings(COLUMNS, "-begun"),
+        rows=wanted.rows(COLUMNS, [_row(context, run) for run in page.shown]),
+        pager=wanted.pager(len(page.shown)),
+        empty=wanted.empty(
+            Empty(
+                "Restarts, deletions and other actions on many tasks would be here for 30 days. "
+                "The list of a queue's tasks and the page of errors begin them."
+            )
         ),
     )
 
@@ -240,7 +249,8 @@ def _numbers(run: ActionRun, action: TaskAction) -> tuple[Fact, ...]:
 
 
 def _who(context: RequestContext, run: ActionRun) -> tuple[Fact, ...]:
-    audit = context.url(urls.AUDIT, {"actor": run.by_id or run.by, "action": run.action.value})
+    terms = (written_term("actor", run.by_id or run.by), written_term("action", run.action.value))
+    audit = context.url(urls.AUDIT, {SEARCHED: " ".join(terms)})
     return (
         Fact("By", run.by, url=audit),
         Fact("Why", run.reason or "no reason was given"),

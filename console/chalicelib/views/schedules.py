@@ -18,14 +18,16 @@ from headrace.ops.tasks.enqueue import EnqueueOutcome
 from .. import formatting, urls
 from ..cron_words import spoken
 from ..pages import Flash, Page
-from ..parts import Empty, Fact, Link, Pager, Text
+from ..parts import Empty, Fact, Heading, Link, Pager, SearchBox, Text
 from ..request_context import RequestContext, each
 from ..routes import Redirect, Reply, routes
+from .columns import Column, Columns, times
 from .confirm import Question, ask
-from .navigation import pager, queue_link, tag_links
+from .list_search import ListSearch
+from .navigation import queue_link, tag_links
+from .search_box import list_box
 
 SHOWN_RUNS: Final = 5
-_PAGE: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class SchedulesPage(Page):
     """Every schedule that the visitor may see."""
 
     template: ClassVar[str] = "schedules.html"
+    search: SearchBox
+    headings: tuple[Heading, ...]
     rows: tuple[ScheduleLine, ...]
     create: str | None
     pager: Pager
@@ -147,23 +151,42 @@ def when(settings: ScheduleSettings) -> str:
     return spoken(settings.cron, settings.every_seconds, settings.timezone)
 
 
+def _next_run(row: ScheduleLine) -> datetime | None:
+    return row.runs.runs[0].at if row.runs.runs else None
+
+
+COLUMNS: Final[Columns[ScheduleLine]] = {
+    "name": Column("Schedule", lambda row: (row.name.text, row.queue.text)),
+    "queue": Column("Queue", lambda row: (row.queue.text, row.name.text)),
+    "when": Column("When", lambda row: row.when),
+    "next": times("Next runs", _next_run),
+    "last": times("Last run", lambda row: row.last.at if row.last else None),
+}
+
+
 @routes.get(urls.SCHEDULES, Permission.READ)
 def show_all(context: RequestContext) -> Reply:
     """Show a page of schedules."""
-    page = context.use.schedules.seen_by(context.by, limit=_PAGE, cursor=context.cursor)
+    wanted: ListSearch[Schedule] = ListSearch(context, "schedules")
+    page = wanted.look(
+        lambda where, limit, cursor: context.use.schedules.seen_by(
+            context.by, where=where, limit=limit, cursor=cursor
+        )
+    )
     rows = each(lambda schedule: _line(context, schedule), page.shown)
-    more = page.cursor is not None
-    shown = formatting.count_of(len(rows), "schedule") if rows else ""
     return SchedulesPage(
         title="Schedules",
-        rows=rows,
+        http_status=wanted.status,
+        search=list_box(context, wanted, page.shown),
+        headings=wanted.headings(COLUMNS, "queue"),
+        rows=wanted.rows(COLUMNS, rows),
         create=context.url(urls.CREATE_SCHEDULE) if context.allows(Permission.OPERATE) else None,
-        pager=pager(context, shown, urls.SCHEDULES, page.cursor),
-        empty=Empty(
-            "No schedule among those looked at so far is for this key's queues."
-            if more
-            else "Schedules would be here, one in each row.",
-            "" if more else "headrace schedule put mail nightly --cron '0 3 * * *'",
+        pager=wanted.pager(len(rows)),
+        empty=wanted.empty(
+            Empty(
+                "Schedules would be here, one in each row.",
+                "headrace schedule put mail nightly --cron '0 3 * * *'",
+            )
         ),
     )
 

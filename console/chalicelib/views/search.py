@@ -10,6 +10,7 @@ from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.ids import WHOLE_ID_RE, mistyped
 from headrace.domain.query import Query
+from headrace.domain.query_grammar import written_term
 from headrace.domain.task import Status
 from headrace.ops.operators import visibility
 from headrace.ops.operators.search import FoundTasks
@@ -91,10 +92,14 @@ def _by_query(context: RequestContext, wanted: str) -> Reply:
         return _in_queue(context, wanted, asked)
     word = asked.where.error
     if not wanted or asked.where == TaskFilter(error=wanted) or not context.allows(Permission.LIST):
-        return Redirect(context.url(urls.QUEUES, {"name": word or wanted}))
+        return Redirect(context.url(urls.QUEUES, {"q": _named(word or wanted)}))
     if asked.where.payload and not context.allows(Permission.DETAILS):
         return _page(context, wanted, error="payloads are not shown to this key")
     return _page(context, wanted, asked, context.use.search.across(context.by, asked.where))
+
+
+def _named(wanted: str) -> str:
+    return written_term("name", wanted) if wanted else ""
 
 
 def _in_queue(context: RequestContext, wanted: str, asked: Query) -> Reply:

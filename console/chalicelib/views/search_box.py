@@ -1,9 +1,9 @@
-"""The search box above a list of tasks: the query, its terms, suggestions and saved views."""
+"""The search box above a list: the query, its terms, suggestions and saved views."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from headrace.domain import query, query_grammar
 from headrace.domain.query import Query
@@ -13,20 +13,29 @@ from .. import urls
 from ..parts import Hidden, Link, SearchBox
 from ..request_context import RequestContext
 from . import saved_views
-from .task_list import ORDER, SEARCHED, STATE, TaskList, TaskQuery
+from .list_search import LIMIT, SEARCHED, SORT, ListSearch
+from .task_list import ORDER, STATE, TaskList, TaskQuery
 
 _SUGGESTED: Final = 20
+_TASKS: Final = "tag:tenant=acme error:Timeout payload.order:77 id:tsk_…"
+_TASK_KEYS: Final = (
+    "state:", "tag:key=value", "error:", "worker:", "payload.path:", "id:", "attempts:",
+    "priority:", "group:", "after:", "before:",
+)  # fmt: skip
+
+Row = TypeVar("Row")
 
 
 def search_box(context: RequestContext, wanted: TaskQuery, found: TaskList) -> SearchBox:
-    """Return the box with the whole query; what is on the page is suggested."""
+    """Return the box of a queue's tasks with the whole query; what is on the page is suggested."""
 
     def url(changed: Mapping[str, object]) -> str:
         return context.url(urls.QUEUE, changed, queue=context.queue)
 
     terms = query.terms_of(Query(replace(wanted.where, states=())))
-    views = [*context.use.views.of(context.queue)]
-    kept = {ORDER: wanted.order, "limit": wanted.query()["limit"]}
+    place = saved_views.of_queue(context, context.queue)
+    views = saved_views.links(context, place, wanted.text)
+    kept = {ORDER: wanted.order, LIMIT: wanted.query()[LIMIT]}
     return SearchBox(
         action=url({}),
         text=wanted.text,
@@ -38,8 +47,10 @@ def search_box(context: RequestContext, wanted: TaskQuery, found: TaskList) -> S
         suggestions=tuple(f"{wanted.text} {term}".lstrip() for term in _terms(wanted, found)),
         hidden=tuple(Hidden(name, str(value)) for name, value in kept.items() if value),
         clear=url({STATE: wanted.state}) if wanted.narrowed or wanted.errors else None,
-        views=saved_views.links(context, views, wanted.text),
-        keep=None if wanted.errors else saved_views.form(context, views, wanted.text, wanted.order),
+        views=views,
+        keep=None if wanted.errors else saved_views.form(views, place, wanted.text, wanted.order),
+        example=_TASKS,
+        keys=_TASK_KEYS,
     )
 
 
@@ -51,3 +62,30 @@ def _terms(wanted: TaskQuery, found: TaskList) -> Iterator[str]:
     there = {text for text, _ in query.terms_of(Query(wanted.where))}
     often = [term for term, _ in seen.most_common(_SUGGESTED) if term not in there]
     yield from often
+
+
+def list_box(context: RequestContext, wanted: ListSearch[Row], found: Iterable[Row]) -> SearchBox:
+    """Return the box of another list; what its rows have in common is suggested."""
+    place = saved_views.of_list(context, wanted.of.name)
+    views = saved_views.links(context, place, wanted.text)
+    keys = tuple(wanted.keys())
+    kept = {SORT: wanted.sort, LIMIT: "" if wanted.limit == wanted.of.per_page else wanted.limit}
+    free = tuple(f"{key}:" for key in keys if key not in wanted.where.named)
+    seen = Counter(term for row in found for term in wanted.of.language.terms_of(row, context.now))
+    often = [term for term, _ in seen.most_common() if term.startswith(free)][:_SUGGESTED]
+    return SearchBox(
+        action=context.url(wanted.of.route),
+        text=wanted.text,
+        error=wanted.errors.of(query_grammar.FIELD),
+        terms=tuple(
+            Link(text, wanted.url(**{SEARCHED: rest})) for text, rest in wanted.where.without_each()
+        ),
+        suggestions=tuple(f"{wanted.text} {term}".lstrip() for term in often),
+        hidden=tuple(Hidden(name, str(value)) for name, value in kept.items() if value),
+        clear=context.url(wanted.of.route) if wanted.typed else None,
+        views=views,
+        keep=None if wanted.errors else saved_views.form(views, place, wanted.text),
+        things=wanted.of.name if wanted.of.name != "audit" else "entries",
+        example=wanted.of.example,
+        keys=tuple(f"{key}:" for key in keys),
+    )

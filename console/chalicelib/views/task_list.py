@@ -38,6 +38,7 @@ from ..request_context import RequestContext
 from ..snippets import Snippet, of_list
 from . import sorting
 from .actions import ACTIONS
+from .columns import longer_than_a_page
 from .navigation import per_page, priority_options
 from .task_rows import TaskRow, task_row
 
@@ -301,6 +302,7 @@ def tasks(
             if context.cursor
             else None,
             next=more if cursor and rows else None,
+            note="" if whole or not rows else longer_than_a_page("its time"),
         ),
         empty=_empty(queue.name, wanted),
         matching=context.url(urls.MATCHING, wanted.query(), queue=queue.name)

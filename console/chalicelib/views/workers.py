@@ -9,22 +9,20 @@ from typing import ClassVar, Final
 from headrace.domain import access, limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
-from headrace.domain.list_query import EVERY_ROW
-from headrace.domain.query_grammar import written_term
 from headrace.domain.task import Task
 from headrace.domain.worker import FORGOTTEN_AFTER, REMEMBERED_FOR, Command, LiveWorker, Standing
-from headrace.ops.operators.list_queries import WORKERS
 
 from .. import formatting, urls
 from ..pages import Flash, Page
-from ..parts import Age, Empty, Fact, Field, Hidden, Link, Pager
+from ..parts import Age, Empty, Fact, Heading, Hidden, Link, Pager, SearchBox
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
+from .columns import Column, Columns, times
 from .confirm import ConfirmPage, Question, ask
-from .navigation import pager, queue_link, queue_options
+from .list_search import ListSearch
+from .navigation import queue_link
+from .search_box import list_box
 
-_PAGE: Final = 50
-_LONGEST: Final = 128  # letters of a queue's name
 _OF_EACH: Final = 3  # tasks that the list shows of each worker
 _ASKED: Final = {Command.QUIET: "asked to take no more", Command.STOP: "asked to stop"}
 _VERBS: Final = {
@@ -90,9 +88,9 @@ class WorkersPage(Page):
     """Workers by name."""
 
     template: ClassVar[str] = "workers.html"
-    here: str
-    queue: Field
+    search: SearchBox
     summary: str
+    headings: tuple[Heading, ...]
     rows: tuple[WorkerRow, ...]
     pager: Pager
     empty: Empty
@@ -118,27 +116,46 @@ class WorkerPage(Page):
     idle: str
 
 
+def _load(row: WorkerRow) -> float:
+    return row.load.running / row.load.concurrency if row.load else -1.0
+
+
+COLUMNS: Final[Columns[WorkerRow]] = {
+    "name": Column("Worker", lambda row: row.name),
+    "state": Column("Is", lambda row: list(Standing).index(row.standing)),
+    "seen": times("Heard of", lambda row: row.seen_at),
+    "host": Column("Host", lambda row: (row.host, row.name)),
+    "version": Column("Version", lambda row: (row.version, row.name)),
+    "queues": Column("Queues"),
+    "load": Column("Load", _load, falling=True),
+    "tasks": Column("At work on"),
+}
+
+
 @routes.get(urls.WORKERS, Permission.LIST)
 def show(context: RequestContext) -> Reply:
     """Show a page of workers, with what they are at."""
-    queue = context.request.param("queue")[:_LONGEST]
+    wanted: ListSearch[LiveWorker] = ListSearch(context, "workers")
     workers = context.use.workers
-    where = WORKERS.read(written_term("queue", queue)) if queue else EVERY_ROW
-    page = workers.remembered(context.by, where=where, limit=_PAGE, cursor=context.cursor)
+    page = wanted.look(
+        lambda where, limit, cursor: workers.remembered(
+            context.by, where=where, limit=limit, cursor=cursor
+        )
+    )
     tasks = workers.tasks(context.by, page.shown, of_each=_OF_EACH)
-    rows = tuple(_row(context, worker, tasks[worker.heartbeat.name]) for worker in page.shown)
-    shown = formatting.count_of(len(rows), "worker") if rows else ""
+    rows = [_row(context, worker, tasks[worker.heartbeat.name]) for worker in page.shown]
     by_standing = Counter(row.standing for row in rows)
     return WorkersPage(
         title="Workers",
-        here=context.url(urls.WORKERS),
-        queue=Field("queue", "Queue", queue, hint="exactly", options=queue_options(context)),
+        http_status=wanted.status,
+        search=list_box(context, wanted, page.shown),
         summary=", ".join(
             f"{formatting.number(by_standing[one])} {one}" for one in Standing if by_standing[one]
         ),
-        rows=rows,
-        pager=pager(context, shown, urls.WORKERS, page.cursor, {"queue": queue}),
-        empty=_empty(queue),
+        headings=wanted.headings(COLUMNS, "name"),
+        rows=wanted.rows(COLUMNS, rows),
+        pager=wanted.pager(len(rows)),
+        empty=wanted.empty(_NONE, _nobody_listens(wanted.where.named.get("queue"))),
         explained=_EXPLAINED,
     )
 
@@ -283,10 +300,13 @@ def _at_work(context: RequestContext, task: Task) -> AtWork:
     )
 
 
-def _empty(queue: str) -> Empty:
-    if queue:
-        return Empty(f"No worker says that it listens to {queue}.", "headrace work shop.tasks:app")
-    return Empty(
-        "Workers would be here, with what they are at. None has sent a heartbeat lately.",
-        "headrace work shop.tasks:app",
-    )
+_NONE: Final = Empty(
+    "Workers would be here, with what they are at. None has sent a heartbeat lately.",
+    "headrace work shop.tasks:app",
+)
+
+
+def _nobody_listens(queue: str | None) -> Empty | None:
+    if queue is None:
+        return None
+    return Empty(f"No worker says that it listens to {queue}.", "headrace work shop.tasks:app")

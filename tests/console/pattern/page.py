@@ -39,6 +39,7 @@ from console.chalicelib.render import TEMPLATES, environment
 from console.chalicelib.snippets import Snippet, of_list
 from console.chalicelib.story import Strip
 from console.chalicelib.urls import Urls
+from console.chalicelib.views import schedules, workers
 from console.chalicelib.views.charting import Charts
 from console.chalicelib.views.confirm import Sample
 from console.chalicelib.views.errors import ErrorRow
@@ -110,6 +111,7 @@ class PatternPage(Page):
     headings: tuple[Heading, ...]
     queues: tuple[QueueRow, ...]
     tasks: TaskList
+    worker_heads: tuple[Heading, ...]
     workers: tuple[WorkerRow, ...]
     pager: Pager
     groups: tuple[ErrorRow, ...]
@@ -128,6 +130,7 @@ class PatternPage(Page):
     runs: Runs
     when: str
     outcomes: tuple[RunOutcome | None, ...]
+    schedule_heads: tuple[Heading, ...]
     schedules: tuple[ScheduleLine, ...]
     own_schedules: tuple[ScheduleRow, ...]
     texts: tuple[Text, ...]
@@ -199,6 +202,8 @@ def _page(now: datetime, here: str) -> PatternPage:
             terms=(Link('tag:to="a b"', here),),
             views=(Link("late", here),),
             clear=here,
+            example="tag:to=…",
+            keys=("state:", "tag:key=value"),
         ),
         prefix=samples.fields("prefix")[0],
         buttons=(Link("Restart…", here), Link("Delete…", here, danger=True)),
@@ -232,6 +237,7 @@ def _page(now: datetime, here: str) -> PatternPage:
         headings=samples.headings(here),
         queues=samples.queues(now, here),
         tasks=samples.tasks(now, here),
+        worker_heads=samples.heads(workers.COLUMNS, "name", here),
         workers=samples.workers(now, here),
         pager=Pager("50 tasks", here, here),
         groups=samples.groups(now, here),
@@ -259,6 +265,7 @@ def _page(now: datetime, here: str) -> PatternPage:
         runs=samples.runs(now),
         when="every day at 09:00, Europe/Madrid time",
         outcomes=samples.outcomes(now, here),
+        schedule_heads=samples.heads(schedules.COLUMNS, "queue", here),
         schedules=samples.schedules(now, here),
         own_schedules=samples.own_schedules(now, here),
         texts=samples.texts(),

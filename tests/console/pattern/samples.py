@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from console.chalicelib import charts
 from console.chalicelib.calls import CallLine
@@ -29,8 +29,9 @@ from console.chalicelib.parts import (
     Text,
 )
 from console.chalicelib.story import QueueSpan, Stretch, Strip
-from console.chalicelib.views import sorting
+from console.chalicelib.views import columns, sorting
 from console.chalicelib.views.charting import Charts, MarkNote
+from console.chalicelib.views.columns import Columns
 from console.chalicelib.views.confirm import Sample
 from console.chalicelib.views.errors import ErrorRow, GroupQueue
 from console.chalicelib.views.pipelines import FlowRow
@@ -364,6 +365,11 @@ def queues(now: datetime, here: str) -> tuple[QueueRow, ...]:
         )
         for name, count, values in spoken
     )
+
+
+def heads(of: Columns[Any], usual: str, here: str) -> tuple[Heading, ...]:
+    """Return the heads of a list that is sorted."""
+    return tuple(columns.headings(of, "", usual, whole=True, url=lambda _: here))
 
 
 def workers(now: datetime, here: str) -> tuple[WorkerRow, ...]:

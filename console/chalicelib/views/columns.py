@@ -1,0 +1,98 @@
+"""Columns by which a list is sorted: their heads, and the rows in that order.
+
+Only a list that is there as a whole can be sorted: a page of a longer one has the order in which
+it is read.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from ..parts import Heading
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    """A column: its head, and what it is sorted by, None for nothing.
+
+    The first click on one that is ``falling`` brings the greatest, or the latest, to the top.
+    """
+
+    text: str
+    by: Callable[[Row], Any] | None = None
+    falling: bool = False
+    number: bool = False
+    wide: bool = False
+    sign: str = ""
+    title: str = ""
+    hidden: bool = False  #: the cells say it all
+
+
+Columns: TypeAlias = Mapping[str, Column[Row]]
+
+
+def numbers(
+    text: str, by: Callable[[Row], float], *, sign: str = "", title: str = ""
+) -> Column[Row]:
+    """Return a column of numbers."""
+    return Column(text, by, falling=True, number=True, sign=sign, title=title)
+
+
+def times(text: str, by: Callable[[Row], datetime | None]) -> Column[Row]:
+    """Return a column of instants; rows without one are the earliest."""
+
+    def instant(row: Row) -> float:
+        at = by(row)
+        return _NEVER if at is None else at.timestamp()
+
+    return Column(text, instant, falling=True)
+
+
+_NEVER: Final = float("-inf")
+
+
+def ordered(columns: Columns[Row], rows: Sequence[Row], sort: str) -> tuple[Row, ...]:
+    """Return *rows* by the column *sort*, with a minus the greatest first."""
+    column = columns.get(sort.removeprefix("-"))
+    if column is None or column.by is None:
+        return tuple(rows)
+    return tuple(sorted(rows, key=column.by, reverse=sort.startswith("-")))
+
+
+def headings(
+    columns: Columns[Row], sort: str, usual: str, *, whole: bool, url: Callable[[str], str]
+) -> Iterator[Heading]:
+    """Yield the heads of a list that is sorted by *sort*, or else as *usual*.
+
+    Where it is *whole* they lead, by *url*, to the same list in another order.
+    """
+    now = sort if whole and sort.removeprefix("-") in columns else usual
+    for name, column in columns.items():
+        yield head(name, column, now, url if whole else None)
+
+
+def head(name: str, column: Column[Row], now: str, url: Callable[[str], str] | None) -> Heading:
+    """Return the head of a column, in a list that is sorted by *now*; it sorts by *url*."""
+    order = ""
+    if now.removeprefix("-") == name:
+        order = "descending" if now.startswith("-") else "ascending"
+    first = f"-{name}" if column.falling else name
+    other = name if now.startswith("-") else f"-{name}"
+    return Heading(
+        column.text,
+        url(other if order else first) if url is not None and column.by is not None else "",
+        order,
+        column.sign,
+        column.title,
+        column.number,
+        column.wide,
+        column.hidden,
+    )
+
+
+def longer_than_a_page(by: str) -> str:
+    """Return what there is to know of the order of a list of which this is a page."""
+    return f"Longer than a page: in the order of {by}. Its heads sort what fits on one."

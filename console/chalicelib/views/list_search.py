@@ -1,0 +1,139 @@
+"""What the address of a searched list asks for: its query, its order, and how many on a page."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from headrace.domain import limits
+from headrace.domain.access import Permission
+from headrace.domain.errors import InvalidRequest
+from headrace.domain.list_query import EVERY_ROW, ListQuery
+from headrace.domain.query_grammar import FIELD, written_term
+from headrace.ops.shared.paging import Found
+
+from .. import formatting
+from ..forms import Errors
+from ..parts import Empty, Heading, Pager
+from ..request_context import RequestContext
+from . import columns
+from .columns import Columns
+from .lists import LISTS, SearchedList
+
+SEARCHED: Final = "q"
+SORT: Final = "sort"
+LIMIT: Final = "limit"
+
+Row = TypeVar("Row")
+Line = TypeVar("Line")
+
+
+class ListSearch(Generic[Row]):
+    """The query, order and page size in the address of a list, with their errors.
+
+    Terms stand in ``q``; an address may also name some keys by themselves, as older ones do.
+    """
+
+    def __init__(self, context: RequestContext, name: str) -> None:
+        self.of: SearchedList[Row] = LISTS[name]
+        self.errors = Errors()
+        self._context = context
+        param = context.request.param
+        named = [
+            written_term(key, value)
+            for parameter, key in self.of.named.items()
+            if (value := param(parameter))
+        ]
+        self.typed = " ".join(filter(None, (param(SEARCHED).strip(), *named)))
+        self.where: ListQuery[Row] = EVERY_ROW
+        try:
+            self.where = self.of.language.read(self.typed)
+        except InvalidRequest as error:
+            self.errors.take(error, otherwise=FIELD)
+        self.sort = param(SORT)
+        typed = self.errors.whole(LIMIT, param(LIMIT), (1, limits.LIST_PAGE))
+        self.limit = typed or self.of.per_page
+        self._cursor: str | None = None
+
+    def look(self, look: Callable[[ListQuery[Row], int, str | None], Found[Row]]) -> Found[Row]:
+        """Return a page as *look* finds it, by the query, the limit and the cursor.
+
+        It is empty where something is wrong, be it *look* that says so of the query.
+        """
+        page: Found[Row] = Found((), None)
+        if not self.errors:
+            try:
+                page = look(self.where, self.limit, self._context.cursor)
+            except InvalidRequest as error:
+                if [one.field for one in error.errors] != [FIELD]:
+                    raise
+                self.errors.take(error, otherwise=FIELD)
+        self._cursor = page.cursor
+        return page
+
+    @property
+    def text(self) -> str:
+        """The whole query; where something is wrong, what was typed."""
+        return self.typed if self.errors else self.where.text
+
+    @property
+    def status(self) -> int:
+        """The status of the answer."""
+        return 400 if self.errors else 200
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that is meant is on this page: then it can be sorted."""
+        return self._cursor is None and self._context.cursor is None
+
+    def url(self, **changed: object) -> str:
+        """Return the address of the same list, with something *changed*."""
+        asked = {
+            SEARCHED: self.text,
+            SORT: self.sort,
+            LIMIT: "" if self.limit == self.of.per_page else self.limit,
+            **changed,
+        }
+        return self._context.url(self.of.route, asked)
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys that this visitor may ask by."""
+        details = self._context.allows(Permission.DETAILS)
+        for key in self.of.language.keys:
+            if details or key not in self.of.details:
+                yield key
+
+    def rows(self, of: Columns[Line], lines: Sequence[Line]) -> tuple[Line, ...]:
+        """Return *lines* in the order that is asked for, if all of them are there."""
+        return columns.ordered(of, lines, self.sort if self.whole else "")
+
+    def headings(self, of: Columns[Any], usual: str) -> tuple[Heading, ...]:
+        """Return the heads of the list, which is read in the order *usual*."""
+        return tuple(
+            columns.headings(
+                of, self.sort, usual, whole=self.whole, url=lambda sort: self.url(**{SORT: sort})
+            )
+        )
+
+    def pager(self, shown: int, one: str = "", many: str = "") -> Pager:
+        """Return the links to other pages, and what there is to know of their order."""
+        words = formatting.count_of(shown, one or self.of.one, many or f"{one or self.of.one}s")
+        return Pager(
+            words if shown else "",
+            first=self.url() if self._context.cursor else None,
+            next=self.url(cursor=self._cursor) if self._cursor else None,
+            note="" if self.whole or not shown else columns.longer_than_a_page(self.of.by),
+        )
+
+    def empty(self, otherwise: Empty, none_fits: Empty | None = None) -> Empty:
+        """Return the text of a page without rows; *otherwise* where nothing is asked."""
+        if self.errors:
+            why = self.errors.of(LIMIT)  # which has no field to say it
+            return Empty(
+                f"Nothing was looked for: {f'limit {why}' if why else 'the query is not right'}."
+            )
+        if self._cursor is not None:
+            return Empty(
+                "Nothing that fits among those looked at so far. There are more to look at."
+            )
+        if self.where.terms:
+            return none_fits or Empty(f"No {self.of.one} fits this query.")
+        return otherwise

@@ -1,0 +1,258 @@
+"""One search box on every list: its keys, its mistakes, saved views, and what sorts."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from console.chalicelib.views import lists
+from headrace.domain.access import Role
+from headrace.domain.filters import TaskFilter
+from headrace.domain.operate import BulkAction
+from headrace.domain.schedule import ScheduleSettings
+from headrace.domain.worker import WorkerHeartbeat
+from headrace.ops.operators.keys import BOOTSTRAP
+from headrace.ops.operators.list_queries import LANGUAGES
+from headrace.ops.operators.views import MOST
+from tests.console.conftest import Browser, Element, Shown, query_of
+from tests.console.test_tour import GUIDE
+
+PATHS = {
+    "queues": "/console",
+    "workers": "/console/workers",
+    "schedules": "/console/schedules",
+    "batches": "/console/batches",
+    "keys": "/console/keys",
+    "actions": "/console/actions",
+    "audit": "/console/audit",
+}
+EVERY_LIST = pytest.mark.parametrize("name", PATHS)
+
+
+@pytest.fixture
+def full(admin: Browser) -> Browser:
+    """Give an admin a console of which each list has two rows at least."""
+    for name in ("mail", "news"):
+        admin.queue(name)
+        admin.put(name)
+    admin.use.queues.pause("news")
+    for name, version in (("ada:1", "1.4"), ("bob:2", "1.5")):
+        beat = WorkerHeartbeat(
+            name, ("mail", "news")[: int(name[-1])], admin.clock(), 8, (), version
+        )
+        admin.use.workers.alive(BOOTSTRAP, beat)
+        admin.clock.forward(80 if name == "ada:1" else 1)
+    for name, paused in (("digest", False), ("nightly", True)):
+        settings = ScheduleSettings(
+            every_seconds=3600, payload=f'{{"task": "shop.{name}"}}', paused=paused
+        )
+        admin.use.schedules.put("mail", name, settings)
+    for name in ("night", "noon"):
+        admin.use.task_batches.create({}, batch_id=name, total=0 if name == "night" else None)
+    admin.use.keys.create(BOOTSTRAP, "press", Role.WORKER, ("news",))
+    admin.use.keys.create(BOOTSTRAP, "desk", Role.VIEWER, ("*",))
+    for queue, why in (("mail", "test data"), ("news", "moved house")):
+        admin.use.actions.begin_all(BulkAction.DELETE, [queue], TaskFilter(), reason=why)
+    return admin
+
+
+def rows(shown: Shown) -> list[Element]:
+    """The rows of the list, without those of tables in its cells."""
+    inner = (row for body in shown.page.all("tbody")[:1] for row in body.children)
+    return [row for row in inner if isinstance(row, Element)]
+
+
+def heads(shown: Shown) -> dict[str, Element]:
+    return {one.text.rstrip(" ▲▼"): one for one in shown.page.all("thead")[0].all("th")}
+
+
+def search(browser: Browser, name: str, text: str) -> Shown:
+    """Send the search box of a list."""
+    page = browser.get(PATHS[name]).page
+    [form] = [one for one in page.all("form", role="search") if one.all("input", id="query")]
+    assert form.attributes["action"] == PATHS[name]
+    return browser.get(f"{PATHS[name]}?q={text.replace(':', '%3A').replace(' ', '+')}")
+
+
+@dataclass(frozen=True)
+class Sought:
+    name: str
+    text: str
+    found: tuple[str, ...]
+
+
+@pytest.mark.parametrize(
+    "sought",
+    [
+        Sought("queues", "paused:yes", ("news",)),
+        Sought("workers", "state:late", ("ada:1",)),
+        Sought("workers", "version:1.5 queue:news", ("bob:2",)),
+        Sought("schedules", "paused:yes queue:mail", ("nightly",)),
+        Sought("schedules", "task:shop.digest", ("digest",)),
+        Sought("batches", "state:ended", ("night",)),
+        Sought("keys", "queue:mail role:viewer", ("desk",)),
+        Sought("actions", "house", ("moved house",)),
+        Sought("audit", "action:pause queue:news", ("pause",)),
+    ],
+    ids=lambda sought: f"{sought.name}-{sought.text}",
+)
+def test_a_list_is_narrowed_by_its_keys(full: Browser, sought: Sought) -> None:
+    found = rows(search(full, sought.name, sought.text))
+
+    assert len(found) == len(sought.found)
+    assert all(text in row.text for row, text in zip(found, sought.found, strict=True))
+
+
+@EVERY_LIST
+def test_a_mistake_is_named_with_its_place_and_what_was_typed_stays(
+    full: Browser, name: str
+) -> None:
+    shown = search(full, name, "x quue:mail")
+
+    assert shown.status == 400
+    assert "at character 3: quue is no key: use one of " in shown.text
+    assert "Nothing was looked for" in shown.text
+    box = shown.page.one("input", id="query").attributes
+    assert (box["value"], box["aria-invalid"]) == ("x quue:mail", "true")
+    assert rows(shown) == []
+
+
+@EVERY_LIST
+def test_each_term_goes_with_its_link_and_each_suggestion_fits(full: Browser, name: str) -> None:
+    shown = full.get(PATHS[name])
+    suggested = [one.attributes["value"] for one in shown.page.one("datalist").all("option")]
+
+    assert suggested
+    for text in suggested[:4]:
+        narrowed = search(full, name, text)
+        assert rows(narrowed), text
+        [without] = narrowed.page.one("p", class_="terms").all("a")
+        assert query_of(without.attributes["href"]) == {}
+
+
+def test_every_list_has_a_language_and_every_language_a_list() -> None:
+    assert {*lists.LISTS} == {*LANGUAGES} == {*PATHS}
+    for name, one in lists.LISTS.items():
+        assert one.language.read(one.example).terms, name
+
+
+def test_the_guide_names_the_keys_of_each_list() -> None:
+    for name, language in LANGUAGES.items():
+        keys = " ".join(f"`{key}:`" for key in language.keys)
+        assert f"\n| {name} | {keys} |\n" in GUIDE.read_text(), name
+
+
+@EVERY_LIST
+def test_a_view_is_saved_shown_to_its_list_and_removed(full: Browser, name: str) -> None:
+    page = search(full, name, "mail").page
+    saved = full.follow(full.submit(page, f"/views/{name}", name="of mail", do="save"))
+
+    assert "The view of mail is saved." in saved.text
+    for one, path in PATHS.items():
+        views = [nav for nav in full.get(path).page.all("nav") if "Saved views" in str(nav)]
+        links = [link for nav in views for link in nav.all("a")]
+        assert [query_of(link.attributes["href"]) for link in links] == (
+            [{"q": "mail"}] if one == name else []
+        )
+    gone = full.follow(full.submit(saved.page, f"/views/{name}", do="remove"))
+    assert "The view of mail is removed." in gone.text
+
+
+def test_views_are_shared_by_keys_for_the_same_queues_only(full: Browser) -> None:
+    page = search(full, "workers", "queue:news").page
+    full.submit(page, "/views/workers", name="secret", do="save")
+    mail = full.as_role(Role.OPERATOR, "mail")
+    theirs = search(mail, "workers", "queue:mail").page
+
+    assert "secret" not in mail.get(PATHS["workers"]).text
+    mail.submit(theirs, "/views/workers", name="ours", do="save")
+    assert "ours" in mail.get(PATHS["workers"]).text
+    assert "ours" not in full.get(PATHS["workers"]).text
+    assert "secret" in full.as_role(Role.VIEWER).get(PATHS["workers"]).text
+
+
+def test_who_may_not_operate_or_see_the_list_saves_no_view_of_it(full: Browser) -> None:
+    given = {"name": "x", "q": "mail", "do": "save"}
+    shown = search(full.as_role(Role.VIEWER), "workers", "mail")
+
+    assert "Save as a view" not in shown.text
+    for role, name in ((Role.VIEWER, "workers"), (Role.OPERATOR, "keys")):
+        browser = full.as_role(role)
+        token = browser.get("/console").page.one("form", method="post").one("input", name="token")
+        sent = {**given, "token": token.attributes["value"]}
+        assert browser.post(f"/console/views/{name}", sent).status == 403
+    field = full.get("/console").page.all("input", name="token")[0]
+    sent = {**given, "token": field.attributes["value"]}
+    assert full.post("/console/views/nothing", sent).status == 404
+
+
+def test_what_cannot_be_saved_says_why(full: Browser) -> None:
+    page = search(full, "workers", "mail").page
+    for number in range(MOST):
+        full.use.views.save("@workers", f"v{number}", f"w{number}", by="ada")
+
+    refused = full.follow(full.submit(page, "/views/workers", name="one more", do="save"))
+
+    assert "remove one" in refused.text
+    wrong = full.submit(page, "/views/workers", name="x", q="quue:mail", do="save")
+    assert "at character 1: quue is no key" in full.follow(wrong).text
+
+
+def test_what_payloads_call_is_not_told_to_those_who_may_not_see_them(full: Browser) -> None:
+    viewer = full.as_role(Role.VIEWER)
+
+    assert "task:shop.digest" in full.get(PATHS["schedules"]).body
+    assert "task:" not in viewer.get(PATHS["schedules"]).body
+    refused = search(viewer, "schedules", "task:shop.digest")
+    assert refused.status == 400
+    assert "those are not shown to this key" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "first"),
+    [
+        ("workers", "Version", "ada:1"),
+        ("workers", "Heard of", "bob:2"),
+        ("schedules", "Schedule", "digest"),
+        ("batches", "Ended", "night"),
+        ("keys", "Name", "desk"),
+        ("actions", "Why", "moved house"),
+        ("audit", "Action", "create key"),
+    ],
+)
+def test_a_head_sorts_and_turns_the_order_round(
+    full: Browser, name: str, head: str, first: str
+) -> None:
+    shown = full.get(PATHS[name])
+    sorted_ = full.get(heads(shown)[head].one("a").attributes["href"])
+    turned = full.get(heads(sorted_)[head].one("a").attributes["href"])
+
+    assert first in rows(sorted_)[0].text
+    assert first in rows(turned)[-1].text
+    orders = {one.attributes.get("aria-sort") for one in heads(turned).values()}
+    assert len(orders - {None}) == 1
+    assert "sort=" in shown.body
+
+
+def test_an_order_is_kept_by_a_search(full: Browser) -> None:
+    page = full.get("/console/workers?sort=-version").page
+
+    assert page.one("input", name="sort").attributes["value"] == "-version"
+
+
+def test_a_list_that_is_longer_than_a_page_says_what_order_it_has(full: Browser) -> None:
+    shown = full.get("/console/workers?limit=1&sort=-name")
+    [more] = [a.attributes["href"] for a in shown.page.all("a") if a.text == "Next page"]
+
+    assert "Longer than a page: in the order of its names." in shown.text
+    assert "ada:1" in rows(shown)[0].text
+    assert [one for head in heads(shown).values() for one in head.all("a")] == []
+    assert query_of(more)["sort"] == "-name"
+    assert "bob:2" in rows(full.get(more))[0].text
+    assert "Longer than a page" not in full.get("/console/workers?limit=2").text
+
+
+def test_a_limit_that_makes_no_sense_is_named(full: Browser) -> None:
+    shown = full.get("/console/keys?limit=many")
+
+    assert shown.status == 400
+    assert "Nothing was looked for: limit must be a whole number from 1 to 250" in shown.text

@@ -21,6 +21,7 @@ from headrace.domain.queue import DeadLetterConfig, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.strict import NOTES, Spot
 from headrace.domain.task import State, Task, TaskSnapshot
+from headrace.ops.delivery.reports import ReportOutcome
 from headrace.store.base import Store
 from headrace.store.call_scope import metered
 from tests.contract.conftest import World, new_world
@@ -217,6 +218,72 @@ def test_who_is_behind_those_that_leave_goes_at_once(world: World, way: str) -> 
     ids = world.put(queue, *"234", group_key="a", **soon)
     leave(world, queue, [first, *ids] if way == "purge" else ids, way)
     (last,) = world.put(queue, "5", group_key="a")
+    assert [task.id for task in later(world, queue)] == [last]
+
+
+def stay_out(world: World, queue: str, way: str) -> None:
+    """Let a task take a place in group a of *queue*, and not come into it."""
+    other = world.queue("other", groups=GroupSettings(GroupMode.FAIR))
+    match way:
+        case "report":
+            world.put(other, group_key="a")
+            task = world.one(other)
+            world.say(task, "RELEASED")
+            late = world.say(task, "MOVED", to_queue=queue)
+            assert late.outcome is ReportOutcome.NOT_INFLIGHT
+        case "report with a child":
+            world.put(other, group_key="a")
+            task, child = world.one(other), (queue, TaskSpec("{}"))
+            said = world.say(task, "MOVED", to_queue=queue, spawn=(child,))
+            assert said.outcome is ReportOutcome.INVALID
+        case "operator":
+            (name,) = world.put(other, group_key="a")
+            operator = new_world(Beaten(world, other), world.clock)
+            (done,) = operator.use.bulk.by_ids(
+                other, BulkAction.MOVE, [name], to_queue=queue
+            ).results
+            assert (done.outcome, done.detail) == ("SKIPPED", "inflight")
+        case "operator, too late":
+            soon = world.clock() + timedelta(seconds=1)
+            (name,) = world.put(other, group_key="a", expires_at=soon)
+            world.clock.forward(2)
+            (done,) = world.use.bulk.by_ids(other, BulkAction.MOVE, [name], to_queue=queue).results
+            assert (done.outcome, done.detail) == ("SKIPPED", "the task has expired")
+        case "undo":
+            (name,) = world.put(queue, group_key="a", dedupe_key="k")
+            undo = world.use.tasks.delete(name, undo_in_seconds=60)
+            world.put(queue, group_key="a", dedupe_key="k")
+            assert undo is not None
+            (done,) = world.use.undoing.undo(undo.id).results
+            assert (done.outcome, done.detail) == ("SKIPPED", "dedupe_conflict")
+            world.say(world.one(queue), "SUCCEEDED")
+
+
+class Beaten:
+    """A store by which somebody else takes a task of *queue* once a place was taken for it."""
+
+    def __init__(self, world: World, queue: str) -> None:
+        self._world, self._queue = world, queue
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world.store, name)
+
+    def take_places(self, *given: Any) -> Places:
+        taken = self._world.store.take_places(*given)
+        self._world.clock.forward(0.001)
+        self._world.one(self._queue)
+        return taken
+
+
+@pytest.mark.parametrize(
+    "way", ["report", "report with a child", "operator", "operator, too late", "undo"]
+)
+def test_who_is_behind_one_that_took_a_place_in_vain_goes_at_once(world: World, way: str) -> None:
+    queue = strict(world)
+    world.put(queue, group_key="a")
+    world.say(world.one(queue), "SUCCEEDED")
+    stay_out(world, queue, way)
+    (last,) = world.put(queue, group_key="a")
     assert [task.id for task in later(world, queue)] == [last]
 
 

@@ -409,3 +409,25 @@ def test_a_call_that_ends_with_the_last_one_takes_places_of_its_own() -> None:
     assert [task.id for task in world.take(QUEUE, 5)] == [last]
     world.clock.forward(20)
     assert not world.take(QUEUE, 5)
+
+
+def test_a_call_that_is_made_again_takes_places_of_its_own() -> None:
+    """Else the note that two were left empty would hide the one that is put in by then."""
+    world, store = world_of("")
+    name, call = store.call()
+    new = TaskSpec("1", group_key="a", dedupe_key="k", tags={"call": name})
+    world.use.tasks.enqueue(QUEUE, [new])
+    store.acknowledge(call)
+    name, call = store.call()
+    pair = [replace(new, id=each, tags={"call": name}) for each in ("one", "two")]
+    world.use.tasks.enqueue(QUEUE, pair)  # the key is held
+    world.clock.forward(5)
+    world.say(world.one(QUEUE), "SUCCEEDED")
+    world.use.tasks.enqueue(QUEUE, pair)  # by "one" now
+    store.acknowledge(call)
+    store.lags["one"] = 4
+    put(world, store)
+
+    assert not world.take(QUEUE, 5)
+    world.clock.forward(5)
+    assert [task.id for task in world.take(QUEUE, 5)] == ["one"]

@@ -5,8 +5,8 @@ one that took the place before it.  One slot names the place whose task may be d
 put in by producers that may die in between, or find then that it is there already, the index lags
 by less than ten seconds, processes that deliver may die between any two steps, and operators delete
 and restart.  The line also has *notes*: of a task that was deleted before anybody had it, or was
-not put in, whose place was before its own; and where the dead halt their group, of one that is
-about to die so.  Nothing here is the product's.
+not put in or moved in, whose place was before its own; and where the dead halt their group, of one
+that is about to die so.  Nothing here is the product's.
 """
 
 from collections import deque
@@ -29,7 +29,8 @@ class Task(NamedTuple):
 
     ``due`` tells its waits apart.  ``seen``: the index shows it; ``old``: it was inserted ten
     seconds ago.  ``first`` are those that were acknowledged when it took its place.  ``untold``: it
-    has gone, and whoever did that has not noted it; ``lost``: it has left a place, and nobody will.
+    has gone, and whoever did that has not noted it; ``lost``: it has left a place, and nobody will;
+    ``again``: it was to be moved in, and that is tried for the second time.
     """
 
     state: str = "none"  # taken, waits, flies, ended, dead, expired, gone
@@ -42,6 +43,7 @@ class Task(NamedTuple):
     first: frozenset[int] = frozenset()
     untold: bool = False
     lost: bool = False
+    again: bool = False
 
 
 Notes = frozenset[tuple[Spot, Spot | None]]
@@ -88,7 +90,8 @@ class Group(NamedTuple):
 
     def has_left(self, spot: Spot) -> bool:
         """Tell whether its task is gone."""
-        return self.tasks[spot.task].state == "gone"
+        task = self.tasks[spot.task]
+        return task.state == "gone" or task.seq != spot.seq
 
     def inserted(self) -> frozenset[int]:
         there = (at for at, one in enumerate(self.tasks) if one.state not in ("none", "taken"))
@@ -107,6 +110,7 @@ ABANDONED = "nobody completes what a dead process has reserved"
 LATE = "a producer inserts however long ago it took its place"
 UNTOLD = "nobody notes what is deleted"
 UNUSED = "nobody notes a place whose task is not put in"
+UNMOVED = "nobody notes a place whose task was to be moved in, and has changed"
 UNANNOUNCED = "who dies undelivered is noted nowhere, though it halts"
 
 FAULTS = [NO_POINTER, NO_WAIT, UNDELIVERED, EAGER, NO_NUMBER, ANY_TIME, ABANDONED, LATE]
@@ -174,14 +178,7 @@ def events(group: Group, rules: Rules) -> Iterator[Group]:
             case "none":
                 yield _join(group, at, task._replace(state="taken"))
             case "taken":
-                late = any(one.old and one.seq > task.seq for one in group.tasks)
-                if late and rules.fault != LATE:
-                    yield _join(group, at, task._replace(lost=True))
-                else:
-                    overtaken = group.slot is not None and group.slot.seq > task.seq
-                    yield group.task(at, task._replace(state="waits", lost=task.lost or overtaken))
-                    # Or it is there already, or another has its key: the place stays empty.
-                    yield group.task(at, task._replace(state="gone", untold=rules.fault != UNUSED))
+                yield from _taken(group, at, task, rules)
             case "waits":
                 yield from _waits(group, at, task, rules)
             case "flies":
@@ -194,6 +191,25 @@ def events(group: Group, rules: Rules) -> Iterator[Group]:
                 yield from _dead(group, at, task, rules)
             case "gone" if task.untold:
                 yield _told(group, at, task, rules)
+
+
+def _taken(group: Group, at: int, task: Task, rules: Rules) -> Iterator[Group]:
+    """It is put in; or is there already, or another has its key: then the place stays empty.
+
+    Or it was to be moved in, and has changed: then that is tried again, with another place.
+    """
+    late = any(one.old and one.seq > task.seq for one in group.tasks)
+    if late and rules.fault != LATE:
+        yield _join(group, at, task._replace(lost=True))
+        return
+    overtaken = group.slot is not None and group.slot.seq > task.seq
+    yield group.task(at, task._replace(state="waits", lost=task.lost or overtaken))
+    yield group.task(at, task._replace(state="gone", untold=rules.fault != UNUSED))
+    if not task.again:
+        left = group.noted(Spot(at, task.seq), task.after)
+        if rules.fault == UNMOVED:
+            left = group
+        yield _join(left, at, task._replace(again=True))
 
 
 def _told(group: Group, at: int, task: Task, rules: Rules) -> Group:
@@ -413,7 +429,9 @@ def test_and_a_dead_one_that_does_not_halt_its_group() -> None:
     assert explore(2, (1, 1), Rules(halt=True, fault=DEAD_ENDS))[1]
 
 
-@pytest.mark.parametrize(("halt", "fault"), [(True, UNTOLD), (False, UNTOLD), (False, UNUSED)])
+@pytest.mark.parametrize(
+    ("halt", "fault"), [(True, UNTOLD), (False, UNTOLD), (False, UNUSED), (False, UNMOVED)]
+)
 def test_and_that_nobody_notes_which_place_is_empty(halt: bool, fault: str) -> None:  # noqa: FBT001
     assert explore(2, (1,), Rules(halt=halt, fault=fault))[1] == "stuck"
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from headrace.domain.copies import altered
+from headrace.domain.fairness import Turn
 from headrace.domain.lifecycle import Rule
 from headrace.domain.task import TURN_LANE, Place, State, Task
 
@@ -150,6 +151,9 @@ class Change:
     ``also`` are key locks and new tasks that must be written with it, all or nothing.  That costs
     twice the units, so it is for transitions that need it; ``seen`` is then the task as it was
     read.
+
+    ``turn`` is one that was taken for it: where it is not made, a place in a strict order stays
+    empty.
     """
 
     rule: Rule
@@ -164,6 +168,7 @@ class Change:
     done_when: tuple[Condition, ...] = ()
     also: tuple["KeyLock | Change", ...] = ()
     seen: Task | None = None
+    turn: Turn | None = None
 
     def allowed(self, task: Task | None) -> bool:
         """Tell whether the stored *task* (None: there is none) lets this change happen."""

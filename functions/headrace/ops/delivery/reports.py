@@ -15,6 +15,7 @@ from typing import Final
 
 from headrace.domain import limits, settle
 from headrace.domain.change import Change
+from headrace.domain.copies import altered
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.lease import LeaseName, group_of, is_group_id, names_lease
 from headrace.domain.lifecycle import Action, Actor, rules
@@ -27,6 +28,7 @@ from headrace.ops.shared.leases import with_present_ends
 from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.strict_notes import note_unmade
 from headrace.ops.tasks.enqueue import EnqueueResult
 from headrace.ops.tasks.spawn import Spawning
 from headrace.store.base import Done, Store
@@ -234,8 +236,10 @@ class Reports:
             children = self.spawning.children(report.spawn, task, secret=secret, born=born, now=now)
             done = self.spawning.commit(whole, task, children)
         except InvalidRequest as wrong:
+            note_unmade(self.store, [change])
             return ReportResult(report.task_id, ReportOutcome.INVALID, detail=str(wrong))
         if done is None:
+            note_unmade(self.store, [change])
             return None
         return ReportResult(report.task_id, ReportOutcome.OK, done.task, spawned=done.children)
 
@@ -299,15 +303,17 @@ class Reports:
         if target.strict and (fault := self._order_fault(report, held, target)):
             return ReportResult(report.task_id, ReportOutcome.INVALID, detail=fault)
         in_line = target.settings.groups is not None and not report.delay_in_seconds
-        return settle.move(
+        turn = self.lines.take_once(target, held.task_id, held.task) if in_line else None
+        moved = settle.move(
             held,
             target,
             now=now,
             delay=report.delay_in_seconds,
             payload=report.payload,
             tags=report.tags,
-            turn=self.lines.take_once(target, held.task_id, held.task) if in_line else None,
+            turn=turn,
         )
+        return altered(moved, turn=turn)
 
 
 def _held(report: TaskReport, queue: Queue) -> Held | None:

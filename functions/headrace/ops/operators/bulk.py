@@ -343,13 +343,24 @@ class BulkOperations:
         now = job.at or self.now()
         if meant is not None and not meant(task, now):
             return Unfit("the task has changed meanwhile")
+        plan = partial(operate, job.action, task, job.queue, target=job.target, now=now)
+        change = plan()
+        if isinstance(change, Unfit):
+            return change
         to = takes_turn(job.action, task, job.queue, target=job.target, now=now)
-        turn = None
         if to is not None and not job.dry_run:
-            stays = to.strict and self.lines.keeps_place(to, task)
-            turn = turn_kept(task) if stays else self.lines.take_once(to, task.id, task)
-        change = operate(job.action, task, job.queue, target=job.target, now=now, turn=turn)
+            change = self._in_line(to, task, plan)
         return change if isinstance(change, Unfit) else self._kept(job, task, change)
+
+    def _in_line(
+        self, to: Queue, task: Task, plan: Callable[..., Change | Unfit]
+    ) -> Change | Unfit:
+        """Plan it with the turn of *task* in queue *to*: a new one, unless its place is kept."""
+        if to.strict and self.lines.keeps_place(to, task):
+            return plan(turn=turn_kept(task))
+        turn = self.lines.take_once(to, task.id, task)
+        change = plan(turn=turn)
+        return change if isinstance(change, Unfit) else replace(change, turn=turn)
 
     @staticmethod
     def _kept(job: _Job, task: Task, change: Change) -> Change:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from headrace.domain.change import KeyLock
 from headrace.domain.errors import NotFound
+from headrace.domain.fairness import Turn
 from headrace.domain.operate import Unfit
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
@@ -20,6 +21,7 @@ from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.paging import Cursors
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.strict_notes import note_unused
 from headrace.ops.shared.undos import Undos
 from headrace.ops.tasks.enqueue import key_holder
 from headrace.store.base import Done, Position, Store
@@ -134,7 +136,15 @@ class Undoing:
 
     def _restored(self, queue: Queue, task: Task) -> BulkOutcome:
         """Bring one task back, unless its key is held or its retention over."""
-        turn = self.lines.take_once(queue, task.id, task) if takes_place(task, queue) else None
+        if not takes_place(task, queue):
+            return self._brought(queue, task, None)
+        turn = self.lines.take_once(queue, task.id, task)
+        result = self._brought(queue, task, turn)
+        if result.outcome != _RESTORED:
+            note_unused(self.store, queue.name, [(task.id, turn)])
+        return result
+
+    def _brought(self, queue: Queue, task: Task, turn: Turn | None) -> BulkOutcome:
         change = undelete(task, queue, now=self.now(), turn=turn)
         for _ in range(_LOOKS):
             if isinstance(change, Unfit):

@@ -6,13 +6,13 @@ write.  A turn that was delivered and is not known here only lets those who had 
 a little earlier.
 """
 
+import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from hashlib import blake2b
 from typing import Final
 
 from headrace.domain.errors import Unavailable
@@ -180,11 +180,9 @@ class Lines:
 
 
 def _tail(ids: Sequence[str]) -> str:
-    """Return what a line is to keep of tasks *ids*: the last of them, and which they were.
+    """Return what a line is to keep of a call for tasks *ids*: the last of them, and which call.
 
-    Made again, a call takes the same places; another one that ends with a task of the same id takes
-    its own.
+    A write whose answer was lost takes no places twice.  Another call never gets them: by then they
+    may be noted as empty (see ``strict_notes``).
     """
-    if len(ids) == 1:
-        return ids[-1]
-    return f"{ids[-1]} {blake2b(' '.join(ids).encode(), digest_size=6).hexdigest()}"
+    return f"{ids[-1]} {secrets.token_hex(6)}"

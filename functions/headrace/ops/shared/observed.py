@@ -27,13 +27,15 @@ from headrace.domain.lease import Group, GroupChange, group_of
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.group_limits import GroupLimits
 from headrace.ops.shared.slots import Slots, remember
+from headrace.ops.shared.strict_notes import note_unmade
 from headrace.store.base import Done, Noting, Outcome, Store
 
 
 def commit(store: Store, changes: Sequence[Change]) -> list[Outcome]:
     """Commit *changes*; what a task cannot give up because it has it no longer, is left alone.
 
-    A task that waited past its expiry may have lost its dedupe key to a newer one.
+    A task that waited past its expiry may have lost its dedupe key to a newer one.  The places in
+    strict orders that were taken for what is not made are noted as empty.
     """
     outcomes = store.commit(changes)
     for place, (change, outcome) in enumerate(zip(changes, outcomes, strict=True)):
@@ -43,6 +45,8 @@ def commit(store: Store, changes: Sequence[Change]) -> list[Outcome]:
         if all(isinstance(also, KeyLock) and also.value is None for also in lost):
             kept = tuple(also for also in change.also if also not in lost)
             outcomes[place] = store.commit([replace(change, also=kept)])[0]
+    made = zip(changes, outcomes, strict=True)
+    note_unmade(store, (change for change, outcome in made if not isinstance(outcome, Done)))
     return outcomes
 
 

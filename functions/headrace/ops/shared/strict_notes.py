@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
+from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
 from headrace.domain.fairness import OnDead, Turn, line_name
 from headrace.domain.group_slots import GroupLine, SlotTaking
@@ -53,6 +54,17 @@ def note_unused(store: Store, queue: str, taken: Iterable[tuple[str, Turn]]) -> 
             note = Note.unused(task_id, turn.after)
             by_line.setdefault(line_name(turn.group_key), []).append(note)
     _note_empty(store, queue, by_line)
+
+
+def note_unmade(store: Store, changes: Iterable[Change]) -> None:
+    """Note the places that were taken for *changes*, of which none was made."""
+    by_queue: dict[str, list[tuple[str, Turn]]] = {}
+    for change in changes:
+        if change.turn is not None:
+            queue = change.put["place"].queue
+            by_queue.setdefault(queue, []).append((change.task_id, change.turn))
+    for queue, taken in by_queue.items():
+        note_unused(store, queue, taken)
 
 
 def _note_empty(store: Store, queue: str, by_line: Mapping[str, list[Note]]) -> None:

@@ -328,7 +328,7 @@ def _enqueued(change: Change, outcome: Outcome, queue: Queue) -> EnqueueResult:
 
 
 def has_place(result: EnqueueResult, turn: Turn) -> bool:
-    """Tell whether a task has the place of *turn*: it was put in, or is the line's last already."""
+    """Tell whether a task has the place of *turn*: it was put in, maybe by a write told of late."""
     if result.outcome is EnqueueOutcome.CREATED:
         return True
     there = result.task if result.outcome is EnqueueOutcome.EXISTING else None

@@ -408,10 +408,14 @@ def test_a_fault_of_the_writes_is_found(kind: type[Offloading]) -> None:
     found(Faulty)
 
 
+def always_the_same() -> str:
+    return "same"
+
+
 def test_names_that_are_used_again_are_found() -> None:
     class Faulty(OffloadMachine):
         def offloading(self, store: Store, objects: ObjectStore, new_token: Any) -> Store:
-            return Offloading(store, objects, MOST, lambda: "same").store
+            return Offloading(store, objects, MOST, always_the_same).store
 
     found(Faulty)
 

@@ -300,14 +300,14 @@ def a_retry(world: World, store: Faulty) -> None:
 
 
 @pytest.mark.parametrize(
-    ("story", "fault"),
+    ("fault", "story"),
     [
-        (a_hidden_one, NO_POINTER),
-        (a_hidden_one_and_one_that_never_comes, NO_WAIT),
-        (a_retry, EAGER),
+        (NO_POINTER, a_hidden_one),
+        (NO_WAIT, a_hidden_one_and_one_that_never_comes),
+        (EAGER, a_retry),
     ],
 )
-def test_each_of_these_faults_is_caught(story: Story, fault: str) -> None:
+def test_each_of_these_faults_is_caught(fault: str, story: Story) -> None:
     story(*world_of(""))
     with pytest.raises(AssertionError, match="overtakes"):
         story(*world_of(fault))

@@ -99,8 +99,19 @@ def test_a_target_that_was_away_for_a_minute_is_found_again_within_five_seconds(
         at = run.dispatch.monotonic()
     assert found_after <= 5
     assert 30 <= asked <= 250
-    assert all(world.see(one).attempts <= 1 for one in ids)
-    assert all(not world.see(one).errors for one in ids)
+    for task in map(world.see, ids):
+        assert (task.attempts, task.errors) == (task.state is State.SUCCEEDED, ())
+
+
+def test_a_busy_target_gets_a_task_again_when_it_says(world: World, run: PushRun) -> None:
+    (one,) = world.put("hooks", "1")
+    assert answered(world, run, TargetAnswer(429, retry_after="30")) == 1
+    assert world.see(one).attempts == 0
+    world.clock.forward(29.9)
+    assert answered(world, run, TargetAnswer(200)) == 0
+    world.clock.forward(1)
+    assert answered(world, run, TargetAnswer(200)) == 1
+    assert (world.see(one).state, world.see(one).attempts) == (State.SUCCEEDED, 1)
 
 
 def test_a_busy_target_is_shown_and_explained(world: World, run: PushRun) -> None:

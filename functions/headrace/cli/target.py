@@ -7,10 +7,10 @@ import click
 
 from headrace.cli import params
 from headrace.cli.commands import CliCommand, options
-from headrace.cli.output import answer
+from headrace.cli.output import answer, span, when
 from headrace.cli.params import TIME
 from headrace.cli.session import CliSession
-from headrace.wire.queues import Queue, SigningSecret
+from headrace.wire.queues import AlertOn, Queue, SigningSecret
 
 _NAMES: Final = (
     "target_url",
@@ -122,21 +122,41 @@ def _alerts(text: str) -> dict[str, Any] | None:
 def alerts_on(queue: Queue) -> list[str]:
     """Return what the alerts of *queue* say that are on, one a text; none where it has no stats."""
     return [
-        f"{one.threshold} {one.value:,.10g} (limit {one.limit:,.10g}) since "
-        f"{one.since.isoformat(timespec='seconds')}"
-        for one in (queue.stats.alerts if queue.stats else None) or ()
+        f"{_alert_in_words(one)} (limit {_measured(one.threshold, one.limit)}) since "
+        f"{when(one.since)}"
+        for one in _on(queue)
     ]
 
 
+def _on(queue: Queue) -> Iterable[AlertOn]:
+    return (queue.stats.alerts if queue.stats else None) or ()
+
+
+def _alert_in_words(alert: AlertOn) -> str:
+    return (
+        f"{_WORDS.get(alert.threshold, alert.threshold)} {_measured(alert.threshold, alert.value)}"
+    )
+
+
+def _measured(threshold: str, value: float) -> str:
+    return span(value) if threshold.endswith("_seconds") else f"{value:,.10g}"
+
+
 def alerts_of(session: CliSession, queues: Iterable[Queue]) -> dict[str, str | None]:
-    """Return the same of each of *queues* that may have alerts, as it is now: a list has none."""
+    """Return the same in short of each of *queues* that may have alerts: a list has none."""
     return {
-        queue.name: "; ".join(alerts_on(session.client.get_queue(queue.name))) or None
+        queue.name: ", ".join(map(_alert_in_words, _on(session.client.get_queue(queue.name))))
+        or None
         for queue in queues
         if queue.alerts is not None
     }
 
 
+_WORDS: Final = {
+    "oldest_ready_seconds": "oldest ready",
+    "dead_per_minute": "dead in a minute:",
+    "no_workers_for_seconds": "no workers for",
+}
 _LIMITS: Final[dict[str, tuple[str, Callable[[str], float]]]] = {
     "oldest": ("oldest_ready_seconds", params.seconds),
     "dead": ("dead_per_minute", int),

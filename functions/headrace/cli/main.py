@@ -25,6 +25,7 @@ _ELSEWHERE: Final = {
     "lake": "spark",
     "timers": "file",
     "backup": "file",
+    "undo": "bulk",
 }
 """The modules of commands that are not named for them."""
 

@@ -8,6 +8,8 @@ from headrace.cli import params
 from headrace.cli.commands import (
     CliGroup,
     dry_run_option,
+    group_options,
+    groups_named,
     options,
     queue_argument,
     reason_option,
@@ -15,7 +17,6 @@ from headrace.cli.commands import (
     undo_option,
     yes_option,
 )
-from headrace.cli.groups import group_options, groups_named
 from headrace.cli.output import (
     answer,
     count_of,

@@ -10,8 +10,8 @@ import msgspec
 
 from headrace.client.calls import instant_text, json_body
 from headrace.client.codec import Codec
+from headrace.client.current import traced
 from headrace.client.settings import utc_now
-from headrace.client.tracing import traced
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, PayloadTooLarge
 from headrace.domain.ids import new_task_id

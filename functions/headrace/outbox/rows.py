@@ -3,15 +3,16 @@
 What only the service can tell (the queue is missing, an expiry has passed) is found by the relay.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, get_args
+from typing import Any, Final, ParamSpec, Protocol, get_args
 
 import msgspec
 
 from headrace.client.app import checks
+from headrace.client.app.posting import PreparedTask
 from headrace.client.calls import instant_text
 from headrace.client.codec import Codec
 from headrace.client.sending import NewTask, task_entry
@@ -156,3 +157,30 @@ def _retry_strategy(field: str, given: RetryStrategy | Mapping[str, Any] | None)
         if stated != len(strategy.intervals):
             raise checks.wrong(f"{field}.max_retries", "must be the number of intervals")
     checks.retry_strategy(field, strategy)
+
+
+P = ParamSpec("P")
+
+
+class Preparing(Protocol[P]):
+    """A task function, or one with options chosen: ``send_mail.options(delay=60)``.
+
+    What is prepared, a task function's call or a task for a queue by its name, is what every outbox
+    writes: in the transaction that its first argument is, or that the library knows by itself.
+    """
+
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask:
+        """Return the task of a call with these arguments.  Raises InvalidRequest."""
+        ...
+
+
+def prepared_calls(
+    task: Preparing[...], calls: Iterable[Mapping[str, Any]]
+) -> Iterable[PreparedTask]:
+    """Return the tasks of *calls*, each given as its arguments by name."""
+    return (task.prepare(**call) for call in calls)
+
+
+def prepared_tasks(queue: str, tasks: Iterable[NewTask], codec: Codec) -> Iterable[PreparedTask]:
+    """Return *tasks* as those of *queue*, whose payloads *codec* writes."""
+    return (PreparedTask(queue, task, codec) for task in tasks)

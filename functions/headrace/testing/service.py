@@ -1,17 +1,17 @@
 """The whole service in memory: the real HTTP application, a manual clock, no sockets, no files."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Self
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import httpx2 as httpx
 
 from headrace.client.aio import AsyncClient
 from headrace.client.app.app import App
-from headrace.client.calls.waiting import Look
+from headrace.client.calls.waiting import CallSteps, Look, TaskLook, look_at_task
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
 from headrace.domain.errors import NotFound
@@ -27,8 +27,63 @@ from headrace.store.base import Lake
 from headrace.testing.conditions import Faults, ManualClock
 from headrace.testing.stores import SHARD, LaggingStore, Streamed
 from headrace.testing.transport import faulty, responder
-from headrace.testing.waiting import AsyncSimulatedClient, L, SimulatedClient
 from headrace.testing.work import LIMIT, Ran, Work
+
+L = TypeVar("L", bound=Look)
+
+
+class Watch(Protocol):
+    """Goes on looking until that has ended, or for so many seconds of the service's time."""
+
+    def __call__(self, look: Callable[[], L], timeout: float | None) -> Iterator[L]:
+        """Yield each look."""
+
+
+class SimulatedClient(Client):
+    """A client whose waiting is up to *watch*: by the service's clock, while its apps work."""
+
+    def __init__(self, *address: str, watch: Watch, **settings: Any) -> None:  # noqa: ANN401  Client's own
+        super().__init__(*address, **settings)
+        self._watch = watch
+
+    def _looks(
+        self,
+        id: str,
+        timeout: float | None,
+        *,
+        payload: bool | None,
+        turn: float | None = None,  # noqa: ARG002  nobody waits long
+    ) -> Iterator[TaskLook]:
+        return self._watch(lambda: self.send(look_at_task(id, payload=payload)), timeout)
+
+    def _looked(self, look: Callable[[], CallSteps[L]], timeout: float | None) -> L:
+        *_, last = self._watch(lambda: self._taken(look()), timeout)
+        return last
+
+
+class AsyncSimulatedClient(AsyncClient):
+    """The same for programs with an event loop, which stands still meanwhile; *twin* looks."""
+
+    def __init__(self, *address: str, watch: Watch, twin: Client, **settings: Any) -> None:  # noqa: ANN401  likewise
+        super().__init__(*address, **settings)
+        self._watch, self._twin = watch, twin
+
+    async def _looks(
+        self,
+        id: str,
+        timeout: float | None,  # noqa: ASYNC109  as the one it stands for
+        *,
+        payload: bool | None,
+        turn: float | None = None,  # noqa: ARG002  likewise
+    ) -> AsyncIterator[TaskLook]:
+        for look in self._watch(
+            lambda: self._twin.send(look_at_task(id, payload=payload)), timeout
+        ):
+            yield look
+
+    async def _looked(self, look: Callable[[], CallSteps[L]], timeout: float | None) -> L:  # noqa: ASYNC109  likewise
+        return self._twin._looked(look, timeout)  # noqa: SLF001  by the same clock
+
 
 URL: Final = "http://headrace.test"
 ADMIN_KEY: Final = "admin-key-of-a-test"

@@ -2,9 +2,12 @@
 
 import asyncio
 import math
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -17,6 +20,7 @@ from headrace.client.client import Client
 from headrace.client.sending import Report
 from headrace.client.worker.fetcher import check_queues
 from headrace.client.worker.handlers import CoroutineAttempt, ThreadAttempt
+from headrace.client.worker.inflight import Interruption, RunningHandler
 from headrace.client.worker.reporting import instead_of_invalid, was_cancelled
 from headrace.client.worker.service import Refused, WorkerService, failure_instead, send_each
 from headrace.client.worker.settings import WorkerSettings
@@ -24,13 +28,13 @@ from headrace.domain.errors import NotFound
 from headrace.domain.task import State, Task
 from headrace.ops.shared.queues import QueueOperations
 from headrace.testing.conditions import ManualClock
-from headrace.testing.limits import time_limits
 from headrace.testing.stores import LaggingStore
 from headrace.wire.tasks import LeasedTask, Reported
 
 NAME: Final = "test"
 LIMIT: Final = 10_000
 """Attempts after which a story has no end."""
+_AGAIN_SECONDS: Final = 1.0  # until a time limit is thrown in once more
 _A_MOMENT: Final = timedelta(seconds=1)
 _MINUTE: Final = timedelta(minutes=1)
 
@@ -352,3 +356,44 @@ def _awaited(app: App, task: LeasedTask, control: _Control, route: TaskRoute) ->
         return asyncio.run(limited())
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, limited()).result()
+
+
+@contextmanager
+def time_limits(route: TaskRoute, attempt: Callable[[], RunningHandler]) -> Iterator[None]:
+    """Interrupt what runs in the block when the limits of *route* are over, in real time.
+
+    *attempt* is called in the thread that runs it.  Without limits no thread is started.
+    """
+    due = [
+        (seconds, why)
+        for seconds, why in (
+            (route.soft_timeout, Interruption.SOFT_LIMIT),
+            (route.hard_timeout, Interruption.HARD_LIMIT),
+        )
+        if seconds is not None
+    ]
+    if not due:
+        yield
+        return
+    running, over, lock = attempt(), threading.Event(), threading.Lock()
+
+    def watch() -> None:
+        began = time.monotonic()
+        for seconds, why in due:
+            wait = seconds
+            while not over.wait(max(0.0, began + wait - time.monotonic())):
+                with lock:
+                    if not over.is_set():
+                        running.interrupt(why)
+                if why is Interruption.SOFT_LIMIT:
+                    break
+                wait += _AGAIN_SECONDS  # for a handler that swallows it
+
+    watcher = threading.Thread(target=watch, name="headrace-test-limits", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        with lock:  # from here on nothing is thrown
+            over.set()
+            running.ended()

@@ -8,7 +8,7 @@ import pytest
 
 from headrace import App, Client, Worker
 from headrace.client.app.drift import MARK
-from headrace.client.worker.preparing import prepare
+from headrace.client.worker.service import prepare
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import Forbidden, InvalidRequest, Unavailable
 from headrace.testing import MemoryService

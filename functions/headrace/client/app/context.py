@@ -13,8 +13,8 @@ from headrace.client.app.execution import AttemptControl
 from headrace.client.app.options import Options
 from headrace.client.app.outcomes import Cancelled, Reject
 from headrace.client.codec import Codec, JsonValue
+from headrace.client.current import traced, traced_move
 from headrace.client.sending import NewTask, SpawnedTask, carried, spawned
-from headrace.client.tracing import traced, traced_move
 from headrace.domain import limits
 from headrace.domain.batch import RESULTS
 from headrace.domain.errors import LeaseLost, PayloadTooLarge

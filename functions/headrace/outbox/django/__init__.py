@@ -26,8 +26,7 @@ from headrace.client.codec import PLAIN, Codec
 from headrace.client.sending import NewTask
 from headrace.client.settings import utc_now
 from headrace.outbox.relay import INTERVAL, Relay, wake_relays
-from headrace.outbox.rows import new_row
-from headrace.outbox.writing import Preparing, prepared_calls, prepared_tasks
+from headrace.outbox.rows import Preparing, new_row, prepared_calls, prepared_tasks
 
 if TYPE_CHECKING:
     from headrace.outbox.django.table import DjangoTable

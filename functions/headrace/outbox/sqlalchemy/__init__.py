@@ -26,9 +26,8 @@ from headrace.client.codec import PLAIN, Codec
 from headrace.client.sending import NewTask
 from headrace.client.settings import utc_now
 from headrace.outbox.relay import INTERVAL, Relay, wake_relays
-from headrace.outbox.rows import TABLE, new_row
+from headrace.outbox.rows import TABLE, Preparing, new_row, prepared_calls, prepared_tasks
 from headrace.outbox.sqlalchemy.table import SqlAlchemyTable, outbox_table
-from headrace.outbox.writing import Preparing, prepared_calls, prepared_tasks
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session

@@ -1,5 +1,54 @@
 """The embedded store: the protocol on one SQLite file, for any number of threads and processes."""
 
-from headrace.store.sqlite.store import SqliteStore
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from headrace.store.sqlite.arrivals import ArrivalNumbers
+from headrace.store.sqlite.control import Control
+from headrace.store.sqlite.database import MEMORY, Database
+from headrace.store.sqlite.ends import TaskEnds
+from headrace.store.sqlite.lines import LineRecords
+from headrace.store.sqlite.log import Log, LoggedWrites
+from headrace.store.sqlite.matches import Matches
+from headrace.store.sqlite.tasks import TaskTable
+from headrace.store.sqlite.upkeep import FileUpkeep
 
 __all__ = ["SqliteStore"]
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class SqliteStore(TaskTable, Control, LineRecords, Matches, FileUpkeep, LoggedWrites):
+    """Implements ``headrace.store.base.Store`` on the file at *path*, which is made if it is not.
+
+    Raises Unavailable for a file that cannot be used.
+    """
+
+    def __init__(
+        self,
+        path: str = MEMORY,
+        *,
+        now: Callable[[], datetime] = _utc_now,
+        keeps: Callable[[str], bool] = lambda _queue: False,
+    ) -> None:
+        """*keeps* tells of which queues payloads stand in the log of writes."""
+        self._db = Database(path)
+        self._log = Log(now, keeps)
+        self._arrivals = ArrivalNumbers(self._db)
+        self._ends = TaskEnds(self._db)
+
+    @property
+    def arrivals(self) -> ArrivalNumbers:
+        """Who tells of tasks that come to wait."""
+        return self._arrivals
+
+    @property
+    def ends(self) -> TaskEnds:
+        """Who tells of tasks that have ended."""
+        return self._ends
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()

@@ -13,7 +13,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from headrace.client.app.app import App
 from headrace.client.app.context import Context
-from headrace.client.tracing import TRACEPARENT
+from headrace.client.current import TRACEPARENT
 
 _propagator: Final = TraceContextTextMapPropagator()
 

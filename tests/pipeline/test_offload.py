@@ -51,7 +51,7 @@ def test_large_payloads_are_leased_whole_and_again_by_a_second_try(
     for _ in range(2):
         assert sorted(payloads(offloading, group.id)) == sorted(["1", LARGE, "2", "3"])
     ids = [task.id for task in offloading.tasks("in")]
-    (batch,) = named(offloading.connection, "in", group.id, ids)
+    (batch,) = named(offloading.connection, group.id, ids)
     assert sorted(batch.column("payload").to_pylist()) == sorted(["1", LARGE, "2", "3"])
 
 

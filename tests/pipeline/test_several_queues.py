@@ -4,17 +4,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.push import Target
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State
+from headrace.spark import Station
 from headrace.spark.sources.leasing import FRAME, framed
 from headrace.spark.sources.outlet import Outlet
 from headrace.spark.sources.reading import QueuePartition, QueueReading
 from headrace.spark.sources.rows import rows_of
 from headrace.spark.sources.settling import settle
 from headrace.spark.sources.stream import QueueStream
+from tests.pipeline import transforms
 from tests.pipeline.harness import AT_ONCE, PipelineHarness
 
 Row = dict[str, Any]
@@ -108,6 +112,42 @@ def test_what_a_sink_has_left_of_several_queues_counts_an_attempt_in_each(
     assert len(left) == len(batches)
     assert {task.attempts for task in left} == {1}
     stream.stop()
+
+
+def test_a_station_of_several_queues_settles_each_task_in_its_own(
+    spark: SparkSession, several: PipelineHarness
+) -> None:
+    """Of which some make the transform fail, and are found among those of all queues."""
+    naming: dict[str, Any] = {"queues": ["t-b", "t-c"], "to": "other"}
+    given: dict[str, Any] = {"drain": True, "connection": several.connection}
+    several.fill("t-b", 1, start=113)
+    several.fill("t-c", 4, start=10)
+
+    first = Station(**naming, transform=transforms.poisoned).run(spark, **given)
+    several.fill("t-b", 1, start=0)
+    several.fill("t-c", 2, start=1)
+    then = Station(**naming, transform=transforms.by_number).run(spark, **given)
+
+    assert first.counts["dead"] == first.counts["poison"] == 2
+    assert then.counts == {"moved": 1, "succeeded": 1, "dead": 1}
+    assert several.states("t-b") == {"DEAD": 1}
+    assert several.states("t-c") == {"SUCCEEDED": 1, "DEAD": 2}
+    assert several.states("other") == {"ENQUEUED": 5 + 8}
+
+
+def test_a_station_of_several_queues_leaves_strict_ones_and_says_what_its_transform_lacks(
+    spark: SparkSession, several: PipelineHarness
+) -> None:
+    groups = GroupSettings(mode=GroupMode.STRICT)
+    several.uses.queues.create("t-s", QueueSettings(groups=groups))
+    given: dict[str, Any] = {"drain": True, "connection": several.connection}
+
+    with pytest.raises(InvalidRequest, match="queue_pattern must not be strict"):
+        Station(queue_pattern="t-*", transform=transforms.same).run(spark, **given)
+    with pytest.raises(NotFound, match="no queue is like x"):
+        Station(queue_pattern="x*", transform=transforms.same).run(spark, **given)
+    with pytest.raises(InvalidRequest, match="column queue is missing: a transform keeps"):
+        Station(queues=["t-a", "t-b"], transform=transforms.unnamed).run(spark, **given)
 
 
 @pytest.mark.parametrize(

@@ -269,7 +269,7 @@ def test_operators_see_it_among_the_workers_and_may_quiet_and_stop_it(
 ) -> None:
     station = Station(queue="in", transform=transforms.same, name="air")
     stopping = threading.Event()
-    heartbeat = StationHeartbeat(station, harness.uses, stopping)
+    heartbeat = StationHeartbeat(station, harness.uses, stopping, ["in"])
 
     heartbeat.sign()
     (seen,) = harness.uses.workers.list(BOOTSTRAP).shown
@@ -413,6 +413,15 @@ def test_our_own_session_says_that_it_is_not_for_spark_connect(
     ("wrong", "text"),
     [
         ({"to": "in"}, "to must be another queue than queue"),
+        ({"queue": None}, "queue must be given, or queues or queue_pattern"),
+        ({"queues": ["a"]}, "queues has no meaning beside queue"),
+        ({"queue": None, "queues": "a,b"}, "queues must be names of queues, such as"),
+        ({"queue": None, "queues": ["a", "b "]}, "queues must match"),
+        ({"queue": None, "queues": ["a", "a"]}, "queues must not name a queue twice"),
+        ({"queue": None, "queues": ["a", "b"], "to": "b"}, "to must not be among queues"),
+        ({"queue": None, "queue_pattern": "a b"}, "queue_pattern must be the name of queues"),
+        ({"queue": None, "queue_pattern": 7}, "queue_pattern must be text, not 7"),
+        ({"queue": None, "queue_pattern": "a*", "to": "ab"}, "to must not be like queue_pattern"),
         ({"queue": "a b"}, "queue must match"),
         ({"max_rows": 0}, "max_rows must be a whole number from 1 to 1000000"),
         ({"lease_seconds": 90_000}, "lease_seconds must be a number from 1 to 43200"),

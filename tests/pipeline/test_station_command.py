@@ -35,6 +35,7 @@ sleepy = Station(
     queue="in", to="out", transform=transforms.slow(1), max_rows=20, lease_seconds=3,
     grace_seconds=30,
 )
+onward = Station(queue="out", to="done", transform=transforms.same, lease_seconds=3)
 wrong = Station(queue="in", to="out", transform=lambda tasks: tasks.where("nix > 1"))
 """
 
@@ -117,7 +118,7 @@ def test_asked_to_end_it_finishes_its_batch_and_holds_nothing(
 
 
 @pytest.mark.slow
-def test_what_a_killed_driver_held_the_next_one_finishes(
+def test_what_a_killed_driver_held_two_stations_of_the_next_one_finish(
     pipeline: PipelineHarness, tmp_path: Path
 ) -> None:
     pipeline.fill("in", 100)
@@ -127,12 +128,15 @@ def test_what_a_killed_driver_held_the_next_one_finishes(
         os.kill(_driver(reported.process.pid), signal.SIGKILL)
         reported.end()
     end = time.monotonic() + SOON
-    while len(pipeline.tasks("out")) < 100 and time.monotonic() < end:
-        with command(pipeline, tmp_path, "stations:quick", "--drain") as reported:
+    pipeline.queue("done")
+    both = "stations:quick", "stations:onward"
+    while len(pipeline.tasks("done")) < 100 and time.monotonic() < end:
+        with command(pipeline, tmp_path, *both, "--drain") as reported:
             assert reported.end() == 0
 
-    assert pipeline.numbers("out") == list(range(100))
-    assert {len(task.trail) for task in pipeline.tasks("out")} == {1}
+    assert pipeline.numbers("done") == list(range(100))
+    assert {len(task.trail) for task in pipeline.tasks("done")} == {2}
+    assert {line["station"] for line in reported.lines} == set(both)
 
 
 @pytest.mark.slow

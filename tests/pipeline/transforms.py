@@ -55,6 +55,11 @@ def poisoned(tasks: DataFrame) -> DataFrame:
     return tasks.withColumn("payload", f.struct(_raising(_checked)(number()).alias("n")))
 
 
+def unnamed(tasks: DataFrame) -> DataFrame:
+    """Drop the column that says of which queue a task is."""
+    return tasks.drop("queue")
+
+
 def always_failing(tasks: DataFrame) -> DataFrame:
     return tasks.withColumn("payload", f.struct(_raising(_broken)(number()).alias("n")))
 

@@ -234,20 +234,18 @@ def release(
 
 
 def named(
-    connection: StoreConnection, queue: str, group_id: str, ids: Sequence[str]
+    connection: StoreConnection, group_id: str, ids: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield those tasks of *ids* that a group still holds of *queue*.
+    """Yield those tasks of *ids* that a group still holds.
 
     Without those whose payload is lost: they are dead.
     """
     uses = opened(connection)
-    source = {queue: uses.queues.cached(queue)}
     for start in range(0, len(ids), ROWS):
         found = store(connection).read(ids[start : start + ROWS]).values()
-        held = [
-            task for task in found if task.queue == queue and group_of(task.lease_id) == group_id
-        ]
-        yield record_batch(uses.deliveries.whole(source, held))
+        held = [task for task in found if group_of(task.lease_id) == group_id]
+        sources = {name: uses.queues.cached(name) for name in {task.queue for task in held}}
+        yield record_batch(uses.deliveries.whole(sources, held))
 
 
 def record_batch(tasks: Sequence[Task]) -> pa.RecordBatch:

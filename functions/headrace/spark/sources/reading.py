@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from headrace.domain.errors import FieldError, InvalidRequest, NotFound
 from headrace.domain.limits import KEEPALIVE_SECONDS, LEASE_QUEUES
+from headrace.domain.task import State
 from headrace.spark.sources import QUEUE, connect
 from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.spark.sources.ending import OnCommit, on_commit
@@ -39,7 +40,7 @@ _POLL_SECONDS: Final = 5.0
 _FILE_POLL_SECONDS: Final = 0.5
 _FILE_PAUSE: Final = 0.05  # seconds; to look into a file costs nothing
 MOST_ROWS: Final = 1_000_000
-_NAMING: Final = ("queue", "queues", "queue_pattern")
+NAMING: Final = ("queue", "queues", "queue_pattern")
 _PAGE: Final = 250  # queues
 Shards: TypeAlias = int | Mapping[str, int]
 """How many shards are read of one queue, or of each of several by name."""
@@ -120,10 +121,10 @@ class QueueReading:
         values = parsed(READING, given, of=QUEUE)
         if values["lease_seconds"] is None:
             values["lease_seconds"] = _STREAM_SECONDS if stream else _BATCH_SECONDS
-        named = [name for name in _NAMING if values[name] is not None]
+        named = [name for name in NAMING if values[name] is not None]
         if not named:
             raise refused(
-                [FieldError("queue", f"must be given, or {' or '.join(_NAMING[1:])}")], of=QUEUE
+                [FieldError("queue", f"must be given, or {' or '.join(NAMING[1:])}")], of=QUEUE
             )
         if len(named) > 1:
             raise refused([FieldError(named[1], f"has no meaning beside {named[0]}")], of=QUEUE)
@@ -148,9 +149,7 @@ class QueueReading:
                 " .select(…) for some of them"
             )
             raise InvalidRequest(message, errors=[FieldError("schema", message)])
-        if self.queue_pattern is not None and not self.names():
-            message = f"{QUEUE}: option queue_pattern: no queue is like {self.queue_pattern}"
-            raise NotFound(message, errors=[FieldError("queue_pattern", message)])
+        self.known()
         if self.on_commit is not None and self.on_commit.to_queue is not None:
             try:
                 opened(self.connection).queues.get(self.on_commit.to_queue)
@@ -179,7 +178,15 @@ class QueueReading:
             if cursor is None:
                 return [name for name in found if fnmatchcase(name, self.queue_pattern)]
 
-    def due(self, *, by: datetime | None) -> bool:
+    def known(self) -> list[str]:
+        """Return names().  Raises NotFound where no queue is like the pattern."""
+        names = self.names()
+        if not names and self.queue_pattern is not None:
+            message = f"{QUEUE}: option queue_pattern: no queue is like {self.queue_pattern}"
+            raise NotFound(message, errors=[FieldError("queue_pattern", message)])
+        return names
+
+    def due(self, *, by: datetime | None = None) -> bool:
         """Tell whether something is due that was *by* an instant.
 
         Raises NotFound for a queue that is missing, and InvalidRequest for one with a target.
@@ -217,6 +224,19 @@ class QueueReading:
         group = opened(self.connection).leases.open(None, keepalive=self.lease_seconds)
         rooms = rooms_by(self.max_rows, plan.due, group.id)
         return self.shares(group.id, plan.shards, rooms, Reading.FRAME)
+
+    def batch(self, group_id: str) -> list[QueuePartition]:
+        """Return the shares of a station's batch.  Raises as plan() does.
+
+        Those of one queue are even, without a count of what is due in each shard.
+        """
+        if self.queue is None:
+            plan = self.plan()
+            rooms = rooms_by(self.max_rows, plan.due, group_id)
+            return self.shares(group_id, plan.shards, rooms, Reading.STATION)
+        queue = shard_deliveries(self.connection).source(self.queue)
+        shards = max(queue.shards_of(State.ENQUEUED), queue.shards_of(State.INFLIGHT))
+        return self.shares(group_id, shards, self.max_rows, Reading.STATION)
 
     def most(self, limit: object, due: int) -> int:
         """Return how many rows a micro-batch may have at Spark's *limit*, if so many are *due*.

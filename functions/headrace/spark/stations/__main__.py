@@ -39,7 +39,7 @@ CONF: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "500",  # payloads may be large
     "spark.speculation": "false",
 }
-_LOCAL: Final = {
+LOCAL: Final = {
     "spark.python.daemon.module": "headrace.spark.stations.daemon",
     "spark.master": "local[*,4]",  # a part that dies is run again, as on a cluster
     "spark.driver.memory": "1g",
@@ -88,8 +88,8 @@ def _run(called: StationCall, stop: threading.Event, heed: Callable[[], None]) -
     first, several = next(iter(stations)), len(stations) > 1
     if not (called.quiet or called.json):
         print("starting Spark", file=sys.stderr, flush=True)
-    local = {} if "PYSPARK_GATEWAY_PORT" in os.environ else _LOCAL
-    about = " ".join(station.queue for station in stations.values())
+    local = {} if "PYSPARK_GATEWAY_PORT" in os.environ else LOCAL
+    about = " ".join(station.about for station in stations.values())
     spark = session(f"headrace station {about}", **local, **CONF, **(FAIR if several else {}))
     heed()  # once more: Spark listens to Ctrl-C itself
     try:

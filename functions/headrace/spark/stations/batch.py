@@ -18,9 +18,10 @@ from headrace.domain.lease import LeaseName, group_of
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.spark.sources.claims import Claims
-from headrace.spark.sources.connect import StoreConnection, opened, store
-from headrace.spark.sources.leasing import Intake, group_heartbeat, sweep
+from headrace.spark.sources.connect import opened, store
+from headrace.spark.sources.leasing import group_heartbeat, sweep
 from headrace.spark.sources.outlet import Outlet
+from headrace.spark.sources.reading import QueuePartition, QueueReading
 from headrace.spark.sources.settling import SettleSummary
 from headrace.spark.stations import jobs
 from headrace.spark.stations.figures import Batch
@@ -50,6 +51,7 @@ class _Under:
     called_off: bool = False
     lost: bool = False
     jobs: int = 0
+    shares: int = 0
     summary: SettleSummary = field(default_factory=SettleSummary)
 
 
@@ -60,7 +62,7 @@ class BatchRunner:
         self,
         station: StationSettings,
         spark: SparkSession,
-        connection: StoreConnection,
+        reading: QueueReading,
         analysis: PlanAnalysis,
         stopping: threading.Event,
         clock: Callable[[], float],
@@ -68,7 +70,8 @@ class BatchRunner:
         """Prepare; *stopping* ends a batch early, *clock* is seconds for its figures."""
         self._station = station
         self._spark = spark
-        self._connection = connection
+        self._reading = reading
+        self._connection = connection = reading.connection
         self._uses = opened(connection)
         self._analysis = analysis
         self._stopping = stopping
@@ -100,7 +103,7 @@ class BatchRunner:
         """Extend the group, and call the batch off when it is lost or stopping takes too long."""
         context = self._spark.sparkContext
         name = under.group_id.rpartition("_")[2]
-        about = f"station {self._station.queue} {self._number}"
+        about = f"station {self._station.about} {self._number}"
         context.setJobGroup(name, about, interruptOnCancel=True)
 
         def call_off() -> None:
@@ -123,41 +126,39 @@ class BatchRunner:
             raise
 
     def _work(self, under: _Under) -> None:
-        station = self._station
-        queue = self._uses.queues.cached(station.queue)
-        shards = max(queue.shards_of(State.ENQUEUED), queue.shards_of(State.INFLIGHT))
-        intake = Intake(
-            self._connection,
-            station.queue,
-            under.group_id,
-            station.worker,
-            station.max_rows,
-            station.rate,
-            shards,
-        )
-        error = self._tried(under, partial(self._leased, under, intake, shards))
+        shares = self._reading.batch(under.group_id)
+        under.shares = len(shares)
+        error = self._tried(under, partial(self._leased, under, shares))
         if error is not None and not under.called_off:
-            parts = [self._held(under, shards)]
+            parts = [self._held(under)]
             if job_error(error) is JobError.RAISED:
                 parts = _halves(parts[0])
-            self._search(under, parts, shards)
+            self._search(under, parts)
         if not under.called_off:
-            swept = sweep(self._connection, station.queue, under.group_id)
-            under.summary.counts["dropped"] += swept
+            for queue in self._queues(under):
+                swept = sweep(self._connection, queue, under.group_id)
+                under.summary.counts["dropped"] += swept
 
-    def _leased(self, under: _Under, intake: Intake, shards: int) -> DataFrame:
-        """Return the frame of what *intake* leases.
+    def _queues(self, under: _Under) -> list[str]:
+        """Return the queues that the batch has leased from."""
+        if self._station.queue is not None:
+            return [self._station.queue]
+        group = store(self._connection).group(under.group_id)
+        return sorted(group.queues) if group is not None else []
+
+    def _leased(self, under: _Under, shares: Sequence[QueuePartition]) -> DataFrame:
+        """Return the frame of what *shares* lease.
 
         A transform that looks at it twice would lease twice, each time something else: for one of
         that kind it is leased at once, and each look reads the same tasks by their ids.
         """
-        frame = jobs.leasing(self._spark, intake, shards)
+        frame = jobs.leasing(self._spark, shares)
         if self._claims is not None or not self._analysis.rereads:
             return frame
-        return self._only(under, jobs.ids(frame), shards)
+        return self._only(under, jobs.ids(frame))
 
-    def _only(self, under: _Under, ids: Sequence[str], shards: int) -> DataFrame:
-        return jobs.only(self._spark, self._outlet, under.group_id, ids, shards)
+    def _only(self, under: _Under, ids: Sequence[str]) -> DataFrame:
+        return jobs.only(self._spark, self._connection, under.group_id, ids, under.shares)
 
     def _tried(self, under: _Under, given: Callable[[], DataFrame]) -> Exception | None:
         """Run one job over the frame that is *given*; return an error that the tasks may cause.
@@ -171,7 +172,9 @@ class BatchRunner:
             if self._claims is not None:
                 leased = self._claims.written(leased, under.group_id, under.jobs)
                 claimed, self._unclaimed = True, 0
-            made = settling_frame(self._station.transform(leased))
+            made = settling_frame(
+                self._station.transform(leased), several=self._outlet.queue is None
+            )
             if self._analysis.scatters:
                 made = made.repartition("id").sortWithinPartitions("id")
             under.summary.merge(jobs.settled(made, self._outlet))
@@ -190,7 +193,7 @@ class BatchRunner:
             elif not claimed:
                 self._release(under, error)
             _LOG.warning(
-                "a job of station %s failed: %s", self._station.queue, worker_error(error).message
+                "a job of station %s failed: %s", self._station.about, worker_error(error).message
             )
             return error
         return None
@@ -209,15 +212,15 @@ class BatchRunner:
             )
             raise StationFailed(message) from error
 
-    def _held(self, under: _Under, shards: int) -> list[str]:
-        queue = self._station.queue
+    def _held(self, under: _Under) -> list[str]:
         return [
             task.id
-            for shard in range(shards)
-            for task in self._uses.leases.held(under.group_id, queue, shard, payload=False)
+            for queue in self._queues(under)
+            for place in self._uses.queues.cached(queue).places(State.INFLIGHT)
+            for task in self._uses.leases.held(under.group_id, queue, place.shard, payload=False)
         ]
 
-    def _search(self, under: _Under, parts: list[list[str]], shards: int) -> None:
+    def _search(self, under: _Under, parts: list[list[str]]) -> None:
         """Work off one part after the other, halving each that fails, down to the tasks at fault.
 
         Those are dead with the error.  Raises StationFailed when there are too many of them: then
@@ -229,7 +232,7 @@ class BatchRunner:
             part = parts.pop()
             if not part:
                 continue
-            error = self._part(under, part, shards)
+            error = self._part(under, part)
             if error is None or under.called_off:
                 works = works or error is None
                 continue
@@ -243,7 +246,7 @@ class BatchRunner:
             crashes = 0
             poison[part[0]] = error
             if len(poison) > self._station.max_poison:
-                works = works or any(not self._part(under, rest, shards) for rest in parts if rest)
+                works = works or any(not self._part(under, rest) for rest in parts if rest)
                 self._dead_letter(under, poison if works else {})
                 cause = worker_error(error)
                 message = (
@@ -253,8 +256,8 @@ class BatchRunner:
                 raise StationFailed(message) from error
         self._dead_letter(under, {} if under.called_off else poison)
 
-    def _part(self, under: _Under, ids: Sequence[str], shards: int) -> Exception | None:
-        return self._tried(under, partial(self._only, under, ids, shards))
+    def _part(self, under: _Under, ids: Sequence[str]) -> Exception | None:
+        return self._tried(under, partial(self._only, under, ids))
 
     def _dead_letter(self, under: _Under, poison: Mapping[str, Exception]) -> None:
         """End the tasks that make the transform fail, if they are still ours."""
@@ -267,7 +270,7 @@ class BatchRunner:
             report = TaskReport(
                 task_id, str(LeaseName.of(task)), ReportStatus.FAILED, error=reason, retryable=False
             )
-            self._uses.reports.report(self._station.queue, [report])
+            self._uses.reports.report(task.queue, [report])
             under.summary.note("dead", f"{reason.type}: {reason.message}")
             under.summary.counts["poison"] += 1
 

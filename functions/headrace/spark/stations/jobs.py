@@ -22,8 +22,9 @@ from headrace.domain.lease import is_group_id
 from headrace.ops.delivery.reports import WorkerError
 from headrace.spark.session import SparkFiles
 from headrace.spark.sources.connect import StoreConnection, store
-from headrace.spark.sources.leasing import SCHEMA, Intake, leased, named
+from headrace.spark.sources.leasing import SCHEMA, leased, named
 from headrace.spark.sources.outlet import Outlet
+from headrace.spark.sources.reading import QueuePartition
 from headrace.spark.sources.rows import fitted, rows_of
 from headrace.spark.sources.settling import SettleSummary, settle
 
@@ -34,9 +35,9 @@ _PY4J: Final = "An error occurred while calling "
 _AWAY, _OVER = (f"{kind.__module__}.{kind.__qualname__}: " for kind in (Unavailable, LeaseLost))
 
 
-def leasing(spark: SparkSession, intake: Intake, shards: int) -> DataFrame:
-    """Return the frame of what *intake* leases: one partition a shard, leased when it is read."""
-    return _numbered(spark, shards, partial(leased, intake))
+def leasing(spark: SparkSession, shares: Sequence[QueuePartition]) -> DataFrame:
+    """Return the frame of what *shares* lease: one partition for each, leased when it is read."""
+    return _numbered(spark, len(shares), partial(_leased, shares))
 
 
 def ids(leased: DataFrame) -> list[str]:
@@ -45,11 +46,15 @@ def ids(leased: DataFrame) -> list[str]:
 
 
 def only(
-    spark: SparkSession, outlet: Outlet, group_id: str, ids: Sequence[str], partitions: int
+    spark: SparkSession,
+    connection: StoreConnection,
+    group_id: str,
+    ids: Sequence[str],
+    partitions: int,
 ) -> DataFrame:
     """Return the frame of those tasks of *ids* that a group still holds."""
     parts = [list(ids[place::partitions]) for place in range(min(partitions, len(ids)))]
-    return _numbered(spark, len(parts), partial(_named, outlet, group_id, parts))
+    return _numbered(spark, len(parts), partial(_named, connection, group_id, parts))
 
 
 def settled(frame: DataFrame, outlet: Outlet) -> SettleSummary:
@@ -77,14 +82,18 @@ def _rows(
             yield from rows(number)
 
 
+def _leased(shares: Sequence[QueuePartition], share: int) -> Iterator[pa.RecordBatch]:
+    return leased(shares[share].intake, shares[share].shard)
+
+
 def _named(
-    outlet: Outlet, group_id: str, parts: Sequence[Sequence[str]], part: int
+    connection: StoreConnection, group_id: str, parts: Sequence[Sequence[str]], part: int
 ) -> Iterator[pa.RecordBatch]:
-    return named(outlet.connection, str(outlet.queue), group_id, parts[part])
+    return named(connection, group_id, parts[part])
 
 
 def _settled(outlet: Outlet, batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
-    summary = settle(outlet, rows_of(batches, outlet.default))
+    summary = settle(outlet, rows_of(batches, outlet.default, queues=outlet.queue is None))
     text = json.dumps([summary.counts, summary.reasons])
     yield pa.RecordBatch.from_pydict({"summary": [text]})
 

@@ -20,11 +20,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headrace.spark.sources.decode import schema_of
-from headrace.spark.sources.rows import COLUMNS, encodable
+from headrace.spark.sources.rows import COLUMNS, QUEUE_COLUMN, encodable
 from headrace.spark.sources.rows import SPAWN as _SPAWN
 from headrace.spark.stations.jobs import Transform
 
-_DDL: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+_KEY: Final = "id", "lease", QUEUE_COLUMN
+_DDL: Final = ", ".join(
+    [*(f"{name} {kind}" for name, kind in COLUMNS.items()), f"{QUEUE_COLUMN} string"]
+)
 _ARROW: Final = schema_of(_DDL)
 _SAME: Final = object()
 
@@ -153,7 +156,7 @@ def _mapped(
     for batch in batches:
         made: list[dict[str, Any]] = []
         for row in batch.to_pylist():
-            key = {"id": row["id"], "lease": row["lease"]}
+            key = {name: row[name] for name in _KEY}
             made += [{**outcome, **key} for outcome in _outcomes(function, retry_on, row)]
         yield pa.RecordBatch.from_pylist(made, schema=_ARROW)
 

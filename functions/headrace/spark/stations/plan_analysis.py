@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 from headrace.spark.sources.leasing import SCHEMA
 from headrace.spark.sources.options import refused
-from headrace.spark.sources.rows import COLUMNS, column_names
+from headrace.spark.sources.rows import COLUMNS, QUEUE_COLUMN, column_names
 from headrace.spark.stations.jobs import Transform
 
 _NESTED: Final = ("struct", "map", "array", "variant")
@@ -34,14 +34,14 @@ class PlanAnalysis:
     rereads: bool
 
 
-def analyse(spark: SparkSession, transform: Transform) -> PlanAnalysis:
-    """Analyse the plan of *transform*, tried on no rows.
+def analyse(spark: SparkSession, transform: Transform, *, several: bool = False) -> PlanAnalysis:
+    """Analyse the plan of *transform*, tried on no rows, of *several* queues or of one.
 
     Raises InvalidRequest when what it gives back is no settling frame, or saying what it raises and
     where; what Spark raises comes out as it is.
     """
     nothing = spark.createDataFrame(spark.sparkContext.emptyRDD(), SCHEMA)
-    made = settling_frame(_tried(transform, nothing))
+    made = settling_frame(_tried(transform, nothing), several=several)
     plan = made._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001 (no other way)
     lines = plan.splitlines()
     exchanges = [line for line in lines if "Exchange" in line and "BroadcastEx" not in line]
@@ -98,21 +98,28 @@ def _sent_to_all(lines: Sequence[str]) -> bool:
     return False
 
 
-def settling_frame(frame: DataFrame) -> DataFrame:
+def settling_frame(frame: DataFrame, *, several: bool = False) -> DataFrame:
     """Return the columns of *frame* that settle tasks, in their types; a nested payload as JSON.
+
+    Where they are of *several* queues, each row says of which its task is.
 
     Raises InvalidRequest naming a column that is missing or of no use.
     """
     by_name = dict(frame.dtypes)
     names, wrong = column_names(frame.columns)
+    needed, columns = ["id", "lease"], dict(COLUMNS)
+    if several:
+        needed.append(QUEUE_COLUMN)
+        columns[QUEUE_COLUMN] = "string"
+        names |= {name.lower(): name for name in by_name if name.lower() == QUEUE_COLUMN}
     types = {column: by_name[name] for column, name in names.items()}
     wrong += [
-        FieldError(name, "is missing: a transform keeps the columns id and lease")
-        for name in ("id", "lease")
+        FieldError(name, f"is missing: a transform keeps the columns {', '.join(needed)}")
+        for name in needed
         if name not in types
     ]
     kept = []
-    for name, wanted in COLUMNS.items():
+    for name, wanted in columns.items():
         if name not in types:
             continue
         nested, column = types[name].startswith(_NESTED), f.col(f"`{names[name]}`")

@@ -2,21 +2,30 @@
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Final
 
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import KEEPALIVE_SECONDS, NAME_RE, number_fault, pattern_fault
+from headrace.spark.sources.connect import StoreConnection
+from headrace.spark.sources.options import queue_names, queue_pattern
+from headrace.spark.sources.reading import NAMING, QueueReading
 from headrace.spark.stations.jobs import Transform
 
 _ROWS: Final = (1, 1_000_000)
 _RATE: Final = (0.001, 1_000_000)
+_OR: Final = f", or {' or '.join(NAMING[1:])}"
+_ABOUT: Final = 100  # characters
 
 
 @dataclass(frozen=True, kw_only=True)
 class StationSettings:
     """A worker on Spark: *transform* is given what is due in *queue* and says what becomes of it.
+
+    Instead of *queue* there may be several, *queues*, or a *queue_pattern* with ``*`` and ``?``: a
+    batch takes of all of them under one lease, and the transform keeps the column ``queue``.
 
     The frame it is given has the columns of ``sources.leasing.SCHEMA``; the one it gives back has
     ``id`` and ``lease`` as they came, and of ``action``, ``to_queue``, ``payload``,
@@ -30,8 +39,10 @@ class StationSettings:
     or gives it back.
     """
 
-    queue: str
     transform: Transform
+    queue: str | None = None
+    queues: Sequence[str] | None = None
+    queue_pattern: str | None = None
     to: str | None = None
     name: str | None = None
     max_rows: int = 5_000
@@ -47,11 +58,10 @@ class StationSettings:
         transform: object = self.transform
         folder = self.claim_log is None or isinstance(self.claim_log, str)
         check({
-            "queue": pattern_fault(self.queue, NAME_RE),
+            **self._naming_faults(),
             "transform": None if callable(transform) else "must be a function of a DataFrame",
             "to": None if to is None
-            else "must be another queue than queue" if to == self.queue
-            else pattern_fault(to, NAME_RE),
+            else pattern_fault(to, NAME_RE) or self._circle(to),
             "name": None if name is None else pattern_fault(name, NAME_RE),
             "max_rows": number_fault(self.max_rows, _ROWS, whole=True),
             "lease_seconds": number_fault(self.lease_seconds, KEEPALIVE_SECONDS),
@@ -65,7 +75,65 @@ class StationSettings:
     @property
     def worker(self) -> str:
         """Return the name under which this process takes tasks."""
-        return f"{self.name or f'station.{self.queue}'}@{socket.gethostname()}:{os.getpid()}"
+        name = self.name or f"station.{self.about:.{_ABOUT}}"
+        return f"{name}@{socket.gethostname()}:{os.getpid()}"
+
+    @property
+    def about(self) -> str:
+        """Return what it takes tasks from, for people."""
+        return self.queue or self.queue_pattern or ",".join(self.queues or ())
+
+    def reading(self, connection: StoreConnection) -> QueueReading:
+        """Return what it reads of the tables of *connection*."""
+        return QueueReading(
+            connection,
+            self.queue,
+            None if self.queues is None else tuple(self.queues),
+            self.queue_pattern,
+            self.worker,
+            self.max_rows,
+            self.lease_seconds,
+            self.rate,
+        )
+
+    def _naming_faults(self) -> dict[str, str | None]:
+        given = [name for name in NAMING if getattr(self, name) is not None]
+        if len(given) != 1:
+            fault = f"has no meaning beside {given[0]}" if given else "must be given"
+            return {given[1] if given else "queue": f"{fault}{'' if given else _OR}"}
+        return {
+            "queue": None if self.queue is None else pattern_fault(self.queue, NAME_RE),
+            "queues": None if self.queues is None else _names_fault(self.queues),
+            "queue_pattern": None
+            if self.queue_pattern is None
+            else _fault(queue_pattern, self.queue_pattern),
+        }
+
+    def _circle(self, to: str) -> str | None:
+        """Return what is wrong with a target *to* that this station takes from itself."""
+        if to == self.queue or to in (self.queues or ()):
+            return "must be another queue than queue" if self.queue else "must not be among queues"
+        circle = self.queue_pattern is not None and fnmatchcase(to, str(self.queue_pattern))
+        return "must not be like queue_pattern" if circle else None
+
+
+def _names_fault(names: object) -> str | None:
+    """Return what is wrong with *names* of queues."""
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        return f"must be names of queues, such as ['a', 'b'], not {names!r}"
+    wrong = next((fault for name in names if (fault := pattern_fault(name, NAME_RE))), None)
+    return wrong or _fault(queue_names, ",".join(names))
+
+
+def _fault(parse: Callable[[str], object], given: object) -> str | None:
+    """Return what *parse* finds wrong with text that was *given*."""
+    if not isinstance(given, str):
+        return f"must be text, not {given!r}"
+    try:
+        parse(given)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def check(faults: Mapping[str, str | None]) -> None:

@@ -10,7 +10,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -21,12 +21,14 @@ from headrace import __version__
 from headrace.client.threads import PeriodicThread
 from headrace.domain.access import Principal, Role
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
+from headrace.domain.limits import WORKER_QUEUES
 from headrace.domain.worker import Command, WorkerHeartbeat
 from headrace.runtime.wiring import UseCases
 from headrace.spark.session import ELSEWHERE
 from headrace.spark.sources.connect import StoreConnection, opened
-from headrace.spark.sources.leasing import heartbeat, shard_deliveries
+from headrace.spark.sources.leasing import heartbeat
 from headrace.spark.sources.pace import IdleLooks
+from headrace.spark.sources.reading import NAMING
 from headrace.spark.stations.batch import BatchRunner
 from headrace.spark.stations.figures import Batch, Run, logged
 from headrace.spark.stations.jobs import ClaimLog
@@ -72,22 +74,24 @@ class Station(StationSettings):
         check({"spark": _session_fault(spark), "until": _instant_fault(until)})
         tables = connection or StoreConnection.of()
         uses = opened(tables)
-        for queue in filter(None, (self.queue, self.to)):
+        reading = self.reading(tables)
+        names = reading.known()
+        for queue in filter(None, (*names, self.to)):
             if uses.queues.get(queue).strict:
-                raise InvalidRequest.of("queue" if queue == self.queue else "to", _STRICT)
+                field = next(name for name in NAMING if getattr(self, name) is not None)
+                raise InvalidRequest.of(field if queue in names else "to", _STRICT)
         analysis = self._fit(spark)
         if self.claim_log:
             ClaimLog(spark, self.claim_log).tidy(tables, uses.now())
         stopping = stop or threading.Event()
-        batches = BatchRunner(self, spark, tables, analysis, stopping, clock)
-        shards = shard_deliveries(tables)
+        batches = BatchRunner(self, spark, reading, analysis, stopping, clock)
         run, away, idle = Run(), 0, IdleLooks(_LONGEST_POLL, clock)
-        with StationHeartbeat(self, uses, stopping) as heartbeat:
+        with StationHeartbeat(self, uses, stopping, names) as heartbeat:
             while not stopping.is_set() and (until is None or uses.now() < until):
-                if heartbeat.quiet or not shards.due(self.queue):
+                if heartbeat.quiet or not reading.due():
                     if drain and not heartbeat.quiet:
                         return run.ended("drained")
-                    idle.nothing(least=max(_POLL_SECONDS, shards.queries(self.queue)))
+                    idle.nothing(least=max(_POLL_SECONDS, reading.pause()))
                     stopping.wait(idle.wait)
                     continue
                 idle.found()
@@ -107,7 +111,7 @@ class Station(StationSettings):
 
     def _fit(self, spark: SparkSession) -> PlanAnalysis:
         """Return the shape of the transform.  Raises InvalidRequest when it lacks a claim log."""
-        analysis = analyse(spark, self.transform)
+        analysis = analyse(spark, self.transform, several=self.queue is None)
         if analysis.regroups and not self.claim_log:
             message = (
                 "claim_log: must be given, a folder that all executors reach: the transform"
@@ -123,14 +127,20 @@ class StationHeartbeat(PeriodicThread):
     ``quiet`` is set when nothing more is to be taken; to stop, *stopping* is set.
     """
 
-    def __init__(self, station: StationSettings, uses: UseCases, stopping: threading.Event) -> None:
+    def __init__(
+        self,
+        station: StationSettings,
+        uses: UseCases,
+        stopping: threading.Event,
+        queues: Sequence[str],
+    ) -> None:
         """Prepare."""
         step = heartbeat(_HEARTBEAT_SECONDS, self.sign, name=_HEARTBEAT)
         super().__init__(_HEARTBEAT, step, first_after=_HEARTBEAT_SECONDS, log=_LOG)
         self.quiet = False
         self._workers = uses.workers
         self._sign = WorkerHeartbeat(
-            station.worker, (station.queue,), uses.now(), version=__version__
+            station.worker, tuple(queues[: WORKER_QUEUES[1]]), uses.now(), version=__version__
         )
         self._stop_station = stopping
 

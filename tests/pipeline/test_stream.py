@@ -3,6 +3,7 @@
 import json
 import logging
 import random
+import re
 import threading
 import time
 from collections import Counter
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.task import State
@@ -28,10 +30,12 @@ from headrace.spark.sources.reading import QueueReading
 from headrace.spark.sources.rows import SettlingRow
 from headrace.spark.sources.settling import settle
 from headrace.spark.sources.stream import QueueStream
+from infra import PROJECT_ROOT
 from tests.functional.workers.proxy import Proxy
 from tests.pipeline.harness import AT_ONCE, PipelineHarness, drained
 
 Row = dict[str, Any]
+GUIDE = (PROJECT_ROOT / "docs" / "guide" / "stations.md").read_text()
 
 
 class Streams:
@@ -398,26 +402,30 @@ def test_what_a_query_drops_goes_back_though_its_next_trigger_is_an_hour_away(
 
 
 @pytest.mark.versions
-def test_a_stream_into_parquet_does_each_task_once(
+def test_a_stream_into_parquet_as_the_guide_has_it_does_each_task_once(
     spark: SparkSession, filled: PipelineHarness, tmp_path: Path
 ) -> None:
     register(spark)
-    wanted = {"queue": "in", "on_commit": "succeed", "max_rows": "16", "lease_seconds": "30"}
+    filled.queue("air.clean", retry=AT_ONCE)
+    filled.fill("air.clean", 30)
+    options = {"queue": "air.clean", "max_rows": "16", **filled.connection.options()}
+    shown = re.search(r"^tasks = spark.readStream.*?^query = .*?$", GUIDE, re.DOTALL | re.MULTILINE)
+    assert shown
+    code = shown[0].replace('queue="air.clean"', "**options").replace('"lake/', f'"{tmp_path}/')
 
-    def run() -> None:
-        options = {**wanted, **filled.connection.options()}
-        tasks = spark.readStream.format("headrace").options(**options)
-        writing = tasks.load().writeStream.format("parquet").trigger(availableNow=True)
-        writing = writing.option("checkpointLocation", str(tmp_path / "c"))
-        assert drained(lambda: writing.start(str(tmp_path / "p"))) is None
+    def started() -> StreamingQuery:
+        names: dict[str, Any] = {"spark": spark, "options": options}
+        exec(code, names)  # noqa: S102 (what the guide shows)
+        query: StreamingQuery = names["query"]
+        return query
 
     for _ in range(1 if spark.version >= "4.2" else 2):  # before, a trigger is one batch
-        run()
+        assert drained(started) is None
 
-    written = [row["id"] for row in spark.read.parquet(str(tmp_path / "p")).collect()]
-    assert sorted(written) == sorted(task.id for task in filled.tasks("in"))
+    written = [row["id"] for row in spark.read.parquet(str(tmp_path / "air")).collect()]
+    assert sorted(written) == sorted(task.id for task in filled.tasks("air.clean"))
     if spark.version >= "4.2":
-        assert filled.states("in") == {"SUCCEEDED": 30}
+        assert filled.states("air.clean") == {"SUCCEEDED": 30}
 
 
 @pytest.mark.versions

@@ -39,7 +39,7 @@ from tests.pipeline.bench.figures import Figure, Measured
 SHARDS = 2
 THREADS = 4
 BATCH = 25
-LEAST_SHARE = 30  # percent
+LEAST_SHARE = 65  # percent; 73 measured, and the two sides are never measured at once
 MOST_UNITS = 8.2
 _WARM_UP = 3_000
 

@@ -1,4 +1,7 @@
-"""What every store promises about batches: what is counted, and what is called back, once."""
+"""What every store promises about batches: what is counted, and what is called back, once.
+
+Long, because it is a list of promises, a test for each.
+"""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,5 +1,7 @@
 """What each call costs on the real engine, in DynamoDB's own units: the floor of design 2.
 
+Long, because it is a list: each call with what it costs.
+
 On SQLite it is what the same would cost there.
 """
 

@@ -1,4 +1,7 @@
-"""What every store promises about keys."""
+"""What every store promises about keys.
+
+Long, because it is a list of promises, a test for each.
+"""
 
 import json
 from collections import OrderedDict

@@ -1,4 +1,7 @@
-"""A dequeue that is sent again under its key gets what the first one leased, and nothing else."""
+"""A dequeue that is sent again under its key gets what the first one leased, and nothing else.
+
+Long, because each moment at which an answer may be lost is a test of its own.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

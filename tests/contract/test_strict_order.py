@@ -1,4 +1,7 @@
-"""Strict order of groups, on every store: one after the other, as they came in."""
+"""Strict order of groups, on every store: one after the other, as they came in.
+
+Long, because it is a list of promises, a test for each.
+"""
 
 from datetime import timedelta
 from typing import Any

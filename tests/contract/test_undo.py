@@ -1,4 +1,7 @@
-"""What every store promises of what is deleted with an undo: hidden, and back as it was."""
+"""What every store promises of what is deleted with an undo: hidden, and back as it was.
+
+Long, because it is a list of promises, a test for each.
+"""
 
 from dataclasses import replace
 from datetime import timedelta

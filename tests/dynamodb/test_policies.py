@@ -1,5 +1,7 @@
 """Least privilege: what a function may do to the tables is what its code does, and no more.
 
+Long, because what one function does there is compared with its policy, function by function.
+
 Each function's use cases run over the real engine, with a client that notes what is asked of it;
 that is compared with the function's policy in template.yaml, both ways.
 """

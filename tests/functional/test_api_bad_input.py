@@ -1,4 +1,7 @@
-"""Bad input: the right code, a message that names the field, never a 5xx, nothing half done."""
+"""Bad input: the right code, a message that names the field, never a 5xx, nothing half done.
+
+Long, because it is a list: what each field refuses, over HTTP.
+"""
 
 import json
 from dataclasses import dataclass, replace

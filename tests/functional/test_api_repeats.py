@@ -1,4 +1,7 @@
-"""`Idempotency-Key`: a POST that is sent again does nothing more, and is answered as before."""
+"""`Idempotency-Key`: a POST that is sent again does nothing more, and is answered as before.
+
+Long, because each moment at which an answer may be lost is a test of its own.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace

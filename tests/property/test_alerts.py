@@ -1,5 +1,7 @@
 """Alerts, wherever a timer is interrupted or dies: each begins once and ends once.
 
+Long, because what may happen and what is planted to be found are read together.
+
 A timer's look is interrupted before each of its calls of the store, in turn, by what others may do
 just then; or two of them are, each before each of its calls, and go on one after the other; or a
 write is lost, or made and not answered.  Then looks go on, undisturbed.

@@ -1,5 +1,7 @@
 """Cancels, heartbeats, reports and crashes in any order: what was cancelled stays so.
 
+Long, because what may happen and what is planted to be found are read together.
+
 The real service, and the real parts of two workers, step by step: only the handlers are the
 test's, which ends them when it likes.  What must be seen is planted too: each fault is a store or a
 worker that leaves out something that this rests on.

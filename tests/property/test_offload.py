@@ -1,5 +1,7 @@
 """Payloads, results and progress kept elsewhere, in any order of events, with crashes anywhere.
 
+Long, because what may happen and what is planted to be found are read together.
+
 No task is ever without what it refers to, and in the end nothing is left that no task refers to.
 Calls die before and after their write, the object store goes away, the recorder comes late and
 again.  That it would find what is wrong is shown by faults put in.

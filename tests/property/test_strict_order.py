@@ -1,5 +1,7 @@
 """Strict order on several processes, whatever happens: nobody overtakes, and all get through.
 
+Long, because what may happen and what is planted to be found are read together.
+
 Producers and those who deliver may die at any call of the store, the index shows new tasks late,
 tasks are deleted, expire, fail, lapse and are restarted.  What is asked is in ``strict_store``:
 nothing there knows of lines, places or slots.

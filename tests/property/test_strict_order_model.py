@@ -1,5 +1,7 @@
 """Strict order of a group, all orders of a small case: the model that the code is built after.
 
+Long, because a model is read as a whole: steps, rules, and the faults they rule out.
+
 Each task of a group takes a place in its line before it is inserted: a number, and the name of the
 one that took the place before it.  One slot names the place whose task may be delivered.  Tasks are
 put in by producers that may die in between, or find then that it is there already, the index lags

@@ -1,4 +1,7 @@
-"""What the pattern page shows: each piece in its usual form, and in its most awkward one."""
+"""What the pattern page shows: each piece in its usual form, and in its most awkward one.
+
+Long, because it is a list: each piece of the console, twice.
+"""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""Queues and schedules are brought to what an app declares, and nothing else is touched."""
+"""Queues and schedules are brought to what an app declares, and nothing else is touched.
+
+Long, because each difference between an app and the service is a test of its own.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any

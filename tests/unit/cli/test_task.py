@@ -1,4 +1,7 @@
-"""`headrace task`: long, because it is one test for each of its many subcommands and options."""
+"""`headrace task`, in every state of what it looks at and changes.
+
+Long, because it is a test for each of its many subcommands and options.
+"""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""Answers have the contract's fields, in its forms, and payloads exactly as they came in."""
+"""Answers have the contract's fields, in its forms, and payloads exactly as they came in.
+
+Long, because it is a list: each answer with its fields, in full.
+"""
 
 import json
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """Records of the control table stay readable: their layout is what earlier versions have written.
 
+Long, because each kind of record is here in full, as each version wrote it.
+
 The bodies here are literal, as they stand in tables that are in use.
 """
 

@@ -97,10 +97,10 @@ $(PYTHONS:%=test-python-%): test-python-%: $(VENV)/.ready
 	$(MAKE) $(VENV)-$*/.ready OTHER_PYTHON="$(call python_of,$*)" && \
 	$(VENV)-$*/bin/python $(pytest) -m "not slow" $(ON_OTHER_PYTHONS) $(ON_PYTHON_$*) $(ARGS)
 # What leans on the interpreter (threads, event loops, signals, sqlite3, types at run time): `make test`
-# has every rule by itself.  The newest, which Lambda runs, has the contract too, which passes through
-# all the rest.
-ON_PYTHON_$(lastword $(PYTHONS)) := tests/contract
-ON_OTHER_PYTHONS := $(addprefix tests/unit/,app client embedded outbox store worker)
+# has every rule by itself.  The newest, which Lambda runs, has the other stores and the contract too,
+# which passes through all the rest.
+ON_PYTHON_$(lastword $(PYTHONS)) := tests/unit/store tests/contract
+ON_OTHER_PYTHONS := $(addprefix tests/unit/,app client embedded outbox store/sqlite worker)
 
 .PHONY: environments
 environments: $(BUILD_VENV)/.ready $(E2E_VENV)/.ready $(SPARK_VENV)/.ready $(BROWSER_VENV)/.ready $(SPARK_MATRIX:%=$(SPARK_VENV)-%/.ready) node_modules/.ready

@@ -87,7 +87,10 @@ def states(fixtures: Fixtures) -> dict[str, str]:
         "task-large": f"/console/tasks/{fixtures.large}",
         "worker-busy": "/console/worker?name=worker-1.eu-south-2%3A4711",
         "worker-asked": "/console/worker/stop?name=worker-1.eu-south-2%3A4711",
-        "workers-of-none": "/console/workers?queue=thumbnails",
+        "workers-of-none": "/console/workers?q=queue:thumbnails",
+        "workers-searched": "/console/workers?q=queue:mail+worker",
+        "keys-searched": "/console/keys?q=role:viewer&sort=-created",
+        "audit-wrong": "/console/audit?q=acton:pause",
         "task-missing": "/console/tasks/tsk_nobody",
         "pattern": PATTERN,
     }

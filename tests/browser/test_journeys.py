@@ -55,6 +55,24 @@ def test_one_finds_a_task_by_one_search(console: Console, enter: Enter, script: 
         console.client.delete_queue("orders")
 
 
+@pytest.mark.parametrize("script", [False, True])
+def test_one_searches_a_list_and_saves_that_as_a_view(enter: Enter, script: bool) -> None:  # noqa: FBT001  by name
+    user = enter(script=script).go("/console/workers")
+
+    user.type("Search these workers", "queue:mail state:alive").send()
+    user.tab_to("Save as a view…").press("Enter")
+    user.type("Name of the view", "alive for mail").open("Save this view")
+    assert user.notice == "The view alive for mail is saved."
+    user.go("/console/workers").open("alive for mail")
+
+    assert user.page.locator("#query").input_value() == "queue:mail state:alive"
+    rows = user.page.locator("table.workers > tbody > tr").all_inner_texts()
+    assert rows
+    assert all("mail" in row and "alive" in row for row in rows)
+    user.open("Remove the view alive for mail")
+    assert user.notice == "The view alive for mail is removed."
+
+
 def test_one_reads_the_attempts_of_a_task(console: Console, enter: Enter) -> None:
     short = f"{console.fixtures.dead[:6]}…{console.fixtures.dead[-6:]}"
     user = enter().go("/console/queues/mail?state=DEAD&limit=100").open(short)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.domain.change import Change
@@ -249,6 +249,7 @@ def test_whatever_happens_at_any_write_each_task_is_changed_and_counted_once(
         happens(Scene(action), [(place, event)])
 
 
+@settings(deadline=None)
 @given(
     action=st.sampled_from(BulkAction),
     history=st.sampled_from([0, 600]),
@@ -262,6 +263,7 @@ def test_so_it_is_when_much_happens(
     happens(Scene(action, history=history), events)
 
 
+@settings(deadline=None)
 @given(events=st.lists(st.tuples(st.integers(0, PLACES), st.just("kill")), max_size=4))
 def test_what_is_deleted_for_good_is_counted_too(events: list[tuple[int, str]]) -> None:
     happens(Scene(BulkAction.DELETE, undo=0), events)

@@ -193,7 +193,7 @@ class Folded:
                 yield f"… and {more} until {when(max(ticks))}; --all-ticks shows them"
 
 
-_ONLY_IF_ANY: Final = ("Task", "Priority", "Worker", "Tags", "Latest error")
+_ONLY_IF_ANY: Final = ("Task", "Priority", "Group", "Worker", "Tags", "Latest error")
 
 
 def _table(tasks: Sequence[Task], *, payload: bool) -> None:
@@ -204,6 +204,7 @@ def _table(tasks: Sequence[Task], *, payload: bool) -> None:
         "Status": [task.status for task in tasks],
         "Due": [task.scheduled_at for task in tasks],
         "Priority": [task.priority for task in tasks],
+        "Group": [task.group_key for task in tasks],
         "Attempts": [task.attempts for task in tasks],
         "Worker": [task.worker for task in tasks],
         "Tags": [task.tags for task in tasks],

@@ -345,6 +345,7 @@ def test_groups_are_switched_on_and_off_by_their_option(cli: Cli) -> None:
     (task,) = cli("task", "list", "mail", "--group", "acme", "--json").lines
     assert task["group_key"] == "acme"
     assert "acme" in cli("task", "show", task["id"]).out
+    assert "acme" in cli("task", "list", "mail").out
     assert "'acme' is no weight" in cli("queue", "edit", "mail", "--groups", "fair:acme").err
     assert "groups.max_inflight_per_group" in (
         cli("queue", "edit", "mail", "--groups", "strict").err

@@ -124,10 +124,11 @@ _LAST = 2  # the due time of a last life
 
 
 class Rules(NamedTuple):
-    """Whether the dead halt their group, and what is built wrong."""
+    """Whether the dead halt their group, what is built wrong, and whether tasks are moved in."""
 
     halt: bool = False
     fault: str = ""
+    moves: bool = False
 
     def over(self, spot: Spot, task: Task) -> bool:
         """Tell whether the place is done with: for good, but for a restart under halt."""
@@ -207,7 +208,7 @@ def _taken(group: Group, at: int, task: Task, rules: Rules) -> Iterator[Group]:
     overtaken = group.slot is not None and group.slot.seq > task.seq
     yield group.task(at, task._replace(state="waits", lost=task.lost or overtaken))
     yield group.task(at, task._replace(state="gone", untold=rules.fault != UNUSED))
-    if not task.again:
+    if rules.moves and not task.again:
         left = group.noted(Spot(at, task.seq), task.after)
         if rules.fault == UNMOVED:
             left = group
@@ -397,7 +398,7 @@ def explore(
     return len(seen), ""
 
 
-@pytest.mark.parametrize("rules", [Rules(), Rules(halt=True)])
+@pytest.mark.parametrize("rules", [Rules(moves=True), Rules(halt=True)])
 def test_no_order_of_steps_lets_a_task_overtake_or_leaves_its_group_stuck(rules: Rules) -> None:
     states, wrong = explore(2, (1,), rules, most=40_000)  # all are among those of two calls
 
@@ -412,8 +413,9 @@ def test_nor_does_any_of_more_calls(calls: tuple[int, ...], rules: Rules) -> Non
 
 
 @pytest.mark.slow
-def test_nor_does_any_of_more_tasks() -> None:
-    assert not explore(3, (1,), Rules(halt=True), most=500_000)[1]
+@pytest.mark.parametrize(("tasks", "rules"), [(3, Rules(halt=True)), (2, Rules(moves=True))])
+def test_nor_does_any_of_more_tasks_or_with_moves(tasks: int, rules: Rules) -> None:
+    assert not explore(tasks, (1,), rules, most=500_000)[1]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -435,7 +437,8 @@ def test_and_a_dead_one_that_does_not_halt_its_group() -> None:
     ("halt", "fault"), [(True, UNTOLD), (False, UNTOLD), (False, UNUSED), (False, UNMOVED)]
 )
 def test_and_that_nobody_notes_which_place_is_empty(halt: bool, fault: str) -> None:  # noqa: FBT001
-    assert explore(2, (1,), Rules(halt=halt, fault=fault))[1] == "stuck"
+    rules = Rules(halt=halt, fault=fault, moves=fault == UNMOVED)
+    assert explore(2, (1,), rules)[1] == "stuck"
 
 
 @pytest.mark.slow

@@ -37,7 +37,8 @@ def drained(start: Callable[[], StreamingQuery]) -> StreamingQueryException | No
     for _ in range(_TRIES):
         query = start()
         try:
-            query.awaitTermination()
+            while not query.awaitTermination(1):
+                pass  # signals are heard between two looks
         except StreamingQueryException as error:
             failure = error
             if _TOO_SLOW not in str(error):

@@ -1,8 +1,9 @@
-"""Tasks through two stations whose processes are killed, and the proof of what became of them.
+"""Tasks through two stations and a stream whose processes are killed, and the proof of them.
 
 ``python -m tests.pipeline.bench.chaos``: worker processes of Spark are killed again and again, and
-each driver too, with SIGKILL.  In the end the lake says of every task what happened to it: moved by
-each station exactly once, by legal moves only, and none lost.
+each driver too, with SIGKILL; for a while nobody can write to the tables.  In the end the lake says
+of every task what happened to it: moved by each of them exactly once, by legal moves only, and none
+lost.  The stream has each in its Parquet, once.
 """
 
 import argparse
@@ -10,15 +11,17 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pyspark.sql import functions as f
 
@@ -33,28 +36,32 @@ from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES
 from headrace.spark.session import session
 from infra import PROJECT_ROOT
+from tests.pipeline.bench.streaming import ROWS
 
-NAMES = ("first", "second")
-_LONGEST = 1_800.0  # seconds
+STATIONS = ("first", "second")
+STREAM = "stream"
+_LONGEST = 2_400.0  # seconds
+_HALF = 0.5
 _LOOK_EVERY = 0.5
 _FORKED = "-m headrace.spark.stations.daemon"
 
 
 @dataclass
 class Drivers:
-    """The two stations' processes: started, killed, and started again."""
+    """The processes of stations and stream: started, killed, and started again."""
 
     service: Launched
     folder: Path
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def start(self, name: str) -> None:
-        """Start a station that goes on until it is ended."""
+        """Start a station, or the stream, that goes on until it is ended."""
         where = {"HEADRACE_URL": self.service.file_url}
-        command = [sys.executable, "-m", "headrace.spark.stations", "--json"]
+        station = ["headrace.spark.stations", "--json", f"tests.pipeline.bench.stations:{name}"]
+        stream = ["tests.pipeline.bench.streaming", str(self.folder)]
         with (self.folder / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
-                [*command, f"tests.pipeline.bench.stations:{name}"],
+                [sys.executable, "-m", *(stream if name == STREAM else station)],
                 cwd=PROJECT_ROOT,
                 env={**os.environ, **where},
                 stdout=log,
@@ -63,7 +70,7 @@ class Drivers:
             )
 
     def kill_driver(self, name: str) -> None:
-        """Kill a station and start it anew; its Java and workers end by themselves."""
+        """Kill a process and start it anew; its Java and workers end by themselves."""
         self.running[name].kill()
         self.running[name].wait()
         self.start(name)
@@ -92,7 +99,7 @@ class Drivers:
         return True
 
     def stop(self) -> list[int]:
-        """Ask both to end; return their exit codes."""
+        """Ask all to end; return their exit codes."""
         for process in self.running.values():
             process.send_signal(signal.SIGTERM)
         return [process.wait(120) for process in self.running.values()]
@@ -103,28 +110,37 @@ class ChaosOutcome:
     """What the run and its lake tell."""
 
     tasks: int
+    stream: bool
     seconds: float
     workers_killed: int
     drivers_killed: int
     ended_by_themselves: int
     moved_as_planned: int
+    rows: int
+    rows_once: int
     in_queues: dict[str, int]
     exit_codes: list[int]
     proof: ProofReport
 
     @property
     def holds(self) -> bool:
-        """Whether each task was settled exactly once by each station, and none was lost."""
-        return self.proof.holds and self.moved_as_planned == self.tasks == self.in_queues["out"]
+        """Whether each task was settled exactly once by each of them, and none was lost."""
+        last = "done" if self.stream else "out"
+        written = not self.stream or self.rows == self.rows_once == self.tasks
+        arrived = self.moved_as_planned == self.tasks == self.in_queues[last]
+        return self.proof.holds and arrived and written
 
     def lines(self) -> Iterator[str]:
         """Yield it for people."""
-        yield f"{self.tasks:,} tasks through two stations in {self.seconds:.0f} s"
+        also = " and a stream" if self.stream else ""
+        yield f"{self.tasks:,} tasks through two stations{also} in {self.seconds:.0f} s"
         yield f"killed {self.workers_killed} worker processes and {self.drivers_killed} drivers"
         yield f"{self.ended_by_themselves} drivers ended by themselves and were started again"
-        yield f"stopped stations ended with {self.exit_codes}"
+        yield f"asked to stop, they ended with {self.exit_codes}"
         yield f"in queues {self.in_queues}"
-        yield f"moved exactly once by each station: {self.moved_as_planned:,}"
+        yield f"moved exactly once by each: {self.moved_as_planned:,}"
+        if self.stream:
+            yield f"rows in Parquet: {self.rows:,}, of {self.rows_once:,} tasks"
         yield (
             f"proof of {self.proof.changes:,} changes of {self.proof.tasks:,} tasks: "
             f"{self.proof.violations or 'nothing found'}"
@@ -133,39 +149,65 @@ class ChaosOutcome:
 
 
 def survived(
-    folder: Path, *, tasks: int, workers: int, drivers: int, seed: int = 7
+    folder: Path,
+    *,
+    tasks: int,
+    workers: int,
+    drivers: int,
+    stream: bool = False,
+    away: float = 0,
+    seed: int = 7,
 ) -> ChaosOutcome:
-    """Put *tasks* through both stations, killing as many *workers* and *drivers* on the way."""
+    """Put *tasks* through both stations, killing as many *workers* and *drivers* on the way.
+
+    With *stream* also through that; *away* is for how many seconds, halfway, nobody can write.
+    """
     chance = random.Random(seed)
+    queues = ("in", "middle", "out", *(["done"] if stream else []))
+    names = (*STATIONS, *([STREAM] if stream else []))
     at_once: RetryFields = {"kind": "fixed", "max_retries": 50, "base_seconds": 0, "jitter": 0}
     with (
         launched(data_dir=folder) as service,
         Client(service.url, service.admin_key) as client,
         _stations(service, folder) as stations,
     ):
-        for queue in ("in", "middle", "out"):
+        for queue in queues:
             client.create_queue(queue, shards=2, retry_strategy=at_once)
         client.enqueue_many("in", [NewTask(payload={"n": n, "hops": 0}) for n in range(tasks)])
         begin = time.monotonic()
-        for name in NAMES:
+        for name in names:
             stations.start(name)
         killed, ended, by_themselves = 0, 0, 0
-        while (done := _progress(client, tasks)) < 1:
+        while (done := _progress(client, tasks, queues)) < 1:
             if time.monotonic() - begin > _LONGEST:
                 break
             if done * (workers + 1) >= killed + 1 and killed < workers:
                 killed += stations.kill_worker(chance)
             if done * (drivers + 1) >= ended + 1 and ended < drivers:
-                stations.kill_driver(NAMES[ended % 2])
+                stations.kill_driver(names[ended % len(names)])
                 ended += 1
+            if done >= _HALF and away:
+                _cut_off(service.file_url, away)
+                away = 0
             by_themselves += stations.tend()
             time.sleep(_LOOK_EVERY)
         seconds = time.monotonic() - begin
         codes = stations.stop()
-        in_queues = {name: _size(client, name) for name in ("in", "middle", "out")}
-        report, moved = _lake(folder, tasks)
+        in_queues = {name: _size(client, name) for name in queues}
+        report, moved, (rows, once) = _lake(folder, tasks, queues)
     return ChaosOutcome(
-        tasks, seconds, killed, ended, by_themselves, moved, in_queues, codes, report
+        tasks,
+        stream,
+        seconds,
+        killed,
+        ended,
+        by_themselves,
+        moved,
+        rows,
+        once,
+        in_queues,
+        codes,
+        report,
     )
 
 
@@ -179,32 +221,50 @@ def _stations(service: Launched, folder: Path) -> Iterator[Drivers]:
             process.kill()
 
 
-def _progress(client: Client, tasks: int) -> float:
-    """Return how much is done, from 0 to 1: half of it is to be in the middle.
+def _progress(client: Client, tasks: int, queues: Sequence[str]) -> float:
+    """Return how much is done, from 0 to 1: an equal part of it is each of the *queues* to come.
 
     The end is counted first: a task that goes on in between may be missed, but not counted twice.
     """
-    out, middle = (_size(client, name) for name in ("out", "middle"))
-    return (middle + 2 * out) / (2 * tasks)
+    steps = range(len(queues) - 1, 0, -1)
+    return sum(step * _size(client, queues[step]) for step in steps) / (len(steps) * tasks)
+
+
+def _cut_off(url: str, seconds: float) -> None:
+    """Keep everybody from writing for so many *seconds*."""
+    with closing(sqlite3.connect(urlsplit(url).path, timeout=60, isolation_level=None)) as file:
+        file.execute("BEGIN IMMEDIATE")
+        time.sleep(seconds)
+        file.execute("ROLLBACK")
 
 
 def _size(client: Client, queue: str) -> int:
     return client.count_tasks(queue).count
 
 
-def _lake(folder: Path, tasks: int) -> tuple[ProofReport, int]:
-    """Roll the service's lake up until it has all moves; return proof and tasks moved twice."""
+def _lake(
+    folder: Path, tasks: int, queues: Sequence[str]
+) -> tuple[ProofReport, int, tuple[int, int]]:
+    """Roll the service's lake up until it has all moves; return proof and tasks moved as planned.
+
+    And the rows that a stream has written, and of how many tasks.
+    """
     spark = session("headrace chaos", **{"spark.master": "local[2]", "spark.driver.memory": "2g"})
     lake = LakeFrames(spark, str(folder / "lake"))
     deadline = time.monotonic() + 300
     while True:
         rollup(lake, today=datetime.now(UTC).date())
         moves = lake.read(CHANGES).where("move = 'move'")
-        if moves.count() >= 2 * tasks or time.monotonic() > deadline:
+        if moves.count() >= (len(queues) - 1) * tasks or time.monotonic() > deadline:
             break
     path = f.concat_ws(",", f.sort_array(f.collect_list("queue_from")))
     each = moves.groupBy("task_id").agg(path.alias("path"))
-    return proof(lake), each.where("path = 'in,middle'").count()
+    planned = each.where(f.col("path") == ",".join(sorted(queues[:-1]))).count()
+    rows = once = 0
+    if (folder / ROWS).exists():
+        written = spark.read.parquet(str(folder / ROWS)).where("NOT lapsed").select("id")
+        rows, once = written.count(), written.distinct().count()
+    return proof(lake), planned, (rows, once)
 
 
 def _descendants(pid: int) -> dict[int, int]:
@@ -235,18 +295,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=20_000)
     parser.add_argument("--workers", type=int, default=20, help="worker processes to kill")
-    parser.add_argument("--drivers", type=int, default=2, help="drivers to kill")
+    parser.add_argument("--drivers", type=int, default=4, help="drivers to kill")
+    parser.add_argument("--away", type=float, default=15, help="seconds without tables")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="headrace-chaos-") as folder:
         outcome = survived(
-            Path(folder), tasks=options.tasks, workers=options.workers, drivers=options.drivers
+            Path(folder),
+            tasks=options.tasks,
+            workers=options.workers,
+            drivers=options.drivers,
+            stream=True,
+            away=options.away,
         )
         for line in outcome.lines():
             print(line)
         if not outcome.holds:
             for kind, some in outcome.proof.examples.items():
                 print(kind, json.dumps(some[:3], default=str))
-            for name in NAMES:
+            for name in (*STATIONS, STREAM):
                 print(name, Path(folder, f"{name}.log").read_text()[-3000:])
     return 0 if outcome.holds else 1
 

@@ -17,7 +17,9 @@ from headrace.domain.change import KeyLock
 from headrace.domain.errors import Forbidden, InvalidRequest, Unavailable
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
+from headrace.embedded.service import EmbeddedService, service_on
 from headrace.local.tables import TableNames
+from headrace.runtime.wiring import Settings
 from headrace.spark.sources import connect
 from headrace.spark.sources.connect import StoreConnection
 from headrace.store.base import Store
@@ -226,6 +228,24 @@ def test_a_file_that_is_no_database_is_said_at_once(tmp_path: Path) -> None:
         connect.store(StoreConnection.of({"url": f"file:{path}"}, {}))
 
     assert time.monotonic() - started < 1
+
+
+def test_a_file_that_others_write_to_for_long_is_opened_when_they_are_done(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a process of Spark begins while another holds the file."""
+    busy = [Unavailable("busy"), Unavailable("busy")]
+
+    def opening(path: str, settings: Settings) -> EmbeddedService:
+        if busy:
+            raise busy.pop()
+        return service_on(path, settings)
+
+    monkeypatch.setattr(connect, "service_on", opening)
+
+    connect.store(StoreConnection.of({"url": f"file:{file}"}, {})).records("queue", limit=1)
+
+    assert not busy
 
 
 def add(connection: StoreConnection, number: int) -> int:

@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -254,7 +255,9 @@ def store(connection: StoreConnection) -> Store:
     be used.  What IAM refuses is Forbidden, at the call.
     """
     if connection.url is not None:
-        return cast("Store", RetryingStore(_file_store(connection), connection=connection))
+        opening = SimpleNamespace(file=partial(_file_store, connection))
+        made = RetryingStore(opening, connection=connection).file()  # others may be writing
+        return cast("Store", RetryingStore(made, connection=connection))
     try:
         made = _tables_store(connection)
     except Exception as error:

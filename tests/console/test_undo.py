@@ -10,7 +10,7 @@ def test_a_task_that_was_deleted_comes_back_by_a_button(filled: Browser) -> None
     (task_id,) = filled.put("mail", "{}")
     operator = filled.as_role(Role.OPERATOR)
     asked = operator.get(f"/console/tasks/{task_id}/delete")
-    assert "an undo brings them back." in asked.text
+    assert "an undo brings it back." in asked.text
 
     deleted = operator.follow(operator.submit(asked.page, f"/tasks/{task_id}/delete"))
 

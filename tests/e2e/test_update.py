@@ -1,6 +1,7 @@
 """An update while tasks are in flight: nobody who asks, holds or waits notices."""
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from tests.e2e.conftest import soon
 from tests.e2e.stack import Stack
 
 _QUEUE = "e2e.update"
+_LEASE_SECONDS = 60
 
 
 def report_on(task: LeasedTask) -> Report:
@@ -30,9 +32,13 @@ def working(client: Client, enqueued: list[str], finished: Counter[str]) -> Iter
         try:
             while not stopping.is_set():
                 enqueued.append(str(client.enqueue(_QUEUE, {"number": len(enqueued)}).id))
+                asked = time.monotonic()
                 for task in client.dequeue(_QUEUE, batch_size=5).tasks:
                     [message] = client.report(_QUEUE, [report_on(task)])
-                    finished[task.id] += message.outcome == "OK"
+                    if message.outcome == "OK":
+                        finished[task.id] += 1
+                    else:  # it comes back, as its lease was over by then
+                        assert time.monotonic() - asked > _LEASE_SECONDS, message
         except BaseException as error:  # noqa: BLE001  told below, in the test's thread
             failures.append(error)
 
@@ -49,7 +55,7 @@ def working(client: Client, enqueued: list[str], finished: Counter[str]) -> Iter
 
 def test_an_update_loses_no_task_and_keeps_every_lease(client: Client, stack: Stack) -> None:
     client.create_queue("e2e.held", keepalive_timeout_in_seconds=300)
-    client.create_queue(_QUEUE)
+    client.create_queue(_QUEUE, keepalive_timeout_in_seconds=_LEASE_SECONDS)
     for number in range(5):
         client.enqueue("e2e.held", {"number": number})
     held = client.dequeue("e2e.held", batch_size=5, wait_seconds=5).tasks

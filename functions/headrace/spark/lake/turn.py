@@ -17,11 +17,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.errors import Conflict, Unavailable
-from headrace.spark.lake.frames import LakeFrames
 from headrace.store.base import Lake
+
+if TYPE_CHECKING:
+    from headrace.spark.lake.frames import LakeFrames
 
 TURN: Final = "state/turn.json"
 SAID_EVERY: Final = 30.0
@@ -99,7 +101,7 @@ def _runs(process: int) -> bool:
 
 
 @contextmanager
-def undisturbed(lake: LakeFrames, job: str) -> Iterator[None]:
+def undisturbed(lake: "LakeFrames", job: str) -> Iterator[None]:
     """See that nobody writes the tables while *job* reads them, if it could notice.
 
     Where a log says which files there are, it could not: it reads one version.

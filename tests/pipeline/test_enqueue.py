@@ -22,7 +22,7 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State, Task
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
-from headrace.spark.sources import connect
+from headrace.spark.sources import connect, register
 from headrace.spark.sources.badrows import DROP, bad_rows
 from headrace.spark.sources.claims import KIND
 from headrace.spark.sources.connect import StoreConnection
@@ -47,7 +47,7 @@ def connection(connection: StoreConnection) -> StoreConnection:
 
 
 def frame(spark: SparkSession, number: int = NUMBER) -> DataFrame:
-    spark.dataSource.register(EnqueueSource)
+    register(spark)
     payload = f.to_json(f.struct(f.col("id").alias("n")))
     return spark.range(0, number, 1, 2).select(payload.alias("payload"), f.col("id").alias("n"))
 

@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.task import State, Task
 from headrace.history.changelog import digest
+from headrace.spark.sources import register
 from headrace.spark.sources.columns import DEFAULT, TASK, columns_of
 from headrace.spark.sources.export import (
     OWN,
     ExportReader,
-    ExportSource,
     blocks,
     export_at,
     exported,
@@ -57,7 +57,7 @@ def test_a_full_export_is_the_table(
 ) -> None:
     lake, tasks = history
     folder = exports.full(lake, tasks.values(), at=at(24))
-    spark.dataSource.register(ExportSource)
+    register(spark)
     frame = spark.read.format("headrace.export").load(f"{lake.folder}/{folder}")
 
     rows = {row["id"]: row for row in frame.collect()}

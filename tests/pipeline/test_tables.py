@@ -29,6 +29,7 @@ from headrace.spark.sources import (
     export,
     newrows,
     options,
+    register,
     table,
 )
 from headrace.spark.sources.columns import columns_of
@@ -75,7 +76,7 @@ def filled(connection: StoreConnection) -> StoreConnection:
 
 
 def read(spark: SparkSession, connection: StoreConnection, **options: str) -> Any:
-    spark.dataSource.register(TableSource)
+    register(spark)
     return spark.read.format("headrace.table").options(**connection.options(), **options)
 
 

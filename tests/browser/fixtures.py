@@ -87,13 +87,16 @@ def fill(client: Client) -> Fixtures:
     client.put_schedule("mail", "digest", every_seconds=900, paused=True)
     client.create_batch(id="night", total=3)
     client.pause_queue("billing.invoices", 7200)
-    _workers(client, fixtures.inflight)
+    work(client, fixtures.inflight)
     client.create_key("ci of the warehouse team", "producer", ["ngsi.*"])
     return fixtures
 
 
-def _workers(client: Client, task: str) -> None:
-    """Let two workers say what they are at, one of them asked to take no more."""
+def work(client: Client, task: str) -> None:
+    """Let three workers say what they are at, one of them asked to take no more.
+
+    What looks for one that is alive does it again: silent for 75 seconds, they are late.
+    """
     for host, running in zip(_HOSTS, ([task], [], []), strict=True):
         queues = ["mail", "ngsi.entities"] if running else ["ngsi.notify"]
         client.put_worker(

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.browser.conftest import Console, Enter
-from tests.browser.fixtures import TIMEOUTS, let_die
+from tests.browser.fixtures import TIMEOUTS, let_die, work
 
 
 def test_one_signs_in(console: Console, enter: Enter) -> None:
@@ -56,7 +56,12 @@ def test_one_finds_a_task_by_one_search(console: Console, enter: Enter, script: 
 
 
 @pytest.mark.parametrize("script", [False, True])
-def test_one_searches_a_list_and_saves_that_as_a_view(enter: Enter, script: bool) -> None:  # noqa: FBT001  by name
+def test_one_searches_a_list_and_saves_that_as_a_view(
+    console: Console,
+    enter: Enter,
+    script: bool,  # noqa: FBT001  by name
+) -> None:
+    work(console.client, console.fixtures.inflight)
     user = enter(script=script).go("/console/workers")
 
     user.type("Search these workers", "queue:mail state:alive").send()

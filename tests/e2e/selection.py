@@ -67,6 +67,8 @@ BESIDE = {
     "test_queues_are_told_at_a_glance": "expects counts at once",
     "test_a_batch_names_its_dead_and_what_it_called_back": "likewise",
     "test_flows_are_told_in_a_picture_and_in_a_table": "likewise",
+    "test_the_charts_have_a_table_of_the_same_numbers": "likewise",
+    "test_what_was_cancelled_is_drawn_beside_what_died": "likewise",
     # Each goes through all pages.
     "test_every_page_leads_somewhere_runs_nothing_of_its_own_and_names_its_fields": "minutes here",
     "test_no_role_is_shown_a_link_or_form_that_it_may_not_follow": "likewise",

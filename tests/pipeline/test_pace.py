@@ -159,4 +159,4 @@ def test_a_stream_that_found_nothing_waits_before_it_looks_again(harness: Pipeli
 def test_the_life_of_a_task_in_a_station_costs_little_more_than_with_a_worker(
     tmp_path: Path,
 ) -> None:
-    assert 8.0 < life_units(str(tmp_path), 500) <= MOST_UNITS
+    assert 7.5 < life_units(str(tmp_path), 500) <= MOST_UNITS

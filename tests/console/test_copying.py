@@ -75,6 +75,7 @@ def test_an_edited_payload_is_what_was_typed(admin: Browser) -> None:
         ({"delay": "-1"}, "delay", "must be a length of time from 0 to 365d"),
         ({"queue": "no such/name"}, "queue", "must be the name of a queue"),
         ({"queue": "nowhere"}, "queue", "no queue nowhere"),
+        ({"reason": "x" * 501}, "reason", "must have at most 500 bytes"),
     ],
 )
 def test_what_is_wrong_is_said_beside_its_field(
@@ -87,6 +88,24 @@ def test_what_is_wrong_is_said_beside_its_field(
     assert refused.status in (400, 404)
     assert says in refused.page.one("p", id=f"e-{name}").text
     assert admin.use.inspect.count("mail").count == 1
+
+
+def test_a_copy_is_in_the_audit_with_who_made_it_of_what_and_why(admin: Browser) -> None:
+    admin.queue("mail")
+    admin.queue("sms")
+    [old] = admin.put("mail", EXACT)
+    operator = admin.as_role(Role.OPERATOR)
+    made = again(operator, old, "1", queue="sms", reason=" the address was wrong ")
+
+    [row] = admin.get("/console/audit?q=action:enqueue_as_new").page.one("tbody").all("tr")
+    assert "the operator enqueued a copy of a task in sms: the address was wrong" in row.text
+    assert f"copy of {old}" in row.text
+    assert row.one("span", class_="id").one("code").attributes["title"] == new_task(operator, made)
+    assert admin.use.inspect.count("mail").count == 1
+
+    differences(operator, old, "2")
+    differences(operator, old, "3", queue="nowhere")
+    assert len(admin.get("/console/audit?q=action:enqueue_as_new").page.one("tbody").all("tr")) == 1
 
 
 def test_who_may_not_see_or_enqueue_is_refused(admin: Browser) -> None:

@@ -8,10 +8,12 @@ from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.durations import EXAMPLES
 from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.ids import new_task_id
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Task
 from headrace.ops.operators import visibility
-from headrace.ops.tasks.enqueue import EnqueueOutcome
+from headrace.ops.shared.audit import checked_reason
+from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 
 from .. import urls
 from ..differences import DiffLine, differing
@@ -22,10 +24,11 @@ from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
 from .confirm import ConfirmPage, Question, ask
 from .navigation import crumbs, priority_options, queue_options
+from .queue_actions import why_field
 from .settings import Difference
 
 _EDIT: Final = "edit"
-_TYPED: Final = ("payload", "queue", "tags", "delay", "priority")
+_TYPED: Final = ("payload", "queue", "tags", "delay", "priority", "reason")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,17 +59,28 @@ def enqueue(context: RequestContext) -> Reply:
     queue = context.request.given("queue").strip()
     if not limits.NAME_RE.fullmatch(queue):
         errors.add("queue", "must be the name of a queue")
+    reason = context.request.given("reason")
+    try:
+        reason = checked_reason(reason)
+    except InvalidRequest as error:
+        errors.take(error, otherwise="reason")
     if errors:
         return _page(context, task, errors, status=400)
     context.require(Permission.ENQUEUE, queue)
     if context.request.given("do") == _EDIT:
         return _page(context, task, errors)
-    new = TaskSpec(payload, delay_in_seconds=delay, tags=tags, priority=priority)
+    new = TaskSpec(
+        payload,
+        new_task_id(context.now),  # the audit names it before it is there
+        delay_in_seconds=delay,
+        tags=tags,
+        priority=priority,
+    )
     try:
         if not context.request.given("confirmed"):
             context.use.queues.get(queue)
             return _differences(context, task, payload)
-        [made] = context.use.tasks.enqueue(queue, [new])
+        made = _made(context, task, queue, new, reason)
     except NotFound as error:
         errors.add("queue", error.detail)
         return _page(context, task, errors, status=404)
@@ -76,6 +90,19 @@ def enqueue(context: RequestContext) -> Reply:
         return _page(context, task, errors, status=400)
     done = Flash("done", f"Task {made.id} is in {queue}. This is the new one.")
     return Redirect(context.url(urls.TASK, id=made.id), done)
+
+
+def _made(
+    context: RequestContext, task: Task, queue: str, new: TaskSpec, reason: str
+) -> EnqueueResult:
+    """Put *new*, made from *task*, into *queue*; the audit has who did so, and the *reason*."""
+    where, ids = {"copy_of": task.id}, [str(new.id)]
+    with context.use.audit.action(
+        "enqueue_as_new", queue=queue, where=where, ids=ids, reason=reason
+    ) as done:
+        [made] = context.use.tasks.enqueue(queue, [new])
+        done.changed = int(made.outcome is EnqueueOutcome.CREATED)
+    return made
 
 
 def _task(context: RequestContext) -> Task:
@@ -173,6 +200,7 @@ def _page(context: RequestContext, task: Task, errors: Errors, *, status: int = 
         Field("priority", "Priority", given("priority", task.priority or ""), "select",
               "In a queue with priorities.", errors.of("priority"), width="s",
               options=priority_options(given("priority", task.priority or ""), "as usual")),
+        why_field(given("reason"), errors.of("reason")),
     )  # fmt: skip
     return ask(
         Question(

@@ -18,6 +18,7 @@ _OF_QUEUES: Final = {
     "update_queue": "changed the settings of",
     "create_queue": "created",
     "delete_queue": "deleted",
+    "enqueue_as_new": "enqueued a copy of a task in",
 }
 _LEFT: Final = {
     "the task has changed meanwhile": "had changed meanwhile",

@@ -119,8 +119,13 @@ class Arrivals(Protocol):
     def numbers(self, queues: Collection[str]) -> Mapping[str, int]:
         """Return how often tasks have come to wait in each of *queues* that ever had one."""
 
-    def wait(self, queues: Collection[str], since: Mapping[str, int], seconds: float) -> None:
-        """Return once the numbers of *queues* are not *since* any more, or after *seconds*."""
+    def wait(
+        self, queues: Collection[str], since: Mapping[str, int], seconds: float
+    ) -> Mapping[str, int]:
+        """Wait until the numbers of *queues* are not *since* any more, or for *seconds*.
+
+        Return the numbers seen last.
+        """
 
 
 class Ends(Protocol):

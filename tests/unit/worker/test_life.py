@@ -128,6 +128,21 @@ def harness() -> Iterator[WorkerHarness]:
 # ------------------------------------------------------------------------------------- running
 
 
+def test_a_handler_begins_before_more_is_asked_for(harness: WorkerHarness) -> None:
+    asked: list[int] = []
+
+    def let_begin(_seconds: float) -> None:
+        harness.wait_begun()
+        asked.append(len(harness.service.polled))
+
+    harness.handle_waiting()
+    harness.go_on.set()
+    harness.service.put("one")
+    harness.burst(sleep=let_begin, concurrency=1)
+
+    assert asked == [1]
+
+
 def test_what_handlers_return_and_raise_is_reported(harness: WorkerHarness) -> None:
     def handler(payload: Any) -> Any:
         if payload == "reject":

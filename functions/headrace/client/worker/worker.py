@@ -47,6 +47,9 @@ _LIMITS_SECONDS: Final = 0.1
 """How late a time limit may be."""
 
 _CHECK_SECONDS: Final = 0.05
+_LET_BEGIN_SECONDS: Final = 0.0005
+"""How long handlers that may all begin have Python's lock, before more tasks are asked for."""
+
 _UNWIND_SECONDS: Final = 1.0
 """How long an interrupted handler may take to end, before its task is released without it."""
 
@@ -83,7 +86,7 @@ class Worker:
         observers: are notified of what happens, to count it.
         log_format: ``"text"`` or ``"json"`` sets up logging; None leaves it to the program.
         service: takes the place of the client, in tests.
-        monotonic, now, chance: clocks and dice, in tests.
+        monotonic, now, sleep, chance: clocks and dice, in tests.
 
     Raises:
         InvalidRequest: a setting is out of its limits.
@@ -113,6 +116,7 @@ class Worker:
         service: WorkerService | None = None,
         monotonic: Monotonic = time.monotonic,
         now: Callable[[], datetime] = utc_now,
+        sleep: Callable[[float], None] = time.sleep,
         chance: random.Random | None = None,
     ) -> None:
         self.settings = WorkerSettings.of(
@@ -140,6 +144,7 @@ class Worker:
         self._app, self._codec = app, service.codec
         self._log_format: LogFormat | None = log_format
         self._clock = clock = ServiceClock(monotonic)
+        self._sleep = sleep
         self._commands: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._failure: Exception | None = None
         self._burst = self._quiet = False
@@ -237,6 +242,8 @@ class Worker:
             )
         for task in fetched.tasks:
             self._start(task, fetched.group)
+        if 0 < len(fetched.tasks) <= self.settings.concurrency:
+            self._sleep(_LET_BEGIN_SECONDS)  # or they begin when the next call is under way
         for name, count in Counter(task.queue for task in fetched.tasks).items():
             self._observers.taken(name, count)
         if fetched.fatal is not None:

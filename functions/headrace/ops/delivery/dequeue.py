@@ -187,8 +187,8 @@ class Dequeue:
         until = deliveries.now() + timedelta(seconds=self.wait_seconds)
         pause, first_look = deliveries.poll_after_seconds, True
         patient = self.wait_seconds == 0  # who waits has looked often enough by then
+        arrived = self._arrived()
         while True:
-            arrived = self._arrived()
             sources = self._sources()
             helps = self._helps(sources)
             if first_look and (held := self._leased_before(sources)) is not None:
@@ -212,7 +212,7 @@ class Dequeue:
             if due is not None:
                 nap = min(nap, max(0.001, (due - now).total_seconds()))
             with deliveries.crowd:
-                self._wait(nap, arrived)
+                arrived = self._wait(nap, arrived)
             self.still_may()  # after the nap: what is leased next is leased by its answer
             pause = min(pause * _POLL_GROWTH, deliveries.poll_after_seconds * _POLL_CEILING)
 
@@ -226,13 +226,16 @@ class Dequeue:
             return {}
         return arrivals.numbers(self._names())
 
-    def _wait(self, seconds: float, arrived: Mapping[str, int]) -> None:
-        """Wait for so long, or where that can be known until more than *arrived* has come."""
+    def _wait(self, seconds: float, arrived: Mapping[str, int]) -> Mapping[str, int]:
+        """Wait for so long, or where that can be known until more than *arrived* has come.
+
+        Return what has come by then.
+        """
         arrivals = self.deliveries.arrivals
         if arrivals is None:
             self.deliveries.sleep(seconds)
-        else:
-            arrivals.wait(self._names(), arrived, seconds)
+            return arrived
+        return arrivals.wait(self._names(), arrived, seconds)
 
     def _sources(self) -> list[Queue]:
         """Return the queues.  Raises NotFound, naming the field where there are several."""

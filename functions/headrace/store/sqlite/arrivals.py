@@ -60,22 +60,31 @@ class ArrivalNumbers:
             if self._asking and self._watch is not None:
                 self._watch.wake()
 
-    def wait(self, queues: Collection[str], since: Mapping[str, int], seconds: float) -> None:
-        """Return once the numbers of *queues* are not *since* any more, or after *seconds*."""
+    def wait(
+        self, queues: Collection[str], since: Mapping[str, int], seconds: float
+    ) -> Mapping[str, int]:
+        """Wait until the numbers of *queues* are not *since* any more, or for *seconds*.
+
+        Return the numbers seen last.
+        """
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             with self._lock:
                 rung = self._rung
-            if self.numbers(queues) != since:
-                return
+            found = self.numbers(queues)
+            if found != since:
+                return found
             if self._waited_for_bell(rung, left):
                 continue
             try:
-                self._ask(queues, since, rung, end)
+                found = self._ask(queues, since, rung, end)
             finally:
                 with self._lock:  # let another of those who wait ask
                     self._asking = False
                     self._bell.notify_all()
+            if found != since:
+                return found
+        return since
 
     def _waited_for_bell(self, rung: int, seconds: float) -> bool:
         """Wait until it has rung; False: it is for the caller to ask after others' commits."""
@@ -90,8 +99,8 @@ class ArrivalNumbers:
 
     def _ask(
         self, queues: Collection[str], since: Mapping[str, int], rung: int, end: float
-    ) -> None:
-        """Look for others' commits until there is one, or the bell has rung.
+    ) -> Mapping[str, int]:
+        """Look for others' commits until there is one, or the bell has rung; return the numbers.
 
         Each connection counts them in its own way, so a connection is compared with itself, and
         the numbers are read once more behind the first look.
@@ -101,14 +110,16 @@ class ArrivalNumbers:
         while (left := end - time.monotonic()) > 0:
             with self._db.reading() as db:
                 (version,) = db.execute("PRAGMA data_version").fetchone()
-                if seen is None and _numbers(db, queues) != since:
-                    return
-            if seen is not None and (seen[0] is not db or seen[1] != version):
+                changed = seen is not None and (seen[0] is not db or seen[1] != version)
+                found = _numbers(db, queues) if changed or seen is None else since
+            if changed:
                 self._ring_here()
-                return
+            if changed or found != since:
+                return found
             seen = (db, version)
             if self._rests(rung, watch, left):
-                return
+                break
+        return since
 
     def _rests(self, rung: int, watch: TouchWatch | None, seconds: float) -> bool:
         """Rest until it is time to ask again; tell whether the bell has rung."""

@@ -208,6 +208,16 @@ def test_a_commit_between_the_look_and_the_asking_is_not_missed(
     assert time.monotonic() - begun < LONG / 4
 
 
+def test_whoever_waited_is_told_the_numbers(here: Process, there: Process) -> None:
+    assert here.arrivals.wait(["mail"], {}, 0.01) == {}
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(here.arrivals.wait, ["mail", "news"], {}, LONG)
+        there.arrive("other")
+        there.arrive()
+
+        assert waiting.result() == {"mail": 1}
+
+
 def test_in_memory_the_bell_alone_tells() -> None:
     database = Database(":memory:")
     arrivals = ArrivalNumbers(database)

@@ -29,7 +29,6 @@ from headrace.client.calls import (
 )
 from headrace.client.codec import Codec
 from headrace.client.embedding import async_connections_to, connections_to
-from headrace.client.kept import KeptConnections, suits
 from headrace.client.settings import ClientSettings
 from headrace.domain import errors
 from headrace.domain.errors import (
@@ -157,9 +156,6 @@ class HttpCalls:
         address = self._settings.address
         if transport is None and not isinstance(address, HttpAddress):
             return connections_to(address)
-        if transport is None and suits(self._base):
-            headers = self._connecting["headers"]
-            return KeptConnections(self._base, headers, most=_CONNECTIONS)
         if transport is None:
             return httpx.Client(**self._connecting, verify=_trusted())
         return httpx.Client(**self._connecting, transport=transport)

@@ -1,5 +1,9 @@
-"""What goes to EMR Serverless and Glue, run by spark-submit with a Python that has nothing else."""
+"""What goes to EMR Serverless and Glue, run by spark-submit with a Python that has nothing else.
 
+And what Spark's own processes import of it, each of which begins with nothing.
+"""
+
+import ast
 import json
 import os
 import subprocess
@@ -26,6 +30,14 @@ PIPELINE = """
 from headrace.spark import Station
 
 doubled = Station(queue="in", to="out", transform=lambda tasks: tasks)
+"""
+
+PLANNING = """
+import sys
+
+from headrace.spark.sources import enqueue, export, queue, table
+
+print({"boto3", "botocore", "headrace", "pandas", "pyarrow"} & {*sys.modules})
 """
 
 
@@ -159,3 +171,12 @@ def test_a_backfill_runs_with_the_unpacked_environment(
     body, _ = json.JSONDecoder().raw_decode(done.stdout[done.stdout.index("{") :])
     assert body["moves"] == {"enqueue": 3}
     assert FolderLake(lake).list(f"tables/changes/dt={now:%Y-%m-%d}/")
+
+
+def test_to_plan_a_read_of_a_file_neither_pandas_nor_botocore_is_imported() -> None:
+    """Spark starts a process for each kind of plan and each stream; these two are half of it."""
+    done = subprocess.run(
+        [sys.executable, "-c", PLANNING], capture_output=True, text=True, check=True
+    )
+
+    assert ast.literal_eval(done.stdout) == {"headrace", "pyarrow"}

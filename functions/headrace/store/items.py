@@ -34,6 +34,8 @@ Item = dict[str, Value]
 Between: TypeAlias = tuple[int, int]
 """The first and the last microsecond of a span of time."""
 EVER: Final[Between] = (-(2**63), 2**63 - 1)
+READ_AT_ONCE: Final = 100
+"""Tasks of one ``tasks`` call of a reader of pages, as many as one BatchGetItem takes."""
 
 _SECOND: Final = timedelta(seconds=1)
 

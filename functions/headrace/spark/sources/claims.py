@@ -36,8 +36,10 @@ INLINE: Final = 32 * 1024
 _PAGE: Final = 300_000  # bytes of a record; DynamoDB takes 400 KB
 _RECORDS: Final = 25  # read at a time, all of which may be as large
 _ROWS: Final = "rows"
-_NOTHING: Final = pa.RecordBatch.from_pydict(
-    {name: pa.array([], pa.string()) for name in ("id", "lease", "payload")}
+_COLUMNS: Final = ("id", "lease", "payload")
+# Not by pa.array(), which imports pandas: Spark plans each read in a process that has no other use.
+_NOTHING: Final = pa.RecordBatch.from_arrays(
+    [pa.nulls(0, pa.string()) for _ in _COLUMNS], names=_COLUMNS
 )
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd")
 

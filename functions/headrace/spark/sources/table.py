@@ -32,8 +32,7 @@ from headrace.spark.sources.options import (
     whole,
 )
 from headrace.store import keys
-from headrace.store.dynamo.pages import READ_AT_ONCE
-from headrace.store.items import EVER, Between, Item, partition
+from headrace.store.items import EVER, READ_AT_ONCE, Between, Item, partition
 from headrace.store.sqlite.pages import ROW
 
 if TYPE_CHECKING:

@@ -17,9 +17,6 @@ from headrace.store.dynamo.connect import aws_errors
 from headrace.store.dynamo.raw_client import RawClient
 from headrace.store.items import EVER, Between, Item, partition
 
-READ_AT_ONCE: Final = 100
-"""Tasks of one ``tasks`` call."""
-
 _NOT_FORGOTTEN: Final = "attribute_not_exists(#ttl) OR #ttl > :now"
 # Else it is what is left of one, or deleted.
 _A_TASK: Final = (

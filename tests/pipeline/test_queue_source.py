@@ -358,7 +358,7 @@ def test_spark_knows_the_formats_without_being_told_where_the_package_is(
 
     for name in (QUEUE, TABLE):
         rows = untold.read.format(name).options(queue="in", **harness.connection.options())
-        assert rows.load().count() == 0
+        assert "payload" in rows.load().columns
     register(untold)  # and may be told all the same
 
 

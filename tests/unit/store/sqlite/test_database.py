@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -512,18 +513,20 @@ def test_what_is_lazy_is_synced_with_what_has_gathered_beside_it(db: Database) -
         assert [one.result() for one in both] == [True, True]
 
 
-@pytest.mark.filterwarnings("error")
 def test_a_file_that_nobody_has_any_more_is_closed(tmp_path: Path) -> None:
-    others = set(threading.enumerate())
+    gc.collect()  # what other tests left to be found has warnings of its own
     store = SqliteStore(str(tmp_path / "let_go.db"))
-    assert store.put_record(Record("key", "one", {}), replaces=None)
-    assert store.record("key", "one") is not None
-    (thread,) = set(threading.enumerate()) - others
+    stored = store.put_record(Record("key", "one", {}), replaces=None)
+    found = store.record("key", "one")
+    thread = store._db._thread  # noqa: SLF001 (nothing else shows it)
+    assert stored
+    assert found is not None
+    assert thread is not None
     assert (tmp_path / "let_go.db-wal").exists()
 
-    del store
-    gc.collect()
-    thread.join(10)
+    with warnings.catch_warnings(action="error"):
+        del store
+        gc.collect()
+    thread.join()  # if it does not end, nor does this
 
-    assert not thread.is_alive()
     assert not (tmp_path / "let_go.db-wal").exists()  # the last connection took it along

@@ -1,4 +1,7 @@
-"""What each page shows, what each form does, and to whom."""
+"""What each page shows, what each form does, and to whom.
+
+Long, because it is a list of promises, a test for each.
+"""
 
 import json
 from collections import Counter

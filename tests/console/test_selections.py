@@ -1,4 +1,7 @@
-"""All that match: a look, a confirmation of what it saw, and that done to exactly those."""
+"""All that match: a look, a confirmation of what it saw, and that done to exactly those.
+
+Long, because each step from a look to what was done is tested on the one queue laid out here.
+"""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,7 @@
-"""Payloads, results and progress over a size are kept elsewhere: only the bill shows it."""
+"""Payloads, results and progress over a size are kept elsewhere: only the bill shows it.
+
+Long, because it is a list of promises, a test for each.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""Many at once on the real engine, and on one file: every race has one winner, counted once."""
+"""Many at once on the real engine, and on one file: every race has one winner, counted once.
+
+Long, because each kind of race runs on the threads, services and processes laid out here.
+"""
 
 import random
 import threading

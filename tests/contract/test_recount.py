@@ -1,4 +1,7 @@
-"""Counting a queue anew mends its counters, whatever the recorder has missed or is yet to hear."""
+"""Counting a queue anew mends its counters, whatever the recorder has missed or is yet to hear.
+
+Long, because each thing that may come between a recount's steps is a test of its own.
+"""
 
 from collections.abc import Callable
 from datetime import timedelta

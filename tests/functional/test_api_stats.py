@@ -1,4 +1,7 @@
-"""How a queue is doing, over HTTP: the recorder is given the stream when a test says so."""
+"""How a queue is doing, over HTTP: the recorder is given the stream when a test says so.
+
+Long, because each figure, with what it says while the recorder is behind, is a test of its own.
+"""
 
 from typing import Any, cast
 

@@ -5,6 +5,8 @@ look and in each pause, so that ends, retries, deletions and other waits come in
 to be told, others look again and again, and their reads may be old.  The clock is the test's.
 
 The faults at the end are planted, and each is caught: so the machine is one that could fail.
+
+Long, because what may happen and what is planted to be found are read together.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,7 @@
-"""How an attempt ends, and what is reported of it."""
+"""How an attempt ends, and what is reported of it.
+
+Long, because it is a list: each way in which an attempt may end.
+"""
 
 import asyncio
 import json

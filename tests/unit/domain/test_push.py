@@ -1,4 +1,7 @@
-"""Targets: what one may be, what its answers mean, and how many requests it is sent at once."""
+"""Targets: what one may be, what its answers mean, and how many requests it is sent at once.
+
+Long, because it is a list: each address, header and answer, and what it is taken for.
+"""
 
 import json
 from datetime import UTC, datetime, timedelta

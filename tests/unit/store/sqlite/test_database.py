@@ -1,4 +1,7 @@
-"""One file: who is answered what, and when, whatever happens to threads and processes."""
+"""One file: who is answered what, and when, whatever happens to threads and processes.
+
+Long, because it is a list of promises, a test for each.
+"""
 
 import ctypes
 import gc

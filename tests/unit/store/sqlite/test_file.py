@@ -1,4 +1,7 @@
-"""Files that cannot be used, or not now: one clear line each, and nothing is done to them."""
+"""Files that cannot be used, or not now: one clear line each, and nothing is done to them.
+
+Long, because each state in which a file may be found is a test of its own.
+"""
 
 import json
 import os

@@ -100,13 +100,20 @@ class Story:
             assert ended
 
 
+@pytest.mark.parametrize("examples", [20, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("store", STORES.values(), ids=STORES)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
-@given(what=st.lists(st.tuples(st.sampled_from(DO), st.integers(0, 1)), max_size=40))
 def test_whatever_is_lost_or_late_nothing_is_called_back_early_or_twice(
-    store: Callable[[], Store], what: list[tuple[str, int]]
+    store: Callable[[], Store], examples: int
 ) -> None:
-    story = Story(store())
+    @settings(max_examples=examples, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+    @given(what=st.lists(st.tuples(st.sampled_from(DO), st.integers(0, 1)), max_size=40))
+    def run(what: list[tuple[str, int]]) -> None:
+        nothing_is_called_back_early_or_twice(Story(store()), what)
+
+    run()
+
+
+def nothing_is_called_back_early_or_twice(story: Story, what: list[tuple[str, int]]) -> None:
     for step in what:
         story.do(*step)
     while story.made < TOTAL:

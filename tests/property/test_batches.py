@@ -119,7 +119,7 @@ def run(machine: type[BatchMachine], examples: int, steps: int) -> None:
 
 
 def test_a_batch_calls_back_once_and_never_early() -> None:
-    run(BatchMachine, 40, 40)
+    run(BatchMachine, 15, 40)
 
 
 @pytest.mark.slow

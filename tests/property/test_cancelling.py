@@ -330,7 +330,7 @@ class Cancelling(RuleBasedStateMachine):
 
 
 SOME = settings(
-    max_examples=60,
+    max_examples=20,
     stateful_step_count=40,
     derandomize=True,
     database=None,
@@ -339,7 +339,7 @@ SOME = settings(
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
-FAST = settings(SOME, max_examples=15)
+FAST = settings(SOME, max_examples=6)
 
 
 @pytest.mark.parametrize(("store", "some"), [("memory", SOME), ("sqlite", FAST)])

@@ -271,15 +271,15 @@ class Outboxes(RuleBasedStateMachine):
 
 
 HOW = settings(
-    max_examples=60,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 
 
-def test_every_committed_row_is_enqueued_exactly_once_and_no_other() -> None:
-    run_state_machine_as_test(Outboxes, settings=HOW)
+@pytest.mark.parametrize("examples", [15, pytest.param(60, marks=pytest.mark.slow)])
+def test_every_committed_row_is_enqueued_exactly_once_and_no_other(examples: int) -> None:
+    run_state_machine_as_test(Outboxes, settings=settings(HOW, max_examples=examples))
 
 
 @pytest.mark.parametrize("fault", [DeletesFirst, NewIds])

@@ -331,7 +331,7 @@ class Priorities(RuleBasedStateMachine):
 
 
 MEMORY = settings(
-    max_examples=30,
+    max_examples=12,
     stateful_step_count=60,
     derandomize=True,
     database=None,

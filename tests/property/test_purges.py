@@ -288,7 +288,7 @@ class Purges(RuleBasedStateMachine):
 
 
 QUICK = settings(
-    max_examples=60,
+    max_examples=20,
     stateful_step_count=25,
     derandomize=True,
     database=None,
@@ -311,7 +311,7 @@ class PurgesOfSqlite(Purges):
     [
         (Purges, QUICK),
         pytest.param(Purges, LONGER, marks=pytest.mark.slow),
-        (PurgesOfSqlite, settings(QUICK, max_examples=15)),
+        (PurgesOfSqlite, settings(QUICK, max_examples=6)),
         pytest.param(PurgesOfSqlite, settings(QUICK, max_examples=120), marks=pytest.mark.slow),
     ],
 )

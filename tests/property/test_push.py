@@ -261,7 +261,6 @@ class Pushed(RuleBasedStateMachine):
 
 
 _SETTINGS = settings(
-    max_examples=60,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
@@ -270,10 +269,11 @@ _SETTINGS = settings(
 )
 
 
+@pytest.mark.parametrize("examples", [15, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("store", sorted(STORES))
-def test_push_holds_what_it_promises(store: str) -> None:
+def test_push_holds_what_it_promises(store: str, examples: int) -> None:
     machine = type("PushedOver", (Pushed,), {"make": staticmethod(STORES[store])})
-    run_state_machine_as_test(machine, settings=_SETTINGS)
+    run_state_machine_as_test(machine, settings=settings(_SETTINGS, max_examples=examples))
 
 
 # ---------------------------------------------------------------------- faults that must be found

@@ -235,9 +235,13 @@ FAILS: list[Call] = [("take", "plain", 0, 0), ("say", "plain", 2, 0)]
 COMES_BACK: list[Call] = [("move", "plain", 0, 0), ("move", "wide", 0, 0)]
 
 
+LONGER = [("sqlite", 2), ("memory", 4)]
+
+
 @pytest.mark.parametrize("life", [SUCCEEDS, IS_RUN, COMES_BACK, IS_CANCELLED, FAILS])
 @pytest.mark.parametrize(
-    ("on", "steps"), [*((on, 2) for on in ON), pytest.param("memory", 4, marks=pytest.mark.slow)]
+    ("on", "steps"),
+    [("memory", 2), *(pytest.param(*longer, marks=pytest.mark.slow) for longer in LONGER)],
 )
 def test_in_every_order_of_a_small_case(on: str, life: list[Call], steps: int) -> None:
     """Two changes, the recorder that comes to each, and a recount in so many steps."""

@@ -286,14 +286,15 @@ MACHINE: Final = settings(
 
 LONGER: Final = settings(MACHINE, max_examples=80)
 QUICK: Final = settings(MACHINE, max_examples=8)
+QUICKEST: Final = settings(MACHINE, max_examples=4)
 
 
 @pytest.mark.parametrize(
     ("store", "some"),
     [
-        ("memory", MACHINE),
+        ("memory", QUICK),
         pytest.param("memory", LONGER, marks=pytest.mark.slow),
-        ("sqlite", QUICK),
+        ("sqlite", QUICKEST),
         pytest.param("sqlite", MACHINE, marks=pytest.mark.slow),
     ],
 )

@@ -28,7 +28,7 @@ from headrace.runtime.wiring import UseCases
 from headrace.store.base import Store
 from headrace.store.objects import MemoryObjects
 from tests.property.stores import everything
-from tests.property.test_offload import MAIL, MANY, MOST, POST, OffloadMachine, Rests, ids
+from tests.property.test_offload import FEW, MAIL, MOST, POST, OffloadMachine, Rests, ids
 from tests.property.walks import walk_far
 
 HOUR = 3_600
@@ -135,7 +135,7 @@ def spec_of(upload: Upload) -> TaskSpec:
 
 
 def test_every_task_has_its_upload_and_nothing_else_is_kept() -> None:
-    run_state_machine_as_test(UploadMachine, settings=MANY)
+    run_state_machine_as_test(UploadMachine, settings=FEW)
 
 
 @pytest.mark.slow

@@ -291,7 +291,7 @@ class Waits(RuleBasedStateMachine):
 
 
 SOME = settings(
-    max_examples=25,
+    max_examples=10,
     stateful_step_count=40,
     derandomize=True,
     database=None,

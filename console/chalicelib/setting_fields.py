@@ -120,9 +120,10 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
     )),
     ("Groups", (
         Setting("groups_mode", "Tasks of groups", "A queue has either groups or priorities.",
-                kind="select", options=(("none", "none"), ("fair", "fair: groups take turns"),
-                                        ("strict", "strict: in order (only of a new queue)"))),
-        Setting("groups_on_dead", "After a dead one, in strict order", kind="select",
+                kind="select", width="l",
+                options=(("none", "none"), ("fair", "fair: groups take turns"),
+                         ("strict", "strict: in order (only of a new queue)"))),
+        Setting("groups_on_dead", "After a dead one, in strict order", kind="select", width="l",
                 options=(("continue", "go on"), ("halt", "wait until somebody decides"))),
         Setting("group_limit", "Most in flight, of each", "At most 100; 0 is no limit."),
         Setting("group_weights", "Weights", "Of those that have not 1: acme=4, beta=0.5",

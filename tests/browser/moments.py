@@ -24,7 +24,7 @@ def _fill(label: str, text: str, button: str) -> Steps:
 
 def _change(page: Page) -> None:
     page.get_by_label("Description", exact=True).fill(f"{WIDE} {RIGHT_TO_LEFT} {EMOJI}")
-    page.get_by_label("Most in flight", exact=True).fill("1000000")
+    page.get_by_label("Most in flight", exact=True).fill("10000")
     _fill("Lease", "45s", "Show what would change")(page)
 
 

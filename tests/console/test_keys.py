@@ -21,6 +21,13 @@ def test_an_empty_page_names_the_command(admin: Browser) -> None:
     assert "headrace key create" in admin.get("/console/keys").text
 
 
+def test_what_a_role_may_has_room_in_its_field_on_a_phone(admin: Browser) -> None:
+    options = admin.get("/console/create-key").page.one("select", name="role").all("option")
+
+    assert {option.text.partition(":")[0] for option in options} == {*Role}
+    assert max(len(option.text) for option in options) <= 36
+
+
 def test_a_secret_is_shown_once_on_a_page_that_is_not_kept(admin: Browser) -> None:
     shown = made(admin, queues="mail, ngsi.*")
     [secret] = set(SECRET.findall(shown.body))

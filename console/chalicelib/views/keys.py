@@ -28,11 +28,11 @@ _OVERLAPS: Final = {
     "86400": "in a day",
 }
 _MEANS: Final = {
-    Role.VIEWER: "looks at everything but payloads",
-    Role.OPERATOR: "looks, restarts, moves, deletes, pauses; schedules and audit",
+    Role.VIEWER: "looks, but not at payloads",
+    Role.OPERATOR: "acts on tasks and queues",
     Role.PRODUCER: "enqueues",
-    Role.WORKER: "enqueues, dequeues and reports",
-    Role.ADMIN: "everything; queues and keys",
+    Role.WORKER: "enqueues, takes, reports",
+    Role.ADMIN: "everything, also keys",
 }
 
 

@@ -16,6 +16,7 @@ _HEAD: Final = 6
 _TAIL: Final = 6
 _LEAST_RATE: Final = 0.01  # below it, a digit says nothing
 _KIB: Final = 1024
+_LONG: Final = 10**7  # a number that takes much room
 _MINUTE: Final = 60
 _TENTHS_MATTER: Final = 10  # seconds below which a tenth is shown
 _UNSEEN: Final = re.compile(
@@ -42,6 +43,18 @@ def number(value: float) -> str:
     return f"{int(value):,}".replace(",", THIN)
 
 
+def short_number(value: int) -> str:
+    """Return a number in little room: from ten million on three figures of it, rounded down.
+
+    12345678 is ``12.3 M``.
+    """
+    if value < _LONG:
+        return number(value)
+    unit, size = ("G", 10**9) if value >= 10**9 else ("M", 10**6)
+    places = max(0, 3 - len(str(value // size)))
+    return f"{number(value * 10**places // size / 10**places)}{THIN}{unit}"
+
+
 def round_number(value: float) -> str:
     """Return a round number in little room: 1500000 as ``1.5 M``."""
     value = round(value, 2)  # a third of something, three times
@@ -57,6 +70,8 @@ def rate(per_second: float) -> str:
         return "0"
     if per_second < _LEAST_RATE:
         return "< 0.01"
+    if per_second >= _LONG:
+        return short_number(int(per_second))
     places = max(0, 1 - math.floor(math.log10(per_second)))
     return number(round(per_second, min(2, places)))
 
@@ -71,14 +86,14 @@ def size(count: int) -> str:
 
 def duration(seconds: float) -> str:
     """Return a length of time in one or two units: 250 ms, 3.2 s, 5 min, 2 h 10 min, 3 d."""
-    seconds = max(0.0, seconds)
+    seconds = max(0.0, round(seconds, 3))
     if 0 < seconds < 1:
         return f"{round(seconds * 1000)} ms"
     if seconds < _TENTHS_MATTER and seconds != int(seconds):
         return f"{seconds:.1f} s"
-    if seconds < _MINUTE:
-        return f"{round(seconds)} s"
     left = round(seconds)
+    if left < _MINUTE:
+        return f"{left} s"
     parts = []
     for length, unit in _LENGTHS:
         if left >= length:
@@ -132,6 +147,8 @@ def retries(retry: RetryStrategy) -> str:
     if retry.max_retries == 0:
         return "none"
     few = min(3, retry.max_retries)
+    if not any(retry.delay_seconds(n, 0.5) for n in range(1, few + 1)):
+        return f"{retry.max_retries}, at once"
     shown = ", ".join(written(round(retry.delay_seconds(n, 0.5), 3)) for n in range(1, few + 1))
     more = ", …" if retry.max_retries > few else ""
     return f"{retry.max_retries}, after {shown}{more}"

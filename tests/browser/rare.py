@@ -13,7 +13,7 @@ from tests.browser.fixtures import WIDE
 from tests.browser.pictures import hour
 from tests.console.conftest import Browser
 
-MANY: Final = 1_000_000
+MANY: Final = 1_234_567_890
 
 
 class _Away:
@@ -36,7 +36,7 @@ class _Otherwise:
 
 
 class _Crowded(_Otherwise):
-    """Stats as they are, with a million tasks in each state."""
+    """Stats as they are, with over a billion tasks in each state."""
 
     def of(self, queue: str) -> Any:
         return self._many(self._real.of(queue))
@@ -54,8 +54,8 @@ class _Crowded(_Otherwise):
 def rare() -> Mapping[str, tuple[Callable[[], Browser], str]]:
     """Return what makes the console that shows it, and the page, by a name for each."""
     return {
-        "all-million": (_crowded, "/console"),
-        "queue-million": (_crowded, "/console/queues/mail"),
+        "all-billion": (_crowded, "/console"),
+        "queue-billion": (_crowded, "/console/queues/mail"),
         "broken": (_broken, "/console"),
         "away": (_away, "/console/queues/mail"),
         "proof-holds": (lambda: _proved({}), "/console/proof"),

@@ -40,9 +40,28 @@ def test_round_numbers_take_little_room(value: float, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (9_999_999, "9\u202f999\u202f999"),
+        (10_000_000, "10\u202fM"),
+        (12_399_999, "12.3\u202fM"),
+        (999_999_999, "999\u202fM"),
+        (1_234_567_890, "1.23\u202fG"),
+        (1_234_000_000_000, "1\u202f234\u202fG"),
+    ],
+)
+def test_a_long_number_is_shortened_and_never_says_more_than_there_is(
+    value: int, shown: str
+) -> None:
+    assert formatting.short_number(value) == shown
+
+
+@pytest.mark.parametrize(
     ("seconds", "shown"),
     [
         (0, "0 s"),
+        (0.999_999_9, "1 s"),
+        (59.7, "1 min"),
         (0.25, "250 ms"),
         (3.21, "3.2 s"),
         (59.4, "59 s"),
@@ -68,7 +87,14 @@ def test_times_are_told_from_now(seconds: float, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("per_second", "shown"),
-    [(0, "0"), (0.001, "< 0.01"), (0.123, "0.12"), (1.26, "1.3"), (1552.5, "1\u202f552")],
+    [
+        (0, "0"),
+        (0.001, "< 0.01"),
+        (0.123, "0.12"),
+        (1.26, "1.3"),
+        (1552.5, "1\u202f552"),
+        (16_666_667, "16.6\u202fM"),
+    ],
 )
 def test_rates_have_few_figures(per_second: float, shown: str) -> None:
     assert formatting.rate(per_second) == shown

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.queue import DequeuingSettings
+from headrace.domain.task import Status
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.delivery.reports import ReportStatus, WorkerError
 from headrace.ops.operators.keys import BOOTSTRAP
@@ -105,7 +107,8 @@ def test_a_queue_that_fails_more_than_it_does_usually_is_named(admin: Browser) -
         admin.say(task, status, error=error, **({"retryable": False} if failing else {}))
         admin.clock.forward(1 if failing else 180)
 
-    assert "failing 86 % of attempts fail, 0 % usually" in troubles(admin.get("/console"))["mail"]
+    said = troubles(admin.get("/console"))["mail"]
+    assert "failing 86 % of attempts fail, 0 % usually: 6 failed in 10 min" in said
 
 
 def test_where_nothing_needs_a_look_home_says_so(admin: Browser) -> None:
@@ -156,3 +159,23 @@ def test_a_row_tells_what_changed_in_five_minutes(admin: Browser) -> None:
     [row] = admin.get("/console").page.one("table", class_="queues").one("tbody").all("tr")
 
     assert "+2 waiting" in row.text
+
+
+def test_a_long_number_is_shortened_with_the_whole_one_beside_it(admin: Browser) -> None:
+    admin.queue("mail")
+    stats = admin.use.stats
+    real = stats.overview
+
+    def full(*given: Any) -> Any:
+        seen = real(*given)
+        many = replace(seen.queues["mail"], counts=dict.fromkeys(Status, 1_234_567_890))
+        return replace(seen, queues={"mail": many})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(stats), "overview", lambda _, *given: full(*given))
+        shown = admin.get("/console")
+
+    cells = shown.page.one("table", class_="queues").one("tbody").all("data")
+    assert [cell.text for cell in cells] == ["1.23 G"] * len(Status)
+    assert {cell.attributes["title"] for cell in cells} == {"1\u202f234\u202f567\u202f890"}
+    assert {cell.attributes["value"] for cell in cells} == {"1234567890"}

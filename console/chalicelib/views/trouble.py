@@ -107,8 +107,8 @@ def reasons_of(
         found.append(Reason(rank, word, text))
     if (failing := glance.failing) is not None:
         usual = "" if failing.usual is None else f", {_percent(failing.usual)} usually"
-        attempts = formatting.count_of(failing.failed, "attempt")
-        text = f"{_percent(failing.share)} of attempts fail{usual}: {attempts} in 10 min"
+        failed = formatting.number(failing.failed)
+        text = f"{_percent(failing.share)} of attempts fail{usual}: {failed} failed in 10 min"
         found.append(Reason(Rank.FAILING, "failing", text))
     found += [Reason(Rank.ALERT, "alert", one.text, since=one.since) for one in alerts]
     return tuple(sorted(found, key=lambda reason: reason.rank))

@@ -96,7 +96,7 @@ def read_retry(texts: Mapping[str, str], errors: Errors) -> RetryStrategy:
 
 _INTERVAL: Final = (1, 86_400)
 
-INFLIGHT_HINT: Final = "At most 10,000; for more, 0: no limit but shards and workers."
+INFLIGHT_HINT: Final = "Up to 10,000; 0 is no limit."
 
 GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
     ("In general", (

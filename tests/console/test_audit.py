@@ -99,6 +99,18 @@ def test_ids_are_named_as_far_as_they_fit(filled: Browser) -> None:
     assert "and 2 more" in text
 
 
+def test_ids_lead_to_tasks_that_are_still_there(filled: Browser) -> None:
+    kept, gone = filled.kill("mail"), filled.kill("mail")
+    filled.use.bulk.by_ids("mail", BulkAction.RESTART, [kept])
+    filled.clock.forward(1)
+    filled.use.bulk.by_ids("mail", BulkAction.DELETE, [gone])
+    deleted, restarted = rows(filled.get("/console/audit"))[:2]
+
+    [link] = restarted.one("span", class_="id").all("a")
+    assert link.attributes["href"].endswith(f"/tasks/{kept}")
+    assert deleted.one("span", class_="id").all("a") == []
+
+
 def test_a_restricted_key_sees_only_what_was_done_to_its_queues(acted: Browser) -> None:
     acted.use.queues.pause("ngsi.notify")
     text = acted.as_role(Role.OPERATOR, "ngsi.*").get("/console/audit").text

@@ -10,7 +10,7 @@ from headrace.domain.task import State
 from headrace.history.faults import FAULTS
 from headrace.ops.delivery.reports import ReportStatus, WorkerError
 from headrace.testing.stores import SHARD
-from tests.console.conftest import Browser, Element, Shown
+from tests.console.conftest import Browser, Element, Shown, query_of
 from tests.console.test_selections import decide, to_the_end, token_of
 
 
@@ -215,7 +215,7 @@ def test_markup_in_errors_is_text(mortuary: Browser) -> None:
         ("no answer", 1, "1 kind of error: 3 dead tasks,"),
         ("queue:mail error:answer", 1, "1 kind of error: 2 dead tasks,"),
         ("queue:sms error:mailbox", 0, "No kind of error fits."),
-        ("tag:tenant=acme", 0, "are known of a kind"),
+        ("tag:tenant=acme", 0, "The query may have queue:, error: and words"),
         ("error:", 0, "Nothing was looked for"),
     ],
 )
@@ -226,4 +226,14 @@ def test_kinds_are_searched_in_the_language_of_the_lists(
 
     assert len(groups_of(shown)) == kinds
     assert says in shown.page.text
-    assert shown.page.one("input", id="f-q").attributes["value"] == query
+    assert shown.page.one("input", id="query").attributes["value"] == query
+
+
+def test_each_term_of_a_search_of_kinds_goes_with_its_link(mortuary: Browser) -> None:
+    shown = mortuary.get(f"/console/errors?{urlencode({'q': 'queue:mail error:answer'})}")
+    terms = shown.page.one("p", class_="terms").all("a")
+
+    assert [query_of(term.attributes["href"])["q"] for term in terms] == [
+        "error:answer",
+        "queue:mail",
+    ]

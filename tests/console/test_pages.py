@@ -391,7 +391,7 @@ def test_ten_attempts_are_told_the_newest_first(admin: Browser) -> None:
     assert [attempt.all("strong")[0].text for attempt in attempts] == [
         f"{number}. failed" for number in (6, 5, 4, 3, 2, 1)
     ]
-    assert "after 2 s" in attempts[0].text
+    assert "ran 2 s" in attempts[0].text
 
 
 def test_a_waiting_task_says_why_it_waits(filled: Browser) -> None:

@@ -55,15 +55,22 @@ def lines(browser: Browser, task_id: str) -> list[str]:
     return [each.text for each in page.one("ol", class_="timeline").all("li")]
 
 
+def test_why_it_is_not_running_comes_before_the_lifecycle(admin: Browser) -> None:
+    admin.queue("mail")
+    shown = admin.get(f"/console/tasks/{admin.kill('mail')}")
+
+    assert 0 < shown.body.index('id="why"') < shown.body.index('class="diagram"')
+
+
 def test_moves_over_queues_are_one_story_and_each_attempt_says_where_it_was(admin: Browser) -> None:
     task_id = worked(admin)
 
     told = lines(admin, task_id)
-    assert told[0].startswith("1. succeeded in sms now after 4 s and 1 min before it began by")
+    assert told[0].startswith("1. succeeded in sms now , ran 4 s after waiting 1 min , by")
     assert told[1].startswith("moved from mail to sms")
-    assert told[2].startswith("2. failed in mail 1 min ago after 2 s and 25 s before it")
+    assert told[2].startswith("2. failed in mail 1 min ago , ran 2 s after waiting 25 s")
     assert told[3].startswith("1. failed in mail")
-    assert "after 2 s and 8.0 s before it began by ada:8" in told[3]
+    assert "ran 2 s after waiting 8.0 s , by ada:8" in told[3]
     assert len(told) == 4
 
 
@@ -109,7 +116,7 @@ def test_a_restart_begins_the_attempts_anew_and_is_told(admin: Browser) -> None:
     admin.clock.forward(3)
     [first, second, third] = lines(admin, task_id)
 
-    assert first.startswith("1. running since 3 s ago and 5.0 s before")
+    assert first.startswith("1. running since 3 s ago , after waiting 5.0 s")
     assert second.startswith("restarted 8 s ago")
     assert third.startswith("1. failed")
     error = WorkerError("TimeoutError", "no answer", "")

@@ -13,7 +13,7 @@ from headrace.ops.shared.sentences import changes, sentence
 
 from .. import urls
 from ..pages import Page
-from ..parts import Empty, Heading, Pager, SearchBox
+from ..parts import Empty, Heading, Link, Pager, SearchBox
 from ..request_context import RequestContext
 from ..routes import Reply, routes
 from .columns import Column, Columns, numbers, times
@@ -34,6 +34,7 @@ _ASKED: Final = {
 }
 _BESIDES: Final = ("to_queue", "seen_at", "set", "queues")  # noted with a filter, but no part of it
 _OF_ITS_PAGE: Final = ("seen_at", "set")
+_ON_TASKS: Final = ("restart", "run", "move", "cancel", "enqueue_as_new")  # which then have a page
 _OF_NO_PAGE: Final = ("delete_queue",)  # there is nothing behind its link
 
 
@@ -50,7 +51,7 @@ class AuditRow:
     filters: str
     filters_url: str | None
     run_url: str | None
-    ids: tuple[str, ...]
+    ids: tuple[Link, ...]
     more_ids: int
     sentence: str
     changes: tuple[str, ...]
@@ -118,6 +119,7 @@ def _row(context: RequestContext, entry: AuditRecord) -> AuditRow:
     reachable = bool(queue) and context.allows(Permission.READ, queue)
     linked = reachable and entry.action not in _OF_NO_PAGE
     ids = tuple(entry.ids or ())
+    still_there = entry.action in _ON_TASKS
     query = _query(entry.filter or {}) if linked else None
     return AuditRow(
         entry=entry,
@@ -126,7 +128,10 @@ def _row(context: RequestContext, entry: AuditRecord) -> AuditRow:
         filters=_filter_text(entry.filter, told=bool(entry.run)),
         filters_url=context.url(urls.QUEUE, query, queue=queue) if query else None,
         run_url=context.url(urls.ACTION, id=entry.run) if entry.run else None,
-        ids=ids[:_SHOWN_IDS],
+        ids=tuple(
+            Link(one, context.url(urls.TASK, id=one) if reachable and still_there else "")
+            for one in ids[:_SHOWN_IDS]
+        ),
         more_ids=max(0, len(ids) - _SHOWN_IDS),
         sentence=sentence(entry) or "",
         changes=changes(entry),

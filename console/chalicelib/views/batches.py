@@ -188,7 +188,7 @@ def _facts(batch: TaskBatch) -> tuple[Fact, ...]:
         ("Cancelled", batch.cancelled_at),
         ("Ended", batch.finished_at),
         ("Counted up to", batch.counted_at),
-        ("Forgotten", batch.expires_at),
+        ("Kept until", batch.expires_at),
     )
     return (
         *(Fact(name, formatting.number(value)) for name, value in numbers),

@@ -95,4 +95,4 @@ def head(name: str, column: Column[Row], now: str, url: Callable[[str], str] | N
 
 def longer_than_a_page(by: str) -> str:
     """Return what there is to know of the order of a list of which this is a page."""
-    return f"Longer than a page: in the order of {by}. Its heads sort what fits on one."
+    return f"Longer than a page: in the order of {by}. Heads sort a list that fits on one."

@@ -17,7 +17,7 @@ from .. import charts, formatting, urls
 from ..charts import Spark
 from ..forms import number_of_ours
 from ..pages import Page
-from ..parts import Choice, Empty, Field, Hidden, Link, Pager
+from ..parts import Choice, Empty, Hidden, Link, Pager, SearchBox
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
 from .actions import ACTIONS, action_named
@@ -70,12 +70,12 @@ class ErrorRow:
 class ErrorsPage(Page):
     """Groups of errors; ``uncounted`` links the queues whose errors must be counted anew.
 
-    ``query`` is the box that looks for some of them.
+    ``search`` is the box that looks for some of them.
     """
 
     template: ClassVar[str] = "errors.html"
     here: str
-    query: Field
+    search: SearchBox
     summary: str
     as_of: datetime | None
     uncounted: tuple[Link, ...]
@@ -109,7 +109,7 @@ def show(context: RequestContext) -> Reply:
         title="Errors",
         here=context.url(urls.ERRORS),
         http_status=400 if wrong else 200,
-        query=Field(_SEARCHED, "Search", typed, hint=_TERMS, error=wrong),
+        search=_box(context, prefix, typed, asked, wrong),
         summary=_summary(errors),
         as_of=errors.as_of,
         uncounted=tuple(queue_link(context, name) for name in errors.uncounted[:_QUEUES]),
@@ -149,8 +149,25 @@ def _asked(typed: str) -> tuple[Query, str]:
         return Query(), error.errors[0].message
     where = asked.where
     if where != TaskFilter(error=where.error, fingerprint=where.fingerprint):
-        return Query(), f"only {_TERMS} and words of the error are known of a kind"
+        return Query(), "may have queue:, error: and words of the error here, and nothing else"
     return asked, ""
+
+
+def _box(context: RequestContext, prefix: str, typed: str, asked: Query, wrong: str) -> SearchBox:
+    def url(query: str = "") -> str:
+        return context.url(urls.ERRORS, {"name": prefix, _SEARCHED: query})
+
+    return SearchBox(
+        action=context.url(urls.ERRORS),
+        text=typed,
+        error=wrong,
+        terms=tuple(Link(text, url(query.written(rest))) for text, rest in query.terms_of(asked)),
+        hidden=(Hidden("name", prefix),) if prefix else (),
+        clear=url() if typed else None,
+        things="errors",
+        example=_TERMS,
+        keys=("queue:", "error:"),
+    )
 
 
 def _fits(group: ErrorGroup, where: TaskFilter) -> bool:

@@ -37,6 +37,7 @@ UNDO_SECONDS: Final = 86_400
 """How long what people delete here can be brought back."""
 
 _UNDOS: Final = 50  # that a message has room for; the page of the whole has all
+_WHY: Final = "Optional; the audit keeps it for others to read."
 _PAUSES: Final = ("15m", "1h", "4h", "1d")
 
 
@@ -95,7 +96,7 @@ def _resume_in(given: str, error: str = "") -> Field:
 
 def why_field(given: str, error: str = "") -> Field:
     """Return the field for why something is done, which others read in the audit."""
-    return Field("reason", "Why", given, error=error, hint="others read it, if you like", width="l")
+    return Field("reason", "Why", given, error=error, hint=_WHY, width="l")
 
 
 def resume_form(context: RequestContext) -> Confirm:

@@ -122,7 +122,7 @@ def _load(row: WorkerRow) -> float:
 
 COLUMNS: Final[Columns[WorkerRow]] = {
     "name": Column("Worker", lambda row: row.name),
-    "state": Column("Is", lambda row: list(Standing).index(row.standing)),
+    "state": Column("State", lambda row: list(Standing).index(row.standing)),
     "seen": times("Heard of", lambda row: row.seen_at),
     "host": Column("Host", lambda row: (row.host, row.name)),
     "version": Column("Version", lambda row: (row.version, row.name)),

@@ -1,4 +1,7 @@
-"""Bulk enqueue: any frame as tasks, each of them once, bad rows named."""
+"""Bulk enqueue: any frame as tasks, each of them once, bad rows named.
+
+Long, because it is a list: what each column and option refuses, and how rows repeat.
+"""
 
 import json
 import logging

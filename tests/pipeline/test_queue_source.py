@@ -1,4 +1,7 @@
-"""The format ``headrace``: leased once and settled once, whoever calls it and how often."""
+"""The format ``headrace``: leased once and settled once, whoever calls it and how often.
+
+Long, because it is a list of promises, a test for each, and of what each row does.
+"""
 
 import json
 from collections import Counter

@@ -1,4 +1,7 @@
-"""From raw lines to tables: golden stories, late and duplicate lines, runs repeated."""
+"""From raw lines to tables: golden stories, late and duplicate lines, runs repeated.
+
+Long, because it is a list of promises, a test for each, over one story of a day.
+"""
 
 import dataclasses
 import shutil

@@ -1,4 +1,7 @@
-"""Stations: every task takes effect once, whatever its transform, its neighbours and Spark do."""
+"""Stations: every task takes effect once, whatever its transform, its neighbours and Spark do.
+
+Long, because it is a list of promises, a test for each, and of what settings refuse.
+"""
 
 import threading
 from collections import Counter

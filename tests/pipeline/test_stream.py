@@ -1,4 +1,7 @@
-"""The stream of the format ``headrace``: a batch that comes again has the rows that it had."""
+"""The stream of the format ``headrace``: a batch that comes again has the rows that it had.
+
+Long, because each moment at which a stream may end is a test of its own.
+"""
 
 import json
 import logging

@@ -183,7 +183,7 @@ def filled(call: Service) -> Service:
     if call.memory is None:
         return _filled(call)
     held, at = _filled_first()
-    vars(call.memory).update(_copied(held))
+    fill(call.memory, held)
     call.clock.forward((at - call.clock()).total_seconds())
     return call
 
@@ -192,8 +192,18 @@ def filled(call: Service) -> Service:
 def _filled_first() -> tuple[dict[str, Any], datetime]:
     """What is in the first one, and the time that it is there."""
     there = _filled(new_service())
-    held = {name: value for name, value in vars(there.memory).items() if name != "_lock"}
-    return held, there.clock()
+    assert there.memory is not None
+    return contents(there.memory), there.clock()
+
+
+def contents(memory: MemoryStore) -> dict[str, Any]:
+    """Return what is in *memory*, to fill others with."""
+    return {name: value for name, value in vars(memory).items() if name != "_lock"}
+
+
+def fill(memory: MemoryStore, held: Mapping[str, Any]) -> None:
+    """Fill *memory* with a copy of the contents of another."""
+    vars(memory).update({name: _copied(value) for name, value in held.items()})
 
 
 def _copied(held: Any) -> Any:

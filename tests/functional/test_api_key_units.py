@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import cache
 from math import ceil
 from typing import Any
 
@@ -16,7 +18,7 @@ from headrace.store.call_scope import charge
 from headrace.store.items import to_item
 from headrace.store.memory import MemoryStore
 from headrace.testing.stores import SHARD, Streamed
-from tests.functional.conftest import KEY, Service
+from tests.functional.conftest import KEY, Service, contents, fill
 from tests.functional.roles import ADMIN, OPERATOR, WORKER, keyed
 from tests.manual_clock import ManualClock
 
@@ -78,11 +80,17 @@ class Recorded(Service):
         self.use.recording.record(SHARD, self.stream.taken())
 
 
-def service() -> Recorded:
+def empty() -> Recorded:
     clock = ManualClock()
-    stream = Streamed(Costly(), clock)
-    call = Recorded(clock, build(Settings(admin_key=KEY), stream.store, now=clock))
+    memory = Costly()
+    stream = Streamed(memory, clock)
+    call = Recorded(clock, build(Settings(admin_key=KEY), stream.store, now=clock), memory=memory)
     call.stream = stream
+    return call
+
+
+def service() -> Recorded:
+    call = empty()
     call.queue("ngsi.a")
     call.put("/v1/queues/ngsi.a", "mine", id="mine")
     call.record()
@@ -93,7 +101,18 @@ LARGE = "x" * 200_000
 
 
 def crowded() -> Recorded:
-    """Return a service with much of others: queues, keys, workers, tasks, the audit, counts."""
+    """Return a service with much of others: a copy of the first one."""
+    held, at = crowded_first()
+    call = empty()
+    assert call.memory is not None
+    fill(call.memory, held)
+    call.clock.forward((at - call.clock()).total_seconds())
+    return call
+
+
+@cache
+def crowded_first() -> tuple[dict[str, Any], datetime]:
+    """What is in it: queues, keys, workers, tasks, the audit, counts; and the time that it is."""
     call = service()
     call.clock.forward(1)
     for number in range(60):
@@ -109,7 +128,8 @@ def crowded() -> Recorded:
     call.clock.forward(60)
     call.put("/v1/queues/mail.1", 1)
     call.record()  # which posts what was counted before
-    return call
+    assert call.memory is not None
+    return contents(call.memory), call.clock()
 
 
 _REPORT = {"task_id": "other", "lease_id": "lse_x", "status": "SUCCEEDED"}

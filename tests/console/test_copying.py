@@ -100,7 +100,7 @@ def test_a_copy_is_in_the_audit_with_who_made_it_of_what_and_why(admin: Browser)
     [row] = admin.get("/console/audit?q=action:enqueue_as_new").page.one("tbody").all("tr")
     assert "the operator enqueued a copy of a task in sms: the address was wrong" in row.text
     assert f"copy of {old}" in row.text
-    assert row.one("span", class_="id").one("code").attributes["title"] == new_task(operator, made)
+    assert row.one("span", class_="id").one("a").attributes["title"] == new_task(operator, made)
     assert admin.use.inspect.count("mail").count == 1
 
     differences(operator, old, "2")

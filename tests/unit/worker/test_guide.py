@@ -19,7 +19,7 @@ from headrace.domain import limits
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "workers.md").read_text()
 CODE = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-FOR_TESTS = {"app", "client", "service", "monotonic", "now", "chance"}
+FOR_TESTS = {"app", "client", "service", "monotonic", "now", "sleep", "chance"}
 
 
 @pytest.fixture

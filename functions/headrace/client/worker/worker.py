@@ -240,12 +240,12 @@ class Worker:
                 self._where,
                 self.settings.concurrency,
             )
+        for name, count in Counter(task.queue for task in fetched.tasks).items():
+            self._observers.taken(name, count)
         for task in fetched.tasks:
             self._start(task, fetched.group)
         if 0 < len(fetched.tasks) <= self.settings.concurrency:
             self._sleep(_LET_BEGIN_SECONDS)  # or they begin when the next call is under way
-        for name, count in Counter(task.queue for task in fetched.tasks).items():
-            self._observers.taken(name, count)
         if fetched.fatal is not None:
             self._quiet = True
             self._fail(fetched.fatal)

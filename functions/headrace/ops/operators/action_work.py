@@ -7,11 +7,13 @@ own beside the first.  A task that shows one of these times was done already, so
 changed once and counted once, though two should be at it at once; and whoever finds its part taken
 over counts nothing.
 
-To pause or cancel changes the record only: whoever works on it sees that after its part.
+To pause or cancel changes the record only: whoever works on it sees that after its part.  A part
+that was begun is finished even so: a worker that is only slow must find nothing left to do.
 """
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -188,11 +190,10 @@ class ActionWork:
             done = replace(done, status=stored.status, version=stored.version)
 
     def _end(self, run: ActionRun, found: TaskSelection) -> int | None:
-        """End it, after what was done of a part that was cut off is counted."""
+        """End it, after a part that was cut off is finished, or what was done of it is counted."""
         if run.part is not None:
-            outcomes = [one for one in self._act(run, found, only_look=True) if one.changed]
-            at = run.at + len(outcomes)
-            settled = self._put(replace(_counted(run, outcomes), at=at).released())
+            counted = self._finished(run, found)
+            settled = self._put(counted.released())
             if settled is None:
                 return None
             run = settled
@@ -203,6 +204,14 @@ class ActionWork:
         if self._put(ended) is not None:
             self.store.drop_record(UNDER_WAY, ended.id)
         return 0
+
+    def _finished(self, run: ActionRun, found: TaskSelection) -> ActionRun:
+        """Return *run* with what its part came to: all of it if it was cancelled."""
+        if run.status is ActionStatus.CANCELLED:
+            with suppress(Conflict):  # it can no longer be undone, so no more is done
+                return _counted(run, self._act(run, found))
+        outcomes = [one for one in self._act(run, found, only_look=True) if one.changed]
+        return replace(_counted(run, outcomes), at=run.at + len(outcomes))
 
     def _fail(self, run_id: str, trouble: str) -> None:
         """Note that it cannot go on; it is ended with the next look at it."""

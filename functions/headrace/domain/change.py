@@ -5,17 +5,17 @@ turn them into one conditional write, and ``Change.apply`` here says what that w
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from headrace.domain.copies import altered
+from headrace.domain.copies import altered, quick
 from headrace.domain.fairness import Turn
 from headrace.domain.lifecycle import Rule
 from headrace.domain.task import TURN_LANE, Place, State, Task
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class Equals:
     """*name* has exactly this value."""
 
@@ -26,7 +26,7 @@ class Equals:
         return bool(getattr(task, self.name) == self.value)
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class AtMost:
     """*name* is set and not after *value*."""
 
@@ -38,7 +38,7 @@ class AtMost:
         return stored is not None and stored <= self.value
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class UnsetOrAfter:
     """*name* is not set, or is after *value*."""
 
@@ -50,7 +50,7 @@ class UnsetOrAfter:
         return stored is None or stored > self.value
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class UnsetOrAtMost:
     """*name* is not set, or is not after *value*."""
 
@@ -62,7 +62,7 @@ class UnsetOrAtMost:
         return stored is None or stored <= self.value
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class Unset:
     """*name* is not set."""
 
@@ -72,7 +72,7 @@ class Unset:
         return getattr(task, self.name) is None
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class Shorter:
     """The list *name* has fewer than *length* entries."""
 
@@ -83,7 +83,7 @@ class Shorter:
         return len(getattr(task, self.name)) < self.length
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class In:
     """The task is in this queue and state, on whatever shard and lane."""
 
@@ -94,7 +94,7 @@ class In:
         return task.spent is None and (task.queue, task.state) == (self.queue, self.state)
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class Begins:
     """The text *name* begins with *text*; or, *not_so*, it does not or is not set."""
 
@@ -112,7 +112,7 @@ _EMPTY: Final[Mapping[str, Any]] = {"tags": {}, "errors": (), "trail": ()}
 Condition = Equals | AtMost | UnsetOrAfter | UnsetOrAtMost | Unset | Shorter | In | Begins
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class AfterLength:
     """The instant *start* plus the task's own ``lease_length``: "the same length again"."""
 
@@ -122,7 +122,7 @@ class AfterLength:
         return self.start + (task.lease_length or timedelta())
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class KeyLock:
     """A short text under a key (``kind``, ``name``), written together with a task.
 
@@ -136,7 +136,7 @@ class KeyLock:
     expects: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class Change:
     """One transition of one task, as one conditional write.
 

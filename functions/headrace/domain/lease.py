@@ -27,6 +27,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
 
+from headrace.domain.copies import quick
 from headrace.domain.ids import group_opened_at, new_group_id
 from headrace.domain.instants import EPOCH, MICROSECOND, instant_of
 from headrace.domain.limits import GROUP_ID_RE, KEEPALIVE_SECONDS
@@ -226,7 +227,7 @@ def _instant(text: str) -> datetime | None:
     return instant_of(micros) if micros <= _LAST else None
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class LeaseName:
     """A lease as its worker names it."""
 

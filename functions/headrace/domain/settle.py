@@ -7,7 +7,6 @@ and a second plan from the task as read, never a wrong result.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any
@@ -26,7 +25,7 @@ from headrace.domain.change import (
     UnsetOrAfter,
     UnsetOrAtMost,
 )
-from headrace.domain.copies import altered
+from headrace.domain.copies import altered, quick
 from headrace.domain.fairness import Turn
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.lease import group_of, leases_of, opened_at
@@ -37,7 +36,7 @@ from headrace.domain.retry import Seconds
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Priority, State, Task, TaskError
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class Held:
     """A delivery as its worker knows it; ``task`` only once the store has been asked.
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Final, Literal, Self, TypeAlias
 
-from headrace.domain.copies import altered
+from headrace.domain.copies import altered, quick
 from headrace.domain.retry import RetryStrategy, Seconds
 
 
@@ -83,7 +83,7 @@ LANE: Final = 64
 """How many labels of index partitions a lane has: one for each shard that a queue may have."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class Place:
     """Where the index keeps a task: its queue, state, shard and lane.
 

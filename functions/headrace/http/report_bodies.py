@@ -162,7 +162,9 @@ class ReportEntry(RequestBody):
 
     @model_validator(mode="after")
     def _spawns_what_one_write_takes(self) -> "ReportEntry":
-        size = sum(limits.utf8_bytes(entry.payload or "") for entry in self.spawn or ())
+        if not self.spawn:  # as in most
+            return self
+        size = sum(limits.utf8_bytes(entry.payload or "") for entry in self.spawn)
         if size > limits.SPAWNED_BYTES:
             message: LiteralString = "payloads take {size} bytes together; at most {most} are taken"
             raise refusal(("spawn", too_large(message, most=limits.SPAWNED_BYTES, size=size)))
@@ -193,7 +195,7 @@ class ReportEntry(RequestBody):
             payload=_unless_null(self.payload),
             tags=self.tags,
             keepalive=self.keepalive_timeout_in_seconds,
-            spawn=tuple(entry.child() for entry in self.spawn or ()),
+            spawn=tuple(entry.child() for entry in self.spawn) if self.spawn else (),
         )
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from headrace.domain.change import Change, Entry, KeyLock
+from headrace.domain.copies import quick
 from headrace.domain.fairness import Places, PlaceTaking, TurnTaking
 from headrace.domain.group_slots import GroupLine, SlotTaking
 from headrace.domain.indexing import Match
@@ -18,7 +19,7 @@ from headrace.domain.rate import Bucket, Draw
 from headrace.domain.task import Place, State, Task
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class Done:
     """The change took effect, now or by an earlier try whose answer was lost.
 
@@ -28,7 +29,7 @@ class Done:
     task: Task
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class Refused:
     """A condition did not hold; ``task`` is what the store holds instead (None: nothing).
 

@@ -4,7 +4,7 @@ from dataclasses import FrozenInstanceError, dataclass, fields, replace
 
 import pytest
 
-from headrace.domain.copies import altered, maker
+from headrace.domain.copies import altered, maker, quick
 from headrace.domain.task import Place, State, Task
 from tests.manual_clock import ManualClock
 
@@ -55,7 +55,7 @@ def test_what_checks_itself_is_not_copied_past_its_checks() -> None:
         altered(Checked("one"), name="")
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class Derived(Place):
     """Has slots that stand in another class."""
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from headrace.domain import limits, settle
 from headrace.domain.change import Change
-from headrace.domain.copies import altered
+from headrace.domain.copies import altered, quick
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.lease import LeaseName, group_of, is_group_id, names_lease
 from headrace.domain.lifecycle import Action, Actor, rules
@@ -74,7 +74,7 @@ class WorkerError:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class TaskReport:
     """One report; ``lease_id`` as the dequeue gave it, JSON texts as they came in."""
 
@@ -93,7 +93,7 @@ class TaskReport:
     spawn: tuple[tuple[str, TaskSpec], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class ReportResult:
     """The result of one report; ``task`` as it is now, if there is one in the queue."""
 

@@ -21,7 +21,13 @@ from headrace.domain.errors import Unavailable
 from headrace.store.sqlite import forks
 from headrace.store.sqlite.failures import Unusable, errors
 from headrace.store.sqlite.location import Identity, check_same, create, refuse_network
-from headrace.store.sqlite.schema import WAIT_SECONDS, begin, bring_up_to_date, check_library
+from headrace.store.sqlite.schema import (
+    WAIT_SECONDS,
+    begin,
+    bring_up_to_date,
+    check_library,
+    roll_back,
+)
 
 MEMORY: Final = ":memory:"
 _TOGETHER: Final = 64  # callers whose work is done in one transaction
@@ -195,9 +201,7 @@ class Database:
                 job.result = job.work(db)
             db.execute("COMMIT")  # nothing may come after it: what is done must not be done again
         finally:
-            if db.in_transaction:
-                with suppress(sqlite3.Error):  # the first error is the one to tell
-                    db.execute("ROLLBACK")
+            roll_back(db)
 
     def _check_same_file(self) -> None:
         if self._path is not None:

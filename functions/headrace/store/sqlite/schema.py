@@ -9,6 +9,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -116,7 +117,7 @@ def bring_up_to_date(db: sqlite3.Connection, name: str) -> None:
     try:
         version = _version(db, name)
     finally:
-        db.execute("ROLLBACK")
+        roll_back(db)
     if version == 0:
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect before the first page only
     _write_ahead(db, name)
@@ -133,8 +134,7 @@ def bring_up_to_date(db: sqlite3.Connection, name: str) -> None:
             db.execute(f"PRAGMA user_version = {number + 1}")
         db.execute("COMMIT")
     finally:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
+        roll_back(db)
 
 
 class _DueTime(msgspec.Struct):
@@ -171,6 +171,13 @@ def begin(db: sqlite3.Connection) -> None:
     if db.in_transaction:  # whoever had begun was interrupted, anywhere
         db.execute("ROLLBACK")
     patiently(lambda: db.execute("BEGIN IMMEDIATE"))
+
+
+def roll_back(db: sqlite3.Connection) -> None:
+    """Undo what was begun, if an error has not done so already; that error is the one to tell."""
+    if db.in_transaction:
+        with suppress(sqlite3.Error):
+            db.execute("ROLLBACK")
 
 
 def patiently(attempt: Callable[[], _T]) -> _T:

@@ -9,7 +9,7 @@ import resource
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -332,32 +332,47 @@ def numbers(store: SqliteStore) -> list[int]:
     return sorted(int(record.name) for record in records)
 
 
-@pytest.mark.skipif(not AS_ROOT, reason="a small disk is made by root alone")
-def test_a_full_disk_loses_nothing_and_works_again_once_there_is_room(tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)]
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """Give a disk of four megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
     if subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("no disk can be mounted here")
-    try:
-        ballast = disk / "ballast"
-        ballast.write_bytes(b"x" * 2_000_000)
-        store = SqliteStore(str(disk / "headrace.db"))
-        written, error = until_full(store, 20_000)
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)  # noqa: S607  wherever it is
 
-        assert type(error) is Unavailable  # it passes
-        assert "the disk is full" in str(error)
-        assert numbers(store) == list(range(written))
-        ballast.unlink()
-        put(store, written, 20_000)
-        assert numbers(store) == list(range(written + 1))
-        assert store.check() == ()
-        store.close()
-        again = SqliteStore(str(disk / "headrace.db"))
-        assert numbers(again) == list(range(written + 1))
-        again.close()
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)  # noqa: S607  wherever it is
+
+@pytest.mark.skipif(not AS_ROOT, reason="a small disk is made by root alone")
+def test_a_full_disk_loses_nothing_and_works_again_once_there_is_room(disk: Path) -> None:
+    ballast = disk / "ballast"
+    ballast.write_bytes(b"x" * 2_000_000)
+    store = SqliteStore(str(disk / "headrace.db"))
+    written, error = until_full(store, 20_000)
+
+    assert type(error) is Unavailable  # it passes
+    assert "the disk is full" in str(error)
+    assert numbers(store) == list(range(written))
+    ballast.unlink()
+    put(store, written, 20_000)
+    assert numbers(store) == list(range(written + 1))
+    assert store.check() == ()
+    store.close()
+    again = SqliteStore(str(disk / "headrace.db"))
+    assert numbers(again) == list(range(written + 1))
+    again.close()
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="a small disk is made by root alone")
+def test_who_opens_a_file_on_a_full_disk_is_told_so(disk: Path) -> None:
+    SqliteStore(str(disk / "headrace.db")).close()
+    with (disk / "rest").open("wb", buffering=0) as rest, suppress(OSError):
+        while True:
+            rest.write(b"x" * 1024)
+
+    with pytest.raises(Unavailable, match="the disk is full"):
+        SqliteStore(str(disk / "headrace.db"))
 
 
 def test_a_disk_that_takes_no_more_loses_nothing_and_works_again_once_it_does(path: Path) -> None:

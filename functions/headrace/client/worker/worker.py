@@ -47,6 +47,7 @@ _LIMITS_SECONDS: Final = 0.1
 """How late a time limit may be."""
 
 _CHECK_SECONDS: Final = 0.05
+
 _LET_BEGIN_SECONDS: Final = 0.0005
 """How long handlers that may all begin have Python's lock, before more tasks are asked for."""
 

@@ -30,3 +30,15 @@ def test_with_them_it_is_the_command() -> None:
 
     assert ran.returncode == 0
     assert ran.stdout.startswith("headrace ")
+
+
+def test_the_package_is_the_command_too() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "headrace", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert ran.stdout.startswith("headrace ")

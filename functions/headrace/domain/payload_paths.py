@@ -60,7 +60,7 @@ def read_payload(payload: str | None) -> Any:  # noqa: ANN401  JSON
         return None
 
 
-def text_at(content: Any, path: str) -> str | None:  # noqa: ANN401  what read_payload() returned
+def text_at(content: object, path: str) -> str | None:
     """Return the text to which *path* leads in *content*; None where there is none."""
     parts = parts_of(path)
     if parts is None or content is None:
@@ -79,7 +79,7 @@ def text_at(content: Any, path: str) -> str | None:  # noqa: ANN401  what read_p
 _NOWHERE: Final = object()
 
 
-def _in_list(values: list[Any], part: str) -> Any:  # noqa: ANN401  JSON
+def _in_list(values: list[Any], part: str) -> object:
     if not _PLACE.fullmatch(part) or int(part) >= len(values):
         return _NOWHERE
     return values[int(part)]

@@ -82,7 +82,7 @@ def proxy_event(  # noqa: PLR0913 (a request has as many parts)
     }
 
 
-def read_answer(answer: Any) -> GatewayAnswer:  # noqa: ANN401 (a handler may return anything)
+def read_answer(answer: object) -> GatewayAnswer:
     """Read a handler's answer.
 
     Raises:

@@ -99,7 +99,7 @@ def table_request(template: Template, resource: str, name: str) -> dict[str, Any
     return request
 
 
-def new_index(value: Any) -> Any:  # noqa: ANN401  any part of a template
+def new_index(value: object) -> object:
     """Return a part of the template as new tables have it, whose index is whole."""
     if isinstance(value, list):
         return [new_index(one) for one in value]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
@@ -30,6 +30,9 @@ from headrace.domain.upload import Upload
 from headrace.store.base import LakeObject
 from headrace.store.call_scope import CALL_SECONDS, seconds_left
 from headrace.store.lake import S3Access
+
+AwsClient: TypeAlias = Any
+"""A client of botocore's, which makes their classes at run time."""
 
 _One = TypeVar("_One")
 _Made = TypeVar("_Made")
@@ -103,7 +106,7 @@ def check_time(**_: object) -> None:
         raise Unavailable(message)
 
 
-def mind_time(client: Any) -> None:  # noqa: ANN401  botocore makes its clients at run time
+def mind_time(client: AwsClient) -> None:
     """Let botocore's *client* begin no attempt, nor pause for one, that would come too late."""
     service = client.meta.service_model.service_id.hyphenize()  # as precise as its own handlers
     client.meta.events.register_first(f"before-send.{service}", check_time)
@@ -210,7 +213,7 @@ _DROPPED_AT_ONCE: Final = 1000  # what one request may name
 class S3Objects:
     """Texts of tasks as objects of one bucket; *prefix* is empty or ends with a slash."""
 
-    def __init__(self, client: Any, bucket: str, prefix: str) -> None:  # noqa: ANN401  botocore's
+    def __init__(self, client: AwsClient, bucket: str, prefix: str) -> None:
         self._client, self._bucket, self._prefix = client, bucket, prefix
         self._pool = ThreadPoolExecutor(_ABREAST, "objects")
 
@@ -324,7 +327,7 @@ def client_of(
     session: Session | None = None,
     url: str | None = None,
     **more: Any,  # noqa: ANN401  botocore's settings
-) -> Any:  # noqa: ANN401  botocore makes its clients at run time
+) -> AwsClient:
     """Return botocore's client of *service*, at *url* or where AWS has it, which minds the time."""
     config = Config(
         connect_timeout=CONNECT_SECONDS,

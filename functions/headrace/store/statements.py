@@ -32,7 +32,7 @@ def _in(condition: In) -> Value:
     return {"S": _IN_STATE.format(condition.queue, condition.state)}
 
 
-def _encoded(name: str, value: Any) -> Value:  # noqa: ANN401  a field of any kind
+def _encoded(name: str, value: object) -> Value:
     return FIELDS[name][1].encode(value)
 
 

@@ -84,7 +84,7 @@ def entry_of(child: SpawnedTask) -> dict[str, Any]:
     return {name: _plain(value) for name, value in given.items() if value is not None}
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 (of any field)
+def _plain(value: object) -> object:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, RetryStrategy):

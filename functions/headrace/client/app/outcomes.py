@@ -12,6 +12,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias
 
+import msgspec
+
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration
 from headrace.client.codec import PLAIN, Codec
@@ -188,5 +190,5 @@ def _fits(value: object, codec: Codec) -> bool:
     return True
 
 
-def _carried(value: object, codec: Codec) -> Any:  # noqa: ANN401 (text in a wrapper of msgspec's)
+def _carried(value: object, codec: Codec) -> msgspec.Raw:
     return carried(value, codec, field="result", most=limits.RESULT_BYTES)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from types import ModuleType, SimpleNamespace
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, TypeAlias, get_type_hints
 
 import msgspec
 
@@ -20,6 +20,9 @@ from headrace.client.app.context import Context
 from headrace.client.codec import PLAIN
 from headrace.domain.errors import FieldError
 from headrace.shapes import convert, decoder
+
+TypeHint: TypeAlias = Any
+"""What stands behind the colon of a parameter; more than a class, so no type of it says more."""
 
 _PROGRAMS: Final = ("__main__", "__mp_main__")  # the second in a process spawned by the first
 _PLACE: Final = re.compile(r"(?s)(?P<what>.*?)(?: - at (?:`key` in )?`\$(?P<path>.*)`)?")
@@ -182,14 +185,14 @@ class Signature:
         return unknown + missing
 
 
-def _perhaps_context(name: str, hint: Any) -> str:  # noqa: ANN401 (any hint)
+def _perhaps_context(name: str, hint: TypeHint) -> str:
     """Return what to do about *name*, if it looks as if the Context were meant."""
     if hint is Any and name in ("ctx", "context"):
         return f"; to get the context, write {name}: Context"
     return ""
 
 
-def fitting(field: str, value: Any, hint: Any) -> Any:  # noqa: ANN401 (any value of any type)
+def fitting(field: str, value: object, hint: TypeHint) -> Any:  # noqa: ANN401  as the hint says
     """Return a JSON *value* as *hint* wants it.  Raises InvalidRequest naming *field*."""
     try:
         return _fitting(value, hint)
@@ -197,7 +200,7 @@ def fitting(field: str, value: Any, hint: Any) -> Any:  # noqa: ANN401 (any valu
         raise all_wrong([_mismatch("", error, root=field)]) from error
 
 
-def _fitting(value: Any, hint: Any) -> Any:  # noqa: ANN401 (any value of any type)
+def _fitting(value: object, hint: TypeHint) -> object:
     return convert(value, hint, str_keys=True)
 
 
@@ -235,7 +238,7 @@ def _hints(function: Callable[..., Any], title: str) -> dict[str, Any]:
         ) from error
 
 
-def _returned(function: Callable[..., Any]) -> Any:  # noqa: ANN401 (a type)
+def _returned(function: Callable[..., Any]) -> TypeHint:
     """Return the hint of what *function* returns, or Any."""
     inner = inspect.unwrap(function)
     annotations = {"return": inner.__annotations__.get("return", Any)}
@@ -260,7 +263,7 @@ def _no_method(function: Callable[..., Any], title: str) -> None:
         )
 
 
-def _checkable(hint: Any, function: str, name: str) -> Any:  # noqa: ANN401 (a type)
+def _checkable(hint: TypeHint, function: str, name: str) -> TypeHint:
     try:
         decoder(hint)
         stuck = _cannot_travel(msgspec.inspect.type_info(hint), set())

@@ -160,7 +160,7 @@ def instant_text(at: datetime, *, field: str) -> str:
 
 
 @cache
-def _decoder_of(shape: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 (a type)
+def _decoder_of(shape: type[Any]) -> msgspec.json.Decoder[Any]:
     """The decoder for JSON of *shape*, made once."""
     return decoder(shape)
 

@@ -34,8 +34,8 @@ class Cursors:
 
     secret: bytes = field(repr=False)
 
-    def write(self, scope: str, state: Any) -> str:  # noqa: ANN401  any JSON value
-        """Return *state* as a cursor that is good for *scope* (the list and its filter) only."""
+    def write(self, scope: str, state: object) -> str:
+        """Return *state*, which is JSON, as a cursor good for *scope* (the list, its filter)."""
         body = json.dumps(state, separators=(",", ":")).encode()
         mark = self._mark(scope, body)
         return base64.urlsafe_b64encode(mark + self._padded(mark, body)).decode().rstrip("=")

@@ -100,7 +100,7 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401  of any setting
+def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):

@@ -41,7 +41,7 @@ def _flat(settings: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, An
             yield f"{path}{name}", value
 
 
-def _kept(name: str, value: Any) -> Any:  # noqa: ANN401  of any setting
+def _kept(name: str, value: object) -> object:
     if value is not None and name.startswith(_HEADERS):
         return MASK
     text = str(value)

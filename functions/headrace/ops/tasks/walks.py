@@ -47,8 +47,8 @@ class Walk:
         """Return the walk at the beginning of the next span."""
         return Walk(self.as_of, self.span + 1, {}, self.looked_at)
 
-    def state(self) -> Any:  # noqa: ANN401  JSON for the cursor
-        """Return the walk as JSON."""
+    def state(self) -> list[Any]:
+        """Return the walk as JSON for a cursor."""
         if self.narrow:
             return [self.as_of.isoformat(), self.last_id]
         seen = {
@@ -58,7 +58,7 @@ class Walk:
         return [self.as_of.isoformat(), self.span, seen]
 
     @classmethod
-    def read(cls, state: Any) -> "Walk":  # noqa: ANN401  what state() returned
+    def read(cls, state: list[Any]) -> "Walk":
         """Return the walk that state() wrote."""
         if len(state) == _OF_NARROW:
             as_of, last_id = state
@@ -126,13 +126,13 @@ class CountPosition:
             if at.span < len(spans):
                 yield at
 
-    def state(self) -> Any:  # noqa: ANN401  JSON for the cursor
-        """Return the position as JSON."""
+    def state(self) -> list[Any]:
+        """Return the position as JSON for a cursor."""
         after = self.after and [self.after.scheduled_at.isoformat(), self.after.task_id]
         return [self.as_of.isoformat(), self.span, self.label, after]
 
     @classmethod
-    def read(cls, state: Any) -> "CountPosition":  # noqa: ANN401  what state() returned
+    def read(cls, state: list[Any]) -> "CountPosition":
         """Return the position that state() wrote."""
         as_of, span, label, after = state
         if after is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import django
 from django.apps import apps
@@ -22,6 +22,9 @@ from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.outbox.django.apps import LABEL
 from headrace.outbox.relay import OutboxState, RowFault, Send, SettledRows
 from headrace.outbox.rows import ERROR_LENGTH, TABLE, NewRow, OutboxRow
+
+Rows: TypeAlias = Any
+"""Some of the table's rows, a QuerySet: Django has no types."""
 
 T = TypeVar("T")
 
@@ -45,7 +48,7 @@ class DjangoTable:
         self.name = f"{TABLE} of Django's database {using}"
 
     @property
-    def _all(self) -> Any:  # noqa: ANN401 (Django has no types)
+    def _all(self) -> Rows:
         return self._model.objects.using(self._using)
 
     def insert(self, rows: Sequence[NewRow]) -> None:
@@ -131,7 +134,7 @@ class DjangoTable:
                 refused_at=_stored(self._now()) if fault.refused else None,
             )
 
-    def _these(self, rows: Sequence[OutboxRow]) -> Any:  # noqa: ANN401 (Django has no types)
+    def _these(self, rows: Sequence[OutboxRow]) -> Rows:
         """Exactly *rows*: where nothing is locked, a number may be another row's by now."""
         return self._all.filter(
             seq__in=[row.seq for row in rows], task_id__in=[row.task_id for row in rows]
@@ -161,7 +164,7 @@ class DjangoTable:
             return False
 
 
-def _rows(found: Any) -> list[OutboxRow]:  # noqa: ANN401 (Django has no types)
+def _rows(found: Rows) -> list[OutboxRow]:
     return [
         OutboxRow(
             task_id=row.task_id,

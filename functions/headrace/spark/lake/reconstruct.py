@@ -137,7 +137,7 @@ def _line(
     return {name: value for name, value in line.items() if value is not None}
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 (a column's)
+def _plain(value: object) -> object:
     """Return *value* as JSON has it; Arrow gives a map as a list of pairs."""
     return dict(value) if isinstance(value, list) else value
 

@@ -79,16 +79,20 @@ def listen(spark: "SparkSession") -> None:
     """
     from pyspark.errors import PySparkException  # noqa: PLC0415 (likewise)
     from pyspark.sql.streaming.listener import (  # noqa: PLC0415 (only in a driver)
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
         StreamingQueryListener,
     )
 
     class Commits(StreamingQueryListener):
         """Hears of every batch that a query has committed."""
 
-        def onQueryStarted(self, event: Any) -> None:  # noqa: ANN401, N802 (Spark's)
+        def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's)
             """Do nothing."""
 
-        def onQueryProgress(self, event: Any) -> None:  # noqa: ANN401, N802 (Spark's)
+        def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 (Spark's)
             """Mark the batch that is over."""
             for source in event.progress.sources:
                 group_id = group_of_offset(source.endOffset)
@@ -96,10 +100,10 @@ def listen(spark: "SparkSession") -> None:
                     with suppress(OSError):
                         mark(group_id)
 
-        def onQueryIdle(self, event: Any) -> None:  # noqa: ANN401, N802 (Spark's)
+        def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 (Spark's)
             """Do nothing."""
 
-        def onQueryTerminated(self, event: Any) -> None:  # noqa: ANN401, N802 (Spark's)
+        def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's)
             """Do nothing."""
 
     if not getattr(spark, _LISTENING, False):

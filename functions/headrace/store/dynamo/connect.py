@@ -25,7 +25,7 @@ from botocore.session import Session
 from headrace.domain.errors import Unavailable
 from headrace.store.call_scope import charge
 from headrace.store.dynamo.raw_client import CONNECTIONS, RawClient
-from headrace.store.services import client_of, no_answer
+from headrace.store.services import AwsClient, client_of, no_answer
 
 _BROKEN: Final = frozenset(
     {"ValidationException", "ResourceNotFoundException", "AccessDeniedException"}
@@ -91,7 +91,7 @@ class _WhenAsked:
         self.meta = SimpleNamespace(endpoint_url=url, region_name=region)
 
     @cached_property
-    def _client(self) -> Any:  # noqa: ANN401  botocore makes its clients at run time
+    def _client(self) -> AwsClient:
         return self._make()
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  likewise
@@ -121,7 +121,7 @@ def connected(
     return RawClient(late_client(session, url), session.get_credentials())
 
 
-def late_client(session: Session, url: str | None) -> Any:  # noqa: ANN401  as above
+def late_client(session: Session, url: str | None) -> AwsClient:
     """Return botocore's client, not yet made where its address is known without it."""
     # Requests are built in one place, and tested there.
     more = {"max_pool_connections": CONNECTIONS, "parameter_validation": False}

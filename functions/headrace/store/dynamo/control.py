@@ -11,6 +11,7 @@ from headrace.store.base import Record
 from headrace.store.call_scope import charge
 from headrace.store.dynamo.connect import aws_errors, charge_all
 from headrace.store.items import SECONDS, Item
+from headrace.store.services import AwsClient
 from headrace.store.statements import single_write
 
 
@@ -19,7 +20,7 @@ class ControlTable:
 
     def __init__(
         self,
-        client: Any,  # noqa: ANN401  boto3's, made at run time
+        client: AwsClient,
         table: str,
         tasks: str,
     ) -> None:
@@ -65,7 +66,7 @@ class ControlTable:
         item: Item | None = answer.get("Item")
         return item
 
-    def _items(self, **query: Any) -> Iterator[Item]:  # noqa: ANN401  boto3's arguments
+    def _items(self, **query: object) -> Iterator[Item]:
         """Yield what a query finds, page after page."""
         while True:
             with aws_errors():
@@ -82,7 +83,7 @@ class ControlTable:
     def _write(
         self,
         write: Callable[..., dict[str, Any]],
-        **arguments: Any,  # noqa: ANN401  boto3's
+        **arguments: object,
     ) -> tuple[dict[str, Any] | None, Item]:
         """Make one write; return its answer, or None and what stands there instead.
 

@@ -7,7 +7,7 @@ of the account, and could find two; the stack's outputs say which are its own.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session
@@ -19,7 +19,7 @@ from headrace.store.dynamo.callers import CallersRights
 from headrace.store.dynamo.connect import connected
 from headrace.store.lake import lake_at
 from headrace.store.objects import objects_at
-from headrace.store.services import client_of, no_answer
+from headrace.store.services import AwsClient, client_of, no_answer
 
 TASKS_TABLE: Final = "TasksTableName"
 CONTROL_TABLE: Final = "ControlTableName"
@@ -74,7 +74,7 @@ class Deployment:
             raise InvalidRequest.of("url", message)
         return facts
 
-    def client(self, url: str | None) -> Any:  # noqa: ANN401  botocore makes its clients at run time
+    def client(self, url: str | None) -> AwsClient:
         """Return a client of its DynamoDB, or of the one at *url*."""
         with self._rights.translated():
             return self._rights.over(connected(url, self._session))

@@ -67,7 +67,7 @@ class MatchTable(ControlTable):
                 return True
         return False
 
-    def _names_of(self, query: dict[str, Any], **more: Any) -> tuple[list[str], bool]:  # noqa: ANN401  boto3's
+    def _names_of(self, query: dict[str, Any], **more: object) -> tuple[list[str], bool]:
         with aws_errors():
             answer = self._client.query(
                 TableName=self._control, ReturnConsumedCapacity="TOTAL", **query, **more

@@ -18,7 +18,7 @@ from botocore.credentials import Credentials
 from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies
 
-from headrace.store.services import CONNECT_SECONDS, READ_SECONDS, check_time
+from headrace.store.services import CONNECT_SECONDS, READ_SECONDS, AwsClient, check_time
 
 _TARGET: Final = "DynamoDB_20120810."
 _OK: Final = 200
@@ -43,7 +43,7 @@ class RawClient:
     environment names a proxy, which it knows how to use.
     """
 
-    def __init__(self, client: Any, credentials: Credentials | None) -> None:  # noqa: ANN401 (made at run time)
+    def __init__(self, client: AwsClient, credentials: Credentials | None) -> None:
         self._client = client
         self._url: str = client.meta.endpoint_url.rstrip("/") + "/"
         self._credentials = None if get_environ_proxies(self._url) else credentials
@@ -59,19 +59,19 @@ class RawClient:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever boto3 has)
         return getattr(self._client, name)
 
-    def batch_execute_statement(self, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 (boto3's)
+    def batch_execute_statement(self, **parameters: object) -> dict[str, Any]:
         """Do as boto3's method of this name."""
         return self._call("BatchExecuteStatement", parameters)
 
-    def query(self, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 (boto3's)
+    def query(self, **parameters: object) -> dict[str, Any]:
         """Do as boto3's method of this name."""
         return self._call("Query", parameters)
 
-    def get_item(self, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 (boto3's)
+    def get_item(self, **parameters: object) -> dict[str, Any]:
         """Do as boto3's method of this name."""
         return self._call("GetItem", parameters)
 
-    def batch_get_item(self, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 (boto3's)
+    def batch_get_item(self, **parameters: object) -> dict[str, Any]:
         """Do as boto3's method of this name."""
         return self._call("BatchGetItem", parameters)
 

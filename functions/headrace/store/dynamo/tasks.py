@@ -31,6 +31,7 @@ from headrace.store.items import (
     from_item,
     to_item,
 )
+from headrace.store.services import AwsClient
 from headrace.store.statements import single_write, statement
 
 _LOG: Final = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class DynamoStore(StateIndex, GroupLeaseTable, LineTable, MatchTable, Limits, Co
 
     def __init__(
         self,
-        client: Any,  # noqa: ANN401  boto3 makes its clients at run time
+        client: AwsClient,
         *,
         tasks_table: str,
         control_table: str,

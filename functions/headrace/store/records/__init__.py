@@ -2,11 +2,14 @@
 
 from dataclasses import fields, is_dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
-def body_of(thing: Any, *without: str) -> dict[str, Any]:  # noqa: ANN401  any dataclass
-    """Return the fields of *thing*, a dataclass, as a record keeps them; none that is *without*."""
+def body_of(thing: "DataclassInstance", *without: str) -> dict[str, Any]:
+    """Return the fields of *thing* as a record keeps them; none that is *without*."""
     return {
         one.name: _kept(getattr(thing, one.name))
         for one in fields(thing)
@@ -14,7 +17,7 @@ def body_of(thing: Any, *without: str) -> dict[str, Any]:  # noqa: ANN401  any d
     }
 
 
-def _kept(value: Any) -> Any:  # noqa: ANN401  of any field
+def _kept(value: object) -> object:
     match value:
         case datetime():
             return value.isoformat()
@@ -22,4 +25,6 @@ def _kept(value: Any) -> Any:  # noqa: ANN401  of any field
             return sorted(value)
         case tuple():
             return [_kept(part) for part in value]
-    return body_of(value) if is_dataclass(value) else value
+    if is_dataclass(value) and not isinstance(value, type):
+        return body_of(value)
+    return value

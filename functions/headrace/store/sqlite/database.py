@@ -11,7 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
@@ -99,7 +99,7 @@ class Database:
         self._writer: sqlite3.Connection | None = None
         self._lazy = False  # what it commits is not synced
 
-    def errors(self) -> Any:  # noqa: ANN401  a context manager; contextlib's type says no more
+    def errors(self) -> AbstractContextManager[None]:
         """Return a block in which SQLite's errors become Unavailable or Unusable."""
         return errors(self.name, self._path)
 

@@ -6,7 +6,7 @@ The payload stands beside it, exactly as it came in.
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final, get_type_hints
@@ -42,7 +42,7 @@ _REST: Final = tuple(field for field in fields(Task) if field.name not in _IN_CO
 _NAMES: Final = tuple(field.name for field in _REST)
 
 
-def _default(field: Any) -> Any:  # noqa: ANN401  dataclasses' own
+def _default(field: Field[Any]) -> tuple[Any, ...]:
     if field.default is not MISSING:
         return (field.name, _HINTS[field.name], field.default)
     if field.default_factory is not MISSING:
@@ -77,7 +77,7 @@ _group_of: Final = msgspec.json.Decoder(_OfGroup).decode
 STATES: Final = {str(state): state for state in State}
 
 
-def _micros(instant: Any) -> int | None:  # noqa: ANN401  a datetime or None
+def _micros(instant: datetime | None) -> int | None:
     return None if instant is None else micros_of(instant)
 
 

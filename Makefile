@@ -102,9 +102,6 @@ $(PYTHONS:%=test-python-%): test-python-%: $(VENV)/.ready
 ON_PYTHON_$(lastword $(PYTHONS)) := tests/unit/store tests/contract
 ON_OTHER_PYTHONS := $(addprefix tests/unit/,app client embedded outbox store/sqlite worker)
 
-.PHONY: environments
-environments: $(BUILD_VENV)/.ready $(E2E_VENV)/.ready $(SPARK_VENV)/.ready $(BROWSER_VENV)/.ready $(SPARK_MATRIX:%=$(SPARK_VENV)-%/.ready) node_modules/.ready
-
 .PHONY: check
 check: $(VENV)/.ready ## Lint, formatting, types, import rules, and the client's two halves
 	@$(PY) -m ruff check

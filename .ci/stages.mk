@@ -8,14 +8,16 @@ include Makefile
 TESTS := test-slow test-spark-slow e2e test-spark test-dynamodb test-browser \
   $(patsubst %,test-python-%,$(filter-out 3.11,$(PYTHONS))) test test-spark-4.0 test-spark-4.1 \
   test-generators test-wheel test-peers
-STAGES := $(TESTS) check-spark demo
+STAGES := check build $(TESTS) check-spark demo
 export SPARK_TESTS := enqueue queue_source queue_writer station stream tables
 export SPARK_MARKS := versions
 
 # Each process of pytest's that meets a test file for the first time compiles it, its assertions
 # made to tell more: two in three seconds of reading the tests on a fresh clone.  Done once here, or
 # each process of the stages that begin at once would do it.
-.PHONY: compiled
+.PHONY: begin compiled
+begin: $(VENV)/.ready
+
 compiled: $(VENV)/.ready
 	@$(PY) -m pytest --collect-only --quiet --quiet tests tests/dynamodb >/dev/null
 
@@ -24,6 +26,17 @@ failed = $(filter-out $(notdir $(wildcard $(PASSED)/*)),$(STAGES))
 
 .PHONY: stages again $(STAGES:%=ci-%) $(STAGES:%=again-%)
 stages: $(STAGES:%=ci-%)
+
+# What a stage needs is set up by this one make, once, while others run.
+ci-test ci-test-slow ci-test-dynamodb ci-e2e: compiled
+ci-build: $(BUILD_VENV)/.ready
+ci-e2e: ci-build $(E2E_VENV)/.ready
+ci-e2e ci-test-browser ci-test-dynamodb ci-test-spark ci-test-spark-slow: node_modules/.ready
+ci-test-browser: $(BROWSER_VENV)/.ready
+ci-test-spark ci-test-spark-slow ci-check-spark ci-demo: $(SPARK_VENV)/.ready
+$(SPARK_MATRIX:%=ci-test-spark-%): ci-test-spark-%: $(SPARK_VENV)-%/.ready node_modules/.ready
+# These compile `functions` for another Python, which the build copies.
+$(PYTHONS:%=ci-test-python-%): ci-build
 
 $(STAGES:%=ci-%): ci-%:
 	@$(MAKE) $* $(call arguments) && mkdir -p $(PASSED) && touch $(PASSED)/$*

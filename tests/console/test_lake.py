@@ -12,7 +12,7 @@ import pytest
 from console.chalicelib import charts
 from headrace.domain.access import Role
 from headrace.history.proof import LATEST
-from headrace.history.series import SPAN, Span, content_of, file_of, minute_of
+from headrace.history.series import SPAN, Span, content_of, file_of, minute_of, put_together
 from headrace.history.tally import Activity
 from headrace.history.transitions import Event, Happening
 from headrace.runtime.wiring import build
@@ -70,7 +70,8 @@ def test_a_month_ago_is_drawn_from_the_lake_with_gaps_where_nothing_is_known(
     busy = Activity()
     for micros in (1_000_000, 2_000_000):
         busy.add(Happening(Event.STARTED, "mail", 0, micros))
-    lake.put(file_of("mail", day), content_of({minute_of(day) + 13 * 60: busy}))
+    content = put_together([("mail", content_of({minute_of(day) + 13 * 60: busy}))])
+    lake.put(file_of("mail", day), content)
     lake.put(SPAN, Span(day, day + timedelta(days=2)).text())
 
     page = admin.get("/console/queues/mail?span=month").page

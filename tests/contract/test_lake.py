@@ -16,7 +16,7 @@ from headrace.domain.errors import Unavailable
 from headrace.history.changelog import Changelog
 from headrace.history.metrics import Archive, Steps
 from headrace.history.recorder import Recorded
-from headrace.history.series import SPAN, Span, content_of, file_of, minute_of
+from headrace.history.series import SPAN, Span, content_of, file_of, minute_of, put_together
 from headrace.history.tally import Activity
 from headrace.runtime.wiring import Settings
 from headrace.store.base import Lake, PieceLake, Store
@@ -49,6 +49,9 @@ def test_a_file_holds_what_was_written_last(lake: Lake) -> None:
     lake.put("state/x.json", b"two")
 
     assert lake.get("state/x.json") == b"two"
+    within = [range(2), range(1, 9), range(3, 9)]
+    assert [lake.get("state/x.json", part) for part in within] == [b"tw", b"wo", b""]
+    assert lake.get("state/y.json", range(2)) is None
 
 
 def test_a_file_comes_in_pieces(lake: Lake) -> None:
@@ -112,7 +115,8 @@ def test_series_are_read_from_any_lake(lake: Lake) -> None:
     assert not archive.known()
 
     lake.put(SPAN, Span(day, now.date()).text())
-    lake.put(file_of("mail", day), content_of({minute_of(day): activity}))
+    of_mail = [("mail", content_of({minute_of(day): activity}))]
+    lake.put(file_of("mail", day), put_together(of_mail))
 
     assert archive.known() == range(minute_of(day), minute_of(now.date()))
     assert [*archive.minutes("mail", steps, archive.known())] == [(minute_of(day), activity)]

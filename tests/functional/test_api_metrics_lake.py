@@ -11,7 +11,7 @@ import pytest
 
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.history.metrics import DAYS
-from headrace.history.series import SPAN, Span, content_of, file_of, minute_of
+from headrace.history.series import SPAN, Span, content_of, file_of, minute_of, put_together
 from headrace.history.tally import Activity
 from headrace.history.transitions import Event, Happening
 from headrace.store.base import LakeObject
@@ -33,9 +33,9 @@ class CountingLake:
     def put(self, name: str, content: bytes) -> None:
         FolderLake(self.folder).put(name, content)
 
-    def get(self, name: str) -> bytes | None:
+    def get(self, name: str, within: range | None = None) -> bytes | None:
         self.reads[name] += 1
-        return FolderLake(self.folder).get(name)
+        return FolderLake(self.folder).get(name, within)
 
     def list(self, prefix: str) -> Sequence[LakeObject]:
         return FolderLake(self.folder).list(prefix)
@@ -60,7 +60,8 @@ class LakeService:
         """Write the series of a day; *minutes* are counted from its beginning."""
         first = minute_of(self.day(ago))
         found = {first + minute: activity for minute, activity in minutes.items()}
-        self.lake.put(file_of(queue, self.day(ago)), content_of(found))
+        content = put_together([(queue, content_of(found))])
+        self.lake.put(file_of(queue, self.day(ago)), content)
 
     def started(self, since: float, until: float, step: int) -> list[int | None]:
         """Return deliveries by step, from and until so many days ago, at midnight."""
@@ -213,4 +214,11 @@ def test_a_file_that_cannot_be_read_is_named(world: LakeService, broken: bytes) 
     assert name in str(caught.value)
     world.lake.put(SPAN, broken)
     with pytest.raises(Unavailable, match=r"span\.json cannot be read"):
+        world.points(20, 19, 3_600)
+
+
+def test_series_of_an_older_version_are_no_days_without_activity(world: LakeService) -> None:
+    world.lake.put(SPAN, b'{"begin": "2026-10-01", "end": "2026-11-20"}')
+
+    with pytest.raises(Unavailable, match="of an older version; headrace lake rollup renews them"):
         world.points(20, 19, 3_600)

@@ -2,12 +2,13 @@
 
 import dataclasses
 from datetime import date, timedelta
+from functools import partial
 
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.history.metrics import MetricPoint
-from headrace.history.series import SPAN, Span, file_of, happened, minute_of
+from headrace.history.metrics import Archive, MetricPoint
+from headrace.history.series import FILES, SPAN, Span, content_in, file_of, happened, minute_of
 from headrace.history.transitions import Event
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.queue_minutes import publish
@@ -47,7 +48,8 @@ def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_a_story_is_published_by_queue_and_day(published: LakeFrames) -> None:
     name = file_of("mail", FIRST)
     assert set(files(published)) == {name, SPAN}  # the other day is not over
-    found = dict(happened(published.files.get(name) or b"", lambda *_: False))
+    content = content_in(partial(published.files.get, name), "mail")
+    found = dict(happened(content or b"", lambda *_: False))
     first = minute_of(FIRST)
     assert {minute - first: one.numbers for minute, one in found.items()} == {
         0: [1, 0, 0, 0, 0, 0],
@@ -101,13 +103,17 @@ def test_days_count_as_rolled_up_also_when_nothing_happened_in_them(
     assert Span.of(files(lake)[SPAN] or b"") == Span(FIRST, TODAY + timedelta(days=5))
 
 
-@pytest.mark.parametrize("broken", [None, b"{"])
+_OLD_SPAN = b'{"begin": "2026-11-20", "end": "2026-11-21"}'
+
+
+@pytest.mark.parametrize("broken", [None, b"{", _OLD_SPAN])
 def test_a_lake_without_a_span_gets_the_series_of_all_its_days(
     published: LakeFrames, again: Again, broken: bytes | None
 ) -> None:
     lake, once = again(published), files(published)
     for name in once:
         lake.files.put(name, b"")
+    lake.files.put(f"series/queue=mail/dt={FIRST}.json.gz", b"as once each queue had its own")
     if broken:
         lake.files.put(SPAN, broken)
 
@@ -151,3 +157,20 @@ def test_what_the_service_showed_itself_it_shows_from_the_lake_weeks_later(
         assert its.activity.backlog == mine.activity.backlog
         assert dataclasses.astuple(its.activity.wait) == dataclasses.astuple(mine.activity.wait)
         assert dataclasses.astuple(its.activity.run) == dataclasses.astuple(mine.activity.run)
+
+
+def test_many_queues_are_in_few_files_and_each_is_found(lake: LakeFrames) -> None:
+    stories = [Story(f"q{number}") for number in range(300)]
+    for number, story in enumerate(stories):
+        story.enqueue(f"t{number}")
+        story.wait(9).dequeue(f"t{number}")
+    write(lake.files, [line for story in stories for line in story.lines])
+
+    rollup(lake, today=TODAY)
+
+    found = [name for name in files(lake) if name != SPAN]
+    assert len(found) <= FILES
+    for queue in ("q0", "q7", "q299"):
+        content = content_in(partial(lake.files.get, file_of(queue, FIRST)), queue)
+        assert [one.numbers[:2] for _, one in happened(content or b"", lambda *_: True)] == [[1, 1]]
+    assert Archive(lake.files).known() == range(minute_of(FIRST), minute_of(TODAY))

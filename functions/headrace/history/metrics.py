@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import Final
 
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.instants import MICROSECOND, micros_of
 from headrace.history import series
-from headrace.history.series import Illegible, Span
+from headrace.history.series import Illegible, Outdated, Span
 from headrace.history.tally import MINUTE, Activity
 from headrace.store.base import Lake
 
@@ -159,13 +160,17 @@ class Archive:
             return range(0)
         try:
             return Span.of(text).minutes
+        except Outdated as error:
+            message = "the lake's series are of an older version; headrace lake rollup renews them"
+            raise Unavailable(message) from error
         except Illegible as error:
             raise _illegible(series.SPAN) from error
 
     def minutes(self, queue: str, steps: Steps, within: range) -> Iterator[tuple[int, Activity]]:
         """Yield what happened in *queue* in those minutes of *steps* that are *within* too.
 
-        Hours that fall into one step come as one.  One file is read for each day.
+        Hours that fall into one step come as one.  One file is read for each day, in two parts if
+        it is large.
         Raises Unavailable.
         """
         first, last = max(steps.first, within.start), min(steps.last, within.stop - 1)
@@ -189,15 +194,14 @@ class Archive:
         self, queue: str, day: date, steps: Steps, wanted: range
     ) -> Iterator[tuple[int, Activity]]:
         name = series.file_of(queue, day)
-        content = self.lake.get(name)
-        if content is None:
-            return
 
         def together(begin: int, end: int) -> bool:
             return begin in wanted and end in wanted and steps.place(begin) == steps.place(end)
 
         try:
-            yield from series.happened(content, together)
+            content = series.content_in(partial(self.lake.get, name), queue)
+            if content is not None:
+                yield from series.happened(content, together)
         except Illegible as error:
             raise _illegible(name) from error
 

@@ -399,8 +399,8 @@ class Lake(Protocol):
     def put(self, name: str, content: bytes) -> None:
         """Write a file; one of that name is replaced at once, and never seen half written."""
 
-    def get(self, name: str) -> bytes | None:
-        """Return the content of a file; None if there is none."""
+    def get(self, name: str, within: range | None = None) -> bytes | None:
+        """Return the content of a file, or what of its bytes is *within* a range; None if none."""
 
     def list(self, prefix: str) -> Sequence[LakeObject]:
         """Return the files whose names begin with *prefix*, by name."""

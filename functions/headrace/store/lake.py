@@ -35,11 +35,15 @@ class FolderLake:
                 os.fsync(file.fileno())  # what is in the lake counts as recorded
             new.replace(path)
 
-    def get(self, name: str) -> bytes | None:
-        """Return the content of a file; None if there is none."""
+    def get(self, name: str, within: range | None = None) -> bytes | None:
+        """Return the content of a file, or what is *within* a range; None if there is none."""
         with _explained("read"):
             try:
-                return (self.folder / name).read_bytes()
+                with (self.folder / name).open("rb") as file:
+                    if within is None:
+                        return file.read()
+                    file.seek(within.start)
+                    return file.read(len(within))
             except FileNotFoundError:
                 return None
 
@@ -102,9 +106,9 @@ class LakeToBe:
         """Write an object."""
         self._lake.put(name, content)
 
-    def get(self, name: str) -> bytes | None:
-        """Return the content of an object; None if there is none."""
-        return self._lake.get(name)
+    def get(self, name: str, within: range | None = None) -> bytes | None:
+        """Return the content of an object, or what is *within* a range; None if there is none."""
+        return self._lake.get(name, within)
 
     def pieces(self, name: str) -> AbstractContextManager[Iterator[bytes] | None]:
         """Give the content of an object piece by piece; None if there is none."""

@@ -118,9 +118,9 @@ def _no_pause_in_vain(**_: object) -> bool | None:
 
 
 _PIECE: Final = 1024 * 1024
-_LAKE_CONNECTIONS: Final = 32  # as many as a rollup writes files at a time
 _ROLE_SESSION: Final = "headrace"
 _MISSING: Final = frozenset({"NoSuchKey", "404"})
+_BEHIND_THE_END: Final = "InvalidRange"
 _BROKEN: Final = frozenset({"NoSuchBucket", "AccessDenied", "InvalidAccessKeyId"})
 
 
@@ -137,14 +137,16 @@ class S3Lake:
         with _lake_errors():
             self.client.put_object(Bucket=self.bucket, Key=self.prefix + name, Body=content)
 
-    def get(self, name: str) -> bytes | None:
-        """Return the content of an object; None if there is none."""
+    def get(self, name: str, within: range | None = None) -> bytes | None:
+        """Return the content of an object, or what is *within* a range; None if there is none."""
+        part = {} if within is None else {"Range": f"bytes={within.start}-{within.stop - 1}"}
         with _lake_errors():
             try:
-                answer = self.client.get_object(Bucket=self.bucket, Key=self.prefix + name)
+                answer = self.client.get_object(Bucket=self.bucket, Key=self.prefix + name, **part)
             except ClientError as error:
-                if error.response["Error"]["Code"] in _MISSING:
-                    return None
+                code = error.response["Error"]["Code"]
+                if code in _MISSING or code == _BEHIND_THE_END:
+                    return None if code in _MISSING else b""
                 raise
             content: bytes = answer["Body"].read()
             return content
@@ -182,11 +184,10 @@ def lake_in_s3(
 
     Or as *access* says.  AWS_ENDPOINT_URL_S3 names another S3.
     """
-    many: Any = {"max_pool_connections": _LAKE_CONNECTIONS}
     if access is None:
-        return S3Lake(client_of("s3", session, **many), bucket, prefix)
+        return S3Lake(client_of("s3", session), bucket, prefix)
     signed_in = _signed_in(session or Session(), access)
-    return S3Lake(client_of("s3", signed_in, access.endpoint, **many), bucket, prefix)
+    return S3Lake(client_of("s3", signed_in, access.endpoint), bucket, prefix)
 
 
 def _signed_in(session: Session, access: S3Access) -> Session:

@@ -134,8 +134,8 @@ class FailingLake:
             raise Unavailable("the lake is away")
         self.lake.put(name, content)
 
-    def get(self, name: str) -> bytes | None:
-        return self.lake.get(name)
+    def get(self, name: str, within: range | None = None) -> bytes | None:
+        return self.lake.get(name, within)
 
     def list(self, prefix: str) -> Sequence[LakeObject]:
         return self.lake.list(prefix)

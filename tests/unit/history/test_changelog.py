@@ -205,7 +205,7 @@ class Kept:
     def put(self, name: str, content: bytes) -> None:
         self.files[name] = content
 
-    def get(self, name: str) -> bytes | None:
+    def get(self, name: str, within: range | None = None) -> bytes | None:
         return self.files.get(name)
 
     def list(self, prefix: str) -> list[LakeObject]:

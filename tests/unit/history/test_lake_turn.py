@@ -30,9 +30,9 @@ class Interrupted:
         self._count()
         self.lake.put(name, content)
 
-    def get(self, name: str) -> bytes | None:
+    def get(self, name: str, within: range | None = None) -> bytes | None:
         self._count()
-        return self.lake.get(name)
+        return self.lake.get(name, within)
 
     def list(self, prefix: str) -> list[LakeObject]:
         return [*self.lake.list(prefix)]

@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import zlib
 from datetime import date
 
 import pytest
@@ -11,15 +12,19 @@ from hypothesis import strategies as st
 
 from headrace.history.series import (
     DAY,
+    FILES,
     HOUR,
     Illegible,
     Minutes,
+    Outdated,
     Span,
+    content_in,
     content_of,
     day_of,
     file_of,
     happened,
     minute_of,
+    put_together,
 )
 from headrace.history.tally import COUNTED, Activity, Histogram
 
@@ -88,10 +93,64 @@ def test_the_file_of_a_busy_day_stays_small() -> None:
 def test_days_and_minutes_belong_together() -> None:
     assert [day_of(FIRST), day_of(FIRST + DAY - 1)] == [TODAY, TODAY]
     assert day_of(FIRST - 1) == date(2026, 11, 20)
-    assert file_of("ngsi.notify", TODAY) == "series/queue=ngsi.notify/dt=2026-11-21.json.gz"
+    number = zlib.crc32(b"ngsi.notify") % FILES
+    assert file_of("ngsi.notify", TODAY) == f"series/dt=2026-11-21/{number:02}.json.gz"
     span = Span(TODAY, date(2026, 11, 23))
     assert Span.of(span.text()) == span
     assert span.minutes == range(FIRST, FIRST + 2 * DAY)
+
+
+class Parts:
+    """A file of which parts are read."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content, self.reads = content, 0
+
+    def __call__(self, within: range) -> bytes:
+        self.reads += 1
+        return self.content[within.start : within.stop]
+
+
+def many(queues: int, size: int) -> dict[str, bytes]:
+    chance = random.Random(7)
+    return {f"queue-{number}": chance.randbytes(size) for number in range(queues)}
+
+
+@pytest.mark.parametrize(
+    ("queues", "size", "reads"),
+    [(1, 9, 1), (40, 200, 1), (40, 9_000, 2), (1, 300_000, 2), (20_000, 9, 3)],
+)
+def test_a_file_of_many_queues_gives_each_its_own_in_few_reads(
+    queues: int, size: int, reads: int
+) -> None:
+    contents = many(queues, size)
+    content = put_together(contents.items())
+
+    last = max(contents)
+    parts = Parts(content)
+    assert content_in(parts, last) == contents[last]
+    assert parts.reads == reads
+    for queue in list(contents)[::97]:
+        assert content_in(Parts(content), queue) == contents[queue]
+    assert content_in(Parts(content), "another") is None
+
+
+def test_a_file_of_many_queues_is_the_same_in_whatever_order_and_opens_as_gzip() -> None:
+    contents = [(name, content_of({FIRST: Activity()})) for name in ("b", "a")]
+    content = put_together(contents)
+
+    assert put_together(reversed(contents)) == content
+    lines = [json.loads(line) for line in gzip.decompress(content).splitlines()]
+    assert [[*line] for line in lines] == [["format", "queues"], *[["format", "hours"]] * 2]
+    assert content_in(lambda _: None, "a") is None
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no gzip", put_together(many(20_000, 9).items())[:70_000]]
+)
+def test_a_file_of_many_queues_that_is_none_is_refused(content: bytes) -> None:
+    with pytest.raises(Illegible):
+        content_in(Parts(content), "queue-1")
 
 
 def zipped(body: object) -> bytes:
@@ -123,6 +182,11 @@ def test_what_is_no_series_is_refused(content: bytes) -> None:
 def test_what_is_no_span_is_refused(text: bytes) -> None:
     with pytest.raises(Illegible):
         Span.of(text)
+
+
+def test_a_span_of_series_in_files_of_their_own_is_told_from_what_is_none() -> None:
+    with pytest.raises(Outdated):
+        Span.of(b'{"begin": "2026-11-20", "end": "2026-11-21"}')
 
 
 def test_what_was_written_before_cancels_were_counted_has_none() -> None:

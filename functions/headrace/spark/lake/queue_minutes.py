@@ -7,26 +7,34 @@ published as the files of ``headrace.history.series``.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import date, timedelta
-from itertools import groupby, islice
-from typing import Final
+from functools import partial
+from itertools import groupby
+from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Row, Window
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from headrace.history.series import SPAN, Illegible, Span, content_of, file_of
+from headrace.history.series import (
+    FILES,
+    SERIES,
+    SPAN,
+    Illegible,
+    Span,
+    content_of,
+    named,
+    put_together,
+)
 from headrace.history.tally import COUNTED, RATIO, Activity, Histogram
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.schemas import COUNTS, DAY, HOUR, QUEUE_MINUTES
 from headrace.spark.lake.standing import ready
 from headrace.spark.lake.tables import micros_between, within_hour
+from headrace.store.lake import lake_at
 
 _PER_NATURAL: Final = 1 / math.log(RATIO)
-_ABREAST: Final = 32
-"""Files that are written at a time: a lake far away answers each after a while."""
-_AT_ONCE: Final = 500  # files in memory
 _NO_TIME: Final = -1
 _NAMES: Final = tuple(column.name for column in COUNTS)
 _EVENTS: Final = tuple(event.value for event in COUNTED)
@@ -168,21 +176,23 @@ def publish(
 ) -> None:
     """Write the series of *days* that are over, and of those that ended since the last run.
 
-    Of all such days if *days* is None, or none was ever written.  So each is written once, however
-    often a rollup runs, unless something comes late for it.
+    Of all such days if *days* is None, or none was ever written, or each queue had files of its
+    own, as once was so.  So each is written once, however often a rollup runs, unless something
+    comes late for it.
     Then every day before *today* counts as rolled up, from the first there ever was.
     """
     before = _span(lake)
     if before is None or days is None:
         say("series of all days")
-        rolled = set(_written(lake, lake.read(QUEUE_MINUTES).where(f.col(DAY) < f.lit(today))))
+        rolled = _written(lake, lake.read(QUEUE_MINUTES).where(f.col(DAY) < f.lit(today)))
+        lake.remove(SERIES, "queue=*")
     else:
         rolled = {before.begin, *days}
         ended = (before.end + timedelta(number) for number in range((today - before.end).days))
         over = {day for day in (*days, *ended) if day < today}
         if over:
             say(f"series of {len(over)} days")
-            rolled |= set(_written(lake, lake.days(QUEUE_MINUTES, over)))
+            rolled |= _written(lake, lake.days(QUEUE_MINUTES, over))
     if rolled:
         begin = min(rolled)
         lake.files.put(SPAN, Span(begin, max(begin, today)).text())
@@ -195,32 +205,40 @@ def _span(lake: LakeFrames) -> Span | None:
     return None
 
 
-def _written(lake: LakeFrames, minutes: DataFrame) -> Iterator[date]:
-    """Write a file for each queue and day of *minutes*; yield the days."""
-    in_order = minutes.select(
-        "queue",
+def _written(lake: LakeFrames, minutes: DataFrame) -> set[date]:
+    """Write the files of whole days of *minutes*, from all executors; return the days."""
+    rows = minutes.select(
         DAY,
+        (f.crc32("queue") % f.lit(FILES)).alias("file"),  # as number_of has it
+        "queue",
         f.expr("unix_seconds(minute) div 60").alias("minute"),
         *_EVENTS,
         "wait",
         "run",
         "waiting_change",
-    ).orderBy("queue", DAY, "minute")
-    files = lake.files
-
-    def put(one: tuple[str, date, bytes]) -> date:
-        queue, day, content = one
-        files.put(file_of(queue, day), content)
-        return day
-
-    of_days = groupby(in_order.toLocalIterator(), lambda row: (row[0], row[1]))
-    contents = ((queue, day, content_of(dict(_activities(rows)))) for (queue, day), rows in of_days)
-    with ThreadPoolExecutor(_ABREAST) as pool:
-        while some := list(islice(contents, _AT_ONCE)):
-            yield from pool.map(put, some)
+    )
+    of_files = rows.repartition(DAY, "file").sortWithinPartitions(DAY, "file", "queue", "minute")
+    written = of_files.mapInArrow(partial(_put, lake.address), f"{DAY} date")
+    return {row[DAY] for row in written.collect()}
 
 
-def _activities(rows: Iterable[Row]) -> Iterator[tuple[int, Activity]]:
+def _put(address: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write whole files; yield the day of each."""
+    lake = lake_at(address)
+    rows = (row for batch in batches for row in batch.to_pylist())
+    for (day, number), of_file in groupby(rows, lambda row: (row[DAY], row["file"])):
+        contents = (
+            (queue, content_of(dict(_activities(of_queue))))
+            for queue, of_queue in groupby(of_file, lambda row: row["queue"])
+        )
+        lake.put(named(day, number), put_together(contents))
+        yield pa.RecordBatch.from_pylist([{DAY: day}], schema=_DAYS)
+
+
+_DAYS: Final = pa.schema([(DAY, pa.date32())])
+
+
+def _activities(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[int, Activity]]:
     for row in rows:
         numbers = [row[event] or 0 for event in _EVENTS]  # null in days rolled up without it
         wait, run = Histogram(dict(row["wait"] or {})), Histogram(dict(row["run"] or {}))

@@ -46,10 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Let the tables be had."""
     parser.addoption(
         "--engine",
-        choices=("none", "sqlite", "dynamodb"),
+        choices=("none", "dynamodb"),
         default="none",
-        help="what tables are on: AWS's own DynamoDB Local; or none leaves out what needs them,"
-        " and sqlite the contract in memory too",
+        help="what tables are on: AWS's own DynamoDB Local; or none leaves out what needs them",
     )
 
 
@@ -71,7 +70,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without an engine, leave out the tests that want one."""
-    if config.getoption("--engine") == "dynamodb":
+    if config.getoption("--engine") != "none":
         return
     wanting = [
         item
@@ -114,7 +113,7 @@ def template() -> Template:
 @pytest.fixture(scope="session")
 def dynamodb_url(request: pytest.FixtureRequest) -> Iterator[str]:
     """Give the address of DynamoDB Local, one per test process, its data in memory."""
-    if request.config.getoption("--engine") != "dynamodb":
+    if request.config.getoption("--engine") == "none":
         pytest.fail("what needs tables belongs in tests/dynamodb, run with --engine dynamodb")
     with dynamodb_local() as running:
         yield running.url

@@ -51,7 +51,8 @@ from headrace.wire.tasks import Enqueued, Reported, Task
 if TYPE_CHECKING:
     import httpx2 as httpx
 
-    from headrace.client.http import AsyncSleep, SentRequest
+    from headrace.client.connections import SentRequest
+    from headrace.client.http import AsyncSleep
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -53,7 +53,8 @@ from headrace.wire.tasks import Enqueued, Reported, Task
 if TYPE_CHECKING:
     import httpx2 as httpx
 
-    from headrace.client.http import SentRequest, Sleep
+    from headrace.client.connections import SentRequest
+    from headrace.client.http import Sleep
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -6,14 +6,11 @@ knows a repeat; where it has none, it is repeated only if it surely did not happ
 """
 
 import random
-import ssl
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-import httpx2 as httpx
 import msgspec
 
 from headrace.client.address import HttpAddress
@@ -28,6 +25,14 @@ from headrace.client.calls import (
     Usage,
 )
 from headrace.client.codec import Codec
+from headrace.client.connections import (
+    MOST_CONNECTIONS,
+    AsyncConnections,
+    Connections,
+    ReceivedAnswer,
+    SentRequest,
+    Unanswered,
+)
 from headrace.client.embedding import async_connections_to, connections_to
 from headrace.client.settings import ClientSettings
 from headrace.domain import errors
@@ -45,67 +50,19 @@ from headrace.domain.errors import (
 from headrace.domain.limits import WAIT_SECONDS
 from headrace.domain.retry import RetryStrategy
 
+if TYPE_CHECKING:
+    import httpx2 as httpx
+
 T = TypeVar("T")
 Sleep: TypeAlias = Callable[[float], None]
 AsyncSleep: TypeAlias = Callable[[float], Awaitable[None]]
 
 
-class SentRequest(Protocol):
-    """A request that goes out."""
-
-    @property
-    def headers(self) -> MutableMapping[str, str]: ...
-
-
-class ReceivedAnswer(Protocol):
-    """What came back."""
-
-    @property
-    def status_code(self) -> int: ...
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-    @property
-    def content(self) -> bytes: ...
-
-
-class _Connections(Protocol):
-    """What makes requests: httpx, or what stands in for it where no socket is between."""
-
-    def build_request(
-        self,
-        method: str,
-        url: str,
-        *,
-        params: Mapping[str, str] | None,
-        content: bytes | None,
-        headers: dict[str, str],
-        timeout: httpx.Timeout | float,
-    ) -> SentRequest: ...
-
-
-class Connections(_Connections, Protocol):
-    """What sends them."""
-
-    def send(self, request: Any) -> ReceivedAnswer: ...  # noqa: ANN401  one of its own making
-    def close(self) -> None: ...
-
-
-class AsyncConnections(_Connections, Protocol):
-    """The same for an event loop."""
-
-    async def send(self, request: Any) -> ReceivedAnswer: ...  # noqa: ANN401  likewise
-    async def aclose(self) -> None: ...
-
-
 _LONGEST_WAIT: Final = 10.0  # seconds between two tries
-_CONNECT_WITHIN: Final = 5.0
 _REDIRECTED: Final = 300
 _REFUSED: Final = 400
 _SERVER_ERROR: Final = 500
 _TOO_MANY: Final = 429
-_NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_CONNECTIONS: Final = 100
-_LIMITS: Final = httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
 _TURN_SECONDS: Final = 2.0
 """How long a wait for the end of a task has a connection before the next one may have it.
 
@@ -138,36 +95,41 @@ class HttpCalls:
         self._settings, self._codec, self._retries = settings, codec, retries
         self._base = settings.url if isinstance(settings.address, HttpAddress) else ""
         self.usage = Usage()
-        self._connecting: dict[str, Any] = {
-            "headers": {
-                "Authorization": f"Bearer {settings.key}",
-                "Accept": "application/json",
-                "User-Agent": "headrace-python",
-            },
-            "timeout": timeout_of(settings),
-            "limits": _LIMITS,
+        self._headers = {
+            "Authorization": f"Bearer {settings.key}",
+            "Accept": "application/json",
+            "User-Agent": "headrace-python",
         }
         over_network = isinstance(settings.address, HttpAddress)
-        self.turns = _CONNECTIONS // 2 if over_network else sys.maxsize
+        self.turns = MOST_CONNECTIONS // 2 if over_network else sys.maxsize
         self.turn_seconds = _TURN_SECONDS if over_network else float(WAIT_SECONDS)
 
-    def connections(self, transport: httpx.BaseTransport | None) -> Connections:
+    def connections(self, transport: "httpx.BaseTransport | None") -> Connections:
         """What requests go through; *transport* takes the place of the network."""
         address = self._settings.address
         if transport is None and not isinstance(address, HttpAddress):
             return connections_to(address)
-        if transport is None:
-            return httpx.Client(**self._connecting, verify=_trusted())
-        return httpx.Client(**self._connecting, transport=transport)
+        # Each takes long to import: not before it is needed.
+        from headrace.client.direct import DirectConnections, goes_straight  # noqa: PLC0415
 
-    def async_connections(self, transport: httpx.AsyncBaseTransport | None) -> AsyncConnections:
+        if transport is None and goes_straight(self._base):
+            return DirectConnections(self._base, self._headers)
+        from headrace.client.through_httpx import HttpxConnections  # noqa: PLC0415
+
+        return HttpxConnections(self._headers, transport)
+
+    def async_connections(self, transport: "httpx.AsyncBaseTransport | None") -> AsyncConnections:
         """The same for an event loop."""
         address = self._settings.address
         if transport is None and not isinstance(address, HttpAddress):
             return async_connections_to(address)
-        if transport is None:
-            return httpx.AsyncClient(**self._connecting, verify=_trusted())
-        return httpx.AsyncClient(**self._connecting, transport=transport)
+        from headrace.client.direct import AsyncDirectConnections, goes_straight  # noqa: PLC0415
+
+        if transport is None and goes_straight(self._base):
+            return AsyncDirectConnections(self._base, self._headers)
+        from headrace.client.through_httpx import AsyncHttpxConnections  # noqa: PLC0415
+
+        return AsyncHttpxConnections(self._headers, transport)
 
     def request(
         self,
@@ -188,7 +150,7 @@ class HttpCalls:
             params=call.params or None,
             content=body,
             headers=headers,
-            timeout=timeout_of(self._settings) if timeout is None else timeout,
+            timeout=self._settings.timeout if timeout is None else timeout,
         )
 
     def wait_after(self, failed: CallFailed, tries: int) -> float:
@@ -203,17 +165,16 @@ class HttpCalls:
 
     @contextmanager
     def sending(self, call: ApiCall[T], request: SentRequest) -> Iterator[None]:
-        """One try of *call*: raises CallFailed or Unavailable for what httpx raises.
+        """One try of *call*: raises CallFailed or Unavailable where no answer came.
 
         The next try of *request* carries the next number, if tries of it are counted.
         """
         try:
             yield
-        except httpx.RequestError as error:
-            why = str(error) or type(error).__name__
+        except Unanswered as why:
             where = f"{call.method} {self._base}{call.path}"
             unavailable = Unavailable(f"{where} got no answer: {why}")
-            if call.repeatable or isinstance(error, _NEVER_SENT):
+            if call.repeatable or not why.sent:
                 raise CallFailed(unavailable) from None  # it says all that is known
             raise unavailable from None
         finally:
@@ -248,17 +209,6 @@ class HttpCalls:
         if poll_after is None:
             return RawAnswer(response.status_code, response.content, self._codec)
         return RawAnswer(response.status_code, response.content, self._codec, poll_after)
-
-
-@cache
-def _trusted() -> ssl.SSLContext:
-    """The certificates that clients trust: to read them takes longer than most calls."""
-    return httpx.create_ssl_context()
-
-
-def timeout_of(settings: ClientSettings) -> httpx.Timeout:
-    """How long one try may take, and how much of that until it is connected."""
-    return httpx.Timeout(settings.timeout, connect=min(_CONNECT_WITHIN, settings.timeout))
 
 
 def refusal(

@@ -16,13 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
-from urllib.parse import parse_qs, quote, urlencode
+from urllib.parse import parse_qs
 
-import httpx2 as httpx
 import msgspec
 from aws_lambda_powertools.logging.filters import SuppressFilter
 
 from headrace.client.address import FileAddress, TablesAddress
+from headrace.client.connections import path_and_query
 from headrace.domain.limits import WAIT_SECONDS
 from headrace.domain.task import LIVE
 from headrace.embedded.service import ADMIN_KEY, EmbeddedService, opened
@@ -37,9 +37,7 @@ T = TypeVar("T")
 
 _TASK: Final = re.compile(r"/v1/tasks/([A-Za-z0-9_-]+)/?")
 _THREADS: Final = 64  # of an event loop's calls, most of which wait for tasks
-_SECONDS: Final = 30.0
 _HEADERS: Final = {"Authorization": f"Bearer {ADMIN_KEY}", "User-Agent": "headrace-python"}
-_IN_PATHS: Final = "/%:@!$&'()*+,;=~"  # that is left as it is; the rest of a path comes quoted
 _SERVICE_LOG: Final = "headrace"  # above those of worker and timers
 
 
@@ -171,21 +169,15 @@ class _Requests:
         params: Mapping[str, str] | None,
         content: bytes | None,
         headers: dict[str, str],
-        timeout: httpx.Timeout | float,
+        timeout: float,
     ) -> EmbeddedRequest:
         """Return the request for *url*, which is a path and may have a query; *params* replace it.
 
-        *timeout* is as httpx has it: seconds, or those for each step, of which one is the answer.
+        Its caller waits *timeout* seconds for the answer.
         """
-        path, _, query = url.partition("#")[0].partition("?")
-        within = timeout.read if isinstance(timeout, httpx.Timeout) else timeout
+        path, query = path_and_query(url, params)
         return EmbeddedRequest(
-            method,
-            quote(path, safe=_IN_PATHS),
-            urlencode(params) if params else query,
-            {**_HEADERS, **headers},
-            content or b"",
-            within or _SECONDS,
+            method, path, query, {**_HEADERS, **headers}, content or b"", timeout
         )
 
     def _answer(self, request: EmbeddedRequest) -> EmbeddedAnswer:

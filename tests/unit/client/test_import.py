@@ -44,6 +44,15 @@ def test_the_sdk_brings_nothing_of_the_server_along() -> None:
     assert not loaded & set(NOT_NEEDED)
 
 
+def test_a_client_of_http_does_without_httpx() -> None:
+    program = (
+        "import sys; from headrace import AsyncClient, Client\n"
+        "Client('http://queue.test', 'k'), AsyncClient('http://queue.test', 'k')\n"
+        "print('httpcore2' in sys.modules, 'httpx2' in sys.modules)"
+    )
+    assert _run(program) == "True False"
+
+
 def test_importing_the_sdk_takes_little_more_than_importing_its_libraries() -> None:
     """Bytes of compiled code, which an import reads and runs: seconds tell of the machine too."""
     libraries = "import httpx2, msgspec"

@@ -21,8 +21,9 @@ from headrace.client.calls import (
     Usage,
 )
 from headrace.client.codec import PLAIN
-from headrace.client.http import problem_of, refusal, timeout_of
+from headrace.client.http import problem_of, refusal
 from headrace.client.settings import ClientSettings
+from headrace.client.through_httpx import timeout_of
 from headrace.domain.errors import Unavailable
 
 T = TypeVar("T")
@@ -86,7 +87,7 @@ class Wire:
         self._units = Usage()
         self._http = httpx.Client(
             headers={"User-Agent": "headrace-smoke"},
-            timeout=timeout_of(settings),
+            timeout=timeout_of(settings.timeout),
             transport=transport,
         )
 

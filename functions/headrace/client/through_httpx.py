@@ -1,0 +1,96 @@
+"""Requests by way of httpx: behind a proxy, and through a transport that a test gives."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import httpx2 as httpx
+
+from headrace.client.connections import CONNECT_WITHIN, MOST_CONNECTIONS, Unanswered
+
+_NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_LIMITS: Final = httpx.Limits(
+    max_connections=MOST_CONNECTIONS, max_keepalive_connections=MOST_CONNECTIONS
+)
+
+
+class _Requests:
+    """Makes requests, each with the client's headers."""
+
+    def __init__(self, client: httpx.Client | httpx.AsyncClient) -> None:
+        self._makes = client
+
+    def build_request(
+        self,
+        method: str,
+        url: str,
+        *,
+        params: Mapping[str, str] | None,
+        content: bytes | None,
+        headers: dict[str, str],
+        timeout: float,
+    ) -> httpx.Request:
+        """Return the request for *url*; *params* replace its query, *timeout* is in seconds."""
+        return self._makes.build_request(
+            method,
+            url,
+            params=params,
+            content=content,
+            headers=headers,
+            timeout=timeout_of(timeout),
+        )
+
+
+class HttpxConnections(_Requests):
+    """What a client's requests go through; *transport* takes the place of the network."""
+
+    def __init__(self, headers: Mapping[str, str], transport: httpx.BaseTransport | None) -> None:
+        """Connect when the first request is sent."""
+        self._client = httpx.Client(**_client(headers), transport=transport)
+        super().__init__(self._client)
+
+    def send(self, request: httpx.Request) -> httpx.Response:
+        """Send *request*, and wait for the whole answer.  Raises Unanswered."""
+        with _answered():
+            return self._client.send(request)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._client.close()
+
+
+class AsyncHttpxConnections(_Requests):
+    """The same for an event loop."""
+
+    def __init__(
+        self, headers: Mapping[str, str], transport: httpx.AsyncBaseTransport | None
+    ) -> None:
+        """Connect when the first request is sent."""
+        self._client = httpx.AsyncClient(**_client(headers), transport=transport)
+        super().__init__(self._client)
+
+    async def send(self, request: httpx.Request) -> httpx.Response:
+        """Send *request*, and wait for the whole answer.  Raises Unanswered."""
+        with _answered():
+            return await self._client.send(request)
+
+    async def aclose(self) -> None:
+        """Let go of the connections."""
+        await self._client.aclose()
+
+
+def timeout_of(seconds: float) -> httpx.Timeout:
+    """How long one try may take, and how much of that until it is connected."""
+    return httpx.Timeout(seconds, connect=min(CONNECT_WITHIN, seconds))
+
+
+def _client(headers: Mapping[str, str]) -> dict[str, Any]:
+    return {"headers": headers, "limits": _LIMITS}
+
+
+@contextmanager
+def _answered() -> Iterator[None]:
+    try:
+        yield
+    except httpx.RequestError as error:
+        raise Unanswered(error, sent=not isinstance(error, _NEVER_SENT)) from None

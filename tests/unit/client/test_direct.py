@@ -1,0 +1,270 @@
+"""Requests straight to a service: what is sent, what comes back, and what is known of the lost."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from headrace import AsyncClient, Client, HeadraceError, Unavailable
+from headrace.client.direct import goes_straight
+
+KEY = "hr_key"
+HEALTHY = b'{"status":"ok","version":"1","now":"2026-11-21T08:00:00.000000Z"}'
+PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+
+Serve = Callable[[socket.socket, int], None]
+
+
+def _request(connection: socket.socket) -> bytes:
+    """Read one request, whose body is as long as it says."""
+    text = b""
+    while b"\r\n\r\n" not in text:
+        if not (piece := connection.recv(65536)):
+            return text
+        text += piece
+    head, _, body = text.partition(b"\r\n\r\n")
+    length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+    while len(body) < int(length or b"0"):
+        body += connection.recv(65536)
+    return head + b"\r\n\r\n" + body
+
+
+def _answer(body: bytes = HEALTHY, status: str = "200 OK", *more: str) -> bytes:
+    lines = [f"HTTP/1.1 {status}", f"content-length: {len(body)}", *more, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+@contextmanager
+def _service(serve: Serve, host: str = "127.0.0.1") -> Iterator[str]:
+    """Have *serve* take each connection, with its number; its address."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as listening:
+
+        def accept() -> None:
+            number = 0
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                number += 1
+                with connection:
+                    serve(connection, number)
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        port = listening.getsockname()[1]
+        yield f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def test_what_is_sent_is_a_whole_request_of_the_service() -> None:
+    seen: list[bytes] = []
+
+    def serve(connection: socket.socket, _number: int) -> None:
+        while request := _request(connection):
+            seen.append(request)
+            connection.sendall(_answer(b'{"queues":[],"cursor":null}'))
+
+    with _service(serve) as url, Client(f"{url}/prod", KEY) as client:
+        list(client.list_queues())
+        list(client.list_queues(prefix="a b/ü"))
+
+    head = seen[0].decode().split("\r\n")
+    assert head[0].startswith("GET /prod/v1/queues")
+    assert f"Host: {url.removeprefix('http://')}" in head
+    assert f"Authorization: Bearer {KEY}" in head
+    assert "User-Agent: headrace-python" in head
+    assert b"prefix=a+b%2F%C3%BC" in seen[1]
+
+
+def test_an_address_of_version_6_has_brackets_where_its_host_is_named() -> None:
+    seen: list[bytes] = []
+
+    def serve(connection: socket.socket, _number: int) -> None:
+        seen.append(_request(connection))
+        connection.sendall(_answer())
+
+    with _service(serve, "::1") as url, Client(url, KEY) as client:
+        assert client.health().status == "ok"
+    assert f"Host: {url.removeprefix('http://')}\r\n".encode() in seen[0]
+
+
+def test_headers_of_an_answer_are_read_whatever_their_case() -> None:
+    def serve(connection: socket.socket, _number: int) -> None:
+        _request(connection)
+        problem = b'{"code":"forbidden","detail":"no"}'
+        connection.sendall(_answer(problem, "403 Forbidden", "x-request-ID: abc"))
+
+    with (
+        _service(serve) as url,
+        Client(url, KEY) as client,
+        pytest.raises(HeadraceError) as refused,
+    ):
+        client.health()
+    assert refused.value.request_id == "abc"
+
+
+def test_a_redirect_is_not_followed() -> None:
+    def serve(connection: socket.socket, _number: int) -> None:
+        while _request(connection):
+            connection.sendall(_answer(b"", "301 Moved", "Location: https://other.test/"))
+
+    moved = r"is redirected to https://other\.test/"
+    with (
+        _service(serve) as url,
+        Client(url, KEY) as client,
+        pytest.raises(HeadraceError, match=moved),
+    ):
+        client.health()
+
+
+def test_connections_are_kept_and_one_that_was_closed_meanwhile_is_not_used() -> None:
+    closed, numbers = threading.Semaphore(0), []
+
+    def serve(connection: socket.socket, number: int) -> None:
+        for _ in range(2):
+            _request(connection)
+            numbers.append(number)
+            connection.sendall(_answer())
+        connection.close()
+        closed.release()
+
+    with _service(serve) as url, Client(url, KEY, retries=0) as client:
+        for _ in range(2):
+            for _ in range(2):
+                client.health()
+            assert closed.acquire(timeout=10)
+    assert numbers == [1, 1, 2, 2]
+
+
+def test_an_event_loop_keeps_connections_too() -> None:
+    numbers: list[int] = []
+
+    def serve(connection: socket.socket, number: int) -> None:
+        while _request(connection):
+            numbers.append(number)
+            connection.sendall(_answer())
+
+    async def main(url: str) -> None:
+        async with AsyncClient(url, KEY) as client:
+            assert (await client.health()).status == "ok"
+            assert (await client.health()).status == "ok"
+
+    with _service(serve) as url:
+        asyncio.run(main(url))
+    assert numbers == [1, 1]
+
+
+@pytest.mark.parametrize("of", ["threads", "a loop"])
+def test_a_call_that_surely_never_arrived_is_repeated_whatever_it_is(of: str) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+    url, waits = f"http://127.0.0.1:{port}", _Waits()
+
+    with pytest.raises(Unavailable, match=f"DELETE {url}/v1/queues/mail/schedules/daily got no"):
+        _delete(of, url, waits)
+    assert waits.number == 2
+
+
+@pytest.mark.parametrize("of", ["threads", "a loop"])
+def test_a_call_that_may_have_arrived_is_not_repeated_where_that_does_harm(of: str) -> None:
+    numbers: list[int] = []
+
+    def serve(connection: socket.socket, number: int) -> None:
+        _request(connection)
+        numbers.append(number)
+
+    waits = _Waits()
+    with (
+        _service(serve) as url,
+        pytest.raises(Unavailable, match="got no answer: Server disconnected"),
+    ):
+        _delete(of, url, waits)
+    assert (numbers, waits.number) == ([1], 0)
+
+
+@pytest.mark.parametrize("of", ["threads", "a loop"])
+def test_an_answer_that_ends_early_is_none(of: str) -> None:
+    def serve(connection: socket.socket, _number: int) -> None:
+        _request(connection)
+        connection.sendall(_answer()[:-3])
+
+    with _service(serve) as url, pytest.raises(Unavailable, match="got no answer: peer closed"):
+        _delete(of, url, _Waits())
+
+
+@pytest.mark.parametrize("of", ["threads", "a loop"])
+def test_a_call_takes_no_longer_than_it_may(of: str) -> None:
+    over = threading.Event()
+
+    def serve(connection: socket.socket, _number: int) -> None:
+        _request(connection)
+        over.wait(10)
+
+    with _service(serve) as url:
+        with pytest.raises(Unavailable, match="got no answer: "):
+            _delete(of, url, _Waits(), timeout=0.05)
+        over.set()
+
+
+class _Waits:
+    number = 0
+
+    def sleep(self, _seconds: float) -> None:
+        self.number += 1
+
+    async def async_sleep(self, _seconds: float) -> None:
+        self.number += 1
+
+
+def _delete(of: str, url: str, waits: _Waits, timeout: float = 10) -> None:
+    """Make a call that is not repeated where it may have been made."""
+    if of == "threads":
+        with Client(url, KEY, retries=2, timeout=timeout, sleep=waits.sleep) as client:
+            client.delete_schedule("mail", "daily")
+        return
+
+    async def main() -> None:
+        client = AsyncClient(url, KEY, retries=2, timeout=timeout, sleep=waits.async_sleep)
+        async with client:
+            await client.delete_schedule("mail", "daily")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_behind_a_proxy_httpx_is_asked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert goes_straight("http://queue.test")
+    monkeypatch.setenv(name, "http://proxy.test:3128")
+    assert not goes_straight("http://queue.test")
+
+
+def test_a_call_behind_a_proxy_goes_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bytes] = []
+
+    def serve(connection: socket.socket, _number: int) -> None:
+        seen.append(_request(connection))
+        connection.sendall(_answer())
+
+    with _service(serve) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy)
+        monkeypatch.setenv("http_proxy", proxy)
+        with Client("http://queue.test/prod", KEY) as client:
+            assert client.health().status == "ok"
+    assert seen[0].startswith(b"GET http://queue.test/prod/v1/health ")
+
+
+def test_a_name_beyond_ascii_is_left_to_httpx() -> None:
+    assert not goes_straight("http://straße.test")

@@ -134,7 +134,7 @@ class Principal:
     @property
     def everywhere(self) -> bool:
         """Tell whether the key is for all queues, those to come included."""
-        return self.covers(_ANY)
+        return _ANY in self.patterns or self.covers(_ANY)
 
     def covers(self, queue: str) -> bool:
         """Tell whether *queue*, or every queue that it is a pattern of, is one of the key's."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Final, Literal, Self, TypeAlias
 
 from headrace.domain.copies import altered, quick
@@ -179,6 +180,8 @@ class OffloadedText:
 OFFLOADED: Final = {"payload": "payload_ref", "result": "result_ref", "progress": "progress_ref"}
 """The fields whose text may be kept elsewhere, and of each the field that then says where."""
 
+_references_of: Final = attrgetter(*OFFLOADED.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -269,7 +272,7 @@ class Task:
     @property
     def batch_ids(self) -> tuple[str, ...]:
         """The ids of the batches that count the task."""
-        return tuple(one.batch_id for one in self.batches or ())
+        return tuple(one.batch_id for one in self.batches) if self.batches else ()
 
     @property
     def batch_keys(self) -> tuple[str, ...]:
@@ -284,6 +287,8 @@ class Task:
     @property
     def offloaded(self) -> dict[str, OffloadedText]:
         """What is kept elsewhere, by the field whose text it is."""
+        if not any(_references_of(self)):  # as with most tasks, and this is asked of each
+            return {}
         found = ((name, getattr(self, where)) for name, where in OFFLOADED.items())
         return {name: one for name, one in found if one is not None}
 

@@ -26,8 +26,8 @@ from headrace.client.connections import path_and_query
 from headrace.domain.limits import WAIT_SECONDS
 from headrace.domain.task import LIVE
 from headrace.embedded.service import ADMIN_KEY, EmbeddedService, opened
-from headrace.http.app import handle
-from headrace.http.events import proxy_event, read_answer
+from headrace.http import app as api
+from headrace.http.events import api_event
 from headrace.runtime.function import ANSWER_SECONDS
 from headrace.runtime.wiring import using
 from headrace.store.call_scope import CALL_SECONDS
@@ -82,12 +82,12 @@ def answer(
         within = min(within, ANSWER_SECONDS + CALL_SECONDS)  # time for that, and none besides
     context = _Context(time.monotonic() + within)
     with using(service.use):
-        found = read_answer(handle(_event(request, context), context))  # type: ignore[arg-type]  # as much of a context as the handler needs
-    return EmbeddedAnswer(found.status, dict(found.headers), found.body)
+        status, headers, body = api.answer(_event(request, context), context)  # type: ignore[arg-type]  # as much of a context as the API needs
+    return EmbeddedAnswer(status, headers, body.encode())
 
 
 def _event(request: EmbeddedRequest, context: _Context) -> dict[str, Any]:
-    event = proxy_event(
+    event = api_event(
         request.method,
         request.path,
         request_id=context.aws_request_id,

@@ -34,7 +34,7 @@ from headrace.http import (
 from headrace.http.ngsi import notify, quantumleap
 from headrace.http.problems import CONTENT_TYPE, ProblemAnswer, is_ours, problem
 from headrace.http.request import presented_key, request_id_of, with_body_text
-from headrace.http.routing import Resolver, no_unknown_parameters
+from headrace.http.routing import ApiAnswer, Resolver, no_unknown_parameters
 from headrace.ops.operators.keys import acting
 from headrace.runtime.function import ALWAYS, in_time
 from headrace.runtime.wiring import use_cases
@@ -68,8 +68,8 @@ def _build() -> Resolver:
         resolver.include_router(routes.router)
 
     def failed(error: Exception) -> Response[str]:
-        answer = _problem(error, resolver.current_event.raw_event, resolver.lambda_context)
-        return Response(answer.status, CONTENT_TYPE, answer.body, dict(answer.headers))
+        refusal = _problem(error, resolver.current_event.raw_event, resolver.lambda_context)
+        return Response(refusal.status, CONTENT_TYPE, refusal.body, dict(refusal.headers))
 
     resolver.exception_handler(Exception)(failed)
     resolver.prepare()
@@ -77,43 +77,47 @@ def _build() -> Resolver:
 
 
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Answer one request."""
+    """Answer one request, as Lambda brings and takes it."""
+    status, headers, body = answer(event, context)
+    return {
+        "statusCode": status,
+        "multiValueHeaders": {name: [value] for name, value in headers.items()},
+        "body": body,
+        "isBase64Encoded": False,
+    }
+
+
+def answer(event: dict[str, Any], context: LambdaContext) -> ApiAnswer:
+    """Answer one request; *event* has at least what `api_event` gives it."""
     with metered() as meter:
         try:
             with in_time(context), _on_behalf(event, context):
-                answer = _sendable(RESOLVER.resolve(with_body_text(event), context))
+                found = _sendable(RESOLVER.answer(with_body_text(event), context))
         except Exception as error:  # noqa: BLE001  the edge of the process: logged in _problem
             refusal = _problem(error, event, context)
             headers = {"Content-Type": CONTENT_TYPE, **refusal.headers}
-            answer = {
-                "statusCode": refusal.status,
-                "multiValueHeaders": {name: [value] for name, value in headers.items()},
-                "body": refusal.body,
-                "isBase64Encoded": False,
-            }
+            found = ApiAnswer(refusal.status, headers, refusal.body)
     # What a refusal cost would tell the size of a task that the key may not know of.
-    cost = Meter() if answer["statusCode"] == HTTPStatus.FORBIDDEN else meter
-    answer["multiValueHeaders"] |= {
-        **{name: [value] for name, value in ALWAYS.items()},
-        "X-Request-Id": [request_id_of(event, context)],
-        "X-Consumed-Units": [f"w={cost.write:g}, r={cost.read:g}"],
-    }
-    return answer
+    cost = Meter() if found.status == HTTPStatus.FORBIDDEN else meter
+    found.headers.update(ALWAYS)
+    found.headers["X-Request-Id"] = request_id_of(event, context)
+    found.headers["X-Consumed-Units"] = f"w={cost.write:g}, r={cost.read:g}"
+    return found
 
 
-def _sendable(answer: dict[str, Any]) -> dict[str, Any]:
+def _sendable(answer: ApiAnswer) -> ApiAnswer:
     """Return *answer* if Lambda lets it out; else API Gateway would say 502 in words of its own.
 
     Whatever answers with many things bounds them by itself, so what is raised here is a defect.
     """
-    body = answer["body"] or ""
+    body = answer.body
     if len(body) * _MOST_BYTES_OF_A_CHARACTER > SENT_BYTES and sent_bytes(body) > SENT_BYTES:
         message = f"an answer of {len(body)} characters is more than Lambda lets out"
         raise RuntimeError(message)
     return answer
 
 
-def _on_behalf(event: dict[str, Any], context: LambdaContext) -> AbstractContextManager[None]:
+def _on_behalf(event: dict[str, Any], context: LambdaContext) -> AbstractContextManager[object]:
     """Return a block in which whose key the request carries is known, if it needs one."""
     key = presented_key(event)
     if key is None:

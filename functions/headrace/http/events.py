@@ -27,6 +27,27 @@ class GatewayAnswer:
     size: int = 0
 
 
+def api_event(
+    method: str, path: str, *, request_id: str, headers: Mapping[str, str], query: str = ""
+) -> dict[str, Any]:
+    """Make as much of an event as the API reads, without a body.
+
+    *path* and *query* are still percent-encoded.
+    """
+    values = parse_qs(query, keep_blank_values=True) if query else {}
+    return {
+        "path": path,
+        "httpMethod": method,
+        "headers": headers,
+        "multiValueHeaders": {name: [value] for name, value in headers.items()},
+        "queryStringParameters": {name: given[-1] for name, given in values.items()} or None,
+        "multiValueQueryStringParameters": values or None,
+        "requestContext": {"requestId": request_id, "path": path},
+        "body": None,
+        "isBase64Encoded": False,
+    }
+
+
 def proxy_event(  # noqa: PLR0913 (a request has as many parts)
     method: str,
     path: str,
@@ -47,16 +68,10 @@ def proxy_event(  # noqa: PLR0913 (a request has as many parts)
     wants it of API Gateway: so it takes a third more room in the event, whatever is in it.
     """
     names = {name.lower(): name for name in headers}
-    values = parse_qs(query, keep_blank_values=True)
     now = time.time()
-    return {
+    event = api_event(method, path, request_id=request_id, headers=dict(headers), query=query)
+    return event | {
         "resource": resource or path,
-        "path": path,
-        "httpMethod": method,
-        "headers": dict(headers),
-        "multiValueHeaders": {name: [value] for name, value in headers.items()},
-        "queryStringParameters": {name: given[-1] for name, given in values.items()} or None,
-        "multiValueQueryStringParameters": values or None,
         "pathParameters": dict(parameters or {}) or None,
         "stageVariables": None,
         "requestContext": {

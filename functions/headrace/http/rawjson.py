@@ -148,6 +148,8 @@ def _object(source: _Source, mark: str, readers: Mapping[str, _Reader]) -> dict[
     members = _members_of(source)
     if len(members) > MEMBERS:
         raise _too_many_members()
+    if not mark:  # as nearly always
+        return {name: readers.get(name, _value)(value, mark) for name, value in members.items()}
     return {
         _name(name, mark): readers.get(name, _value)(value, mark) for name, value in members.items()
     }
@@ -157,18 +159,21 @@ def _objects(readers: Mapping[str, _Reader]) -> _Reader:
     """Return a reader of an array of objects; what is something else is simply decoded."""
 
     def read(value: msgspec.Raw, mark: str) -> JsonValue:
-        if not _begins(value, b"["):
+        if not _begins(value, _ARRAY):
             return _value(value, mark)
         return [
-            _object(entry, mark, readers) if _begins(entry, b"{") else _value(entry, mark)
+            _object(entry, mark, readers) if _begins(entry, _OBJECT) else _value(entry, mark)
             for entry in _entries_of(value)
         ]
 
     return read
 
 
-def _begins(value: msgspec.Raw, bracket: bytes) -> bool:
-    return memoryview(value)[:1] == bracket
+_ARRAY, _OBJECT, _STRING = b'[{"'
+
+
+def _begins(value: msgspec.Raw, sign: int) -> bool:
+    return memoryview(value)[0] == sign  # there is no JSON of no signs
 
 
 def _text(value: msgspec.Raw, mark: str) -> JsonText:
@@ -177,7 +182,7 @@ def _text(value: msgspec.Raw, mark: str) -> JsonText:
 
 
 def _value(value: msgspec.Raw, mark: str) -> JsonValue:
-    if not mark and _begins(value, b'"'):
+    if not mark and memoryview(value)[0] == _STRING:
         return _string_of(value)
     try:
         return _decode_value(_text(value, mark))
@@ -186,8 +191,6 @@ def _value(value: msgspec.Raw, mark: str) -> JsonValue:
 
 
 def _name(name: str, mark: str) -> str:
-    if not mark:
-        return name
     return re.sub(f"{mark}([0-9a-fA-F]{{4}})", lambda found: chr(int(found[1], 16)), name)
 
 
@@ -240,7 +243,7 @@ def _events(value: msgspec.Raw, mark: str) -> JsonValue:
 
 def _one_object(value: msgspec.Raw, mark: str, readers: Mapping[str, _Reader]) -> JsonValue:
     """Read an object; what is something else is simply decoded."""
-    return _object(value, mark, readers) if _begins(value, b"{") else _value(value, mark)
+    return _object(value, mark, readers) if _begins(value, _OBJECT) else _value(value, mark)
 
 
 _BODY: Final[Mapping[str, _Reader]] = {

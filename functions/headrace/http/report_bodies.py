@@ -77,6 +77,7 @@ def _size(text: str) -> int:
 
 
 _NULL_TEXT: Final = "null"
+_NO_ERROR: Final = WorkerError()
 _ERROR_ROOM: Final = limits.ERROR_BYTES - 512  # attempt, time, worker and kind stand there too
 
 
@@ -152,8 +153,10 @@ class ReportEntry(RequestBody):
             raise contradiction(("to_queue", "is required with the status MOVED"))
         misplaced = [
             name
-            for name in self.model_fields_set & _ONLY_WITH.keys()
-            if self.status not in _ONLY_WITH[name] and self._says_something(name)
+            for name in self.model_fields_set
+            if name in _ONLY_WITH
+            and self.status not in _ONLY_WITH[name]
+            and self._says_something(name)
         ]
         if misplaced:
             message: LiteralString = "has no meaning with this status"
@@ -188,7 +191,7 @@ class ReportEntry(RequestBody):
             self.status,
             result=_unless_null(self.result),
             progress=_unless_null(self.progress),
-            error=self.error.error() if self.error else WorkerError(),
+            error=self.error.error() if self.error else _NO_ERROR,
             retryable=self.retryable,
             delay_in_seconds=self.delay_in_seconds,
             to_queue=self.to_queue,

@@ -11,7 +11,8 @@ from headrace.domain.errors import FieldError, InvalidRequest, PayloadTooLarge, 
 OPEN_PATHS: Final = frozenset({"/v1/health", "/v1/openapi.json", "/v1/docs"})
 """What needs no key."""
 
-_TAKEN_AS_JSON: Final = frozenset({"", "application/json", "application/x-www-form-urlencoded"})
+_JSON: Final = "application/json"
+_TAKEN_AS_JSON: Final = frozenset({"", _JSON, "application/x-www-form-urlencoded"})
 """No form is ever sent here: the last is what curl says of any body it is given by -d."""
 
 
@@ -50,10 +51,12 @@ def with_body_text(event: dict[str, Any]) -> dict[str, Any]:
     body = event.get("body")
     if not body:
         return event
-    media_type = (header(event, "content-type") or "").partition(";")[0].strip().lower()
+    given = header(event, "content-type") or ""
+    media_type = given.partition(";")[0].strip().lower()
     if media_type not in _TAKEN_AS_JSON and not media_type.endswith("+json"):
         raise InvalidRequest.of("Content-Type", f"must be application/json, not {media_type[:100]}")
-    event = {**event, "headers": _as_json(event.get("headers") or {})}
+    if given != _JSON:
+        event = {**event, "headers": _as_json(event.get("headers") or {})}
     try:
         if event.get("isBase64Encoded"):
             blob = base64.b64decode(body, validate=True)
@@ -68,7 +71,7 @@ def with_body_text(event: dict[str, Any]) -> dict[str, Any]:
 
 def _as_json(headers: Mapping[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in headers.items() if name.lower() != "content-type"}
-    return {**kept, "Content-Type": "application/json"}
+    return {**kept, "Content-Type": _JSON}
 
 
 def _check_size(size: int) -> None:

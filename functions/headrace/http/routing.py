@@ -11,9 +11,9 @@ not fit a route goes Powertools' way, which finds the words for it.
 
 import threading
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from inspect import signature
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
@@ -161,7 +161,7 @@ class _Call(threading.local):
 class _Request(APIGatewayProxyEvent):
     """A request whose ``tag.…`` parameters are one: keys with values."""
 
-    @property
+    @cached_property
     def resolved_query_string_parameters(self) -> dict[str, Any]:
         """The parameters as routes take them."""
         given = super().resolved_query_string_parameters
@@ -174,6 +174,24 @@ class _Request(APIGatewayProxyEvent):
             return given
         rest = {name: of for name, of in given.items() if not name.startswith(TAG_PREFIX)}
         return {**rest, TAG_PARAMETER: tags}
+
+
+class ApiAnswer(NamedTuple):
+    """What is answered, whoever carries it out: Lambda, or nobody where the caller is here."""
+
+    status: int
+    headers: dict[str, str]
+    body: str
+
+
+def _read(answer: Mapping[str, Any]) -> ApiAnswer:
+    """Return what Powertools has made for Lambda; no route of ours answers with bytes."""
+    headers = {name: _one_line(value) for name, value in answer["multiValueHeaders"].items()}
+    return ApiAnswer(answer["statusCode"], headers, answer["body"] or "")
+
+
+def _one_line(value: str | list[str]) -> str:
+    return value if isinstance(value, str) else ", ".join(value)
 
 
 _Way: TypeAlias = "Callable[[Resolver], Answered]"
@@ -213,7 +231,7 @@ class Resolver(APIGatewayRestResolver):
     def context(self, context: dict[str, Any]) -> None:
         self._call.context = context
 
-    def resolve(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
+    def answer(self, event: Mapping[str, Any], context: LambdaContext) -> ApiAnswer:
         """Answer one request."""
         self.current_event = _Request(dict(event), self._json_body_deserializer)
         self.lambda_context = context
@@ -221,9 +239,9 @@ class Resolver(APIGatewayRestResolver):
             answer = self._answer(event["httpMethod"], event["path"])
         finally:
             self.context = {}
-        return answer or super().resolve(event, context)
+        return answer or _read(super().resolve(event, context))
 
-    def _answer(self, method: str, path: str) -> dict[str, Any] | None:
+    def _answer(self, method: str, path: str) -> ApiAnswer | None:
         """Answer a request the short way; None if there is none: nothing has been done then."""
         if self.current_event.resolved_query_string_parameters:
             return None
@@ -245,16 +263,8 @@ class Resolver(APIGatewayRestResolver):
             if built is None:
                 raise
             response = built.response
-        headers = {
-            name: [value] if isinstance(value, str) else value
-            for name, value in response.headers.items()
-        }
-        return {
-            "statusCode": response.status_code,
-            "body": response.body,
-            "isBase64Encoded": False,
-            "multiValueHeaders": headers,
-        }
+        headers = {name: _one_line(value) for name, value in response.headers.items()}
+        return ApiAnswer(response.status_code, headers, response.body or "")
 
     def _arguments(self, route: Route, in_path: Mapping[str, str]) -> dict[str, Any] | None:
         """Return what *route* is called with, None where something is missing or does not fit.

@@ -51,7 +51,7 @@ def _members(
         max_retries,
         payload=payload,
         trail=_trail(task),
-        errors=[task_wire.TaskError.of(error) for error in task.errors],
+        errors=[task_wire.TaskError.of(error) for error in task.errors] if task.errors else [],
         batch=None if task.batch is None else task_wire.BatchEnd.of(task.batch),
     )
     return members | _uploaded(task) if payload and task.uploaded is not None else members

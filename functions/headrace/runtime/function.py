@@ -49,7 +49,7 @@ class Timed(Protocol):
         """Return how long the call may still take."""
 
 
-def in_time(context: Timed) -> AbstractContextManager[None]:
+def in_time(context: Timed) -> AbstractContextManager[object]:
     """Return a block whose requests to the table leave time to answer.
 
     Whoever stands in for Lambda without ending calls may say that no time is left: then there is no

@@ -16,6 +16,7 @@ from headrace.domain.offload import ObjectStore
 from headrace.runtime.settings import Settings
 from headrace.runtime.use_cases import UseCases
 from headrace.store.base import Lake, Store
+from headrace.store.call_scope import during
 from headrace.store.discreet import discreet
 from headrace.store.lake import lake_at
 
@@ -95,14 +96,9 @@ def prepare(*names: str) -> None:
                 getattr(use_cases(), name)
 
 
-@contextmanager
-def using(replacement: UseCases) -> Iterator[UseCases]:
+def using(replacement: UseCases) -> during[UseCases]:
     """Run a block over other use cases: a test's, or a script's."""
-    token = _IN_USE.set(replacement)
-    try:
-        yield replacement
-    finally:
-        _IN_USE.reset(token)
+    return during(_IN_USE, replacement)
 
 
 _SERVED: Final[list[UseCases]] = []

@@ -4,9 +4,35 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class during(Generic[T]):  # noqa: N801  a block, as those of contextlib
+    """A block in which *variable* is *value*, for what every call goes through.
+
+    A generator of `contextlib` takes five times as long.
+    """
+
+    __slots__ = ("_token", "_value", "_variable")
+
+    def __init__(self, variable: ContextVar[T] | ContextVar[T | None], value: T) -> None:
+        self._variable: ContextVar[Any] = variable
+        self._value = value
+        self._token: Token[Any] | None = None
+
+    def __enter__(self) -> T:
+        """Return the value."""
+        self._token = self._variable.set(self._value)
+        return self._value
+
+    def __exit__(self, *_: object) -> None:
+        """Let the variable be what it was."""
+        if self._token is not None:
+            self._variable.reset(self._token)
 
 
 @dataclass(slots=True)
@@ -20,15 +46,9 @@ class Meter:
 _METER: Final[ContextVar[Meter | None]] = ContextVar("headrace_meter", default=None)
 
 
-@contextmanager
-def metered() -> Iterator[Meter]:
+def metered() -> during[Meter]:
     """Collect what the calls of this block, on this thread, cost."""
-    meter = Meter()
-    token = _METER.set(meter)
-    try:
-        yield meter
-    finally:
-        _METER.reset(token)
+    return during(_METER, Meter())
 
 
 def charge(*, write: float = 0.0, read: float = 0.0) -> None:
@@ -42,17 +62,14 @@ def charge(*, write: float = 0.0, read: float = 0.0) -> None:
 _SEES: Final[ContextVar[Callable[[str], bool] | None]] = ContextVar("headrace_sees", default=None)
 
 
-@contextmanager
-def restricted_to(covers: Callable[[str], bool] | None) -> Iterator[None]:
+def restricted_to(
+    covers: Callable[[str], bool] | None,
+) -> during[Callable[[str], bool] | None]:
     """Do a block for somebody who may know only of the queues that *covers* holds for.
 
     What they are shown of its cost then hangs on those queues alone; None is all queues.
     """
-    token = _SEES.set(covers)
-    try:
-        yield
-    finally:
-        _SEES.reset(token)
+    return during(_SEES, covers)
 
 
 def restricted() -> bool:
@@ -89,18 +106,15 @@ _SECONDS_LEFT: Final[ContextVar[Callable[[], float] | None]] = ContextVar(
 )
 
 
-@contextmanager
-def ends_within(seconds: float, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+def ends_within(
+    seconds: float, clock: Callable[[], float] = time.monotonic
+) -> during[Callable[[], float] | None]:
     """Let a store begin no request in this block that could take longer than *seconds* from now.
 
     It raises Unavailable instead.  *clock* counts seconds.
     """
     end = clock() + seconds
-    token = _SECONDS_LEFT.set(lambda: end - clock())
-    try:
-        yield
-    finally:
-        _SECONDS_LEFT.reset(token)
+    return during(_SECONDS_LEFT, lambda: end - clock())
 
 
 def seconds_left() -> float:

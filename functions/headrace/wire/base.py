@@ -78,6 +78,9 @@ def words_of(name: str) -> Meta:
     return Meta(extra_json_schema={"$ref": REFERENCE.format(name=name)})
 
 
+_NOTHING: Final = msgspec.Raw(NULL)
+
+
 def nothing() -> msgspec.Raw:
     """The JSON of a payload, result or progress that is not in the answer."""
     return msgspec.Raw(NULL)
@@ -85,7 +88,7 @@ def nothing() -> msgspec.Raw:
 
 def raw(text: str | None) -> msgspec.Raw:
     """The JSON *text* as a member that is written exactly so; None is null."""
-    return msgspec.Raw(text.encode() if text else NULL)
+    return msgspec.Raw(text.encode()) if text else _NOTHING
 
 
 def word(value: str | None) -> Written:

@@ -15,6 +15,7 @@ from headrace.domain.ids import new_task_id
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.ops.shared.paging import AnswerRoom, Cursors, Found
 from headrace.store.base import Record, Store
+from headrace.store.call_scope import during
 from headrace.store.records import body_of
 
 KIND: Final = "audit"
@@ -37,14 +38,9 @@ class Caller:
 _CALLER: Final[ContextVar[Caller]] = ContextVar("headrace_caller", default=Caller())  # noqa: B039  frozen
 
 
-@contextmanager
-def calling(caller: Caller) -> Iterator[None]:
+def calling(caller: Caller) -> during[Caller]:
     """Do a block on behalf of *caller*."""
-    token = _CALLER.set(caller)
-    try:
-        yield
-    finally:
-        _CALLER.reset(token)
+    return during(_CALLER, caller)
 
 
 def caller() -> Caller:

@@ -170,8 +170,11 @@ class AnswerRoom:
 
         What does not fit ends the answer: the room has none left for anything after it.
         """
-        self.text -= sum(map(utf8_bytes, texts)) + besides
-        self.sent -= sum(map(sent_bytes, texts)) + besides
+        self.text -= besides
+        self.sent -= besides
+        for text in texts:
+            self.text -= utf8_bytes(text)
+            self.sent -= sent_bytes(text)
         return self.text >= 0 and self.sent >= 0
 
     def takes_task(self, task: Task) -> bool:

@@ -96,7 +96,7 @@ VERSION: Final = len(MIGRATIONS)
 WAIT_SECONDS: Final = CALL_SECONDS
 """How long another process may hold the file before a call gives up."""
 
-_SHORTEST_PAUSE: Final = 0.0002
+_SHORTEST_PAUSE: Final = 0.0008  # a short transaction: who asks more often waits as long
 _LONGEST_PAUSE: Final = 0.004
 
 

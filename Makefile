@@ -98,8 +98,8 @@ $(PYTHONS:%=test-python-%): test-python-%: $(VENV)/.ready
 	$(VENV)-$*/bin/python $(pytest) -m "not slow" $(ON_OTHER_PYTHONS) $(ON_PYTHON_$*) $(ARGS)
 # What leans on the interpreter (threads, event loops, signals, sqlite3, types at run time): `make test`
 # has every rule by itself.  The newest, which Lambda runs, has the other stores and the contract too,
-# which passes through all the rest.
-ON_PYTHON_$(lastword $(PYTHONS)) := tests/unit/store tests/contract
+# which passes through all the rest; on SQLite, for dictionaries are the same on each.
+ON_PYTHON_$(lastword $(PYTHONS)) := --engine sqlite tests/unit/store tests/contract
 ON_OTHER_PYTHONS := $(addprefix tests/unit/,app client embedded outbox store/sqlite worker)
 
 .PHONY: check

@@ -47,5 +47,7 @@ $(STAGES:%=again-%): again-%:
 	@echo "Again, with nothing beside it: $*"
 	@$(MAKE) $* $(call arguments,--verbose --last-failed)
 
-# Each stage of tests has a cache of its own, where pytest notes what failed.
-arguments = $(if $(filter $*,$(TESTS)),ARGS="-o cache_dir=.pytest_cache/$* $(1)")
+# Each stage of tests has a cache of its own, where pytest notes what failed.  On another Python each
+# process would compile the tests anew: one does.
+arguments = $(if $(filter $*,$(TESTS)),ARGS="-o cache_dir=.pytest_cache/$* $(one_process) $(1)")
+one_process = $(if $(filter test-python-%,$*),--numprocesses 0)

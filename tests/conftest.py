@@ -46,9 +46,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Let the tables be had."""
     parser.addoption(
         "--engine",
-        choices=("none", "dynamodb"),
+        choices=("none", "sqlite", "dynamodb"),
         default="none",
-        help="what tables are on: AWS's own DynamoDB Local; or none leaves out what needs them",
+        help="what tables are on: AWS's own DynamoDB Local; or none leaves out what needs them,"
+        " and sqlite the contract in memory too",
     )
 
 
@@ -70,7 +71,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without an engine, leave out the tests that want one."""
-    if config.getoption("--engine") != "none":
+    if config.getoption("--engine") == "dynamodb":
         return
     wanting = [
         item
@@ -113,7 +114,7 @@ def template() -> Template:
 @pytest.fixture(scope="session")
 def dynamodb_url(request: pytest.FixtureRequest) -> Iterator[str]:
     """Give the address of DynamoDB Local, one per test process, its data in memory."""
-    if request.config.getoption("--engine") == "none":
+    if request.config.getoption("--engine") != "dynamodb":
         pytest.fail("what needs tables belongs in tests/dynamodb, run with --engine dynamodb")
     with dynamodb_local() as running:
         yield running.url

@@ -79,6 +79,7 @@ def test_one_like_it_is_enqueued_by_each_of_them(admin: Browser) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_command_and_python_run_as_they_are_copied(tmp_path: Path, admin: Browser) -> None:
     admin.queue("mail")
     [task_id] = admin.put("mail", PAYLOAD, tags=TAGS)
@@ -155,6 +156,7 @@ def test_what_has_no_field_of_its_own_is_asked_for_by_a_query(
     assert f", query={query!r}, " in copies["Python"]
 
 
+@pytest.mark.slow
 def test_a_query_that_is_copied_finds_the_task(tmp_path: Path) -> None:
     url = f"file:{tmp_path / 'tasks.db'}"
     with Client(url) as client:

@@ -73,9 +73,14 @@ _BOTH_SENDERS = frozenset(f"tests.contract.test_{about}" for about in ("dedupe",
 
 _STORES: dict[str, tuple[str, ...]] = {
     "none": ("memory", "sqlite"),
+    "sqlite": ("sqlite",),
     "dynamodb": ("batch", "single"),
 }
-_TELLING_UNITS: dict[str, tuple[str, ...]] = {"none": ("sqlite",), "dynamodb": ("single",)}
+_TELLING_UNITS: dict[str, tuple[str, ...]] = {
+    "none": ("sqlite",),
+    "sqlite": ("sqlite",),
+    "dynamodb": ("single",),
+}
 """Those that say what a call takes: of DynamoDB's, what boto3 reads of its answers."""
 
 

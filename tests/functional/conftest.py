@@ -170,7 +170,7 @@ def call(request: pytest.FixtureRequest) -> Service:
     """Give a service of one's own: ``call(method, path, body, headers, query)``."""
     if THERE is not None:
         return service_at(THERE)
-    if request.config.getoption("--engine") == "none":
+    if request.config.getoption("--engine") != "dynamodb":
         return new_service()
     tables: TableNames = request.getfixturevalue("tables")
     client = request.getfixturevalue("dynamodb")

@@ -21,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guide" / "cli.md"
 HEADRACE = [sys.executable, "-P", "-m", "headrace.cli.main"]
 
+pytestmark = pytest.mark.slow  # each starts a process or several
+
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Launched]:
@@ -101,7 +103,6 @@ def test_a_key_from_stdin(service: Launched) -> None:
     assert isinstance(json.loads(listed), list)
 
 
-@pytest.mark.slow
 def test_a_large_file_goes_in_with_constant_memory(service: Launched, tmp_path: Path) -> None:
     kept = tmp_path / "tasks.ndjson"
     kept.write_text("".join(f'{{"n": {n}}}\n' for n in range(1000)))
@@ -113,7 +114,6 @@ def test_a_large_file_goes_in_with_constant_memory(service: Launched, tmp_path: 
     assert count == 1000
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_what_follows_with_130(service: Launched) -> None:
     headrace(service, "queue", "create", "followed")
     headrace(service, "enqueue", "followed", "1", "--id", "seen")
@@ -226,7 +226,6 @@ main(prog_name="headrace")
 """
 
 
-@pytest.mark.slow
 def test_a_burst_whose_service_is_away_ends_with_6(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(
         "from headrace import App\napp = App()\n@app.task\ndef f() -> None: ...\n"

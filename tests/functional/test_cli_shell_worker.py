@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from headrace.local.launch import launched
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +42,7 @@ def undated(text: str) -> str:
     return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "INSTANT", text)
 
 
+@pytest.mark.slow
 def test_the_guides_worker_prints_what_it_says(tmp_path: Path) -> None:
     """The commands of the session run in one shell; each prints what stands below it."""
     executable(tmp_path / "send", SEND)

@@ -71,6 +71,7 @@ def test_any_request_reaches_the_service_as_over_http(url: str) -> None:
             client.call("GET", "/v1/queues/a%20b")
 
 
+@pytest.mark.slow
 def test_it_is_there_after_a_restart(url: str) -> None:
     with Client(url) as client:
         client.create_queue("mail")
@@ -102,6 +103,7 @@ def test_an_event_loop_goes_on_while_a_call_waits(url: str) -> None:
     assert seconds < 5  # it was woken, and did not wait to the end
 
 
+@pytest.mark.slow
 def test_who_waits_is_woken_by_another_process(url: str) -> None:
     with Client(url) as client:
         client.create_queue("mail")
@@ -183,6 +185,7 @@ def test_a_file_of_something_else_is_refused_and_left_alone(
     assert (tmp_path / "headrace.db").read_bytes() == content
 
 
+@pytest.mark.slow
 def test_a_program_that_has_set_up_no_logging_prints_what_it_prints(url: str) -> None:
     program = (
         "from headrace import App, Worker\n"
@@ -207,6 +210,7 @@ def test_a_program_that_has_set_up_no_logging_prints_what_it_prints(url: str) ->
     assert (ran.stdout, ran.stderr) == ("CREATED\nSUCCEEDED\n", "")
 
 
+@pytest.mark.slow
 def test_a_file_that_is_damaged_is_one_exception_and_no_log_lines(url: str, tmp_path: Path) -> None:
     path = tmp_path / "headrace.db"
     SqliteStore(str(path)).close()
@@ -230,6 +234,7 @@ def test_a_file_that_is_damaged_is_one_exception_and_no_log_lines(url: str, tmp_
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_log_lines_go_where_the_program_says_and_nowhere_else(url: str) -> None:
     script = (
         "import logging, sys; logging.basicConfig(format='%(name)s: %(message)s');"

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "large-payloads.md"
 
 
@@ -24,6 +26,7 @@ def ran(example: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.slow
 def test_the_example_uploads_a_file_and_downloads_it(tmp_path: Path) -> None:
     done = ran(EXAMPLES[1], tmp_path)
 
@@ -32,6 +35,7 @@ def test_the_example_uploads_a_file_and_downloads_it(tmp_path: Path) -> None:
     assert len(EXAMPLES) == 2
 
 
+@pytest.mark.slow
 def test_the_example_keeps_its_payload_beside_the_file(tmp_path: Path) -> None:
     done = ran(EXAMPLES[0], tmp_path)
 

@@ -124,6 +124,7 @@ def threads(service: Launched) -> int:
     return len(list(Path(f"/proc/{service.pid}/task").iterdir()))
 
 
+@pytest.mark.slow
 class TestStopping:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_a_signal_ends_it(self, number: signal.Signals) -> None:
@@ -276,6 +277,7 @@ class TestDataFolder:
         assert str(tmp_path / "admin.key") in refused(6, data_dir=tmp_path)
 
 
+@pytest.mark.slow
 class TestRefusals:
     def test_a_port_in_use_is_named(self) -> None:
         with socket.socket() as taken:

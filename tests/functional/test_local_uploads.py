@@ -242,6 +242,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(
     assert left == []
 
 
+@pytest.mark.slow
 def test_the_command_uploads_a_file(
     client: Client, queue: str, service: Launched, tmp_path: Path
 ) -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from headrace.local.launch import launched
 
 README = Path(__file__).parents[2] / "README.md"
@@ -15,6 +17,7 @@ def blocks() -> list[str]:
     return re.findall(r"```console\n(.*?)```", README.read_text(), flags=re.DOTALL)
 
 
+@pytest.mark.slow
 def test_the_commands_print_what_the_readme_says(tmp_path: Path) -> None:
     """One shell runs all of them in order, as a reader would; each prints what stands below it."""
     steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(blocks()), flags=re.MULTILINE)

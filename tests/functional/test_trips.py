@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.slow
 def test_a_request_passes_no_more_modules_than_it_may() -> None:
     tests = Path(__file__).with_name("trips.py")
     done = subprocess.run(

@@ -258,6 +258,7 @@ def test_a_key_that_may_only_look_ends_the_worker(
             Worker(app).run()
 
 
+@pytest.mark.slow
 def test_a_second_signal_gives_back_at_once_what_runs(
     client: Client, service: Launched, queue: str
 ) -> None:

@@ -276,8 +276,8 @@ def test_deletions_and_undos_in_any_order_keep_every_promise() -> None:
 
 
 @pytest.mark.slow
-def test_deletions_and_undos_keep_them_for_a_hundred_thousand_steps() -> None:
-    walk_far(UndoMachine, 100_000)
+def test_deletions_and_undos_keep_them_for_very_many_steps() -> None:
+    walk_far(UndoMachine)
 
 
 class FaultyStore:

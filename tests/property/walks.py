@@ -7,6 +7,7 @@ same rules, preconditions and invariants, and draws by `random.Random` alone.  W
 walk's seed and its steps; ``walk`` takes them again.
 """
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,13 +24,16 @@ from hypothesis.strategies._internal.numbers import IntegersStrategy
 from hypothesis.strategies._internal.strategies import OneOfStrategy, SampledFromStrategy
 
 LENGTH: Final = 150  # steps of one walk
+VERY_MANY: Final = int(os.environ.get("HEADRACE_WALK_STEPS", "100000"))
 
 Machine: TypeAlias = type[RuleBasedStateMachine]
 Draw: TypeAlias = Callable[[random.Random], Any]
 Step: TypeAlias = tuple[Rule, dict[str, Any]]
 
 
-def walk_far(machine: Machine, steps: int, *, seed: str = "1", length: int = LENGTH) -> None:
+def walk_far(
+    machine: Machine, steps: int = VERY_MANY, *, seed: str = "1", length: int = LENGTH
+) -> None:
     """Take so many steps at least, in as many walks as that takes."""
     for number in range(-(-steps // length)):
         walk(machine, f"{seed}.{number}", length)

@@ -87,6 +87,7 @@ def test_the_commands_of_a_file_are_refused_for_a_service_that_is_none() -> None
     )
 
 
+@pytest.mark.slow
 def test_timers_hold_the_seat_until_they_are_stopped(url: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "headrace.cli.main", "timers"],

@@ -24,7 +24,7 @@ from tests.unit.cli.smoke_harness import (
 )
 
 VITAL = {"health", "list_keys"}  # without these two there is nothing to check
-SOME = ("explain_task", "get_metrics", "extend_lease", "notify", "docs", "put_schedule")
+SOME = ("explain_task", "put_schedule")
 
 
 @pytest.fixture
@@ -198,24 +198,11 @@ def test_timers_and_a_recorder_that_do_not_run_are_told(sound: SmokeDeployment) 
     ("spoilt", "check", "says"),
     [
         (
-            headers(lambda name, text: text.replace("; HttpOnly", "")),
+            headers(
+                lambda name, text: re.sub(r"(; (HttpOnly|Secure|SameSite=|Path=).*)+", "", text)
+            ),
             "console: sign in",
-            "has no HttpOnly",
-        ),
-        (
-            headers(lambda name, text: text.replace("SameSite=Strict", "SameSite=Lax")),
-            "console: sign in",
-            "has no SameSite=Strict",
-        ),
-        (
-            headers(lambda name, text: text.replace("; Secure", "")),
-            "console: sign in",
-            "has no Secure",
-        ),
-        (
-            headers(lambda name, text: text.replace("Path=/prod/console", "Path=/")),
-            "console: sign in",
-            "has no Path=/prod/console",
+            "has no HttpOnly, SameSite=Strict, Secure, Path=/prod/console",
         ),
         (without("content-security-policy"), "console: page", "Content-Security-Policy"),
         (replaced(b'name="token"', b'name="other"'), "console: sign in", "the status: 403"),

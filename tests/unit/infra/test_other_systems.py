@@ -7,6 +7,8 @@ that a person installs is imported.  Whether it works there is another question.
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import asyncio, importlib, multiprocessing.connection, os, pkgutil, platform, signal, socket
 import subprocess, sys, tempfile, threading
@@ -36,6 +38,7 @@ print(len(found))
 """
 
 
+@pytest.mark.slow
 def test_nothing_imports_what_windows_does_not_have() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300, check=False

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 
@@ -35,39 +36,51 @@ AT_START = {
 }
 
 
-def started(function: str, show: str, **environment: str) -> str:
-    """Start *function* as Lambda does and return what *show* then prints."""
+SHOW = """
+wiring = sys.modules["headrace.runtime.wiring"]
+print(wiring._from_env.cache_info().currsize, gc.get_freeze_count(), gc.isenabled(), *sys.modules)
+"""
+
+
+@cache
+def started(function: str, **environment: str) -> list[str]:
+    """Start *function* as Lambda does.
+
+    Returns how many clients it has made, how many objects are frozen, whether garbage is looked
+    for, and the names of its modules.
+    """
     run = subprocess.run(
-        [sys.executable, "-c", f"import sys, gc, {function}; {show}"],
+        [sys.executable, "-c", f"import sys, gc, {function}{SHOW}"],
         check=True,
         capture_output=True,
         text=True,
         env=os.environ | starts.ENVIRONMENT | environment,
     )
-    return run.stdout
+    return run.stdout.split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", starts.BARS)
 def test_a_function_reads_at_its_start_what_it_calls_and_nothing_more(function: str) -> None:
-    modules = set(started(function, "print(*sys.modules)").split())
+    _, _, _, *modules = started(function)
 
-    assert not modules & NOT_AT_START[function]
-    assert modules >= AT_START[function]
+    assert not set(modules) & NOT_AT_START[function]
+    assert set(modules) >= AT_START[function]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ["api", "console.app"])
 def test_nobody_looks_for_garbage_among_what_was_made_at_the_start(function: str) -> None:
-    frozen, enabled = started(function, "print(gc.get_freeze_count(), gc.isenabled())").split()
+    _, frozen, enabled, *_ = started(function)
 
     assert int(frozen) > 10_000
     assert enabled == "True"
 
 
+@pytest.mark.slow
 def test_elsewhere_than_in_lambda_an_import_makes_no_client() -> None:
-    made = "print(sys.modules['headrace.runtime.wiring']._from_env.cache_info().currsize)"
-
-    assert started("api", made).strip() == "1"
-    assert started("api", made, AWS_LAMBDA_FUNCTION_NAME="").strip() == "0"
+    assert started("api")[0] == "1"
+    assert started("api", AWS_LAMBDA_FUNCTION_NAME="")[0] == "0"
 
 
 def test_the_figure_is_the_median_beside_boto3s_and_the_first_round_does_not_count() -> None:

@@ -330,6 +330,7 @@ def command(*words: str, **env: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.slow
 def test_the_command_finds_a_project_by_its_settings(tmp_path: Path) -> None:
     file = str(tmp_path / "books.db")
 
@@ -345,6 +346,7 @@ def test_the_command_finds_a_project_by_its_settings(tmp_path: Path) -> None:
     assert "cannot load Django's settings" in none.stderr
 
 
+@pytest.mark.slow
 def test_a_project_without_the_app_says_what_to_add(tmp_path: Path) -> None:
     (tmp_path / "bare.py").write_text("DATABASES = {'default': {}}\nINSTALLED_APPS = []\n")
 

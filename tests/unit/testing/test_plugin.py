@@ -126,6 +126,7 @@ def test_the_seed_comes_from_the_environment_too(
     result.stderr.fnmatch_lines(["*HEADRACE_SEED must be a whole number, not 'seven'*"])
 
 
+@pytest.mark.slow
 def test_every_process_draws_from_the_same_seed(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         def test_it(pytestconfig):
@@ -154,6 +155,7 @@ def test_the_plugin_loads_nothing_until_it_is_asked_to() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_a_missing_extra_is_named() -> None:
     program = (
         "import sys\n"

@@ -1,8 +1,11 @@
 """The rollup of a change log that Spark makes up: lives of three changes each, over a day."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import date
+from pathlib import Path
 from typing import TypeVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -37,14 +40,14 @@ def measured(spark: SparkSession, folder: str, changes: int) -> Iterator[Measure
     size = sum(file.size for file in lake.files.list("raw/"))
     yield f"{changes:,} changes made up in {seconds:.1f} s, {size / 1e6:.0f} MB gzipped"
     stages: list[tuple[float, str]] = []
-    begin, used = time.monotonic(), cpu_seconds(spark)
+    begin, used = time.monotonic(), cpu_seconds()
     seconds, rolled = _timed(
         lambda: rollup(lake, today=NEXT, say=lambda text: stages.append((time.monotonic(), text)))
     )
     ends = [at for at, _ in stages[1:]] + [begin + seconds]
     for (at, text), end in zip(stages, ends, strict=True):
         yield f"  {end - at:5.1f} s {text}"
-    used = cpu_seconds(spark) - used
+    used = cpu_seconds() - used
     yield (
         f"rolled up {rolled.changes:,} in {seconds:.1f} s,"
         f" {rolled.changes / seconds:,.0f} a second, {used:.0f} s of CPU"
@@ -61,13 +64,22 @@ def measured(spark: SparkSession, folder: str, changes: int) -> Iterator[Measure
     yield Figure("proof", rolled.changes / seconds, "changes/s")
 
 
-def cpu_seconds(spark: SparkSession) -> float:
-    """The CPU time of Spark's Java: a measure that others on the machine do not spoil."""
-    jvm = spark.sparkContext._jvm  # noqa: SLF001 (there is no other way to ask it)
-    assert jvm is not None
-    process = jvm.java.lang.ProcessHandle.current()
-    millis: int = process.info().totalCpuDuration().get().toMillis()
-    return millis / 1000
+def cpu_seconds() -> float:
+    """The CPU time of this process and all below it: Spark's Java, and the Pythons that it starts.
+
+    A measure that others on the machine do not spoil.
+    """
+    parents, used = {}, {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+            parents[int(process.name)] = int(fields[1])
+            used[int(process.name)] = sum(map(int, fields[11:15]))  # ended children too
+    ours, more = set[int](), {os.getpid()}
+    while more:
+        ours |= more
+        more = {process for process, parent in parents.items() if parent in more}
+    return sum(used.get(process, 0) for process in ours) / os.sysconf("SC_CLK_TCK")
 
 
 def _timed(job: Callable[[], T]) -> tuple[float, T]:

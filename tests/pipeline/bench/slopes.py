@@ -4,8 +4,8 @@
 
 Each number is a size in millions of changes.  A day of so many is rolled up beside those of the
 runs before, then proved by itself.  Then come a tenth of the last once more, beside all of these,
-and that tenth again in 10,000 queues.  Seconds of CPU are Java's and this process's, which others
-on the machine do not spoil.
+and that tenth again in 10,000 queues.  Seconds of CPU are those of all processes of this run, which
+others on the machine do not spoil.
 """
 
 import argparse
@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-
-from pyspark.sql import SparkSession
 
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.proof import proof
@@ -49,8 +47,8 @@ def main() -> None:
             today = DAY + timedelta(days=day + 1)
             print(f"{size:>11,} new, {old:>11,} old, {queues:>6,} queues:", end="", flush=True)
             since = today - timedelta(days=1)
-            _told(spark, "rollup", partial(rollup, lake, today=today, form=given.format))
-            _told(spark, "proof", partial(proof, lake, since=since))
+            _told("rollup", partial(rollup, lake, today=today, form=given.format))
+            _told("proof", partial(proof, lake, since=since))
             print()
             old += size
     finally:
@@ -58,10 +56,10 @@ def main() -> None:
         shutil.rmtree(folder)
 
 
-def _told(spark: SparkSession, name: str, job: Callable[[], object]) -> None:
-    begin, used = time.monotonic(), cpu_seconds(spark) + time.process_time()
+def _told(name: str, job: Callable[[], object]) -> None:
+    begin, used = time.monotonic(), cpu_seconds()
     job()
-    used = cpu_seconds(spark) + time.process_time() - used
+    used = cpu_seconds() - used
     print(f"  {name} {time.monotonic() - begin:.1f} s, CPU {used:.1f} s;", end="", flush=True)
 
 

@@ -244,25 +244,23 @@ def _write_minutes(
     say(f"from {start:%Y-%m-%d %H:00}: {QUEUE_MINUTES.name}")
     before = standing.standing_at(lake, known.kept, start)
     gathered = lake.read(CHANGES, start.date()).where(f.col("recorded_at") >= f.lit(start))
-    after = standing.Standing(standing.open_after(before.open, gathered), before.levels)
-    minutes = queue_minutes(gathered, before.levels, after.ready())
     hours = [at for at in known.hours if at >= start]
+    last = max((at for at in hours if at.date() <= today), default=None)
+    opened, rest = before.open, gathered
+    if last is not None and last not in known.kept:
+        recorded = f.col("recorded_at")
+        so_far = standing.open_after(opened, gathered.where(recorded < f.lit(last)))
+        opened = standing.write_open(lake, last, so_far)
+        rest = gathered.where(recorded >= f.lit(last))
+    after = standing.Standing(standing.open_after(opened, rest), before.levels)
+    minutes = queue_minutes(gathered, before.levels, after.ready())
     _write(lake, minutes, QUEUE_MINUTES, _Batch.of(lake, hours, known.hours, today))
-    real = [at for at in hours if at.date() <= today]
-    if not real or real[-1] in known.kept:
+    if last is None or last in known.kept:
         return list(known.kept)
-    last = real[-1]
-    so_far = gathered.where(f.col("recorded_at") < f.lit(last))
     counted = lake.read(QUEUE_MINUTES, start.date()).where(
         (f.col("minute") >= f.lit(start)) & (f.col("minute") < f.lit(last))
     )
-    standing.write(
-        lake,
-        last,
-        standing.Standing(
-            standing.open_after(before.open, so_far), standing.levels_of(counted, before.levels)
-        ),
-    )
+    standing.write_levels(lake, last, standing.levels_of(counted, before.levels))
     old = sorted(known.kept)[: -standing.KEPT]
     standing.remove(lake, old)
     return [*(at for at in known.kept if at not in old), last]

@@ -19,18 +19,15 @@ from tests.console.conftest import Browser, Element, Shown, query_of, resource_o
 EVIL = '{"x": "<script>alert(1)</script><b onclick=\\"go()\\">&amp;", "big": 12345678901234567890}'
 
 
-_OF_A_PAIR = 2
-
-
 def links_of(shown: Shown) -> set[str]:
     return {link.attributes["href"] for link in shown.page.all("a") if link.attributes["href"]}
 
 
-def crawl(browser: Browser, start: str = "/console") -> dict[str, Shown]:
+def crawl(browser: Browser, start: str = "/console", *, of_a_pair: int = 1) -> dict[str, Shown]:
     """Visit every page that links lead to, from *start* on; of those with a query each pair.
 
-    Filters lead to filters: each by itself, and any two of them on one page, are looked at twice;
-    all their combinations, on each queue, would be hundreds of pages.
+    Filters lead to filters: each by itself, and any two of them on one page, are looked at
+    *of_a_pair* times; all their combinations, on each queue, would be hundreds of pages.
     """
     seen: dict[str, Shown] = {}
     pairs: Counter[tuple[str, ...]] = Counter()
@@ -45,7 +42,7 @@ def crawl(browser: Browser, start: str = "/console") -> dict[str, Shown]:
             names = sorted(parse_qs(query, keep_blank_values=True))
             alone: list[tuple[str, ...]] = [tuple(names)]
             here = [(page, *two) for two in [*combinations(names, 2)] or alone]
-            if all(pairs[two] >= _OF_A_PAIR for two in here):
+            if all(pairs[two] >= of_a_pair for two in here):
                 continue
             pairs.update(here)
         seen[url] = browser.get(url)
@@ -57,7 +54,7 @@ def test_every_page_leads_somewhere_runs_nothing_of_its_own_and_names_its_fields
     filled: Browser,
 ) -> None:
     filled.stage = "/dev"
-    pages = crawl(filled, "/dev/console")
+    pages = crawl(filled, "/dev/console", of_a_pair=2)
 
     assert {url: shown.status for url, shown in pages.items() if shown.status != 200} == {}
     assert {url for url in pages if not url.startswith("/dev/console")} == set()

@@ -158,7 +158,7 @@ def send(case: Case[Any], there: Populated, checks: list[CheckFunction]) -> None
 def test_requests_as_documented_are_answered_as_documented(schema: BaseSchema, label: str) -> None:
     there = Populated()
 
-    @settings(FUZZ, max_examples=6)
+    @settings(FUZZ, max_examples=4)
     @given(case=operation(schema, label).as_strategy(), data=st.data())
     def run(case: Case[Any], data: st.DataObject) -> None:
         aim(case, data.draw, there.world())
@@ -175,7 +175,7 @@ def test_requests_that_are_not_as_documented_are_refused_as_documented(
 
     there = Populated()
 
-    @settings(FUZZ, max_examples=3)
+    @settings(FUZZ, max_examples=2)
     @given(case=broken)
     def run(case: Case[Any]) -> None:
         send(case, there, [*CHECKS, documented.negative_data_rejection])

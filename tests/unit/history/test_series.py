@@ -7,7 +7,7 @@ import zlib
 from datetime import date
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.history.series import (
@@ -49,6 +49,7 @@ def read(content: bytes, *, hours: bool) -> dict[int, Activity]:
 
 
 @given(days)
+@settings(max_examples=40)
 def test_minutes_come_back_as_they_were_and_hours_as_their_sums(minutes: Minutes) -> None:
     content = content_of(minutes)
 
@@ -60,6 +61,7 @@ def test_minutes_come_back_as_they_were_and_hours_as_their_sums(minutes: Minutes
 
 
 @given(days)
+@settings(max_examples=40)
 def test_the_same_minutes_are_the_same_bytes_in_whatever_order(minutes: Minutes) -> None:
     assert content_of(dict(sorted(minutes.items(), reverse=True))) == content_of(minutes)
 

@@ -38,6 +38,7 @@ left_over = st.builds(
     st.builds(Place, names, st.sampled_from(sorted(FINISHED)), st.integers(0, 63)),
 )
 sides = st.none() | lively | left_over
+FIFTY = settings(max_examples=50)  # they find each field of an image that is wrong
 
 
 def of_stream(write: TaskWrite, **more: Any) -> TaskWrite:
@@ -63,6 +64,7 @@ def recorded(write: TaskWrite) -> Any:
 
 
 @given(lively | left_over)
+@FIFTY
 def test_an_image_shows_of_a_task_what_the_task_shows(task: Task) -> None:
     image = ImageView(json.loads(json.dumps(to_item(task))))
     fields = [*FIELDS]
@@ -90,13 +92,14 @@ writes = st.builds(
 
 
 @given(writes)
-@settings(max_examples=60)  # fifty find each field of an image that is wrong
+@FIFTY
 def test_the_recorder_makes_the_same_of_a_write_whichever_way_it_comes(write: TaskWrite) -> None:
     assert recorded(of_stream(write)) == recorded(write)
     assert recorded(of_stream(write, later={"BOOL": True})) == recorded(write)
 
 
 @given(lively | left_over, lively | left_over, st.booleans())
+@FIFTY
 def test_a_log_may_keep_sizes_of_payloads_and_only_those_that_are_new(
     before: Task,
     after: Task,
@@ -117,6 +120,7 @@ def test_a_log_may_keep_sizes_of_payloads_and_only_those_that_are_new(
 
 
 @given(lively, payloads, payloads)
+@FIFTY
 def test_texts_that_were_left_out_keep_their_sizes(task: Task, payload: str, result: str) -> None:
     whole = replace(task, payload=payload, result=result)
     lean = to_item(replace(task, payload=None, result=None))

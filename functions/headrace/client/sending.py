@@ -225,10 +225,12 @@ def _given(
         value = getattr(what, name)
         if value is None or name in without:
             continue
-        if isinstance(value, RetryStrategy):
-            value = _strategy(value)
-        elif name in _CARRIED:
+        if name in _CARRIED:
             value = carried(value, codec, field=f"{path}.{name}", most=_CARRIED[name])
+        elif isinstance(value, str):  # as most are
+            pass
+        elif isinstance(value, RetryStrategy):
+            value = _strategy(value)
         elif isinstance(value, datetime):
             value = instant_text(value, field=f"{path}.{name}")
         elif isinstance(value, float) and not math.isfinite(value):

@@ -44,6 +44,9 @@ class Status(StrEnum):
     DEAD = "DEAD"
 
 
+_STATUSES: Final = {state: Status(state) for state in (State.INFLIGHT, State.SUCCEEDED, State.DEAD)}
+
+
 class DeadReason(StrEnum):
     """Why a task is dead: given up, for the first that holds in this order, or cancelled."""
 
@@ -308,8 +311,9 @@ class Task:
 
     def status(self, now: datetime) -> Status:
         """Return the state as people see it at *now*."""
-        if self.state is not State.ENQUEUED:
-            return Status(self.state)
+        state = self.place.state
+        if state is not State.ENQUEUED:
+            return _STATUSES[state]
         return Status.READY if self.due_at <= now else Status.SCHEDULED
 
     def hidden(self, now: datetime) -> bool:

@@ -124,20 +124,19 @@ class Portion:
 
     def away(self, entry: Entry) -> int:
         """Return how many members are before us for this task; 0 if it is ours."""
-        return (self.rank - self._owner(entry)) % self.members
+        shard = entry.place.shard
+        number = crc32(entry.task_id.encode()) // self.shards  # what is left after the shard
+        if shard >= self.shards:
+            owner = number % self.members
+        elif self.members <= self.shards:
+            owner = shard % self.members
+        else:
+            owner = shard + number % self.sharing(shard) * self.shards
+        return (self.rank - owner) % self.members
 
     def wait(self, away: int) -> timedelta:
         """Return how long we leave a task to the members that are before us."""
         return away * min(_APART, _FARTHEST / self.members)
-
-    def _owner(self, entry: Entry) -> int:
-        shard = entry.place.shard
-        number = crc32(entry.task_id.encode()) // self.shards  # what is left after the shard
-        if shard >= self.shards:
-            return number % self.members
-        if self.members <= self.shards:
-            return shard % self.members
-        return shard + number % self.sharing(shard) * self.shards
 
 
 def portion(members: Sequence[str], name: str, shards: int, now: datetime) -> Portion | None:

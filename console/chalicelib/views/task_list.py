@@ -36,7 +36,7 @@ from ..parts import (
 )
 from ..request_context import RequestContext
 from ..snippets import Snippet, of_list
-from . import sorting
+from . import task_rows
 from .actions import ACTIONS
 from .columns import longer_than_a_page
 from .navigation import per_page, priority_options
@@ -44,7 +44,7 @@ from .task_rows import TaskRow, task_row
 
 STATE: Final = "state"
 ORDER: Final = "order"
-SORT: Final = "sort"  # as sorting.py has it
+SORT: Final = "sort"  # as task_rows.py has it
 SEARCHED: Final = "q"
 NAMES: Final = ("tag", "worker", "error", "fingerprint", "after", "before", "attempts",
                "priority", "group")  # fmt: skip
@@ -279,9 +279,9 @@ def tasks(
     whole = cursor is None and not context.cursor
     order = "desc" if wanted.descending else "asc"
     return TaskList(
-        rows=sorting.ordered(rows, wanted.sort) if whole else rows,
+        rows=task_rows.ordered(rows, wanted.sort) if whole else rows,
         headings=tuple(
-            sorting.headings(
+            task_rows.headings(
                 _TIMES.get(wanted.state, "When"),
                 wanted.sort,
                 order=order if wanted.state in _TIMES and wanted.state and not by_creation else "",

@@ -17,8 +17,7 @@ from headrace.http.fields import (
     contradiction,
     example,
 )
-from headrace.http.filters import FilterBody
-from headrace.http.list_queries import ListQueryText, asked, keys_of
+from headrace.http.filters import FilterBody, ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
 from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from headrace.http.fields import Instant
-from headrace.http.list_queries import ListQueryText, asked, keys_of
+from headrace.http.filters import ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer
 from headrace.ops.operators import visibility

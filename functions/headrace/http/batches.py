@@ -18,7 +18,7 @@ from headrace.http.fields import (
     RequestBody,
     example,
 )
-from headrace.http.list_queries import ListQueryText, asked, keys_of
+from headrace.http.filters import ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import RECOUNT, RecountBody
 from headrace.http.report_bodies import SpawnEntry

@@ -1,8 +1,11 @@
-"""Which tasks are meant: one filter, as parameters of lists and counts and as a body of its own."""
+"""Which tasks are meant: one filter, as parameters of lists and counts and as a body of its own.
+
+And which rows of the other lists: a query.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Final, TypeAlias, TypedDict, Unpack
+from typing import Annotated, Any, Final, TypeAlias, TypedDict, TypeVar, Unpack
 
 from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
@@ -10,6 +13,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import STATE_WORDS, TaskFilter
+from headrace.domain.list_query import EVERY_ROW, ListLanguage, ListQuery
 from headrace.domain.query import narrowed
 from headrace.domain.query_grammar import FIELD, MOST
 from headrace.domain.task import Priority
@@ -171,3 +175,29 @@ class FilterBody(RequestBody):
         text = named.pop(FIELD)
         where = task_filter(**named)
         return where if text is None else narrowed(text, where)
+
+
+# Lists other than that of tasks.
+
+Row = TypeVar("Row")
+
+_OF_A_LIST: Final = (
+    "In the language of the console's search boxes, with the keys that are named above. All terms "
+    "must hold; a word without a key is a part of any of a row's texts, in whichever case. A page "
+    "may be short, or empty, and still have a cursor."
+)
+
+ListQueryText: TypeAlias = Annotated[
+    Annotated[str, WithJsonSchema({"type": "string", "maxLength": MOST})] | None,
+    Query(description=_OF_A_LIST),
+]
+
+
+def asked(language: ListLanguage[Row], text: str | None) -> ListQuery[Row]:
+    """Return what *text* asks of a list.  Raises InvalidRequest naming ``query``."""
+    return EVERY_ROW if text is None else language.read(text)
+
+
+def keys_of(language: ListLanguage[Any]) -> str:
+    """Return the sentence of a list's description that names the keys of its queries."""
+    return f" `query` has the keys {', '.join(f'`{key}:`' for key in language.keys)}."

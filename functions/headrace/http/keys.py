@@ -17,7 +17,7 @@ from headrace.http.fields import (
     faultless,
     text_within,
 )
-from headrace.http.list_queries import ListQueryText, asked, keys_of
+from headrace.http.filters import ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer, no_body
 from headrace.ops.operators.keys import IssuedKey

@@ -11,7 +11,7 @@ from headrace.domain.on_end import OnEnd
 from headrace.domain.push import Target
 from headrace.domain.queue import AlertSettings, Queue
 from headrace.history.tally import CANCELLED, by_state
-from headrace.http.list_queries import ListQueryText, asked, keys_of
+from headrace.http.filters import ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import (
     CreateQueueBody,

@@ -12,7 +12,7 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.limits import WORKER_BYTES, utf8_bytes
 from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
 from headrace.http.fields import Examples, Instant, Name, RequestBody, TaskId, example, text_within
-from headrace.http.list_queries import ListQueryText, asked, keys_of
+from headrace.http.filters import ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
 from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer

@@ -32,7 +32,7 @@ from console.chalicelib.parts import (
     Text,
 )
 from console.chalicelib.story import QueueSpan, Stretch, Strip
-from console.chalicelib.views import columns, sorting
+from console.chalicelib.views import columns, task_rows
 from console.chalicelib.views.charting import Charts, MarkNote
 from console.chalicelib.views.columns import Columns
 from console.chalicelib.views.confirm import Sample
@@ -423,7 +423,7 @@ def tasks(now: datetime, here: str) -> TaskList:
         for place, status in enumerate(Status)
     )
     buttons = (Choice("restart", "Restart…"), Choice("delete", "Delete…", danger=True))
-    heads = sorting.headings(
+    heads = task_rows.headings(
         "Due", "-worker", order="", whole=True, ranked=False, url=lambda *_: here
     )
     return TaskList(rows, tuple(heads), here, buttons, Pager("5 tasks"), Empty(""))

@@ -24,7 +24,7 @@ from tests.bench.sizes import BATCH
 QUEUE: Final = "profile"
 TASKS: Final = 2_000
 STAGES: Final = {
-    "SDK and HTTP's forms": ("headrace/client", "headrace/embedded", "httpx2", "tenacity"),
+    "SDK and HTTP's forms": ("headrace/client", "headrace/embedded", "httpcore2", "httpx2"),
     "routes and checks of bodies": ("headrace/http", "aws_lambda_powertools", "pydantic"),
     "use cases": ("headrace/ops", "headrace/runtime"),
     "rules": ("headrace/domain", "/dataclasses.py"),

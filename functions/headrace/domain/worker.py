@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 from zlib import crc32
 
@@ -97,6 +98,11 @@ _APART: Final = timedelta(milliseconds=30)
 _FARTHEST: Final = timedelta(seconds=2)
 
 
+@lru_cache
+def _sharing(members: int, shards: int, shard: int) -> int:
+    return members if shard >= shards else max(1, -((shard - members) // shards))
+
+
 @dataclass(frozen=True, slots=True)
 class Portion:
     """The part of the worker that is *rank*-th of *members*, in a queue with so many *shards*."""
@@ -118,9 +124,7 @@ class Portion:
 
     def sharing(self, shard: int) -> int:
         """Return how many members divide a shard; all of them one that is being retired."""
-        if shard >= self.shards:
-            return self.members
-        return max(1, -((shard - self.members) // self.shards))
+        return _sharing(self.members, self.shards, shard)
 
     def away(self, entry: Entry) -> int:
         """Return how many members are before us for this task; 0 if it is ours."""
@@ -131,7 +135,7 @@ class Portion:
         elif self.members <= self.shards:
             owner = shard % self.members
         else:
-            owner = shard + number % self.sharing(shard) * self.shards
+            owner = shard + number % _sharing(self.members, self.shards, shard) * self.shards
         return (self.rank - owner) % self.members
 
     def wait(self, away: int) -> timedelta:

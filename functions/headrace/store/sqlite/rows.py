@@ -137,7 +137,7 @@ def entries_of(place: Place, rows: Iterable[Row]) -> tuple[Entry, ...]:
     The rest only where the group matters: it stands in the table itself.
     """
     instants = _Instants({None: None})
-    return tuple(
+    entries = [
         Entry(
             id_,
             place,
@@ -149,7 +149,8 @@ def entries_of(place: Place, rows: Iterable[Row]) -> tuple[Entry, ...]:
             rest is not None,
         )
         for id_, scheduled_at, expires_at, retained_until, due_at, rest in rows
-    )
+    ]
+    return tuple(entries)
 
 
 def read_rows(

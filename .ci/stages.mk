@@ -36,9 +36,8 @@ ci-test-browser: $(BROWSER_VENV)/.ready
 ci-check-spark ci-demo: $(SPARK_VENV)/.ready
 ci-test-spark ci-test-spark-slow: $(SPARK_VENV)/classes.jsa
 $(SPARK_MATRIX:%=ci-test-spark-%): ci-test-spark-%: $(SPARK_VENV)-%/.ready node_modules/.ready
-# These write into `functions`, which the build copies: bytecode for another Python, and what is in
-# the wheel.
-$(PYTHONS:%=ci-test-python-%) ci-test-wheel: ci-build
+# These compile `functions` for another Python, which the build copies.
+$(PYTHONS:%=ci-test-python-%): ci-build
 
 $(STAGES:%=ci-%): ci-%:
 	@$(MAKE) $* $(call arguments) && mkdir -p $(PASSED) && touch $(PASSED)/$*

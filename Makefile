@@ -148,11 +148,11 @@ test-peers: $(VENV)/.ready $(PEERS_VENV)/.ready tests/bench/peers/node_modules/.
 	@PEERS_PYTHON=$(PEERS_VENV)/bin/python $(PY) -m pytest -rs tests/peers $(ARGS)
 
 .PHONY: test-spark
-test-spark: $(SPARK_VENV)/classes.jsa $(LOCAL_TABLES) ## Run the tests of the data pipeline on Spark (one session, under three minutes)
+test-spark: $(SPARK_VENV)/.ready $(LOCAL_TABLES) ## Run the tests of the data pipeline on Spark (one session, under three minutes)
 	@$(SPARK_VENV)/bin/python -m pytest tests/pipeline -m "not slow" $(ARGS)
 
 .PHONY: test-spark-slow
-test-spark-slow: $(SPARK_VENV)/classes.jsa $(LOCAL_TABLES) ## Run the longer ones, those that kill processes, and those of the package
+test-spark-slow: $(SPARK_VENV)/.ready $(LOCAL_TABLES) ## Run the longer ones, those that kill processes, and those of the package
 	@$(SPARK_VENV)/bin/python -m pytest tests/pipeline -m slow $(ARGS)
 
 .PHONY: test-spark-matrix
@@ -338,17 +338,11 @@ $(SPARK_VENV)/.packages: requirements/spark.txt | $(VENV)/.packages
 	@echo "Setting up $(SPARK_VENV): PySpark, and a Java for machines without one (two minutes, once)"
 	@test -x $(SPARK_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(SPARK_VENV)
 	@$(call pinned,$(SPARK_VENV),requirements/spark.txt)
-	@rm -f $(SPARK_VENV)/classes.jsa
 	@touch $@
 
 $(SPARK_VENV)/.ready: $(SPARK_VENV)/.packages pyproject.toml
 	@$(call editable,$(SPARK_VENV))
 	@touch $@
-
-# Not on machines' clocks, but on what is installed, depends whether it is of use.
-$(SPARK_VENV)/classes.jsa: | $(SPARK_VENV)/.ready
-	@echo "Keeping the classes that Spark loads, for tests (half a minute, once)"
-	@PYTHONPATH=functions:. $(SPARK_VENV)/bin/python -m tests.pipeline.classes $@
 
 $(SPARK_VENV)-%/.ready: requirements/spark-%.txt pyproject.toml | $(VENV)/.packages
 	@echo "Setting up $(@D): an older PySpark, and a Java for it (two minutes, once)"

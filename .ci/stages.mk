@@ -33,8 +33,7 @@ ci-build: $(BUILD_VENV)/.ready
 ci-e2e: ci-build $(E2E_VENV)/.ready
 ci-e2e ci-test-browser ci-test-dynamodb ci-test-spark ci-test-spark-slow: node_modules/.ready
 ci-test-browser: $(BROWSER_VENV)/.ready
-ci-check-spark ci-demo: $(SPARK_VENV)/.ready
-ci-test-spark ci-test-spark-slow: $(SPARK_VENV)/classes.jsa
+ci-test-spark ci-test-spark-slow ci-check-spark ci-demo: $(SPARK_VENV)/.ready
 $(SPARK_MATRIX:%=ci-test-spark-%): ci-test-spark-%: $(SPARK_VENV)-%/.ready node_modules/.ready
 # These compile `functions` for another Python, which the build copies.
 $(PYTHONS:%=ci-test-python-%): ci-build

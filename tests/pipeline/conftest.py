@@ -7,7 +7,6 @@ import copy
 import dataclasses
 import os
 import shutil
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -55,10 +54,7 @@ public class AnyMode extends org.apache.hadoop.fs.RawLocalFileSystem {
 """
 
 # Java ends before what its second compiler makes of it has paid off: here, and in every command.
-SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
-_CLASSES = Path(sys.prefix, "classes.jsa")
-"""What tests.pipeline.classes kept, if it was run; Java shall not speak where it is of no use."""
+_SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _ANY_CREDENTIALS = {
     "region_name": "us-east-1",
@@ -69,9 +65,7 @@ _ANY_CREDENTIALS = {
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let PySpark 4.0 and 4.1 leave their own sockets to the garbage collector."""
-    kept = _CLASSES.is_file() and _CLASSES.stat().st_size
-    at_once = f' "-XX:SharedArchiveFile={_CLASSES}" -Xlog:disable' if kept else ""
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_RUN + at_once)
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", _SHORT_RUN)
     config.addinivalue_line(
         "filterwarnings",
         "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",

@@ -28,6 +28,8 @@ pytestmark = pytest.mark.slow
 TASKS = 1000
 KEEPALIVE = 3
 CUT_SECONDS = 10.0
+MOST_HELD = 8 + 50 + 250
+"""Tasks of one worker that run, wait for that, and wait for their report to be sent."""
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +141,7 @@ def test_a_killed_worker_loses_no_task(scene: Scene) -> None:
 
     scene.figures(tasks, "SIGKILL")
     held_when_killed = sum(task.attempts > 1 for task in tasks)
-    assert 1 <= held_when_killed <= 100
+    assert 1 <= held_when_killed <= MOST_HELD
     assert all(error.kind == "lease_expired" for task in tasks for error in task.errors)
 
 
@@ -178,7 +180,7 @@ def test_workers_cut_from_the_service_go_on_when_it_is_back(
 
         scene.figures(tasks, f"cut for {CUT_SECONDS:g} s, {proxy.refused} connections refused")
         assert all(worker.poll() is None for worker in workers)
-        assert sum(task.attempts > 1 for task in tasks) <= 200
+        assert sum(task.attempts > 1 for task in tasks) <= 2 * MOST_HELD
         for worker in workers:
             worker.send_signal(signal.SIGTERM)
         assert [worker.wait(20) for worker in workers] == [0, 0]

@@ -46,7 +46,7 @@ run: $(VENV)/.ready ## Serve the API on http://127.0.0.1:8080, data in .headrace
 
 ##@ Develop
 .PHONY: test
-test: $(VENV)/.ready ## Run the tests, in under three minutes (some of them: make test ARGS='-k lease')
+test: $(VENV)/.ready ## Run the tests, five minutes on two cores (some of them: make test ARGS='-k lease')
 	@$(PY) $(pytest) -m "not slow" $(ARGS)
 
 .PHONY: test-slow
@@ -148,7 +148,7 @@ test-peers: $(VENV)/.ready $(PEERS_VENV)/.ready tests/bench/peers/node_modules/.
 	@PEERS_PYTHON=$(PEERS_VENV)/bin/python $(PY) -m pytest -rs tests/peers $(ARGS)
 
 .PHONY: test-spark
-test-spark: $(SPARK_VENV)/.ready $(LOCAL_TABLES) ## Run the tests of the data pipeline on Spark (one session, under three minutes)
+test-spark: $(SPARK_VENV)/.ready $(LOCAL_TABLES) ## Run the tests of the data pipeline on Spark (one session, some minutes)
 	@$(SPARK_VENV)/bin/python -m pytest tests/pipeline -m "not slow" $(ARGS)
 
 .PHONY: test-spark-slow

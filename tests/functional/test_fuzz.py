@@ -21,7 +21,7 @@ from schemathesis.specs.openapi import checks as documented
 
 from headrace.http.app import RESOLVER
 from headrace.http.openapi import document
-from headrace.local.gateway import Gateway, load_handler
+from headrace.local.gateway import Gateway, load_handler, load_short_ways
 from headrace.local.requests import LocalRequest
 from headrace.local.tables import Template, routes
 from headrace.runtime.wiring import using
@@ -63,7 +63,8 @@ def schema(template: Template) -> BaseSchema:
     instants = (soon | ever).map(lambda at: f"{at.isoformat()}Z")
     schemathesis.openapi.format("date-time", instants)
     read = schemathesis.openapi.from_dict(document(RESOLVER))
-    read.app = as_wsgi(Gateway(routes(template), {"api.handler": load_handler("api.handler")}))
+    handlers = {"api.handler": load_handler("api.handler")}
+    read.app = as_wsgi(Gateway(routes(template), handlers, short_ways=load_short_ways()))
     return read
 
 

@@ -4,7 +4,6 @@ It goes the way of every request: bodies are checked, errors and limits are thos
 """
 
 import asyncio
-import base64
 import logging
 import re
 import sys
@@ -87,19 +86,14 @@ def answer(
 
 
 def _event(request: EmbeddedRequest, context: _Context) -> dict[str, Any]:
-    event = api_event(
+    return api_event(
         request.method,
         request.path,
         request_id=context.aws_request_id,
         headers=request.headers,
         query=request.query,
+        body=request.content,
     )
-    if request.content:
-        try:
-            event["body"] = request.content.decode()
-        except UnicodeDecodeError:  # refused, as the API does
-            event |= {"body": base64.b64encode(request.content).decode(), "isBase64Encoded": True}
-    return event
 
 
 def _log_as_a_library() -> None:

@@ -28,14 +28,21 @@ class GatewayAnswer:
 
 
 def api_event(
-    method: str, path: str, *, request_id: str, headers: Mapping[str, str], query: str = ""
+    method: str,
+    path: str,
+    *,
+    request_id: str,
+    headers: Mapping[str, str],
+    query: str = "",
+    body: bytes = b"",
 ) -> dict[str, Any]:
-    """Make as much of an event as the API reads, without a body.
+    """Make as much of an event as the API reads.
 
-    *path* and *query* are still percent-encoded.
+    *path* and *query* are still percent-encoded.  The body is text, unless it is not UTF-8, which
+    the API refuses.
     """
     values = parse_qs(query, keep_blank_values=True) if query else {}
-    return {
+    event: dict[str, Any] = {
         "path": path,
         "httpMethod": method,
         "headers": headers,
@@ -46,6 +53,16 @@ def api_event(
         "body": None,
         "isBase64Encoded": False,
     }
+    if body:
+        try:
+            event["body"] = body.decode()
+        except UnicodeDecodeError:
+            event |= _in_base64(body)
+    return event
+
+
+def _in_base64(body: bytes) -> dict[str, Any]:
+    return {"body": base64.b64encode(body).decode("ascii"), "isBase64Encoded": True}
 
 
 def proxy_event(  # noqa: PLR0913 (a request has as many parts)
@@ -70,7 +87,7 @@ def proxy_event(  # noqa: PLR0913 (a request has as many parts)
     names = {name.lower(): name for name in headers}
     now = time.time()
     event = api_event(method, path, request_id=request_id, headers=dict(headers), query=query)
-    return event | {
+    event |= {
         "resource": resource or path,
         "pathParameters": dict(parameters or {}) or None,
         "stageVariables": None,
@@ -92,9 +109,8 @@ def proxy_event(  # noqa: PLR0913 (a request has as many parts)
                 "userAgent": headers.get(names.get("user-agent", "")),
             },
         },
-        "body": base64.b64encode(body).decode("ascii") if body else None,
-        "isBase64Encoded": bool(body),
     }
+    return event | _in_base64(body) if body else event
 
 
 def read_answer(answer: object) -> GatewayAnswer:
@@ -114,7 +130,7 @@ def read_answer(answer: object) -> GatewayAnswer:
     for name, values in (answer.get("multiValueHeaders") or {}).items():
         headers.pop(known.get(name.lower(), ""), None)
         headers[name] = values
-    lines = [(name, _header_value(value)) for name, values in headers.items() for value in values]
+    lines = [(name, header_value(value)) for name, values in headers.items() for value in values]
     body = answer.get("body") or ""
     if answer.get("isBase64Encoded"):
         try:
@@ -124,7 +140,8 @@ def read_answer(answer: object) -> GatewayAnswer:
     return GatewayAnswer(answer["statusCode"], lines, body.encode())
 
 
-def _header_value(value: object) -> str:
+def header_value(value: object) -> str:
+    """Return *value* as a header's.  Raises ValueError for what cannot be sent as one."""
     text = str(value)
     if not text.isascii() or "\r" in text or "\n" in text:
         raise ValueError(f"a header of the answer cannot be sent: {text!r}")

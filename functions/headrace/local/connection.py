@@ -8,8 +8,11 @@ different requests is refused, and the connection ends with it: by h11 first of 
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from email.utils import formatdate
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, BinaryIO, Final, Protocol, TypeAlias
 
@@ -82,7 +85,7 @@ class Connection(asyncio.Protocol):
         self._clock = clock
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=max_head)
         self._raw = bytearray()  # the head as it came, which h11 does not keep
-        self._head: h11.Request | None = None
+        self._head: LocalRequest | None = None
         self._body = bytearray()
         self._held = self._chunks = self._ahead = self._lingered = 0
         self._chunked = self._eof = self._full = False
@@ -95,6 +98,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 (asyncio says BaseTransport)
         """Begin."""
         self._transport: asyncio.Transport = transport
+        self._source = (transport.get_extra_info("peername") or ("",))[0]
+        self._port = transport.get_extra_info("sockname")[1]
         self._owner.joined(self)
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -217,9 +222,8 @@ class Connection(asyncio.Protocol):
     def _take(self, event: object) -> None:
         match event:
             case h11.Request():
-                self._head = event
-                self._begin(event)
-                self._chunked = any(name == b"transfer-encoding" for name, _ in event.headers)
+                self._head = self._request(event)
+                self._begin(event, self._head)
                 if self._http.they_are_waiting_for_100_continue:
                     go_on = h11.InformationalResponse(status_code=100, headers=[])
                     self._transport.write(self._http.send(go_on))
@@ -231,13 +235,15 @@ class Connection(asyncio.Protocol):
             case _:  # the client has hung up
                 self._leave()
 
-    def _begin(self, head: h11.Request) -> None:
+    def _begin(self, head: h11.Request, request: LocalRequest) -> None:
         """Check a head, and see whether its body is to be held."""
-        lengths = [int(value) for name, value in head.headers if name == b"content-length"]
         check_head(head, self._raw, max_head=self._max_head)
-        self._incoming = self._owner.incoming(self._request(head), lengths[0] if lengths else None)
-        if self._incoming is None and lengths and lengths[0] > self._max_body:
+        fields = dict(request.headers)
+        length = int(fields["content-length"]) if "content-length" in fields else None
+        self._incoming = self._owner.incoming(request, length)
+        if self._incoming is None and length is not None and length > self._max_body:
             raise long_body(self._max_body)
+        self._chunked = "transfer-encoding" in fields
 
     def _take_part(self, part: h11.Data) -> None:
         if self._incoming is not None:
@@ -260,25 +266,22 @@ class Connection(asyncio.Protocol):
         """Have the request answered: it is whole."""
         if self._head is None:
             raise AssertionError(self.phase)
-        request = self._request(self._head)
+        request = replace(self._head, body=bytes(self._body), incoming=self._incoming)
         self._incoming = None  # whoever answers has it now
         self._body.clear()
         self._enter(Phase.ANSWER)
         self._owner.work(request, self._answered)
 
     def _request(self, head: h11.Request) -> LocalRequest:
-        version = head.http_version.decode("ascii")
         return LocalRequest(
             method=head.method.decode("ascii"),
             target=head.target.decode("ascii"),
             headers=tuple(
-                (name.decode("ascii"), value.decode("latin-1")) for name, value in head.headers
+                [(name.decode(), value.decode("latin-1")) for name, value in head.headers]
             ),
-            body=bytes(self._body),
-            protocol=f"HTTP/{version}",
-            source=(self._transport.get_extra_info("peername") or ("",))[0],
-            port=self._transport.get_extra_info("sockname")[1],
-            incoming=self._incoming,
+            protocol="HTTP/" + head.http_version.decode("ascii"),
+            source=self._source,
+            port=self._port,
         )
 
     # -- answering ---------------------------------------------------------------------------------
@@ -347,8 +350,8 @@ class Connection(asyncio.Protocol):
             self._transport.write_eof()  # it may still be sending
 
     def _send(self, answer: GatewayAnswer, *, last: bool) -> None:
-        silent = answer.status in _NO_BODY or (self._head and self._head.method == b"HEAD")
-        headers = [*answer.headers, ("Date", formatdate(usegmt=True)), ("Server", "Headrace")]
+        silent = answer.status in _NO_BODY or (self._head and self._head.method == "HEAD")
+        headers = [*answer.headers, ("Date", _date(int(time.time()))), ("Server", "Headrace")]
         if answer.status not in _NO_BODY:
             size = len(answer.body) if answer.content is None else answer.size
             headers.append(("Content-Length", str(size)))
@@ -388,3 +391,8 @@ class Connection(asyncio.Protocol):
         self._body.clear()
         self._owner.holds(-self._held)
         self._held = 0
+
+
+@lru_cache(maxsize=1)
+def _date(seconds: int) -> str:
+    return formatdate(seconds, usegmt=True)

@@ -13,12 +13,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs, unquote
 from uuid import uuid4
 
-from headrace.http.events import ACCOUNT, GatewayAnswer, proxy_event, read_answer
+from headrace.http.events import (
+    ACCOUNT,
+    GatewayAnswer,
+    api_event,
+    header_value,
+    proxy_event,
+    read_answer,
+)
 from headrace.local import TemplateInvalid
 from headrace.local.payloads import PayloadStreams
 from headrace.local.requests import Incoming, LocalRequest, WaitsFor, refusal
@@ -36,6 +44,7 @@ _WAIT: Final = re.compile(rb'"(?:wait_seconds|worker)"|\\u')  # a worker leaves 
 
 Event: TypeAlias = dict[str, Any]
 Handler: TypeAlias = Callable[[Event, "InvocationContext"], Any]
+ShortWay: TypeAlias = Callable[[Event, "InvocationContext"], tuple[int, Mapping[str, str], str]]
 Stopping: TypeAlias = Callable[[], bool]
 _INSTALLED_CONSOLE: Final = Path(__file__).parents[1] / "console"
 _CHECKOUT: Final = Path(__file__).resolve().parents[3]  # has the console where none is installed
@@ -104,6 +113,13 @@ def load_handler(name: str) -> Handler:
     return found
 
 
+def load_short_ways() -> dict[str, ShortWay]:
+    """Import what answers without an event of Lambda's, by the names of the handlers."""
+    from headrace.http.app import answer  # noqa: PLC0415  reads the environment, and takes long
+
+    return {"api.handler": answer}  # type: ignore[dict-item]  # as much of a context as it needs
+
+
 def _module(path: str) -> str:
     """Name the module that Lambda would find at *path*, whose folders have slashes."""
     folder, _, name = path.rpartition("/")
@@ -137,7 +153,7 @@ class _Path:
     """One path of the template with the functions that serve its methods."""
 
     template: str
-    pattern: re.Pattern[str]
+    pattern: str
     names: tuple[str, ...]
     functions: dict[str, Function]
 
@@ -150,16 +166,24 @@ class Gateway:
         routes: Sequence[ApiRoute],
         handlers: Mapping[str, Handler],
         *,
+        short_ways: Mapping[str, ShortWay] | None = None,
         stopping: Stopping = lambda: False,
         payloads: PayloadStreams | None = None,
     ) -> None:
         """Prepare the routes; `handlers` has each by the name that the template gives it.
 
+        `short_ways`, by the same names, are taken instead: they need no more than `api_event`
+        makes, and their answers need not be read, nor headers added.
         `payloads` answers for those that are uploaded, which S3 would do on AWS.
         """
         self._payloads = payloads or PayloadStreams(lambda: use_cases().uploads)
-        self._paths = _compile(routes)
+        self._paths = _grouped(routes)
+        # All in one, for one after the other takes longer than most handlers.
+        self._pattern = re.compile("|".join(f"({path.pattern})/?" for path in self._paths))
+        firsts = accumulate((1 + len(path.names) for path in self._paths), initial=1)
+        self._by_group = dict(zip(firsts, self._paths, strict=False))
         self._handlers = handlers
+        self._short_ways = short_ways or {}
         self._stopping = stopping
 
     def __call__(self, request: LocalRequest) -> GatewayAnswer:
@@ -168,16 +192,12 @@ class Gateway:
         try:
             if self._payloads.are_at(request.path):
                 return self._payloads.answer(request)
-            answer = self._answer(request, request_id)
+            return self._answer(request, request_id)
         except Exception:  # noqa: BLE001 (the process edge: logged, and the thread lives on)
             _log.exception("%s %s failed, request %s", request.method, request.path, request_id)
             detail = "The service failed to answer; its log knows the request_id."
             status = HTTPStatus.INTERNAL_SERVER_ERROR
             return refusal(status, detail, request_id=request_id)
-        headers = [pair for pair in answer.headers if pair[0].lower() not in _OWN_HEADERS]
-        given = {name.lower() for name, _ in headers}
-        headers += [pair for pair in ALWAYS.items() if pair[0].lower() not in given]
-        return replace(answer, headers=headers)
 
     def incoming(self, request: LocalRequest, length: int | None) -> Incoming | None:
         """Return what takes the body of an upload as it comes; None: it is held."""
@@ -200,7 +220,8 @@ class Gateway:
         found = self._find(raw_path)
         if found is None and raw_path in ("", "/") and method in ("GET", "HEAD"):
             # Who opens the address that the service printed wants to see something.
-            return GatewayAnswer(HTTPStatus.SEE_OTHER, [("Location", CONSOLE_PATH)], b"")
+            headers = [("Location", CONSOLE_PATH), *ALWAYS.items()]
+            return GatewayAnswer(HTTPStatus.SEE_OTHER, headers, b"")
         if found is None:
             return refusal(HTTPStatus.NOT_FOUND, f"There is nothing at {raw_path}.")
         path, parameters = found
@@ -210,9 +231,13 @@ class Gateway:
         if function is None:
             allowed = ", ".join(sorted({*path.functions, "OPTIONS"}))
             if method == "OPTIONS":
-                return GatewayAnswer(HTTPStatus.NO_CONTENT, [("Allow", allowed)], b"")
+                headers = [("Allow", allowed), *ALWAYS.items()]
+                return GatewayAnswer(HTTPStatus.NO_CONTENT, headers, b"")
             # As API Gateway, which does not tell a wrong method from a wrong path.
             return refusal(HTTPStatus.NOT_FOUND, f"{raw_path} takes {allowed}, not {method}.")
+        context = InvocationContext(function, self._stopping, request_id)
+        if short_way := self._short_ways.get(function.handler):
+            return _short(short_way, method, request, context)
         event = proxy_event(
             method,
             raw_path,
@@ -225,20 +250,45 @@ class Gateway:
             protocol=request.protocol,
             source_ip=request.source,
         )
-        context = InvocationContext(function, self._stopping, request_id)
-        return read_answer(self._handlers[function.handler](event, context))
+        return _sendable(read_answer(self._handlers[function.handler](event, context)))
 
     def _find(self, raw_path: str) -> tuple[_Path, dict[str, str]] | None:
         """Find the path meant; a slash at its end means the same."""
-        for path in self._paths:
-            bare = raw_path.removesuffix("/")
-            if match := path.pattern.fullmatch(raw_path) or path.pattern.fullmatch(bare):
-                values = (unquote(value) for value in match.groups())
-                return path, dict(zip(path.names, values, strict=True))
-        return None
+        match = self._pattern.fullmatch(raw_path)
+        if match is None or match.lastindex is None:
+            return None
+        group = match.lastindex  # the outer one, which ends last
+        path = self._by_group[group]
+        return path, {
+            name: unquote(match[number]) for number, name in enumerate(path.names, group + 1)
+        }
 
 
-def _compile(routes: Sequence[ApiRoute]) -> list[_Path]:
+def _short(
+    way: ShortWay, method: str, request: LocalRequest, context: InvocationContext
+) -> GatewayAnswer:
+    event = api_event(
+        method,
+        request.path,
+        request_id=context.aws_request_id,
+        headers=_headers(request),
+        query=request.query,
+        body=request.body,
+    )
+    status, headers, body = way(event, context)
+    lines = [(name, header_value(value)) for name, value in headers.items()]
+    return GatewayAnswer(status, lines, body.encode())
+
+
+def _sendable(answer: GatewayAnswer) -> GatewayAnswer:
+    """Return a handler's answer with the headers that API Gateway would leave and add."""
+    headers = [pair for pair in answer.headers if pair[0].lower() not in _OWN_HEADERS]
+    given = {name.lower() for name, _ in headers}
+    headers += [pair for pair in ALWAYS.items() if pair[0].lower() not in given]
+    return replace(answer, headers=headers)
+
+
+def _grouped(routes: Sequence[ApiRoute]) -> list[_Path]:
     """Group the routes by path, those that API Gateway prefers first."""
     paths: dict[str, _Path] = {}
     for route in routes:
@@ -246,7 +296,7 @@ def _compile(routes: Sequence[ApiRoute]) -> list[_Path]:
             pieces = re.split(r"(\{[^}]+\})", route.path)
             pattern = "".join(_piece(piece) for piece in pieces)
             names = tuple(piece[1:-1].rstrip("+") for piece in pieces if piece.startswith("{"))
-            paths[route.path] = _Path(route.path, re.compile(pattern), names, {})
+            paths[route.path] = _Path(route.path, pattern, names, {})
         paths[route.path].functions[route.method] = route.function
     return sorted(paths.values(), key=lambda path: _rank(path.template))
 

@@ -77,8 +77,10 @@ class LocalRequest:
     @property
     def path(self) -> str:
         """The path, still encoded, which is what a REST API passes on."""
-        path = _OUR_NAME.sub("", self.target, count=1).partition("?")[0]
-        return path or "/"
+        target = self.target
+        if not target.startswith("/"):
+            target = _OUR_NAME.sub("", target, count=1)
+        return target.partition("?")[0] or "/"
 
     @property
     def query(self) -> str:

@@ -28,7 +28,9 @@ from headrace.local.gateway import (
     Gateway,
     Handler,
     InvocationContext,
+    ShortWay,
     load_handler,
+    load_short_ways,
     scheduled_event,
 )
 from headrace.local.server import listen
@@ -103,6 +105,7 @@ class Service:
         undo.enter_context(applied(variables))
         api, schedule_timers = routes(template), schedules(template)
         handlers: dict[str, Handler] = {}
+        short_ways: dict[str, ShortWay] = {}
         timers: list[PeriodicThread] = []
         embedded: EmbeddedService | None = None
         if self.settings.dynamodb_url is None:
@@ -112,7 +115,7 @@ class Service:
             create_tables(dynamodb_client(self.settings.dynamodb_url), template, names)
             timers = self._prepare_timers(undo, schedule_timers, handlers)
         server = listen(
-            Gateway(api, handlers, stopping=self._stopping.is_set),
+            Gateway(api, handlers, short_ways=short_ways, stopping=self._stopping.is_set),
             self.settings.host,
             self.settings.port,
         )
@@ -125,6 +128,7 @@ class Service:
         }
         for function in functions:
             handlers[function.handler] = load_handler(function.handler)
+        short_ways |= load_short_ways()
         # What is loaded stays; looking through it for garbage again and again costs each request.
         gc.collect()
         gc.freeze()

@@ -1,4 +1,4 @@
-"""A request within the process is answered as the same one that API Gateway brings to Lambda."""
+"""A request within the process, or to the local service, is answered as Lambda answers it."""
 
 import json
 import re
@@ -12,6 +12,9 @@ from headrace.embedded.service import ADMIN_KEY, EmbeddedService
 from headrace.embedded.transport import EmbeddedRequest, answer
 from headrace.http.app import handle
 from headrace.http.events import proxy_event, read_answer
+from headrace.local.gateway import Gateway, load_short_ways
+from headrace.local.requests import LocalRequest
+from headrace.local.tables import load_template, routes
 from headrace.runtime.wiring import Settings, build, using
 from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
@@ -149,6 +152,19 @@ def by_lambda(over: EmbeddedService, sent: Sent) -> Answered:
     return found.status, dict(found.headers), found.body.decode()
 
 
+def by_service(over: EmbeddedService, sent: Sent) -> Answered:
+    gateway = Gateway(routes(load_template()), {}, short_ways=load_short_ways())
+    lines = tuple((name.lower(), value) for name, value in sent.headers.items())
+    target = f"{sent.path}?{sent.query}" if sent.query else sent.path
+    with using(over.use):
+        found = gateway(LocalRequest(sent.method, target, lines, sent.body))
+    assert len(dict(found.headers)) == len(found.headers)
+    return found.status, dict(found.headers), found.body.decode()
+
+
+WAYS: Final = (by_lambda, within, by_service)
+
+
 def shown(found: Answered) -> tuple[int, list[tuple[str, str]], str]:
     """Return an answer without what hangs on chance."""
     status, headers, body = found
@@ -156,29 +172,32 @@ def shown(found: Answered) -> tuple[int, list[tuple[str, str]], str]:
     return status, lines, BY_CHANCE.sub(r"\1", body)
 
 
-def test_both_ways_answer_alike() -> None:
+def test_all_ways_answer_alike() -> None:
     clock = ManualClock(AT)
-    one, other = service(clock), service(clock)
-    leases: list[bytes] = [b"", b""]
+    services = [service(clock) for _ in WAYS]
+    leases = [b""] * len(WAYS)
     statuses = set()
     for sent in IN_ORDER:
-        here, there = (replace(sent, body=sent.body.replace(b"LEASE", lease)) for lease in leases)
-        found = [within(one, here), by_lambda(other, there)]
-        assert shown(found[0]) == shown(found[1]), sent
+        found = [
+            way(over, replace(sent, body=sent.body.replace(b"LEASE", lease)))
+            for way, over, lease in zip(WAYS, services, leases, strict=True)
+        ]
+        for other in found[1:]:
+            assert shown(other) == shown(found[0]), sent
         statuses.add(found[0][0])
         clock.forward(0.01)
         leases = [
             new[0].encode() if (new := LEASE.findall(body)) else old
             for old, (_, _, body) in zip(leases, found, strict=True)
         ]
-    assert leases[0] != leases[1]
+    assert len(set(leases)) == len(WAYS)
     assert statuses >= {200, 201, 204, 400, 401, 404, 409, 413}
 
 
 def test_a_defect_is_told_alike() -> None:
     nowhere = build(Settings(admin_key=ADMIN_KEY), cast("Store", None), now=lambda: AT)
     broken = EmbeddedService(nowhere, MemoryStore())
-    found = [way(broken, Sent("GET", "/v1/queues")) for way in (within, by_lambda)]
-    assert shown(found[0]) == shown(found[1])
+    found = [way(broken, Sent("GET", "/v1/queues")) for way in WAYS]
+    assert shown(found[0]) == shown(found[1]) == shown(found[2])
     assert found[0][0] == 500
     assert found[0][1]["X-Request-Id"] == json.loads(found[0][2])["request_id"]

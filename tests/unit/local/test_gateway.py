@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from headrace.local.gateway import Gateway, InvocationContext
 from headrace.local.requests import LocalRequest, WaitsFor
+from headrace.local.tables import load_template, routes
 from headrace.runtime.function import ALWAYS
 from tests.fake_handler import API, ROUTES, FakeHandler
 
@@ -173,6 +175,22 @@ class TestRoutes:
         assert call(handler, "GET", target).status == 200
 
         assert handler.events[0]["resource"] == resource
+
+    @pytest.mark.parametrize("end", ["", "/"])
+    def test_each_path_of_the_template_is_told_from_all_others(self, end: str) -> None:
+        found = routes(load_template())
+        handler = FakeHandler()
+        gateway = Gateway(found, {route.function.handler: handler for route in found})
+
+        for route in found:
+            names = re.findall(r"\{(\w+)\}", route.path)
+            path = re.sub(r"\{\w+\}", "a%2Fb", route.path).replace("{", "").replace("+}", "/x")
+            gateway(LocalRequest("GET" if route.method == "ANY" else route.method, path + end))
+            event = handler.events.pop()
+            given = event["pathParameters"] or {}
+            assert event["resource"] == route.path
+            assert {name: given[name] for name in names} == dict.fromkeys(names, "a/b")
+            assert len(given) == route.path.count("{")
 
     @pytest.mark.parametrize(
         ("method", "target"),

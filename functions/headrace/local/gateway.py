@@ -183,7 +183,7 @@ class Gateway:
         firsts = accumulate((1 + len(path.names) for path in self._paths), initial=1)
         self._by_group = dict(zip(firsts, self._paths, strict=False))
         self._handlers = handlers
-        self._short_ways = short_ways or {}
+        self._short_ways = {} if short_ways is None else short_ways  # which may be filled later
         self._stopping = stopping
 
     def __call__(self, request: LocalRequest) -> GatewayAnswer:

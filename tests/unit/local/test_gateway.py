@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.local.gateway import Gateway, InvocationContext
+from headrace.local.gateway import Gateway, InvocationContext, ShortWay
 from headrace.local.requests import LocalRequest, WaitsFor
 from headrace.local.tables import load_template, routes
 from headrace.runtime.function import ALWAYS
@@ -277,6 +277,18 @@ class TestRoutes:
 
 
 class TestAnswers:
+    def test_a_short_way_is_taken_be_it_known_only_later(self) -> None:
+        handler = FakeHandler()
+        short_ways: dict[str, ShortWay] = {}
+        gateway = Gateway(ROUTES, {"api.handler": handler}, short_ways=short_ways)
+        short_ways["api.handler"] = lambda event, _: (201, {"X-Path": event["path"]}, "größer")
+
+        answer = gateway(LocalRequest("GET", "/v1/x"))
+
+        assert (answer.status, answer.headers) == (201, [("X-Path", "/v1/x")])
+        assert answer.body == "größer".encode()
+        assert handler.events == []
+
     def test_status_headers_and_body_are_the_handlers(self) -> None:
         answer = {
             "statusCode": 201,

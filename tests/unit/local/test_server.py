@@ -173,6 +173,32 @@ class TestManyConnections:
             for connection in waiting:
                 connection.close()
 
+    def test_who_has_just_answered_answers_next(self) -> None:
+        threads: list[str] = []
+
+        def handler(_event: Event, _context: InvocationContext) -> dict[str, Any]:
+            threads.append(threading.current_thread().name + str(threading.get_ident()))
+            return {"statusCode": 200, "body": "fine"}
+
+        with serving(handler) as served:
+            for _ in range(5):
+                get(served)
+
+        assert len(set(threads)) == 1
+
+    def test_more_requests_than_threads_wait_for_one(self) -> None:
+        handler = WaitingHandler()
+        with serving(handler) as served:
+            connections = [served.connect() for _ in range(40)]  # more than there are threads
+            for connection in connections:
+                connection.request("GET", "/v1/x")
+            for _ in range(32):
+                handler.entered.acquire(timeout=10)
+            handler.leave.set()
+            for connection in connections:
+                assert connection.getresponse().read() == b"finished"
+                connection.close()
+
     def test_a_thread_that_has_waited_serves_the_next_that_may(self) -> None:
         with serving() as served:
             connection = served.connect()

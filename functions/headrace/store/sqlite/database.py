@@ -155,20 +155,32 @@ class Database:
                 f"{self.name}: it was in use when this process was forked; open it in a new one"
             )
 
-    def write_all(self, jobs: "Sequence[_WriterJob[Any]]") -> None:
-        """Do *jobs* together; for the thread that writes."""
+    def write_all(
+        self, jobs: "list[_WriterJob[Any]]", gather: "Callable[[list[_WriterJob[Any]]], None]"
+    ) -> None:
+        """Do *jobs* together, and what *gather* adds to them; for the thread that writes."""
         self._pass_gate()
         with self._writer_mutex:
-            self._do(jobs)
+            self._do(jobs, gather)
 
-    def _do(self, jobs: Sequence[_WriterJob[Any]]) -> None:
-        """Do *jobs* in one transaction, or each in its own where one of them fails."""
+    def _do(
+        self,
+        jobs: list[_WriterJob[Any]],
+        gather: Callable[[list[_WriterJob[Any]]], None] | None = None,
+    ) -> None:
+        """Do *jobs* in one transaction, or each in its own where one of them fails.
+
+        What comes while another process holds the file is *gathered* too, if that will be synced.
+        """
         try:
             with self.errors():
                 db = self._writing()
                 self._check_same_file()
-                self._sync(db, lazy=all(job.lazy for job in jobs))
+                lazy = all(job.lazy for job in jobs)
+                self._sync(db, lazy=lazy)
                 begin(db)
+                if gather is not None and not lazy:
+                    gather(jobs)
         except BaseException as error:  # noqa: BLE001  of nobody's work: each caller hears of it
             for job in jobs:
                 job.error = type(error)(str(error)) if isinstance(error, Unavailable) else error
@@ -360,18 +372,22 @@ class Database:
 
 def _take_jobs(known: weakref.ref[Database], take: SimpleQueue[_WriterJob[Any] | None]) -> None:
     """Do what is handed in, as much at a time as has gathered meanwhile."""
-    while (job := take.get()) is not None:
-        jobs = [job]
+
+    def gather(jobs: list[_WriterJob[Any]]) -> None:
         while len(jobs) < _TOGETHER and not take.empty():
             another = take.get_nowait()
             if another is None:
                 take.put(None)
-                break
+                return
             jobs.append(another)
+
+    while (job := take.get()) is not None:
+        jobs = [job]
+        gather(jobs)
         database = known()
         if database is None:  # whoever handed it in was interrupted, and waits no more
             return
-        database.write_all(jobs)
+        database.write_all(jobs, gather)
         del database
         for job in jobs:
             job.done.release()

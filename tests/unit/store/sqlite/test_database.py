@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,43 @@ def test_callers_that_gather_are_committed_with_one_sync(db: Database) -> None:
 
     assert sum(statement.startswith("INSERT") for statement in statements) == 20
     assert statements.count("COMMIT") == 2  # of who held it up, and of the twenty
+
+
+@contextmanager
+def begun_in_vain(db: Database, path: Path, *, lazy: bool) -> Iterator[list[str]]:
+    """Let another process hold the file, until a write that is handed in has tried to begin.
+
+    Gives what is executed from then on.
+    """
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    statements: list[str] = []
+    assert db._writer is not None  # noqa: SLF001 (nothing else shows it)
+    db._writer.set_trace_callback(statements.append)  # noqa: SLF001 (likewise)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(db.write, lambda db: db.execute("SELECT 1"), lazy=lazy)
+        deadline = time.monotonic() + 10
+        while "BEGIN IMMEDIATE" not in statements:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        yield statements
+        other.execute("ROLLBACK")
+        first.result()
+    other.close()
+
+
+@pytest.mark.parametrize(("lazy", "commits"), [(False, 1), (True, 2)])
+def test_who_comes_while_another_process_writes_is_committed_with_who_waits(
+    db: Database, path: Path, *, lazy: bool, commits: int
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        with begun_in_vain(db, path, lazy=lazy) as statements:
+            second = pool.submit(db.write, synced)
+            gathered(db, 1)
+        found = second.result()
+
+    assert found, "it is on the disk: not together with what is lazy"
+    assert statements.count("COMMIT") == commits
 
 
 def test_each_commit_is_on_the_disk(db: Database) -> None:

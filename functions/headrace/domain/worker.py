@@ -103,6 +103,11 @@ def _sharing(members: int, shards: int, shard: int) -> int:
     return members if shard >= shards else max(1, -((shard - members) // shards))
 
 
+@lru_cache(maxsize=4_000)  # of who is not first in line, each is asked again and again
+def _number(task_id: str) -> int:
+    return crc32(task_id.encode())
+
+
 @dataclass(frozen=True, slots=True)
 class Portion:
     """The part of the worker that is *rank*-th of *members*, in a queue with so many *shards*."""
@@ -129,7 +134,7 @@ class Portion:
     def away(self, entry: Entry) -> int:
         """Return how many members are before us for this task; 0 if it is ours."""
         shard = entry.place.shard
-        number = crc32(entry.task_id.encode()) // self.shards  # what is left after the shard
+        number = _number(entry.task_id) // self.shards  # what is left after the shard
         if shard >= self.shards:
             owner = number % self.members
         elif self.members <= self.shards:

@@ -9,12 +9,13 @@ from headrace.domain import cost
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.task import LIVE, State, Task
 from headrace.store.base import Done, Outcome, Refused, refused
-from headrace.store.sqlite.log import WRITE_LOG, Line, Log
-from headrace.store.sqlite.rows import COLUMNS, Row, read_rows, row_of, task_of
+from headrace.store.sqlite.log import INTO_LOG, Line, Log
+from headrace.store.sqlite.rows import COLUMNS, Row, insert, read_rows, row_of, task_of
 from headrace.store.sqlite.units import change_units, key_lock_bytes, task_bytes
 
-_WRITE: Final = (
-    f"INSERT INTO tasks ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET"
+_INTO_TASKS: Final = f"tasks ({COLUMNS})"
+_REPLACING: Final = (
+    "ON CONFLICT (id) DO UPDATE SET"
     " queue=excluded.queue, state=excluded.state, label=excluded.label,"
     " scheduled_at=excluded.scheduled_at, expires_at=excluded.expires_at,"
     " retained_until=excluded.retained_until, due_at=excluded.due_at, rest=excluded.rest,"
@@ -129,12 +130,10 @@ class Commit:
         db = self._db
         puts = [row for id_ in self._written if (row := self._rows[id_]) is not None]
         gone = [(id_,) for id_ in self._written if self._rows[id_] is None]
-        if puts:
-            db.executemany(_WRITE, puts)
+        insert(db, _INTO_TASKS, puts, _REPLACING)
         if gone:
             db.executemany("DELETE FROM tasks WHERE id = ?", gone)
-        if self._lines:
-            db.executemany(WRITE_LOG, self._lines)
+        insert(db, INTO_LOG, self._lines)
         if self._arrived:
             db.executemany(_ARRIVED, [(queue,) for queue in self._arrived])
 

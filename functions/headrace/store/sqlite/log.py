@@ -17,9 +17,7 @@ from headrace.store.sqlite.rows import Row, rest_of
 from headrace.store.sqlite.views import RowView
 
 Line = tuple[Any, ...]
-WRITE_LOG: Final = (
-    "INSERT INTO changes (at, forgotten, before, after, payload) VALUES (?, ?, ?, ?, ?)"
-)
+INTO_LOG: Final = "changes (at, forgotten, before, after, payload)"
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(list).decode
 

@@ -5,9 +5,11 @@ The payload stands beside it, exactly as it came in.
 
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, fields
 from datetime import datetime
+from functools import lru_cache
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, get_type_hints
 
@@ -28,6 +30,7 @@ Row = tuple[Any, ...]
 """The values of ``COLUMNS``."""
 
 _AT_A_TIME: Final = 500  # parameters of one statement
+_INSERTED_AT_ONCE: Final = 25  # rows
 _IN_COLUMNS: Final = (
     "id",
     "place",
@@ -123,34 +126,49 @@ def text_of(rest: object) -> str:
     return _encode(rest).decode()
 
 
-class _Instants(dict[int | None, Any]):
-    """Instants by their number: of a page many are the same."""
-
-    def __missing__(self, micros: int) -> datetime:
-        found = self[micros] = instant_of(micros)
-        return found
+_MOST_ENTRIES: Final = 4_000  # about 2 MB
 
 
-def entries_of(place: Place, rows: Iterable[Row]) -> tuple[Entry, ...]:
-    """Return index entries of (id, scheduled_at, expires_at, retained_until, due_at, rest).
+class IndexEntries:
+    """Makes index entries of rows, and remembers them: who drains a queue with others reads again.
 
-    The rest only where the group matters: it stands in the table itself.
+    Of one place, the latest: that is where most is read.
     """
-    instants = _Instants({None: None})
-    entries = [
-        Entry(
-            id_,
-            place,
-            instants[scheduled_at],
-            instants[expires_at],
-            instants[retained_until],
-            instants[due_at],
-            None if rest is None else _group_of(rest).group_key,
-            rest is not None,
-        )
-        for id_, scheduled_at, expires_at, retained_until, due_at, rest in rows
-    ]
-    return tuple(entries)
+
+    def __init__(self) -> None:
+        self._latest: tuple[Place | None, dict[Row, Entry]] = (None, {})
+
+    def of(self, place: Place, rows: Iterable[Row]) -> tuple[Entry, ...]:
+        """Return the entries of (id, scheduled_at, expires_at, retained_until, due_at, rest).
+
+        The rest only where the group matters: it stands in the table itself.
+        """
+        latest, known = self._latest
+        if latest != place or len(known) > _MOST_ENTRIES:
+            known = {}
+            self._latest = (place, known)
+        entries = []
+        for row in rows:
+            entry = known.get(row)
+            if entry is None:
+                entry = known[row] = _entry_of(place, row)
+            entries.append(entry)
+        return tuple(entries)
+
+
+def _entry_of(place: Place, row: Row) -> Entry:
+    id_, scheduled_at, expires_at, retained_until, due_at, rest = row
+    at = instant_of(scheduled_at)
+    return Entry(
+        id_,
+        place,
+        at,
+        None if expires_at is None else instant_of(expires_at),
+        None if retained_until is None else instant_of(retained_until),
+        at if due_at == scheduled_at else None if due_at is None else instant_of(due_at),
+        None if rest is None else _group_of(rest).group_key,
+        rest is not None,
+    )
 
 
 def read_rows(
@@ -166,3 +184,19 @@ def read_rows(
         for row in db.execute(f"SELECT {columns} FROM tasks WHERE id IN ({marks})", some):
             found[row[0]] = row
     return found
+
+
+def insert(db: sqlite3.Connection, into: str, rows: Sequence[Row], then: str = "") -> None:
+    """Insert *rows*, all with as many values, by few statements.
+
+    Between two, other threads take Python's lock, and whoever waits for the file waits for them.
+    """
+    for start in range(0, len(rows), _INSERTED_AT_ONCE):
+        some = rows[start : start + _INSERTED_AT_ONCE]
+        db.execute(_insertion(into, len(some), len(some[0]), then), [*chain.from_iterable(some)])
+
+
+@lru_cache
+def _insertion(into: str, rows: int, values: int, then: str) -> str:
+    marks = f"({','.join('?' * values)})"
+    return f"INSERT INTO {into} VALUES {','.join([marks] * rows)} {then}"

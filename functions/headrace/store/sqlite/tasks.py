@@ -18,7 +18,7 @@ from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.ends import TaskEnds
 from headrace.store.sqlite.log import Log
 from headrace.store.sqlite.pages import FilePages
-from headrace.store.sqlite.rows import entries_of, read_rows, task_of
+from headrace.store.sqlite.rows import IndexEntries, read_rows, task_of
 from headrace.store.sqlite.units import counted_bytes, entries_bytes, task_bytes
 
 _BEHIND_ALL: Final = "\x7f"  # of ids, which are ASCII
@@ -31,6 +31,7 @@ class TaskTable:
     _log: Log
     _arrivals: ArrivalNumbers
     _ends: TaskEnds
+    _entries: IndexEntries
 
     counted_at_once = 5_000  # about as many entries as DynamoDB reads for one request
 
@@ -112,7 +113,7 @@ class TaskTable:
                 f" WHERE {where} ORDER BY scheduled_at {order}, id {order} LIMIT ?",
                 (*values, limit + 1),
             ).fetchall()
-        entries = entries_of(place, rows[:limit])
+        entries = self._entries.of(place, rows[:limit])
         size = entries_bytes(place, rows[:limit])
         charge(read=cost.read_units(size, consistent=False))
         if len(rows) <= limit:

@@ -106,7 +106,9 @@ def _host(url: str) -> str:
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
-    except ValueError as error:
+        if host and host.isascii():
+            host.encode("idna")  # as resolvers are asked, which only then would find it wrong
+    except ValueError as error:  # UnicodeError is one
         raise _wrong("url", f"cannot be {url!r}: {error}") from None
     if not host:
         raise _wrong("url", f"must name a host, and {url!r} does not")

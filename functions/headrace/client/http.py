@@ -23,6 +23,7 @@ from headrace.client.calls import (
     CallFailed,
     RawAnswer,
     Usage,
+    check_text,
 )
 from headrace.client.codec import Codec
 from headrace.client.connections import (
@@ -137,7 +138,13 @@ class HttpCalls:
         call: ApiCall[T],
         timeout: float | None,
     ) -> SentRequest:
-        """The request that *call* is; *timeout* takes the place of the one in the settings."""
+        """The request that *call* is; *timeout* takes the place of the one in the settings.
+
+        Raises InvalidRequest for a path or parameter that is no text.
+        """
+        check_text(call.path, "path")
+        if call.params:
+            check_text(call.params, "")
         body = None if call.body is None else call.body(self._codec)
         headers = {} if body is None else {"Content-Type": "application/json"}
         if call.key is not None:

@@ -158,7 +158,7 @@ def task_entry(task: NewTask, codec: Codec, *, path: str) -> bytes:
     """
     entry = _new_task(task, codec, path)
     entry.pop("queue", None)  # of a call that says its own: the path has it
-    return json_body(entry)
+    return json_body(entry, path=path)
 
 
 def callback_entry(task: SpawnedTask, codec: Codec, *, path: str) -> dict[str, Any]:

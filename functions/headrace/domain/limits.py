@@ -141,12 +141,15 @@ It converts no number: Python bounds its digits, JSON does not.
 """
 
 
+HALF_A_PAIR: Final = "must be text; it has half of a surrogate pair"
+
+
 def text_fault(value: object, most: int, least: int = 0) -> str | None:
     """Return the fault of *value* as a text of *least* to *most* bytes of UTF-8."""
     if not isinstance(value, str):
         return "must be a string"
     if not value.isascii() and _SURROGATE.search(value):
-        return "must be text; it has half of a surrogate pair"
+        return HALF_A_PAIR
     size = utf8_bytes(value)
     if size > most:
         return f"must be at most {most} bytes of UTF-8; it is {size}"

@@ -49,6 +49,8 @@ def test_a_path_is_percent_decoded(tmp_path: Path) -> None:
         ("dynamodb://us-east-1/-x", "must name a stack"),
         ("redis://localhost", "must be file:PATH, an http or https address, or dynamodb://"),
         ("https://user:secret@host", "must hold no user and password"),
+        ("https://a..test", "cannot be 'https://a..test': "),
+        (f"https://{'a' * 64}.test", "label"),
     ],
 )
 def test_what_is_no_address_is_refused_and_why(url: str, message: str) -> None:

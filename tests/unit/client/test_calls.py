@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from headrace import Client, NewTask, Report, RetryStrategy
 from headrace.client.calls import Consumed
 from headrace.client.codec import Unreadable
-from headrace.client.sending import SpawnedTask
+from headrace.client.sending import Failure, SpawnedTask
 from headrace.domain.errors import InvalidRequest, PayloadTooLarge
 from headrace.domain.retry import Backoff
 from headrace.testing import MemoryService
@@ -325,6 +325,40 @@ def test_names_are_escaped_in_paths() -> None:
     )
     assert command == "quiet"
     assert wire.requests[0].url.raw_path == b"/v1/workers/h%C3%B6st%2F1%3A4711%3F%23"
+
+
+HALF = "caf\udce9"  # what Python makes of bytes on a command line that are no UTF-8
+
+
+@pytest.mark.parametrize(
+    ("field", "call"),
+    [
+        ("name", lambda client: client.get_task(HALF)),
+        ("path", lambda client: client.call("GET", f"/v1/{HALF}")),
+        ("prefix", lambda client: list(client.list_queues(prefix=HALF))),
+        ("tag.a", lambda client: list(client.list_tasks("mail", tags={"a": HALF}))),
+        (r"tag.caf\udce9", lambda client: list(client.list_tasks("mail", tags={HALF: "a"}))),
+        ("description", lambda client: client.create_queue("mail", description=HALF)),
+        ("worker", lambda client: client.dequeue("mail", worker=HALF)),
+        ("tasks[0].tags.a", lambda client: client.enqueue("mail", 1, tags={"a": HALF})),
+        (
+            "reports[0].error.message",
+            lambda client: client.report(
+                "mail",
+                [Report(task_id="t", lease_id="l", status="FAILED", error=Failure(message=HALF))],
+            ),
+        ),
+    ],
+)
+def test_half_a_surrogate_pair_is_refused_where_it_is(
+    field: str, call: Callable[[Client], object]
+) -> None:
+    client, wire = client_on(reply(200, {}))
+    with pytest.raises(InvalidRequest, match="half of a surrogate pair") as refused:
+        call(client)
+    assert [error.field for error in refused.value.errors] == [field]
+    assert str(refused.value).isascii()
+    assert not wire.requests
 
 
 def test_any_other_call_can_be_made() -> None:

@@ -6,7 +6,7 @@ Both clients send the same calls; each endpoint is described once, in the module
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
@@ -17,6 +17,7 @@ import msgspec
 from headrace.client.codec import Codec, decoded, remember_codec
 from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 from headrace.domain.ids import new_idempotency_key
+from headrace.domain.limits import HALF_A_PAIR
 from headrace.shapes import decoder
 from headrace.wire.base import Carrying
 
@@ -121,12 +122,13 @@ class SteppedCall(CallChain[S]):
 def path_of(*parts: str) -> str:
     """The path of *parts* under ``/v1``, names percent-encoded.
 
-    Raises InvalidRequest for a name that would make it the path of something else.
+    Raises InvalidRequest for a name that would make it the path of something else, or is no text.
     """
     for part in parts:
         if part in ("", ".", ".."):
             message = f"cannot be {part!r}"
             raise InvalidRequest(f"a name {message}", errors=[FieldError("name", message)])
+        check_text(part, "name")
     return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
@@ -199,14 +201,42 @@ def lists(
     )
 
 
-def json_body(value: object) -> bytes:
-    """*value* as the JSON of a request; entries that are None are left in."""
-    return _encode(value)
+def json_body(value: object, *, path: str = "") -> bytes:
+    """*value* as the JSON of a request; entries that are None are left in.
+
+    Raises InvalidRequest naming the field, under *path*, that has half of a surrogate pair.
+    """
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        check_text(value, path)
+        raise
 
 
-def without_none(**fields: object) -> dict[str, Any]:
-    """The *fields* that are not None: the service has a default for the others."""
-    return {name: value for name, value in fields.items() if value is not None}
+def check_text(value: object, field: str) -> None:
+    """Raise InvalidRequest naming what in *value*, which is *field*, has half of a surrogate pair.
+
+    Such is what the command line makes of bytes that are not UTF-8.
+    """
+    if isinstance(value, str):
+        if not value.isascii() and value != value.encode(errors="ignore").decode():
+            raise InvalidRequest.of(field, HALF_A_PAIR)
+    elif isinstance(value, Mapping):
+        for name, one in value.items():
+            shown = str(name).encode(errors="backslashreplace").decode()
+            inner = f"{field}.{shown}" if field else shown
+            check_text(name, inner)
+            check_text(one, inner)
+    elif isinstance(value, (list, tuple)):
+        for place, one in enumerate(value):
+            check_text(one, f"{field}[{place}]")
+    elif is_dataclass(value):
+        check_text({one.name: getattr(value, one.name) for one in fields(value)}, field)
+
+
+def without_none(**given: object) -> dict[str, Any]:
+    """What of *given* is not None: the service has a default for the others."""
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def posts(path: str, read: Read[T], body: Mapping[str, Any] | None = None) -> ApiCall[T]:

@@ -28,6 +28,8 @@ _LOST: Final = (
     httpcore.ProtocolError,
     httpcore.TimeoutException,
 )
+_WITHOUT_BODY: Final = {"GET", "HEAD", "DELETE", "OPTIONS"}
+"""Of all others the length is said even if it is 0: some proxies ask for it (RFC 9110, 8.6)."""
 _IDLE_SECONDS: Final = 5.0
 """How long a connection that nobody uses is kept: less than API Gateway and others keep one."""
 
@@ -94,7 +96,7 @@ class _Requests:
                 scheme=self._scheme, host=self._host, port=self._port, target=request.target
             ),
             "headers": self._headers + _encoded(request.headers),
-            "content": request.content,
+            "content": request.content or (None if request.method in _WITHOUT_BODY else b""),
             "extensions": {"timeout": timeout},
         }
 

@@ -89,6 +89,19 @@ def test_what_is_sent_is_a_whole_request_of_the_service() -> None:
     assert b"prefix=a+b%2F%C3%BC" in seen[1]
 
 
+@pytest.mark.parametrize(("method", "said"), [("POST", True), ("PUT", True), ("GET", False)])
+def test_of_a_body_that_is_empty_the_length_is_said(method: str, *, said: bool) -> None:
+    seen: list[bytes] = []
+
+    def serve(connection: socket.socket, _number: int) -> None:
+        seen.append(_request(connection))
+        connection.sendall(_answer())
+
+    with _service(serve) as url, Client(url, KEY) as client:
+        client.call(method, "/v1/queues/mail/resume")
+    assert (b"\r\nContent-Length: 0\r\n" in seen[0]) is said
+
+
 def test_an_address_of_version_6_has_brackets_where_its_host_is_named() -> None:
     seen: list[bytes] = []
 

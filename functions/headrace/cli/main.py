@@ -23,8 +23,8 @@ _ELSEWHERE: Final = {
     "audit": "access",
     "station": "spark",
     "lake": "spark",
-    "timers": "file",
-    "backup": "file",
+    "timers": "run",
+    "backup": "run",
     "undo": "bulk",
 }
 """The modules of commands that are not named for them."""

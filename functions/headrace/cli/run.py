@@ -1,9 +1,13 @@
-"""`headrace run`: the whole service on this machine, which this command becomes."""
+"""`headrace run`: the whole service on this machine, which this command becomes; and its file.
+
+`headrace timers` and `headrace backup` are for a service that is a file.
+"""
 
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NoReturn
@@ -11,7 +15,11 @@ from typing import Final, NoReturn
 import click
 
 from headrace.cli.commands import CliCommand
-from headrace.cli.session import CliSession, need_packages
+from headrace.cli.output import done
+from headrace.cli.session import CliSession, Exit, Failed, need_packages
+from headrace.client.address import FileAddress
+from headrace.client.embedding import FileCare, care_of, timers_of
+from headrace.client.threads import signals_to
 
 IN_MEMORY: Final = ":memory:"
 DEFAULT_DATA_DIR: Final = ".headrace"
@@ -112,3 +120,51 @@ def environment(
     if admin_key is not None:
         given["HEADRACE_ADMIN_KEY"] = admin_key
     return given
+
+
+_LOOKS_EVERY_SECONDS = 0.5
+
+
+def file_of(session: CliSession, command: str) -> FileAddress:
+    """Return the file that is the service.  Raises Failed for one that is none."""
+    address = session.client.settings.address
+    if not isinstance(address, FileAddress):
+        raise Failed(
+            f"`headrace {command}` is for a service that is a file, as"
+            f" HEADRACE_URL=file:headrace.db: {session.address()} is none",
+            Exit.USAGE,
+        )
+    return address
+
+
+@click.command("timers", cls=CliCommand, example="HEADRACE_URL=file:headrace.db headrace timers")
+@click.pass_obj
+def timers_command(session: CliSession) -> None:
+    """Run the timers of a service that is a file.
+
+    Schedules, lapsed leases and history, until Ctrl-C or SIGTERM.  A worker and `headrace run` do
+    the same; this is for a file that is used without them.  Of all that run, one at a time does
+    the work.
+    """
+    address = file_of(session, "timers")
+    stop = threading.Event()
+    with timers_of(address), signals_to(stop.set):
+        session.note(f"Running the timers of {address.path}; Ctrl-C stops them.")
+        # Another thread may get the signal, and only the main one can run what it is for.
+        while not stop.wait(_LOOKS_EVERY_SECONDS):
+            pass
+
+
+@click.command("backup", cls=CliCommand, example="headrace backup tasks-2026-11-22.db")
+@click.argument("target", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@click.pass_obj
+def backup_command(session: CliSession, target: Path) -> None:
+    """Copy a service that is a file, while it is used.
+
+    FILE is a service like any other: HEADRACE_URL=file:FILE.  One that exists is refused with exit
+    code 5.
+    """
+    care: FileCare = care_of(file_of(session, "backup"))
+    care.backup(str(target))
+    size = target.stat().st_size
+    done(session, f"{target}: {size:,} bytes", {"file": str(target), "bytes": size})

@@ -1,4 +1,6 @@
-"""Counting the members of a batch anew, after the recorder has missed some of their changes.
+"""Counting the members of a batch: what a write of a task means, and a recount of them all.
+
+Counting them anew, after the recorder has missed some of their changes.
 
 No index knows the members of a batch.  So every task that has ended is read, a step at a time, and
 all that was found so far is in the cursor.  What was found is the truth about the batch only when
@@ -11,16 +13,20 @@ later: the two times are so far apart that no clock, slow write or lag of the in
 So the batch takes these numbers, and from then on leaves out what the recorder comes to of the
 time before.  In every other case it stays as it is: nobody can tell a member that is not kept any
 more from one that never was, nor how it ended.
+
+What a write of a task means to the batches that count it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from headrace.domain.batch import FoundMembers, TaskBatch
+from headrace.domain.batch import HASHES, BatchDelta, FoundMembers, TaskBatch, hash_of
 from headrace.domain.instants import instant_of, micros_of
-from headrace.domain.task import Place, State, Task
+from headrace.domain.lifecycle import Action
+from headrace.domain.task import Membership, Place, State, Task
+from headrace.domain.write import TaskView, TaskWrite
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.paging import Cursors
 from headrace.ops.tasks.batches import BatchOperations
@@ -140,3 +146,77 @@ def _refusal(batch: TaskBatch, found: FoundMembers) -> str | None:
     if not batch.says(found):
         return "something was counted in the last minutes: count again in ten"
     return None
+
+
+_LIVE: Final = "live"
+_STANDING: Final = {State.SUCCEEDED: "succeeded", State.DEAD: "dead"}
+
+
+def batch_deltas(write: TaskWrite) -> Iterator[tuple[str, BatchDelta]]:
+    """Yield for each batch of the task its id, and by how much *write* changes its numbers.
+
+    A member that is removed after its end stays counted as it ended; only one that is removed
+    before is a deleted one.
+    """
+    old, new = write.before, write.after
+    task = new or old
+    if task is None or not (task.memberships or (old is not None and old.memberships)):
+        return
+    before = {} if old is None else {one.batch: one for one in old.memberships}
+    after = {} if new is None else {one.batch: one for one in new.memberships}
+    for batch in before | after:
+        delta = _delta(write, before.get(batch), after.get(batch))
+        if delta is not None:
+            yield batch, delta
+
+
+def _delta(
+    write: TaskWrite, before: Membership | None, after: Membership | None
+) -> BatchDelta | None:
+    was = _standing(write.before) if before is not None else None
+    now = _standing(write.after) if after is not None else None
+    if write.after is not None and write.after.last_move == Action.UNDELETE:
+        # What had ended stayed counted; the others wait again.
+        return BatchDelta(live=1, deleted=-1, moves=1) if now == _LIVE else None
+    spawned = 0
+    if after is not None:
+        spawned = (after.spawned - (before.spawned if before is not None else 0)) % HASHES
+    ended_before = now is None and was != _LIVE
+    if ended_before or (was == now and not spawned):
+        return None
+    moved = was != now and (now != _LIVE or was is not None)
+    delta = BatchDelta(owed=spawned, moves=int(moved or spawned > 0))
+    if was is not None:
+        setattr(delta, was, getattr(delta, was) - 1)
+    name = now or "deleted"
+    setattr(delta, name, getattr(delta, name) + 1)
+    if was is None and after is not None and write.after is not None:
+        _add_birth(delta, write.after, after)
+    task = write.after or write.before
+    if task is not None and was != now and now == "dead":
+        delta.deaths = 1
+        delta.died.append(task.id)
+    elif task is not None and was != now and was == "dead":
+        delta.revived.append(task.id)
+    return delta
+
+
+def _add_birth(delta: BatchDelta, task: TaskView, member: Membership) -> None:
+    delta.created = 1
+    spot = task.spot or task.ended
+    delta.born, delta.queues = [task.id], [spot[0]] if spot else []
+    if member.inherited:
+        delta.owed = (delta.owed - hash_of(task.id)) % HASHES
+    else:
+        delta.direct = 1
+
+
+def _standing(task: TaskView | None) -> str | None:
+    """Return the number that counts a task as it stands; one that is gone, as it has ended.
+
+    None is none: of one that was deleted, be it that an undo could bring it back.
+    """
+    spot = None if task is None else task.spot or task.ended
+    if spot is None:
+        return None
+    return _STANDING.get(spot[1], _LIVE)

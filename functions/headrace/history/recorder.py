@@ -22,10 +22,10 @@ from typing import Final, NamedTuple
 
 from headrace.domain.batch import DEAD_IDS, QUEUES, BatchDelta
 from headrace.domain.errors import Unavailable
-from headrace.domain.offload import ObjectStore
+from headrace.domain.offload import ObjectStore, may_come_again
 from headrace.domain.task import State
-from headrace.domain.upload import may_come_again
 from headrace.domain.write import TaskWrite
+from headrace.history.batch_recounting import batch_deltas
 from headrace.history.changelog import Changelog, Line, line
 from headrace.history.counter_buffer import Buffer
 from headrace.history.counters import BATCH_BYTES, Counters, buffer_of
@@ -33,7 +33,6 @@ from headrace.history.ends import EndWebhooks
 from headrace.history.faults import FAULT_BYTES
 from headrace.history.judging import IndexChange, Judging
 from headrace.history.matching import Matching
-from headrace.history.memberships import batch_deltas
 from headrace.history.tally import MINUTE
 from headrace.history.transitions import (
     MALFORMED,

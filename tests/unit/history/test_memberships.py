@@ -7,7 +7,7 @@ import pytest
 
 from headrace.domain.batch import BatchDelta
 from headrace.domain.operate import BulkAction
-from headrace.history.memberships import batch_deltas
+from headrace.history.batch_recounting import batch_deltas
 from headrace.ops.delivery.reports import ReportStatus
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world

@@ -3,7 +3,7 @@
 from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.push import Target
 from headrace.domain.queue import QueueSettings
-from headrace.ops.shared.setting_changes import changed_settings
+from headrace.ops.shared.audit import changed_settings
 
 
 def test_only_what_differs_is_kept_by_its_path() -> None:

@@ -16,11 +16,10 @@ from headrace.domain.task import Task
 from headrace.domain.undo import Undo
 from headrace.ops.operators.bulk import BulkAnswer
 from headrace.ops.operators.undo import Undoing
-from headrace.ops.shared.audit import Audit, AuditFilter, AuditRecord
+from headrace.ops.shared.audit import TOLD, Audit, AuditFilter, AuditRecord
 from headrace.ops.shared.leases import Leases
 from headrace.ops.shared.paging import Found, read_units, seek
 from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.shared.setting_changes import TOLD
 from headrace.ops.tasks.batches import BatchOperations
 from headrace.ops.tasks.cancel import Cancelling, CancelResult
 from headrace.ops.tasks.enqueue import EnqueueResult, TaskOperations

@@ -1,4 +1,7 @@
-"""Who changed what by hand: written before the first task is touched, completed after the last."""
+"""Who changed what by hand: written before the first task is touched, completed after the last.
+
+Which settings of a queue a change has changed, as the audit keeps them: no secrets, bounded.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -6,13 +9,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from headrace.domain import limits
 from headrace.domain.access import SERVICE
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.ids import new_task_id
 from headrace.domain.list_query import EVERY_ROW, ListQuery
+from headrace.domain.push import MASK
+from headrace.domain.queue import QueueSettings
 from headrace.ops.shared.paging import AnswerRoom, Cursors, Found
 from headrace.store.base import Record, Store
 from headrace.store.call_scope import during
@@ -299,3 +304,44 @@ def _record(name: str, entry: AuditRecord) -> Record:
 
 def _entry(record: Record) -> AuditRecord:
     return AuditRecord(**{**record.body, "at": datetime.fromisoformat(record.body["at"])})
+
+
+TOLD: Final = ("on_end.queue", "alerts.queue")
+"""Those that name another queue, which not everybody may know of."""
+
+_HEADERS: Final = "target.headers."
+_FIELDS: Final = 32  # of one change that are kept
+_VALUE: Final = 200  # characters of one
+_OTHER: Final = f"{MASK} (another)"
+
+Values: TypeAlias = dict[str, Any]
+
+
+def changed_settings(before: QueueSettings, after: QueueSettings) -> tuple[Values, Values]:
+    """Return what the settings that differ were and are, by their paths; None: there was none.
+
+    The values of a target's headers are masked, long ones are cut, and of many fields only the
+    first by name are kept.
+    """
+    was, now = dict(_flat(body_of(before))), dict(_flat(body_of(after)))
+    names = sorted(name for name in {*was, *now} if was.get(name) != now.get(name))[:_FIELDS]
+    old, new = ({name: _kept(name, one.get(name)) for name in names} for one in (was, now))
+    for name in names:
+        if old[name] == new[name]:  # masked, or cut before they differ
+            new[name] = _OTHER if name.startswith(_HEADERS) else f"{new[name]} (another)"
+    return old, new
+
+
+def _flat(settings: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{path}{name}.")
+        elif value not in (None, "", []):
+            yield f"{path}{name}", value
+
+
+def _kept(name: str, value: object) -> object:
+    if value is not None and name.startswith(_HEADERS):
+        return MASK
+    text = str(value)
+    return value if len(text) <= _VALUE else f"{text[:_VALUE]}…"

@@ -8,11 +8,11 @@ import pytest
 
 from headrace.domain.change import Entry
 from headrace.domain.fairness import STEP, GroupMode, GroupSettings, TurnTaking
-from headrace.domain.group_slots import GroupLine, SlotTaking, Stay
 from headrace.domain.ids import shard_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import DequeuingSettings
 from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.slots import GroupLine, SlotTaking, Stay
 from headrace.domain.task import State, Task
 from headrace.store.base import Store
 from headrace.store.call_scope import metered

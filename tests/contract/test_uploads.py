@@ -10,10 +10,10 @@ import pytest
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
+from headrace.domain.offload import Upload
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
 from headrace.domain.task import State
-from headrace.domain.upload import Upload
 from headrace.history import recorder
 from headrace.history.changelog import line
 from headrace.history.transitions import transition

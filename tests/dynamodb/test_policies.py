@@ -34,8 +34,8 @@ from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import SHOWN_STATES
 from headrace.domain.worker import Command, WorkerHeartbeat
+from headrace.history.batch_recounting import batch_deltas
 from headrace.history.counters import Counters
-from headrace.history.memberships import batch_deltas
 from headrace.local.tables import DynamoDBClient, TableNames, Template
 from headrace.ops.operators.keys import BOOTSTRAP, acting
 from headrace.ops.shared.audit import AuditFilter

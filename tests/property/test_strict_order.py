@@ -21,11 +21,11 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from headrace.domain.fairness import GroupMode, GroupSettings, OnDead, PlaceTaking
-from headrace.domain.group_slots import SlotTaking
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.slots import SlotTaking
 from headrace.domain.strict import NOTES
 from headrace.domain.task import State, Task
 from tests.contract.conftest import World, new_world

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.offload import ObjectStore
+from headrace.domain.offload import ObjectStore, Upload
 from headrace.domain.plan import TaskSpec
-from headrace.domain.upload import Upload
 from headrace.history.recorder import Recording
 from headrace.ops.delivery.orphans import ORPHAN_AGE, Orphans
 from headrace.ops.tasks.enqueue import EnqueueOutcome

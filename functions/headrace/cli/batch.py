@@ -24,8 +24,7 @@ from headrace.cli.output import (
 )
 from headrace.cli.session import CliSession
 from headrace.client.calls.batches import cancel_batch, recount_batch
-from headrace.domain.step_tree import step_tree
-from headrace.domain.workflow import WORKFLOW_TAG, part_id
+from headrace.domain.workflow import WORKFLOW_TAG, part_id, step_tree
 from headrace.wire.batches import BatchSeen, BatchStep, BatchSteps
 
 

@@ -4,6 +4,7 @@ The terms are those of ``query_grammar``, and all must hold.  A word without a k
 text of the row, in whichever case.  A key that may have several values is met by one of them.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -142,3 +143,12 @@ def _written(name: str, value: object) -> str:
     if isinstance(value, bool):
         value = "yes" if value else "no"
     return written_term(name, value)
+
+
+_CALL: Final = re.compile(r'\s*\{\s*"task"\s*:\s*"([\w.<>:-]{1,200})"')
+
+
+def called_function(payload: str | None) -> str:
+    """Return the name of the function that *payload* calls; empty where it is no call."""
+    found = _CALL.match(payload or "")
+    return found[1] if found else ""

@@ -28,6 +28,7 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.fairness import Turn
 from headrace.domain.lease import Group
 from headrace.domain.lifecycle import Action, rule
+from headrace.domain.offload import Upload
 from headrace.domain.queue import Queue, place_in, waiting
 from headrace.domain.retry import RetryStrategy, Seconds
 from headrace.domain.slots import Reservation
@@ -40,7 +41,6 @@ from headrace.domain.task import (
     State,
     Task,
 )
-from headrace.domain.upload import Upload
 
 LEASE: Final = ("lease_id", "lease_expires_at", "lease_length")
 _FORGOTTEN: Final = (

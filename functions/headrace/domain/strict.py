@@ -1,7 +1,7 @@
 """Strict order in a group: one of its tasks after the other, in the order in which they came in.
 
 Each task takes a *place* in its group's line: a number, and which task has the one before.  The
-slot of the group (see ``domain.group_slots``) names a place, and that is done with, for good, once
+slot of the group (see ``domain.slots``) names a place, and that is done with, for good, once
 its task has ended, is gone, or has another place by now.  A task goes when the slot's place is done
 with and the place before its own is the slot's, or vouched for: by its task having ended after a
 delivery, for that was let go in the same way.  Else something that came before may be hidden, for

@@ -8,8 +8,8 @@ from typing import Final
 from headrace.domain import access
 from headrace.domain.access import Permission, Principal
 from headrace.domain.instants import instant_of, micros_of
+from headrace.domain.list_query import called_function
 from headrace.domain.task import State
-from headrace.domain.task_call import called_function
 from headrace.history.counters import Counters
 from headrace.history.faults import (
     FAULTS,

@@ -23,9 +23,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from headrace.domain import limits
+from headrace.domain.offload import Upload
+from headrace.domain.offload import read as read_upload
 from headrace.domain.task import Priority
-from headrace.domain.upload import Upload
-from headrace.domain.upload import read as read_upload
 from headrace.http.rawjson import JsonText, shortest
 from headrace.wire.base import JsonValue
 

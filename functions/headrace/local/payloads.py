@@ -11,8 +11,7 @@ from typing import Final
 from urllib.parse import parse_qs, unquote
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.offload import ReceivedObject
-from headrace.domain.upload import PATH, Upload
+from headrace.domain.offload import PATH, ReceivedObject, Upload
 from headrace.http.events import GatewayAnswer
 from headrace.local.requests import LocalRequest, RequestRefused, refusal
 from headrace.ops.tasks.uploads import Uploads

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 from headrace.domain.change import Change, Entry, KeyLock
 from headrace.domain.copies import quick
 from headrace.domain.fairness import Places, PlaceTaking, TurnTaking
-from headrace.domain.group_slots import GroupLine, SlotTaking
 from headrace.domain.indexing import Match
 from headrace.domain.lease import Group, GroupChange
 from headrace.domain.rate import Bucket, Draw
+from headrace.domain.slots import GroupLine, SlotTaking
 from headrace.domain.task import Place, State, Task
 
 

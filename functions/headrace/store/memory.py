@@ -14,11 +14,11 @@ from datetime import datetime
 
 from headrace.domain.change import Change, Entry, KeyLock
 from headrace.domain.fairness import NOBODY, Places, PlaceTaking, TurnTaking
-from headrace.domain.group_slots import GroupLine, SlotTaking
 from headrace.domain.indexing import Match
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.lease import Group, GroupChange, group_key
 from headrace.domain.rate import Bucket, Draw
+from headrace.domain.slots import GroupLine, SlotTaking
 from headrace.domain.task import Place, Task
 from headrace.store.base import (
     CountPage,

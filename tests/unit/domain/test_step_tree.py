@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.domain.step_tree import StepNode, step_tree
+from headrace.domain.workflow import StepNode, step_tree
 
 
 def _drawn(waits: Mapping[str, Sequence[str]]) -> str:

@@ -10,6 +10,7 @@ from headrace.domain.list_query import (
     ListKey,
     ListLanguage,
     a_part,
+    called_function,
     earlier,
     not_before,
     the_beginning,
@@ -25,7 +26,6 @@ from headrace.domain.query_grammar import (
 )
 from headrace.domain.queue import Queue
 from headrace.domain.schedule import Schedule
-from headrace.domain.task_call import called_function
 from headrace.domain.worker import LiveWorker, Standing
 from headrace.ops.shared.audit import AuditRecord
 from headrace.store.records.actions import ActionRun

@@ -1,6 +1,6 @@
 """How many tasks of a group may be in flight: slots in the line of the group.
 
-See ``domain.group_slots``.  A delivery costs a write of its slot and a read of the line; where
+See ``domain.slots``.  A delivery costs a write of its slot and a read of the line; where
 every slot was used before, those who hold them are read too.  A group that has no slot free is
 *blocked*: this process looks at its line again after a second, or when it has ended one of its
 tasks itself.  A task that is seen waiting in its slot for longer than a delivery takes was left
@@ -17,9 +17,8 @@ from typing import Final
 
 from headrace.domain.change import Change, Entry
 from headrace.domain.fairness import LINE_KEPT, line_name
-from headrace.domain.group_slots import GroupLine, SlotTaking, Stay
 from headrace.domain.queue import Queue
-from headrace.domain.slots import Standing
+from headrace.domain.slots import GroupLine, SlotTaking, Standing, Stay
 from headrace.domain.task import State, Task
 from headrace.ops.shared.lanes import with_due_times
 from headrace.ops.shared.slots import remember

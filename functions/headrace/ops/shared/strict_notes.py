@@ -12,8 +12,8 @@ from typing import Final
 from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
 from headrace.domain.fairness import OnDead, Turn, line_name
-from headrace.domain.group_slots import GroupLine, SlotTaking
 from headrace.domain.queue import Queue
+from headrace.domain.slots import GroupLine, SlotTaking
 from headrace.domain.strict import NOTES, Note, Spot, in_runs
 from headrace.domain.task import State, Task
 from headrace.store.base import Store

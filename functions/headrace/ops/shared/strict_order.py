@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.domain.change import Entry
 from headrace.domain.fairness import line_name
-from headrace.domain.group_slots import GroupLine, SlotTaking
 from headrace.domain.queue import Queue
+from headrace.domain.slots import GroupLine, SlotTaking
 from headrace.domain.strict import BELIEVED_AFTER, Note, Progress, Spot
 from headrace.domain.task import State, Task
 from headrace.ops.shared.strict_notes import SLOT, halts, notes_of, slot_of

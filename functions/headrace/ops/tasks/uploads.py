@@ -10,13 +10,12 @@ from datetime import datetime
 from typing import Final, cast
 from urllib.parse import quote
 
-from headrace.domain import limits, upload
+from headrace.domain import limits, offload
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.ids import new_request_token, new_task_id
-from headrace.domain.offload import ObjectStore, OwnObjects
+from headrace.domain.offload import PATH, ObjectStore, OwnObjects, Upload
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import OffloadedText
-from headrace.domain.upload import PATH, Upload
 from headrace.ops.shared.queues import QueueOperations
 
 Origin = str | None
@@ -70,7 +69,7 @@ class Uploads:
             raise InvalidRequest(message)
         now = self.now()
         token = self.new_token() + self.new_token()
-        made = upload.granted(
+        made = offload.granted(
             target.name,
             task_id=task_id or self.new_id(now),
             token=token,
@@ -125,7 +124,7 @@ class Uploads:
                 raise InvalidRequest(message)
             return path.as_uri()
         until = int(self.now().timestamp()) + limits.UPLOAD_SECONDS
-        signed = upload.signature(self.key, method, name, until)
+        signed = offload.signature(self.key, method, name, until)
         return f"{origin}{PATH}{quote(name)}?until={until}&signature={signed}"
 
     def own(self, method: str, name: str, query: Mapping[str, Sequence[str]]) -> Upload | None:
@@ -133,10 +132,10 @@ class Uploads:
         until, signed = ("".join(query.get(part, ())) for part in ("until", "signature"))
         if not until.isascii() or not until.isdigit() or len(until) > _DIGITS:
             return None
-        good = upload.signature(self.key, method, name, int(until))
-        if not upload.same(good, signed) or int(until) <= self.now().timestamp():
+        good = offload.signature(self.key, method, name, int(until))
+        if not offload.same(good, signed) or int(until) <= self.now().timestamp():
             return None
-        return upload.read(name)
+        return offload.read(name)
 
     @property
     def own_objects(self) -> OwnObjects:

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.fairness import NOBODY, Places, PlaceTaking, TurnTaking
-from headrace.domain.group_slots import GroupLine, SlotTaking
+from headrace.domain.slots import GroupLine, SlotTaking
 from headrace.store import keys
 from headrace.store.dynamo.connect import aws_errors, charge_all
 from headrace.store.dynamo.control import ControlTable, control_key

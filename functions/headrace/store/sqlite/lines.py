@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.domain import cost
 from headrace.domain.fairness import NOBODY, Places, PlaceTaking, TurnTaking
-from headrace.domain.group_slots import GroupLine, SlotTaking
+from headrace.domain.slots import GroupLine, SlotTaking
 from headrace.store import keys
 from headrace.store.base import Record
 from headrace.store.call_scope import charge

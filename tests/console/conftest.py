@@ -4,10 +4,10 @@ The store is in memory and the clock in the test's hand; everything between is t
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from html.parser import HTMLParser
 from http.cookies import Morsel, SimpleCookie
 from itertools import count
@@ -56,11 +56,17 @@ class Element:
         parts = (child if isinstance(child, str) else child.text for child in self.children)
         return " ".join("".join(f"{part} " for part in parts).split())
 
-    def walk(self) -> Iterator["Element"]:
-        yield self
-        for child in self.children:
-            if isinstance(child, Element):
-                yield from child.walk()
+    def walk(self) -> Sequence["Element"]:
+        """Return it and all elements in it, in the order of the page."""
+        return self._all
+
+    @cached_property
+    def _all(self) -> list["Element"]:  # once a page is read, it stays as it is
+        found, waiting = [], [self]
+        while waiting:
+            found.append(each := waiting.pop())
+            waiting += [child for child in reversed(each.children) if isinstance(child, Element)]
+        return found
 
     def all(self, tag: str, **attributes: str) -> list["Element"]:
         """Find elements; ``class_`` is one of the classes."""
@@ -275,12 +281,20 @@ def form_to(page: Element, action: str) -> Element:
 def resource_of(method: str, path: str) -> tuple[str, dict[str, str]]:
     """Find the route as API Gateway does: literal parts before parameters."""
     bare = path.rstrip("/") or "/"
-    for route in sorted(app.routes, key=lambda each: ("+}" in each, each.count("{"), each)):
-        pattern = re.sub(r"\{\w+\+\}", "(.+)", re.sub(r"\{\w+\}", "([^/]+)", route))
-        match = re.fullmatch(pattern, bare)
+    for route, pattern in patterns():
+        match = pattern.fullmatch(bare)
         if match and method in app.routes[route]:
             return route, dict(zip(re.findall(r"\{(\w+)\+?\}", route), match.groups(), strict=True))
     raise AssertionError(f"nothing takes {method} {path}")
+
+
+@cache
+def patterns() -> list[tuple[str, re.Pattern[str]]]:
+    """Return the routes, in the order in which they are tried."""
+    routes = sorted(app.routes, key=lambda each: ("+}" in each, each.count("{"), each))
+    single = [re.sub(r"\{\w+\}", "([^/]+)", route) for route in routes]
+    several = [re.sub(r"\{\w+\+\}", "(.+)", pattern) for pattern in single]
+    return [(route, re.compile(pattern)) for route, pattern in zip(routes, several, strict=True)]
 
 
 def query_of(url: str) -> dict[str, str]:

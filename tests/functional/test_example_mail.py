@@ -5,6 +5,7 @@ import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from email import message_from_bytes
 from email.message import Message
 from pathlib import Path
@@ -116,10 +117,12 @@ def test_subscribers_hear_of_the_week_on_monday(
 ) -> None:
     monkeypatch.setenv("MAIL_SUBSCRIBERS", "ada@example.com bob@example.com")
     service.run(app)  # a worker makes the schedule
-    service.forward(86_400)  # to Sunday morning
-    service.run(app, seconds=12 * 3_600)
+    service.clock.forward_to(datetime(2026, 11, 22, 6, 30, tzinfo=UTC))  # Sunday, half past seven
+    service.run(app, seconds=3_600)
+    service.clock.forward_to(datetime(2026, 11, 23, 6, 30, tzinfo=UTC))
+    service.run(app, seconds=29 * 60)
     assert not postbox.mails
-    service.run(app, seconds=12 * 3_600)
+    service.run(app, seconds=2 * 60)
     assert sorted(mail["To"] for mail in postbox.mails) == ["ada@example.com", "bob@example.com"]
     (schedule,) = service.client.get_queue("letters").schedules or []
     assert schedule.name == weekly.name

@@ -34,7 +34,7 @@ def minutes(queues: int, each: int) -> int:
             marks=pytest.mark.slow,
             id="fifty thousand, in a twentieth of the time",
         ),
-        pytest.param(20, 500, PASS_SECONDS / 40, id="ten thousand, in a fortieth of the time"),
+        pytest.param(20, 250, PASS_SECONDS / 80, id="five thousand, in an eightieth of the time"),
     ],
 )
 def test_lapsed_leases_are_back_in_the_computed_time(

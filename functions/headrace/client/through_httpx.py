@@ -7,6 +7,7 @@ from typing import Any, Final
 import httpx2 as httpx
 
 from headrace.client.connections import CONNECT_WITHIN, MOST_CONNECTIONS, Unanswered
+from headrace.domain.errors import InvalidRequest
 
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _LIMITS: Final = httpx.Limits(
@@ -45,8 +46,9 @@ class HttpxConnections(_Requests):
     """What a client's requests go through; *transport* takes the place of the network."""
 
     def __init__(self, headers: Mapping[str, str], transport: httpx.BaseTransport | None) -> None:
-        """Connect when the first request is sent."""
-        self._client = httpx.Client(**_client(headers), transport=transport)
+        """Connect when the first request is sent.  Raises InvalidRequest for the proxy."""
+        with _proxy():
+            self._client = httpx.Client(**_client(headers), transport=transport)
         super().__init__(self._client)
 
     def send(self, request: httpx.Request) -> httpx.Response:
@@ -65,8 +67,9 @@ class AsyncHttpxConnections(_Requests):
     def __init__(
         self, headers: Mapping[str, str], transport: httpx.AsyncBaseTransport | None
     ) -> None:
-        """Connect when the first request is sent."""
-        self._client = httpx.AsyncClient(**_client(headers), transport=transport)
+        """Connect when the first request is sent.  Raises InvalidRequest for the proxy."""
+        with _proxy():
+            self._client = httpx.AsyncClient(**_client(headers), transport=transport)
         super().__init__(self._client)
 
     async def send(self, request: httpx.Request) -> httpx.Response:
@@ -86,6 +89,19 @@ def timeout_of(seconds: float) -> httpx.Timeout:
 
 def _client(headers: Mapping[str, str]) -> dict[str, Any]:
     return {"headers": headers, "limits": _LIMITS}
+
+
+@contextmanager
+def _proxy() -> Iterator[None]:
+    """Say what is wrong with the proxy that the environment names, which httpx looks for."""
+    try:
+        yield
+    except ImportError:
+        message = "by SOCKS needs one more package: pip install socksio"
+        raise InvalidRequest.of("proxy", message) from None
+    except (ValueError, httpx.InvalidURL) as error:
+        message = f"of the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY) cannot be used: {error}"
+        raise InvalidRequest.of("proxy", message) from None
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from headrace import AsyncClient, Client, HeadraceError, Unavailable
+from headrace import AsyncClient, Client, HeadraceError, InvalidRequest, Unavailable
 from headrace.client.direct import goes_straight
 
 KEY = "hr_key"
@@ -277,6 +277,25 @@ def test_a_call_behind_a_proxy_goes_there(monkeypatch: pytest.MonkeyPatch) -> No
         with Client("http://queue.test/prod", KEY) as client:
             assert client.health().status == "ok"
     assert seen[0].startswith(b"GET http://queue.test/prod/v1/health ")
+
+
+@pytest.mark.parametrize(
+    ("proxy", "message"),
+    [
+        ("socks5://proxy.test:1080", "by SOCKS needs one more package: pip install socksio"),
+        ("tcp://proxy.test", "(HTTP_PROXY, HTTPS_PROXY, ALL_PROXY) cannot be used: Unknown scheme"),
+        ("http://[::1", "cannot be used: Invalid port"),
+    ],
+)
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_a_proxy_that_cannot_be_used_is_refused_at_once(
+    kind: type[Client | AsyncClient], proxy: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    with pytest.raises(InvalidRequest) as raised:
+        kind("https://queue.test", KEY)
+    assert [error.field for error in raised.value.errors] == ["proxy"]
+    assert message in raised.value.detail
 
 
 def test_a_name_beyond_ascii_is_left_to_httpx() -> None:

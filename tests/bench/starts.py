@@ -5,7 +5,7 @@ Exit status: 0 every function keeps its bar, 1 the same one does not, three time
 A start is what Lambda does before the first request: a new process of its Python imports the entry
 point from the package that `sam build` made, which gets ready what its calls need.  Beside it, in
 turns, a process that imports boto3 and makes a client of DynamoDB, which is the least that many a
-function does.  What is compared is CPU, the median of five ratios of neighbours in time: a machine
+function does.  What is compared is CPU, the median of three ratios of neighbours in time: a machine
 that gets slower meanwhile slows both.  The first round, which may compile boto3, does not count.
 """
 
@@ -36,7 +36,7 @@ BARS: Final[Mapping[str, float]] = {
     "recorder": 1.6,
     "dispatcher": 1.9,
 }
-_ROUNDS: Final = 5
+_ROUNDS: Final = 3
 _TRIES: Final = 3
 ENVIRONMENT: Final = {
     "PYTHONPATH": f"{PROJECT_ROOT / 'functions'}{os.pathsep}{PROJECT_ROOT}",

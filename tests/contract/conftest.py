@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from botocore.credentials import Credentials
 
 from headrace.domain.lease import shown_lease
 from headrace.domain.plan import TaskSpec
@@ -15,7 +14,6 @@ from headrace.ops.delivery.reports import ReportResult, ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
-from headrace.store.dynamo.raw_client import RawClient
 from headrace.store.memory import MemoryStore
 from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
@@ -104,10 +102,8 @@ def store(request: pytest.FixtureRequest) -> Store:
     if request.param == "sqlite":
         return SqliteStore()
     tables: TableNames = request.getfixturevalue("tables")
-    client = request.getfixturevalue("dynamodb")
-    if request.param != "single":  # as it is wired
-        credentials = Credentials("local", "local")
-        client = RawClient(client, credentials)
+    # The one as it is wired, the other over boto3 alone.
+    client = request.getfixturevalue("dynamodb" if request.param == "single" else "raw_dynamodb")
     return DynamoStore(
         client,
         tasks_table=tables.tasks,

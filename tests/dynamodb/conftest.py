@@ -9,6 +9,7 @@ import pytest
 from headrace.embedded.service import close_all
 from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.store.dynamo import DynamoStore
+from headrace.store.dynamo.raw_client import RawClient
 from tests.aws import Account, account
 
 
@@ -19,9 +20,9 @@ def _on_aws_own_engine(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture
-def batch(dynamodb: DynamoDBClient, tables: TableNames) -> DynamoStore:
-    """Give a store that sends changes as statements."""
-    return DynamoStore(dynamodb, tasks_table=tables.tasks, control_table=tables.control)
+def batch(raw_dynamodb: RawClient, tables: TableNames) -> DynamoStore:
+    """Give a store that sends changes as statements, as it is wired."""
+    return DynamoStore(raw_dynamodb, tasks_table=tables.tasks, control_table=tables.control)
 
 
 @pytest.fixture

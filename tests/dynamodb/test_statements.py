@@ -22,6 +22,7 @@ from headrace.domain.task import SHOWN_STATES, State, Task
 from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.store.base import Done
 from headrace.store.dynamo import DynamoStore
+from headrace.store.dynamo.raw_client import RawClient
 from tests.unit.domain.test_lifecycle_plans import planned as planned_by_row
 from tests.unit.domain.test_lifecycle_plans import task_in
 from tests.unit.store.test_statements import CONDITIONS, EFFECTS, HEARTBEAT, MAIL, planned
@@ -58,11 +59,11 @@ def named(change: Change) -> str:
 
 @pytest.fixture(scope="module", params=["batch", "single"])
 def store(
-    request: pytest.FixtureRequest, dynamodb: DynamoDBClient, module_tables: TableNames
+    request: pytest.FixtureRequest, raw_dynamodb: RawClient, module_tables: TableNames
 ) -> DynamoStore:
     """Give a store on tables that all changes share, each with a task of its own."""
     return DynamoStore(
-        dynamodb,
+        raw_dynamodb,
         tasks_table=module_tables.tasks,
         control_table=module_tables.control,
         sender=request.param,

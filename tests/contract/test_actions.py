@@ -10,8 +10,9 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
 from headrace.ops.operators.action_work import CLAIMED_FOR, PART
-from headrace.ops.shared.audit import AuditFilter, Caller, calling
+from headrace.ops.shared.audit import AuditFilter
 from headrace.ops.shared.sentences import sentence
+from headrace.store.call_scope import Caller, calling
 from headrace.store.records.actions import ActionRun
 from tests.contract.conftest import World
 from tests.contract.test_selections import DEAD, kill, look

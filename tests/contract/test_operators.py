@@ -12,7 +12,8 @@ from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, QueueSett
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome, WorkerError
 from headrace.ops.operators.bulk import BulkAnswer
-from headrace.ops.shared.audit import AuditFilter, Caller, calling
+from headrace.ops.shared.audit import AuditFilter
+from headrace.store.call_scope import Caller, calling
 from tests.contract.conftest import World
 
 DELETE, RESTART, RUN, MOVE = (

@@ -15,9 +15,10 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.ops.operators.action_work import CLAIMED_FOR
 from headrace.ops.operators.actions import Actions
-from headrace.ops.shared.audit import AuditFilter, Caller, calling
+from headrace.ops.shared.audit import AuditFilter
 from headrace.ops.shared.sentences import sentence
 from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.store.call_scope import Caller, calling
 from headrace.store.records.actions import ActionRun
 from headrace.store.sqlite import SqliteStore
 

@@ -16,8 +16,7 @@ from headrace.domain.offload import ObjectStore
 from headrace.runtime.settings import Settings
 from headrace.runtime.use_cases import UseCases
 from headrace.store.base import Lake, Store
-from headrace.store.call_scope import during
-from headrace.store.discreet import discreet
+from headrace.store.call_scope import discreet, during
 from headrace.store.lake import lake_at
 
 if TYPE_CHECKING:

@@ -17,10 +17,11 @@ from headrace.domain.ids import action_id
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.operate import ActionStatus, BulkAction
 from headrace.ops.operators.selections import Check, Selections
-from headrace.ops.shared.audit import Audit, AuditRecord, caller, checked_reason
+from headrace.ops.shared.audit import Audit, AuditRecord, checked_reason
 from headrace.ops.shared.paging import Cursors, Found
 from headrace.ops.shared.queues import QueueOperations
 from headrace.store.base import Record, Store, every_record
+from headrace.store.call_scope import caller
 from headrace.store.records.actions import KIND, OVER, UNDER_WAY, ActionRun
 from headrace.store.records.selections import TaskSelection
 

@@ -36,11 +36,11 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.domain.list_query import EVERY_ROW, ListQuery
-from headrace.ops.shared.audit import Audit, Caller, calling
+from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.paging import Cursors, Found, seek
 from headrace.ops.shared.slots import remember
 from headrace.store.base import Record, Store
-from headrace.store.call_scope import flat_rate, restricted_to
+from headrace.store.call_scope import Caller, calling, flat_rate, restricted_to
 from headrace.store.records import keys as key_records
 from headrace.store.records.keys import end_all
 

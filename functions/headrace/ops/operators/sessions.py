@@ -21,8 +21,9 @@ from typing import Final
 from headrace.domain.access import NOBODY, Principal, id_in
 from headrace.domain.errors import RateLimited, Unauthenticated, Unavailable
 from headrace.ops.operators.keys import KeyOperations, acting
-from headrace.ops.shared.audit import Audit, Caller, calling
+from headrace.ops.shared.audit import Audit
 from headrace.store.base import Record, Store
+from headrace.store.call_scope import Caller, calling
 from headrace.store.records.keys import (
     LASTS,
     SESSIONS,

@@ -6,13 +6,11 @@ Which settings of a queue a change has changed, as the audit keeps them: no secr
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 from headrace.domain import limits
-from headrace.domain.access import SERVICE
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.ids import new_task_id
 from headrace.domain.list_query import EVERY_ROW, ListQuery
@@ -20,7 +18,7 @@ from headrace.domain.push import MASK
 from headrace.domain.queue import QueueSettings
 from headrace.ops.shared.paging import AnswerRoom, Cursors, Found
 from headrace.store.base import Record, Store
-from headrace.store.call_scope import during
+from headrace.store.call_scope import caller
 from headrace.store.records import body_of
 
 KIND: Final = "audit"
@@ -29,28 +27,6 @@ _PAGE: Final = 250
 _ENTRY: Final = 512  # bytes of what else an answer says of one
 _LOOKED_AT: Final = 2_000  # entries one call looks at before it answers with what it has
 _LOOKS_FOR: Final = timedelta(seconds=5)
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who is calling, and by which request; ``actor_id`` is of a key, None for the service."""
-
-    actor: str = SERVICE
-    request_id: str | None = None
-    actor_id: str | None = None
-
-
-_CALLER: Final[ContextVar[Caller]] = ContextVar("headrace_caller", default=Caller())  # noqa: B039  frozen
-
-
-def calling(caller: Caller) -> during[Caller]:
-    """Do a block on behalf of *caller*."""
-    return during(_CALLER, caller)
-
-
-def caller() -> Caller:
-    """Return who is calling."""
-    return _CALLER.get()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,16 +180,16 @@ class Audit:
         where: Mapping[str, Any] | None,
         ids: Sequence[str] | None,
     ) -> AuditRecord:
-        caller = _CALLER.get()
+        who = caller()
         return AuditRecord(
             self.now(),
-            caller.actor,
+            who.actor,
             action,
             queue,
             where,
             ids,
-            request_id=caller.request_id,
-            actor_id=caller.actor_id,
+            request_id=who.request_id,
+            actor_id=who.actor_id,
         )
 
     def new_name(self) -> str:

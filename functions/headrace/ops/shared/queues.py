@@ -23,11 +23,11 @@ from headrace.domain.queue import Pause, Queue, QueueSettings
 from headrace.domain.retry import Seconds
 from headrace.domain.task import ORDINARY, State
 from headrace.domain.undo import Undo
-from headrace.ops.shared.audit import Audit, caller, changed_settings, checked_reason
+from headrace.ops.shared.audit import Audit, changed_settings, checked_reason
 from headrace.ops.shared.paging import Cursors, Found
 from headrace.ops.shared.removals import Removals
 from headrace.store.base import Store
-from headrace.store.call_scope import visible
+from headrace.store.call_scope import caller, visible
 from headrace.store.records import queues as queue_records
 from headrace.store.records import schedules as schedule_records
 from headrace.store.records.indexes import build_anew, change_index

@@ -19,8 +19,7 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.lifecycle import Action
 from headrace.domain.queue import Queue
 from headrace.domain.task import TURN_LANE, Place, State
-from headrace.domain.turns import Job, Turns
-from headrace.ops.delivery.reaping import Reaping, Scan, Upkeep
+from headrace.ops.delivery.reaping import Job, Reaping, Scan, Turns, Upkeep
 from headrace.ops.shared.leases import GroupStatuses, Leases
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.shared.removals import Removals

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.domain.turns import Job, Turns
+from headrace.ops.delivery.reaping import Job, Turns
 from tests.manual_clock import ManualClock
 
 

@@ -12,10 +12,11 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State, Task
-from headrace.local.tables import DynamoDBClient, TableNames
+from headrace.local.tables import TableNames
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.dynamo import DynamoStore
+from headrace.store.dynamo.raw_client import RawClient
 from tests.contract.conftest import lease_name
 
 STAYING = int(os.environ.get("HEADRACE_BIG_LIST", "2000"))  # the bar is 20,000: a minute and more
@@ -23,9 +24,9 @@ WORKERS = 16
 
 
 @pytest.fixture
-def use(dynamodb: DynamoDBClient, tables: TableNames) -> UseCases:
+def use(raw_dynamodb: RawClient, tables: TableNames) -> UseCases:
     """Give a service on the real engine whose queue holds tasks that stay and tasks that go."""
-    store = DynamoStore(dynamodb, tasks_table=tables.tasks, control_table=tables.control)
+    store = DynamoStore(raw_dynamodb, tasks_table=tables.tasks, control_table=tables.control)
     use = build(Settings(), store)
     use.queues.create("q", QueueSettings(shards=2))
     batch = [TaskSpec("1", delay_in_seconds=3600, tags={"stays": "yes"})] * 25

@@ -387,7 +387,11 @@ def _take_jobs(known: weakref.ref[Database], take: SimpleQueue[_WriterJob[Any] |
         database = known()
         if database is None:  # whoever handed it in was interrupted, and waits no more
             return
-        database.write_all(jobs, gather)
+        try:
+            database.write_all(jobs, gather)
+        except BaseException as error:  # noqa: BLE001  each caller hears of it, and the next is served
+            for job in jobs:
+                job.error = job.error or error
         del database
         for job in jobs:
             job.done.release()

@@ -554,6 +554,39 @@ def test_what_is_lazy_is_synced_with_what_has_gathered_beside_it(db: Database) -
         assert [one.result() for one in both] == [True, True]
 
 
+class FailsOnce:
+    """A lock that cannot be had at first."""
+
+    def __init__(self) -> None:
+        self._failed, self._lock = False, threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._failed:
+            self._failed = True
+            raise MemoryError
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def acquire(self) -> bool:
+        return self._lock.acquire()
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+def test_an_error_beside_the_work_reaches_its_caller_and_the_next_is_served(
+    db: Database,
+) -> None:
+    db._writer_mutex = FailsOnce()  # type: ignore[assignment]  # noqa: SLF001 (nothing else may fail)
+
+    with pytest.raises(MemoryError):
+        db.write(synced)
+
+    assert db.write(synced)
+
+
 def test_a_file_that_nobody_has_any_more_is_closed(tmp_path: Path) -> None:
     gc.collect()  # what other tests left to be found has warnings of its own
     store = SqliteStore(str(tmp_path / "let_go.db"))

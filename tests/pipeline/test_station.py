@@ -4,6 +4,7 @@ Long, because it is a list of promises, a test for each, and of what settings re
 """
 
 import threading
+import time
 from collections import Counter
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -257,9 +258,15 @@ def test_asked_to_stop_it_gives_back_what_it_cannot_finish_in_time(
     pipeline.fill("in", 10)
     stop = threading.Event()
     station = Station(queue="in", to="out", transform=transforms.slow(60), grace_seconds=0.2)
-    timer = threading.Timer(1.5, stop.set)
-    timer.start()
 
+    def stop_once_it_holds_all_it_can() -> None:
+        before: dict[str, int] = {}
+        while "INFLIGHT" not in before or pipeline.states("in") != before:
+            before = pipeline.states("in")
+            time.sleep(0.5)  # longer than from one page of what it leases to the next
+        stop.set()
+
+    threading.Thread(target=stop_once_it_holds_all_it_can, daemon=True).start()
     done = station.run(spark, connection=pipeline.connection, stop=stop)
 
     assert done.why == "stopped"

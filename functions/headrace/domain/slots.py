@@ -13,7 +13,7 @@ Slots of a group: how many of its tasks may be in flight, kept in its line.
 A slot names the *stay* that holds it: a task, and the due time for which that may be delivered.
 Who wants to deliver a task first writes its stay into a slot that is free, if the slot still names
 what it did, and then delivers the task on the condition that it waits with that due time.  A task
-has each due time once in a queue (see ``domain.slots``), so a stay that is over is so for good, and
+has each due time once in a queue (see above), so a stay that is over is so for good, and
 whoever finds it may have its slot.  Nobody gives a slot back, so none can leak; and one whose maker
 died before the delivery is completed by whoever finds its task still waiting.
 """

@@ -134,9 +134,9 @@ class _Threads:
 
     def _started(self) -> _Jobs:
         jobs: _Jobs = SimpleQueue()
-        self._all.add(jobs)
         # A daemon, so that a handler that never ends keeps nobody from leaving.
         threading.Thread(target=self._work, args=(jobs,), name=self._name, daemon=True).start()
+        self._all.add(jobs)  # if it could be started: one that could not would take a place
         return jobs
 
     def _work(self, jobs: _Jobs) -> None:

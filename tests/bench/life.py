@@ -4,6 +4,7 @@ Both kinds have their data on disk, four client processes, and take turns.
 """
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from tests.bench import machine
 from tests.bench.bare import new_file
 from tests.bench.clients import Clients, Job, Work, clients
 from tests.bench.life_outcome import Measurement, outcome
+from tests.bench.peers.cpu import below, processes
 from tests.bench.results import PartOutcome, median, percentile
 from tests.bench.services import folder_on_disk
 from tests.bench.sizes import BATCH, Sizes
@@ -96,7 +98,7 @@ def _measured(crew: Clients, side: _Side, done: Callable[[int], object]) -> Meas
     before = _used(side.service)
     works = crew.run(jobs, done)
     used = [now - was for now, was in zip(_used(side.service), before, strict=True)]
-    service, everything, elapsed = used
+    service, answering, everything, elapsed = used
     own = sum(work.cpu_seconds for work in works)
     finished = sum(work.done for work in works)
     if finished != total:
@@ -107,6 +109,7 @@ def _measured(crew: Clients, side: _Side, done: Callable[[int], object]) -> Meas
         tasks_per_second=total / seconds,
         seconds=seconds,
         service_cpu=service / thousands,
+        answering_cpu=answering / thousands,
         clients_cpu=own / thousands,
         others_busy=(everything - service - own) / elapsed,
         write=sum(work.write for work in works) / total,
@@ -116,9 +119,15 @@ def _measured(crew: Clients, side: _Side, done: Callable[[int], object]) -> Meas
 
 
 def _used(service: int | None) -> list[float]:
-    """Return the CPU seconds of the service and of the whole machine so far, and the time."""
-    own = 0.0 if service is None else machine.cpu_seconds(service)
-    return [own, machine.all_cpu_seconds(), time.monotonic()]
+    """Return CPU seconds so far, of a service with its timers, without, and of all, and the time.
+
+    The first two are 0 for no service, NaN off Linux.
+    """
+    running, ours = processes(), [0.0, 0.0]
+    if service is not None:
+        known = service in running
+        ours = [below([service], running), running[service].seconds] if known else [math.nan] * 2
+    return [*ours, machine.all_cpu_seconds(), time.monotonic()]
 
 
 def _shares(total: int, number: int) -> list[int]:

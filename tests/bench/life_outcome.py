@@ -33,12 +33,14 @@ WRITES: Final = 3
 class Measurement:
     """One measurement; CPU in seconds per 1,000 tasks, units per task, latencies in ms.
 
-    ``others_busy`` is how many processors everything else on this machine kept busy.
+    ``service_cpu`` is that of the service with its timers, ``answering_cpu`` of the process that
+    answers; ``others_busy`` is how many processors everything else on this machine kept busy.
     """
 
     tasks_per_second: float
     seconds: float
     service_cpu: float
+    answering_cpu: float
     clients_cpu: float
     others_busy: float
     write: float
@@ -139,11 +141,11 @@ def what_bounds(one: Measurement, sync_ms: float, cores: int) -> str:
     facts = (
         f"{total:.2f} of {cores} processors were busy ({shares}), and syncs to disk, at most"
         f" {WRITES} for a batch of {BATCH}, took up to {min(syncing, 1):.0%} of the time; by its"
-        f" CPU alone one service process ends at {1000 / one.service_cpu:,.0f} tasks/s"
+        f" CPU alone the process that answers ends at {1000 / one.answering_cpu:,.0f} tasks/s"
     )
     if syncing >= _SYNCING:
         return f"The disk bounds it: {facts}."
-    if parts["service"] >= _BUSY:
+    if one.cores(one.answering_cpu) >= _BUSY:
         return f"The service's one interpreter bounds it (GIL): {facts}."
     if total >= _BUSY * cores:
         return f"The processors bound it, with all else on this machine: {facts}."

@@ -41,16 +41,6 @@ def load() -> float:
     return os.getloadavg()[0]
 
 
-def cpu_seconds(pid: int) -> float:
-    """Return the CPU seconds that a process has used, without its children's; NaN off Linux."""
-    try:
-        # Behind the name, which may hold spaces: state is field 3, utime and stime 14 and 15.
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return float("nan")
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def all_cpu_seconds() -> float:
     """Return the CPU seconds that everything on this machine has used; NaN off Linux.
 

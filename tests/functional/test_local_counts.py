@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import os
+import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from headrace.local.launch import Launched, launched
+from tests.bench.peers.cpu import processes
 
 SOON = 20.0  # seconds until a test gives up
 
@@ -68,7 +71,7 @@ EVENTS = ("enqueued", "started", "succeeded", "failed", "dead", "cancelled")
 
 
 @pytest.mark.slow
-def test_the_service_counts_what_happens_and_a_killed_one_goes_on(tmp_path: Path) -> None:
+def test_what_happens_is_counted_where_the_service_or_its_timers_are_killed(tmp_path: Path) -> None:
     with launched(data_dir=tmp_path) as service, CountedConnection(service) as client:
         client.call("POST", "/v1/queues", {"name": "mail"})
         client.work("mail", 200)
@@ -81,6 +84,12 @@ def test_the_service_counts_what_happens_and_a_killed_one_goes_on(tmp_path: Path
         assert client.recorded("mail", EVENTS, [350, 350, 350, 0, 0, 0]) == [350, 350, 350, 0, 0, 0]
         stats = client.call("GET", "/v1/queues/mail/stats")
         exact = client.call("GET", "/v1/queues/mail/stats?exact=true")
+        (timers,) = [pid for pid, one in processes().items() if one.parent == service.pid]
+        os.kill(timers, signal.SIGKILL)
+        client.work("mail", 25)
+        assert client.recorded("mail", EVENTS, [375, 375, 375, 0, 0, 0]) == [375, 375, 375, 0, 0, 0]
+        said = (service.output / "stdout").read_text()
+        assert said.count("The process of the timers ended with -9; another begins") == 1
 
     assert stats["counts"] == {
         "scheduled": 0,

@@ -20,6 +20,7 @@ import pytest
 from headrace import Client
 from headrace.local.launch import Launched, LaunchFailed, launched
 from headrace.store.sqlite import SqliteStore
+from tests.bench.peers.cpu import processes
 from tests.processes import HOST
 
 KEY = "hr_test-key-of-the-local-service"
@@ -172,6 +173,18 @@ class TestStopping:
             assert len(acknowledged) <= counted["count"] <= len(acknowledged) + 5
             client.close()
 
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+    def test_its_timers_end_with_it(self, number: signal.Signals, tmp_path: Path) -> None:
+        with launched(data_dir=tmp_path) as service:
+            (timers,) = children(service)
+            service.process.send_signal(number)
+            service.process.wait(10)
+
+            until = time.monotonic() + 20
+            while Path(f"/proc/{timers}").exists():
+                assert time.monotonic() < until
+            assert service.errors() == ""
+
     def test_the_tasks_of_a_call_reach_the_disk_in_one_transaction(self, tmp_path: Path) -> None:
         # As 25 transactions each of them writes its pages and the log's again: 40 KB a task.
         with launched(data_dir=tmp_path) as service:
@@ -182,6 +195,15 @@ class TestStopping:
             client.call("POST", "/v1/queues/kept/tasks", body)
             assert written(service.pid) - before < 25 * 15_000
             client.close()
+
+
+def children(service: Launched) -> list[int]:
+    """Return the process ids of a service's children, of which it has some."""
+    found: list[int] = []
+    while not found:
+        running = processes()
+        found = [pid for pid, process in running.items() if process.parent == service.pid]
+    return found
 
 
 def written(pid: int | None) -> int:

@@ -14,7 +14,7 @@ from tests.bench.load import ProcessCpu, StateOfLoad, busiest, family
 from tests.bench.results import Bar
 
 QUIET = Measurement(**{field.name: 0.0 for field in fields(Measurement)})
-SERVICE = replace(QUIET, tasks_per_second=1_000.0, service_cpu=0.5, write=8.0)
+SERVICE = replace(QUIET, tasks_per_second=1_000.0, service_cpu=0.5, answering_cpu=0.5, write=8.0)
 BARE = replace(QUIET, tasks_per_second=4_000.0, clients_cpu=0.05)
 
 
@@ -49,7 +49,7 @@ def test_what_could_not_be_measured_keeps_no_bar() -> None:
     ("change", "sync_ms", "bound"),
     [
         ({}, 10.0, "The disk"),
-        ({"service_cpu": 0.9}, 0.1, "The service's one interpreter"),
+        ({"answering_cpu": 0.9}, 0.1, "The service's one interpreter"),
         ({"others_busy": 1.4}, 0.1, "The processors"),
         ({}, 0.1, "Waiting of calls for each other"),
     ],

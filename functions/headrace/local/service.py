@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -42,6 +43,7 @@ from headrace.local.tables import (
     routes,
     schedules,
 )
+from headrace.local.timers import TimersProcess
 from headrace.runtime.use_cases import ACTIONS
 from headrace.runtime.wiring import Settings, serving
 
@@ -137,7 +139,7 @@ class Service:
         for timer in timers:
             timer.start()
         if embedded is not None:
-            undo.enter_context(FileTimers(embedded, now=embedded.use.now))
+            undo.enter_context(self._file_timers(embedded))
 
     def _open_file(self, undo: contextlib.ExitStack) -> EmbeddedService:
         """Open the file in the data folder.
@@ -152,6 +154,16 @@ class Service:
             raise DataFolderUnusable(error.detail) from error
         undo.callback(embedded.close)
         return embedded
+
+    def _file_timers(self, embedded: EmbeddedService) -> AbstractContextManager[object]:
+        """Return a block beside which the timers of the file run.
+
+        What is kept nowhere has them in this process: it is for tests and trials, where what
+        another takes to start counts for more than what it saves.
+        """
+        if self.settings.data_dir == IN_MEMORY:
+            return FileTimers(embedded, now=embedded.use.now)
+        return TimersProcess(str(self.folder / DATABASE_NAME))
 
     def _prepare_timers(
         self,

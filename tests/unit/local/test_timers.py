@@ -1,0 +1,63 @@
+"""The process of the timers, with another program in its place: begun again, and ended."""
+
+import os
+import select
+import signal
+from pathlib import Path
+
+import pytest
+
+from headrace.local.timers import TimersProcess
+
+SOON = 30.0  # seconds until a test gives up
+
+
+class Children:
+    """Children that say their process id when they begin, and end when their stdin does."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "begun"
+        os.mkfifo(path)
+        self._begun = os.open(path, os.O_RDWR)
+        self.command = ["sh", "-c", f"echo $$ > {path}; exec cat"]
+
+    def next(self) -> int:
+        readable, _, _ = select.select([self._begun], [], [], SOON)
+        assert readable, "no child has begun"
+        return int(os.read(self._begun, 100))
+
+    def close(self) -> None:
+        os.close(self._begun)
+
+
+def test_another_begins_when_it_is_killed_and_the_last_one_ends_with_the_block(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    children = Children(tmp_path)
+    with TimersProcess("", command=children.command, again_seconds=0.01):
+        first = children.next()
+        os.kill(first, signal.SIGKILL)
+        second = children.next()
+    children.close()
+
+    assert second != first
+    for pid in (first, second):
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert caplog.messages == ["The process of the timers ended with -9; another begins"]
+
+
+def test_one_that_cannot_begin_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    children = Children(tmp_path)
+    program = tmp_path / "sh"
+    command = [str(program), *children.command[1:]]
+    with TimersProcess("", command=command, again_seconds=0.01):
+        while not caplog.messages:
+            pass
+        program.symlink_to("/bin/sh")
+        assert children.next()
+    children.close()
+
+    assert set(caplog.messages) == {"timers failed; it runs again in time"}

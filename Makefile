@@ -253,6 +253,9 @@ install = { $(VENV)/bin/uv pip install --quiet --python $(1)/bin/python $(2) 2>/
   $(PY) -m pip --python $(1)/bin/python install -qq --no-compile --disable-pip-version-check $(2); }
 pinned = $(call install,$(1),--require-hashes --requirement $(2))
 editable = $(call install,$(1),--no-build-isolation --no-deps --editable .)
+# PySpark comes as a source of 450 MB.  Where an index lets nothing be kept, uv's cache would take up
+# three gigabytes more with each install (source, wheel, what is in it) and use none of them again.
+uncached = export UV_NO_CACHE=1; $(call pinned,$(1),$(2))
 
 $(VENV)/.packages: requirements/uv.txt requirements/dev.txt
 	@$(PYTHON) -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -337,7 +340,7 @@ $(E2E_VENV)/.ready: requirements/e2e.txt | $(VENV)/.packages
 $(SPARK_VENV)/.packages: requirements/spark.txt | $(VENV)/.packages
 	@echo "Setting up $(SPARK_VENV): PySpark, and a Java for machines without one (two minutes, once)"
 	@test -x $(SPARK_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(SPARK_VENV)
-	@$(call pinned,$(SPARK_VENV),requirements/spark.txt)
+	@$(call uncached,$(SPARK_VENV),requirements/spark.txt)
 	@touch $@
 
 $(SPARK_VENV)/.ready: $(SPARK_VENV)/.packages pyproject.toml
@@ -347,6 +350,6 @@ $(SPARK_VENV)/.ready: $(SPARK_VENV)/.packages pyproject.toml
 $(SPARK_VENV)-%/.ready: requirements/spark-%.txt pyproject.toml | $(VENV)/.packages
 	@echo "Setting up $(@D): an older PySpark, and a Java for it (two minutes, once)"
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv --without-pip $(@D)
-	@$(call pinned,$(@D),$<)
+	@$(call uncached,$(@D),$<)
 	@$(call editable,$(@D))
 	@touch $@

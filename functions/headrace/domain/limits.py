@@ -9,8 +9,12 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from json.encoder import encode_basestring
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+
+if TYPE_CHECKING:
+    from headrace.domain.task import Task
 
 Bounds: TypeAlias = tuple[float, float]
 """The least and the most, both allowed."""
@@ -126,6 +130,59 @@ def sent_bytes(text: str) -> int:
         return size
     separators = text.count("\u2028") + text.count("\u2029")
     return size + utf8_bytes(text) - len(text) + 3 * separators
+
+
+# What a task has besides its texts, generously: the names of its fields, times, ids, its lease.
+_TASK: Final = 2048
+_ERROR: Final = 192
+_HOP: Final = 64
+_UPLOADED: Final = 4096  # the URL by which a payload is fetched, which S3 has signed
+
+_dumps: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@dataclass(slots=True)
+class AnswerRoom:
+    """The room that is left in one answer, in bytes: of its text, and of that text as it goes out.
+
+    The second counts what Lambda adds when it puts the text into JSON once more: a quote or a
+    backslash takes two bytes then.
+    """
+
+    text: int = ANSWER_BYTES
+    sent: int = SENT_BYTES
+
+    def takes(self, *texts: str, besides: int = 0) -> bool:
+        """Take *texts* and *besides* bytes more out of the room; tell whether they fit.
+
+        What does not fit ends the answer: the room has none left for anything after it.
+        """
+        self.text -= besides
+        self.sent -= besides
+        for text in texts:
+            self.text -= utf8_bytes(text)
+            self.sent -= sent_bytes(text)
+        return self.text >= 0 and self.sent >= 0
+
+    def takes_task(self, task: "Task") -> bool:
+        """Do so for *task*, by what it takes at most."""
+        texts = [text for text in (task.payload, task.result, task.progress) if text]
+        names = [name for name in (task.dedupe_key, task.worker, task.schedule) if name]
+        texts += map(encode_basestring, names)
+        besides = _UPLOADED if task.uploaded is not None else 0
+        for name, one in task.fetchable.items():
+            if getattr(task, name) is None:  # not fetched yet: as it may go out at most
+                self.text -= one.bytes
+                self.sent -= 2 * one.bytes
+        if not (task.tags or task.errors or task.trail):  # as most are
+            return self.takes(*texts, besides=_TASK + besides)
+        errors = [[error.worker, error.type, error.message, error.detail] for error in task.errors]
+        hops = [hop.queue for hop in task.trail]
+        return self.takes(
+            *texts,
+            _dumps([dict(task.tags), errors, hops]),
+            besides=_TASK + besides + _ERROR * len(errors) + _HOP * len(hops),
+        )
 
 
 def _no_constant(name: str) -> NoReturn:

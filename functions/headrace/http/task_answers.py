@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.domain.lease import shown_lease
+from headrace.domain.limits import AnswerRoom
 from headrace.domain.task import SHOWN_STATES, State, Task
 from headrace.domain.undo import Undo
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus
 from headrace.ops.operators.keys import current_actor
-from headrace.ops.shared.paging import AnswerRoom
 from headrace.wire import tasks as task_wire
 from headrace.wire.base import LEFT_OUT, MaxRetries, instant, task_members, to_json, word
 

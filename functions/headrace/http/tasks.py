@@ -111,8 +111,8 @@ def enqueue(
     """Enqueue tasks."""
     use = use_cases()
     results = use.tasks.enqueue(queue_name(queue), [entry.new_task() for entry in body.tasks])
-    results = visibility.enqueued(principal(), results)
-    return json_answer(enqueued_answer(results, now=use.now(), max_retries=max_retries()))
+    shown = [result.as_seen_by(principal()) for result in results]
+    return json_answer(enqueued_answer(shown, now=use.now(), max_retries=max_retries()))
 
 
 @router.post(

@@ -149,6 +149,7 @@ class UseCases:
 
         return TaskOperations(
             self._store,
+            self._tables,
             self.queues,
             self.now,
             self.audit,

@@ -14,6 +14,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Header, Query
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.filters import TaskFilter
+from headrace.domain.limits import AnswerRoom
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State, Task, TaskError
 from headrace.http.fields import TagValue
@@ -30,7 +31,6 @@ from headrace.http.routing import (
     max_retries,
     no_body,
 )
-from headrace.ops.shared.paging import AnswerRoom
 from headrace.runtime.wiring import use_cases
 from headrace.wire.base import Answer, MaxRetries, raw, to_json
 from headrace.wire.tasks import Notification, NotificationInput, NotificationRuntime

@@ -18,6 +18,7 @@ from headrace.domain import settle
 from headrace.domain.change import Entry
 from headrace.domain.errors import FieldError, NotFound, Unavailable
 from headrace.domain.lease import Group
+from headrace.domain.limits import AnswerRoom
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held, ReleaseReason
@@ -29,7 +30,6 @@ from headrace.ops.shared.lanes import delivery_rank, delivery_turn
 from headrace.ops.shared.leases import Leases
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.offloaded import OffloadedTexts
-from headrace.ops.shared.paging import AnswerRoom
 from headrace.ops.shared.queues import QueueOperations
 from headrace.store.base import Arrivals
 

@@ -1,6 +1,6 @@
 """What one key may see: tasks, queues and audit of its own patterns, and no trace of others."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -22,7 +22,7 @@ from headrace.ops.shared.paging import Found, read_units, seek
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.tasks.batches import BatchOperations
 from headrace.ops.tasks.cancel import Cancelling, CancelResult
-from headrace.ops.tasks.enqueue import EnqueueResult, TaskOperations
+from headrace.ops.tasks.enqueue import TaskOperations
 from headrace.ops.tasks.inspect import TaskListing
 from headrace.ops.tasks.wait import Waiting
 from headrace.store.base import Record
@@ -224,16 +224,6 @@ def batch(batches: BatchOperations, by: Principal, batch_id: str) -> TaskBatch:
     if not by.covers_all(found.known_by):
         raise access.not_this_batch(batch_id)
     return found
-
-
-def enqueued(by: Principal, results: Sequence[EnqueueResult]) -> list[EnqueueResult]:
-    """Return the results as *by* may know them: no queue that is not one of its own."""
-    return [
-        result
-        if result.elsewhere is None or by.covers(result.elsewhere)
-        else replace(result, elsewhere=None)
-        for result in results
-    ]
 
 
 def close_lease(leases: Leases, by: Principal, group_id: str) -> None:

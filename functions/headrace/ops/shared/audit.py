@@ -13,10 +13,11 @@ from typing import Any, Final, TypeAlias
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.ids import new_task_id
+from headrace.domain.limits import AnswerRoom
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.push import MASK
 from headrace.domain.queue import QueueSettings
-from headrace.ops.shared.paging import AnswerRoom, Cursors, Found
+from headrace.ops.shared.paging import Cursors, Found
 from headrace.store.base import Record, Store
 from headrace.store.call_scope import caller
 from headrace.store.records import body_of

@@ -1,4 +1,4 @@
-"""Lists page by page: the cursor of the next, what the caller may see of one, what an answer holds.
+"""Lists page by page: the cursor of the next, and what the caller may see of one.
 
 A cursor says where a list goes on.  Callers cannot read it, and altered it is of no use.
 A list may end a page at something that the caller is not shown, so where that is stays hidden too.
@@ -14,13 +14,10 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from json.encoder import encode_basestring
 from math import ceil
 from typing import Any, Final, Generic, TypeVar
 
 from headrace.domain.errors import FieldError, InvalidRequest
-from headrace.domain.limits import ANSWER_BYTES, SENT_BYTES, sent_bytes, utf8_bytes
-from headrace.domain.task import Task
 from headrace.store.base import Record, Store
 from headrace.store.call_scope import flat_rate, restricted
 
@@ -143,56 +140,3 @@ def read_units(shown: Iterable[object]) -> float:
         return 0
     size = sum(_KEY_BYTES + len(repr(one).encode()) for one in shown)
     return max(1, ceil(size / _READ_BYTES))
-
-
-# What a task has besides its texts, generously: the names of its fields, times, ids, its lease.
-_TASK: Final = 2048
-_ERROR: Final = 192
-_HOP: Final = 64
-_UPLOADED: Final = 4096  # the URL by which a payload is fetched, which S3 has signed
-
-_dumps: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
-@dataclass(slots=True)
-class AnswerRoom:
-    """The room that is left in one answer, in bytes: of its text, and of that text as it goes out.
-
-    The second counts what Lambda adds when it puts the text into JSON once more: a quote or a
-    backslash takes two bytes then.
-    """
-
-    text: int = ANSWER_BYTES
-    sent: int = SENT_BYTES
-
-    def takes(self, *texts: str, besides: int = 0) -> bool:
-        """Take *texts* and *besides* bytes more out of the room; tell whether they fit.
-
-        What does not fit ends the answer: the room has none left for anything after it.
-        """
-        self.text -= besides
-        self.sent -= besides
-        for text in texts:
-            self.text -= utf8_bytes(text)
-            self.sent -= sent_bytes(text)
-        return self.text >= 0 and self.sent >= 0
-
-    def takes_task(self, task: Task) -> bool:
-        """Do so for *task*, by what it takes at most."""
-        texts = [text for text in (task.payload, task.result, task.progress) if text]
-        names = [name for name in (task.dedupe_key, task.worker, task.schedule) if name]
-        texts += map(encode_basestring, names)
-        besides = _UPLOADED if task.uploaded is not None else 0
-        for name, one in task.fetchable.items():
-            if getattr(task, name) is None:  # not fetched yet: as it may go out at most
-                self.text -= one.bytes
-                self.sent -= 2 * one.bytes
-        if not (task.tags or task.errors or task.trail):  # as most are
-            return self.takes(*texts, besides=_TASK + besides)
-        errors = [[error.worker, error.type, error.message, error.detail] for error in task.errors]
-        hops = [hop.queue for hop in task.trail]
-        return self.takes(
-            *texts,
-            _dumps([dict(task.tags), errors, hops]),
-            besides=_TASK + besides + _ERROR * len(errors) + _HOP * len(hops),
-        )

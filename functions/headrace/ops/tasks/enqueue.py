@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from headrace.domain import plan
+from headrace.domain.access import Principal
 from headrace.domain.change import Change
 from headrace.domain.errors import Inflight, InvalidRequest, NotFound, Unavailable
 from headrace.domain.fairness import Turn
@@ -58,6 +59,12 @@ class EnqueueResult:
         """The queue that the task is in; None where there is no task, or it may not be named."""
         return self.elsewhere if self.task is None else self.task.queue
 
+    def as_seen_by(self, by: Principal) -> "EnqueueResult":
+        """Return this as *by* may know it: without a queue that is not one of its own."""
+        if self.elsewhere is None or by.covers(self.elsewhere):
+            return self
+        return replace(self, elsewhere=None)
+
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
@@ -94,11 +101,13 @@ def _with_keys(new: TaskSpec, keys: Mapping[str, str]) -> TaskSpec:
 class TaskOperations:
     """The use cases of producers and of whoever looks at one task.
 
+    New tasks go into *tables*, which is *store* without those who learn from ends and leases.
     *joining* says of batches what members know them by, and of those that take no new ones why;
     *uploads* says of uploaded payloads, by name, what is wrong with them in a queue.
     """
 
     store: Store
+    tables: Store
     queues: QueueOperations
     now: Callable[[], datetime]
     audit: Audit
@@ -253,7 +262,7 @@ class TaskOperations:
 
     def _insert(self, changes: Sequence[Change], queue: Queue, now: datetime) -> list[Outcome]:
         """Commit new tasks; an id whose last holder is past its retention is free again."""
-        outcomes = self.store.commit(changes)
+        outcomes = self.tables.commit(changes)
         for place, outcome in enumerate(outcomes):
             if isinstance(outcome, Done):
                 continue
@@ -268,7 +277,7 @@ class TaskOperations:
             elif born is not None and born.enqueue_token is None:
                 outcomes[place] = Done(born)  # an id of ours: it has come and gone already
                 continue
-            outcomes[place] = self.store.commit([changes[place]])[0]
+            outcomes[place] = self.tables.commit([changes[place]])[0]
         return outcomes
 
     def _enqueue_keyed(self, entry: _Entry, queue: Queue, now: datetime) -> EnqueueResult:

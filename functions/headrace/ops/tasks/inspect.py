@@ -13,11 +13,12 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import EVERY_TASK, TaskFilter, TimeSpan
 from headrace.domain.ids import WHOLE_ID_RE
 from headrace.domain.indexing import term_wanted
+from headrace.domain.limits import AnswerRoom
 from headrace.domain.queue import Queue
 from headrace.domain.task import SHOWN_STATES, TURN_LANE, Place, State, Task, untold
 from headrace.ops.shared.leases import with_present_ends
 from headrace.ops.shared.offloaded import OffloadedTexts
-from headrace.ops.shared.paging import AnswerRoom, Cursors
+from headrace.ops.shared.paging import Cursors
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.tasks.walks import CountPosition, Walk
 from headrace.store.base import Store

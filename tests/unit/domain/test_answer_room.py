@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.domain.ids import new_lease_token
-from headrace.domain.limits import ANSWER_BYTES, LAMBDA_BYTES, SENT_BYTES, sent_bytes, utf8_bytes
+from headrace.domain.limits import (
+    ANSWER_BYTES,
+    LAMBDA_BYTES,
+    SENT_BYTES,
+    AnswerRoom,
+    sent_bytes,
+    utf8_bytes,
+)
 from headrace.domain.task import (
     SHOWN_STATES,
     DeadReason,
@@ -21,7 +28,6 @@ from headrace.domain.task import (
 )
 from headrace.http import task_answers
 from headrace.ops.delivery.dequeue import DequeueResult
-from headrace.ops.shared.paging import AnswerRoom
 from headrace.wire.base import to_json
 
 NOW = datetime(2026, 11, 21, 8, 0, 0, 123456, tzinfo=UTC)

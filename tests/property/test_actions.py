@@ -33,8 +33,10 @@ from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 
 TASKS = 6
-PLACES = 20
+PLACES = range(20)
 """Before and after each write of a worker; no action here has more."""
+SOME = (2, 7, 13)  # of them: before and after a write, and late
+OTHERS = [place for place in PLACES if place not in SOME]
 
 
 class Killed(BaseException):
@@ -252,19 +254,21 @@ def happens(scene: Scene, events: Sequence[tuple[int, str]]) -> None:
 
 @pytest.mark.parametrize("action", BulkAction)
 @pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("places", [SOME, pytest.param(OTHERS, marks=pytest.mark.slow)])
 def test_whatever_happens_at_any_write_each_task_is_changed_and_counted_once(
-    action: BulkAction, event: str
+    action: BulkAction, event: str, places: Sequence[int]
 ) -> None:
-    for place in range(PLACES):
+    for place in places:
         happens(Scene(action), [(place, event)])
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     action=st.sampled_from(BulkAction),
     history=st.sampled_from([0, 600]),
     events=st.lists(
-        st.tuples(st.integers(0, 2 * PLACES), st.sampled_from(EVENTS)), min_size=2, max_size=5
+        st.tuples(st.integers(0, 2 * len(PLACES)), st.sampled_from(EVENTS)), min_size=2, max_size=5
     ),
 )
 def test_so_it_is_when_much_happens(
@@ -278,8 +282,9 @@ def test_a_worker_that_sleeps_while_its_action_is_cancelled_and_ended_does_no_mo
     happens(Scene(BulkAction.DELETE), [(7, "cancel"), (8, "take_over")])
 
 
+@pytest.mark.slow
 @settings(deadline=None)
-@given(events=st.lists(st.tuples(st.integers(0, PLACES), st.just("kill")), max_size=4))
+@given(events=st.lists(st.tuples(st.integers(0, len(PLACES)), st.just("kill")), max_size=4))
 def test_what_is_deleted_for_good_is_counted_too(events: list[tuple[int, str]]) -> None:
     happens(Scene(BulkAction.DELETE, undo=0), events)
 
@@ -317,6 +322,7 @@ class ActsBeforeItNotes(ActionWork):
         return begun
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "event"),
     [
@@ -328,7 +334,7 @@ class ActsBeforeItNotes(ActionWork):
 )
 def test_faults_are_found(fault: type[ActionWork], event: str) -> None:
     found = 0
-    for place in range(PLACES):
+    for place in PLACES:
         try:
             happens(Scene(BulkAction.RESTART, fault), [(place, event)])
         except AssertionError:

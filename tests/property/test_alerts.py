@@ -231,8 +231,16 @@ def test_whatever_happens_during_a_look_each_alert_is_told_once(
     assert at >= 3  # queue, index, state
 
 
-@pytest.mark.parametrize("before", [0, 1])
-@pytest.mark.parametrize("event", [done, anew], ids=lambda event: event.__name__)
+@pytest.mark.parametrize(
+    ("event", "before"),
+    [
+        (done, 1),
+        *(
+            pytest.param(*other, marks=pytest.mark.slow)
+            for other in [(done, 0), (anew, 0), (anew, 1)]
+        ),
+    ],
+)
 def test_nor_is_one_told_twice_by_two_timers_that_are_both_interrupted(
     event: Callable[[Story], None], before: int
 ) -> None:
@@ -364,6 +372,7 @@ class Forgetful:
         return replace(found, body={**found.body, "epoch": queue.body["alerts_since"]})
 
 
+@pytest.mark.slow
 def test_states_written_unseen_with_ids_by_chance_are_caught() -> None:
     def twice(*, checked: bool, derived: Callable[[datetime, str], str]) -> bool:
         for at in itertools.count():

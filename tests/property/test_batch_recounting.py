@@ -100,7 +100,7 @@ class Story:
             assert ended
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [6, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("store", STORES.values(), ids=STORES)
 def test_whatever_is_lost_or_late_nothing_is_called_back_early_or_twice(
     store: Callable[[], Store], examples: int

@@ -119,7 +119,7 @@ def run(machine: type[BatchMachine], examples: int, steps: int) -> None:
 
 
 def test_a_batch_calls_back_once_and_never_early() -> None:
-    run(BatchMachine, 15, 40)
+    run(BatchMachine, 5, 40)
 
 
 @pytest.mark.slow
@@ -209,6 +209,7 @@ def tell(machine: BatchMachine, story: Callable[[BatchMachine], None]) -> None:
     machine.teardown()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [PatientCounters, HoardingCounters])
 def test_the_machine_finds_what_is_planted_in_counters(fault: Callable[..., Counters]) -> None:
     class Planted(BatchMachine):

@@ -126,6 +126,7 @@ def test_the_rule_holds_in_many_more_orders() -> None:
     assert judge(RIGHT, ORDERS) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", WRONG)
 def test_what_others_count_speaks_early(rule: str) -> None:
     early, _ = judge(WRONG[rule], 2_000)

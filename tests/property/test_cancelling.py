@@ -330,7 +330,7 @@ class Cancelling(RuleBasedStateMachine):
 
 
 SOME = settings(
-    max_examples=20,
+    max_examples=6,
     stateful_step_count=40,
     derandomize=True,
     database=None,
@@ -339,10 +339,13 @@ SOME = settings(
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
-FAST = settings(SOME, max_examples=6)
+FASTEST = settings(SOME, max_examples=1)
 
 
-@pytest.mark.parametrize(("store", "some"), [("memory", SOME), ("sqlite", FAST)])
+@pytest.mark.parametrize(
+    ("store", "some"),
+    [("memory", SOME), ("sqlite", FASTEST), pytest.param("sqlite", SOME, marks=pytest.mark.slow)],
+)
 def test_what_was_cancelled_stays_so_in_any_order(store: str, some: settings) -> None:
     class OverStore(Cancelling):
         make_store = STORES[store]

@@ -115,8 +115,20 @@ def parts(writes: Sequence[TaskWrite], way: str) -> Iterator[Sequence[TaskWrite]
     yield from [writes] if way == "whole" else [writes[:middle], writes[middle:]]
 
 
-@pytest.mark.parametrize("groups", [None, GroupSettings(GroupMode.FAIR)])
-@pytest.mark.parametrize("history", [86_400, 0])
+@pytest.mark.parametrize(
+    ("groups", "history"),
+    [
+        (None, 86_400),
+        *(
+            pytest.param(groups, history, marks=pytest.mark.slow)
+            for groups, history in [
+                (None, 0),
+                (GroupSettings(GroupMode.FAIR), 86_400),
+                (GroupSettings(GroupMode.FAIR), 0),
+            ]
+        ),
+    ],
+)
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("way", ["whole", "halves"])
 @pytest.mark.parametrize("fate", FATES)

@@ -22,7 +22,7 @@ from tests.property.fairness import Fairness
 from tests.property.walks import walk_far
 
 MEMORY = settings(
-    max_examples=12,
+    max_examples=4,
     stateful_step_count=60,
     derandomize=True,
     database=None,

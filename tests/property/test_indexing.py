@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
@@ -178,5 +179,6 @@ def test_who_waits_again_during_the_look_is_not_missed() -> None:
     assert [missed(steps, forgetful=False) for steps in range(6)] == [set()] * 6
 
 
+@pytest.mark.slow
 def test_the_same_catches_a_recorder_that_forgets_them() -> None:
     assert any(missed(steps, forgetful=True) for steps in range(6))

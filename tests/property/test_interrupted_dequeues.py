@@ -233,7 +233,7 @@ def stories(
 
 @pytest.mark.parametrize("event", [*EVENTS, STOLEN])
 @pytest.mark.parametrize("how", QUEUES)
-@pytest.mark.parametrize("on", ON)
+@pytest.mark.parametrize("on", ["memory", pytest.param("sqlite", marks=pytest.mark.slow)])
 def test_whatever_happens_a_repeat_gets_all_that_was_leased(on: str, how: str, event: str) -> None:
     for story in stories(how, event, on=on):
         story.repeated()

@@ -160,7 +160,8 @@ OF_THREE = (
 @pytest.mark.parametrize(
     ("store", "what"),
     [
-        *((store, what) for store in STORES for what in OF_TWO),
+        *(("memory", what) for what in OF_TWO),
+        *(pytest.param("sqlite", what, marks=pytest.mark.slow) for what in OF_TWO),
         *(pytest.param("memory", what, marks=pytest.mark.slow) for what in OF_THREE),
     ],
 )
@@ -179,7 +180,7 @@ def test_what_holds_of_keys_holds_in_every_order(store: str, what: str) -> None:
         "rotate revoke!{}",
     ],
 )
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", ["memory", pytest.param("sqlite", marks=pytest.mark.slow)])
 def test_it_holds_where_a_process_ends_between_any_two_of_its_calls(store: str, what: str) -> None:
     for calls in range(5):
         run(what.format(calls), STORES[store])
@@ -232,6 +233,7 @@ class DropsAnything(MemoryStore):
         return super().drop_record(kind, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("store", "what", "seen"),
     [

@@ -64,7 +64,9 @@ def test_a_process_in_which_all_ask_divides_nothing() -> None:
     assert fleet.waited[-1] < 1.0
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
+)
 def test_the_first_tasks_of_one_who_died_are_taken_in_the_turns_of_those_before_it(
     seed: int,
 ) -> None:
@@ -105,6 +107,7 @@ def test_who_alone_asks_soon_has_whole_batches_in_order() -> None:
     assert behind == sorted(behind, key=lambda name: int(name.rpartition("-")[2]))
 
 
+@pytest.mark.slow
 def test_a_few_who_ask_have_whole_batches_though_most_of_the_queue_is_others() -> None:
     fleet = fleet_of(16, seed=1)
     fleet.enqueue(1000)
@@ -148,14 +151,22 @@ behaviours = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    others=st.lists(behaviours, min_size=1, max_size=5),
-    shards=st.sampled_from([1, 2, 8]),
-    gaps=st.lists(st.sampled_from([0.0, 0.02, 0.3, 2.0]), min_size=1, max_size=12),
-    seed=st.integers(0, 1000),
-)
-def test_every_task_is_taken_within_a_turn_of_each_member_that_does_not_ask(
+@pytest.mark.parametrize("examples", [6, pytest.param(40, marks=pytest.mark.slow)])
+def test_every_task_is_taken_within_a_turn_of_each_member_that_does_not_ask(examples: int) -> None:
+    @settings(max_examples=examples, deadline=None)
+    @given(
+        others=st.lists(behaviours, min_size=1, max_size=5),
+        shards=st.sampled_from([1, 2, 8]),
+        gaps=st.lists(st.sampled_from([0.0, 0.02, 0.3, 2.0]), min_size=1, max_size=12),
+        seed=st.integers(0, 1000),
+    )
+    def run(others: list[str], shards: int, gaps: list[float], seed: int) -> None:
+        every_task_is_taken_in_time(others, shards, gaps, seed)
+
+    run()
+
+
+def every_task_is_taken_in_time(
     others: list[str], shards: int, gaps: list[float], seed: int
 ) -> None:
     fleet = Fleet(len(others) + 1, seed=seed, shards=shards)

@@ -323,7 +323,7 @@ class OffloadMachine(RuleBasedStateMachine):
 
 
 FEW = settings(
-    max_examples=30, stateful_step_count=40, deadline=None, derandomize=True,
+    max_examples=10, stateful_step_count=40, deadline=None, derandomize=True,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 QUICK = settings(FEW, max_examples=600, stateful_step_count=25, phases=[Phase.generate])

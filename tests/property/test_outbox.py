@@ -277,11 +277,12 @@ HOW = settings(
 )
 
 
-@pytest.mark.parametrize("examples", [15, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [5, pytest.param(60, marks=pytest.mark.slow)])
 def test_every_committed_row_is_enqueued_exactly_once_and_no_other(examples: int) -> None:
     run_state_machine_as_test(Outboxes, settings=settings(HOW, max_examples=examples))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [DeletesFirst, NewIds])
 def test_a_relay_with_a_classical_fault_is_caught(fault: type[ListTable]) -> None:
     class Faulty(Outboxes):

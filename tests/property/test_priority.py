@@ -331,7 +331,7 @@ class Priorities(RuleBasedStateMachine):
 
 
 MEMORY = settings(
-    max_examples=12,
+    max_examples=4,
     stateful_step_count=60,
     derandomize=True,
     database=None,

@@ -288,7 +288,7 @@ class Purges(RuleBasedStateMachine):
 
 
 QUICK = settings(
-    max_examples=20,
+    max_examples=6,
     stateful_step_count=25,
     derandomize=True,
     database=None,
@@ -311,7 +311,7 @@ class PurgesOfSqlite(Purges):
     [
         (Purges, QUICK),
         pytest.param(Purges, LONGER, marks=pytest.mark.slow),
-        (PurgesOfSqlite, settings(QUICK, max_examples=6)),
+        (PurgesOfSqlite, settings(QUICK, max_examples=2)),
         pytest.param(PurgesOfSqlite, settings(QUICK, max_examples=120), marks=pytest.mark.slow),
     ],
 )
@@ -339,7 +339,10 @@ class InStep(MemoryStore):
 RHYTHMS = [(waits, works) for waits in range(1, 6) for works in range(1, 6) if waits + works > 2]
 
 
-@pytest.mark.parametrize("states", [(E,), (E, F), SHOWN_STATES], ids="+".join)
+@pytest.mark.parametrize(
+    "states",
+    [(E,), *(pytest.param(more, marks=pytest.mark.slow) for more in [(E, F), SHOWN_STATES])],
+)
 @pytest.mark.parametrize(("waits", "works"), RHYTHMS)
 def test_no_worker_is_so_in_step_with_a_purge_that_its_task_evades_it(
     states: tuple[State, ...], waits: int, works: int

@@ -269,7 +269,7 @@ _SETTINGS = settings(
 )
 
 
-@pytest.mark.parametrize("examples", [15, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [4, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("store", sorted(STORES))
 def test_push_holds_what_it_promises(store: str, examples: int) -> None:
     machine = type("PushedOver", (Pushed,), {"make": staticmethod(STORES[store])})

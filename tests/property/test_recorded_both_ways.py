@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,11 +77,17 @@ def of_stream(writes: Sequence[TaskWrite]) -> list[TaskWrite]:
     return read
 
 
-@given(st.lists(calls, min_size=20, max_size=80), st.sampled_from([3, 10, 200]))
-@settings(COMMON, max_examples=60)
-def test_lines_and_counters_are_the_same_whichever_way_a_history_comes(
-    history: list[tuple[str, str, int, float]], size: int
-) -> None:
+@pytest.mark.parametrize("examples", [6, pytest.param(60, marks=pytest.mark.slow)])
+def test_lines_and_counters_are_the_same_whichever_way_a_history_comes(examples: int) -> None:
+    @settings(COMMON, max_examples=examples)
+    @given(st.lists(calls, min_size=20, max_size=80), st.sampled_from([3, 10, 200]))
+    def run(history: list[tuple[str, str, int, float]], size: int) -> None:
+        lines_and_counters_are_the_same(history, size)
+
+    run()
+
+
+def lines_and_counters_are_the_same(history: list[tuple[str, str, int, float]], size: int) -> None:
     store = MemoryStore()
     life = RecordedService(store)
     for call in history:

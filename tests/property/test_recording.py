@@ -28,7 +28,12 @@ from tests.manual_clock import ManualClock
 from tests.property.stores import STORES
 from tests.streamed import SHARD, Streamed, Unsure
 
-LONG = ["memory", pytest.param("sqlite", marks=pytest.mark.slow)]
+SHARES = [
+    ("memory", 10),
+    pytest.param("memory", 1, marks=pytest.mark.slow),
+    pytest.param("sqlite", 1, marks=pytest.mark.slow),
+]
+"""Of the examples one in so many."""
 COMMON = settings(
     derandomize=True,
     database=None,
@@ -130,10 +135,17 @@ class RecordedService:
             )
 
 
-@pytest.mark.parametrize("store", LONG)
-@given(st.lists(calls, min_size=20, max_size=80), st.randoms(use_true_random=False))
-@settings(COMMON, max_examples=100)
-def test_after_any_history_the_counts_are_the_truth(
+@pytest.mark.parametrize(("store", "share"), SHARES)
+def test_after_any_history_the_counts_are_the_truth(store: str, share: int) -> None:
+    @settings(COMMON, max_examples=100 // share)
+    @given(st.lists(calls, min_size=20, max_size=80), st.randoms(use_true_random=False))
+    def run(history: list[tuple[str, str, int, float]], chance: random.Random) -> None:
+        the_counts_are_the_truth(store, history, chance)
+
+    run()
+
+
+def the_counts_are_the_truth(
     store: str, history: list[tuple[str, str, int, float]], chance: random.Random
 ) -> None:
     life = RecordedService(STORES[store]())
@@ -223,10 +235,19 @@ def truth_of(changes: Sequence[TaskWrite]) -> Tally:
     return tally
 
 
-@pytest.mark.parametrize("store", LONG)
-@given(histories(), st.randoms(use_true_random=False), FATES)
-@settings(COMMON, max_examples=300)
+@pytest.mark.parametrize(("store", "share"), SHARES)
 def test_crashes_lost_answers_and_late_twins_lose_and_double_nothing(
+    store: str, share: int
+) -> None:
+    @settings(COMMON, max_examples=300 // share)
+    @given(histories(), st.randoms(use_true_random=False), FATES)
+    def run(changes: list[TaskWrite], chance: random.Random, fates: list[str | None]) -> None:
+        nothing_is_lost_or_doubled(store, changes, chance, fates)
+
+    run()
+
+
+def nothing_is_lost_or_doubled(
     store: str, changes: list[TaskWrite], chance: random.Random, fates: list[str | None]
 ) -> None:
     unsure = Unsure(STORES[store]())

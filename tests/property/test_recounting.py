@@ -234,14 +234,21 @@ IS_CANCELLED: list[Call] = [("cancel", "plain", 0, 0), ("restart", "plain", 0, 0
 FAILS: list[Call] = [("take", "plain", 0, 0), ("say", "plain", 2, 0)]
 COMES_BACK: list[Call] = [("move", "plain", 0, 0), ("move", "wide", 0, 0)]
 
-
+LIVES = [SUCCEEDS, IS_RUN, COMES_BACK, IS_CANCELLED, FAILS]
 LONGER = [("sqlite", 2), ("memory", 4)]
 
 
-@pytest.mark.parametrize("life", [SUCCEEDS, IS_RUN, COMES_BACK, IS_CANCELLED, FAILS])
 @pytest.mark.parametrize(
-    ("on", "steps"),
-    [("memory", 2), *(pytest.param(*longer, marks=pytest.mark.slow) for longer in LONGER)],
+    ("on", "steps", "life"),
+    [
+        ("memory", 2, SUCCEEDS),
+        *(pytest.param("memory", 2, life, marks=pytest.mark.slow) for life in LIVES[1:]),
+        *(
+            pytest.param(*longer, life, marks=pytest.mark.slow)
+            for longer in LONGER
+            for life in LIVES
+        ),
+    ],
 )
 def test_in_every_order_of_a_small_case(on: str, life: list[Call], steps: int) -> None:
     """Two changes, the recorder that comes to each, and a recount in so many steps."""

@@ -41,7 +41,7 @@ def insert(world: World, queue: str, task_id: str, token: str | None) -> Change:
     return plan.enqueue(new, target, task_id=task_id, due_at=now, now=now, token=token)
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", ["memory", pytest.param("sqlite", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize(
     ("own", "order"),

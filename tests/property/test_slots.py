@@ -285,8 +285,8 @@ MACHINE: Final = settings(
 
 
 LONGER: Final = settings(MACHINE, max_examples=80)
-QUICK: Final = settings(MACHINE, max_examples=8)
-QUICKEST: Final = settings(MACHINE, max_examples=4)
+QUICK: Final = settings(MACHINE, max_examples=3)
+QUICKEST: Final = settings(MACHINE, max_examples=1)
 
 
 @pytest.mark.parametrize(

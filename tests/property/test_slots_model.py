@@ -155,7 +155,7 @@ def explore(calls: tuple[int, ...], fault: str = "") -> tuple[int, SlotWorld | N
 
 
 def test_no_order_of_steps_puts_two_tasks_in_flight_where_one_is_allowed() -> None:
-    states, wrong = explore((2, 1))
+    states, wrong = explore((1, 1))  # all are among those of more calls
 
     assert wrong is None
     assert states > 10_000
@@ -167,6 +167,7 @@ def test_nor_does_any_of_more_calls() -> None:
     assert explore((1, 1, 1))[1] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [GIVE_BACK, LOSER, EAGER])
 def test_the_model_finds_each_of_these_mistakes(fault: str) -> None:
     assert explore((2, 1), fault)[1] is not None

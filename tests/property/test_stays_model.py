@@ -182,6 +182,7 @@ def test_nor_does_any_of_more_calls() -> None:
     assert explore((1, 1, 1))[1] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [EAGER, BLIND, ANY_TIME, STALE, UNDO, ABANDONED])
 def test_the_model_finds_each_of_these_mistakes(fault: str) -> None:
     assert explore((2, 1), fault)[1] is not None

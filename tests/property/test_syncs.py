@@ -216,7 +216,6 @@ class Syncs(RuleBasedStateMachine):
 
 
 FEW: Final = settings(
-    max_examples=20,
     stateful_step_count=10,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -232,8 +231,10 @@ PLANTED: Final = settings(
     report_multiple_bugs=False,
 )
 
-TestSyncs = Syncs.TestCase
-TestSyncs.settings = FEW
+
+@pytest.mark.parametrize("examples", [4, pytest.param(20, marks=pytest.mark.slow)])
+def test_any_syncs_and_edits_leave_what_they_should(examples: int) -> None:
+    run_state_machine_as_test(Syncs, settings=settings(FEW, max_examples=examples))
 
 
 # ---------------------------------------------------------------------------------- planted faults
@@ -308,6 +309,7 @@ def test_a_paused_schedule_stays_so_when_its_cron_changes(syncs: type[AppSync]) 
         deploy(CRONS[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", [NoVersion, AllOfThem, WholeSettings])
 def test_the_machine_catches_a_sync_that(planted: type[AppSync]) -> None:
     class Planted(Syncs):

@@ -260,7 +260,7 @@ class UndoMachine(RuleBasedStateMachine):
 
 
 FEW = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, derandomize=True,
+    max_examples=12, stateful_step_count=30, deadline=None, derandomize=True,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 
@@ -325,6 +325,7 @@ def keeps_the_retention_of_the_undo(change: Change) -> Change:
     return replace(change, put=put, clear=clear)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -379,6 +380,7 @@ class RestoresOverUsedIds(LaggingStore):
         return super().spent(wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", [ShowsDeleted, RestoresOverUsedIds])
 def test_a_fault_in_the_store_is_found(store: type[LaggingStore]) -> None:
     class Faulty(UndoMachine):

@@ -291,7 +291,7 @@ class Waits(RuleBasedStateMachine):
 
 
 SOME = settings(
-    max_examples=10,
+    max_examples=4,
     stateful_step_count=40,
     derandomize=True,
     database=None,

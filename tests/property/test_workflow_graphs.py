@@ -94,7 +94,7 @@ class Story:
         assert whole.finished_at is not None
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs(), st.integers(0, 10_000), st.integers(1, 2), st.sampled_from(["stop", "go_on"]))
 def test_any_graph_runs_each_step_once_and_in_its_turn(
     graph: Graph, seed: int, times: int, on_failure: str
@@ -156,6 +156,7 @@ class Deaf(Workflow):
         return graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [Impatient, Deaf])
 def test_the_stories_find_what_is_planted(fault: type[Workflow]) -> None:
     """Ten that wait for two, and one for all of them."""
@@ -166,9 +167,17 @@ def test_the_stories_find_what_is_planted(fault: type[Workflow]) -> None:
         Story(graph, 1, fault).run(times=1, on_failure="stop")
 
 
-@settings(max_examples=150, deadline=None)
-@given(graphs(40), st.integers(1, limits.TASK_BATCHES - 1))
-def test_relays_keep_all_within_their_batches_and_hand_all_on(graph: Graph, room: int) -> None:
+@pytest.mark.parametrize("examples", [20, pytest.param(150, marks=pytest.mark.slow)])
+def test_relays_keep_all_within_their_batches_and_hand_all_on(examples: int) -> None:
+    @settings(max_examples=examples, deadline=None)
+    @given(graphs(40), st.integers(1, limits.TASK_BATCHES - 1))
+    def run(graph: Graph, room: int) -> None:
+        relays_keep_all_within_their_batches(graph, room)
+
+    run()
+
+
+def relays_keep_all_within_their_batches(graph: Graph, room: int) -> None:
     after = {name(place): [name(one) for one in sorted(ones)] for place, ones in enumerate(graph)}
     built = WorkflowGraph.of(after, dict.fromkeys(after, room))
 

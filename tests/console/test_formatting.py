@@ -14,6 +14,7 @@ from headrace.testing.conditions import START
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=15,
 )
 
 

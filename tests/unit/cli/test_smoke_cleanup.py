@@ -20,7 +20,7 @@ from tests.unit.cli.smoke_harness import (
     problem,
 )
 
-PLACES = [3, 4, 5, 9, 60]
+PLACES = [4, 9]
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def without_stats(things: dict[str, Any]) -> str:
     return re.sub(r"stats=Stats\(.*?\), schedules", "schedules", repr(things))
 
 
-@pytest.mark.parametrize("option", [[], ["--ngsi"]])
+@pytest.mark.parametrize("option", [[], pytest.param(["--ngsi"], marks=pytest.mark.slow)])
 def test_nothing_of_others_is_touched(sound: SmokeDeployment, option: list[str]) -> None:
     fill(sound.service)
     before = things_of(sound.service)
@@ -86,6 +86,7 @@ def test_a_queue_of_notifications_that_is_in_use_is_checked_if_that_is_wanted(
     assert {row["outcome"] for row in rows.values()} == {"ok"}
 
 
+@pytest.mark.slow
 def test_a_worker_may_take_the_notification_before_it_is_found(sound: SmokeDeployment) -> None:
     fill(sound.service)
 
@@ -102,6 +103,7 @@ def test_a_worker_may_take_the_notification_before_it_is_found(sound: SmokeDeplo
     assert rows["NGSI: list"]["seen"] == "none any more: a worker has moved it on"
 
 
+@pytest.mark.slow
 def test_what_others_put_into_the_queue_of_notifications_meanwhile_is_not_deleted(
     sound: SmokeDeployment,
 ) -> None:
@@ -129,8 +131,9 @@ def test_what_others_put_into_the_queue_of_notifications_meanwhile_is_not_delete
 
 @pytest.mark.parametrize(
     ("number", "after"),
-    [(each, after) for each in PLACES for after in (False, True)]
-    + [pytest.param(each, True, marks=pytest.mark.slow) for each in range(1, REQUESTS, 3)],
+    [(each, True) for each in PLACES]
+    + [pytest.param(each, False, marks=pytest.mark.slow) for each in (3, 4, 5, 9, 60)]
+    + [pytest.param(each, True, marks=pytest.mark.slow) for each in (3, 5, *range(1, REQUESTS, 3))],
 )
 def test_ctrl_c_leaves_nothing_wherever_it_comes(number: int, *, after: bool) -> None:
     stopped = SmokeDeployment(RequestCounter(number, KeyboardInterrupt(), after=after))
@@ -142,7 +145,9 @@ def test_ctrl_c_leaves_nothing_wherever_it_comes(number: int, *, after: bool) ->
     assert "left behind" not in ran.err
 
 
-@pytest.mark.parametrize("number", [4, 12, 70])
+@pytest.mark.parametrize(
+    "number", [12, *(pytest.param(each, marks=pytest.mark.slow) for each in (4, 70))]
+)
 def test_an_answer_that_is_lost_on_the_way_is_one_wrong_row(number: int) -> None:
     lost = SmokeDeployment(RequestCounter(number, httpx.ReadTimeout("timed out"), after=True))
 
@@ -154,6 +159,7 @@ def test_an_answer_that_is_lost_on_the_way_is_one_wrong_row(number: int) -> None
     assert lost.there() == set()
 
 
+@pytest.mark.slow
 def test_a_defect_of_ours_cleans_up_too(sound: SmokeDeployment) -> None:
     sound.spoil = RequestCounter(40, ZeroDivisionError("a defect"), after=False)
 
@@ -202,6 +208,7 @@ def test_what_is_left_behind_is_told_with_the_command_that_removes_it(
     assert sound.there() == set()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_removed_at_once_is_tried_again(sound: SmokeDeployment) -> None:
     refused: list[str] = []
 

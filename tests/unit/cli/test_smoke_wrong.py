@@ -24,7 +24,7 @@ from tests.unit.cli.smoke_harness import (
 )
 
 VITAL = {"health", "list_keys"}  # without these two there is nothing to check
-SOME = ("explain_task", "put_schedule")
+SOME = ("put_schedule",)
 
 
 @pytest.fixture
@@ -117,27 +117,36 @@ ASCII = bodies(lambda body: json.dumps(json.loads(body)).encode() if body else b
                 "text/html",
             ),
         ],
-        [
-            ("get_task", ASCII, "task: show", "another payload came back"),
-            ("enqueue", replaced(b"DUPLICATE", b"CREATED"), "task: dedupe key", "the outcome"),
-            ("dequeue", FLOATS, "task: dequeue", "another payload came back"),
-            ("run_tasks", without("x-request-id"), "headers of all answers", "no X-Request-Id"),
-        ],
-        [
-            (
-                "dequeue",
-                replaced(b'"tasks":[{', b'"tasks":[],"x":[{'),
-                "task: dequeue",
-                "within 15 s",
-            ),
-            (
-                "run_tasks",
-                another("x-consumed-units", "2"),
-                "headers of all answers",
-                "no X-Consumed",
-            ),
-        ],
-        [("dequeue", without("idempotent-replay"), "task: dequeue", "Idempotent-Replay: None")],
+        pytest.param(
+            [
+                ("get_task", ASCII, "task: show", "another payload came back"),
+                ("enqueue", replaced(b"DUPLICATE", b"CREATED"), "task: dedupe key", "the outcome"),
+                ("dequeue", FLOATS, "task: dequeue", "another payload came back"),
+                ("run_tasks", without("x-request-id"), "headers of all answers", "no X-Request-Id"),
+            ],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            [
+                (
+                    "dequeue",
+                    replaced(b'"tasks":[{', b'"tasks":[],"x":[{'),
+                    "task: dequeue",
+                    "within 15 s",
+                ),
+                (
+                    "run_tasks",
+                    another("x-consumed-units", "2"),
+                    "headers of all answers",
+                    "no X-Consumed",
+                ),
+            ],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            [("dequeue", without("idempotent-replay"), "task: dequeue", "Idempotent-Replay: None")],
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_an_answer_that_is_not_as_it_should_be_is_told(
@@ -153,6 +162,7 @@ def test_an_answer_that_is_not_as_it_should_be_is_told(
         assert says in wrong[check]["seen"]
 
 
+@pytest.mark.slow
 def test_a_secret_that_is_shown_again_is_told(sound: SmokeDeployment) -> None:
     made: list[bytes] = []
 
@@ -172,6 +182,7 @@ def test_a_secret_that_is_shown_again_is_told(sound: SmokeDeployment) -> None:
     assert made[0].decode() not in ran.out + ran.err
 
 
+@pytest.mark.slow
 def test_a_key_that_is_let_in_everywhere_is_told(sound: SmokeDeployment) -> None:
     def let_in(request: httpx.Request, answer: Answer) -> httpx.Response:
         request.headers["Authorization"] = f"Bearer {sound.service.key}"
@@ -190,6 +201,7 @@ def test_a_key_that_is_let_in_everywhere_is_told(sound: SmokeDeployment) -> None
     assert wrong["key: where it may not"]["seen"] == "was let through; 403 forbidden is right"
 
 
+@pytest.mark.slow
 def test_a_list_without_an_end_is_told() -> None:
     endless = replaced(b'"cursor":null', b'"cursor":"on"')
 
@@ -221,22 +233,26 @@ def test_timers_and_a_recorder_that_do_not_run_are_told(sound: SmokeDeployment) 
     }
 
 
+WRONG_CONSOLES: list[tuple[Spoil, str, str]] = [
+    (
+        headers(lambda name, text: re.sub(r"(; (HttpOnly|Secure|SameSite=|Path=).*)+", "", text)),
+        "console: sign in",
+        "has no HttpOnly, SameSite=Strict, Secure, Path=/prod/console",
+    ),
+    (without("content-security-policy"), "console: page", "Content-Security-Policy"),
+    (replaced(b'name="token"', b'name="other"'), "console: sign in", "the status: 403"),
+    (replaced(b'rel="stylesheet"', b'rel="none"'), "console: page", "no style sheet"),
+    (another("location", "https://elsewhere.test/"), "console: sign in", "elsewhere.test"),
+    (replaced(b'action="/prod', b'action="https://elsewhere.test'), "console: sign in", "else"),
+    (lambda _request, _answer: problem(404, "not_found"), "console: page", "the status: 404"),
+]
+
+
 @pytest.mark.parametrize(
     ("spoilt", "check", "says"),
     [
-        (
-            headers(
-                lambda name, text: re.sub(r"(; (HttpOnly|Secure|SameSite=|Path=).*)+", "", text)
-            ),
-            "console: sign in",
-            "has no HttpOnly, SameSite=Strict, Secure, Path=/prod/console",
-        ),
-        (without("content-security-policy"), "console: page", "Content-Security-Policy"),
-        (replaced(b'name="token"', b'name="other"'), "console: sign in", "the status: 403"),
-        (replaced(b'rel="stylesheet"', b'rel="none"'), "console: page", "no style sheet"),
-        (another("location", "https://elsewhere.test/"), "console: sign in", "elsewhere.test"),
-        (replaced(b'action="/prod', b'action="https://elsewhere.test'), "console: sign in", "else"),
-        (lambda _request, _answer: problem(404, "not_found"), "console: page", "the status: 404"),
+        WRONG_CONSOLES[0],
+        *(pytest.param(*other, marks=pytest.mark.slow) for other in WRONG_CONSOLES[1:]),
     ],
 )
 def test_a_console_that_is_not_as_it_should_be_is_told(
@@ -250,6 +266,7 @@ def test_a_console_that_is_not_as_it_should_be_is_told(
     assert says in wrong[check]["seen"]
 
 
+@pytest.mark.slow
 def test_sessions_that_outlive_signing_out_are_told(sound: SmokeDeployment) -> None:
     def kept_alive(request: httpx.Request, answer: Answer) -> httpx.Response:
         if request.url.path == "/prod/console/sign-out":

@@ -163,8 +163,21 @@ CALLS: dict[str, tuple[Role, str, str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("pattern", ["ngsi.*", "*.a"])
-@pytest.mark.parametrize("name", CALLS)
+SOME = ("queues", "a list", "deleting a task", "a report")
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        *((name, "ngsi.*") for name in SOME),
+        *(
+            pytest.param(name, pattern, marks=pytest.mark.slow)
+            for pattern in ("ngsi.*", "*.a")
+            for name in CALLS
+            if (pattern, name in SOME) != ("ngsi.*", True)
+        ),
+    ],
+)
 def test_a_call_costs_a_restricted_key_the_same_whatever_others_have(
     name: str, pattern: str
 ) -> None:
@@ -184,7 +197,14 @@ def test_a_call_costs_a_restricted_key_the_same_whatever_others_have(
 
 
 @pytest.mark.parametrize(
-    "name", ["queues", "keys", "audit", "a bulk action", "a report", "stats", "metrics"]
+    "name",
+    [
+        "queues",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("keys", "audit", "a bulk action", "a report", "stats", "metrics")
+        ),
+    ],
 )
 def test_whoever_is_for_all_queues_is_told_what_it_cost(name: str) -> None:
     role, method, path, body = CALLS[name]

@@ -88,6 +88,7 @@ def test_a_list_ends_its_page_early_and_goes_on(watched: FittingService, payload
     assert len(pages) in (2, 3)
 
 
+@pytest.mark.slow
 def test_repeating_an_enqueue_of_tasks_with_much_to_show_fits(watched: FittingService) -> None:
     queue = watched.queue(retry_strategy={"kind": "fixed", "base_seconds": 0, "max_retries": 30})
     tags = {f"{number}{chr(34) * 62}": '"' * 256 for number in range(10)}
@@ -115,6 +116,7 @@ def test_repeating_an_enqueue_of_tasks_with_much_to_show_fits(watched: FittingSe
     assert results[0]["task"]["result"] == '"' * 16_380
 
 
+@pytest.mark.slow
 def test_a_page_of_the_audit_ends_early_and_goes_on(watched: FittingService) -> None:
     queue = watched.queue()
     tags = {f"{number}{chr(34) * 62}": '"' * 256 for number in range(10)}

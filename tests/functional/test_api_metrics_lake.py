@@ -152,7 +152,7 @@ def test_a_step_over_the_seam_has_both(world: LakeService) -> None:
 
 
 @pytest.mark.parametrize("step", [60, 420, 1_800, 3_600, 5_400, 7_200, 36_000, 86_400])
-@pytest.mark.parametrize("shift", [0, 17])
+@pytest.mark.parametrize("shift", [17, pytest.param(0, marks=pytest.mark.slow)])
 def test_any_steps_tell_the_same(world: LakeService, step: int, shift: int) -> None:
     world.span(40, 1)
     for ago in (20, 19):

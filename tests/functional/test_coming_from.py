@@ -24,6 +24,7 @@ VARYING = (
 )
 
 
+@pytest.mark.slow
 def test_our_side_does_what_the_pages_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In order, in one folder: first the whole program, then what is typed."""
     blocks = BLOCK.findall(GUIDE.read_text())

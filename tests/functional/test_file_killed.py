@@ -98,7 +98,7 @@ class Storm:
         return [file.read_text() for file in self.folder.glob("*.error")]
 
 
-@pytest.mark.parametrize("kills", [12, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [3, pytest.param(60, marks=pytest.mark.slow)])
 def test_processes_killed_in_a_storm_lose_nothing_and_do_nothing_twice(
     tmp_path: Path, kills: int
 ) -> None:

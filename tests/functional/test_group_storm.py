@@ -164,7 +164,7 @@ class Storm:
         return sum(self.store.count(place, now=None).number for place in places)
 
 
-@pytest.mark.parametrize("deliveries", [300, pytest.param(LONG, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("deliveries", [150, pytest.param(LONG, marks=pytest.mark.slow)])
 def test_however_many_workers_die_no_group_is_above_its_limit_or_stuck(deliveries: int) -> None:
     storm = Storm(7, deliveries)
     storm.produce()

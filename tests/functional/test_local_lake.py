@@ -30,6 +30,7 @@ def open_to_all() -> Iterator[None]:
     os.umask(before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("open_to_all")
 def test_raw_changes_are_in_the_data_folder(tmp_path: Path) -> None:
     with launched(data_dir=tmp_path) as service, Client(service.url, service.admin_key) as client:

@@ -82,6 +82,7 @@ def test_when_time_is_over_that_is_an_error(client: Client) -> None:
     assert 0.3 <= time.monotonic() - began < 5
 
 
+@pytest.mark.slow
 def test_however_many_wait_all_other_calls_go_on(
     client: Client, address: tuple[str, str | None]
 ) -> None:

@@ -455,6 +455,7 @@ def record_all(recorded: Recorded) -> float:
     return cost.write
 
 
+@pytest.mark.slow
 def test_a_member_costs_next_to_nothing_in_bulk(recorded: Recorded) -> None:
     """A hundred names, and what the recorder's own record is larger by for once: three units.
 

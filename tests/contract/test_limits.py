@@ -196,6 +196,7 @@ def finish(
             done[0] += 1
 
 
+@pytest.mark.slow
 def test_sixteen_callers_share_one_rate(store: Store) -> None:
     use = build(Settings(), store)
     rate = RateLimiting(20, 1)

@@ -114,11 +114,17 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300)
-@given(steps, st.sampled_from([Rate(1, SECOND), Rate(3, SECOND), Rate(4, 3 * SECOND)]))
-def test_no_order_of_drawing_keeping_and_using_exceeds_the_rate(
-    done: list[tuple[float, int, int, int, float]], rate: Rate
-) -> None:
+@pytest.mark.parametrize("examples", [50, pytest.param(300, marks=pytest.mark.slow)])
+def test_no_order_of_drawing_keeping_and_using_exceeds_the_rate(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(steps, st.sampled_from([Rate(1, SECOND), Rate(3, SECOND), Rate(4, 3 * SECOND)]))
+    def run(done: list[tuple[float, int, int, int, float]], rate: Rate) -> None:
+        the_rate_is_kept(done, rate)
+
+    run()
+
+
+def the_rate_is_kept(done: list[tuple[float, int, int, int, float]], rate: Rate) -> None:
     """Over every window: at most a bucket, and what flows in meanwhile."""
     now, bucket = START, None
     shares = [Share(rate) for _ in range(2)]

@@ -58,12 +58,8 @@ def test_minutes_come_back_as_they_were_and_hours_as_their_sums(minutes: Minutes
     for minute, activity in minutes.items():
         sums.setdefault(minute // HOUR * HOUR, Activity()).merge(activity)
     assert read(content, hours=True) == sums
-
-
-@given(days)
-@settings(max_examples=40)
-def test_the_same_minutes_are_the_same_bytes_in_whatever_order(minutes: Minutes) -> None:
-    assert content_of(dict(sorted(minutes.items(), reverse=True))) == content_of(minutes)
+    # The same minutes are the same bytes in whatever order.
+    assert content_of(dict(sorted(minutes.items(), reverse=True))) == content
 
 
 def test_an_hour_is_asked_for_by_its_first_and_last_minute() -> None:

@@ -85,6 +85,7 @@ def test_the_environment_holds_what_a_job_may_import(tmp_path: Path, libraries: 
     }
 
 
+@pytest.mark.slow
 def test_the_same_files_make_the_same_archives(tmp_path: Path, libraries: Path) -> None:
     for name in ("one", "two"):
         package.zipped(tmp_path / f"{name}.zip", package.ours())

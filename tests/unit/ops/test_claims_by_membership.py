@@ -27,7 +27,7 @@ def drained(
     return fleet
 
 
-@pytest.mark.parametrize("services", [4, 16])
+@pytest.mark.parametrize("services", [4, pytest.param(16, marks=pytest.mark.slow)])
 def test_on_one_shard_fewer_than_a_twentieth_of_the_claims_is_lost(services: int) -> None:
     assert drained(services, 1, 800, (10,), 1).claimed.share < 0.05
 
@@ -45,6 +45,7 @@ def test_on_one_shard_it_is_so_for_batches_of_any_size(
     assert drained(services, 1, 2000, batch_sizes, seed).claimed.share < 0.05
 
 
+@pytest.mark.slow
 def test_with_a_shard_for_each_service_it_is_fewer_than_a_hundredth() -> None:
     assert drained(16, 16, 1000, (10,), 1).claimed.share < 0.01
 
@@ -60,7 +61,7 @@ def test_with_shards_enough_it_is_so_for_batches_of_any_size(
     assert drained(services, shards, 4000, batch_sizes, seed).claimed.share < 0.01
 
 
-@pytest.mark.parametrize("services", [4, 16])
+@pytest.mark.parametrize("services", [4, pytest.param(16, marks=pytest.mark.slow)])
 def test_workers_that_are_busy_between_their_batches_seldom_race(services: int) -> None:
     fleet = Fleet(services, seed=1)
     fleet.heartbeat()
@@ -72,6 +73,7 @@ def test_workers_that_are_busy_between_their_batches_seldom_race(services: int) 
     assert fleet.claimed.share < 0.05
 
 
+@pytest.mark.slow
 def test_workers_whose_calls_come_to_any_service_seldom_race() -> None:
     fleet = Fleet(16, seed=1)
     fleet.heartbeat()
@@ -93,6 +95,7 @@ def test_a_worker_that_is_quicker_than_the_other_gets_whole_batches_all_the_same
     assert got == [25] * 6
 
 
+@pytest.mark.slow
 def test_workers_that_are_long_gone_are_no_reason_to_race() -> None:
     fleet = Fleet(16, seed=1)
     fleet.heartbeats_of_others(1200)  # the table removes them when it comes to it
@@ -106,6 +109,7 @@ def test_workers_that_are_long_gone_are_no_reason_to_race() -> None:
     assert fleet.claimed.share < 0.05
 
 
+@pytest.mark.slow
 def test_without_names_races_are_lost_as_ever() -> None:
     fleet = Fleet(16, seed=1)
     fleet.enqueue(1000)

@@ -132,6 +132,7 @@ def use_cases(there: ReaperDeployment, function: str | None) -> UseCases:
     return use.but(settings=replace(use.settings, function=function))
 
 
+@pytest.mark.slow
 def test_the_timer_s_pass_has_others_take_their_parts_in_lambda(
     monkeypatch: pytest.MonkeyPatch, there: ReaperDeployment
 ) -> None:

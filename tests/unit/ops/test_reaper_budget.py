@@ -49,6 +49,7 @@ def test_a_queue_with_much_to_do_does_not_hold_up_the_others(there: ReaperDeploy
     assert 0 < held(there, "aa")[0] < 5_000
 
 
+@pytest.mark.slow
 def test_a_queue_with_many_shards_gets_no_more_than_one_with_one(there: ReaperDeployment) -> None:
     there.pass_seconds = 4.0
     there.leased(there.queue("one"), 3_000)
@@ -95,7 +96,7 @@ def test_where_the_whole_table_is_throttled_the_pass_ends_and_the_next_begins_be
     assert fourth.throttled
 
 
-@pytest.mark.parametrize("shards", [1, 4])
+@pytest.mark.parametrize("shards", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_dead_lease_behind_more_healthy_ones_than_a_pass_can_read_is_found(
     there: ReaperDeployment, shards: int
 ) -> None:
@@ -172,6 +173,7 @@ def test_where_a_queue_kills_each_pass_others_are_looked_at_all_the_same(
     assert held(there, *(f"q{number}" for number in range(7))) == [0, 0, 0, 1, 0, 0, 0]
 
 
+@pytest.mark.slow
 def test_removals_and_closings_have_their_share_of_a_busy_minute(there: ReaperDeployment) -> None:
     there.pass_seconds = 10.0
     for number in range(20):
@@ -194,6 +196,7 @@ def test_removals_and_closings_have_their_share_of_a_busy_minute(there: ReaperDe
     assert reaped.retried >= 0.8 * 3 * share / A_PAGE * 100
 
 
+@pytest.mark.slow
 def test_evictions_go_on_beside_lapsed_leases_of_the_same_queue(there: ReaperDeployment) -> None:
     there.pass_seconds = 5.0
     queue = there.queue("mail", dead_letter_queue_config=DeadLetterConfig(max_size=100))
@@ -276,6 +279,7 @@ def test_what_one_pass_cannot_hold_is_divided_among_several(wide: ReaperDeployme
     assert [len(passes) for passes in calm][-1] == 1
 
 
+@pytest.mark.slow
 def test_a_part_that_cannot_be_handed_on_is_done_by_who_wanted_to(wide: ReaperDeployment) -> None:
     wide.refused |= set(range(1, PARTS))
     wide.minute()
@@ -290,6 +294,7 @@ def test_a_part_that_cannot_be_handed_on_is_done_by_who_wanted_to(wide: ReaperDe
     wide.minutes_until(lambda: wide.number(State.INFLIGHT) == 0)
 
 
+@pytest.mark.slow
 def test_another_pass_does_a_part_that_nobody_took(wide: ReaperDeployment) -> None:
     """As where the account's limit of concurrency lets only some of them run."""
     wide.lost |= set(range(PARTS)) - {0, 1, 4}
@@ -302,6 +307,7 @@ def test_another_pass_does_a_part_that_nobody_took(wide: ReaperDeployment) -> No
     wide.minutes_until(lambda: wide.number(State.INFLIGHT) == 0)
 
 
+@pytest.mark.slow
 def test_many_queues_with_nothing_to_do_are_looked_at_every_minute_by_as_many_as_it_takes() -> None:
     wide = ReaperDeployment(pass_seconds=PASS_SECONDS / 10)
     for number in range(1_000):

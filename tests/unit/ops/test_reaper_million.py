@@ -57,6 +57,7 @@ def test_a_million_over_a_hundred_queues_take_four_minutes() -> None:
     assert minutes(100, 10_000) == 4
 
 
+@pytest.mark.slow
 def test_meanwhile_every_queue_gets_some_back_in_each_minute() -> None:
     there = ReaperDeployment(pass_seconds=PASS_SECONDS / 20)
     names = [there.queue(f"q{number:02}") for number in range(5)]

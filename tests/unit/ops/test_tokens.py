@@ -113,7 +113,17 @@ def loads() -> Iterator[Load]:
         yield Load(HOURLY, services, every=60.0, batch=5, seconds=3 * 3600)
 
 
-@pytest.mark.parametrize("load", list(loads()), ids=str)
+QUICK = 4  # services
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        pytest.param(load, marks=[] if load.services == QUICK else [pytest.mark.slow])
+        for load in loads()
+    ],
+    ids=str,
+)
 def test_any_number_of_services_use_nine_tenths_of_the_rate_and_never_more(load: Load) -> None:
     used, _ = simulated(load)
 
@@ -124,7 +134,9 @@ def test_any_number_of_services_use_nine_tenths_of_the_rate_and_never_more(load:
     assert not exceeds(used, load.rate)
 
 
-@pytest.mark.parametrize("services", [1, 4, 16, 64])
+@pytest.mark.parametrize(
+    "services", [QUICK, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 16, 64))]
+)
 @pytest.mark.parametrize("rate", [RateLimiting(20, 1), RateLimiting(500, 1)], ids=str)
 def test_lost_answers_and_lost_races_take_a_little_and_add_nothing(
     rate: RateLimiting, services: int

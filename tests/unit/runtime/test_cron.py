@@ -169,9 +169,17 @@ def test_a_wrong_expression_is_refused_in_words(expression: str, words: str) -> 
     assert words in error.message
 
 
-@settings(max_examples=300)
-@given(st.text("0123456789*,-/#LWSUNMO? ", max_size=24) | st.text(max_size=20))
-def test_any_text_is_read_or_refused(text: str) -> None:
+@pytest.mark.parametrize("examples", [50, pytest.param(300, marks=pytest.mark.slow)])
+def test_any_text_is_read_or_refused(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(st.text("0123456789*,-/#LWSUNMO? ", max_size=24) | st.text(max_size=20))
+    def run(text: str) -> None:
+        is_read_or_refused(text)
+
+    run()
+
+
+def is_read_or_refused(text: str) -> None:
     try:
         expression = read_cron(text)
     except InvalidRequest:

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -98,6 +99,7 @@ def test_the_recorder_makes_the_same_of_a_write_whichever_way_it_comes(write: Ta
     assert recorded(of_stream(write, later={"BOOL": True})) == recorded(write)
 
 
+@pytest.mark.slow
 @given(lively | left_over, lively | left_over, st.booleans())
 @FIFTY
 def test_a_log_may_keep_sizes_of_payloads_and_only_those_that_are_new(
@@ -119,6 +121,7 @@ def test_a_log_may_keep_sizes_of_payloads_and_only_those_that_are_new(
     assert recorded(lean) == recorded(whole)
 
 
+@pytest.mark.slow
 @given(lively, payloads, payloads)
 @FIFTY
 def test_texts_that_were_left_out_keep_their_sizes(task: Task, payload: str, result: str) -> None:

@@ -22,6 +22,7 @@ def files() -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_guides_tests_pass(pytester: pytest.Pytester) -> None:
     for name, text in files().items():
         pytester.path.joinpath(name).write_text(text)

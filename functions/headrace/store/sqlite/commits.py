@@ -1,4 +1,9 @@
-"""The changes of one call as one transaction: judged one after the other, then written together."""
+"""The changes of one call as one transaction: judged one after the other, then written together.
+
+Many are judged before the transaction, which others wait for: what comes of them hangs on nothing
+but their tasks.  Where these stand within the transaction as they were found, what was judged is
+written; where not, it is judged anew.
+"""
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,8 +14,8 @@ from headrace.domain import cost
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.task import LIVE, State, Task
 from headrace.store.base import Done, Outcome, Refused, refused
-from headrace.store.sqlite.log import INTO_LOG, Line, Log
-from headrace.store.sqlite.rows import COLUMNS, Row, insert, read_rows, row_of, task_of
+from headrace.store.sqlite.log import Line, Log
+from headrace.store.sqlite.rows import COLUMNS, Row, all_same, insert, read_rows, row_of, task_of
 from headrace.store.sqlite.units import change_units, key_lock_bytes, task_bytes
 
 _INTO_TASKS: Final = f"tasks ({COLUMNS})"
@@ -42,11 +47,14 @@ class MadeChanges:
 
 
 class Commit:
-    """The changes of one call, within a transaction."""
+    """The changes of one call: ``judge`` them, then write them with ``made``."""
 
     def __init__(self, db: sqlite3.Connection, log: Log) -> None:
+        """Look at tasks and key locks through *db*."""
         self._db = db
         self._log = log
+        self._found: dict[str, Row | None] = {}
+        self._outcomes: list[Outcome] = []
         self._tasks: dict[str, Task | None] = {}
         self._rows: dict[str, Row | None] = {}
         self._written: dict[str, None] = {}
@@ -55,18 +63,25 @@ class Commit:
         self._ended: list[str] = []
         self._write = self._read = 0.0
 
-    def run(self, changes: Sequence[Change]) -> MadeChanges:
-        """Make *changes*."""
-        self._look(_ids(changes))
-        outcomes = [self._make(change) for change in changes]
-        self._flush()
-        arrived = bool(self._arrived)
-        return MadeChanges(outcomes, self._write, self._read, arrived, self._ended)
+    def judge(self, changes: Sequence[Change]) -> None:
+        """See what comes of *changes*.
 
-    def _look(self, task_ids: Iterable[str]) -> None:
-        wanted = [id_ for id_ in dict.fromkeys(task_ids) if id_ not in self._rows]
-        self._rows |= dict.fromkeys(wanted)
-        self._rows |= read_rows(self._db, wanted)
+        Nothing is written yet, except for key locks: with those it takes a transaction.
+        """
+        wanted = list(_ids(changes))
+        self._found = {**dict.fromkeys(wanted), **read_rows(self._db, wanted)}
+        self._rows = dict(self._found)
+        self._outcomes = [self._make(change) for change in changes]
+
+    def stands(self, db: sqlite3.Connection) -> bool:
+        """Tell whether all tasks are still as they were found, within a transaction."""
+        return all_same(db, self._found)
+
+    def made(self, db: sqlite3.Connection) -> MadeChanges:
+        """Write what was judged, within a transaction."""
+        self._flush(db)
+        arrived = bool(self._arrived)
+        return MadeChanges(self._outcomes, self._write, self._read, arrived, self._ended)
 
     def _task(self, task_id: str) -> Task | None:
         if task_id not in self._tasks:
@@ -126,16 +141,20 @@ class Commit:
         elif new is None or new[2] not in LIVE:
             self._ended.append(task_id)
 
-    def _flush(self) -> None:
-        db = self._db
+    def _flush(self, db: sqlite3.Connection) -> None:
         puts = [row for id_ in self._written if (row := self._rows[id_]) is not None]
         gone = [(id_,) for id_ in self._written if self._rows[id_] is None]
         insert(db, _INTO_TASKS, puts, _REPLACING)
         if gone:
             db.executemany("DELETE FROM tasks WHERE id = ?", gone)
-        insert(db, INTO_LOG, self._lines)
+        self._log.write(db, self._lines)
         if self._arrived:
             db.executemany(_ARRIVED, [(queue,) for queue in self._arrived])
+
+
+def foreseeable(changes: Sequence[Change]) -> bool:
+    """Tell whether what comes of *changes* hangs on nothing but the tasks that they change."""
+    return not any(change.also for change in changes)
 
 
 def _ids(changes: Iterable[KeyLock | Change]) -> Iterator[str]:

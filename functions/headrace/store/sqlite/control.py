@@ -114,7 +114,9 @@ class Control:
             made = made and not read_rows(db, [new.task_id for new in tasks])
             units = 0.0 if made else float(len(tasks))
             if made and tasks:
-                done = Commit(db, self._log).run(tasks)
+                commit = Commit(db, self._log)
+                commit.judge(tasks)
+                done = commit.made(db)
                 arrived, units = done.arrived, done.write
             for before, (record, _) in zip(stored, writes, strict=True):
                 after = record if made else None

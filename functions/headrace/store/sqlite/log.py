@@ -3,7 +3,8 @@
 A side of a line is the task as a row, its payload left out and measured.
 """
 
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -13,11 +14,11 @@ import msgspec
 from headrace.domain.instants import micros_of
 from headrace.domain.write import TaskWrite
 from headrace.store.sqlite.database import Database
-from headrace.store.sqlite.rows import Row, rest_of
+from headrace.store.sqlite.rows import Row, insert, rest_of
 from headrace.store.sqlite.views import RowView
 
 Line = tuple[Any, ...]
-INTO_LOG: Final = "changes (at, forgotten, before, after, payload)"
+_INTO_LOG: Final = "changes (at, forgotten, before, after, payload)"
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(list).decode
 
@@ -30,11 +31,16 @@ class Log:
     keeps: Callable[[str], bool] = lambda _queue: False
 
     def line(self, old: Row | None, new: Row | None, *, forgotten: bool = False) -> Line:
-        """Return the line of a write."""
+        """Return the line of a write, which gets its time when it is written."""
         payload = None
         if new is not None and (old is None or old[-1] != new[-1]) and new[1] is not None:
             payload = new[-1] if self.keeps(new[1]) else None
-        return (micros_of(self.now()), forgotten, _side(old), _side(new), payload)
+        return (forgotten, _side(old), _side(new), payload)
+
+    def write(self, db: sqlite3.Connection, lines: Sequence[Line]) -> None:
+        """Write *lines*, within a transaction."""
+        at = micros_of(self.now())
+        insert(db, _INTO_LOG, [(at, *line) for line in lines])
 
 
 class LoggedWrites:

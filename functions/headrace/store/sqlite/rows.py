@@ -5,7 +5,7 @@ The payload stands beside it, exactly as it came in.
 
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from datetime import datetime
 from functools import lru_cache
@@ -184,6 +184,39 @@ def read_rows(
         for row in db.execute(f"SELECT {columns} FROM tasks WHERE id IN ({marks})", some):
             found[row[0]] = row
     return found
+
+
+def all_same(db: sqlite3.Connection, rows: Mapping[str, Row | None]) -> bool:
+    """Tell whether each of *rows* still stands under its id; None: none does.
+
+    By few statements, each with one row for its answer, for what ``insert`` says.
+    """
+    there = [row for row in rows.values() if row is not None]
+    gone = [task_id for task_id, row in rows.items() if row is None]
+    same = 0
+    for start in range(0, len(there), _INSERTED_AT_ONCE):
+        some = there[start : start + _INSERTED_AT_ONCE]
+        values = [*chain.from_iterable(some)]
+        same += db.execute(_comparison(len(some)), values).fetchone()[0]
+    if same != len(there):
+        return False
+    for start in range(0, len(gone), _AT_A_TIME):
+        ids = gone[start : start + _AT_A_TIME]
+        marks = ",".join("?" * len(ids))
+        if db.execute(f"SELECT count(*) FROM tasks WHERE id IN ({marks})", ids).fetchone()[0]:
+            return False
+    return True
+
+
+@lru_cache
+def _comparison(rows: int) -> str:
+    names = COLUMNS.split(", ")
+    marks = f"({','.join('?' * len(names))})"
+    same = " AND ".join(f"t.{name} IS v.column{place}" for place, name in enumerate(names, 1))
+    return (
+        f"SELECT count(*) FROM (VALUES {','.join([marks] * rows)}) AS v"
+        f" CROSS JOIN tasks AS t ON t.id = v.column1 WHERE {same}"
+    )
 
 
 def insert(db: sqlite3.Connection, into: str, rows: Sequence[Row], then: str = "") -> None:

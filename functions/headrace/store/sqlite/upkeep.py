@@ -15,8 +15,8 @@ from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.instants import micros_of
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.failures import Unusable, errors
-from headrace.store.sqlite.log import INTO_LOG, Log
-from headrace.store.sqlite.rows import COLUMNS, insert
+from headrace.store.sqlite.log import Log
+from headrace.store.sqlite.rows import COLUMNS
 
 _PAGES_AT_A_TIME: Final = 2_000  # of a backup, between two looks at signals
 _LINES: Final = 100  # of damage
@@ -59,7 +59,7 @@ class FileUpkeep:
                 (now, limit),
             ).fetchall()
             db.executemany("DELETE FROM tasks WHERE id = ?", [(row[0],) for row in rows])
-            insert(db, INTO_LOG, [self._log.line(row, None, forgotten=True) for row in rows])
+            self._log.write(db, [self._log.line(row, None, forgotten=True) for row in rows])
             tasks = len(rows)
             records = _forget(
                 db, "records", "expires_at", ("kind", "name"), now, limit=limit - tasks

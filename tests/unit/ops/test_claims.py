@@ -141,6 +141,23 @@ def test_the_fewer_are_won_the_smaller_the_part(won: int, of: int) -> None:
     assert taken.part("news", START) == ALL
 
 
+def test_one_race_lost_by_who_keeps_to_a_portion_takes_nothing_from_it() -> None:
+    taken = claims()
+    for _ in range(3):
+        taken.raced("mail", 25, 0, START, portioned=True)
+        assert taken.part("mail", START) == ALL
+        taken.raced("mail", 25, 25, START, portioned=True)
+
+
+def test_two_races_lost_in_a_row_by_who_keeps_to_a_portion_do() -> None:
+    taken = claims()
+    taken.raced("mail", 25, 0, START, portioned=True)
+
+    taken.raced("mail", 25, 0, START, portioned=True)
+
+    assert taken.part("mail", START).of == 32
+
+
 def test_races_lost_one_after_the_other_halve_a_part_again_and_again_within_bounds() -> None:
     taken = claims()
     parts = []

@@ -101,10 +101,20 @@ class Claims:
             return ALL
         return Part(of, share.number % of, int(now.timestamp()) // _TURNS_EVERY)
 
-    def raced(self, queue: str, tried: int, won: int, now: datetime) -> None:
-        """Note how a race for tasks of *queue* went: the fewer were won, the smaller our part."""
+    def raced(
+        self, queue: str, tried: int, won: int, now: datetime, *, portioned: bool = False
+    ) -> None:
+        """Note how a race for tasks of *queue* went: the fewer were won, the smaller our part.
+
+        Who is *portioned* keeps to a portion.  These move on by the clock, and whoever looked a
+        moment before takes what is another's now: so one race lost says nothing, two in a row do.
+        """
         with self._lock:
-            share = self._shares.get(queue) or _Share(0.0, self.chance.getrandbits(32), now)
+            known = self._shares.get(queue)
+            share = known or _Share(0.0, self.chance.getrandbits(32), now)
+            if portioned and known is None and won < tried:
+                self._shares[queue] = share
+                return
             halvings, number, wins = share.left(now), share.number, 0
             if won < tried:
                 if round(halvings) == _MOST_HALVINGS:  # somebody has the same part

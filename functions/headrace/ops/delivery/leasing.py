@@ -346,7 +346,8 @@ class QueueLook:
                 raise
             won = race.note(outcomes)
             members.raced(name, len(reserved), won)
-            claims.raced(name, len(reserved), won, now)
+            portioned = self._portion is not None
+            claims.raced(name, len(reserved), won, now, portioned=portioned)
             if len(reserved) < len(allowed):
                 self.no_slot = True
                 break

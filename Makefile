@@ -74,13 +74,14 @@ test-dynamodb: $(VENV)/.ready node_modules/.ready ## Run stores, races and the p
 ON_THE_ENGINE := tests/property/test_any_order.py::test_any_order_of_calls_keeps_every_promise_on_the_real_engine \
   $(patsubst %,tests/functional/test_api_%.py,tasks bulk large_answers)
 # Hundreds of calls whose answers are cut to size after the table has answered; and ten thousand tasks
-# to see what a thousand show.  A thousand members, one by one, whose units the stores in process count
-# alike; a hundred of them run here too.
+# to see what a thousand show.  Hundreds of members, one by one or in bulk, whose units the stores in
+# process count alike; sixty of them run here too.
 TOO_LONG := $(addprefix --deselect tests/functional/test_api_large_answers.py::,\
   test_repeating_an_enqueue_of_tasks_with_much_to_show_fits test_a_page_of_the_audit_ends_early_and_goes_on) \
   $(addprefix --deselect tests/contract/,\
   test_batches.py::test_ten_thousand_members_cost_less_than_a_thousandth_each \
   test_batches.py::test_a_member_costs_next_to_nothing_in_bulk \
+  test_batches.py::test_in_a_trickle_a_member_costs_one_write_from_the_first_on \
   test_schedulers.py::test_four_schedulers_at_once_for_a_hundred_hours_make_each_tick_once)
 
 .PHONY: test-wheel

@@ -29,7 +29,7 @@ MEMORY = settings(
 LONGER = settings(MEMORY, max_examples=110)
 DEEPER = settings(MEMORY, max_examples=20, stateful_step_count=400)
 QUICK = settings(MEMORY, max_examples=1)
-ENGINE = settings(MEMORY, max_examples=7, stateful_step_count=25, phases=[Phase.generate])
+ENGINE = settings(MEMORY, max_examples=5, stateful_step_count=25, phases=[Phase.generate])
 
 
 @pytest.mark.parametrize(

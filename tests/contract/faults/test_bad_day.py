@@ -17,7 +17,7 @@ from tests.contract.faults.service import AT_ONCE, FaultyService, insisted, task
 
 @pytest.mark.parametrize(
     ("sender", "seed"),
-    [("batch", 0), ("batch", 1), ("batch", 2), ("single", 3)],
+    [("batch", 0), ("single", 3)],
     indirect=["sender"],
 )
 def test_on_a_bad_day_every_task_still_ends_and_no_success_counts_twice(

@@ -388,6 +388,7 @@ def test_a_recount_counts_every_lane(world: World) -> None:
     assert sum(counted.counts) == 9
 
 
+@pytest.mark.slow
 def test_with_ten_thousand_waiting_a_high_one_is_the_next(world: World) -> None:
     queue = ranked(world)
     calls = 40 if isinstance(world.store, DynamoStore) else 400  # of 25; the engine is slow

@@ -440,6 +440,7 @@ def test_moves_stay_for_a_day_and_cost_no_write_more(store: Store, clock: Manual
     assert len(totals.body["moves"]["second"]["first"]) < 400
 
 
+@pytest.mark.slow
 def test_of_very_many_moves_the_busiest_are_kept(store: Store, clock: ManualClock) -> None:
     it = new_recorder(store, clock)
     sources = [*range(600), *range(590, 600)]  # the last ten twice

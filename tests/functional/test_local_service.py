@@ -342,6 +342,7 @@ def test_nothing_of_a_service_in_memory_stays() -> None:
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_a_service_that_others_may_reach_says_what_that_means(service: Launched) -> None:
     with launched(environment={"HEADRACE_HOST": "0.0.0.0"}) as open_to_all:  # noqa: S104
         assert open_to_all.url.startswith("http://127.0.0.1:")

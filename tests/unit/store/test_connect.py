@@ -44,11 +44,16 @@ def test_amazons_address_is_botocores_and_no_client_is_made_for_it(
     ("name", "value"),
     [
         ("AWS_DEFAULT_REGION", "cn-north-1"),
-        ("AWS_DEFAULT_REGION", "us-gov-west-1"),
         ("AWS_ENDPOINT_URL", "http://127.0.0.1:1"),
-        ("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1"),
-        ("AWS_USE_FIPS_ENDPOINT", "true"),
-        ("AWS_USE_DUALSTACK_ENDPOINT", "true"),
+        *(
+            pytest.param(name, value, marks=pytest.mark.slow)
+            for name, value in [
+                ("AWS_DEFAULT_REGION", "us-gov-west-1"),
+                ("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1"),
+                ("AWS_USE_FIPS_ENDPOINT", "true"),
+                ("AWS_USE_DUALSTACK_ENDPOINT", "true"),
+            ]
+        ),
     ],
 )
 def test_where_the_address_does_not_follow_from_the_region_botocore_is_asked(

@@ -304,7 +304,9 @@ def test_a_worker_in_a_burst_follows_tasks_that_move_on() -> None:
     assert sorted(seen) == list(range(40))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
+)
 def test_everything_ends_well_on_a_bad_day(story: AppStory, seed: int) -> None:
     with MemoryService(seed=seed) as service, service.serving(story.app):
         # Each answer of a dequeue that gets lost costs an attempt.

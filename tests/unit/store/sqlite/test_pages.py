@@ -109,7 +109,9 @@ def test_an_empty_file_has_empty_parts(use: UseCases, store: SqliteStore) -> Non
     assert [Scan(use, store, part).rest() for part in store.pages().parts(3)] == [[], [], []]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 20))]
+)
 def test_what_is_there_all_the_while_is_seen_once_whatever_happens_meanwhile(
     use: UseCases,
     store: SqliteStore,

@@ -66,7 +66,6 @@ def states(fixtures: Fixtures) -> dict[str, str]:
     """Return pages in states that are not the ordinary one."""
     return {
         "all-none": "/console?name=zzz",
-        "queue-all": "/console/queues/mail",
         "queue-dead": "/console/queues/mail?state=DEAD",
         "search-found": f"/console/search?q={fixtures.dead[:20]}",
         "search-left": "/console/search?q=tag:tenant%3Dacme",

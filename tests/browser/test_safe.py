@@ -1,23 +1,7 @@
 """What a task carries stays text, and the browser holds to the policy."""
 
-import pytest
-
 from tests.browser.conftest import Console, Enter
 from tests.browser.fixtures import BIG, EVIL
-from tests.browser.places import pages, states
-
-_ROLES = ("admin", "viewer")
-
-
-@pytest.mark.parametrize("role", _ROLES)
-def test_no_page_makes_the_browser_complain(console: Console, enter: Enter, role: str) -> None:
-    user = enter(role, script=True)
-    for path in (pages(console.names) | states(console.fixtures)).values():
-        user.go(path)
-        title = user.page.title()
-        assert title.endswith(" · Headrace local")
-
-    assert user.complaints == []
 
 
 def test_markup_in_a_task_is_text_on_its_page(console: Console, enter: Enter) -> None:

@@ -50,7 +50,7 @@ test: $(VENV)/.ready ## Run the tests, five minutes on two cores (some of them: 
 	@$(PY) $(pytest) -m "not slow" $(ARGS)
 
 .PHONY: test-slow
-test-slow: $(VENV)/.ready ## Run the tests that kill, cut off and wait, longer rounds of the others, and planted faults
+test-slow: $(VENV)/.ready ## Run the tests that kill, cut off and wait, longer rounds and further cases of the others, and planted faults
 	@$(PY) $(pytest) -m slow $(if $(filter tests%,$(ARGS)),,$(SLOW_FILES)) $(ARGS)
 
 .PHONY: test-storm

@@ -26,8 +26,8 @@ MEMORY = settings(
 )
 # Nothing is shrunk where each call takes milliseconds: what fails here and not in memory is about
 # the store, and its few calls can be read as they are.
-LONGER = settings(MEMORY, max_examples=110)
-DEEPER = settings(MEMORY, max_examples=20, stateful_step_count=400)
+LONGER = settings(MEMORY, max_examples=40)
+DEEPER = settings(MEMORY, max_examples=8, stateful_step_count=400)
 QUICK = settings(MEMORY, max_examples=1)
 ENGINE = settings(MEMORY, max_examples=5, stateful_step_count=25, phases=[Phase.generate])
 

@@ -208,7 +208,7 @@ ACTS = st.sampled_from(("change", "change", "record", "record", "lose", "step"))
     st.randoms(use_true_random=False),
     FATES,
 )
-@settings(COMMON, max_examples=75)
+@settings(COMMON, max_examples=30)
 def test_whatever_happens_meanwhile_the_counters_are_true_once_the_stream_is_drained(
     on: str, history: list[Call], acts: list[str], chance: random.Random, fates: list[str | None]
 ) -> None:

@@ -4,7 +4,7 @@ import json
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from console.chalicelib import charts, formatting
@@ -13,7 +13,7 @@ from headrace.testing.conditions import START
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=15,
 )
 
@@ -113,6 +113,8 @@ def test_an_id_loses_its_middle_only_when_it_is_long() -> None:
     assert formatting.cut("order-4711") == "order-4711"
 
 
+# How long an example takes to draw is the machine's business.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(value=JSON, loose=st.booleans())
 def test_json_laid_out_is_the_same_json(value: object, *, loose: bool) -> None:
     text = json.dumps(value, indent=3 if loose else None)

@@ -250,9 +250,10 @@ class Purges(RuleBasedStateMachine):
             return False
         if state in purge.states:
             return True
-        # It left before the purge could note it, and only its last two stays are known.
+        # It left before the purge could note it, and only its last two stays are known.  Of steps
+        # the last within a purge is at the time of its end, and none behind it is.
         left = [at for at, _ in life.stays if at > purge.requested_at]
-        return E in purge.states and state is F and len(left) > 2 and left[0] < purge.noted_at
+        return E in purge.states and state is F and len(left) > 2 and left[0] <= purge.noted_at
 
     def _is_gone(self, purge: Purge) -> None:
         for task in self.store.everything():

@@ -46,7 +46,7 @@ run: $(VENV)/.ready ## Serve the API on http://127.0.0.1:8080, data in .headrace
 
 ##@ Develop
 .PHONY: test
-test: $(VENV)/.ready ## Run the tests, five minutes on two cores (some of them: make test ARGS='-k lease')
+test: $(VENV)/.ready ## Run the tests, three minutes on two cores (some of them: make test ARGS='-k lease')
 	@$(PY) $(pytest) -m "not slow" $(ARGS)
 
 .PHONY: test-slow

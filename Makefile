@@ -47,7 +47,11 @@ run: $(VENV)/.ready ## Serve the API on http://127.0.0.1:8080, data in .headrace
 ##@ Develop
 .PHONY: test
 test: $(VENV)/.ready ## Run the tests, three minutes on two cores (some of them: make test ARGS='-k lease')
-	@$(PY) $(pytest) -m "not slow" $(ARGS)
+	@$(PY) $(pytest) $(if $(CI),,--numprocesses $(some_more)) -m "not slow" $(ARGS)
+
+# Each process waits for an eighth of its time: for clocks, locks and other processes.  In the CI
+# other stages use that.
+some_more = $(shell $(PY) -c 'import os; n = os.cpu_count() or 1; print(min(n + n // 2, 8))')
 
 .PHONY: test-slow
 test-slow: $(VENV)/.ready ## Run the tests that kill, cut off and wait, longer rounds and further cases of the others, and planted faults

@@ -61,6 +61,7 @@ def _end(number: int, _frame: object) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     options.data_dir.mkdir(exist_ok=True)
+    options.data_dir = options.data_dir.resolve()  # brokers begin in folders of their own
     wanted = [peer for peer in PEERS if not options.only or peer.name in options.only]
     console = Console(highlight=False)
     if not console.is_terminal:

@@ -1,8 +1,10 @@
 """The process of the timers, with another program in its place: begun again, and ended."""
 
+import logging
 import os
 import select
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,17 @@ import pytest
 from headrace.local.timers import TimersProcess
 
 SOON = 30.0  # seconds until a test gives up
+
+
+class Heard(logging.Handler):
+    """Tells that something was logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.event = threading.Event()
+
+    def emit(self, _record: logging.LogRecord) -> None:
+        self.event.set()
 
 
 class Children:
@@ -53,11 +66,13 @@ def test_one_that_cannot_begin_is_tried_again(
     children = Children(tmp_path)
     program = tmp_path / "sh"
     command = [str(program), *children.command[1:]]
+    failed = Heard()
+    logging.getLogger("headrace.timers").addHandler(failed)
     with TimersProcess("", command=command, again_seconds=0.01):
-        while not caplog.messages:
-            pass
+        assert failed.event.wait(SOON)
         program.symlink_to("/bin/sh")
         assert children.next()
+    logging.getLogger("headrace.timers").removeHandler(failed)
     children.close()
 
     assert set(caplog.messages) == {"timers failed; it runs again in time"}

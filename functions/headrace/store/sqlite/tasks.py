@@ -48,6 +48,8 @@ class TaskTable:
         if not changes and noting is None:
             return []
 
+        foreseen = self._foreseen(changes)
+
         def write(db: sqlite3.Connection) -> tuple[MadeChanges | None, float]:
             units = 0.0
             if noting is not None:
@@ -60,7 +62,6 @@ class TaskTable:
                 commit.judge(changes)
             return commit.made(db), units
 
-        foreseen = self._foreseen(changes)
         done, units = self._db.write(write)
         charge(write=units)
         if done is None:

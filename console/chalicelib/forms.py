@@ -24,7 +24,7 @@ _TIME_FORMS: Final = ("%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
 
 
 @dataclass(slots=True)
-class Errors:
+class FormErrors:
     """The errors of a form, by field."""
 
     found: dict[str, str] = field(default_factory=dict)
@@ -139,7 +139,7 @@ def _unquoted(word: str) -> str:
     return str(json.loads(word, strict=False)) if word.startswith('"') else word
 
 
-NO_ERRORS: Final = Errors()
+NO_ERRORS: Final = FormErrors()
 """Of a form that is only shown: nothing is added to them."""
 
 

@@ -14,7 +14,7 @@ from .pages import Page
 from .parts import Choice, Confirm, Hidden, Link
 from .request import ConsoleRequest, Values
 from .request_context import TOKEN, RequestContext, elsewhere
-from .session import SESSION, Signing
+from .session import SESSION, CookieSigning
 
 FIELD: Final = "kept"
 RESUME: Final = "resume"
@@ -31,7 +31,7 @@ class KeptForm:
     target: str
     fields: Values
 
-    def written(self, signing: Signing) -> str:
+    def written(self, signing: CookieSigning) -> str:
         """Return it as text for a hidden field."""
         return signing.write(FIELD, [self.target, {name: [*v] for name, v in self.fields.items()}])
 
@@ -45,7 +45,7 @@ class GoOnPage(Page):
     form: Confirm
 
 
-def kept_form(request: ConsoleRequest, signing: Signing) -> KeptForm | None:
+def kept_form(request: ConsoleRequest, signing: CookieSigning) -> KeptForm | None:
     """Return the form of *request* if it is one of ours, and not too long to keep."""
     token = request.given(TOKEN)
     named = signing.named(request.cookies.get(SESSION, ""))
@@ -58,7 +58,7 @@ def kept_form(request: ConsoleRequest, signing: Signing) -> KeptForm | None:
     return KeptForm(request.target, fields)
 
 
-def read_kept(text: str, signing: Signing) -> KeptForm | None:
+def read_kept(text: str, signing: CookieSigning) -> KeptForm | None:
     """Return what `written` wrote; None for anything else."""
     match signing.read(FIELD, text):
         case [str(target), dict(fields)]:

@@ -164,7 +164,7 @@ class SearchBox:
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class UnfinishedLook:
     """How far a look has come that has found nothing yet, and the address where it goes on."""
 
     done: int

@@ -18,7 +18,7 @@ from headrace.runtime.wiring import UseCases
 from headrace.store.records.keys import Session
 
 from .request import ConsoleRequest
-from .session import Signing
+from .session import CookieSigning
 
 TOKEN: Final = "token"  # noqa: S105  the name of a field
 _OURS: Final = ("same-origin", "none")  # none: typed or reloaded by a person
@@ -34,7 +34,7 @@ class RequestContext:
 
     request: ConsoleRequest
     use: UseCases
-    signing: Signing
+    signing: CookieSigning
     now: datetime
     principal: Principal | None = None
     session: Session | None = field(default=None, repr=False)
@@ -69,7 +69,7 @@ class RequestContext:
         return self.request.names["queue"]
 
 
-def check_form(request: ConsoleRequest, signing: Signing, nonce: str) -> None:
+def check_form(request: ConsoleRequest, signing: CookieSigning, nonce: str) -> None:
     """Raise Forbidden unless the form comes from a page that we gave to this browser."""
     if elsewhere(request):
         raise Forbidden("this form was sent by another site")

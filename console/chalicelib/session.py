@@ -25,13 +25,13 @@ _LEAST: Final = 16  # characters of the secret
 
 
 @dataclass(frozen=True, slots=True)
-class Signing:
+class CookieSigning:
     """Signs cookies and form tokens, and reads them."""
 
     secret: bytes
 
     @classmethod
-    def of(cls, settings: Settings) -> "Signing":
+    def of(cls, settings: Settings) -> "CookieSigning":
         """Return the signing of a deployment.  Raises Unavailable when it has no secret."""
         given = settings.session_secret or ""
         if len(given) < _LEAST:

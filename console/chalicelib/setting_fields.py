@@ -23,7 +23,7 @@ from headrace.domain.queue import (
 )
 from headrace.domain.retry import Backoff, RetryStrategy
 
-from .forms import Errors
+from .forms import FormErrors
 from .push_fields import (
     ALERTS,
     ON_END,
@@ -74,7 +74,7 @@ OPTIONAL: Final = (
 """The fields of a schedule, which may leave any empty: then its queue's setting holds."""
 
 
-def read_retry(texts: Mapping[str, str], errors: Errors) -> RetryStrategy:
+def read_retry(texts: Mapping[str, str], errors: FormErrors) -> RetryStrategy:
     """Return the strategy that *texts* say; what is wrong goes to *errors*, by field.
 
     A list of waits says by itself how many retries there are.
@@ -208,7 +208,9 @@ def _group_texts(groups: GroupSettings | None) -> dict[str, str]:
     }
 
 
-def _read_groups(typed: Typed, old: GroupSettings | None, errors: Errors) -> GroupSettings | None:
+def _read_groups(
+    typed: Typed, old: GroupSettings | None, errors: FormErrors
+) -> GroupSettings | None:
     """Return how groups share the queue; weights that were not touched stay as they are."""
     mode = typed.choice("groups_mode", ("none", *GroupMode))
     limit = typed.whole("group_limit", limits.GROUP_INFLIGHT)
@@ -228,7 +230,7 @@ def _read_groups(typed: Typed, old: GroupSettings | None, errors: Errors) -> Gro
     return None
 
 
-def _read_weights(text: str, errors: Errors) -> dict[str, float]:
+def _read_weights(text: str, errors: FormErrors) -> dict[str, float]:
     """Read `acme=4, beta=0.5`; a key with a comma is for the API."""
     found: dict[str, float] = {}
     least, most = limits.GROUP_KEY_BYTES
@@ -252,7 +254,7 @@ def _read_weights(text: str, errors: Errors) -> dict[str, float]:
 _FIELD: Final = re.compile(rf"(?:{QUOTED}|[^\s\"])+")
 
 
-def _read_indexed(text: str, errors: Errors) -> tuple[str, ...]:
+def _read_indexed(text: str, errors: FormErrors) -> tuple[str, ...]:
     """Read `tag:tenant payload.order`."""
     named = _FIELD.findall(text)
     if fault := fields_fault(named):
@@ -261,7 +263,9 @@ def _read_indexed(text: str, errors: Errors) -> tuple[str, ...]:
     return tuple(str(read_field(field)[0]) for field in named)
 
 
-def read_settings(texts: Mapping[str, str], old: QueueSettings, errors: Errors) -> QueueSettings:
+def read_settings(
+    texts: Mapping[str, str], old: QueueSettings, errors: FormErrors
+) -> QueueSettings:
     """Return *old* with what *texts* say; what is wrong goes to *errors*, by field."""
     typed = Typed(texts, errors)
     description = errors.text("description", texts["description"], limits.DESCRIPTION_BYTES)

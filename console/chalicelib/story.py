@@ -40,7 +40,7 @@ class Ended(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class StoryAttempt:
     """One attempt; ``waited`` and ``run`` are seconds, None where they are not known."""
 
     number: int
@@ -55,7 +55,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class StoryEvent:
     """What else happened: it was moved from *queue* to another, restarted, or given back."""
 
     what: str
@@ -123,15 +123,15 @@ def queue_at(task: Task, at: datetime) -> str:
     return next((hop.queue for hop in task.trail if at <= hop.at), task.queue)
 
 
-def events(task: Task) -> tuple[Attempt | Turn, ...]:
+def events(task: Task) -> tuple[StoryAttempt | StoryEvent, ...]:
     """Return what happened to *task*, the oldest first."""
     found = sorted(_known(task), key=lambda event: _when(event, task))
-    told: list[Attempt | Turn] = []
+    told: list[StoryAttempt | StoryEvent] = []
     since, before = task.created_at, 0
     for event in found:
-        if isinstance(event, Attempt):
+        if isinstance(event, StoryAttempt):
             if event.number <= before and not _parted(told):
-                told.append(Turn("restarted", None, event.queue))
+                told.append(StoryEvent("restarted", None, event.queue))
             before = event.number
             told.append(_measured(event, since))
             since = event.ended_at or since
@@ -142,28 +142,28 @@ def events(task: Task) -> tuple[Attempt | Turn, ...]:
     return tuple(told)
 
 
-def _parted(told: Sequence[Attempt | Turn]) -> bool:
+def _parted(told: Sequence[StoryAttempt | StoryEvent]) -> bool:
     """Whether the last that was told begins the attempts anew."""
-    return bool(told) and isinstance(told[-1], Turn)
+    return bool(told) and isinstance(told[-1], StoryEvent)
 
 
-def _when(event: Attempt | Turn, task: Task) -> datetime:
-    if isinstance(event, Turn):
+def _when(event: StoryAttempt | StoryEvent, task: Task) -> datetime:
+    if isinstance(event, StoryEvent):
         return event.at or task.created_at
     return event.ended_at or event.started_at or task.created_at
 
 
-def _measured(one: Attempt, since: datetime) -> Attempt:
+def _measured(one: StoryAttempt, since: datetime) -> StoryAttempt:
     """Return an attempt with how long it had waited, and ran."""
     began, ended = one.started_at, one.ended_at
-    return Attempt(
+    return StoryAttempt(
         one.number, one.queue, began, ended, one.ended, one.worker, one.error,
         None if began is None else max(0.0, (began - since).total_seconds()),
         None if began is None or ended is None else max(0.0, (ended - began).total_seconds()),
     )  # fmt: skip
 
 
-def _known(task: Task) -> Iterator[Attempt | Turn]:
+def _known(task: Task) -> Iterator[StoryAttempt | StoryEvent]:
     for error in task.errors:
         ended = Ended.LAPSED if error.kind is ErrorKind.LEASE_EXPIRED else Ended.FAILED
         began = error.started_at
@@ -171,34 +171,34 @@ def _known(task: Task) -> Iterator[Attempt | Turn]:
         if began is None and last and task.started_at and task.started_at <= error.at:
             began = task.started_at
         queue = queue_at(task, error.at)
-        yield Attempt(error.attempt, queue, began, error.at, ended, error.worker or "", error)
+        yield StoryAttempt(error.attempt, queue, began, error.at, ended, error.worker or "", error)
     if (last_one := _last(task)) is not None:
         yield last_one
     hops = [*task.trail]
     for place, hop in enumerate(hops):
         to = hops[place + 1].queue if place + 1 < len(hops) else task.queue
-        yield Turn("moved", hop.at, hop.queue, to)
+        yield StoryEvent("moved", hop.at, hop.queue, to)
     moments = {hop.at for hop in hops} | {error.at for error in task.errors}
     again = task.enqueued_at
     if again > task.created_at and again not in moments:
-        yield Turn("restarted", again, task.queue)
+        yield StoryEvent("restarted", again, task.queue)
     back = task.returned_at
     if back is not None and back not in moments and back != again:
-        yield Turn("given back", back, task.queue)
+        yield StoryEvent("given back", back, task.queue)
 
 
-def _last(task: Task) -> Attempt | None:
+def _last(task: Task) -> StoryAttempt | None:
     """Return the attempt that left no error: under way, succeeded, or cancelled."""
     began, worker = task.started_at, task.worker or ""
     if task.state is State.SUCCEEDED and task.finished_at:
         ended, at = Ended.SUCCEEDED, task.finished_at
     elif task.state is State.INFLIGHT and began:
-        return Attempt(task.attempts, task.queue, began, None, Ended.RUNNING, worker)
+        return StoryAttempt(task.attempts, task.queue, began, None, Ended.RUNNING, worker)
     elif task.cancelled and task.finished_at and _never_came_back(task):
         ended, at = Ended.CANCELLED, task.finished_at
     else:
         return None
-    return Attempt(task.attempts, task.queue, began, at, ended, worker)
+    return StoryAttempt(task.attempts, task.queue, began, at, ended, worker)
 
 
 def _never_came_back(task: Task) -> bool:
@@ -215,7 +215,7 @@ class _Piece:
     words: str
 
 
-def strip(task: Task, now: datetime, told: Sequence[Attempt | Turn]) -> Strip | None:
+def strip(task: Task, now: datetime, told: Sequence[StoryAttempt | StoryEvent]) -> Strip | None:
     """Return the life of *task* to scale up to *now*, or its end; None before anything happened.
 
     *told* is what `events` returns, with queues as the visitor may know them.
@@ -260,10 +260,12 @@ _RUNS: Final = {
 }
 
 
-def _pieces(task: Task, now: datetime, told: Sequence[Attempt | Turn]) -> Iterator[_Piece]:
+def _pieces(
+    task: Task, now: datetime, told: Sequence[StoryAttempt | StoryEvent]
+) -> Iterator[_Piece]:
     at, after_failure = task.created_at, False
     for event in told:
-        if isinstance(event, Turn):
+        if isinstance(event, StoryEvent):
             if event.at is not None and event.at > at:
                 yield _wait(at, event.at, backoff=False)
                 at = event.at
@@ -313,10 +315,13 @@ def _length(start: datetime, end: datetime) -> str:
 
 
 def _queues(
-    first: datetime, last: datetime, told: Sequence[Attempt | Turn], x: Callable[[datetime], float]
+    first: datetime,
+    last: datetime,
+    told: Sequence[StoryAttempt | StoryEvent],
+    x: Callable[[datetime], float],
 ) -> Iterator[QueueSpan]:
     """Yield the queues that it was in, where it was in several."""
-    moves = [one for one in told if isinstance(one, Turn) and one.what == "moved" and one.at]
+    moves = [one for one in told if isinstance(one, StoryEvent) and one.what == "moved" and one.at]
     if not moves:
         return
     since = first

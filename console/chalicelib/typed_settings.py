@@ -8,7 +8,7 @@ from typing import Final
 from headrace.domain import durations, limits
 from headrace.domain.retry import Backoff, Seconds
 
-from .forms import Errors
+from .forms import FormErrors
 from .parts import Field, Option
 
 _NUMBER: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?", re.ASCII)
@@ -44,7 +44,7 @@ class Typed:
     """The values of the form; errors are collected by field."""
 
     texts: Mapping[str, str]
-    errors: Errors
+    errors: FormErrors
 
     def number(self, name: str, within: tuple[float, float]) -> Seconds:
         """Read a number that must be there."""

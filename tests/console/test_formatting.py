@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from console.chalicelib import charts, formatting
-from console.chalicelib.forms import Errors, pretty
+from console.chalicelib.forms import FormErrors, pretty
 from headrace.testing.conditions import START
 
 JSON = st.recursive(
@@ -140,7 +140,7 @@ def test_what_is_not_json_is_left_as_it_is(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["1e3", "٣", "--1", "9" * 400, "1_000", "0x1"])
 def test_only_plain_digits_are_a_whole_number(text: str) -> None:
-    errors = Errors()
+    errors = FormErrors()
 
     assert errors.whole("n", text, (0, 100)) is None
     assert errors.of("n").startswith("must be a whole number from 0 to 100, not ")

@@ -16,7 +16,7 @@ from headrace.ops.shared.audit import AuditFilter
 
 from .. import charts
 from ..charts import Chart, ChartLine, Mark
-from ..forms import Errors
+from ..forms import FormErrors
 from ..parts import Tab
 from ..request_context import RequestContext
 from . import spans
@@ -70,7 +70,7 @@ def drawn(
     context: RequestContext, stats: QueueStats, on_duty: "OnDuty", query: dict[str, object]
 ) -> Charts:
     """Return the charts that the address asks for; *query* is the rest of the page's."""
-    errors = Errors()
+    errors = FormErrors()
     period = Period.wanted(context, errors)
     series = _series(context, period)
     against = spans.compared(context, period)

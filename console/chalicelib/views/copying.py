@@ -17,7 +17,7 @@ from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 
 from .. import urls
 from ..differences import DiffLine, differing
-from ..forms import Errors, check_json, pretty, tags_text
+from ..forms import FormErrors, check_json, pretty, tags_text
 from ..pages import Flash
 from ..parts import Choice, Confirm, Field, Hidden, Link
 from ..request_context import RequestContext
@@ -44,14 +44,14 @@ class CopyPage(ConfirmPage):
 def edit(context: RequestContext) -> Reply:
     """Show the payload to be edited."""
     task = _task(context)
-    return _page(context, task, Errors())
+    return _page(context, task, FormErrors())
 
 
 @routes.post(urls.ENQUEUE_AS_NEW, Permission.ENQUEUE)
 def enqueue(context: RequestContext) -> Reply:
     """Put the new task in, or say what is wrong."""
     task = _task(context)
-    errors = Errors()
+    errors = FormErrors()
     payload = _payload(context, task, errors)
     tags = errors.tags("tags", context.request.given("tags"))
     delay = errors.length("delay", context.request.given("delay"), limits.DELAY_SECONDS)
@@ -114,7 +114,7 @@ def _task(context: RequestContext) -> Task:
     return context.use.texts.shown(task)
 
 
-def _payload(context: RequestContext, task: Task, errors: Errors) -> str:
+def _payload(context: RequestContext, task: Task, errors: FormErrors) -> str:
     """Return the payload as typed; the text of the old task where it was not touched."""
     typed = context.request.given("payload").strip()
     old = task.payload or "null"
@@ -146,7 +146,7 @@ def _differences(context: RequestContext, task: Task, payload: str) -> CopyPage:
     }
     after = {
         "Queue": given["queue"],
-        "Tags": tags_text(Errors().tags("tags", given["tags"])),
+        "Tags": tags_text(FormErrors().tags("tags", given["tags"])),
         "Due in": given["delay"],
         "Priority": given["priority"],
     }
@@ -183,7 +183,9 @@ def _differences(context: RequestContext, task: Task, payload: str) -> CopyPage:
     )
 
 
-def _page(context: RequestContext, task: Task, errors: Errors, *, status: int = 200) -> ConfirmPage:
+def _page(
+    context: RequestContext, task: Task, errors: FormErrors, *, status: int = 200
+) -> ConfirmPage:
     given = context.request.given
     tags = tags_text(task.tags)
     fields = (

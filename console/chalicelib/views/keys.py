@@ -10,7 +10,7 @@ from headrace.domain.errors import Forbidden, InvalidRequest, KeyExists
 from headrace.ops.operators.keys import IssuedKey
 
 from .. import formatting, urls
-from ..forms import NO_ERRORS, Errors
+from ..forms import NO_ERRORS, FormErrors
 from ..pages import Flash, Page
 from ..parts import Empty, Fact, Field, Heading, Link, Option, Pager, SearchBox
 from ..request_context import RequestContext
@@ -113,7 +113,7 @@ def show(context: RequestContext) -> Reply:
 @routes.post(urls.CREATE_KEY, Permission.ADMINISTER)
 def create(context: RequestContext) -> Reply:
     """Make a key and show its secret, this once; or say what is wrong."""
-    errors = Errors()
+    errors = FormErrors()
     name = context.request.given("name").strip()
     if not name:
         errors.add("name", "is needed")
@@ -142,7 +142,7 @@ def create(context: RequestContext) -> Reply:
 @routes.post(urls.ROTATE_KEY, Permission.ADMINISTER)
 def rotate(context: RequestContext) -> Reply:
     """Give the key another secret and show it, this once."""
-    errors = Errors()
+    errors = FormErrors()
     overlap = context.request.given("overlap")
     if overlap not in _OVERLAPS:
         errors.add("overlap", f"must be one of {', '.join(_OVERLAPS.values())}")
@@ -216,7 +216,7 @@ def _shown(context: RequestContext, title: str, made: IssuedKey, *more: Fact) ->
 
 
 @routes.get(urls.ROTATE_KEY, Permission.ADMINISTER)
-def ask_rotate(context: RequestContext, errors: Errors = NO_ERRORS) -> ConfirmPage:
+def ask_rotate(context: RequestContext, errors: FormErrors = NO_ERRORS) -> ConfirmPage:
     """Ask how long the secret before is to work."""
     key = context.use.keys.get(context.by, context.request.names["id"])
     given = context.request.given("overlap", "3600")
@@ -245,7 +245,7 @@ def _crumbs(context: RequestContext) -> tuple[Link, ...]:
     return (Link("Keys", context.url(urls.KEYS)),)
 
 
-def _role(context: RequestContext, errors: Errors) -> Role:
+def _role(context: RequestContext, errors: FormErrors) -> Role:
     try:
         return Role(context.request.given("role"))
     except ValueError:
@@ -255,7 +255,7 @@ def _role(context: RequestContext, errors: Errors) -> Role:
 
 @routes.get(urls.CREATE_KEY, Permission.ADMINISTER)
 def ask_new(
-    context: RequestContext, errors: Errors = NO_ERRORS, *, status: int = 200
+    context: RequestContext, errors: FormErrors = NO_ERRORS, *, status: int = 200
 ) -> ConfirmPage:
     """Ask what the new key is for."""
     given = context.request.given

@@ -11,7 +11,7 @@ from headrace.domain.query_grammar import FIELD, written_term
 from headrace.ops.shared.paging import Found
 
 from .. import formatting
-from ..forms import Errors
+from ..forms import FormErrors
 from ..parts import Empty, Heading, Pager
 from ..request_context import RequestContext
 from . import columns
@@ -34,7 +34,7 @@ class ListSearch(Generic[Row]):
 
     def __init__(self, context: RequestContext, name: str) -> None:
         self.of: SearchedList[Row] = LISTS[name]
-        self.errors = Errors()
+        self.errors = FormErrors()
         self._context = context
         param = context.request.param
         named = [

@@ -16,7 +16,7 @@ from headrace.ops.operators import visibility
 from headrace.ops.shared.audit import checked_reason
 
 from .. import formatting, urls
-from ..forms import NO_ERRORS, Errors
+from ..forms import NO_ERRORS, FormErrors
 from ..pages import Flash
 from ..parts import Choice, Confirm, Field, Hidden, Option
 from ..request_context import RequestContext
@@ -44,7 +44,7 @@ _PAUSES: Final = ("15m", "1h", "4h", "1d")
 @routes.post(urls.PAUSE, Permission.OPERATE)
 def pause(context: RequestContext) -> Reply:
     """Pause deliveries, until resumed or for a time."""
-    errors = Errors()
+    errors = FormErrors()
     given = context.request.given("resume_in")
     seconds = errors.length("resume_in", given, (1, limits.PAUSE_SECONDS[1]))
     reason = context.request.given("reason")
@@ -152,7 +152,7 @@ def reindex_form(context: RequestContext) -> Confirm:
 @routes.post(urls.PURGE, Permission.OPERATE)
 def purge(context: RequestContext) -> Reply:
     """Remove them, if the name was typed."""
-    errors = Errors()
+    errors = FormErrors()
     chosen = _STATES.get(context.request.given("tasks"))
     if chosen is None:
         errors.add("tasks", f"must be one of {', '.join(_STATES)}")
@@ -202,7 +202,7 @@ def undo_words(what: str = "them") -> str:
 @routes.post(urls.DELETE_QUEUE, Permission.ADMINISTER)
 def delete(context: RequestContext) -> Reply:
     """Delete the queue, if its name was typed."""
-    errors = Errors()
+    errors = FormErrors()
     _check_name(context, errors)
     if errors:
         return ask_delete(context, errors)
@@ -213,13 +213,13 @@ def delete(context: RequestContext) -> Reply:
     return Redirect(context.url(urls.QUEUES), Flash("done", gone))
 
 
-def _check_name(context: RequestContext, errors: Errors) -> None:
+def _check_name(context: RequestContext, errors: FormErrors) -> None:
     if context.request.given("name").strip() != context.queue:
         errors.add("name", f"must be {context.queue}, letter by letter")
 
 
 @routes.get(urls.PURGE, Permission.OPERATE)
-def ask_purge(context: RequestContext, errors: Errors = NO_ERRORS) -> ConfirmPage:
+def ask_purge(context: RequestContext, errors: FormErrors = NO_ERRORS) -> ConfirmPage:
     """Ask which tasks are to go."""
     counts = context.use.stats.of(context.queue).counts
     amounts = ", ".join(
@@ -239,7 +239,7 @@ def ask_purge(context: RequestContext, errors: Errors = NO_ERRORS) -> ConfirmPag
 
 
 @routes.get(urls.DELETE_QUEUE, Permission.ADMINISTER)
-def ask_delete(context: RequestContext, errors: Errors = NO_ERRORS) -> ConfirmPage:
+def ask_delete(context: RequestContext, errors: FormErrors = NO_ERRORS) -> ConfirmPage:
     """Ask whether the queue is to go."""
     counts = context.use.stats.of(context.queue).counts
     tasks = formatting.count_of(sum(counts.values()), "task")
@@ -251,7 +251,7 @@ def ask_delete(context: RequestContext, errors: Errors = NO_ERRORS) -> ConfirmPa
 
 
 def _ask(
-    context: RequestContext, errors: Errors, verb: str, route: str, detail: str, *fields: Field
+    context: RequestContext, errors: FormErrors, verb: str, route: str, detail: str, *fields: Field
 ) -> ConfirmPage:
     queue, typed = context.queue, context.request.given("name")
     name = Field("name", "Type the queue's name", typed, hint=queue, error=errors.of("name"),

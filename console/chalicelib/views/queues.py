@@ -17,7 +17,7 @@ from headrace.ops.operators import visibility
 
 from .. import charts, formatting, urls
 from ..charts import Spark
-from ..forms import NO_ERRORS, Errors
+from ..forms import NO_ERRORS, FormErrors
 from ..pages import Flash, Page
 from ..parts import Age, AlertNote, Empty, Field, Heading, Pager, SearchBox
 from ..request_context import RequestContext, each
@@ -212,7 +212,7 @@ def _who_paused(trouble: Trouble, pause: Pause | None) -> Trouble:
 @routes.post(urls.CREATE_QUEUE, Permission.ADMINISTER)
 def create(context: RequestContext) -> Reply:
     """Create a queue, or show the errors of the form."""
-    errors = Errors()
+    errors = FormErrors()
     name = context.request.given("name").strip()
     errors.name("name", name)
     settings = _settings(context, errors)
@@ -283,7 +283,7 @@ def limits_of(queue: Queue) -> str:
 
 
 @routes.get(urls.CREATE_QUEUE, Permission.ADMINISTER)
-def ask_new(context: RequestContext, errors: Errors = NO_ERRORS) -> ConfirmPage:
+def ask_new(context: RequestContext, errors: FormErrors = NO_ERRORS) -> ConfirmPage:
     """Ask what the new queue is like."""
     given = context.request.given
     fields = (
@@ -303,7 +303,7 @@ def ask_new(context: RequestContext, errors: Errors = NO_ERRORS) -> ConfirmPage:
     )
 
 
-def _settings(context: RequestContext, errors: Errors) -> QueueSettings:
+def _settings(context: RequestContext, errors: FormErrors) -> QueueSettings:
     """Return the settings that were typed, the usual where a field is empty."""
     texts = {**_USUAL, "description": context.request.given("description")}
     for name, within in _WHOLE.items():

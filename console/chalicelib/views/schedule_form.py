@@ -12,7 +12,7 @@ from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
 
 from .. import urls
-from ..forms import Errors, check_json, tags_text
+from ..forms import FormErrors, check_json, tags_text
 from ..pages import Flash, Page
 from ..parts import Field, Link, Option
 from ..request_context import RequestContext
@@ -48,7 +48,7 @@ def ask_new(context: RequestContext) -> Reply:
     """Ask for a new schedule, of the queue that the address names if it does."""
     queue = context.request.param("queue")
     typed = _typed_from(_NEW, queue=queue, name="") | _given(context)
-    return _page(context, typed, Errors(), _NEW, new=True)
+    return _page(context, typed, FormErrors(), _NEW, new=True)
 
 
 def _given(context: RequestContext, *but: str) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _given(context: RequestContext, *but: str) -> dict[str, Any]:
 @routes.post(urls.CREATE_SCHEDULE, Permission.OPERATE)
 def create(context: RequestContext) -> Reply:
     """Show what the form would lead to, or make the schedule, or say what is wrong."""
-    errors = Errors()
+    errors = FormErrors()
     queue, name = context.request.given("queue").strip(), context.request.given("name").strip()
     errors.name("queue", queue)
     errors.name("name", name)
@@ -81,7 +81,7 @@ def ask(context: RequestContext) -> Reply:
     old = _old(context)
     typed = _typed_from(old, queue=context.queue, name=context.request.names["name"])
     typed |= _given(context, "queue", "name")
-    return _page(context, typed, Errors(), old, new=False)
+    return _page(context, typed, FormErrors(), old, new=False)
 
 
 @routes.post(urls.EDIT_SCHEDULE, Permission.OPERATE)
@@ -89,7 +89,12 @@ def edit(context: RequestContext) -> Reply:
     """Show what the change would lead to, or make it, or say what is wrong."""
     context.require(Permission.DETAILS, context.queue)
     return _answer(
-        context, Errors(), _old(context), context.queue, context.request.names["name"], new=False
+        context,
+        FormErrors(),
+        _old(context),
+        context.queue,
+        context.request.names["name"],
+        new=False,
     )
 
 
@@ -100,7 +105,7 @@ def _old(context: RequestContext) -> ScheduleSettings:
 
 def _answer(
     context: RequestContext,
-    errors: Errors,
+    errors: FormErrors,
     old: ScheduleSettings,
     queue: str,
     name: str,
@@ -134,7 +139,7 @@ def _answer(
     )
 
 
-def _read(context: RequestContext, errors: Errors, old: ScheduleSettings) -> ScheduleSettings:
+def _read(context: RequestContext, errors: FormErrors, old: ScheduleSettings) -> ScheduleSettings:
     """Return *old* with the values of the form; what the form does not have stays."""
 
     def given(name: str) -> str:
@@ -171,7 +176,7 @@ def _read(context: RequestContext, errors: Errors, old: ScheduleSettings) -> Sch
     )
 
 
-def _retry(texts: dict[str, str], errors: Errors) -> RetryStrategy | None:
+def _retry(texts: dict[str, str], errors: FormErrors) -> RetryStrategy | None:
     """Return the strategy that was typed, the usual where a field is empty; None: the queue's."""
     if not texts["retry_kind"]:
         if any(texts.values()):
@@ -180,7 +185,7 @@ def _retry(texts: dict[str, str], errors: Errors) -> RetryStrategy | None:
     return read_retry({name: text or USUAL[name] for name, text in texts.items()}, errors)
 
 
-def _payload(errors: Errors, text: str) -> str:
+def _payload(errors: FormErrors, text: str) -> str:
     """Return JSON text exactly as typed; nothing is ``{}``."""
     if not text.strip():
         return "{}"
@@ -222,7 +227,7 @@ def _typed_from(settings: ScheduleSettings, *, queue: str, name: str) -> dict[st
 def _page(
     context: RequestContext,
     typed: dict[str, Any],
-    errors: Errors,
+    errors: FormErrors,
     settings: ScheduleSettings,
     *,
     new: bool,

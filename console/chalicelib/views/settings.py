@@ -14,7 +14,7 @@ from headrace.domain.errors import InvalidRequest, VersionMismatch
 from headrace.domain.queue import Queue, QueueSettings
 
 from .. import formatting, urls
-from ..forms import Errors, number_of_ours
+from ..forms import FormErrors, number_of_ours
 from ..pages import Flash, Page
 from ..parts import Choice, Confirm, Field, Hidden, Link
 from ..push_fields import FIELDS
@@ -74,7 +74,7 @@ def ask(context: RequestContext) -> Reply:
     texts = _texts(context, queue)
     typed = {name: context.request.given(name, text) for name, text in texts.items()}
     version = number_of_ours(context.request.given("version"), queue.version)
-    return _form(context, typed, Errors(), base={**texts, **_base(context)}, version=version)
+    return _form(context, typed, FormErrors(), base={**texts, **_base(context)}, version=version)
 
 
 @routes.post(urls.SETTINGS, Permission.ADMINISTER)
@@ -87,7 +87,7 @@ def save(context: RequestContext) -> Reply:
     meant = {name: as_shown(name, text) for name, text in typed.items()}
     mine = {name: text for name, text in meant.items() if text not in (base[name], stored[name])}
     version = number_of_ours(context.request.given("version"), queue.version)
-    errors = Errors()
+    errors = FormErrors()
     settings = read_settings({**stored, **mine}, queue.settings, errors)
     _check(context, queue, settings, errors)
     if errors:
@@ -120,7 +120,9 @@ def _texts(context: RequestContext, queue: Queue) -> dict[str, str]:
     return texts_of(settings)
 
 
-def _check(context: RequestContext, queue: Queue, settings: QueueSettings, errors: Errors) -> None:
+def _check(
+    context: RequestContext, queue: Queue, settings: QueueSettings, errors: FormErrors
+) -> None:
     """Add to *errors* what the deployment and other queues have against *settings*."""
     alone = replace(settings, target=None, on_end=None, alerts=None)
     for part in (
@@ -148,7 +150,7 @@ def _base(context: RequestContext) -> Texts:
 
 
 def _form(
-    context: RequestContext, texts: Texts, errors: Errors, *, base: Texts, version: int
+    context: RequestContext, texts: Texts, errors: FormErrors, *, base: Texts, version: int
 ) -> SettingsPage:
     here = context.url(urls.QUEUE, queue=context.queue)
     return SettingsPage(

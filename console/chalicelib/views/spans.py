@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Self
 
 from .. import formatting, urls
-from ..forms import Errors
+from ..forms import FormErrors
 from ..parts import Tab
 from ..request_context import RequestContext
 
@@ -63,7 +63,7 @@ class Period:
     fixed: bool = False
 
     @classmethod
-    def wanted(cls, context: RequestContext, errors: Errors) -> Self:
+    def wanted(cls, context: RequestContext, errors: FormErrors) -> Self:
         """Return what the address asks for; the last hour if nothing, or nothing that can be."""
         since = errors.instant(FROM, context.request.param(FROM))
         until = errors.instant(TO, context.request.param(TO)) or context.now

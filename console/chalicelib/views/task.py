@@ -22,7 +22,7 @@ from ..parts import Fact, Link, StepBranch, Text
 from ..request_context import RequestContext
 from ..routes import Reply, routes
 from ..snippets import Snippet
-from ..story import Attempt, Ended, Strip, Turn
+from ..story import Ended, StoryAttempt, StoryEvent, Strip
 from .actions import ACTIONS
 from .navigation import crumbs, queue_link, tag_links, worker_link
 
@@ -230,7 +230,7 @@ def _waits(task: Task) -> bool:
     return task.state in (State.ENQUEUED, State.INFLIGHT)
 
 
-def _told(context: RequestContext, task: Task) -> tuple[Attempt | Turn, ...]:
+def _told(context: RequestContext, task: Task) -> tuple[StoryAttempt | StoryEvent, ...]:
     """Return what happened to a task, with the queues that the visitor may know of."""
 
     def named(queue: str) -> str:
@@ -238,7 +238,7 @@ def _told(context: RequestContext, task: Task) -> tuple[Attempt | Turn, ...]:
 
     return tuple(
         replace(one, queue=named(one.queue), to=named(one.to))
-        if isinstance(one, Turn)
+        if isinstance(one, StoryEvent)
         else replace(one, queue=named(one.queue))
         for one in story.events(task)
     )
@@ -247,7 +247,7 @@ def _told(context: RequestContext, task: Task) -> tuple[Attempt | Turn, ...]:
 def _rows(
     context: RequestContext,
     task: Task,
-    told: Sequence[Attempt | Turn],
+    told: Sequence[StoryAttempt | StoryEvent],
     worker_url: str | None,
 ) -> tuple[AttemptRow | TurnRow, ...]:
     """Return what happened, the newest first; *worker_url* leads to the latest worker's page."""
@@ -260,13 +260,13 @@ def _rows(
 
     return tuple(
         _row(one, task, place(one.queue), worker_url if one.worker == task.worker else None)
-        if isinstance(one, Attempt)
+        if isinstance(one, StoryAttempt)
         else TurnRow(one.what, one.at, place(one.queue), place(one.to))
         for one in reversed(told)
     )
 
 
-def _row(one: Attempt, task: Task, queue: Link | None, worker_url: str | None) -> AttemptRow:
+def _row(one: StoryAttempt, task: Task, queue: Link | None, worker_url: str | None) -> AttemptRow:
     error = one.error or TaskError(one.number, task.created_at, None, ErrorKind.FAILED)
     at = one.started_at if one.ended is Ended.RUNNING else one.ended_at
     return AttemptRow(

@@ -22,7 +22,7 @@ from headrace.domain.queue import Queue
 from headrace.domain.task import Status
 
 from .. import formatting, urls
-from ..forms import Errors, number_of_ours, tags_text
+from ..forms import FormErrors, number_of_ours, tags_text
 from ..parts import (
     Choice,
     Empty,
@@ -30,9 +30,9 @@ from ..parts import (
     FilterForm,
     Heading,
     Hidden,
-    Looking,
     Option,
     Pager,
+    UnfinishedLook,
 )
 from ..request_context import RequestContext
 from ..snippets import Snippet, of_list
@@ -84,7 +84,7 @@ class TaskList:
     matching: str | None = None
     matching_actions: tuple[Choice, ...] = ()
     ranked: bool = False
-    looking: Looking | None = None
+    looking: UnfinishedLook | None = None
     snippets: tuple[Snippet, ...] = ()
     matched: str = ""
 
@@ -98,7 +98,7 @@ class TaskQuery:
     def __init__(self, context: RequestContext) -> None:
         given = {name: context.request.param(name) for name in (STATE, *NAMES, ORDER, "limit")}
         given[STATE] = _WORDS.get(given[STATE].lower(), given[STATE])
-        self.errors = errors = Errors()
+        self.errors = errors = FormErrors()
         self.typed = context.request.param(SEARCHED).strip()
         asked = self._asked(context)
         if given[STATE] and given[STATE] not in STATE_WORDS:
@@ -317,7 +317,7 @@ def tasks(
         if wanted.errors
         else of_list(queue.name, wanted.where, descending=wanted.descending),
         ranked=queue.settings.priority is not None,
-        looking=Looking(looked, every, f"None found yet: {far}{why}.", more)
+        looking=UnfinishedLook(looked, every, f"None found yet: {far}{why}.", more)
         if cursor is not None and not rows
         else None,
     )

@@ -35,7 +35,7 @@ class Rank(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class TroubleReason:
     """One thing that is wrong with a queue: in a word, in a line, and since when if that is known.
 
     ``until`` is when it ends by itself, ``why`` the reason in the words of who has done it;
@@ -61,7 +61,7 @@ class Trouble:
 
     name: str
     url: str
-    reasons: tuple[Reason, ...]
+    reasons: tuple[TroubleReason, ...]
 
     @property
     def bad(self) -> bool:
@@ -87,30 +87,34 @@ def worst_first(troubles: Iterable[tuple[Trouble, int]]) -> list[Trouble]:
 
 def reasons_of(
     queue: Queue, glance: Glance, on_duty: OnDuty, alerts: Sequence[AlertNote], now: datetime
-) -> tuple[Reason, ...]:
+) -> tuple[TroubleReason, ...]:
     """Return what is wrong with *queue*, the worst first."""
     ready, oldest = glance.counts[Status.READY], glance.age_of_oldest_ready or 0.0
     waiting = f"{formatting.number(ready)} ready"
     found = []
     if queue.paused(now):
-        found.append(Reason(Rank.PAUSED, "paused", f"{waiting} meanwhile", until=queue.resume_at))
+        found.append(
+            TroubleReason(Rank.PAUSED, "paused", f"{waiting} meanwhile", until=queue.resume_at)
+        )
     elif ready and on_duty.silent(queue, glance.rates.dequeued, now):
-        found.append(Reason(Rank.SILENT, "nobody listens", f"{waiting}, and no worker takes them"))
+        found.append(
+            TroubleReason(Rank.SILENT, "nobody listens", f"{waiting}, and no worker takes them")
+        )
     elif ready and not glance.rates.dequeued and oldest > AMBER:
         why = _why_stalled(queue, glance, on_duty)
         text = f"{waiting}, and nothing was started in the last minute{why}"
-        found.append(Reason(Rank.STALLED, "stalled", text))
+        found.append(TroubleReason(Rank.STALLED, "stalled", text))
     elif ready and oldest > AMBER:
         long = f"oldest ready for {formatting.duration(round(oldest))}, {waiting}"
         text = f"{long}{_delta(glance.grown)}"
         rank, word = (Rank.LATE, "late") if oldest > RED else (Rank.SLOW, "slow")
-        found.append(Reason(rank, word, text))
+        found.append(TroubleReason(rank, word, text))
     if (failing := glance.failing) is not None:
         usual = "" if failing.usual is None else f", {_percent(failing.usual)} usually"
         failed = formatting.number(failing.failed)
         text = f"{_percent(failing.share)} of attempts fail{usual}: {failed} failed in 10 min"
-        found.append(Reason(Rank.FAILING, "failing", text))
-    found += [Reason(Rank.ALERT, "alert", one.text, since=one.since) for one in alerts]
+        found.append(TroubleReason(Rank.FAILING, "failing", text))
+    found += [TroubleReason(Rank.ALERT, "alert", one.text, since=one.since) for one in alerts]
     return tuple(sorted(found, key=lambda reason: reason.rank))
 
 

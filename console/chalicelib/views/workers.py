@@ -10,7 +10,13 @@ from headrace.domain import access, limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
 from headrace.domain.task import Task
-from headrace.domain.worker import FORGOTTEN_AFTER, REMEMBERED_FOR, Command, LiveWorker, Standing
+from headrace.domain.worker import (
+    FORGOTTEN_AFTER,
+    REMEMBERED_FOR,
+    Command,
+    LiveWorker,
+    WorkerStanding,
+)
 
 from .. import formatting, urls
 from ..pages import Flash, Page
@@ -48,7 +54,7 @@ _EXPLAINED: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class WorkerLoad:
     """How many tasks a worker is at, of how many at a time."""
 
     running: int
@@ -72,13 +78,13 @@ class WorkerRow:
 
     name: str
     url: str
-    standing: Standing
+    standing: WorkerStanding
     seen_at: datetime
     asked: str
     host: str
     version: str
     queues: tuple[Link, ...]
-    load: Load | None
+    load: WorkerLoad | None
     tasks: tuple[AtWork, ...]
     more: str
 
@@ -103,12 +109,12 @@ class WorkerPage(Page):
 
     template: ClassVar[str] = "worker.html"
     name: str
-    standing: Standing
+    standing: WorkerStanding
     seen_at: datetime
     asked: str
     notice: str
     actions: tuple[Link, ...]
-    load: Load | None
+    load: WorkerLoad | None
     facts: tuple[Fact, ...]
     queues: tuple[Link, ...]
     tasks: tuple[AtWork, ...]
@@ -122,7 +128,7 @@ def _load(row: WorkerRow) -> float:
 
 COLUMNS: Final[Columns[WorkerRow]] = {
     "name": Column("Worker", lambda row: row.name),
-    "state": Column("State", lambda row: list(Standing).index(row.standing)),
+    "state": Column("State", lambda row: list(WorkerStanding).index(row.standing)),
     "seen": times("Heard of", lambda row: row.seen_at),
     "host": Column("Host", lambda row: (row.host, row.name)),
     "version": Column("Version", lambda row: (row.version, row.name)),
@@ -150,7 +156,9 @@ def show(context: RequestContext) -> Reply:
         http_status=wanted.status,
         search=list_box(context, wanted, page.shown),
         summary=", ".join(
-            f"{formatting.number(by_standing[one])} {one}" for one in Standing if by_standing[one]
+            f"{formatting.number(by_standing[one])} {one}"
+            for one in WorkerStanding
+            if by_standing[one]
         ),
         headings=wanted.headings(COLUMNS, "name"),
         rows=wanted.rows(COLUMNS, rows),
@@ -178,7 +186,7 @@ def show_one(context: RequestContext) -> Reply:
         standing=standing,
         seen_at=worker.seen_at,
         asked=row.asked,
-        notice=_SILENT if standing is not Standing.ALIVE and worker.command is None else "",
+        notice=_SILENT if standing is not WorkerStanding.ALIVE and worker.command is None else "",
         actions=_actions(context, worker),
         load=row.load,
         facts=(
@@ -246,7 +254,7 @@ def _crumbs(context: RequestContext) -> tuple[Link, ...]:
 
 def _actions(context: RequestContext, worker: LiveWorker) -> tuple[Link, ...]:
     """Return what it can still be asked by this visitor."""
-    if worker.standing(context.now) is Standing.GONE or not _may_ask(context, worker):
+    if worker.standing(context.now) is WorkerStanding.GONE or not _may_ask(context, worker):
         return ()
     name = {"name": worker.heartbeat.name}
     left = {None: (Command.QUIET, Command.STOP), Command.QUIET: (Command.STOP,)}
@@ -270,7 +278,7 @@ def _row(context: RequestContext, worker: LiveWorker, tasks: Sequence[Task]) -> 
     heartbeat, now = worker.heartbeat, context.now
     standing = worker.standing(now)
     running = heartbeat.running
-    present = standing is not Standing.GONE
+    present = standing is not WorkerStanding.GONE
     rest = len(running or ()) - len(tasks)
     return WorkerRow(
         name=heartbeat.name,
@@ -283,7 +291,7 @@ def _row(context: RequestContext, worker: LiveWorker, tasks: Sequence[Task]) -> 
         queues=tuple(queue_link(context, queue) for queue in heartbeat.queues),
         load=None
         if running is None
-        else Load(len(running) if present else 0, heartbeat.concurrency),
+        else WorkerLoad(len(running) if present else 0, heartbeat.concurrency),
         tasks=tuple(_at_work(context, task) for task in tasks),
         more=f"and {formatting.number(rest)} more, as it said" if tasks and rest > 0 else "",
     )

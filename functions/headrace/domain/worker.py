@@ -26,7 +26,7 @@ REMEMBERED_FOR: Final = timedelta(hours=1)
 _ON_DUTY_FOR: Final = timedelta(seconds=75)  # without a heartbeat: 2.5 times the usual
 
 
-class Standing(StrEnum):
+class WorkerStanding(StrEnum):
     """What is to be thought of a worker by when it was last heard of."""
 
     ALIVE = "alive"
@@ -78,11 +78,11 @@ class LiveWorker:
         """Tell whether people are still shown it."""
         return now - self.seen_at < REMEMBERED_FOR
 
-    def standing(self, now: datetime) -> Standing:
+    def standing(self, now: datetime) -> WorkerStanding:
         """Return what to think of it."""
         if not self.alive(now):
-            return Standing.GONE
-        return Standing.LATE if now - self.seen_at >= _ON_DUTY_FOR else Standing.ALIVE
+            return WorkerStanding.GONE
+        return WorkerStanding.LATE if now - self.seen_at >= _ON_DUTY_FOR else WorkerStanding.ALIVE
 
     def on_duty(self, now: datetime) -> tuple[str, ...]:
         """Return the queues whose tasks it takes now; none once it is asked to stop."""

@@ -28,12 +28,12 @@ from console.chalicelib.parts import (
     FilterForm,
     Heading,
     Link,
-    Looking,
     Pager,
     SearchBox,
     StepBranch,
     Tab,
     Text,
+    UnfinishedLook,
 )
 from console.chalicelib.render import TEMPLATES, environment
 from console.chalicelib.snippets import Snippet, of_list
@@ -95,7 +95,7 @@ class PatternPage(Page):
     door: Confirm
     flashes: tuple[Flash, ...]
     empty: Empty
-    looking: Looking
+    looking: UnfinishedLook
     problem: ErrorPage
     decision: Confirm
     done: int
@@ -219,7 +219,9 @@ def _page(now: datetime, here: str) -> PatternPage:
             Flash("failed", "3 tasks deleted, 2 left alone: a worker has it."),
         ),
         empty=Empty("Queues would be here, one in each row.", "headrace queue create mail"),
-        looking=Looking(750, 12_000, "None found yet: 750 of about 12 000 tasks looked at.", here),
+        looking=UnfinishedLook(
+            750, 12_000, "None found yet: 750 of about 12 000 tasks looked at.", here
+        ),
         problem=samples.problem(here),
         decision=samples.decision(here),
         done=_COUNTS[2],

@@ -46,11 +46,11 @@ from console.chalicelib.views.settings import Difference
 from console.chalicelib.views.task import AttemptRow, HopRow, ReasonRow, TurnRow
 from console.chalicelib.views.task_list import TaskList
 from console.chalicelib.views.task_rows import TaskRow
-from console.chalicelib.views.trouble import Rank, Reason, Trouble
-from console.chalicelib.views.workers import AtWork, Load, WorkerRow
+from console.chalicelib.views.trouble import Rank, Trouble, TroubleReason
+from console.chalicelib.views.workers import AtWork, WorkerLoad, WorkerRow
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.task import Status
-from headrace.domain.worker import Standing
+from headrace.domain.worker import WorkerStanding
 from headrace.history.flows import Flow
 from headrace.history.stats import EventRates
 
@@ -322,10 +322,14 @@ def troubles(now: datetime, here: str) -> tuple[Trouble, ...]:
     """Return queues with one thing wrong, and with several."""
     hour = timedelta(hours=1)
     stalled = "1\u202f200 ready, and nothing was started in the last minute: its limit is reached"
-    paused = Reason(Rank.PAUSED, "paused", "by ada, 4 ready meanwhile", now - hour, now + hour)
+    paused = TroubleReason(
+        Rank.PAUSED, "paused", "by ada, 4 ready meanwhile", now - hour, now + hour
+    )
     return (
-        Trouble("mail", here, (Reason(Rank.STALLED, "stalled", stalled),)),
-        Trouble(WIDE, here, (Reason(Rank.FAILING, "failing", "34 % of attempts fail"), paused)),
+        Trouble("mail", here, (TroubleReason(Rank.STALLED, "stalled", stalled),)),
+        Trouble(
+            WIDE, here, (TroubleReason(Rank.FAILING, "failing", "34 % of attempts fail"), paused)
+        ),
         Trouble("billing", here, (paused,)),
     )
 
@@ -395,9 +399,14 @@ def workers(now: datetime, here: str) -> tuple[WorkerRow, ...]:
             more="and 9 997 more, as it said" if load and load.running else "",
         )
         for name, standing, silent, load in (
-            ("host-17.eu-west-3.example:4711", Standing.ALIVE, 12, Load(10_000, 10_000)),
-            (f"{WIDE}:90", Standing.LATE, 90, Load(0, 8)),
-            ("ada:1", Standing.GONE, 1_800, None),
+            (
+                "host-17.eu-west-3.example:4711",
+                WorkerStanding.ALIVE,
+                12,
+                WorkerLoad(10_000, 10_000),
+            ),
+            (f"{WIDE}:90", WorkerStanding.LATE, 90, WorkerLoad(0, 8)),
+            ("ada:1", WorkerStanding.GONE, 1_800, None),
         )
     )
 

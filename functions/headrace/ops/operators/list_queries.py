@@ -26,7 +26,7 @@ from headrace.domain.query_grammar import (
 )
 from headrace.domain.queue import Queue
 from headrace.domain.schedule import Schedule
-from headrace.domain.worker import LiveWorker, Standing
+from headrace.domain.worker import LiveWorker, WorkerStanding
 from headrace.ops.shared.audit import AuditRecord
 from headrace.store.records.actions import ActionRun
 
@@ -65,7 +65,7 @@ WORKERS: Final[ListLanguage[LiveWorker]] = ListLanguage(
         "host": ListKey(_TEXT, lambda one, _: [one.heartbeat.host]),
         "queue": ListKey(queue_name, lambda one, _: one.heartbeat.queues),
         "version": ListKey(_TEXT, lambda one, _: [one.heartbeat.version]),
-        "state": ListKey(one_of(*Standing), lambda one, now: [one.standing(now).value]),
+        "state": ListKey(one_of(*WorkerStanding), lambda one, now: [one.standing(now).value]),
     },
     lambda one: (one.heartbeat.name, one.heartbeat.version, *one.heartbeat.queues),
 )

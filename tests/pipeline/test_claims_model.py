@@ -16,7 +16,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from headrace.spark.sources.claims import Claims, Lease, Share, leases_in
+from headrace.spark.sources.claims import GroupClaims, Lease, ShardShare, leases_in
 from headrace.store.base import Record
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -108,7 +108,7 @@ class World:
                 self.attempts[id_] -= 1
                 self.due.append(id_)
 
-    # What Claims asks of a store.
+    # What GroupClaims asks of a store.
 
     def record(self, kind: str, name: str) -> Record | None:
         return self.records.get(name)
@@ -120,7 +120,7 @@ class World:
         return True
 
     def claimed(self) -> dict[str, str]:
-        claims = Claims(self.store, "g")
+        claims = GroupClaims(self.store, "g")
         pages = [claims.page(0, number) for number in range(len(self.records))]
         return {id_: lease for page in pages if page is not None for id_, lease in leases_in(page)}
 
@@ -135,7 +135,7 @@ class Reader:
 
     world: World
     room: int
-    kind: type[Share]
+    kind: type[ShardShare]
     turn: Turn = field(default_factory=Turn)
     rows: list[Lease] = field(default_factory=list)
     done: bool = False
@@ -165,7 +165,7 @@ class Reader:
 
         store: Any = Stepped()
         share = self.kind(
-            Claims(store, "g"),
+            GroupClaims(store, "g"),
             0,
             self.room,
             lambda room: world.lease(call, room),
@@ -186,7 +186,7 @@ class Reader:
         self.turn.step()
 
 
-def played(data: st.DataObject, kind: type[Share], most_steps: int = 60) -> None:
+def played(data: st.DataObject, kind: type[ShardShare], most_steps: int = 60) -> None:
     """Let readers run in a drawn order; check what each was given, and what the queue has then."""
     world = World(data.draw(st.integers(0, 7), "tasks"), data.draw(st.integers(0, 3), "lag"))
     room = data.draw(st.integers(1, 8), "room")
@@ -228,10 +228,10 @@ def played(data: st.DataObject, kind: type[Share], most_steps: int = 60) -> None
 @settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_all_readers_of_a_share_are_given_the_same_rows_whoever_dies(data: st.DataObject) -> None:
-    played(data, Share)
+    played(data, ShardShare)
 
 
-class Greedy(Share):
+class Greedy(ShardShare):
     """Gives back what it has lost a page with, though the page has it too."""
 
     def _note(self, page: pa.RecordBatch) -> None:
@@ -242,14 +242,14 @@ class Greedy(Share):
             self.release(leases_in(rows))
 
 
-class Forgetful(Share):
+class Forgetful(ShardShare):
     """Takes what it has leased for its own, although another one has claimed it."""
 
     def _left(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         return rows
 
 
-class Hasty(Share):
+class Hasty(ShardShare):
     """Gives back what it has leased in vain before the last page is known."""
 
     def _note(self, page: pa.RecordBatch) -> None:
@@ -262,7 +262,7 @@ class Hasty(Share):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [Greedy, Forgetful, Hasty])
-def test_the_model_catches_a_reader_that(fault: type[Share]) -> None:
+def test_the_model_catches_a_reader_that(fault: type[ShardShare]) -> None:
     @settings(
         max_examples=400,
         deadline=None,

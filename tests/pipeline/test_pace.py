@@ -12,7 +12,7 @@ import pytest
 from headrace.domain.queue import PrioritySettings, QueueSettings
 from headrace.ops.delivery.shard_deliveries import ShardDeliveries
 from headrace.runtime.wiring import Settings, build
-from headrace.spark.sources.claims import Claims
+from headrace.spark.sources.claims import GroupClaims
 from headrace.spark.sources.pace import IdleLooks, SharedPace
 from headrace.spark.sources.reading import QueueReading
 from headrace.spark.sources.stream import QueueStream
@@ -72,7 +72,7 @@ def test_what_was_not_there_to_be_leased_is_kept_for_the_next_shard() -> None:
 
 def test_the_pace_of_a_batch_is_forgotten_with_it_and_is_no_page_of_claims() -> None:
     clock, shared = Clock(), MemoryStore()
-    claims = Claims(shared, "lsg_a")
+    claims = GroupClaims(shared, "lsg_a")
     SharedPace(shared, "lsg_a", 1.0, clock.now, clock.sleep).next(9)
 
     pages = list(claims.every())

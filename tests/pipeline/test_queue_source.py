@@ -24,7 +24,7 @@ from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State
 from headrace.spark import register
 from headrace.spark.sources import QUEUE, TABLE
-from headrace.spark.sources.claims import KIND, Claims
+from headrace.spark.sources.claims import KIND, GroupClaims
 from headrace.spark.sources.connect import (
     RateLimiter,
     RetryingStore,
@@ -96,7 +96,7 @@ def test_a_read_is_repeated_on_tables_too_and_what_it_had_written_down_is_remove
     requested = replace(intake(harness), reading=Reading.FRAME)
 
     first, again = (rows(list(leased(requested, 0))) for _ in range(2))
-    Claims(store(dynamodb_tables), requested.group).forget()
+    GroupClaims(store(dynamodb_tables), requested.group).forget()
 
     assert len(first) == 30
     assert first == again

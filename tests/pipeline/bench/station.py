@@ -24,7 +24,7 @@ from headrace.local.launch import launched
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.runtime.wiring import UseCases
 from headrace.spark import Station
-from headrace.spark.sources.claims import Claims
+from headrace.spark.sources.claims import GroupClaims
 from headrace.spark.sources.connect import StoreConnection, opened, store
 from headrace.spark.sources.leasing import Intake, leased, sweep
 from headrace.spark.sources.outlet import Outlet
@@ -77,7 +77,7 @@ def life_units(folder: str, number: int) -> float:
             settle(Outlet(connection, "in"), rows_of(leased(intake, shard), "succeed"))
         assert sweep(connection, "in", group) == 0
         uses.leases.close(group)
-        Claims(store(connection), group).forget()
+        GroupClaims(store(connection), group).forget()
         return meter.write / number
 
 

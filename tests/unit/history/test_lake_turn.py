@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.domain.errors import Conflict
-from headrace.spark.lake.turn import SILENT, TURN, Turn, turn_of
+from headrace.spark.lake.turn import SILENT, TURN, LakeTurn, turn_of
 from headrace.store.base import LakeObject
 from headrace.store.lake import FolderLake
 from tests.manual_clock import ManualClock
@@ -54,14 +54,14 @@ def test_of_two_jobs_at_once_one_goes_on_in_whatever_order(
 ) -> None:
     """The calls of a job are: it looks, says so, looks again; and looks before it puts a file."""
     lake, clock, second = FolderLake(tmp_path), ManualClock(), list[bool]()
-    other = Turn(lake, "rollup", now=clock)
+    other = LakeTurn(lake, "rollup", now=clock)
 
     def happens() -> None:
         if silent:
             clock.forward(SILENT + timedelta(seconds=1))
         second.append(went_on(other.take))
 
-    first = Turn(Interrupted(lake, call, happens), "rollup", now=clock)
+    first = LakeTurn(Interrupted(lake, call, happens), "rollup", now=clock)
     took = went_on(first.take)
     if not second:
         happens()
@@ -86,7 +86,7 @@ def test_who_is_refused_is_told_who_is_at_work_in_a_line(tmp_path: Path) -> None
 
 def test_a_job_whose_process_is_gone_does_not_keep_its_turn(tmp_path: Path) -> None:
     lake = FolderLake(tmp_path)
-    Turn(lake, "rollup").take()
+    LakeTurn(lake, "rollup").take()
     said = json.loads(lake.get(TURN) or b"")
     lake.put(TURN, json.dumps({**said, "process": 2**22 + 1}).encode())  # there is none so high
 

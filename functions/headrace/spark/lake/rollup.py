@@ -133,7 +133,7 @@ def _rolled(
         say(f"{_span(days)}: {table.name}")
         _write(lake, transform(fresh), table, batch)
     hours = {**known, **found}
-    kept = _write_minutes(lake, _Standings(kept, sorted(hours)), batch, today, say)
+    kept = _write_minutes(lake, _StandingHours(kept, sorted(hours)), batch, today, say)
     publish(lake, None if everything else days, today=today, say=say)
     _remember(lake, hours, kept)
     return rolled
@@ -225,7 +225,7 @@ _UNREADABLE: Final = re.compile(rf"\[FAILED_READ_FILE\b[^\n]*/({RAW}/{DAY}=[^\n]
 
 
 @dataclass(frozen=True, slots=True)
-class _Standings:
+class _StandingHours:
     """Of which hours it is kept how things stood, and which hours there are at all."""
 
     kept: Sequence[datetime]
@@ -233,7 +233,7 @@ class _Standings:
 
 
 def _write_minutes(
-    lake: LakeFrames, known: _Standings, batch: _Batch, today: date, say: Say
+    lake: LakeFrames, known: _StandingHours, batch: _Batch, today: date, say: Say
 ) -> list[datetime]:
     """Make the minutes anew from the first new hour on; return which standings are kept.
 

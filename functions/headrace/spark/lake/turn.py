@@ -38,7 +38,7 @@ def _now() -> datetime:
 
 
 @dataclass(slots=True)
-class Turn:
+class LakeTurn:
     """The turn of one *job* on a lake."""
 
     lake: Lake
@@ -115,9 +115,9 @@ def undisturbed(lake: "LakeFrames", job: str) -> Iterator[None]:
 
 
 @contextmanager
-def turn_of(lake: Lake, job: str) -> Iterator[Turn]:
+def turn_of(lake: Lake, job: str) -> Iterator[LakeTurn]:
     """Have the turn, saying so now and then.  Raises Conflict while another job has it."""
-    turn, over = Turn(lake, job), threading.Event()
+    turn, over = LakeTurn(lake, job), threading.Event()
     turn.take()
 
     def go_on() -> None:

@@ -45,7 +45,7 @@ _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class GroupClaims:
     """The claim log of a group: pages by shard and number."""
 
     store: Store
@@ -95,7 +95,7 @@ def pace_name(group: str) -> str:
 
 
 @dataclass(slots=True)
-class Share:
+class ShardShare:
     """What one shard gives to a batch, for one reader of it: *room* tasks at the most.
 
     *lease* yields record batches of up to so many tasks, leased as they are asked for; *held* all
@@ -103,7 +103,7 @@ class Share:
     lease, no attempt used.  Of a payload up to *inline* bytes are written down.
     """
 
-    claims: Claims
+    claims: GroupClaims
     shard: int
     room: int
     lease: Callable[[int], Iterator[pa.RecordBatch]]

@@ -13,7 +13,7 @@ from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.limits import NAME_RE, pattern_fault
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.spark.sources import QUEUE
-from headrace.spark.sources.claims import Claims, Lease, leases_in, settled
+from headrace.spark.sources.claims import GroupClaims, Lease, leases_in, settled
 from headrace.spark.sources.connect import StoreConnection, opened, store
 from headrace.spark.sources.leasing import ROWS, dropped, leftovers, release
 from headrace.spark.sources.rows import chunks
@@ -99,7 +99,7 @@ class Ending:
             raise
         except HeadraceError:
             _LOG.debug("%s: a group of queue %s was over before", QUEUE, self.queue)
-        Claims(store(self.connection), group_id).forget()
+        GroupClaims(store(self.connection), group_id).forget()
 
     def _settle(self, what: OnCommit, group_id: str) -> None:
         late = 0
@@ -152,6 +152,6 @@ class Ending:
 
     def _claimed(self, group_id: str) -> Iterator[tuple[str, Sequence[Lease]]]:
         """Yield what was claimed, page by page, each of one queue."""
-        for page in Claims(store(self.connection), group_id).every():
+        for page in GroupClaims(store(self.connection), group_id).every():
             if page.num_rows:
                 yield page.column("queue")[0].as_py(), leases_in(page)

@@ -80,7 +80,7 @@ _ID, _QUEUE, _STATE = (BY_NAME[name] for name in ("id", "queue", "state"))
 
 
 @dataclass(frozen=True, slots=True)
-class DataFile:
+class ExportFile:
     """One file of an export: its name below ``Export.place``, its items, and its MD5 in base 64."""
 
     name: str
@@ -101,7 +101,7 @@ class Export:
     taken_at: datetime
     since: datetime | None
     items: int
-    files: tuple[DataFile, ...]
+    files: tuple[ExportFile, ...]
     access: S3Access | None = None
 
     @property
@@ -147,7 +147,7 @@ def _legible(name: str, which: str) -> Iterator[None]:
         raise _wrong(name, message) from error
 
 
-def blocks(export: Export, file: DataFile, *, verify: bool = True) -> Iterator[bytes]:
+def blocks(export: Export, file: ExportFile, *, verify: bool = True) -> Iterator[bytes]:
     """Yield the lines of one file, some megabytes at a time, each line whole.
 
     *verify* compares the file with its checksum first, and counts its lines.
@@ -159,7 +159,7 @@ def blocks(export: Export, file: DataFile, *, verify: bool = True) -> Iterator[b
         yield from _whole_lines(export, file, packed, verify=verify)
 
 
-def _fetched(export: Export, file: DataFile, into: IO[bytes]) -> str:
+def _fetched(export: Export, file: ExportFile, into: IO[bytes]) -> str:
     """Copy a file piece by piece, and go to its beginning; return its checksum."""
     found = md5(usedforsecurity=False)
     with lake_at(export.place, access=export.access).pieces(file.name) as pieces:
@@ -173,7 +173,7 @@ def _fetched(export: Export, file: DataFile, into: IO[bytes]) -> str:
 
 
 def _whole_lines(
-    export: Export, file: DataFile, packed: IO[bytes], *, verify: bool
+    export: Export, file: ExportFile, packed: IO[bytes], *, verify: bool
 ) -> Iterator[bytes]:
     lines, rest = 0, b""
     for more in _unpacked(export, file, packed):
@@ -191,7 +191,7 @@ def _whole_lines(
         )
 
 
-def _unpacked(export: Export, file: DataFile, packed: IO[bytes]) -> Iterator[bytes]:
+def _unpacked(export: Export, file: ExportFile, packed: IO[bytes]) -> Iterator[bytes]:
     with gzip.GzipFile(fileobj=packed, mode="rb") as unpacked:
         while True:
             try:
@@ -221,10 +221,10 @@ def _manifest(lake: Lake, name: str, which: str, *, verify: bool) -> bytes:
     return text
 
 
-def _data_file(entry: dict[str, Any]) -> DataFile:
+def _data_file(entry: dict[str, Any]) -> ExportFile:
     """Read a line of the files' manifest; an export may have been copied to another bucket."""
     name = entry["dataFileS3Key"].rpartition(f"{HOME}/")[2]
-    return DataFile(name, entry["itemCount"], entry["md5Checksum"])
+    return ExportFile(name, entry["itemCount"], entry["md5Checksum"])
 
 
 def _md5(content: bytes) -> str:
@@ -232,7 +232,7 @@ def _md5(content: bytes) -> str:
     return base64.b64encode(md5(content, usedforsecurity=False).digest()).decode()
 
 
-def illegible(export: Export, file: DataFile, error: Exception) -> InvalidRequest:
+def illegible(export: Export, file: ExportFile, error: Exception) -> InvalidRequest:
     """Return the error of a file whose lines cannot be read, which *error* says why."""
     why = str(error).partition("\n")[0]
     return _wrong(export.id, f"has a file {file.name} that is not as DynamoDB writes it: {why}")
@@ -295,7 +295,7 @@ class ExportReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Where there are none, Spark makes one up: without a value, and 4.0 none at all.
-        part: tuple[Export, DataFile] | None = getattr(partition, "value", None)
+        part: tuple[Export, ExportFile] | None = getattr(partition, "value", None)
         if part is None:
             return
         export, file = part

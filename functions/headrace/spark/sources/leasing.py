@@ -26,9 +26,9 @@ from headrace.ops.shared.leases import Leases
 from headrace.runtime.wiring import UseCases
 from headrace.spark.sources.claims import (
     INLINE,
-    Claims,
+    GroupClaims,
     Lease,
-    Share,
+    ShardShare,
     lacking,
     leases_in,
     only,
@@ -120,8 +120,8 @@ def claimed(intake: Intake, shard: int) -> Iterator[tuple[pa.RecordBatch, list[b
     """
     uses = opened(intake.connection)
     again = intake.reading is not Reading.STATION
-    share = Share(
-        Claims(store(intake.connection), intake.group),
+    share = ShardShare(
+        GroupClaims(store(intake.connection), intake.group),
         intake.first + shard,
         intake.room(shard),
         partial(_lease, intake, shard),
@@ -368,7 +368,7 @@ def leftovers(connection: StoreConnection, queue: str, group_id: str) -> Iterato
     for place in uses.queues.cached(queue).places(State.INFLIGHT):
         for tasks in chunks(uses.leases.held(group_id, queue, place.shard, payload=False), ROWS):
             if claims is None:
-                claims = Claims(store(connection), group_id).leases()
+                claims = GroupClaims(store(connection), group_id).leases()
             held = [(task.id, str(LeaseName.of(task))) for task in tasks]
             seen = [one for one in held if claims.get(one[0]) == one[1]]
             yield Leftovers(seen, [one for one in held if claims.get(one[0]) != one[1]])

@@ -17,7 +17,7 @@ from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.lease import LeaseName, group_of
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
-from headrace.spark.sources.claims import Claims
+from headrace.spark.sources.claims import GroupClaims
 from headrace.spark.sources.connect import opened, store
 from headrace.spark.sources.leasing import group_heartbeat, sweep
 from headrace.spark.sources.outlet import Outlet
@@ -279,7 +279,7 @@ class BatchRunner:
         with suppress(HeadraceError):
             self._uses.leases.close(under.group_id)
         with suppress(HeadraceError):  # the table forgets it in time
-            Claims(store(self._connection), under.group_id).forget()
+            GroupClaims(store(self._connection), under.group_id).forget()
         if self._claims is not None:
             self._claims.forget(under.group_id)
 

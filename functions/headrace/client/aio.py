@@ -31,7 +31,7 @@ from headrace.client.calls.waiting import (
     NO_PROGRESS,
     UPDATES_EVERY,
     AsyncLooking,
-    Pace,
+    LookPace,
     TaskLook,
     look_at_task,
     not_ended,
@@ -352,7 +352,7 @@ class AsyncClient(AsyncUploading, AsyncLooking):
         turn: float | None = None,
     ) -> AsyncIterator[TaskLook]:
         """Look at a task again and again, at least once, until it has ended or time is over."""
-        pace = Pace(timeout, turn=turn or self._calls.turn_seconds)
+        pace = LookPace(timeout, turn=turn or self._calls.turn_seconds)
         look = await self.send(look_at_task(id, payload=payload))
         yield look
         while not look.ended:

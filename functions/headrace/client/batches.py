@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Final, Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
-from headrace.client.calls import ApiCall, tasks
+from headrace.client.calls import tasks
 from headrace.client.codec import Codec
+from headrace.client.filling import Sender
 from headrace.client.sending import NewTask, task_entry
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
@@ -72,18 +73,8 @@ def checked(results: list[E], *, raising: bool) -> list[E]:
     return results
 
 
-class Sender(Protocol):
-    """The part of a client that a batcher needs."""
-
-    codec: Codec
-
-    def send(self, call: ApiCall[T]) -> T:
-        """Send *call* and return what it is answered."""
-        ...
-
-
 @dataclass(slots=True)
-class _Waiting:
+class _GatheredTasks:
     """The tasks gathered for one queue."""
 
     entries: list[bytes] = field(default_factory=list)
@@ -109,8 +100,8 @@ class Batcher:
     def _begin(self) -> None:
         """Begin with nothing in hand, in the present process."""
         self._process = os.getpid()
-        self._waiting: dict[str, _Waiting] = {}
-        self._full: list[tuple[str, _Waiting]] = []
+        self._waiting: dict[str, _GatheredTasks] = {}
+        self._full: list[tuple[str, _GatheredTasks]] = []
         self._pending = self._flushing = 0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -139,10 +130,10 @@ class Batcher:
                     target=self._run, name="headrace-batcher", daemon=True
                 )
                 self._thread.start()
-            waiting = self._waiting.setdefault(queue, _Waiting())
+            waiting = self._waiting.setdefault(queue, _GatheredTasks())
             if len(waiting.entries) == limits.BATCH or waiting.size + len(entry) >= _BATCH_BYTES:
                 self._full.append((queue, waiting))
-                waiting = self._waiting[queue] = _Waiting()
+                waiting = self._waiting[queue] = _GatheredTasks()
             waiting.entries.append(entry)
             waiting.futures.append(future)
             waiting.size += len(entry) + 1
@@ -180,7 +171,7 @@ class Batcher:
             for queue, batch in batches:
                 self._send(queue, batch)
 
-    def _take(self) -> list[tuple[str, _Waiting]]:
+    def _take(self) -> list[tuple[str, _GatheredTasks]]:
         """Wait for something to send; nothing when it is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending or self._closed)
@@ -191,7 +182,7 @@ class Batcher:
             self._full, self._waiting = [], {}
             return [(queue, batch) for queue, batch in taken if batch.entries]
 
-    def _send(self, queue: str, batch: _Waiting) -> None:
+    def _send(self, queue: str, batch: _GatheredTasks) -> None:
         """Send *batch*; entries that the service finds wrong do not keep the others back."""
         left = [
             (entry, future)

@@ -33,7 +33,7 @@ from headrace.client.calls.waiting import (
     NO_PROGRESS,
     UPDATES_EVERY,
     Looking,
-    Pace,
+    LookPace,
     TaskLook,
     look_at_task,
     not_ended,
@@ -353,7 +353,7 @@ class Client(Uploading, Batching, Looking):
         turn: float | None = None,
     ) -> Iterator[TaskLook]:
         """Look at a task again and again, at least once, until it has ended or time is over."""
-        pace = Pace(timeout, turn=turn or self._calls.turn_seconds)
+        pace = LookPace(timeout, turn=turn or self._calls.turn_seconds)
         look = self.send(look_at_task(id, payload=payload))
         yield look
         while not look.ended:

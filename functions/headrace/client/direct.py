@@ -59,7 +59,7 @@ class DirectAnswer:
     content: bytes
 
 
-class _Requests:
+class _DirectRequests:
     """Makes requests to the service at *url*, each with *headers*."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
@@ -101,7 +101,7 @@ class _Requests:
         }
 
 
-class DirectConnections(_Requests):
+class DirectConnections(_DirectRequests):
     """What a client's requests go through; threads may share it."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
@@ -121,7 +121,7 @@ class DirectConnections(_Requests):
         self._pool.close()
 
 
-class AsyncDirectConnections(_Requests):
+class AsyncDirectConnections(_DirectRequests):
     """The same for an event loop."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:

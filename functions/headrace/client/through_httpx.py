@@ -15,7 +15,7 @@ _LIMITS: Final = httpx.Limits(
 )
 
 
-class _Requests:
+class _HttpxRequests:
     """Makes requests, each with the client's headers."""
 
     def __init__(self, client: httpx.Client | httpx.AsyncClient) -> None:
@@ -42,7 +42,7 @@ class _Requests:
         )
 
 
-class HttpxConnections(_Requests):
+class HttpxConnections(_HttpxRequests):
     """What a client's requests go through; *transport* takes the place of the network."""
 
     def __init__(self, headers: Mapping[str, str], transport: httpx.BaseTransport | None) -> None:
@@ -61,7 +61,7 @@ class HttpxConnections(_Requests):
         self._client.close()
 
 
-class AsyncHttpxConnections(_Requests):
+class AsyncHttpxConnections(_HttpxRequests):
     """The same for an event loop."""
 
     def __init__(

@@ -148,7 +148,7 @@ def _goes_on(response: EmbeddedAnswer) -> bool:
     return shown.state in LIVE
 
 
-class _Requests:
+class _EmbeddedRequests:
     """Makes requests to the service at an address."""
 
     def __init__(self, address: FileAddress | TablesAddress) -> None:
@@ -178,7 +178,7 @@ class _Requests:
         return answer(opened(self._address), request)
 
 
-class EmbeddedConnections(_Requests):
+class EmbeddedConnections(_EmbeddedRequests):
     """What a client sends its requests through, instead of httpx and the network."""
 
     def send(self, request: EmbeddedRequest) -> EmbeddedAnswer:
@@ -189,7 +189,7 @@ class EmbeddedConnections(_Requests):
         """Do nothing: the service is everybody's in this process, and stays open."""
 
 
-class AsyncEmbeddedConnections(_Requests):
+class AsyncEmbeddedConnections(_EmbeddedRequests):
     """The same for an event loop: the work is done in threads."""
 
     def __init__(self, address: FileAddress | TablesAddress) -> None:

@@ -148,7 +148,7 @@ def max_retries() -> MaxRetries:
     return of
 
 
-class _Call(threading.local):
+class _PowertoolsRequest(threading.local):
     """What Powertools keeps of a request."""
 
     event: APIGatewayProxyEvent
@@ -201,7 +201,7 @@ class Resolver(APIGatewayRestResolver):
     """Finds the route, checks the request against its signature, calls it."""
 
     def __init__(self) -> None:
-        self._call = _Call()
+        self._call = _PowertoolsRequest()
         super().__init__(enable_validation=True, json_body_deserializer=rawjson.decode, debug=False)
 
     @property  # type: ignore[override]  # of this thread, where Powertools has one for all

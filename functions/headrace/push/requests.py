@@ -25,7 +25,7 @@ _Place: TypeAlias = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class RawAnswer:
+class PushResponse:
     """An answer as it came in: names of ``headers`` in lower case, ``whole`` unless cut."""
 
     status: int
@@ -48,7 +48,7 @@ class Requests:
 
     def post(
         self, to: Destination, headers: Sequence[tuple[str, str]], body: bytes, *, most: int
-    ) -> RawAnswer:
+    ) -> PushResponse:
         """Send *body* and return the answer, of its body the first *most* bytes.
 
         Raises TargetRefused, and httpcore's errors of the network and the protocol.
@@ -101,7 +101,7 @@ class Requests:
         headers: Sequence[tuple[str, str]],
         body: bytes,
         most: int,
-    ) -> RawAnswer:
+    ) -> PushResponse:
         protocol = self._protocol
         head = protocol.send(h11.Request(method="POST", target=path, headers=list(headers)))
         rest = protocol.send(h11.Data(data=body)), protocol.send(h11.EndOfMessage())
@@ -121,6 +121,6 @@ class Requests:
             elif isinstance(event, h11.Data):
                 came += event.data
                 if len(came) > most:
-                    return RawAnswer(status, found, bytes(came[:most]), whole=False)
+                    return PushResponse(status, found, bytes(came[:most]), whole=False)
             elif isinstance(event, h11.EndOfMessage):
-                return RawAnswer(status, found, bytes(came), whole=True)
+                return PushResponse(status, found, bytes(came), whole=True)

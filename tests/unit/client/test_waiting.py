@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.client.calls.waiting import NextLook, Pace, TaskLook, if_kept, result_of
+from headrace.client.calls.waiting import LookPace, NextLook, TaskLook, if_kept, result_of
 from headrace.domain.errors import InvalidRequest, NotFound, TaskDead
 from headrace.wire.tasks import Task
 from tests.unit.app.app_doubles import AT, leased
@@ -23,7 +23,7 @@ def look(poll_after: float) -> TaskLook:
     return TaskLook(task, poll_after)
 
 
-def walked(pace: Pace, clock: Clock, poll_after: float, *, most: int = 50) -> list[NextLook]:
+def walked(pace: LookPace, clock: Clock, poll_after: float, *, most: int = 50) -> list[NextLook]:
     """Go through the looks at a service that answers as late as it may."""
     steps: list[NextLook] = []
     while len(steps) < most and (step := pace.after(look(poll_after))) is not None:
@@ -35,7 +35,7 @@ def walked(pace: Pace, clock: Clock, poll_after: float, *, most: int = 50) -> li
 def test_a_service_that_waits_for_nothing_is_let_wait() -> None:
     clock = Clock()
 
-    steps = walked(Pace(45, turn=20, clock=clock), clock, FREE)
+    steps = walked(LookPace(45, turn=20, clock=clock), clock, FREE)
 
     assert steps == [NextLook(0, 20), NextLook(0, 20), NextLook(0, 5)]
 
@@ -43,7 +43,7 @@ def test_a_service_that_waits_for_nothing_is_let_wait() -> None:
 def test_one_that_is_paid_for_while_it_waits_is_asked_again_ever_later() -> None:
     clock = Clock()
 
-    steps = walked(Pace(60, clock=clock), clock, PAID)
+    steps = walked(LookPace(60, clock=clock), clock, PAID)
 
     assert [step.rest for step in steps[:6]] == [1, 1.5, 2.25, 3.375, 5, 5]
     assert {step.wait for step in steps} == {0}
@@ -53,16 +53,16 @@ def test_one_that_is_paid_for_while_it_waits_is_asked_again_ever_later() -> None
 def test_without_a_timeout_there_is_no_end() -> None:
     clock = Clock()
 
-    assert len(walked(Pace(None, clock=clock), clock, PAID)) == 50
+    assert len(walked(LookPace(None, clock=clock), clock, PAID)) == 50
 
 
 def test_one_look_there_is_in_no_time_at_all() -> None:
-    assert Pace(0, clock=Clock()).after(look(FREE)) is None
+    assert LookPace(0, clock=Clock()).after(look(FREE)) is None
 
 
 def test_a_service_that_answers_too_early_is_not_asked_without_rest() -> None:
     clock = Clock()
-    pace = Pace(10, clock=clock)
+    pace = LookPace(10, clock=clock)
 
     steps = [pace.after(look(FREE)) for _ in range(3)]  # as one that is about to stop
 
@@ -72,7 +72,7 @@ def test_a_service_that_answers_too_early_is_not_asked_without_rest() -> None:
 @pytest.mark.parametrize("timeout", [-1, float("nan")])
 def test_a_timeout_that_is_none_is_refused(timeout: float) -> None:
     with pytest.raises(InvalidRequest, match="timeout"):
-        Pace(timeout)
+        LookPace(timeout)
 
 
 def test_the_error_of_a_dead_task_has_its_reason_and_its_latest_error() -> None:

@@ -79,7 +79,7 @@ class NextLook:
     wait: float
 
 
-class Pace:
+class LookPace:
     """When to look at a task again, for up to *timeout* seconds; None is without end.
 
     *turn* is how long the service may wait at most, *clock* counts seconds.

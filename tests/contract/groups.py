@@ -4,7 +4,7 @@ from typing import Any
 
 from headrace.domain import plan
 from headrace.domain.change import Change, Entry
-from headrace.domain.lease import Group
+from headrace.domain.lease import LeaseGroup
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
 from headrace.ops.delivery.reports import ReportOutcome
@@ -26,7 +26,7 @@ def settle(world: World, task: Task, group: str, status: str, **fields: Any) -> 
     return world.say(task, status, lease=group, **fields).outcome
 
 
-def delivery(world: World, queue: str, task_id: str, group: Group, token: str) -> Change:
+def delivery(world: World, queue: str, task_id: str, group: LeaseGroup, token: str) -> Change:
     """The writes of a dequeue under *group* that is under way."""
     task = world.see(task_id)
     entry = Entry(task.id, task.place, task.due_at, task.expires_at)

@@ -20,7 +20,7 @@ from headrace.history.faults import (
     QueueFaults,
 )
 from headrace.history.recent import by_five_minutes, by_hour
-from headrace.history.transitions import Fault
+from headrace.history.transitions import TaskFault
 from headrace.ops.delivery.reports import WorkerError
 from headrace.store.base import Store
 from headrace.store.call_scope import metered
@@ -291,7 +291,9 @@ def test_what_is_over_makes_room_for_what_is_new() -> None:
 
 def test_texts_of_any_length_and_alphabet_are_cut() -> None:
     faults = [
-        Fault("f" * 16, dead=True, type=text * 600, message=text * 4000, task_id="t" * 64, worker=w)
+        TaskFault(
+            "f" * 16, dead=True, type=text * 600, message=text * 4000, task_id="t" * 64, worker=w
+        )
         for text, w in (("x", "ada:1"), ("\u0645", "\u0645" * 100), ("\U0001f6b0", "w" * 70))
     ]
     count = FaultCount(dead=10**9, retried=10**9)

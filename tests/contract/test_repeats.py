@@ -8,16 +8,16 @@ import pytest
 
 from headrace.domain.errors import IdempotencyConflict, Unavailable
 from headrace.domain.repeat import KeyedRequest, RecordedAnswer
-from headrace.ops.shared.repeats import Turn
+from headrace.ops.shared.repeats import RepeatTurn
 from tests.contract.conftest import World
 
 ASKED = KeyedRequest("key_1", "k", "what")
 SECOND = timedelta(seconds=1)
 
 
-def begun(world: World, request: KeyedRequest = ASKED) -> Turn:
+def begun(world: World, request: KeyedRequest = ASKED) -> RepeatTurn:
     turn = world.use.repeats.begin(request, within=10 * SECOND)
-    assert isinstance(turn, Turn)
+    assert isinstance(turn, RepeatTurn)
     return turn
 
 

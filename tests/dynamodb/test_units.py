@@ -13,7 +13,7 @@ from datetime import timedelta
 import pytest
 
 from headrace.domain.change import Change, Entry, KeyLock
-from headrace.domain.lease import Group, close, extend, learn
+from headrace.domain.lease import LeaseGroup, close, extend, learn
 from headrace.domain.rate import Bucket, Draw, Rate
 from headrace.domain.task import Place, State, Task
 from headrace.local.tables import DynamoDBClient, TableNames
@@ -287,7 +287,7 @@ def test_buckets(stores: Stores) -> None:
 
 @pytest.mark.parametrize("name", [None, "ein Büro"])
 def test_groups(stores: Stores, name: str | None) -> None:
-    group = Group.opened(name, keepalive=30, now=NOW, group_id=f"lse_{next(_NUMBERS):020}")
+    group = LeaseGroup.opened(name, keepalive=30, now=NOW, group_id=f"lse_{next(_NUMBERS):020}")
     later = NOW + timedelta(seconds=1)
 
     assert_same(

@@ -14,7 +14,7 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.ops.operators.action_work import CLAIMED_FOR
-from headrace.ops.operators.actions import Actions
+from headrace.ops.operators.actions import ActionOperations
 from headrace.ops.shared.audit import AuditFilter
 from headrace.ops.shared.sentences import sentence
 from headrace.runtime.wiring import Settings, UseCases, build
@@ -83,13 +83,13 @@ def test_a_service_killed_at_an_action_changes_each_task_once_and_notes_it_once(
 ) -> None:
     path = tmp_path / "headrace.db"
     run_id = begun(path)
-    put = Actions.put
+    put = ActionOperations.put
 
-    def slowly(self: Actions, changed: ActionRun) -> bool:
+    def slowly(self: ActionOperations, changed: ActionRun) -> bool:
         time.sleep(BEFORE_NOTED)  # or no kill would ever come between
         return put(self, changed)
 
-    monkeypatch.setattr(Actions, "put", slowly)
+    monkeypatch.setattr(ActionOperations, "put", slowly)
     cut = changed = 0
     for number in range(KILLS):
         before, pid, until = changed, worked_on(path, later(number)), time.monotonic() + WITHIN

@@ -52,7 +52,7 @@ class GroupState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class LeaseGroup:
     """A group as stored.
 
     ``granted_until`` is its end as first granted and never changes: the index keeps its tasks
@@ -73,7 +73,7 @@ class Group:
     @classmethod
     def opened(
         cls, name: str | None, *, keepalive: Seconds, now: datetime, group_id: str | None = None
-    ) -> "Group":
+    ) -> "LeaseGroup":
         """Return a new group, open from *now* for *keepalive* seconds."""
         length = timedelta(seconds=keepalive)
         end = now + length
@@ -148,7 +148,7 @@ class GroupChange:
     queue: str | None = None
     cancelled: str | None = None
 
-    def allowed(self, group: Group | None) -> bool:
+    def allowed(self, group: LeaseGroup | None) -> bool:
         """Tell whether the stored *group* (None: there is none) lets this change happen."""
         return (
             group is not None
@@ -158,7 +158,7 @@ class GroupChange:
             and (self.ends_at is None or group.expires_at == self.ends_at)
         )
 
-    def apply(self, group: Group) -> Group:
+    def apply(self, group: LeaseGroup) -> LeaseGroup:
         """Return *group* as changed."""
         changed = replace(group, **self.put)
         if self.renewed_at is not None:
@@ -186,13 +186,13 @@ def note_cancelled(group_id: str, task_id: str) -> GroupChange:
     return GroupChange(group_id, cancelled=task_id)
 
 
-def lapse(group: Group, *, now: datetime) -> GroupChange:
+def lapse(group: LeaseGroup, *, now: datetime) -> GroupChange:
     """Plan the end of a group past its end, unless that was put off since it was read."""
     put = {"state": GroupState.LAPSED, "kept_until": now + GRACE}
     return GroupChange(group.id, ends_at=group.expires_at, put=put)
 
 
-def close(group: Group, *, now: datetime) -> GroupChange:
+def close(group: LeaseGroup, *, now: datetime) -> GroupChange:
     """Plan the end of a group at the wish of its holder."""
     end = min(now, group.expires_at)
     put = {"state": GroupState.CLOSED, "expires_at": end, "kept_until": now + GRACE}

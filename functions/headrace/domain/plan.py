@@ -26,7 +26,7 @@ from headrace.domain.change import (
 from headrace.domain.copies import altered
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.fairness import Turn
-from headrace.domain.lease import Group
+from headrace.domain.lease import LeaseGroup
 from headrace.domain.lifecycle import Action, rule
 from headrace.domain.offload import Upload
 from headrace.domain.queue import Queue, place_in, waiting
@@ -215,7 +215,7 @@ def dequeue(
     worker: str,
     keepalive: Seconds | None,
     task: Task | None = None,
-    group: Group | None = None,
+    group: LeaseGroup | None = None,
 ) -> Change:
     """Plan a delivery of the task the index proposes, or of *task* as it was read.
 

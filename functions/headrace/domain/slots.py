@@ -31,7 +31,7 @@ POOL: Final = 16
 """Places in a pool: as many reservations as fit one write unit."""
 
 
-class Standing(StrEnum):
+class ReservationStanding(StrEnum):
     """What a reservation means, by its task as it is now."""
 
     WAITING = auto()  #: its maker is about to deliver the task, or has died
@@ -92,14 +92,14 @@ class Reservation:
         """When it was made, to the second."""
         return EPOCH + timedelta(seconds=int(self.mark.partition(".")[0], 16))
 
-    def standing(self, task: Task | None, queue: str) -> Standing:
+    def standing(self, task: Task | None, queue: str) -> ReservationStanding:
         """Return its standing in *queue*, by its *task* as read after it was made."""
         if task is None or task.queue != queue or task.due_at != self.due_at:
-            return Standing.OVER
+            return ReservationStanding.OVER
         if task.state is State.ENQUEUED:
-            return Standing.WAITING
+            return ReservationStanding.WAITING
         in_use = task.state is State.INFLIGHT and task.slot == self.slot
-        return Standing.IN_USE if in_use else Standing.OVER
+        return ReservationStanding.IN_USE if in_use else ReservationStanding.OVER
 
 
 def pools(limit: int) -> int:
@@ -130,17 +130,17 @@ class Stay:
         """What the slot keeps."""
         return f"{self.task_id} {micros_of(self.due_at):x}"
 
-    def standing(self, task: Task | None, queue: str) -> Standing:
+    def standing(self, task: Task | None, queue: str) -> ReservationStanding:
         """Return its standing in *queue*, by its *task* as read after the slot was."""
         if task is None or task.queue != queue or task.due_at != self.due_at:
-            return Standing.OVER
+            return ReservationStanding.OVER
         match task.state:
             case State.ENQUEUED:
-                return Standing.WAITING
+                return ReservationStanding.WAITING
             case State.INFLIGHT:
-                return Standing.IN_USE
+                return ReservationStanding.IN_USE
             case _:
-                return Standing.OVER
+                return ReservationStanding.OVER
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ PLACE_GOOD_FOR: Final = timedelta(seconds=5)
 """How long after a place was taken its task may be put in."""
 
 
-class Progress(StrEnum):
+class PlaceProgress(StrEnum):
     """How far the task of a place has come, as it was read after the place was."""
 
     WAITING = auto()
@@ -74,18 +74,20 @@ class Spot:
         """Whether this is the place before the first one."""
         return self.task_id == NOBODY and self.seq == 0
 
-    def progress(self, task: Task | None, queue: str, now: datetime, *, halt: bool) -> Progress:
+    def progress(
+        self, task: Task | None, queue: str, now: datetime, *, halt: bool
+    ) -> PlaceProgress:
         """Return how far its *task* has come in *queue*; with *halt* the dead stop others."""
         if task is None or task.queue != queue or task.hidden(now) or Spot.of(task) != self:
-            return Progress.UNKNOWN
+            return PlaceProgress.UNKNOWN
         match task.state:
             case State.ENQUEUED:
-                return Progress.WAITING
+                return PlaceProgress.WAITING
             case State.INFLIGHT:
-                return Progress.INFLIGHT
+                return PlaceProgress.INFLIGHT
             case State.DEAD if halt:
-                return Progress.HALTING
-        return Progress.DONE if was_delivered(task) else Progress.UNKNOWN
+                return PlaceProgress.HALTING
+        return PlaceProgress.DONE if was_delivered(task) else PlaceProgress.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 from headrace.domain.instants import instant_of
 from headrace.history.recent import SLOT, Slots, add_slots, recent
-from headrace.history.transitions import Event, Fault, Transition
+from headrace.history.transitions import Event, TaskFault, Transition
 from headrace.store.base import Record, Store
 
 FAULTS: Final = "faults"
@@ -60,14 +60,14 @@ class FaultCount:
         """Tell whether any of it is left."""
         return bool(self.dead or self.retried)
 
-    def step(self, fault: Fault, step: int) -> None:
+    def step(self, fault: TaskFault, step: int) -> None:
         """Count *step* tasks more, or less."""
         if fault.dead:
             self.dead += step
         else:
             self.retried += step
 
-    def see(self, fault: Fault, at: int, *, times: int = 1) -> None:
+    def see(self, fault: TaskFault, at: int, *, times: int = 1) -> None:
         """Note that *fault* came at an instant."""
         workers = [fault.worker] if 0 < len(json.dumps(fault.worker)) <= _WORKER_BYTES else []
         kind, message = cut(fault.type, _TYPE_BYTES), cut(fault.message, _MESSAGE_BYTES)
@@ -114,7 +114,7 @@ Kinds = dict[str, FaultCount]
 
 
 @dataclass(slots=True)
-class Faults:
+class FaultChanges:
     """How the faults of queues changed: ``by_queue[queue][fingerprint]``."""
 
     by_queue: dict[str, Kinds] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class Faults:
         more = FaultCount(dead=step) if dead else FaultCount(retried=step)
         self.count(queue, fingerprint).merge(more)
 
-    def merge(self, other: "Faults") -> None:
+    def merge(self, other: "FaultChanges") -> None:
         """Count everything that *other* has counted."""
         for queue, kinds in other.by_queue.items():
             for fingerprint, more in kinds.items():

@@ -74,7 +74,7 @@ class Recorded:
     arrived: frozenset[str] = field(default=frozenset(), compare=False)
 
 
-class _Reading(NamedTuple):
+class _WriteReading(NamedTuple):
     """One write that was understood."""
 
     write: TaskWrite
@@ -108,7 +108,7 @@ class Recording:
 
     def record(self, shard: str, writes: Sequence[TaskWrite]) -> Recorded:
         """Count *writes* of one shard of the log, each once however often it comes."""
-        readings: dict[int, _Reading] = {}
+        readings: dict[int, _WriteReading] = {}
         unreadable: list[str] = []
         for write in writes:
             try:
@@ -145,7 +145,7 @@ class Recording:
         """Return the last sequence number counted of *shard*, -1 if none was."""
         return self.counters.buffer(buffer_of(shard)).done(shard)
 
-    def _count(self, shard: str, readings: Sequence[_Reading], events: Counter[Event]) -> int:
+    def _count(self, shard: str, readings: Sequence[_WriteReading], events: Counter[Event]) -> int:
         """Add *readings* to the buffer of their shard, and what happened to *events*.
 
         Return how many were new.
@@ -183,7 +183,7 @@ class Recording:
         message = "too many shards of the stream are being counted at once"
         raise Unavailable(message)
 
-    def _add_to_batches(self, buffer: Buffer, readings: Sequence[_Reading]) -> None:
+    def _add_to_batches(self, buffer: Buffer, readings: Sequence[_WriteReading]) -> None:
         deltas: dict[str, BatchDelta] = {}
         for reading in readings:
             for batch_id, delta in reading.batches:
@@ -202,7 +202,7 @@ class Recording:
                 batches.remember(batch_id, born)  # be it that it is not counted in the end
                 born.clear()
 
-    def _drop_objects(self, readings: Sequence[_Reading]) -> None:
+    def _drop_objects(self, readings: Sequence[_WriteReading]) -> None:
         """Drop the objects that tasks have let go of: no name is ever used again.
 
         But for uploads that a task may yet be made of: those become orphans like others.
@@ -220,12 +220,12 @@ class Recording:
         except Unavailable as error:
             _log.warning("Payloads stay for now: %s", error)
 
-    def _write(self, readings: Sequence[_Reading]) -> None:
+    def _write(self, readings: Sequence[_WriteReading]) -> None:
         """Bring the batch to the lake, if there is one.  Raises Unavailable."""
         if self.changelog is not None:
             self.changelog.write([reading.line for reading in readings if reading.line])
 
-    def _read(self, shard: str, write: TaskWrite) -> _Reading:
+    def _read(self, shard: str, write: TaskWrite) -> _WriteReading:
         """Return the reading of *write*.  Raises UnreadableImage."""
         try:
             change = transition(write)
@@ -238,10 +238,10 @@ class Recording:
             raise UnreadableImage(message) from error
         spot = change.entered or change.left
         if self.changelog is None or spot is None:
-            return _Reading(write, change, None, batches, let_go)
+            return _WriteReading(write, change, None, batches, let_go)
         payload = self.changelog.keeps_payload(spot[0])
         told = line(write, change, shard=shard, payload=payload)
-        return _Reading(write, change, told, batches, let_go)
+        return _WriteReading(write, change, told, batches, let_go)
 
 
 def _let_go(write: TaskWrite) -> tuple[str, ...]:
@@ -252,7 +252,7 @@ def _let_go(write: TaskWrite) -> tuple[str, ...]:
     return tuple(one.name for one in before if one not in kept)
 
 
-def _arrivals(readings: Sequence[_Reading]) -> frozenset[str]:
+def _arrivals(readings: Sequence[_WriteReading]) -> frozenset[str]:
     """Return the queues in which a task has come to wait."""
     return frozenset(
         reading.change.entered[0]
@@ -263,7 +263,7 @@ def _arrivals(readings: Sequence[_Reading]) -> frozenset[str]:
     )
 
 
-def _too_large(readings: Sequence[_Reading]) -> bool:
+def _too_large(readings: Sequence[_WriteReading]) -> bool:
     """Tell whether *readings* might add more to a buffer than it has room for."""
     failed = [one.change for one in readings if one.change.old_fault or one.change.new_fault]
     if len(readings) + 2 * len(failed) <= _SURELY_SMALL:
@@ -301,7 +301,7 @@ def _faults(changes: Iterable[Transition]) -> set[tuple[str, str]]:
     return {(spot[0], fault.fingerprint) for spot, fault in sides if spot and fault}
 
 
-def _named(readings: Sequence[_Reading]) -> int:
+def _named(readings: Sequence[_WriteReading]) -> int:
     """Return how many members a buffer may name after *readings*, at most."""
     born: Counter[str] = Counter()
     died: Counter[str] = Counter()

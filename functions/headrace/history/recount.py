@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from headrace.domain.task import ORDINARY, Place, State, places_of
 from headrace.history.counter_buffer import KEPT
-from headrace.history.faults import FaultCount, Faults, QueueFaults, body_of, kinds_of
+from headrace.history.faults import FaultChanges, FaultCount, QueueFaults, body_of, kinds_of
 from headrace.history.tally import CANCELLED, STATES, Counts, counts_of
 from headrace.history.transitions import IndexEntry
 from headrace.store.base import Record, Store
@@ -100,7 +100,7 @@ class NewCount:
         last: tuple[int, str] | None,
         counted_at: int,
         cancelled: int = 0,
-        faults: Faults | None = None,
+        faults: FaultChanges | None = None,
         changed: Mapping[str, int] | None = None,
     ) -> Self:
         """Return it with *number* entries more, up to the *last*, or to the partition's end.
@@ -115,9 +115,9 @@ class NewCount:
         until, task_id = last or (math.inf, "")
         page = CountedPage(place, label, until, task_id, counted_at)
         counted = replace(self, numbers=tuple(numbers), pages=(*self.pages, page))
-        return counted.with_faults(faults or Faults(), changed or {})
+        return counted.with_faults(faults or FaultChanges(), changed or {})
 
-    def with_faults(self, faults: Faults, changed: Mapping[str, int]) -> Self:
+    def with_faults(self, faults: FaultChanges, changed: Mapping[str, int]) -> Self:
         """Return it with *faults* of its last page, and what *changed* while that was read."""
         noted = {**self.changed, len(self.pages) - 1: changed} if changed else self.changed
         if self.faults is None or sum(map(len, noted.values())) > _CHANGED:

@@ -29,7 +29,7 @@ from headrace.domain.task import Place, State, Task
 from headrace.domain.write import StoredView
 from headrace.history.counter_buffer import Buffer, BufferedRecount
 from headrace.history.counters import Counters
-from headrace.history.faults import FaultCount, Faults, Kinds
+from headrace.history.faults import FaultChanges, FaultCount, Kinds
 from headrace.history.recount import DONE, OPEN, NewCount, read, to_record, together, write
 from headrace.history.tally import STATES, Counts, counts_of
 from headrace.history.transitions import standing_fault
@@ -59,7 +59,7 @@ class _Page(NamedTuple):
     last: Position | None
     counted_at: int
     cancelled: int = 0
-    faults: Faults | None = None
+    faults: FaultChanges | None = None
     changed: Mapping[str, int] | None = None
 
 
@@ -165,7 +165,7 @@ class Recounting:
         """Count a page of tasks that may change while they are read."""
         counted_at = micros_of(self.now())
         page = self.store.entries(partition, after=after, limit=_LIVE_AT_ONCE)
-        faults, changed = Faults(), dict[str, int]()
+        faults, changed = FaultChanges(), dict[str, int]()
         for entry, task in self._read(page.entries):
             as_shown = task is not None and _stands(task, partition, entry.scheduled_at)
             if not as_shown:
@@ -200,9 +200,9 @@ class Recounting:
         message = "dead tasks of the queue are just being removed; repeat this step"
         raise Unavailable(message)
 
-    def _dead(self, entries: Sequence[Entry]) -> tuple[int, Faults] | None:
+    def _dead(self, entries: Sequence[Entry]) -> tuple[int, FaultChanges] | None:
         """Return how many were cancelled and what the others ended of; None if one has gone."""
-        cancelled, faults = 0, Faults()
+        cancelled, faults = 0, FaultChanges()
         for entry, task in self._read(entries):
             if task is None or not _stands(task, entry.place, entry.scheduled_at):
                 return None
@@ -292,7 +292,7 @@ def _within(task: Task, place: Place, after: Position | None, last: Position | N
     return (after is None or where > after) and (last is None or where <= last)
 
 
-def _count_fault(faults: Faults, task: Task) -> None:
+def _count_fault(faults: FaultChanges, task: Task) -> None:
     fault = standing_fault(StoredView(task))
     if fault is not None:
         at = task.errors[-1].at if task.errors else task.finished_at or task.scheduled_at

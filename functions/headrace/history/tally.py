@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.domain.task import SHOWN_STATES, State
-from headrace.history.faults import Faults
+from headrace.history.faults import FaultChanges
 from headrace.history.recent import SLOT, Slots, add_slots, recent, slots_of, text_of
 from headrace.history.transitions import Event, Happening, Transition
 
@@ -271,7 +271,7 @@ class Tally:
     counts: dict[str, Counts] = field(default_factory=dict)
     minutes: dict[str, dict[int, Activity]] = field(default_factory=dict)
     flows: QueueFlows = field(default_factory=QueueFlows)
-    faults: Faults = field(default_factory=Faults)
+    faults: FaultChanges = field(default_factory=FaultChanges)
 
     def add(self, transition: Transition) -> None:
         """Count one write of a task."""
@@ -327,7 +327,10 @@ class Tally:
         """Return the tally that body() wrote."""
         counts = {queue: counts_of(counts) for queue, counts in body["counts"].items()}
         minutes = {queue: minutes_of(body, queue) for queue in body["minutes"]}
-        flows, faults = QueueFlows.of(body.get("moves", {})), Faults.of(body.get("faults", {}))
+        flows, faults = (
+            QueueFlows.of(body.get("moves", {})),
+            FaultChanges.of(body.get("faults", {})),
+        )
         return cls(counts, minutes, flows, faults)
 
     def _counts(self, queue: str) -> Counts:

@@ -61,7 +61,7 @@ class Happening(NamedTuple):
     micros: int | None = None
 
 
-class Fault(NamedTuple):
+class TaskFault(NamedTuple):
     """What a task has ended of (``dead``), or is tried again after."""
 
     fingerprint: str
@@ -85,8 +85,8 @@ class Transition(NamedTuple):
     happenings: tuple[Happening, ...] = ()
     was_cancelled: bool = False
     is_cancelled: bool = False
-    old_fault: Fault | None = None
-    new_fault: Fault | None = None
+    old_fault: TaskFault | None = None
+    new_fault: TaskFault | None = None
 
 
 def transition(write: TaskWrite) -> Transition:
@@ -125,7 +125,7 @@ def index_entry(task: TaskView | None) -> IndexEntry | None:
     return IndexEntry(*spot, task.label, task.scheduled_at, task.id, _cancelled(task, spot), named)
 
 
-def standing_fault(task: TaskView) -> Fault | None:
+def standing_fault(task: TaskView) -> TaskFault | None:
     """Return what *task* has failed of and is not past, None if there is nothing."""
     return _fault(task, task.spot)
 
@@ -137,7 +137,7 @@ def _cancelled(task: TaskView | None, spot: Spot | None) -> bool:
     return task.dead_reason == DeadReason.CANCELLED
 
 
-def _fault(task: TaskView | None, spot: Spot | None) -> Fault | None:
+def _fault(task: TaskView | None, spot: Spot | None) -> TaskFault | None:
     """Return what *task*, which stands at *spot*, has failed of and is not past."""
     if task is None or spot is None:
         return None
@@ -146,7 +146,7 @@ def _fault(task: TaskView | None, spot: Spot | None) -> Fault | None:
         return None
     dead, error = spot[1] is State.DEAD, task.latest_error
     kind, message = ("", task.dead_reason or "") if error is None else (error.type, error.message)
-    return Fault(fingerprint(kind, message), dead, kind, message, task.id, task.worker or "")
+    return TaskFault(fingerprint(kind, message), dead, kind, message, task.id, task.worker or "")
 
 
 def _change(left: Spot | None, new: TaskView, recorded_at: int) -> Transition:

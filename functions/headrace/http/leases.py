@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from headrace.domain import limits
 from headrace.domain.errors import NotFound
-from headrace.domain.lease import Group, is_group_id
+from headrace.domain.lease import LeaseGroup, is_group_id
 from headrace.http.fields import Examples, Keepalive, RequestBody, example, text_schema, text_within
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
@@ -108,7 +108,7 @@ def close(id: LeaseInPath) -> Answered:
     return no_body(204)
 
 
-def _shown(group: Group, status: int = 200) -> Answered:
+def _shown(group: LeaseGroup, status: int = 200) -> Answered:
     lease = task_wire.Lease(id=group.id, expires_at=instant(group.expires_at))
     cancelled = sorted(group.cancelled) or LEFT_OUT
     return json_answer(task_wire.Leased(lease=lease, cancelled=cancelled), status)

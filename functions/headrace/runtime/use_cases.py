@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from headrace.ops.delivery.reaper import Reaper
     from headrace.ops.delivery.reports import Reports
     from headrace.ops.operators.action_work import ActionWork
-    from headrace.ops.operators.actions import Actions
+    from headrace.ops.operators.actions import ActionOperations
     from headrace.ops.operators.bulk import BulkOperations
     from headrace.ops.operators.keys import KeyOperations
     from headrace.ops.operators.search import Search
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from headrace.ops.shared.leases import Leases
     from headrace.ops.shared.limiting import Limiting
     from headrace.ops.shared.lines import Lines
-    from headrace.ops.shared.observed import Watch
+    from headrace.ops.shared.observed import LeaseWatch
     from headrace.ops.shared.offloaded import OffloadedTexts
     from headrace.ops.shared.paging import Cursors
     from headrace.ops.shared.push_status import PushLooks
@@ -407,10 +407,10 @@ class UseCases:
         return Selections(self._store, self.queues, self.inspect, self.now)
 
     @_once
-    def actions(self) -> "Actions":
-        from headrace.ops.operators.actions import Actions
+    def actions(self) -> "ActionOperations":
+        from headrace.ops.operators.actions import ActionOperations
 
-        return Actions(
+        return ActionOperations(
             self._store,
             self.selections,
             self.queues,
@@ -582,10 +582,10 @@ class UseCases:
         return Observed(self._tables, self._slots, groups, self._watch).store
 
     @_once
-    def _watch(self) -> "Watch":
-        from headrace.ops.shared.observed import Watch
+    def _watch(self) -> "LeaseWatch":
+        from headrace.ops.shared.observed import LeaseWatch
 
-        return Watch()
+        return LeaseWatch()
 
     @_once
     def _cursors(self) -> "Cursors":

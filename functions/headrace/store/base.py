@@ -13,7 +13,7 @@ from headrace.domain.change import Change, Entry, KeyLock
 from headrace.domain.copies import quick
 from headrace.domain.fairness import Places, PlaceTaking, TurnTaking
 from headrace.domain.indexing import Match
-from headrace.domain.lease import Group, GroupChange
+from headrace.domain.lease import GroupChange, LeaseGroup
 from headrace.domain.rate import Bucket, Draw
 from headrace.domain.slots import GroupLine, SlotTaking
 from headrace.domain.task import Place, State, Task
@@ -358,13 +358,13 @@ class Store(Protocol):
     def note_delivered(self, queue: str, turn: int, *, expires_at: datetime) -> None:
         """Note that turns are delivered as far as *turn*, unless a higher one is known."""
 
-    def open_group(self, group: Group, *, now: datetime) -> bool:
+    def open_group(self, group: LeaseGroup, *, now: datetime) -> bool:
         """Keep a new group, if none that is still kept at *now* has its key; tell whether so."""
 
-    def group(self, group_id: str) -> Group | None:
+    def group(self, group_id: str) -> LeaseGroup | None:
         """Return a group as last written."""
 
-    def change_group(self, change: GroupChange) -> Group | None:
+    def change_group(self, change: GroupChange) -> LeaseGroup | None:
         """Make *change* if it is allowed, in one write; return the group then, else None.
 
         Made again after a lost answer, an extension is allowed again; what ends a group is not.

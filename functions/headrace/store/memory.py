@@ -16,7 +16,7 @@ from headrace.domain.change import Change, Entry, KeyLock
 from headrace.domain.fairness import NOBODY, Places, PlaceTaking, TurnTaking
 from headrace.domain.indexing import Match
 from headrace.domain.instants import MICROSECOND
-from headrace.domain.lease import Group, GroupChange, group_key
+from headrace.domain.lease import GroupChange, LeaseGroup, group_key
 from headrace.domain.rate import Bucket, Draw
 from headrace.domain.slots import GroupLine, SlotTaking
 from headrace.domain.task import Place, Task
@@ -49,7 +49,7 @@ class MemoryStore:
         self._index: defaultdict[Place, list[_Key]] = defaultdict(list)
         self._records: defaultdict[str, dict[str, Record]] = defaultdict(dict)
         self._marks: dict[tuple[str, str], str] = {}
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, LeaseGroup] = {}
         self._buckets: dict[str, Bucket] = {}
         self._pools: dict[tuple[str, int], frozenset[str]] = {}
         self._lines: dict[tuple[str, str], int] = {}
@@ -397,7 +397,7 @@ class MemoryStore:
         with self._lock:
             self._delivered[queue] = max(turn, self._delivered.get(queue, 0))
 
-    def open_group(self, group: Group, *, now: datetime) -> bool:
+    def open_group(self, group: LeaseGroup, *, now: datetime) -> bool:
         with self._lock:
             there = self._groups.get(group.key)
             if there is not None and there.kept_until > now:
@@ -405,12 +405,12 @@ class MemoryStore:
             self._groups[group.key] = group
             return True
 
-    def group(self, group_id: str) -> Group | None:
+    def group(self, group_id: str) -> LeaseGroup | None:
         with self._lock:
             there = self._groups.get(group_key(group_id))
         return there if there is not None and there.id == group_id else None
 
-    def change_group(self, change: GroupChange) -> Group | None:
+    def change_group(self, change: GroupChange) -> LeaseGroup | None:
         key = group_key(change.id)
         with self._lock:
             there = self._groups.get(key)

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.domain import plan, settle
 from headrace.domain.change import Change, Entry
-from headrace.domain.lease import Group
+from headrace.domain.lease import LeaseGroup
 from headrace.domain.lifecycle import LIFECYCLE, Action, Actor
 from headrace.domain.operate import STATES_BY_ACTION, BulkAction, operate
 from headrace.domain.plan import TaskSpec
@@ -21,7 +21,7 @@ from tests.unit.domain.lifecycle_cases import DELAY, DELETED, ENQUEUED, INFLIGHT
 
 _T0 = ManualClock()()
 _UNDO = Undo("und_1", "mail", _T0, _T0 + timedelta(days=1))
-_GROUP = Group.opened(None, keepalive=60, now=_T0)
+_GROUP = LeaseGroup.opened(None, keepalive=60, now=_T0)
 
 
 def planned() -> list[Change]:

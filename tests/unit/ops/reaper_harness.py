@@ -15,7 +15,7 @@ from typing import Any, Final
 from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import shard_of
-from headrace.domain.lease import Group, learn
+from headrace.domain.lease import LeaseGroup, learn
 from headrace.domain.lifecycle import Action, rules
 from headrace.domain.task import Place, State, Task
 from headrace.ops.delivery.reaper import HandOn, Reaped
@@ -185,7 +185,7 @@ class ReaperDeployment:
         }
         self.put(queue, State.INFLIGHT, number, first, ended, **lease)
 
-    def grouped(self, queue: str, number: int, group: Group) -> None:
+    def grouped(self, queue: str, number: int, group: LeaseGroup) -> None:
         """Lease *number* tasks of *queue* under a group."""
         (lease,) = [group.new_lease("lse_1")]
         at = group.granted_until

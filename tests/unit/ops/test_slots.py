@@ -8,7 +8,7 @@ import pytest
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.slots import Reservation, Standing, places, pools
+from headrace.domain.slots import Reservation, ReservationStanding, places, pools
 from headrace.domain.task import Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, UseCases, build
@@ -102,7 +102,7 @@ def test_a_reservation_is_what_it_says_in_pool_and_task() -> None:
 
     assert Reservation.parse(made.text, 7) == made
     assert made.made_at == clock()
-    assert made.standing(None, "q") is Standing.OVER
+    assert made.standing(None, "q") is ReservationStanding.OVER
     assert len(Reservation.made("t" * 30, clock(), 624, now=clock(), token="abcd").text) <= 60
 
 

@@ -8,7 +8,7 @@ import pytest
 from headrace.domain.change import Entry
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Place, State, Task
-from headrace.ops.shared.observed import SuspectStanding, Watch
+from headrace.ops.shared.observed import LeaseWatch, SuspectStanding
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
@@ -173,10 +173,10 @@ def test_the_newest_are_looked_at_of_more_than_half_a_unit_shows(world: World) -
     in_flight(world, 60)
     world.clock.forward(10)
 
-    suspects = Watch().suspects(world.store, MAIL, world.clock())
+    suspects = LeaseWatch().suspects(world.store, MAIL, world.clock())
 
     assert [*suspects.likely, *suspects.others] == []
-    watch = Watch()
+    watch = LeaseWatch()
     for _ in range(2):
         suspects = watch.suspects(world.store, MAIL, world.clock())
     looked_at = [entry.scheduled_at for entry in suspects.others]
@@ -185,7 +185,7 @@ def test_the_newest_are_looked_at_of_more_than_half_a_unit_shows(world: World) -
 
 
 def test_what_is_known_is_bounded(world: World) -> None:
-    watch, task = Watch(), in_flight(world, 1)[0]
+    watch, task = LeaseWatch(), in_flight(world, 1)[0]
     until = world.clock()
     for number in range(20_100):
         watch.read(_named(task, number), until, now=world.clock())

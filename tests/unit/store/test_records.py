@@ -41,7 +41,7 @@ from headrace.store.records import (
     selections,
     workers,
 )
-from headrace.store.records.actions import ActionRun, Part
+from headrace.store.records.actions import ActionPart, ActionRun
 
 EARLY: Final = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 LATE: Final = datetime(2026, 11, 22, 9, 30, 15, 250_000, tzinfo=UTC)
@@ -298,7 +298,7 @@ ACTION: Final = ActionRun(
     undos={"mail": "und_1"},
     status=ActionStatus.PAUSED,
     trouble="oops",
-    part=Part(3, (EARLY, LATE)),
+    part=ActionPart(3, (EARLY, LATE)),
     busy_until=LATE,
     version=6,
 )

@@ -17,7 +17,7 @@ from typing import Final
 from headrace.domain import settle
 from headrace.domain.change import Entry
 from headrace.domain.errors import FieldError, NotFound, Unavailable
-from headrace.domain.lease import Group
+from headrace.domain.lease import LeaseGroup
 from headrace.domain.limits import AnswerRoom
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
@@ -109,7 +109,7 @@ class Deliveries(Leasing):
         ).run()
 
     def lease(
-        self, queue: Queue, entries: Sequence[Entry], *, worker: str, group: Group
+        self, queue: Queue, entries: Sequence[Entry], *, worker: str, group: LeaseGroup
     ) -> list[Task]:
         """Put those of *entries* under *group* that can be had, as far as the queue's limits allow.
 
@@ -178,7 +178,7 @@ class Dequeue:
     batch: DeliveryBatch | None
     go_on: Callable[[], bool]
     still_may: Callable[[], object]
-    group: Group | None = field(default=None, init=False)
+    group: LeaseGroup | None = field(default=None, init=False)
     helped_at: datetime | None = field(default=None, init=False)
 
     def run(self) -> DequeueResult:

@@ -19,7 +19,7 @@ from headrace.domain import repeat
 from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import lease_tag_of, new_lease_tag, tagged_lease_token
-from headrace.domain.lease import Group
+from headrace.domain.lease import LeaseGroup
 from headrace.domain.queue import Queue
 from headrace.domain.repeat import KeyedRequest, still_running
 from headrace.domain.task import State, Task
@@ -51,7 +51,7 @@ class DeliveryBatch:
     noted: repeat.NotedBatch | None = None
     version: int | None = None
 
-    def leased_before(self, group: Group | None, queues: Sequence[Queue]) -> list[Task] | None:
+    def leased_before(self, group: LeaseGroup | None, queues: Sequence[Queue]) -> list[Task] | None:
         """Return the tasks that an earlier try of the same call leased and still holds.
 
         None: there was none, or it leased nothing.  Of tasks under a *group* the index may not know
@@ -128,7 +128,7 @@ class DeliveryBatch:
                 raise still_running(batch.at, batch.until, now=now)
         return [task for task in tasks if batch.holds(task, now=now)]
 
-    def _under(self, group: Group, queues: Sequence[Queue]) -> list[Task] | None:
+    def _under(self, group: LeaseGroup, queues: Sequence[Queue]) -> list[Task] | None:
         now = self.now()
         ours = repeat.NotedBatch(now, now, self.tag)
         found = chain.from_iterable(

@@ -14,7 +14,7 @@ from headrace.domain import plan
 from headrace.domain.change import Change, Entry
 from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.ids import new_chance, new_lease_token
-from headrace.domain.lease import Group
+from headrace.domain.lease import LeaseGroup
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.slots import Reservation
@@ -86,7 +86,7 @@ class QueueLook:
     count: int
     worker: str
     keepalive: Seconds | None = None
-    group: Group | None = None
+    group: LeaseGroup | None = None
     batch: DeliveryBatch | None = None
     next_due: datetime | None = None  # when the next task falls due, as far as seen
     free_at: datetime | None = None  # when something of others' may be taken

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from headrace.domain.errors import HeadraceError, LeaseLost, NotFound, Unavailable
-from headrace.domain.lease import Group, LeaseName, group_of
+from headrace.domain.lease import LeaseGroup, LeaseName, group_of
 from headrace.domain.lifecycle import Action
 from headrace.domain.push import Target
 from headrace.domain.push_answers import PushLimit, TargetAnswer, report_of
@@ -122,7 +122,7 @@ class PushRun:
     queue: str
     number: int
     seat: Seat
-    group: Group
+    group: LeaseGroup
     limit: PushLimit
     counts: PushCounts = field(default_factory=PushCounts)
     inflight: dict[str, tuple[Task, float]] = field(default_factory=dict)  # and when it was taken

@@ -32,7 +32,7 @@ from headrace.domain.queue import AGREED_AFTER, Queue
 from headrace.domain.settle import Held, ReleaseReason
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.leases import GroupStatuses
-from headrace.ops.shared.observed import Watch, commit, commit_proposed
+from headrace.ops.shared.observed import LeaseWatch, commit, commit_proposed
 from headrace.ops.shared.slots import Slots
 from headrace.ops.shared.strict_notes import halts, note_dying
 from headrace.store.base import Done, Position, Store
@@ -46,7 +46,7 @@ class Reaping:
     store: Store
     now: Callable[[], datetime]
     spread: Callable[[], float] = random.random
-    watch: Watch = field(default_factory=Watch)
+    watch: LeaseWatch = field(default_factory=LeaseWatch)
 
     def lapsed(self, queue: Queue, place: Place) -> Iterator[Task]:
         """Take back leases at one *place* that seem to have lapsed, and yield the tasks.

@@ -10,7 +10,7 @@ from typing import Final
 
 from headrace.domain.change import Entry
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.lease import Group
+from headrace.domain.lease import LeaseGroup
 from headrace.domain.queue import Queue
 from headrace.domain.task import TURN_LANE, State, Task
 from headrace.ops.delivery.dequeue import Deliveries
@@ -95,7 +95,7 @@ class ShardDeliveries:
         """
         reader: ShardReader | None = None
         looked_at = None
-        group: Group | None = None
+        group: LeaseGroup | None = None
         while count > 0:
             now = self.now()
             source = self.source(queue)

@@ -20,11 +20,11 @@ from typing import Final
 
 from headrace.domain.errors import Conflict, HeadraceError, Unavailable
 from headrace.domain.operate import ActionStatus
-from headrace.ops.operators.actions import Actions, entry_of
+from headrace.ops.operators.actions import ActionOperations, entry_of
 from headrace.ops.operators.bulk import BulkOperations, BulkOutcome
 from headrace.ops.shared.undos import Undos
 from headrace.store.base import Record, Store, every_record
-from headrace.store.records.actions import UNDER_WAY, ActionRun, Part
+from headrace.store.records.actions import UNDER_WAY, ActionPart, ActionRun
 from headrace.store.records.selections import TaskSelection
 
 PART: Final = 250
@@ -46,7 +46,7 @@ class ActionWork:
     """The use case, with what it needs from outside; *part* is the most tasks of one part."""
 
     store: Store
-    actions: Actions
+    actions: ActionOperations
     bulk: BulkOperations
     undos: Undos
     now: Callable[[], datetime]
@@ -130,7 +130,7 @@ class ActionWork:
                 undo = self.undos.begin(queue, run.undo_for)
                 if undo is not None:
                     run = replace(run, undos={**run.undos, queue: undo.id})
-        return replace(run, part=Part(end, (*stamps, now)), busy_until=now + CLAIMED_FOR)
+        return replace(run, part=ActionPart(end, (*stamps, now)), busy_until=now + CLAIMED_FOR)
 
     def _next_part(self, run: ActionRun, found: TaskSelection) -> tuple[str, int]:
         """Return the queue of the next part of *run*, and where that ends."""

@@ -40,7 +40,7 @@ def _anyone(_run: ActionRun) -> bool:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Actions:
+class ActionOperations:
     """The use case, with what it needs from outside; *kick* has the service look for work now."""
 
     store: Store

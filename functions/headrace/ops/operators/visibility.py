@@ -8,7 +8,7 @@ from headrace.domain import access
 from headrace.domain.access import Permission, Principal
 from headrace.domain.batch import TaskBatch
 from headrace.domain.errors import Forbidden, NotFound
-from headrace.domain.lease import Group
+from headrace.domain.lease import LeaseGroup
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
@@ -30,7 +30,7 @@ from headrace.store.call_scope import flat_rate
 from headrace.store.records import queues as queue_records
 
 if TYPE_CHECKING:
-    from headrace.ops.operators.actions import Actions, Allowed
+    from headrace.ops.operators.actions import ActionOperations, Allowed
     from headrace.store.records.actions import ActionRun
 
 _TARGET: Final = "to_queue"
@@ -137,7 +137,7 @@ def _operates(by: Principal) -> "Allowed":
     return lambda run: by.covers_all(run.touches)
 
 
-def action(whole: "Actions", by: Principal, run_id: str) -> "ActionRun":
+def action(whole: "ActionOperations", by: Principal, run_id: str) -> "ActionRun":
     """Return an action whose queues are all *by*'s.
 
     Raises NotFound; a *by* that is not for all queues gets Forbidden for that, and for an action
@@ -147,7 +147,10 @@ def action(whole: "Actions", by: Principal, run_id: str) -> "ActionRun":
 
 
 def turn_action(
-    whole: "Actions", by: Principal, run_id: str, turn: Literal["pause", "resume", "cancel"]
+    whole: "ActionOperations",
+    by: Principal,
+    run_id: str,
+    turn: Literal["pause", "resume", "cancel"],
 ) -> "ActionRun":
     """Pause, resume or cancel an action whose queues are all *by*'s.
 
@@ -168,7 +171,7 @@ def _action(by: Principal, run_id: str, do: "Callable[..., ActionRun]") -> "Acti
 
 
 def actions(
-    whole: "Actions",
+    whole: "ActionOperations",
     by: Principal,
     *,
     queue: str | None,
@@ -178,7 +181,7 @@ def actions(
 ) -> "Found[ActionRun]":
     """Return a page of the actions whose queues are all *by*'s, the latest first.
 
-    Raises as Actions.list(), and Forbidden for a *queue* that is not *by*'s.
+    Raises as ActionOperations.list(), and Forbidden for a *queue* that is not *by*'s.
     """
     by.require(Permission.OPERATE)
     with flat_rate() as rate:
@@ -233,7 +236,7 @@ def close_lease(leases: Leases, by: Principal, group_id: str) -> None:
     """
     by.require(Permission.WORK)
 
-    def check(group: Group) -> None:
+    def check(group: LeaseGroup) -> None:
         if not by.covers_all(sorted(group.queues)):
             raise Forbidden("this key is not for all queues of this lease")
 

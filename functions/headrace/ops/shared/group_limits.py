@@ -18,7 +18,7 @@ from typing import Final
 from headrace.domain.change import Change, Entry
 from headrace.domain.fairness import LINE_KEPT, line_name
 from headrace.domain.queue import Queue
-from headrace.domain.slots import GroupLine, SlotTaking, Standing, Stay
+from headrace.domain.slots import GroupLine, ReservationStanding, SlotTaking, Stay
 from headrace.domain.task import State, Task
 from headrace.ops.shared.lanes import with_due_times
 from headrace.ops.shared.slots import remember
@@ -47,9 +47,9 @@ class _Standings:
     """A line, and what is known of those who hold its slots."""
 
     line: GroupLine
-    by_stay: Mapping[str, Standing]
+    by_stay: Mapping[str, ReservationStanding]
 
-    def number(self, limit: int, *standings: Standing, beyond: bool = False) -> int:
+    def number(self, limit: int, *standings: ReservationStanding, beyond: bool = False) -> int:
         """Count the slots of one of *standings*, of the first *limit* or *beyond* those."""
         return sum(
             (slot >= limit) == beyond and self.by_stay.get(stay) in standings
@@ -142,7 +142,8 @@ class GroupLimits:
                 stay.task_id: tasks[stay.task_id]
                 for stay in of_group
                 if stay.task_id != own
-                and stay.standing(tasks.get(stay.task_id), queue.name) is not Standing.OVER
+                and stay.standing(tasks.get(stay.task_id), queue.name)
+                is not ReservationStanding.OVER
             }
             if len(holding) >= queue.group_limit:
                 first = min(holding.values(), key=lambda one: (_free_at(one) or one.due_at, one.id))
@@ -179,7 +180,7 @@ class GroupLimits:
         limit = queue.group_limit
         known = self._standings(queue, line, tasks, {_stay_of(one) for one in entries})
         free = [slot for slot in range(limit) if self._free(known, slot)]
-        room = len(free) - known.number(limit, Standing.IN_USE, beyond=True)
+        room = len(free) - known.number(limit, ReservationStanding.IN_USE, beyond=True)
         usable = {stay for slot, stay in line.slots.items() if slot < limit}
         named = [one for one in entries if _stay_of(one) in usable]
         for one in named[: max(0, len(named) + min(0, room))]:
@@ -204,23 +205,23 @@ class GroupLimits:
         self, queue: Queue, line: GroupLine, tasks: Mapping[str, Task | None], met: set[str]
     ) -> _Standings:
         """Judge the slots of a line by *tasks*; those that are *met* wait, by the index."""
-        found: dict[str, Standing] = {}
+        found: dict[str, ReservationStanding] = {}
         for text in line.slots.values():
             stay = Stay.parse(text)
             if text in met:
-                found[text] = Standing.WAITING
+                found[text] = ReservationStanding.WAITING
             elif (queue.name, text) in self._over:
-                found[text] = Standing.OVER
+                found[text] = ReservationStanding.OVER
             elif stay.task_id in tasks:
                 found[text] = stay.standing(tasks[stay.task_id], queue.name)
-                if found[text] is Standing.OVER:
+                if found[text] is ReservationStanding.OVER:
                     with self._lock:
                         remember(self._over, (queue.name, text), None, most=_REMEMBERED)
         return _Standings(line, found)
 
     def _free(self, known: _Standings, slot: int) -> bool:
         stay = known.line.slots.get(slot)
-        return stay is None or known.by_stay.get(stay) is Standing.OVER
+        return stay is None or known.by_stay.get(stay) is ReservationStanding.OVER
 
     def _left(
         self, queue: Queue, known: _Standings, tasks: Mapping[str, Task | None]
@@ -229,7 +230,7 @@ class GroupLimits:
         now, left = self.now(), list[Entry]()
         for slot, text in sorted(known.line.slots.items()):
             task = tasks.get(Stay.parse(text).task_id)
-            if known.by_stay.get(text) is not Standing.WAITING or task is None:
+            if known.by_stay.get(text) is not ReservationStanding.WAITING or task is None:
                 continue
             with self._lock:
                 since = self._waiting.setdefault((queue.name, text), now)

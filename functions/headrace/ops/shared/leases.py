@@ -15,7 +15,7 @@ from headrace.domain import lease as groups
 from headrace.domain import settle
 from headrace.domain.errors import InvalidRequest, LeaseLost, NotFound
 from headrace.domain.ids import new_group_id
-from headrace.domain.lease import Group, GroupState, group_of
+from headrace.domain.lease import GroupState, LeaseGroup, group_of
 from headrace.domain.limits import LEASE_QUEUES
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held, ReleaseReason
@@ -44,20 +44,22 @@ class Leases:
     patience: float = 15.0
     new_id: Callable[[str | None, datetime], str] = new_group_id
 
-    def open(self, name: str | None, *, keepalive: Seconds) -> Group:
+    def open(self, name: str | None, *, keepalive: Seconds) -> LeaseGroup:
         """Open a group for *keepalive* seconds.
 
         Raises LeaseLost when *name* is taken: by an open group, or one that ended a day ago or
         less.
         """
         now = self.now()
-        group = Group.opened(name, keepalive=keepalive, now=now, group_id=self.new_id(name, now))
+        group = LeaseGroup.opened(
+            name, keepalive=keepalive, now=now, group_id=self.new_id(name, now)
+        )
         if not self.store.open_group(group, now=now):
             message = f"name: a lease named {name} is open, or has ended within the last day"
             raise LeaseLost(message)
         return group
 
-    def extend(self, group_id: str) -> Group:
+    def extend(self, group_id: str) -> LeaseGroup:
         """Put the end of a group off by its own length, counted from now; one write unit.
 
         Raises LeaseLost for one that has ended, or never was.
@@ -67,7 +69,7 @@ class Leases:
             raise _lost(self.store.group(group_id))
         return extended
 
-    def close(self, group_id: str, *, check: Callable[[Group], None] = lambda _: None) -> None:
+    def close(self, group_id: str, *, check: Callable[[LeaseGroup], None] = lambda _: None) -> None:
         """End a group and give back what is unsettled under it, due now, no attempt used.
 
         What it takes longer than *patience* to give back, the reaper does.  *check* may raise for a
@@ -90,7 +92,7 @@ class Leases:
             if self.now() >= until:
                 return
 
-    def open_for(self, group_id: str, *queues: str) -> Group:
+    def open_for(self, group_id: str, *queues: str) -> LeaseGroup:
         """Return a group that may take tasks of *queues* now, noting that it does.
 
         Raises LeaseLost unless it is open, and InvalidRequest if it has too many queues.
@@ -142,7 +144,7 @@ class Leases:
                 return
         self.store.drop_record(_CLOSING, group_id)
 
-    def _release_tasks(self, group: Group) -> Iterator[int]:
+    def _release_tasks(self, group: LeaseGroup) -> Iterator[int]:
         """Give back what *group* holds; after each page yield how many tasks went."""
         for name in sorted(group.queues):
             try:
@@ -161,7 +163,7 @@ class Leases:
                     outcomes = commit(self.store, changes)
                     yield sum(isinstance(outcome, Done) for outcome in outcomes)
 
-    def _pages(self, group: Group, place: Place, *, payload: bool) -> Iterator[list[Task]]:
+    def _pages(self, group: LeaseGroup, place: Place, *, payload: bool) -> Iterator[list[Task]]:
         after: Position | None = None
         while True:
             page = self.store.entries(
@@ -200,9 +202,9 @@ class GroupStatuses:
 
     store: Store
     now: Callable[[], datetime]
-    _known: dict[str, Group | None] = field(default_factory=dict)
+    _known: dict[str, LeaseGroup | None] = field(default_factory=dict)
 
-    def of(self, group_id: str) -> Group | None:
+    def of(self, group_id: str) -> LeaseGroup | None:
         """Return a group as it stands; None is one that nobody remembers.
 
         One that is open at its end may have been extended since it was looked at.
@@ -212,7 +214,7 @@ class GroupStatuses:
             self._known[group_id] = self._judge(group_id)
         return self._known[group_id]
 
-    def _judge(self, group_id: str) -> Group | None:
+    def _judge(self, group_id: str) -> LeaseGroup | None:
         group = self.store.group(group_id)
         if group is None or not self._past(group):
             return group
@@ -220,7 +222,7 @@ class GroupStatuses:
         # Else its holder was quicker, or the answer was lost.
         return lapsed or self.store.group(group_id)
 
-    def _past(self, group: Group) -> bool:
+    def _past(self, group: LeaseGroup) -> bool:
         return group.state is GroupState.OPEN and group.expires_at <= self.now()
 
 
@@ -228,7 +230,7 @@ def with_present_ends(store: Store, tasks: Sequence[Task]) -> tuple[Task, ...]:
     """Return *tasks* to be shown, those under a group with its present end as their lease's."""
 
     @cache
-    def find(group_id: str) -> Group | None:
+    def find(group_id: str) -> LeaseGroup | None:
         return store.group(group_id)
 
     shown = []
@@ -239,7 +241,7 @@ def with_present_ends(store: Store, tasks: Sequence[Task]) -> tuple[Task, ...]:
     return tuple(shown)
 
 
-def _lost(group: Group | None) -> LeaseLost:
+def _lost(group: LeaseGroup | None) -> LeaseLost:
     if group is None:
         return LeaseLost("there is no such lease, or it ended long ago")
     if group.state is GroupState.CLOSED:

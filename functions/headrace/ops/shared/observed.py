@@ -23,7 +23,7 @@ from enum import StrEnum, auto
 from typing import Any, Final, cast
 
 from headrace.domain.change import Change, Entry, KeyLock
-from headrace.domain.lease import Group, GroupChange, group_of
+from headrace.domain.lease import GroupChange, LeaseGroup, group_of
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.group_limits import GroupLimits
 from headrace.ops.shared.slots import Slots, remember
@@ -112,7 +112,7 @@ class Suspects:
 
 
 @dataclass(slots=True)
-class Watch:
+class LeaseWatch:
     """What this process knows of leases."""
 
     _known: OrderedDict[_Key, _KnownSuspect] = field(default_factory=OrderedDict)
@@ -135,7 +135,7 @@ class Watch:
                 self._astray[task.queue] = now + _ASTRAY_FOR
         self._learn(task, min(until, now + _TRUST_FOR), ours=False)
 
-    def extended(self, group: Group) -> None:
+    def extended(self, group: LeaseGroup) -> None:
         """Learn the end of a group, wherever it comes from."""
         with self._lock:
             remember(self._groups, group.id, group.expires_at, most=_PLACES)
@@ -208,7 +208,7 @@ class Observed:
     It frees the slots of what is ended, and lets *groups* and *watch* know of ends and leases.
     """
 
-    def __init__(self, store: Store, slots: Slots, groups: GroupLimits, watch: Watch) -> None:
+    def __init__(self, store: Store, slots: Slots, groups: GroupLimits, watch: LeaseWatch) -> None:
         self._store = store
         self._slots = slots
         self._groups = groups
@@ -232,7 +232,7 @@ class Observed:
         self._watch.written(changes, outcomes)
         return outcomes
 
-    def change_group(self, change: GroupChange) -> Group | None:
+    def change_group(self, change: GroupChange) -> LeaseGroup | None:
         """Make *change* as the store does."""
         group = self._store.change_group(change)
         if group is not None:

@@ -20,7 +20,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class RepeatTurn:
     """The right to run a request; it is given back with an answer, or without one."""
 
     request: KeyedRequest
@@ -35,7 +35,7 @@ class Repeats:
     store: Store
     now: Callable[[], datetime]
 
-    def begin(self, request: KeyedRequest, *, within: timedelta) -> Turn | RecordedAnswer:
+    def begin(self, request: KeyedRequest, *, within: timedelta) -> RepeatTurn | RecordedAnswer:
         """Return the right to run *request*, which takes no longer than *within*; or its answer.
 
         Raises IdempotencyConflict when the key was sent with another request, and Unavailable
@@ -43,7 +43,7 @@ class Repeats:
         """
         now = self.now()
         first = First(request.fingerprint, now, now + within)
-        turn = Turn(request, first, 1)
+        turn = RepeatTurn(request, first, 1)
         if self._write(turn, first, replaces=None):
             return turn
         record = self.store.record(kind_of(request), FIRST)
@@ -57,7 +57,7 @@ class Repeats:
                 return turn
         raise still_running(now, now + within, now=now)  # somebody else was quicker
 
-    def finish(self, turn: Turn, answer: RecordedAnswer) -> None:
+    def finish(self, turn: RepeatTurn, answer: RecordedAnswer) -> None:
         """Keep *answer* for repeats of what was run.
 
         Where the table does not take it, the request has taken effect all the same: whoever asked
@@ -71,7 +71,7 @@ class Repeats:
         except Unavailable as error:
             _log.warning("an answer could not be kept for repeats: %s", error)
 
-    def give_up(self, turn: Turn) -> None:
+    def give_up(self, turn: RepeatTurn) -> None:
         """Let a repeat run anew: what was run has failed."""
         failed = replace(turn.first, failed=True)
         try:
@@ -79,7 +79,7 @@ class Repeats:
         except Unavailable as error:  # then its marker lapses
             _log.warning("a failure could not be noted for repeats: %s", error)
 
-    def _write(self, turn: Turn, first: First, *, replaces: int | None) -> bool:
+    def _write(self, turn: RepeatTurn, first: First, *, replaces: int | None) -> bool:
         record = record_of(turn.request, first, version=turn.version)
         return self.store.put_record(record, replaces=replaces)
 

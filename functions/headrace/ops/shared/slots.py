@@ -22,7 +22,7 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.ids import new_chance, new_request_token
 from headrace.domain.limits import INFLIGHT
 from headrace.domain.queue import Queue
-from headrace.domain.slots import Reservation, Standing, places, pools
+from headrace.domain.slots import Reservation, ReservationStanding, places, pools
 from headrace.domain.task import State, Task
 from headrace.store.base import Done, Outcome, Position, Store
 
@@ -151,7 +151,7 @@ class Slots:
                     continue
                 # What is done may have been done before: the task may be in flight once more.
                 by_now = None if change.gone and change.allowed(outcome.task) else outcome.task
-                if reservation.standing(by_now, change.leaves) is Standing.OVER:
+                if reservation.standing(by_now, change.leaves) is ReservationStanding.OVER:
                     over.setdefault((change.leaves, reservation.pool), []).append(reservation.text)
         for (queue, pool), texts in over.items():
             self._free(queue, pool, texts)
@@ -167,7 +167,7 @@ class Slots:
         for reservation, outcome in zip(reserved, outcomes, strict=True):
             if isinstance(outcome, Done) or outcome.task is None:
                 continue
-            if _standing(reservation, outcome.task, queue) is Standing.OVER:
+            if _standing(reservation, outcome.task, queue) is ReservationStanding.OVER:
                 over.setdefault(reservation.pool, []).append(reservation.text)
         for pool, texts in over.items():
             self._free(queue.name, pool, texts)
@@ -302,9 +302,9 @@ class Slots:
         for one in suspects:
             task = tasks.get(one.task_id)
             standing = _standing(one, task, queue)
-            if standing is Standing.OVER:
+            if standing is ReservationStanding.OVER:
                 over.setdefault(one.pool, []).append(one.text)
-            elif standing is Standing.IN_USE:
+            elif standing is ReservationStanding.IN_USE:
                 with self._lock:
                     remember(self._in_use, one.text, now + _IN_USE_FOR, most=_KNOWN_IN_USE)
             elif task is not None and task.live(now) and now - one.made_at >= _DEAD_AFTER:
@@ -327,14 +327,14 @@ class Slots:
                 here.learn(pool, len(there))
 
 
-def _standing(reservation: Reservation, task: Task | None, queue: Queue) -> Standing:
+def _standing(reservation: Reservation, task: Task | None, queue: Queue) -> ReservationStanding:
     """Return the standing of a reservation now.
 
     As long as some tasks are in flight without one, any of a task in flight counts it.
     """
     flies = task is not None and (task.queue, task.state) == (queue.name, State.INFLIGHT)
     if flies and queue.uncounted_since is not None:
-        return Standing.IN_USE
+        return ReservationStanding.IN_USE
     return reservation.standing(task, queue.name)
 
 

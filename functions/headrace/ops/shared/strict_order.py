@@ -14,7 +14,7 @@ from headrace.domain.change import Entry
 from headrace.domain.fairness import line_name
 from headrace.domain.queue import Queue
 from headrace.domain.slots import GroupLine, SlotTaking
-from headrace.domain.strict import BELIEVED_AFTER, Note, Progress, Spot
+from headrace.domain.strict import BELIEVED_AFTER, Note, PlaceProgress, Spot
 from headrace.domain.task import State, Task
 from headrace.ops.shared.strict_notes import SLOT, halts, notes_of, slot_of
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 _TRIES: Final = 3  # where others are quicker with a slot
 _FAR: Final = 32  # places before one's own, each of which must be read to know the next
-_OVER: Final = (Progress.DONE, Progress.UNKNOWN)
+_OVER: Final = (PlaceProgress.DONE, PlaceProgress.UNKNOWN)
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _Seen:
+class _KnownTasks:
     """What is known of the tasks of some groups, read after their lines; None: gone."""
 
     queue: Queue
     now: datetime
     tasks: dict[str, Task | None]
 
-    def progress(self, spot: Spot) -> Progress:
+    def progress(self, spot: Spot) -> PlaceProgress:
         """Return how far the task of *spot* has come."""
         task = self.tasks.get(spot.task_id)
         return spot.progress(task, self.queue.name, self.now, halt=halts(self.queue))
@@ -80,19 +80,19 @@ class StrictOrder:
             wanted = lost
         return granted
 
-    def _seen(self, lines: Mapping[str, GroupLine], entries: Collection[Entry]) -> _Seen:
+    def _seen(self, lines: Mapping[str, GroupLine], entries: Collection[Entry]) -> _KnownTasks:
         """Read the tasks that wait, and who holds the slots.
 
         What only shows how it was a moment ago costs half, and is good enough where it shows an
         end, or a task that waits as the index says: neither can have another place since.  What it
         shows else is read again.
         """
-        seen = _Seen(self.queue, self.limits.now(), {})
+        seen = _KnownTasks(self.queue, self.limits.now(), {})
         held = [spot for line in lines.values() if (spot := slot_of(line))]
         kept = self.queue.settings.history_retention_in_seconds > 0
         ids = {entry.task_id for entry in entries} | {spot.task_id for spot in held if kept}
         seen.tasks = self._read(ids, consistent=False)
-        doubtful = {spot.task_id for spot in held if seen.progress(spot) is not Progress.DONE}
+        doubtful = {spot.task_id for spot in held if seen.progress(spot) is not PlaceProgress.DONE}
         for entry in entries:
             task, slot = seen.tasks[entry.task_id], slot_of(lines.get(_line(entry), GroupLine()))
             behind = task is not None and (slot is None or Spot.of(task).seq > slot.seq)
@@ -108,13 +108,13 @@ class StrictOrder:
         return {**dict.fromkeys(ids), **found}
 
     def _next(
-        self, name: str, line: GroupLine, entry: Entry, seen: _Seen
+        self, name: str, line: GroupLine, entry: Entry, seen: _KnownTasks
     ) -> Entry | SlotTaking | None:
         """Return what may be delivered in a group of which *entry* waits; None: nothing yet."""
         slot, task = slot_of(line), seen.tasks[entry.task_id]
         if slot is not None and seen.progress(slot) not in _OVER:
             holder = seen.tasks[slot.task_id]
-            waits = holder is not None and seen.progress(slot) is Progress.WAITING
+            waits = holder is not None and seen.progress(slot) is PlaceProgress.WAITING
             due = waits and holder is not None and holder.due_at <= seen.now
             return Entry.of(holder) if due and holder and holder.live(seen.now) else None
         if task is None or not _as_met(task, entry) or not self._follows(task, line, seen):
@@ -123,7 +123,7 @@ class StrictOrder:
         until = self.limits.kept_until(self.queue, line, entry)
         return SlotTaking(name, SLOT, Spot.of(task).text, expects, until)
 
-    def _follows(self, task: Task, line: GroupLine, seen: _Seen) -> bool:
+    def _follows(self, task: Task, line: GroupLine, seen: _KnownTasks) -> bool:
         """Tell whether all that came before *task* is done, with the slot of *line* over."""
         if task.after is None:
             return True
@@ -135,28 +135,28 @@ class StrictOrder:
                 return True
             seen.tasks |= self._read([before.task_id])
             progress = seen.progress(before)
-            if progress is not Progress.UNKNOWN:
-                return progress is Progress.DONE
+            if progress is not PlaceProgress.UNKNOWN:
+                return progress is PlaceProgress.DONE
             further = noted.get(before) or self._before(before, seen)
             if further is None:
                 break
             before = further
         return self._believed(task, seen) and not self._stopped(task, notes, seen)
 
-    def _before(self, spot: Spot, seen: _Seen) -> Spot | None:
+    def _before(self, spot: Spot, seen: _KnownTasks) -> Spot | None:
         """Return who came before *spot*, if its task has ended there and nobody had it."""
         task = seen.tasks[spot.task_id]
         if task is None or task.queue != self.queue.name or Spot.of(task) != spot:
             return None
         return None if task.hidden(seen.now) or task.after is None else Spot.parse(task.after)
 
-    def _believed(self, task: Task, seen: _Seen) -> bool:
+    def _believed(self, task: Task, seen: _KnownTasks) -> bool:
         """Tell whether whatever came before *task* would be seen by now."""
         since = max(task.enqueued_at, task.returned_at or task.enqueued_at)
         known_from = min(seen.now, self.looked.get(task.place.shard, seen.now))
         return known_from - since >= BELIEVED_AFTER
 
-    def _stopped(self, task: Task, notes: Iterable[Note], seen: _Seen) -> bool:
+    def _stopped(self, task: Task, notes: Iterable[Note], seen: _KnownTasks) -> bool:
         """Tell whether one of those before *task* that are noted is there, and not done."""
         spots = [note.spot for note in notes if note.spot.seq < Spot.of(task).seq]
         seen.tasks |= self._read({spot.task_id for spot in spots})
@@ -193,7 +193,7 @@ def blocking(
     own = None if besides is None else Note.of(besides)
     ids = {spot.task_id for spot in spots} | ({own.before.task_id} if own else set())
     tasks = limits.store.read(ids, payload=False) if ids else {}
-    seen = _Seen(queue, limits.now(), {**dict.fromkeys(ids), **tasks})
+    seen = _KnownTasks(queue, limits.now(), {**dict.fromkeys(ids), **tasks})
     found: dict[str | None, Blocking] = {}
     for name, line in lines.items():
         spot = _first_in_the_way(slot_of(line), notes[name], own, seen)
@@ -204,7 +204,7 @@ def blocking(
 
 
 def _first_in_the_way(
-    slot: Spot | None, notes: Sequence[Note], own: Note | None, seen: _Seen
+    slot: Spot | None, notes: Sequence[Note], own: Note | None, seen: _KnownTasks
 ) -> Spot | None:
     """Return which place keeps its group, or the task of *own*, from going on."""
     if slot is not None and seen.progress(slot) not in _OVER:
@@ -212,8 +212,8 @@ def _first_in_the_way(
     for note in [*notes, *([Note(own.before, own.before)] if own else [])]:
         if own is not None and note.spot.seq >= own.spot.seq:
             continue
-        if seen.progress(note.spot) is Progress.HALTING:
-            waits = seen.progress(note.before) in (Progress.WAITING, Progress.INFLIGHT)
+        if seen.progress(note.spot) is PlaceProgress.HALTING:
+            waits = seen.progress(note.before) in (PlaceProgress.WAITING, PlaceProgress.INFLIGHT)
             return None if waits and own is None else note.spot
     return None
 

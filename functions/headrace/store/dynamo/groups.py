@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Final
 
-from headrace.domain.lease import Group, GroupChange, GroupState, group_key
+from headrace.domain.lease import GroupChange, GroupState, LeaseGroup, group_key
 from headrace.store import keys
 from headrace.store.dynamo.control import ControlTable, control_key
 from headrace.store.items import LENGTH, MICROS, SECONDS, TEXT, Form, Item
@@ -28,7 +28,7 @@ _FIELDS: Final[dict[str, tuple[str, Form]]] = {
 class GroupLeaseTable(ControlTable):
     """Implements the group leases of ``headrace.store.base.Store``."""
 
-    def open_group(self, group: Group, *, now: datetime) -> bool:
+    def open_group(self, group: LeaseGroup, *, now: datetime) -> bool:
         answer, there = self._write(
             self._client.put_item,
             Item=_item(group),
@@ -40,12 +40,12 @@ class GroupLeaseTable(ControlTable):
         # What is there may be our own, where an answer was lost.
         return answer is not None or there.get("id") == {"S": group.id}
 
-    def group(self, group_id: str) -> Group | None:
+    def group(self, group_id: str) -> LeaseGroup | None:
         item = self._item(keys.GROUPS, group_key(group_id))
         found = _group(item) if item else None
         return found if found is not None and found.id == group_id else None
 
-    def change_group(self, change: GroupChange) -> Group | None:
+    def change_group(self, change: GroupChange) -> LeaseGroup | None:
         answer, _ = self._write(
             self._client.update_item,
             Key=control_key(keys.GROUPS, group_key(change.id)),
@@ -110,7 +110,7 @@ class _Update:
         return key
 
 
-def _item(group: Group) -> Item:
+def _item(group: LeaseGroup) -> Item:
     item = control_key(keys.GROUPS, group.key)
     for field, (attribute, form) in _FIELDS.items():
         value = getattr(group, field)
@@ -119,10 +119,10 @@ def _item(group: Group) -> Item:
     return item
 
 
-def _group(item: Item) -> Group:
+def _group(item: Item) -> LeaseGroup:
     fields = {
         field: form.decode(item[attribute])
         for field, (attribute, form) in _FIELDS.items()
         if attribute in item
     }
-    return Group(**{"name": None, **fields})
+    return LeaseGroup(**{"name": None, **fields})

@@ -25,7 +25,7 @@ OVER: Final = frozenset({ActionStatus.DONE, ActionStatus.CANCELLED, ActionStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ActionPart:
     """Tasks that are being acted on: those of the set before ``end`` that are not dealt with.
 
     ``stamps`` are the times that they are given, one for each attempt: by these a task shows that
@@ -70,7 +70,7 @@ class ActionRun:
     status: ActionStatus = ActionStatus.RUNNING
     ended_at: datetime | None = None
     trouble: str = ""
-    part: Part | None = None
+    part: ActionPart | None = None
     busy_until: datetime | None = None
     version: int = 1
 

@@ -12,7 +12,7 @@ import msgspec
 from headrace.domain import cost
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.instants import instant_of, micros_of
-from headrace.domain.lease import Group, GroupChange, group_key
+from headrace.domain.lease import GroupChange, LeaseGroup, group_key
 from headrace.domain.rate import Bucket, Draw, Rate
 from headrace.store.base import Record
 from headrace.store.call_scope import charge
@@ -26,7 +26,7 @@ from headrace.store.sqlite.units import group_bytes, key_lock_bytes, pool_bytes,
 _T = TypeVar("_T")
 _LAST_POOL: Final = 99_999
 _RECORD: Final = "kind, name, body, version, expires_at, note"
-_group: Final = msgspec.json.Decoder(Group).decode
+_group: Final = msgspec.json.Decoder(LeaseGroup).decode
 _text: Final = msgspec.json.Encoder().encode
 
 
@@ -263,7 +263,7 @@ class Control:
 
     # -- groups --------------------------------------------------------------------------------
 
-    def open_group(self, group: Group, *, now: datetime) -> bool:
+    def open_group(self, group: LeaseGroup, *, now: datetime) -> bool:
         def write(db: sqlite3.Connection) -> tuple[bool, int]:
             there = _group_at(db, group.key)
             before = group_bytes(there)
@@ -274,14 +274,14 @@ class Control:
 
         return self._charged(write)
 
-    def group(self, group_id: str) -> Group | None:
+    def group(self, group_id: str) -> LeaseGroup | None:
         with self._db.reading() as db:
             there = _group_at(db, group_key(group_id))
         charge(read=cost.read_units(group_bytes(there)))
         return there if there is not None and there.id == group_id else None
 
-    def change_group(self, change: GroupChange) -> Group | None:
-        def write(db: sqlite3.Connection) -> tuple[Group | None, int]:
+    def change_group(self, change: GroupChange) -> LeaseGroup | None:
+        def write(db: sqlite3.Connection) -> tuple[LeaseGroup | None, int]:
             there = _group_at(db, group_key(change.id))
             before = group_bytes(there)
             if there is None or not change.allowed(there):
@@ -365,12 +365,12 @@ def _write_bucket(db: sqlite3.Connection, queue: str, bucket: Bucket) -> Bucket:
     return bucket
 
 
-def _group_at(db: sqlite3.Connection, key: str) -> Group | None:
+def _group_at(db: sqlite3.Connection, key: str) -> LeaseGroup | None:
     row = db.execute("SELECT body FROM groups WHERE key = ?", (key,)).fetchone()
     return None if row is None else _group(row[0])
 
 
-def _write_group(db: sqlite3.Connection, group: Group) -> Group:
+def _write_group(db: sqlite3.Connection, group: LeaseGroup) -> LeaseGroup:
     db.execute(
         "INSERT OR REPLACE INTO groups (key, kept_until, body) VALUES (?, ?, ?)",
         (group.key, micros_of(group.kept_until), _text(group).decode()),

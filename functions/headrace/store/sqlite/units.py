@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from headrace.domain import cost
 from headrace.domain.change import KeyLock
-from headrace.domain.lease import Group
+from headrace.domain.lease import LeaseGroup
 from headrace.domain.task import Place
 from headrace.store.base import Record
 from headrace.store.items import item_bytes, to_item
@@ -93,7 +93,7 @@ def pool_bytes(queue: str, held: Collection[str]) -> int:
     return size + (len("held") + sum(map(_text_bytes, held)) if held else 0)
 
 
-def group_bytes(group: Group | None) -> int:
+def group_bytes(group: LeaseGroup | None) -> int:
     """Return about what a group takes: exactly but for its numbers."""
     if group is None:
         return 0

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.domain.errors import Conflict, InvalidRequest
-from headrace.domain.lease import Group
+from headrace.domain.lease import LeaseGroup
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State
@@ -90,9 +90,9 @@ def test_what_is_past_its_time_goes_in_steps_and_the_rest_stays(
     assert list(store.read([fresh])) == [fresh]
 
 
-def group(name: str, clock: ManualClock, kept_seconds: float) -> Group:
+def group(name: str, clock: ManualClock, kept_seconds: float) -> LeaseGroup:
     now = clock()
-    return Group(
+    return LeaseGroup(
         id=name,
         name=name,
         keepalive=timedelta(seconds=1),

@@ -4,7 +4,8 @@ Payloads, results and progress are raw JSON in an answer, decoded when a program
 so that one which cannot be read here costs nobody else anything; the service decodes none.
 
 The OpenAPI document is made from the same structs (``headrace.http.openapi``): the docstring of a
-struct and the descriptions of its members are what the document says of them.
+struct and the descriptions of its members are what the document says of them.  One with the name of
+the class that it is made from ends with "Shows" and that class, which the document leaves out.
 """
 
 import json

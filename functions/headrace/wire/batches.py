@@ -60,7 +60,10 @@ class BatchSeen(Answer, frozen=True, kw_only=True):
 
 
 class BatchStep(Answer, frozen=True, kw_only=True):
-    """A step of a workflow, or another member of a batch."""
+    """A step of a workflow, or another member of a batch.
+
+    Shows ``headrace.ops.tasks.steps.BatchStep``.
+    """
 
     task_id: Annotated[str, Meta(description="Its task, or the one that it will have.")]
     name: Annotated[str, Meta(description="Its name in the workflow; empty: it has none.")]
@@ -82,14 +85,20 @@ class BatchStep(Answer, frozen=True, kw_only=True):
 
 
 class CancelledBatch(Answer, frozen=True, kw_only=True):
-    """What a call has cancelled; that was all when `cursor` is null."""
+    """What a call has cancelled; that was all when `cursor` is null.
+
+    Shows ``headrace.ops.tasks.cancel_batch.CancelledBatch``.
+    """
 
     cancelled: Annotated[int, Meta(description="How many tasks, by this call.")]
     cursor: Cursor = None
 
 
 class BatchSteps(Answer, frozen=True, kw_only=True):
-    """What runs, what waits and what failed of a workflow."""
+    """What runs, what waits and what failed of a workflow.
+
+    Shows ``headrace.ops.tasks.steps.BatchSteps``.
+    """
 
     steps: list[BatchStep]
     left_out: Annotated[

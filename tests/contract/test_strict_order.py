@@ -461,7 +461,7 @@ def test_what_a_dead_process_has_reserved_is_completed(world: World) -> None:
         def commit(self, *_args: Any, **_how: Any) -> Any:
             raise Died
 
-    process.use.deliveries.store = Deadly()
+    process.use.deliveries.tables = Deadly()
     with pytest.raises(Died):
         process.take(queue, 5)
     assert [task.id for task in world.take(queue, 5)] == [first]

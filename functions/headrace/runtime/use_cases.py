@@ -134,7 +134,7 @@ class UseCases:
 
         ttl = self.settings.settings_ttl_seconds
         return QueueOperations(
-            self._store,
+            self._tables,
             self.now,
             self._cursors,
             self._removals,
@@ -216,6 +216,7 @@ class UseCases:
         poll_after = self.settings.poll_after_seconds
         return Deliveries(
             store=self._store,
+            tables=self._tables,
             queues=self.queues,
             reaping=self.reaping,
             limiting=self._limiting,
@@ -285,7 +286,7 @@ class UseCases:
     def batches(self) -> "DeliveryBatches":
         from headrace.ops.delivery.idempotency import DeliveryBatches
 
-        return DeliveryBatches(self._store, self.leases, self.now)
+        return DeliveryBatches(self._tables, self.leases, self.now)
 
     @_once
     def leases(self) -> "Leases":

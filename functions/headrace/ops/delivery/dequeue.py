@@ -31,7 +31,7 @@ from headrace.ops.shared.leases import Leases
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.offloaded import OffloadedTexts
 from headrace.ops.shared.queues import QueueOperations
-from headrace.store.base import Arrivals
+from headrace.store.base import Arrivals, Store
 
 _PAUSED_POLL_SECONDS: Final = 5.0
 _LIMITED_POLL_SECONDS: Final = 60.0  # at most: settings may change meanwhile
@@ -61,6 +61,7 @@ class DequeueResult:
 class Deliveries(Leasing):
     """The use case, with what it needs from outside."""
 
+    store: Store
     queues: QueueOperations
     leases: Leases
     poll_after_seconds: float = 1.0

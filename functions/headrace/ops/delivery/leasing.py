@@ -36,6 +36,7 @@ from headrace.ops.shared.lanes import (
 )
 from headrace.ops.shared.limiting import Limiting
 from headrace.ops.shared.lines import Lines
+from headrace.ops.shared.observed import GivenLease
 from headrace.store.base import Done, Outcome, Refused, Store
 
 _ROUNDS: Final = 4  # tries to fill a batch when races are lost
@@ -47,9 +48,12 @@ _PAGES_FOR_OWN: Final = 4  # looked at for tasks of one's own part, in front of 
 
 @dataclass(slots=True, kw_only=True)
 class Leasing:
-    """What leasing needs from outside, and what the threads of a process know of each other."""
+    """What leasing needs from outside, and what the threads of a process know of each other.
 
-    store: Store
+    Leases are written into *tables*: who learns from ends has nothing to learn from them.
+    """
+
+    tables: Store
     reaping: Reaping
     limiting: Limiting
     lines: Lines
@@ -66,7 +70,7 @@ class Leasing:
 
     def __post_init__(self) -> None:
         self.windows = GroupWindows(self.limiting.groups)
-        self.members = Members(self.store, self.now, self.claims, self.members_listed_for)
+        self.members = Members(self.tables, self.now, self.claims, self.members_listed_for)
 
     def first_lane(self, queue: Queue) -> int:
         """Return which of the lanes that take turns begins this time: another one each time."""
@@ -222,7 +226,7 @@ class QueueLook:
         """
         ready, within = list[Entry](), list[Entry]()
         first = self.leasing.first_lane(self.queue)
-        reader = ShardReader(self.leasing.store, self.queue, shard, self.leasing.now, first=first)
+        reader = ShardReader(self.leasing.tables, self.queue, shard, self.leasing.now, first=first)
         sieve = self.leasing.windows.sieve(self.queue, shard) if self.queue.group_limit else None
         if sieve is not None:
             reader.skip(sieve.begins)
@@ -275,6 +279,10 @@ class QueueLook:
     def lease(self, ready: Sequence[Entry], count: int) -> list[Task]:
         """Take up to *count* of the *ready* entries, as far as the queue's limits allow."""
         won = self._lease(ready, count)
+        self.leasing.reaping.watch.given.extend(
+            GivenLease((task.id, task.scheduled_at), task.lease_expires_at, task.lease_id)
+            for task in won
+        )
         if self.queue.settings.groups is not None:
             self.leasing.lines.note(self.queue, won)
         return won
@@ -315,7 +323,7 @@ class QueueLook:
         """Return the entries to deliver, each with its slot if the queue limits them."""
         if not self.queue.settings.dequeuing_settings.max_inflight_tasks:
             return dict.fromkeys(picked)
-        picked = with_due_times(self.leasing.store, picked)
+        picked = with_due_times(self.leasing.tables, picked)
         reserved = self.leasing.limiting.slots.take(self.queue, picked)
         self.leasing.claims.drop([entry for entry in picked if entry not in reserved])
         return dict(reserved)
@@ -363,10 +371,10 @@ class QueueLook:
         """Write the leases; where only the task's own keepalive was not known, once more."""
         if self.queue.lanes != [0]:
             self._turns |= {entry.task_id: turn_of(self.queue, entry) for entry in reserved}
-        store = self.leasing.store
+        tables = self.leasing.tables
         changes = [self._delivery(entry, now, slot=slot) for entry, slot in reserved.items()]
         if self.batch is None:
-            outcomes = store.commit(changes, partly=True)
+            outcomes = tables.commit(changes, partly=True)
         else:
             outcomes = self.batch.commit(changes, now=now)
         again = {
@@ -377,7 +385,7 @@ class QueueLook:
             if not isinstance(outcome, Done) and _own_keepalive(outcome.task, entry)
         }
         try:
-            once_more = store.commit(list(again.values()), partly=True)
+            once_more = tables.commit(list(again.values()), partly=True)
         except Unavailable:
             once_more = [Refused(None)] * len(again)
         for place, outcome in zip(again, once_more, strict=True):

@@ -5,22 +5,23 @@ a read unit a time.
 
 The index knows the end of a lease as first granted.  Where heartbeats have put it off since, only
 the task can tell, and reading tasks would cost a queue of long ones more than all else.  But a
-process hears much itself: the deliveries and heartbeats that go through it, and what it has read
-before.  So a lease that it gave out and heard no more of has very likely lapsed, and is read at
-once; so are two or three that it knows nothing of.  Of many strangers it reads one at a time, in
-turns with its looks at the index, and more only where that one has lapsed.  The rest is the
-reaper's, every minute.
+process hears much itself: what its own dequeues lease, the heartbeats that go through it, and what
+it has read before.  So a lease that it gave out and heard no more of has very likely lapsed, and is
+read at once; so are two or three that it knows nothing of.  Of many strangers it reads one at a
+time, in turns with its looks at the index, and more only where that one has lapsed.  The rest is
+the reaper's, every minute.
 
 Changes that may take a key lock away with them are committed by ``commit``.
 """
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum, auto
-from typing import Any, Final, cast
+from functools import partial
+from typing import Any, Final, NamedTuple, cast
 
 from headrace.domain.change import Change, Entry, KeyLock
 from headrace.domain.lease import GroupChange, LeaseGroup, group_of
@@ -94,6 +95,14 @@ class _KnownSuspect:
     ours: bool
 
 
+class GivenLease(NamedTuple):
+    """A lease that a dequeue of this process gave out."""
+
+    key: _Key
+    until: datetime | None
+    lease_id: str | None
+
+
 @dataclass(slots=True)
 class _Looks:
     """What is left to be read in one partition, and whether the last time was at the index."""
@@ -113,8 +122,12 @@ class Suspects:
 
 @dataclass(slots=True)
 class LeaseWatch:
-    """What this process knows of leases."""
+    """What this process knows of leases.
 
+    Dequeues add to *given* what they lease, without waiting for anybody; who looks learns of it.
+    """
+
+    given: deque[GivenLease] = field(default_factory=partial(deque, maxlen=_REMEMBERED))
     _known: OrderedDict[_Key, _KnownSuspect] = field(default_factory=OrderedDict)
     _groups: OrderedDict[str, datetime] = field(default_factory=OrderedDict)
     _looks: OrderedDict[Place, _Looks] = field(default_factory=OrderedDict)
@@ -122,17 +135,17 @@ class LeaseWatch:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def written(self, changes: Sequence[Change], outcomes: Sequence[Outcome]) -> None:
-        """Learn from deliveries and heartbeats that went through here."""
+        """Learn from heartbeats that went through here."""
         for change, outcome in zip(changes, outcomes, strict=True):
             if change.rule.target is State.INFLIGHT and isinstance(outcome, Done):
                 self._learn(outcome.task, outcome.task.lease_expires_at, ours=True)
 
     def read(self, task: Task, until: datetime, *, now: datetime) -> None:
         """Learn from a task that was read, whose lease is good *until* then."""
-        known = self._known.get(_key(task))
-        if known is not None and known.ours and known.group is None:
-            with self._lock:  # its heartbeats go through others
-                self._astray[task.queue] = now + _ASTRAY_FOR
+        with self._lock:
+            known = self._heard_of(_key(task))
+            if known is not None and known.ours and known.group is None:
+                self._astray[task.queue] = now + _ASTRAY_FOR  # its heartbeats go through others
         self._learn(task, min(until, now + _TRUST_FOR), ours=False)
 
     def extended(self, group: LeaseGroup) -> None:
@@ -143,7 +156,7 @@ class LeaseWatch:
     def standing(self, entry: Entry, now: datetime) -> SuspectStanding:
         """Return the standing of an overdue *entry*."""
         with self._lock:
-            known = self._known.get((entry.task_id, entry.scheduled_at))
+            known = self._heard_of((entry.task_id, entry.scheduled_at))
             if known is None:
                 return SuspectStanding.NEW
             until = known.until
@@ -190,11 +203,22 @@ class LeaseWatch:
             if looks is not None and rest:
                 looks.pending = [*rest, *(one for one in looks.pending if one not in rest)]
 
+    def _heard_of(self, key: _Key) -> _KnownSuspect | None:
+        """Return what is known of a lease, after learning of those given out since."""
+        while self.given:
+            given = self.given.popleft()
+            if given.key not in self._known:  # else that is newer
+                self._note(given.key, given.until, given.lease_id, ours=True)
+        return self._known.get(key)
+
     def _learn(self, task: Task, until: datetime | None, *, ours: bool) -> None:
+        with self._lock:
+            self._note(_key(task), until, task.lease_id, ours=ours)
+
+    def _note(self, key: _Key, until: datetime | None, lease_id: str | None, *, ours: bool) -> None:
         if until is not None:
-            known = _KnownSuspect(until, group_of(task.lease_id), ours)
-            with self._lock:
-                remember(self._known, _key(task), known, most=_REMEMBERED)
+            known = _KnownSuspect(until, group_of(lease_id), ours)
+            remember(self._known, key, known, most=_REMEMBERED)
 
 
 def _key(task: Task) -> _Key:
@@ -205,7 +229,7 @@ def _key(task: Task) -> _Key:
 class Observed:
     """Passes everything on to *store*.
 
-    It frees the slots of what is ended, and lets *groups* and *watch* know of ends and leases.
+    It frees the slots of what is ended, and lets *groups* know of ends and *watch* of heartbeats.
     """
 
     def __init__(self, store: Store, slots: Slots, groups: GroupLimits, watch: LeaseWatch) -> None:
@@ -229,7 +253,7 @@ class Observed:
         if any(change.rule.source is State.INFLIGHT for change in changes):
             self._slots.ended(changes, outcomes)
             self._groups.ended(changes, outcomes)
-        self._watch.written(changes, outcomes)
+            self._watch.written(changes, outcomes)
         return outcomes
 
     def change_group(self, change: GroupChange) -> LeaseGroup | None:

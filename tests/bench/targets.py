@@ -11,7 +11,7 @@ import urllib3
 
 from headrace.client.client import Client
 from headrace.client.sending import NewTask, Report, Status
-from headrace.domain.lease import LeaseName
+from headrace.domain.ids import LeaseName
 from headrace.domain.plan import TaskSpec
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.tasks.enqueue import EnqueueOutcome

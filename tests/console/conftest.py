@@ -19,7 +19,7 @@ import pytest
 from console.app import app, handler
 from headrace.domain.access import Role
 from headrace.domain.errors import KeyExists
-from headrace.domain.lease import LeaseName
+from headrace.domain.ids import LeaseName
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import RetryStrategy

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.lease import shown_lease
+from headrace.domain.ids import shown_lease
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Task

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.domain.lease import LeaseName
+from headrace.domain.ids import LeaseName
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import ErrorKind, State
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.domain.lease import shown_lease
+from headrace.domain.ids import shown_lease
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy

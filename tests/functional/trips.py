@@ -8,7 +8,8 @@ knows the queue, answers one request.  Not counted are:
 - what ``dataclass`` writes;
 - what the store calls: it counts as one, for on DynamoDB it calls others than in memory.
 
-Counted so, it was 20 for an enqueue and 26 for a dequeue before the rooms were put in order.
+Counted so, it was 20 for an enqueue and 26 for a dequeue before the rooms were put in order, and is
+14 and 18 now.
 """
 
 import sys
@@ -71,7 +72,7 @@ def test_an_enqueue_passes_fourteen_modules_at_most(call: Service) -> None:
     assert len(modules) <= 14, "\n".join(sorted(modules))
 
 
-def test_a_dequeue_passes_nineteen_modules_at_most(call: Service) -> None:
+def test_a_dequeue_passes_eighteen_modules_at_most(call: Service) -> None:
     queue = call.queue()
     call.put(queue, 1, 2)
     assert call.take(queue)
@@ -79,4 +80,4 @@ def test_a_dequeue_passes_nineteen_modules_at_most(call: Service) -> None:
 
     modules = passed(lambda: call.take(queue))
 
-    assert len(modules) <= 19, "\n".join(sorted(modules))
+    assert len(modules) <= 18, "\n".join(sorted(modules))

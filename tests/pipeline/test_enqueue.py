@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound
-from headrace.domain.lease import LeaseName
+from headrace.domain.ids import LeaseName
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State, Task

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
-from headrace.domain.lease import LeaseName
+from headrace.domain.ids import LeaseName
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import PrioritySettings, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy

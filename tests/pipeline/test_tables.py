@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType, TimestampType
 
 from headrace.domain.change import Change
 from headrace.domain.errors import InvalidRequest, NotFound
-from headrace.domain.lease import LeaseName
+from headrace.domain.ids import LeaseName
 from headrace.domain.lifecycle import Action, rule
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.lease import group_of
+from headrace.domain.ids import group_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
 from headrace.domain.push_answers import TargetAnswer

@@ -1,12 +1,32 @@
-"""Identifiers: sortable where order helps, unguessable where they grant something."""
+"""Identifiers: sortable where order helps, unguessable where they grant something.
 
+A lease's name is its secret and a few facts about the delivery: the attempt, the task's priority
+if it has one, the worker, and when it began.  They save a read when the worker reports: the write
+checks that they are true, so a name that was tampered with is refused like any other foreign lease.
+
+A lease under a group goes by the group's id alone, as long as that can mean one delivery only.  A
+task that came back to wait since the group was opened may have been under it before, and whoever
+had it then knows it by that id: so the next delivery is shown with its whole name, and by the
+group's id nothing happens to it.
+"""
+
+import base64
+import binascii
 import hashlib
 import math
 import random
 import re
 import secrets
 import zlib
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final
+
+from headrace.domain.copies import quick
+from headrace.domain.instants import EPOCH, MICROSECOND, instant_of
+from headrace.domain.limits import GROUP_ID_RE
+from headrace.domain.task import Priority, Task
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, lower case
 WHOLE_ID_RE = re.compile(f"tsk_[{_ALPHABET}]{{26}}", re.ASCII)
@@ -17,6 +37,9 @@ _RANDOM_BITS = 80
 _TASK_LENGTH = 26
 _SECRET_BITS = 52  # beside 48 of milliseconds
 _TAG_BITS, _TAG_LENGTH = 50, 10
+_KEY_LENGTH = 16  # of a group lease
+_MARK = ":"  # between a group lease and the delivery
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _base32(number: int, length: int) -> str:
@@ -104,15 +127,49 @@ def new_group_id(name: str | None, now: datetime) -> str:
 def group_id(opened_at: datetime, secret: int, key: int) -> str:
     """Return the id of a group lease: ``lsg_``, when it was opened and a secret, and its key."""
     millis = math.ceil(opened_at.timestamp() * 1000)
-    return f"lsg_{_base32(millis << _SECRET_BITS | secret, 20)}_{_base32(key, 16)}"
+    return f"lsg_{_base32(millis << _SECRET_BITS | secret, 20)}_{_base32(key, _KEY_LENGTH)}"
 
 
-def group_opened_at(group_id: str) -> datetime:
-    """Return when the group lease of this id was opened, to the next millisecond."""
+def is_group_id(text: str) -> bool:
+    """Tell whether *text* has the form of a group's id."""
+    return GROUP_ID_RE.fullmatch(text) is not None
+
+
+def group_key(group_id: str) -> str:
+    """Return where a group is kept: the same place for groups of one name."""
+    return group_id[-_KEY_LENGTH:]
+
+
+def group_of(lease_id: str | None) -> str | None:
+    """Return the group that a delivery's lease is under, if it is under one."""
+    if lease_id is None or _MARK not in lease_id:
+        return None
+    return lease_id.partition(_MARK)[0]
+
+
+def token_of(lease_id: str) -> str:
+    """Return the token of a delivery's lease, unique whether it is under a group or not."""
+    return lease_id.rpartition(_MARK)[2]
+
+
+def leases_of(group_id: str) -> str:
+    """Return the prefix of the leases of all deliveries under a group."""
+    return group_id + _MARK
+
+
+def opened_at(group_id: str) -> datetime:
+    """Return when a group was opened, to the millisecond; long ago for what is no group's id."""
+    if not is_group_id(group_id):
+        return _LONG_AGO
     number = 0
     for character in group_id.split("_")[1]:
         number = number << 5 | _ALPHABET.index(character)
     return datetime.fromtimestamp((number >> _SECRET_BITS) / 1000, UTC)
+
+
+def settled_under(group_id: str, settled_lease_id: str | None) -> bool:
+    """Tell whether a task was last settled under this group, by whichever name of its lease."""
+    return settled_lease_id is not None and settled_lease_id.startswith(group_id)
 
 
 def new_undo_id(now: datetime) -> str:
@@ -140,3 +197,88 @@ def new_chance() -> random.Random:
 def shard_of(task_id: str, shards: int) -> int:
     """Return which of *shards* index partitions *task_id* belongs to, always the same one."""
     return zlib.crc32(task_id.encode()) % shards
+
+
+_WORKERS: Final = 1_000  # whose names are remembered as leases have them
+_ATTEMPT: Final = re.compile(r"([0-9]{1,9})([hnl]?)", re.ASCII)
+_BEGAN: Final = re.compile(r"[0-9a-f]{1,15}", re.ASCII)
+_LAST: Final = (datetime(9999, 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND
+_LETTERS: Final = {"h": Priority.HIGH, "n": Priority.NORMAL, "l": Priority.LOW, "": None}
+
+
+@lru_cache(_WORKERS)
+def _written(worker: str) -> str:
+    return base64.urlsafe_b64encode(worker.encode()).decode().rstrip("=")
+
+
+@lru_cache(_WORKERS)
+def _read(text: str) -> str | None:
+    """Return the worker's name that *text* is for; None for one that we did not write."""
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+    except (ValueError, binascii.Error):
+        return None
+
+
+def _instant(text: str) -> datetime | None:
+    """Return when a delivery began, as its lease says; None for what is no instant."""
+    micros = int(text, 16)
+    return instant_of(micros) if micros <= _LAST else None
+
+
+@quick
+class LeaseName:
+    """A lease as its worker names it."""
+
+    secret: str
+    attempt: int
+    worker: str | None = None
+    priority: Priority | None = None
+    started_at: datetime | None = None
+
+    def __str__(self) -> str:
+        worker = _written(self.worker or "")
+        letter = "" if self.priority is None else self.priority[0]
+        began = "" if self.started_at is None else f".{(self.started_at - EPOCH) // MICROSECOND:x}"
+        return f"{self.secret}.{self.attempt}{letter}.{worker}{began}"
+
+    @classmethod
+    def of(cls, task: Task) -> "LeaseName":
+        """Return the name of the lease *task* is under."""
+        return cls(task.lease_id or "", task.attempts, task.worker, task.priority, task.started_at)
+
+    @classmethod
+    def parse(cls, name: str) -> "LeaseName | None":
+        """Return *name* as parsed; None when we did not write it."""
+        secret, _, rest = name.partition(".")
+        attempt, _, rest = rest.partition(".")
+        worker, has_began, began = rest.partition(".")
+        known = _ATTEMPT.fullmatch(attempt)
+        if known is None or not secret or (has_began and not _BEGAN.fullmatch(began)):
+            return None
+        text = _read(worker)
+        if text is None:
+            return None
+        started_at = _instant(began) if has_began else None
+        parsed = cls(secret, int(known[1]), text or None, _LETTERS[known[2]], started_at)
+        return parsed if str(parsed) == name else None  # one lease has one name
+
+
+def shown_lease(task: Task) -> str:
+    """Return the name of its lease that the worker of *task* is given."""
+    group = group_of(task.lease_id)
+    return str(LeaseName.of(task)) if group is None or _was_under(group, task) else group
+
+
+def _was_under(group: str, task: Task) -> bool:
+    """Tell whether *task* may have been delivered under *group* before the present delivery."""
+    returned = task.returned_at is not None and task.returned_at > opened_at(group)
+    return returned or settled_under(group, task.settled_lease_id)
+
+
+def names_lease(name: str, task: Task) -> bool:
+    """Tell whether *name* means the lease that *task* is under; a whole name always may."""
+    whole = LeaseName.of(task)
+    # Names that were given out before they said when the delivery began hold to their end.
+    return name in (shown_lease(task), str(whole), str(replace(whole, started_at=None)))

@@ -1,4 +1,4 @@
-"""Leases: a group lease, one over many tasks; and how a lease is shown to the worker that holds it.
+"""Group leases: one over many tasks.  What a lease is called is with the ``ids``.
 
 A group is open until its end, which its holder puts off with one write however many tasks are
 under it.  It ends once: **closed** by its holder, who gives back what is unsettled, or found
@@ -6,41 +6,22 @@ under it.  It ends once: **closed** by its holder, who gives back what is unsett
 
 Each delivery under a group has a lease of its own, the group's id and a mark of the delivery, so
 that a slot, a repeated write or a late report of one delivery is never taken for another's.
-
-A lease's name is its secret and a few facts about the delivery: the attempt, the task's priority
-if it has one, the worker, and when it began.  They save a read when the worker reports: the write
-checks that they are true, so a name that was tampered with is refused like any other foreign lease.
-
-A lease under a group goes by the group's id alone, as long as that can mean one delivery only.  A
-task that came back to wait since the group was opened may have been under it before, and whoever
-had it then knows it by that id: so the next delivery is shown with its whole name, and by the
-group's id nothing happens to it.
 """
 
-import base64
-import binascii
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
-from functools import lru_cache
 from typing import Any, Final
 
-from headrace.domain.copies import quick
-from headrace.domain.ids import group_opened_at, new_group_id
-from headrace.domain.instants import EPOCH, MICROSECOND, instant_of
-from headrace.domain.limits import GROUP_ID_RE, KEEPALIVE_SECONDS
+from headrace.domain.ids import group_key, leases_of, new_group_id
+from headrace.domain.limits import KEEPALIVE_SECONDS
 from headrace.domain.retry import Seconds
-from headrace.domain.task import Priority, Task
 
 GRACE: Final = timedelta(days=1)
 """How long a group that has ended is kept: the index may show its tasks for a while."""
 
 _OPEN_FOR: Final = timedelta(seconds=KEEPALIVE_SECONDS[1])  # at the most, if nobody extends it
-_MARK: Final = ":"  # between the group and the delivery
-_KEY_LENGTH: Final = 16
-_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class GroupState(StrEnum):
@@ -91,44 +72,7 @@ class LeaseGroup:
 
     def new_lease(self, token: str) -> str:
         """Return the lease of one delivery under this group; *token* makes it unique."""
-        return f"{self.id}{_MARK}{token}"
-
-
-def is_group_id(text: str) -> bool:
-    """Tell whether *text* has the form of a group's id."""
-    return GROUP_ID_RE.fullmatch(text) is not None
-
-
-def group_key(group_id: str) -> str:
-    """Return where a group is kept: the same place for groups of one name."""
-    return group_id[-_KEY_LENGTH:]
-
-
-def group_of(lease_id: str | None) -> str | None:
-    """Return the group that a delivery's lease is under, if it is under one."""
-    if lease_id is None or _MARK not in lease_id:
-        return None
-    return lease_id.partition(_MARK)[0]
-
-
-def token_of(lease_id: str) -> str:
-    """Return the token of a delivery's lease, unique whether it is under a group or not."""
-    return lease_id.rpartition(_MARK)[2]
-
-
-def leases_of(group_id: str) -> str:
-    """Return the prefix of the leases of all deliveries under a group."""
-    return group_id + _MARK
-
-
-def opened_at(group_id: str) -> datetime:
-    """Return when a group was opened; long ago for what is no group's id."""
-    return group_opened_at(group_id) if is_group_id(group_id) else _LONG_AGO
-
-
-def settled_under(group_id: str, settled_lease_id: str | None) -> bool:
-    """Tell whether a task was last settled under this group, by whichever name of its lease."""
-    return settled_lease_id is not None and settled_lease_id.startswith(group_id)
+        return leases_of(self.id) + token
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,88 +141,3 @@ def close(group: LeaseGroup, *, now: datetime) -> GroupChange:
     end = min(now, group.expires_at)
     put = {"state": GroupState.CLOSED, "expires_at": end, "kept_until": now + GRACE}
     return GroupChange(group.id, put=put)
-
-
-_WORKERS: Final = 1_000  # whose names are remembered as leases have them
-_ATTEMPT: Final = re.compile(r"([0-9]{1,9})([hnl]?)", re.ASCII)
-_BEGAN: Final = re.compile(r"[0-9a-f]{1,15}", re.ASCII)
-_LAST: Final = (datetime(9999, 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND
-_LETTERS: Final = {"h": Priority.HIGH, "n": Priority.NORMAL, "l": Priority.LOW, "": None}
-
-
-@lru_cache(_WORKERS)
-def _written(worker: str) -> str:
-    return base64.urlsafe_b64encode(worker.encode()).decode().rstrip("=")
-
-
-@lru_cache(_WORKERS)
-def _read(text: str) -> str | None:
-    """Return the worker's name that *text* is for; None for one that we did not write."""
-    try:
-        padded = text + "=" * (-len(text) % 4)
-        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
-    except (ValueError, binascii.Error):
-        return None
-
-
-def _instant(text: str) -> datetime | None:
-    """Return when a delivery began, as its lease says; None for what is no instant."""
-    micros = int(text, 16)
-    return instant_of(micros) if micros <= _LAST else None
-
-
-@quick
-class LeaseName:
-    """A lease as its worker names it."""
-
-    secret: str
-    attempt: int
-    worker: str | None = None
-    priority: Priority | None = None
-    started_at: datetime | None = None
-
-    def __str__(self) -> str:
-        worker = _written(self.worker or "")
-        letter = "" if self.priority is None else self.priority[0]
-        began = "" if self.started_at is None else f".{(self.started_at - EPOCH) // MICROSECOND:x}"
-        return f"{self.secret}.{self.attempt}{letter}.{worker}{began}"
-
-    @classmethod
-    def of(cls, task: Task) -> "LeaseName":
-        """Return the name of the lease *task* is under."""
-        return cls(task.lease_id or "", task.attempts, task.worker, task.priority, task.started_at)
-
-    @classmethod
-    def parse(cls, name: str) -> "LeaseName | None":
-        """Return *name* as parsed; None when we did not write it."""
-        secret, _, rest = name.partition(".")
-        attempt, _, rest = rest.partition(".")
-        worker, has_began, began = rest.partition(".")
-        known = _ATTEMPT.fullmatch(attempt)
-        if known is None or not secret or (has_began and not _BEGAN.fullmatch(began)):
-            return None
-        text = _read(worker)
-        if text is None:
-            return None
-        started_at = _instant(began) if has_began else None
-        parsed = cls(secret, int(known[1]), text or None, _LETTERS[known[2]], started_at)
-        return parsed if str(parsed) == name else None  # one lease has one name
-
-
-def shown_lease(task: Task) -> str:
-    """Return the name of its lease that the worker of *task* is given."""
-    group = group_of(task.lease_id)
-    return str(LeaseName.of(task)) if group is None or _was_under(group, task) else group
-
-
-def _was_under(group: str, task: Task) -> bool:
-    """Tell whether *task* may have been delivered under *group* before the present delivery."""
-    returned = task.returned_at is not None and task.returned_at > opened_at(group)
-    return returned or settled_under(group, task.settled_lease_id)
-
-
-def names_lease(name: str, task: Task) -> bool:
-    """Tell whether *name* means the lease that *task* is under; a whole name always may."""
-    whole = LeaseName.of(task)
-    # Names that were given out before they said when the delivery began hold to their end.
-    return name in (shown_lease(task), str(whole), str(replace(whole, started_at=None)))

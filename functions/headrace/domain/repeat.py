@@ -11,8 +11,7 @@ from math import ceil
 from typing import Final
 
 from headrace.domain.errors import IdempotencyConflict, Unavailable
-from headrace.domain.ids import is_tagged
-from headrace.domain.lease import token_of
+from headrace.domain.ids import is_tagged, token_of
 from headrace.domain.task import State, Task
 
 KEPT: Final = timedelta(minutes=15)

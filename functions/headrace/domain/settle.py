@@ -27,8 +27,8 @@ from headrace.domain.change import (
 )
 from headrace.domain.copies import altered, quick
 from headrace.domain.fairness import Turn
+from headrace.domain.ids import group_of, leases_of, opened_at
 from headrace.domain.instants import MICROSECOND
-from headrace.domain.lease import group_of, leases_of, opened_at
 from headrace.domain.lifecycle import Action, Actor, LeaseRule, Rule, rule
 from headrace.domain.plan import LEASE, dead_retention, end, parted
 from headrace.domain.queue import Queue, new_life, place_in, turn_kept, waiting

@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 
 from headrace.domain.access import covers
 from headrace.domain.filters import MESSAGE
-from headrace.domain.lease import group_of, settled_under
+from headrace.domain.ids import group_of, settled_under
 from headrace.domain.lifecycle import Action
 from headrace.domain.task import State, Task
 from headrace.domain.write import Spot, TaskView, TaskWrite

@@ -8,7 +8,8 @@ from pydantic import AfterValidator, Field
 
 from headrace.domain import limits
 from headrace.domain.errors import NotFound
-from headrace.domain.lease import LeaseGroup, is_group_id
+from headrace.domain.ids import is_group_id
+from headrace.domain.lease import LeaseGroup
 from headrace.http.fields import Examples, Keepalive, RequestBody, example, text_schema, text_within
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody

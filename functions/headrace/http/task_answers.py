@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from headrace.domain.lease import shown_lease
+from headrace.domain.ids import shown_lease
 from headrace.domain.limits import AnswerRoom
 from headrace.domain.task import SHOWN_STATES, State, Task
 from headrace.domain.undo import Undo

@@ -14,9 +14,10 @@ from datetime import datetime
 
 from headrace.domain.change import Change, Entry, KeyLock
 from headrace.domain.fairness import NOBODY, Places, PlaceTaking, TurnTaking
+from headrace.domain.ids import group_key
 from headrace.domain.indexing import Match
 from headrace.domain.instants import MICROSECOND
-from headrace.domain.lease import GroupChange, LeaseGroup, group_key
+from headrace.domain.lease import GroupChange, LeaseGroup
 from headrace.domain.rate import Bucket, Draw
 from headrace.domain.slots import GroupLine, SlotTaking
 from headrace.domain.task import Place, Task

@@ -15,7 +15,7 @@ from headrace.client.calls.waiting import CallSteps, Look, TaskLook, look_at_tas
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
 from headrace.domain.errors import NotFound
-from headrace.domain.lease import LeaseName, group_of, names_lease
+from headrace.domain.ids import LeaseName, group_of, names_lease
 from headrace.domain.task import State, Task
 from headrace.history.recorder import Recorded
 from headrace.ops.delivery.reaper import Reaped

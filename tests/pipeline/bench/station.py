@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 from headrace.client.client import Client
 from headrace.client.sending import NewTask as Sent
 from headrace.client.sending import Report
-from headrace.domain.lease import LeaseName
+from headrace.domain.ids import LeaseName
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.local.launch import launched

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.domain.ids import new_lease_token, new_request_token, new_task_id, shard_of
+from headrace.domain.ids import LeaseName, new_lease_token, new_request_token, new_task_id, shard_of
 from headrace.domain.instants import instant_of
-from headrace.domain.lease import LeaseName
 from headrace.domain.limits import TASK_ID_RE
 
 NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)

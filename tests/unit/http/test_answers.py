@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.lease import LeaseName
+from headrace.domain.ids import LeaseName
 from headrace.domain.queue import DequeuingSettings, Queue, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task, TaskError

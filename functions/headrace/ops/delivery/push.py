@@ -19,7 +19,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from headrace.domain.errors import HeadraceError, LeaseLost, NotFound, Unavailable
-from headrace.domain.lease import LeaseGroup, LeaseName, group_of
+from headrace.domain.ids import LeaseName, group_of
+from headrace.domain.lease import LeaseGroup
 from headrace.domain.lifecycle import Action
 from headrace.domain.push import Target
 from headrace.domain.push_answers import PushLimit, TargetAnswer, report_of

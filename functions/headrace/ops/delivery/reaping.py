@@ -27,7 +27,8 @@ from typing import Final, Self
 
 from headrace.domain import plan, settle
 from headrace.domain.change import Change, Entry
-from headrace.domain.lease import GroupState, group_of
+from headrace.domain.ids import group_of
+from headrace.domain.lease import GroupState
 from headrace.domain.queue import AGREED_AFTER, Queue
 from headrace.domain.settle import Held, ReleaseReason
 from headrace.domain.task import Place, State, Task

@@ -17,7 +17,7 @@ from headrace.domain import limits, settle
 from headrace.domain.change import Change
 from headrace.domain.copies import altered, quick
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
-from headrace.domain.lease import LeaseName, group_of, is_group_id, names_lease
+from headrace.domain.ids import LeaseName, group_of, is_group_id, names_lease
 from headrace.domain.lifecycle import Action, Actor, rules
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue

@@ -14,8 +14,8 @@ from typing import Final
 from headrace.domain import lease as groups
 from headrace.domain import settle
 from headrace.domain.errors import InvalidRequest, LeaseLost, NotFound
-from headrace.domain.ids import new_group_id
-from headrace.domain.lease import GroupState, LeaseGroup, group_of
+from headrace.domain.ids import group_of, new_group_id
+from headrace.domain.lease import GroupState, LeaseGroup
 from headrace.domain.limits import LEASE_QUEUES
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held, ReleaseReason

@@ -24,7 +24,8 @@ from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 from headrace.domain.change import Change, Entry, KeyLock
-from headrace.domain.lease import GroupChange, LeaseGroup, group_of
+from headrace.domain.ids import group_of
+from headrace.domain.lease import GroupChange, LeaseGroup
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.group_limits import GroupLimits
 from headrace.ops.shared.slots import Slots, remember

@@ -11,9 +11,8 @@ from headrace.domain.batch import with_spawned
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.fairness import Turn
-from headrace.domain.ids import derived_task_id
+from headrace.domain.ids import derived_task_id, is_group_id
 from headrace.domain.instants import MICROSECOND
-from headrace.domain.lease import is_group_id
 from headrace.domain.lifecycle import Action
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue

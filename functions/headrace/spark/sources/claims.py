@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.domain.lease import LeaseName
+from headrace.domain.ids import LeaseName
 from headrace.domain.task import Task
 from headrace.store.base import Record, Store, every_record
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from headrace.domain.lease import group_of
+from headrace.domain.ids import group_of
 from headrace.domain.task import LANE
 from headrace.history.changelog import digest
 from headrace.spark.sources.columns import Form, TaskColumn, Type

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from headrace.client.threads import PeriodicThread, Step
 from headrace.domain.errors import HeadraceError, LeaseLost
+from headrace.domain.ids import LeaseName, group_of
 from headrace.domain.instants import micros_of
-from headrace.domain.lease import LeaseName, group_of
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
 from headrace.ops.delivery.shard_deliveries import ShardDeliveries

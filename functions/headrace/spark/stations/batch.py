@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.client.threads import PeriodicThread
 from headrace.domain.errors import HeadraceError, Unavailable
-from headrace.domain.lease import LeaseName, group_of
+from headrace.domain.ids import LeaseName, group_of
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.spark.sources.claims import GroupClaims

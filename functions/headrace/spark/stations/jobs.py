@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.domain.errors import HeadraceError, LeaseLost, Unavailable
-from headrace.domain.lease import is_group_id
+from headrace.domain.ids import is_group_id
 from headrace.ops.delivery.reports import WorkerError
 from headrace.spark.session import SparkFiles
 from headrace.spark.sources.connect import StoreConnection, store

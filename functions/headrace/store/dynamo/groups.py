@@ -3,7 +3,8 @@
 from datetime import datetime
 from typing import Any, Final
 
-from headrace.domain.lease import GroupChange, GroupState, LeaseGroup, group_key
+from headrace.domain.ids import group_key
+from headrace.domain.lease import GroupChange, GroupState, LeaseGroup
 from headrace.store import keys
 from headrace.store.dynamo.control import ControlTable, control_key
 from headrace.store.items import LENGTH, MICROS, SECONDS, TEXT, Form, Item

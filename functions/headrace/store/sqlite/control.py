@@ -11,8 +11,9 @@ import msgspec
 
 from headrace.domain import cost
 from headrace.domain.change import Change, KeyLock
+from headrace.domain.ids import group_key
 from headrace.domain.instants import instant_of, micros_of
-from headrace.domain.lease import GroupChange, LeaseGroup, group_key
+from headrace.domain.lease import GroupChange, LeaseGroup
 from headrace.domain.rate import Bucket, Draw, Rate
 from headrace.store.base import Record
 from headrace.store.call_scope import charge

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.lease import LeaseName
+from headrace.domain.ids import LeaseName
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State

@@ -7,7 +7,7 @@ does not tell apart, so here no two things do.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, permutations
 from typing import Any
 
@@ -229,10 +229,10 @@ def test_whatever_happens_meanwhile_the_counters_are_true_once_the_stream_is_dra
 
 
 SUCCEEDS: list[Call] = [("take", "plain", 0, 0), ("say", "plain", 0, 0)]
-IS_RUN: list[Call] = [("enqueue", "plain", 1, 4), ("run", "plain", 0, 0)]
+IS_RUN: list[Call] = [("enqueue", "plain", 1, 30), ("run", "plain", 0, 0)]
 IS_CANCELLED: list[Call] = [("cancel", "plain", 0, 0), ("restart", "plain", 0, 0)]
 FAILS: list[Call] = [("take", "plain", 0, 0), ("say", "plain", 2, 0)]
-COMES_BACK: list[Call] = [("move", "plain", 0, 0), ("move", "wide", 0, 0)]
+COMES_BACK: list[Call] = [("move", "plain", 0, 0), ("move", "bare", 0, 0)]
 
 LIVES = [SUCCEEDS, IS_RUN, COMES_BACK, IS_CANCELLED, FAILS]
 LONGER = [("sqlite", 2), ("memory", 4)]
@@ -252,25 +252,41 @@ LONGER = [("sqlite", 2), ("memory", 4)]
 )
 def test_in_every_order_of_a_small_case(on: str, life: list[Call], steps: int) -> None:
     """Two changes, the recorder that comes to each, and a recount in so many steps."""
-    for order in sorted(set(permutations("ccrr" + "s" * steps))):
-        story = RecountStory(on)
-        story.world.use.recounting.patience = 2.5 if steps == 2 else -1
-        story.midst.counted_at_once = 100
-        story.change(("enqueue", "plain", 1, 4))
-        story.lose(9)  # so the counters say that the queue is empty
-        calls_left, taken = iter(life), 0
-        for act in order:
-            if act == "c":
-                story.change(next(calls_left))
-            elif act == "r":
-                story.record(1)
-            else:
-                step = story.step("plain")
-                assert step is not None
-                taken += 1
-                assert (step.cursor is None) == (taken == steps)
-        story.drain()
+    in_vain: tuple[str, ...] = ()
+    for order in sorted(map("".join, set(permutations("ccrr" + "s" * steps)))):
+        if not order.startswith(in_vain):
+            in_vain += tuple(told_in(order, on, life, steps))
 
-        assert story.reported("plain") == story.truth("plain"), "".join(order)
-        found = standing(story.world.use.recording.counters, "plain")
-        assert found == story.failing("plain"), "".join(order)
+
+def told_in(order: str, on: str, life: list[Call], steps: int) -> Iterator[str]:
+    """Tell a life in an *order*, and judge it.
+
+    Where the recorder comes to nothing, which is what another order shows without it, yield how
+    the order begins instead.
+    """
+    story = RecountStory(on)
+    story.world.use.recounting.patience = 2.5 if steps == 2 else -1
+    story.midst.counted_at_once = 100
+    story.change(("enqueue", "plain", 0, 0))
+    story.lose(9)  # so the counters say that the queue is empty
+    calls_left, taken = iter(life), 0
+    for at, act in enumerate(order):
+        if act == "c":
+            before = len(story.backlog)
+            story.change(next(calls_left))
+            assert len(story.backlog) > before, "nothing changes"
+        elif act == "s":
+            step = story.step("plain")
+            assert step is not None
+            taken += 1
+            assert (step.cursor is None) == (taken == steps)
+        elif story.backlog:
+            story.record(1)
+        else:
+            yield order[: at + 1]
+            return
+    story.drain()
+
+    assert story.reported("plain") == story.truth("plain"), order
+    found = standing(story.world.use.recording.counters, "plain")
+    assert found == story.failing("plain"), order

@@ -2,8 +2,8 @@
 
 64 workers in 8 processes, two hundred groups of which half may have one task in flight and half
 three.  At any call of the store a process may die, before the call takes effect or after, and
-others may go on in the middle of it.  `make test-storm` makes 100,000 deliveries of it, or as many
-as HEADRACE_STORM_DELIVERIES says.
+others may go on in the middle of it.  `make test-slow` makes 3,000 deliveries of it, and
+`make test-storm` 100,000; HEADRACE_STORM_DELIVERIES says how many else.
 """
 
 import os

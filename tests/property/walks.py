@@ -23,7 +23,9 @@ from hypothesis.strategies._internal.misc import BooleansStrategy
 from hypothesis.strategies._internal.numbers import IntegersStrategy
 from hypothesis.strategies._internal.strategies import OneOfStrategy, SampledFromStrategy
 
-LENGTH: Final = 150  # steps of one walk
+LENGTH: Final = (
+    60  # steps of one walk: many short ones find what is planted sooner than few long ones
+)
 VERY_MANY: Final = int(os.environ.get("HEADRACE_WALK_STEPS", "100000"))
 
 Machine: TypeAlias = type[RuleBasedStateMachine]

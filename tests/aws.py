@@ -18,6 +18,7 @@ from urllib.parse import parse_qs
 import urllib3
 
 from headrace.local.tables import TableNames
+from tests.engine import AUTHORIZATION
 from tests.unit.infra.permitted import Allowed, Calls, Use
 
 REGION: Final = "eu-west-1"
@@ -103,10 +104,7 @@ class Account:
             headers={
                 "Content-Type": "application/x-amz-json-1.0",
                 "X-Amz-Target": f"DynamoDB_20120810.{operation}",
-                "Authorization": (
-                    "AWS4-HMAC-SHA256 Credential=local/20260101/us-east-1/dynamodb/aws4_request,"
-                    " SignedHeaders=host, Signature=0"
-                ),
+                "Authorization": AUTHORIZATION,
             },
         )
         return answer.status, answer.data

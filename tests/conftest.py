@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import boto3
 import pytest
+from botocore import UNSIGNED
+from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
 
@@ -25,14 +27,8 @@ from headrace.local.tables import (
 )
 from headrace.store.dynamo.raw_client import RawClient
 from infra.template import load_template
-from tests.engine import dynamodb_local
+from tests.engine import AUTHORIZATION, REGION, dynamodb_local
 
-# DynamoDB Local believes any credentials; without some, boto3 looks for real ones.
-_CREDENTIALS: Final = {
-    "region_name": "us-east-1",
-    "aws_access_key_id": "local",
-    "aws_secret_access_key": "local",
-}
 _ON_TABLES: Final = ("tests/contract/", "tests/property/test_any_order.py")
 """Where tests may want tables besides tests/dynamodb: `make test-dynamodb` runs these too."""
 _FEW: Final = 25  # items: as many as one request removes
@@ -126,15 +122,34 @@ def dynamodb_url(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def dynamodb(dynamodb_url: str) -> DynamoDBClient:
     """Give a boto3 client of DynamoDB Local; it may be shared by threads."""
-    # As many connections as the race tests have threads; a repeat would hide what went wrong.
-    config = Config(max_pool_connections=32, retries={"total_max_attempts": 1})
-    return boto3.client("dynamodb", endpoint_url=dynamodb_url, config=config, **_CREDENTIALS)
+    config = Config(
+        max_pool_connections=32,  # as many as the race tests have threads
+        retries={"total_max_attempts": 1},  # a repeat would hide what went wrong
+        # What boto3 does for each call anew: the engine looks at no name or signature, and itself
+        # refuses what is no DynamoDB's.
+        signature_version=UNSIGNED,
+        user_agent="tests",
+        parameter_validation=False,
+    )
+    client = boto3.client("dynamodb", endpoint_url=dynamodb_url, region_name=REGION, config=config)
+    client.meta.events.register(
+        "before-call.dynamodb",
+        lambda params, **_: params["headers"].update(Authorization=AUTHORIZATION),
+    )
+    return client
+
+
+class _Believed(RawClient):
+    """The client that the service is wired with; DynamoDB Local looks at no signature."""
+
+    def _sign(self, request: AWSRequest, credentials: Credentials) -> None:
+        request.headers["Authorization"] = AUTHORIZATION
 
 
 @pytest.fixture(scope="session")
 def raw_dynamodb(dynamodb: DynamoDBClient) -> RawClient:
     """Give the client that the service is wired with; it may be shared by threads."""
-    return RawClient(dynamodb, Credentials("local", "local"))
+    return _Believed(dynamodb, Credentials("local", "local"))
 
 
 @pytest.fixture(scope="session")

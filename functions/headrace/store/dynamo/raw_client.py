@@ -120,9 +120,7 @@ class RawClient:
             },
             data=_encode(parameters).encode("utf-8", "surrogatepass"),
         )
-        # What expires is renewed by botocore when it is read.
-        keys = self._credentials.get_frozen_credentials()
-        SigV4Auth(keys, "dynamodb", self._region).add_auth(request)
+        self._sign(request, self._credentials)
         try:
             response = self._pool.request(
                 "POST", self._url, body=request.data, headers=dict(request.headers)
@@ -130,3 +128,7 @@ class RawClient:
         except urllib3.exceptions.HTTPError:
             return None
         return response.data if response.status == _OK else None
+
+    def _sign(self, request: AWSRequest, credentials: Credentials) -> None:
+        keys = credentials.get_frozen_credentials()  # botocore renews there what expires
+        SigV4Auth(keys, "dynamodb", self._region).add_auth(request)

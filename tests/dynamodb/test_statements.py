@@ -20,7 +20,7 @@ from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settle import Held
 from headrace.domain.task import SHOWN_STATES, State, Task
 from headrace.local.tables import DynamoDBClient, TableNames
-from headrace.store.base import Done
+from headrace.store.base import Done, Outcome
 from headrace.store.dynamo import DynamoStore
 from headrace.store.dynamo.raw_client import RawClient
 from tests.unit.domain.test_lifecycle_plans import planned as planned_by_row
@@ -79,24 +79,25 @@ def before() -> Iterator[Task | None]:
     yield replace(expired, expires_at=expired.created_at)
 
 
-def put(store: DynamoStore, task: Task) -> None:
-    birth = Change(HEARTBEAT, task.id, insert=task)
-    (outcome,) = store.commit([birth])
-    assert isinstance(outcome, Done)
+def put(store: DynamoStore, *tasks: Task) -> None:
+    births = [Change(HEARTBEAT, task.id, insert=task) for task in tasks]
+    assert all(isinstance(outcome, Done) for outcome in store.commit(births))
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=named)
 def test_the_engine_takes_a_change_exactly_when_and_as_the_domain_does(
     store: DynamoStore, change: Change
 ) -> None:
+    met: dict[str, Task | None] = {}
     for there in before():
         task_id = f"t-{next(_NUMBERS)}"
+        met[task_id] = replace(there, id=task_id) if there is not None else None
+    put(store, *filter(None, met.values()))
+    made: list[tuple[Change, Outcome]] = []
+    for task_id in met:
         requested = replace(change, task_id=task_id)
         if change.insert is not None:
             requested = replace(requested, insert=replace(change.insert, id=task_id))
-        task = replace(there, id=task_id) if there is not None else None
-        if task is not None:
-            put(store, task)
         for lock in change.also:
             assert isinstance(lock, KeyLock)
             if lock.expects is not None:
@@ -109,10 +110,12 @@ def test_the_engine_takes_a_change_exactly_when_and_as_the_domain_does(
                     KeyLock(lock.kind, lock.name, None, store.key_lock(lock.kind, lock.name))
                 )
 
-        (outcome,) = store.commit([requested])
+        made += zip([requested], store.commit([requested]), strict=True)
 
-        hidden = {name: left for name, left in store.spent([task_id]).items() if not left.spent}
-        stored = (store.read([task_id]) | hidden).get(task_id)
+    hidden = {name: left for name, left in store.spent(list(met)).items() if not left.spent}
+    found = store.read(list(met)) | hidden
+    for (task_id, task), (requested, outcome) in zip(met.items(), made, strict=True):
+        stored = found.get(task_id)
         if requested.allowed(task):
             assert isinstance(outcome, Done)
             assert stored == requested.apply(task)

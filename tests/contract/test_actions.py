@@ -9,7 +9,7 @@ from headrace.domain.errors import Conflict, InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
-from headrace.ops.operators.action_work import CLAIMED_FOR, PART
+from headrace.ops.operators.action_work import CLAIMED_FOR
 from headrace.ops.shared.audit import AuditFilter
 from headrace.ops.shared.sentences import sentence
 from headrace.store.call_scope import Caller, calling
@@ -18,6 +18,13 @@ from tests.contract.conftest import World
 from tests.contract.test_selections import DEAD, kill, look
 
 WAITING = TaskFilter(states=("ENQUEUED",))
+PART = 10
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(world: World) -> None:
+    """Let a worker do a few tasks at a time: what is about parts needs few tasks then."""
+    world.use.action_work.part = PART
 
 
 def waiting(world: World, count: int) -> str:
@@ -106,7 +113,7 @@ def test_what_is_cancelled_leaves_the_rest_alone_and_may_be_repeated(world: Worl
     over = world.use.actions.get(run.id)
     assert (over.over, over.changed, over.dealt_with) == (True, PART, PART)
     [entry] = world.use.audit.list(AuditFilter(action="delete")).shown
-    told = "service deleted 250 enqueued tasks of mail, cancelled with 250 not touched"
+    told = "service deleted 10 enqueued tasks of mail, cancelled with 10 not touched"
     assert sentence(entry) == told
 
 

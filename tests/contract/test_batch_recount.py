@@ -239,13 +239,15 @@ def test_what_there_is_not(lossy: Lossy) -> None:
     assert [one.field for one in refused.value.errors] == ["cursor"]
 
 
-def test_members_of_many_pages_in_all_queues_are_found(lossy: Lossy) -> None:
+def test_members_of_many_pages_in_all_queues_are_found(
+    lossy: Lossy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.history.batch_recounting._PAGE", 5)
     lossy.use.batch_recounting.patience = -1
     lossy.world.queue("wide", shards=2)
-    lossy.batch(total=250)
+    lossy.batch(total=40)
     for queue in ("work", "wide"):
-        for _ in range(5):
-            lossy.world.put(queue, *["1"] * 25, batches=("b",))
+        lossy.world.put(queue, *["1"] * 20, batches=("b",))
     for queue in ("work", "wide"):
         while tasks := list(lossy.world.take(queue, 25)):
             for task in tasks:
@@ -255,6 +257,6 @@ def test_members_of_many_pages_in_all_queues_are_found(lossy: Lossy) -> None:
 
     assert lossy.recount().refusal is None
 
-    assert lossy.see().succeeded == 250
+    assert lossy.see().succeeded == 40
     assert lossy.see().finished_at == lossy.clock.now
     assert lossy.see().recounted_until == lossy.clock.now - timedelta(minutes=5)

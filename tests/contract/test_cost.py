@@ -30,7 +30,7 @@ from tests.contract.conftest import World, lease_name, new_world
 from tests.manual_clock import ManualClock
 
 TASKS = 50
-A_PASS = 100  # what a pass of the reaper reads besides is shared by as many
+A_PASS = 75  # what a pass of the reaper reads besides is shared by as many
 BATCH = 25
 SMALL = '{"id": "urn:ngsi:Device:1", "temperature": 21.5, "at": "2026-11-21T08:00:00Z"}'
 TAGS = {"service": "smartcity", "path": "/madrid/centro"}
@@ -191,10 +191,12 @@ def test_a_large_payload_costs_what_is_reckoned(world: World, kilobytes: int) ->
 
 def test_a_heartbeat_writes_one_unit(world: World) -> None:
     queue = world.queue()
-    fill(world, queue)
-    tasks = lease_all(world, queue)
+    fill(world, queue, BATCH)
+    tasks = lease_all(world, queue, BATCH)
 
-    write, read = spend(lambda: report_all(world, queue, tasks, "INFLIGHT", progress='{"n": 3}'))
+    write, read = spend(
+        lambda: report_all(world, queue, tasks, "INFLIGHT", progress='{"n": 3}'), BATCH
+    )
 
     assert write <= 1.05
     assert read == 0.0
@@ -215,10 +217,10 @@ def test_a_report_that_changes_the_state_writes_three_units_and_reads_nothing(
 ) -> None:
     queue = world.queue()
     world.queue("other")
-    fill(world, queue)
-    tasks = lease_all(world, queue)
+    fill(world, queue, BATCH)
+    tasks = lease_all(world, queue, BATCH)
 
-    cost = spend(lambda: report_all(world, queue, tasks, status, **fields))
+    cost = spend(lambda: report_all(world, queue, tasks, status, **fields), BATCH)
 
     assert cost == (3.0, 0.0)
 
@@ -234,7 +236,7 @@ def test_an_empty_dequeue_reads_at_most_one_unit_a_shard(world: World, waiting: 
     assert (write, read) <= (0.0, 1.0)
 
 
-def a_queue_of_long_tasks(world: World, count: int = 200) -> str:
+def a_queue_of_long_tasks(world: World, count: int = 100) -> str:
     """Return a queue of tasks whose leases heartbeats have put off beyond what the index knows."""
     queue = world.queue(keepalive_timeout_in_seconds=5)
     fill(world, queue, count)

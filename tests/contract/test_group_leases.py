@@ -60,10 +60,10 @@ def test_one_extension_is_for_all_of_them(world: World) -> None:
 def test_an_extension_writes_one_unit_however_many_tasks_there_are(world: World) -> None:
     queue = world.queue()
     group = opened(world)
-    for _ in range(10):
+    for _ in range(2):
         world.put(queue, *["{}"] * 25)
         world.take(queue, 25, lease_id=group)
-    assert len(held(world, group, queue)) == 250
+    assert len(held(world, group, queue)) == 50
 
     with metered() as meter:
         world.use.leases.extend(group)
@@ -210,19 +210,20 @@ def test_a_closed_group_takes_and_extends_nothing_and_may_be_closed_again(world:
     assert world.one(queue).attempts == 1
 
 
-def test_what_closing_leaves_for_want_of_time_the_reaper_gives_back(world: World) -> None:
+def test_what_closing_leaves_for_want_of_time_the_reaper_gives_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.ops.shared.leases._PAGE", 20)
     queue = world.queue()
     world.put(queue, *["{}"] * 25)
     group = opened(world, keepalive=3600)
-    world.put("mail", *["{}"] * 100)
-    for _ in range(5):
-        world.take(queue, 25, lease_id=group)
+    world.take(queue, 25, lease_id=group)
     impatient = Leases(world.store, world.use.queues, world.clock, patience=0)
 
     impatient.close(group)
-    assert world.use.inspect.count(queue).by_state[State.ENQUEUED] == 100
-    assert world.use.reaping.run().released == 25
-    assert world.use.inspect.count(queue).by_state[State.ENQUEUED] == 125
+    assert world.use.inspect.count(queue).by_state[State.ENQUEUED] == 20
+    assert world.use.reaping.run().released == 5
+    assert world.use.inspect.count(queue).by_state[State.ENQUEUED] == 25
 
 
 def test_a_task_taken_while_its_group_was_closed_comes_back_long_before_its_end(

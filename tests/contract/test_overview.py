@@ -61,7 +61,7 @@ def test_where_much_is_ready_the_counts_are_the_recorders(it: Recorder) -> None:
 
 
 def test_an_overview_of_many_queues_is_a_few_reads_for_each(it: Recorder) -> None:
-    for number in range(30):
+    for number in range(12):
         worked(it.world, it.world.queue(f"queue-{number}", retry_strategy=AT_ONCE))
     it.record()
     queues = it.world.use.queues.list(limit=100).shown
@@ -88,7 +88,7 @@ def test_tasks_past_their_retention_are_not_told(it: Recorder) -> None:
 
 def test_how_busy_a_queue_was_stays_for_an_hour(it: Recorder) -> None:
     queue = it.world.queue()
-    for _ in range(30):
+    for _ in range(15):
         it.world.put(queue)
         it.world.take(queue)
         it.record()

@@ -391,7 +391,7 @@ def test_a_recount_counts_every_lane(world: World) -> None:
 @pytest.mark.slow
 def test_with_ten_thousand_waiting_a_high_one_is_the_next(world: World) -> None:
     queue = ranked(world)
-    calls = 40 if isinstance(world.store, DynamoStore) else 400  # of 25; the engine is slow
+    calls = 8 if isinstance(world.store, DynamoStore) else 400  # of 25; the engine is slow
     for _ in range(calls):
         world.put(queue, *["1"] * 25)
     world.clock.forward(120)

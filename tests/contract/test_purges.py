@@ -13,15 +13,23 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import SHOWN_STATES, State, Task
-from headrace.local.tables import DynamoDBClient, TableNames
+from headrace.local.tables import TableNames
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.runtime.wiring import Settings, build, utc_now
 from headrace.store.dynamo import DynamoStore
+from headrace.store.dynamo.raw_client import RawClient
 from tests.contract.conftest import World, lease_name
 
 AT_ONCE = RetryStrategy(Backoff.FIXED, max_retries=100, base_seconds=0, jitter=0)
 E, F, D, S = State.ENQUEUED, State.INFLIGHT, State.DEAD, State.SUCCEEDED
+PAGE = 25
+
+
+@pytest.fixture(autouse=True)
+def _short_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let purges look at a few tasks at a time: what is about pages needs few tasks then."""
+    monkeypatch.setattr("headrace.ops.shared.removals._PAGE", PAGE)
 
 
 def purge_begun(world: World, queue: str, *states: State) -> None:
@@ -34,10 +42,10 @@ def purge_begun(world: World, queue: str, *states: State) -> None:
     world.clock.forward(0.001)
 
 
-def full(world: World, count: int = 300, **settings: Any) -> tuple[str, list[str]]:
+def full(world: World, **settings: Any) -> tuple[str, list[str]]:
     """Fill a queue with more than one page of the index."""
     queue = world.queue(retry_strategy=AT_ONCE, **settings)
-    return queue, [task_id for _ in range(count // 25) for task_id in world.put(queue, *["1"] * 25)]
+    return queue, [*world.put(queue, *["1"] * PAGE), *world.put(queue, *["1"] * 5)]
 
 
 def died(world: World, task: Task) -> str:
@@ -64,8 +72,8 @@ def test_what_is_restarted_after_the_call_survives_a_purge_that_goes_on(world: W
 
 
 def test_who_dies_after_the_call_survives_a_purge_of_the_dead(world: World) -> None:
-    queue, _ = full(world, 325)
-    tasks = [task for _ in range(13) for task in world.take(queue, 25)]
+    queue, _ = full(world)
+    tasks = [*world.take(queue, 25), *world.take(queue, 5)]
     for task in tasks[:-1]:
         died(world, task)
     purge_begun(world, queue, D)
@@ -85,7 +93,7 @@ def test_what_was_in_flight_at_the_call_survives_a_purge_of_what_waits(world: Wo
     assert world.say(once, "FAILED").outcome is ReportOutcome.OK
     assert world.say(twice, "RELEASED", delay_in_seconds=1).outcome is ReportOutcome.OK
     world.clock.forward(1)
-    taken = [task for _ in range(3) for task in world.take(queue, 25)]
+    taken = world.take(queue, 25)
     (again,) = (task for task in taken if task.id == twice.id)
     assert world.say(again, "FAILED").outcome is ReportOutcome.OK
 
@@ -104,7 +112,7 @@ def test_what_waited_at_the_call_is_purged_though_a_worker_has_it_for_a_while(
     purge_begun(world, queue, E)
     task = world.one(queue)
 
-    assert world.use.reaping.run().purged == 49
+    assert world.use.reaping.run().purged == 4
     assert world.use.reaping.run().purged == 0  # a worker has it
     assert world.say(task, status).outcome is ReportOutcome.OK
     assert world.use.reaping.run().purged == 1
@@ -142,15 +150,15 @@ def test_a_delivery_that_began_after_the_call_survives_a_purge_of_what_is_in_fli
     world: World,
 ) -> None:
     queue, _ = full(world)
-    for _ in range(11):
-        world.take(queue, 25)
+    world.take(queue, 25)
+    world.take(queue, 3)
     purge_begun(world, queue, F)
     late = world.one(queue)
 
     world.use.reaping.run()
 
     assert world.say(late, "SUCCEEDED").outcome is ReportOutcome.OK
-    assert world.use.inspect.count(queue).by_state == {E: 24, F: 0, S: 1, D: 0}
+    assert world.use.inspect.count(queue).by_state == {E: 1, F: 0, S: 1, D: 0}
 
 
 def noted(world: World) -> AuditRecord:
@@ -161,30 +169,30 @@ def noted(world: World) -> AuditRecord:
 def test_the_audit_says_in_the_end_how_many_a_purge_removed_that_went_on(world: World) -> None:
     queue, _ = full(world)
     purge_begun(world, queue, E)
-    assert noted(world).changed == 250
+    assert noted(world).changed == PAGE
 
     world.use.reaping.run()
 
-    assert (noted(world).matched, noted(world).changed) == (300, 300)
+    assert (noted(world).matched, noted(world).changed) == (PAGE + 5, PAGE + 5)
 
 
 def test_a_purge_goes_on_where_it_was_stopped_however_much_came_since(world: World) -> None:
     """Else what came later would be read again and again, and nothing behind it."""
     queue = world.queue()
     hidden = world.put(queue, delay_in_seconds=7200)
-    for _ in range(11):
-        world.put(queue, *["1"] * 25)
+    world.put(queue, *["1"] * PAGE)
+    world.put(queue, "1")
     purge_begun(world, queue, E)
-    for _ in range(22):
-        world.put(queue, *["1"] * 25, delay_in_seconds=3600)
+    for _ in range(2):
+        world.put(queue, *["1"] * PAGE, delay_in_seconds=3600)
 
     gone: set[str] = set()
-    for _ in range(12):  # looks that are stopped after a page
+    for _ in range(3):  # looks that are stopped after a page
         (removal,) = world.use.queues.removals.pending()
         next(world.use.queues.removals.pages(removal, gone), None)
 
     assert world.store.read(hidden) == {}
-    assert world.use.inspect.count(queue).count == 550
+    assert world.use.inspect.count(queue).count == 2 * PAGE
 
 
 def test_a_purge_comes_to_its_end_though_no_pass_has_time_for_all_of_it(world: World) -> None:
@@ -205,13 +213,13 @@ def test_a_purge_comes_to_its_end_though_no_pass_has_time_for_all_of_it(world: W
 @pytest.mark.slow
 @pytest.mark.parametrize("states", [(E,), (E, F), SHOWN_STATES], ids="+".join)
 def test_no_task_evades_a_purge_while_a_worker_takes_and_releases_it(
-    dynamodb: DynamoDBClient, tables: TableNames, states: Sequence[State]
+    raw_dynamodb: RawClient, tables: TableNames, states: Sequence[State]
 ) -> None:
     """One task, one worker, eight purges; half of them used to end with the task there.
 
     It waits when the purge is asked for, or one of what waits would not name it.
     """
-    store = DynamoStore(dynamodb, tasks_table=tables.tasks, control_table=tables.control)
+    store = DynamoStore(raw_dynamodb, tasks_table=tables.tasks, control_table=tables.control)
     working = threading.RLock()
 
     def between_deliveries() -> datetime:

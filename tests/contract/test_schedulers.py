@@ -98,7 +98,7 @@ def test_four_schedulers_at_once_for_a_hundred_hours_make_each_tick_once() -> No
 
 
 def test_four_schedulers_at_once_make_each_tick_once(store: Store) -> None:
-    ran, wanted = run_many(store, 2, "*/2 * * * *", seed=3)
+    ran, wanted = run_many(store, 1, "*/2 * * * *", seed=3)
 
     check_each_once(ran, wanted)
-    assert len(wanted) > 25
+    assert len(wanted) > 12

@@ -19,13 +19,14 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
-from headrace.local.tables import DynamoDBClient, TableNames
+from headrace.local.tables import TableNames
 from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
 from headrace.ops.operators.action_work import CLAIMED_FOR
 from headrace.ops.shared.audit import AuditFilter
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Done, Outcome
 from headrace.store.dynamo import DynamoStore
+from headrace.store.dynamo.raw_client import RawClient
 from headrace.store.records.actions import ActionRun
 from headrace.store.records.selections import KEPT, TaskSelection
 from tests.contract.conftest import World, lease_name
@@ -134,10 +135,18 @@ def test_a_heartbeat_does_not_hide_a_task_from_its_deletion(world: World) -> Non
     assert (done.total, done.changed) == (1, 1)
 
 
-def test_what_comes_while_it_looks_is_not_taken_in(world: World) -> None:
+def unfinished(world: World, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return a queue of which a call does not look at all tasks."""
+    monkeypatch.setattr("headrace.ops.operators.selections._LOOKS", 20)
     queue = world.queue()
-    for _ in range(32):
-        world.put(queue, *["{}"] * 25, delay_in_seconds=600)
+    world.put(queue, *["{}"] * 25, delay_in_seconds=600)
+    return queue
+
+
+def test_what_comes_while_it_looks_is_not_taken_in(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = unfinished(world, monkeypatch)
     where = TaskFilter(states=("ENQUEUED", "DEAD"))
     found = world.use.selections.look(BulkAction.DELETE, [queue], where, by="ada")
     assert found.looking
@@ -145,7 +154,7 @@ def test_what_comes_while_it_looks_is_not_taken_in(world: World) -> None:
     found = all_of(world, found)
     act(world, found)
 
-    assert (found.count, found.looked_at) == (800, 801)
+    assert (found.count, found.looked_at) == (25, 26)
     assert world.see(later).state is State.DEAD
 
 
@@ -222,17 +231,17 @@ def test_a_table_that_is_away_for_a_while_only_delays_an_action(world: World) ->
     assert {world.see(task).state for task in ids} == {State.ENQUEUED}
 
 
-def test_a_look_that_somebody_is_at_is_left_to_them(world: World) -> None:
-    queue = world.queue()
-    for _ in range(32):
-        world.put(queue, *["{}"] * 25, delay_in_seconds=600)
+def test_a_look_that_somebody_is_at_is_left_to_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = unfinished(world, monkeypatch)
     found = world.use.selections.look(BulkAction.DELETE, [queue], TaskFilter(), by="ada")
     busy = replace(found, busy_until=world.clock() + timedelta(seconds=30))
     assert world.use.selections._put(busy)  # noqa: SLF001  as a call that is under way, or was cut off
 
     assert world.use.selections.go_on(found.name).looked_at == found.looked_at
     world.clock.forward(30)
-    assert world.use.selections.go_on(found.name).looked_at == 800
+    assert world.use.selections.go_on(found.name).looked_at == 25
 
 
 def test_a_set_is_kept_for_a_week(world: World) -> None:
@@ -261,7 +270,7 @@ class FailingStore:
 # -- while workers change the queue ----------------------------------------------------------------
 
 WORKERS = 8
-TASKS = 200
+TASKS = 100
 RETRIES = RetryStrategy(Backoff.FIXED, max_retries=1, base_seconds=0, jitter=0)
 
 
@@ -280,14 +289,14 @@ class WatchedStore(DynamoStore):
 
 @dataclass
 class Factory:
-    """Workers that take, fail, finish and enqueue tasks as fast as they can, until told to stop."""
+    """Workers that take, fail, finish and enqueue tasks until told to stop."""
 
     use: UseCases
     over: threading.Event = field(default_factory=threading.Event)
 
     def work(self, number: int) -> int:
         handled = 0
-        while not self.over.is_set():
+        while not self.over.wait(0.02):  # they share one process with the operator
             tasks = self.use.deliveries.dequeue("race", batch_size=5, worker=f"w:{number}").tasks
             reports = [
                 TaskReport(
@@ -311,16 +320,16 @@ class Factory:
     [(BulkAction.RESTART, ("DEAD",)), (BulkAction.DELETE, ("pending", "DEAD"))],
 )
 def test_the_set_touched_is_the_set_seen_while_eight_workers_change_the_queue(
-    dynamodb: DynamoDBClient,
+    raw_dynamodb: RawClient,
     tables: TableNames,
     action: BulkAction,
     states: tuple[str, ...],
 ) -> None:
     settings = Settings(admin_key="test", poll_after_seconds=0)
     named: Any = {"tasks_table": tables.tasks, "control_table": tables.control}
-    theirs = DynamoStore(dynamodb, **named)
+    theirs = DynamoStore(raw_dynamodb, **named)
     factory = Factory(build(settings, theirs))
-    store = WatchedStore(dynamodb, **named)
+    store = WatchedStore(raw_dynamodb, **named)
     store.touched = []
     operator = build(settings, store)
     queue = "race"

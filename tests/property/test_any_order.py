@@ -6,9 +6,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from headrace.local.tables import DynamoDBClient, TableNames
+from headrace.local.tables import TableNames
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
+from headrace.store.dynamo.raw_client import RawClient
 from tests.property.machine import AnyOrder
 from tests.property.stores import STORES
 
@@ -29,7 +30,7 @@ MEMORY = settings(
 LONGER = settings(MEMORY, max_examples=40)
 DEEPER = settings(MEMORY, max_examples=8, stateful_step_count=400)
 QUICK = settings(MEMORY, max_examples=1)
-ENGINE = settings(MEMORY, max_examples=5, stateful_step_count=25, phases=[Phase.generate])
+ENGINE = settings(MEMORY, max_examples=4, stateful_step_count=25, phases=[Phase.generate])
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_any_order_of_calls_keeps_every_promise(store: str, some: settings) -> N
 
 @pytest.mark.slow
 def test_any_order_of_calls_keeps_every_promise_on_the_real_engine(
-    dynamodb: DynamoDBClient, new_tables: Callable[[], TableNames]
+    raw_dynamodb: RawClient, new_tables: Callable[[], TableNames]
 ) -> None:
     class OnTheEngine(AnyOrder):
         look_every = 5
@@ -60,7 +61,7 @@ def test_any_order_of_calls_keeps_every_promise_on_the_real_engine(
         def make_store(self) -> Store:
             names = new_tables()
             return DynamoStore(
-                dynamodb,
+                raw_dynamodb,
                 tasks_table=names.tasks,
                 control_table=names.control,
             )

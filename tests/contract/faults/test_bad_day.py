@@ -34,8 +34,8 @@ def test_on_a_bad_day_every_task_still_ends_and_no_success_counts_twice(
         of.client.faults = Faults(
             lost=0.2, cut=0.05, away=0.05, throttled=0.05, stale=0.2, chance=random.Random(seed)
         )
-    ids = [f"order-{number}" for number in range(40)]
-    for start in range(0, 40, 10):
+    ids = [f"order-{number}" for number in range(20)]
+    for start in range(0, 20, 10):
         entries = [TaskSpec("{}", id=task_id) for task_id in ids[start : start + 10]]
         results = insisted(lambda e=entries: world.use.tasks.enqueue(queue, e))  # type: ignore[misc]
         outcomes = {result.outcome for result in results}

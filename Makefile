@@ -77,16 +77,26 @@ test-dynamodb: $(VENV)/.ready node_modules/.ready ## Run stores, races and the p
 # the deployed functions, whose tables are on the same engine.
 ON_THE_ENGINE := tests/property/test_any_order.py::test_any_order_of_calls_keeps_every_promise_on_the_real_engine \
   $(patsubst %,tests/functional/test_api_%.py,tasks bulk large_answers)
-# Hundreds of calls whose answers are cut to size after the table has answered; and ten thousand tasks
-# to see what a thousand show.  Hundreds of members, one by one or in bulk, whose units the stores in
-# process count alike; sixty of them run here too.
+# Hundreds of calls that show nothing of the engine: answers that are cut to size after the table has
+# answered (of two kinds of text they run here too), what a clock or a rule forgets, and the size of
+# records that are reckoned in process.  Ten thousand tasks where a thousand show the same.  Hundreds
+# of members, or of tasks in flight, whose units the stores in process count alike; sixty or a hundred
+# of them run here too.
 TOO_LONG := $(addprefix --deselect tests/functional/test_api_large_answers.py::,\
+  $(patsubst %,"test_a_dequeue_gives_back_what_would_not_fit_with_no_attempt_used[%]",quotes separators) \
   test_repeating_an_enqueue_of_tasks_with_much_to_show_fits test_a_page_of_the_audit_ends_early_and_goes_on) \
   $(addprefix --deselect tests/contract/,\
   test_batches.py::test_ten_thousand_members_cost_less_than_a_thousandth_each \
   test_batches.py::test_a_member_costs_next_to_nothing_in_bulk \
   test_batches.py::test_in_a_trickle_a_member_costs_one_write_from_the_first_on \
-  test_schedulers.py::test_four_schedulers_at_once_for_a_hundred_hours_make_each_tick_once)
+  "test_cost.py::test_a_dequeue_of_a_queue_that_is_full_looks_at_so_much_and_no_more[single-600]" \
+  test_life.py::test_errors_and_trail_keep_only_the_newest \
+  "test_leases.py::test_a_page_of_healthy_long_tasks_does_not_hide_a_dead_one[single]" \
+  test_recording.py::test_moves_stay_for_a_day_and_cost_no_write_more \
+  test_recording.py::test_no_record_outgrows_the_table_however_long_the_names \
+  test_recording.py::test_of_very_many_moves_the_busiest_are_kept \
+  test_schedulers.py::test_four_schedulers_at_once_for_a_hundred_hours_make_each_tick_once \
+  test_sessions.py::test_a_session_ends_after_eight_hours_however_busy)
 
 .PHONY: test-wheel
 test-wheel: $(VENV)/.ready ## Build the wheel, install it where nothing else is, and run the README's first task (under a minute)

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from headrace.domain.change import Entry
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Place, State, Task
-from headrace.ops.shared.observed import LeaseWatch, SuspectStanding
+from headrace.ops.shared.observed import GivenLease, LeaseWatch, SuspectStanding
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
@@ -137,6 +138,18 @@ def test_where_heartbeats_go_through_others_what_seems_lapsed_is_doubted(world: 
 
     assert read[0] == 1
     assert max(read) == 1
+
+
+def test_a_read_that_comes_before_any_look_knows_what_was_given_out(world: World) -> None:
+    watch, (one, other) = LeaseWatch(), in_flight(world, 2)
+    for task in (one, other):
+        key = (task.id, task.scheduled_at)
+        watch.given.append(GivenLease(key, task.lease_expires_at, task.lease_id))
+    world.clock.forward(10)
+
+    watch.read(one, world.clock() + timedelta(seconds=60), now=world.clock())
+
+    assert watch.standing(_entry(other), world.clock()) is SuspectStanding.OLD  # not MISSED
 
 
 def test_tasks_of_a_group_that_was_extended_are_not_read(world: World) -> None:

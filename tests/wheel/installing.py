@@ -58,11 +58,23 @@ class Environment:
         return self.programs / "python"
 
     def install(self, wheel: Path, extras: str = "") -> None:
-        """Install the wheel as a person does, each library in the version that is locked."""
+        """Install the wheel, each library in the version that is locked.
+
+        With pip, as a person does, where the environment has one.  By `uv` it holds the same, in a
+        tenth of the time; where that finds no index, since pip alone knows of one, by our pip.
+        """
         locked = self.folder / "locked.txt"
         locked.write_text(versions((PROJECT_ROOT / "requirements" / "dev.txt").read_text()))
-        words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        run([str(self.python), *words, "--constraint", str(locked), f"{wheel}{extras}"])
+        words = ["--quiet", "--constraint", str(locked), f"{wheel}{extras}"]
+        if (self.programs / "pip").is_file():
+            run([str(self.python), "-m", "pip", "install", "--disable-pip-version-check", *words])
+            return
+        try:
+            run(
+                [sys.executable, "-m", "uv", "pip", "install", "--python", str(self.python), *words]
+            )
+        except RuntimeError:
+            run([sys.executable, "-m", "pip", "--python", str(self.python), "install", *words])
 
     def packages(self) -> list[Package]:
         """List what is installed, save what came with the environment; the largest first."""
@@ -90,9 +102,9 @@ def build(folder: Path) -> tuple[Path, Path]:
     return sdist, wheel
 
 
-def environment(folder: Path) -> Environment:
+def environment(folder: Path, *, with_pip: bool = True) -> Environment:
     """Make an empty one."""
-    run([sys.executable, "-m", "venv", str(folder)])
+    run([sys.executable, "-m", "venv", *([] if with_pip else ["--without-pip"]), str(folder)])
     return Environment(folder)
 
 

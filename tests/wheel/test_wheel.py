@@ -37,8 +37,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def alone(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """Give an environment with `pip install headrace`."""
-    made = environment(tmp_path_factory.mktemp("alone") / "venv")
+    """Give an environment with what `pip install headrace` brings."""
+    made = environment(tmp_path_factory.mktemp("alone") / "venv", with_pip=False)
     made.install(built[1])
     return made
 

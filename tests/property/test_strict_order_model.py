@@ -78,8 +78,10 @@ class Group(NamedTuple):
         return self._replace(tasks=tasks)
 
     def process(self, number: int, then: Process) -> "Group":
-        processes = (*self.processes[:number], then, *self.processes[number + 1 :])
-        return self._replace(processes=processes)
+        """Let a process be at *then*; they are kept in order, for it matters not which is where."""
+        others = (*self.processes[:number], *self.processes[number + 1 :])
+        processes = sorted((then, *others), key=_by_what_it_is) if others else (then,)
+        return self._replace(processes=tuple(processes))
 
     def noted(self, spot: Spot, before: Spot | None) -> "Group":
         """Note who came before *spot*: before the whole run of those that are gone by now."""
@@ -98,6 +100,11 @@ class Group(NamedTuple):
     def inserted(self) -> frozenset[int]:
         there = (at for at, one in enumerate(self.tasks) if one.state not in ("none", "taken"))
         return frozenset(there)
+
+
+def _by_what_it_is(process: Process) -> tuple[object, ...]:
+    spots = process.spot or (), process.expects or ()
+    return (process.step, process.due, process.old, process.calls, *spots)
 
 
 NO_POINTER = "nobody asks for the one before"
@@ -178,7 +185,7 @@ def events(group: Group, rules: Rules) -> Iterator[Group]:
     """What producers, the index, workers and operators do."""
     for at, task in enumerate(group.tasks):
         match task.state:
-            case "none":
+            case "none" if at == 0 or group.tasks[at - 1].state != "none":  # they do not differ
                 yield _join(group, at, task._replace(state="taken"))
             case "taken":
                 yield from _taken(group, at, task, rules)
@@ -415,7 +422,9 @@ def test_nor_does_any_of_more_calls(calls: tuple[int, ...], rules: Rules) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize(("tasks", "rules"), [(3, Rules(halt=True)), (2, Rules(moves=True))])
 def test_nor_does_any_of_more_tasks_or_with_moves(tasks: int, rules: Rules) -> None:
-    assert not explore(tasks, (1,), rules, most=500_000)[1]
+    assert not explore(tasks, (1,), rules, most=150_000)[
+        1
+    ]  # nearly three times what UNANNOUNCED takes
 
 
 @pytest.mark.slow

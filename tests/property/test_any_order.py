@@ -12,6 +12,7 @@ from headrace.store.dynamo import DynamoStore
 from headrace.store.dynamo.raw_client import RawClient
 from tests.property.machine import AnyOrder
 from tests.property.stores import STORES
+from tests.property.walks import in_part
 
 # The same calls in every run: what has failed once fails again.  To look further, raise the number
 # of examples, or take `derandomize` away; a failure then prints the line that brings it back.
@@ -27,8 +28,8 @@ MEMORY = settings(
 )
 # Nothing is shrunk where each call takes milliseconds: what fails here and not in memory is about
 # the store, and its few calls can be read as they are.
-LONGER = settings(MEMORY, max_examples=40)
-DEEPER = settings(MEMORY, max_examples=8, stateful_step_count=400)
+LONGER = settings(MEMORY, max_examples=in_part(40))
+DEEPER = settings(MEMORY, max_examples=in_part(8), stateful_step_count=400)
 QUICK = settings(MEMORY, max_examples=1)
 ENGINE = settings(MEMORY, max_examples=4, stateful_step_count=25, phases=[Phase.generate])
 

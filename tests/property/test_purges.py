@@ -33,6 +33,7 @@ from headrace.testing.stores import LaggingStore
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 from tests.property.stores import LaggingSqlite
+from tests.property.walks import in_part
 
 AT_ONCE = RetryStrategy(Backoff.FIXED, max_retries=100, base_seconds=0, jitter=0)
 E, F, S, D = State.ENQUEUED, State.INFLIGHT, State.SUCCEEDED, State.DEAD
@@ -298,7 +299,7 @@ QUICK = settings(
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
-LONGER = settings(QUICK, max_examples=300)
+LONGER = settings(QUICK, max_examples=in_part(300))
 
 
 class PurgesOfSqlite(Purges):
@@ -313,7 +314,9 @@ class PurgesOfSqlite(Purges):
         (Purges, QUICK),
         pytest.param(Purges, LONGER, marks=pytest.mark.slow),
         (PurgesOfSqlite, settings(QUICK, max_examples=2)),
-        pytest.param(PurgesOfSqlite, settings(QUICK, max_examples=120), marks=pytest.mark.slow),
+        pytest.param(
+            PurgesOfSqlite, settings(QUICK, max_examples=in_part(120)), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_purge_takes_what_it_named_and_nothing_else_whatever_goes_on_meanwhile(

@@ -33,6 +33,7 @@ from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
 from tests.manual_clock import ManualClock
 from tests.property.stores import STORES, everything
+from tests.property.walks import in_part
 
 _PROCESSES = 3
 _THREADS = 2
@@ -269,7 +270,7 @@ _SETTINGS = settings(
 )
 
 
-@pytest.mark.parametrize("examples", [4, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [4, pytest.param(in_part(60), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("store", sorted(STORES))
 def test_push_holds_what_it_promises(store: str, examples: int) -> None:
     machine = type("PushedOver", (Pushed,), {"make": staticmethod(STORES[store])})

@@ -26,12 +26,13 @@ from headrace.store.memory import MemoryStore
 from tests.contract.conftest import new_world
 from tests.manual_clock import ManualClock
 from tests.property.stores import STORES
+from tests.property.walks import IN_SO_MANY
 from tests.streamed import SHARD, Streamed, Unsure
 
 SHARES = [
     ("memory", 10),
-    pytest.param("memory", 1, marks=pytest.mark.slow),
-    pytest.param("sqlite", 1, marks=pytest.mark.slow),
+    pytest.param("memory", IN_SO_MANY, marks=pytest.mark.slow),
+    pytest.param("sqlite", IN_SO_MANY, marks=pytest.mark.slow),
 ]
 """Of the examples one in so many."""
 COMMON = settings(

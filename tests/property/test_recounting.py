@@ -29,6 +29,7 @@ from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
 from tests.property.stores import everything
 from tests.property.test_recording import COMMON, QUEUES, RecordedService, calls, standing
+from tests.property.walks import in_part
 from tests.streamed import SHARD, Unsure
 
 Call = tuple[str, str, int, float]
@@ -208,7 +209,7 @@ ACTS = st.sampled_from(("change", "change", "record", "record", "lose", "step"))
     st.randoms(use_true_random=False),
     FATES,
 )
-@settings(COMMON, max_examples=30)
+@settings(COMMON, max_examples=in_part(30))
 def test_whatever_happens_meanwhile_the_counters_are_true_once_the_stream_is_drained(
     on: str, history: list[Call], acts: list[str], chance: random.Random, fates: list[str | None]
 ) -> None:

@@ -33,6 +33,7 @@ from headrace.store.memory import MemoryStore
 from tests.contract.conftest import lease_name
 from tests.manual_clock import ManualClock
 from tests.property.stores import STORES, everything
+from tests.property.walks import in_part
 
 _SERVICES: Final = 3
 _AT_ONCE: Final = RetryStrategy(Backoff.FIXED, max_retries=100, base_seconds=0, jitter=0)
@@ -284,7 +285,7 @@ MACHINE: Final = settings(
 )
 
 
-LONGER: Final = settings(MACHINE, max_examples=80)
+LONGER: Final = settings(MACHINE, max_examples=in_part(80))
 QUICK: Final = settings(MACHINE, max_examples=3)
 QUICKEST: Final = settings(MACHINE, max_examples=1)
 

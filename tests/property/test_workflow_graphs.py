@@ -19,6 +19,7 @@ from headrace.domain import limits
 from headrace.domain.task import State
 from headrace.domain.workflow import STEP_TAG, is_relay
 from headrace.testing import MemoryService
+from tests.property.walks import in_part
 
 Graph = list[frozenset[int]]
 """For each step the steps before it that it waits for."""
@@ -103,7 +104,7 @@ def test_any_graph_runs_each_step_once_and_in_its_turn(
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=in_part(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs(), st.integers(0, 10_000), st.integers(1, 2), st.sampled_from(["stop", "go_on"]))
 def test_many_graphs_run_each_step_once_and_in_its_turn(
     graph: Graph, seed: int, times: int, on_failure: str

@@ -28,9 +28,17 @@ LENGTH: Final = (
 )
 VERY_MANY: Final = int(os.environ.get("HEADRACE_WALK_STEPS", "100000"))
 
+IN_SO_MANY: Final = 1 if VERY_MANY >= 100_000 else 3
+"""Where walks are shorter, a long search draws one in so many of its examples."""
+
 Machine: TypeAlias = type[RuleBasedStateMachine]
 Draw: TypeAlias = Callable[[random.Random], Any]
 Step: TypeAlias = tuple[Rule, dict[str, Any]]
+
+
+def in_part(examples: int) -> int:
+    """Return how many examples a long search of so many draws."""
+    return -(-examples // IN_SO_MANY)
 
 
 def walk_far(

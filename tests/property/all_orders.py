@@ -20,10 +20,14 @@ class CutError(Exception):
 
 @dataclass
 class Actor:
-    """Does *act* with a store, up to the *calls*-th of its calls (None: all of them)."""
+    """Does *act* with a store, up to the *calls*-th of its calls (None: all of them).
+
+    Of those that do the same *what*, it does not matter which goes on first.
+    """
 
     act: Callable[[], Any]
     calls: int | None = None
+    what: str | None = None
     answer: Any = None
     refusal: HeadraceError | None = None
     cut: bool = False
@@ -99,13 +103,21 @@ def all_orders(begin: Callable[[], Sequence[Actor]]) -> Iterator[None]:
         for actor in actors:
             actor.start()
         step = 0
+        fresh = {place: actor.what for place, actor in enumerate(actors) if actor.what is not None}
         while waiting := [place for place, actor in enumerate(actors) if not actor.over]:
+            waiting = [
+                place
+                for place in waiting
+                if place not in fresh
+                or place == min(one for one in fresh if fresh[one] == fresh[place])
+            ]
             if step < len(choices):
                 chosen = choices[step]
             else:
                 chosen, *others = waiting
                 todo += [(*choices, other) for other in others]
                 choices = (*choices, chosen)
+            fresh.pop(chosen, None)
             actors[chosen].go_on()
             step += 1
         yield

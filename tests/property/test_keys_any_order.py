@@ -40,7 +40,7 @@ class KeyCase:
         self._keys = new_world(gated, self.clock).use.keys
         self.store = store
         self.first = self.create()
-        self.actors = [Actor(self.act(one), _calls(one)) for one in what]
+        self.actors = [Actor(self.act(one), _calls(one), one) for one in what]
         self.done = list(zip([one.partition("!")[0] for one in what], self.actors, strict=True))
 
     def act(self, what: str) -> Any:

@@ -82,15 +82,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     taken: set[str] = set()
     for item in items:
         name = item.nodeid.partition("[")[0]
-        if item not in left_out and name in taken and "e2e" not in item.path.parts:
+        if item not in left_out and name in taken and not _about_deploying(item):
             left_out.append(item)
         taken.add(name)
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
 
 
+def _about_deploying(item: pytest.Item) -> bool:
+    return item.nodeid.startswith("tests/e2e/")
+
+
 def _can_run(item: pytest.Item) -> bool:
-    if "e2e" in item.path.parts:
+    if _about_deploying(item):
         return True
     if not isinstance(item, pytest.Function) or not SERVED & set(item.fixturenames):
         return False

@@ -127,12 +127,20 @@ def threads(service: Launched) -> int:
 
 @pytest.mark.slow
 class TestStopping:
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-    def test_a_signal_ends_it(self, number: signal.Signals) -> None:
-        with launched() as service:
+    @pytest.mark.parametrize(
+        ("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGKILL, -9)]
+    )
+    def test_a_signal_ends_it_and_its_timers(
+        self, number: signal.Signals, code: int, tmp_path: Path
+    ) -> None:
+        with launched(data_dir=tmp_path) as service:
+            (timers,) = children(service)
             service.process.send_signal(number)
 
-            assert service.process.wait(10) == 0
+            assert service.process.wait(10) == code
+            until = time.monotonic() + 20
+            while Path(f"/proc/{timers}").exists():
+                assert time.monotonic() < until
             assert service.errors() == ""
 
     def test_a_long_poll_does_not_hold_it_up(self) -> None:
@@ -172,18 +180,6 @@ class TestStopping:
             _, counted = client.call("GET", "/v1/queues/kept/count")
             assert len(acknowledged) <= counted["count"] <= len(acknowledged) + 5
             client.close()
-
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-    def test_its_timers_end_with_it(self, number: signal.Signals, tmp_path: Path) -> None:
-        with launched(data_dir=tmp_path) as service:
-            (timers,) = children(service)
-            service.process.send_signal(number)
-            service.process.wait(10)
-
-            until = time.monotonic() + 20
-            while Path(f"/proc/{timers}").exists():
-                assert time.monotonic() < until
-            assert service.errors() == ""
 
     def test_the_tasks_of_a_call_reach_the_disk_in_one_transaction(self, tmp_path: Path) -> None:
         # As 25 transactions each of them writes its pages and the log's again: 40 KB a task.

@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import os
 import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -54,7 +55,15 @@ public class AnyMode extends org.apache.hadoop.fs.RawLocalFileSystem {
 """
 
 # Java ends before what its second compiler makes of it has paid off: here, and in every command.
-_SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# What is in the jars of PySpark's release needs no look at whether its bytecode is sound.
+_SHORT_RUN = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+
+# Java looks for each class in one jar after another, of which Spark has 280: first in these.
+_JARS_FIRST = ("spark-catalyst", "spark-sql", "spark-core", "spark-sql-api", "spark-common-utils")
+_SETTINGS: list[tempfile.TemporaryDirectory[str]] = []  # there until the tests end
 
 _ANY_CREDENTIALS = {
     "region_name": "us-east-1",
@@ -66,10 +75,25 @@ _ANY_CREDENTIALS = {
 def pytest_configure(config: pytest.Config) -> None:
     """Let PySpark 4.0 and 4.1 leave their own sockets to the garbage collector."""
     os.environ.setdefault("SPARK_SUBMIT_OPTS", _SHORT_RUN)
+    _look_first_where_most_is()
     config.addinivalue_line(
         "filterwarnings",
         "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",
     )
+
+
+def _look_first_where_most_is() -> None:
+    """Name some jars before the others to each Spark that is started here, by commands too."""
+    found = find_spec("pyspark")
+    if found is None or found.origin is None or "SPARK_CONF_DIR" in os.environ:
+        return
+    jars = Path(found.origin).parent / "jars"
+    first = [str(jar) for name in _JARS_FIRST for jar in sorted(jars.glob(f"{name}_*.jar"))]
+    first += [str(jar) for jar in jars.glob("scala-library-*.jar")]
+    _SETTINGS.append(folder := tempfile.TemporaryDirectory(prefix="headrace-spark-"))
+    defaults = Path(folder.name, "spark-defaults.conf")
+    defaults.write_text(f"spark.driver.extraClassPath {os.pathsep.join(first)}\n")
+    os.environ["SPARK_CONF_DIR"] = folder.name
 
 
 @pytest.fixture(scope="session")

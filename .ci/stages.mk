@@ -53,5 +53,9 @@ $(STAGES:%=again-%): again-%:
 
 # Each stage of tests has a cache of its own, where pytest notes what failed.  On another Python each
 # process would compile the tests anew: one does.
-arguments = $(if $(filter $*,$(TESTS)),ARGS="-o cache_dir=.pytest_cache/$* $(one_process) $(1)")
+# To start a Spark takes as long as twenty of its tests: what can share a session is in one stage, and
+# what starts a Spark by itself in the other.
+arguments = $(if $(filter $*,$(TESTS)),ARGS="-o cache_dir=.pytest_cache/$* $(one_process) $(of_$*) $(1)")
+of_test-spark := -m 'not slow or session'
+of_test-spark-slow := -m 'slow and not session'
 one_process = $(if $(filter test-python-%,$*),--numprocesses 0)

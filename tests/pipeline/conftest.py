@@ -82,6 +82,13 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that share the one session: those in a run of their own cost a Spark more."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("session")
+
+
 def _look_first_where_most_is() -> None:
     """Name some jars before the others to each Spark that is started here, by commands too."""
     found = find_spec("pyspark")

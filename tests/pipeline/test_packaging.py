@@ -6,6 +6,7 @@ And what Spark's own processes import of it, each of which begins with nothing.
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -30,6 +31,16 @@ PIPELINE = """
 from headrace.spark import Station
 
 doubled = Station(queue="in", to="out", transform=lambda tasks: tasks)
+"""
+
+# Both of the lake's jobs by its script, one after the other in one Java.
+JOBS = """
+import json, runpy, sys
+
+script, jobs = sys.argv[1], json.loads(sys.argv[2])
+for words in jobs:
+    sys.argv = [script, *words]
+    runpy.run_path(script, run_name="__main__")
 """
 
 PLANNING = """
@@ -106,7 +117,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory, libraries: Path) -> Path:
 
 
 def test_the_lakes_jobs_run_with_the_unpacked_environment(
-    tmp_path: Path, unpacked: Path, bare: Path
+    tmp_path: Path, unpacked: Path, bare: Path, harness: PipelineHarness
 ) -> None:
     lake = FolderLake(tmp_path / "lake")
     story = Story()
@@ -114,15 +125,31 @@ def test_the_lakes_jobs_run_with_the_unpacked_environment(
     story.dequeue("t1")
     story.report("t1", "succeed", "SUCCEEDED")
     write(lake, story.lines)
+    harness.queue("in")
+    harness.fill("in", 3)
+    exported, now = FolderLake(tmp_path / "exported"), harness.uses.now()
+    export = exports.full(exported, harness.tasks("in"), at=now)
+    other = FolderLake(tmp_path / "other")
+    (tmp_path / "jobs.py").write_text(JOBS)
 
-    words = [str(HERE / "lake.py"), "--JOB_NAME", "of Glue's own", "--lake", str(lake.folder)]
-    rollup = ["--job", "rollup", "--words=--all --format=iceberg"]
-    done = submit(unpacked, *words, *rollup, HEADRACE_PYTHON=str(bare))
+    words = ["--JOB_NAME", "of Glue's own", "--lake", str(lake.folder)]
+    rollup = [*words, "--job", "rollup", "--words=--all --format=iceberg"]
+    backfill = ["--job", "backfill", "--lake", str(other.folder)]
+    backfill += [f"--words={exported.folder / export}"]
+    jobs = json.dumps([rollup, backfill])
+    done = submit(
+        unpacked,
+        *(str(tmp_path / "jobs.py"), str(HERE / "lake.py"), jobs),
+        HEADRACE_PYTHON=str(bare),
+    )
 
     assert done.returncode == 0, done.stdout
-    body, _ = json.JSONDecoder().raw_decode(done.stdout[done.stdout.index("{") :])
-    assert body["changes"] == 3
+    told = re.finditer(r"^\{", done.stdout, re.MULTILINE)
+    rolled, filled = (json.JSONDecoder().raw_decode(done.stdout, one.start())[0] for one in told)
+    assert rolled["changes"] == 3
     assert lake.list("tables/changes/metadata/")
+    assert filled["moves"] == {"enqueue": 3}
+    assert other.list(f"tables/changes/dt={now:%Y-%m-%d}/")
 
 
 def test_a_station_runs_with_the_unpacked_environment(
@@ -149,28 +176,6 @@ def test_a_station_runs_with_the_unpacked_environment(
     assert done.returncode == 0, done.stdout
     assert '"ended": "drained"' in done.stdout
     assert harness.states("out") == {"ENQUEUED": 40}
-
-
-def test_a_backfill_runs_with_the_unpacked_environment(
-    tmp_path: Path, unpacked: Path, bare: Path, harness: PipelineHarness
-) -> None:
-    harness.queue("in")
-    harness.fill("in", 3)
-    exported, now = FolderLake(tmp_path / "exported"), harness.uses.now()
-    export = exports.full(exported, harness.tasks("in"), at=now)
-    lake = tmp_path / "lake"
-
-    done = submit(
-        unpacked,
-        *(str(HERE / "lake.py"), "--job", "backfill", "--lake", str(lake)),
-        f"--words={exported.folder / export}",
-        HEADRACE_PYTHON=str(bare),
-    )
-
-    assert done.returncode == 0, done.stdout
-    body, _ = json.JSONDecoder().raw_decode(done.stdout[done.stdout.index("{") :])
-    assert body["moves"] == {"enqueue": 3}
-    assert FolderLake(lake).list(f"tables/changes/dt={now:%Y-%m-%d}/")
 
 
 def test_to_plan_a_read_of_a_file_neither_pandas_nor_botocore_is_imported() -> None:

@@ -20,6 +20,7 @@ from headrace.store.base import Store
 from tests.contract.conftest import new_world
 from tests.manual_clock import ManualClock
 from tests.property.stores import STORES, everything
+from tests.property.walks import in_part
 from tests.streamed import Streamed
 
 TOTAL = 3
@@ -100,7 +101,7 @@ class Story:
             assert ended
 
 
-@pytest.mark.parametrize("examples", [6, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [6, pytest.param(in_part(60), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("store", STORES.values(), ids=STORES)
 def test_whatever_is_lost_or_late_nothing_is_called_back_early_or_twice(
     store: Callable[[], Store], examples: int

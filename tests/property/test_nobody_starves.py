@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from headrace.domain.worker import TURN, Command
 from tests.fleet import Fleet
+from tests.property.walks import in_part
 
 FARTHEST = 2.2  # seconds that one call leaves tasks to others: patience, and the longest row
 A_LOOK = 0.1
@@ -151,7 +152,7 @@ behaviours = st.one_of(
 )
 
 
-@pytest.mark.parametrize("examples", [6, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [6, pytest.param(in_part(40), marks=pytest.mark.slow)])
 def test_every_task_is_taken_within_a_turn_of_each_member_that_does_not_ask(examples: int) -> None:
     @settings(max_examples=examples, deadline=None)
     @given(

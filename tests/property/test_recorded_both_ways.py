@@ -18,6 +18,7 @@ from headrace.store.memory import MemoryStore
 from headrace.store.stream import writes_of
 from tests.manual_clock import ManualClock
 from tests.property.test_recording import COMMON, RecordedService, calls, no_wait
+from tests.property.walks import in_part
 from tests.streamed import SHARD, stream_records
 
 SECOND = 1_000_000
@@ -77,7 +78,7 @@ def of_stream(writes: Sequence[TaskWrite]) -> list[TaskWrite]:
     return read
 
 
-@pytest.mark.parametrize("examples", [6, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [6, pytest.param(in_part(60), marks=pytest.mark.slow)])
 def test_lines_and_counters_are_the_same_whichever_way_a_history_comes(examples: int) -> None:
     @settings(COMMON, max_examples=examples)
     @given(st.lists(calls, min_size=20, max_size=80), st.sampled_from([3, 10, 200]))

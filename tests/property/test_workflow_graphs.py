@@ -168,7 +168,7 @@ def test_the_stories_find_what_is_planted(fault: type[Workflow]) -> None:
         Story(graph, 1, fault).run(times=1, on_failure="stop")
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [20, pytest.param(in_part(150), marks=pytest.mark.slow)])
 def test_relays_keep_all_within_their_batches_and_hand_all_on(examples: int) -> None:
     @settings(max_examples=examples, deadline=None)
     @given(graphs(40), st.integers(1, limits.TASK_BATCHES - 1))

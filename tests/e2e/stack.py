@@ -1,5 +1,6 @@
 """The stack: deployed, updated and deleted with SAM, as docs/guide/deploy.md says."""
 
+import json
 import os
 import subprocess
 from dataclasses import dataclass
@@ -22,6 +23,18 @@ class Stack:
 
     def deploy(self, **parameters: str) -> None:
         """Create it, or bring it up to date; it keeps parameters that are not named."""
+        self._deploy(parameters)
+
+    def change(self, **parameters: str) -> None:
+        """Deploy what is deployed with other parameters: no package is made or sent again."""
+        client = boto3.client("cloudformation")
+        template: object = client.get_template(StackName=self.name)["TemplateBody"]
+        deployed = self.log.with_name("deployed.yaml")
+        deployed.write_text(template if isinstance(template, str) else json.dumps(template))
+        settings = ROOT / "samconfig.toml"  # else sought beside the template
+        self._deploy(parameters, "--template-file", str(deployed), "--config-file", str(settings))
+
+    def _deploy(self, parameters: dict[str, str], *source: str) -> None:
         given = [f"{name}={value}" for name, value in parameters.items()]
         overrides = ["--parameter-overrides", *given] if given else []
         self._sam(
@@ -30,6 +43,7 @@ class Stack:
             self.name,
             "--no-confirm-changeset",
             "--no-fail-on-empty-changeset",
+            *source,
             *overrides,
         )
 

@@ -16,6 +16,7 @@ from tests.e2e.stack import Stack
 
 _QUEUE = "e2e.update"
 _LEASE_SECONDS = 60
+_PAUSE_SECONDS = 0.1
 
 
 def report_on(task: LeasedTask) -> Report:
@@ -30,7 +31,7 @@ def working(client: Client, enqueued: list[str], finished: Counter[str]) -> Iter
 
     def work() -> None:
         try:
-            while not stopping.is_set():
+            while not stopping.wait(_PAUSE_SECONDS):
                 enqueued.append(str(client.enqueue(_QUEUE, {"number": len(enqueued)}).id))
                 asked = time.monotonic()
                 for task in client.dequeue(_QUEUE, batch_size=5).tasks:
@@ -65,7 +66,7 @@ def test_an_update_loses_no_task_and_keeps_every_lease(client: Client, stack: St
     finished: Counter[str] = Counter()
 
     with working(client, enqueued, finished):
-        stack.deploy(Stage="e2e", SettingsTtlSeconds="0", LogLevel="DEBUG", SecretsGeneration="2")
+        stack.change(Stage="e2e", SettingsTtlSeconds="0", LogLevel="DEBUG", SecretsGeneration="2")
 
     reports = [report_on(task) for task in held]
     assert {message.outcome for message in client.report("e2e.held", reports)} == {"OK"}

@@ -55,9 +55,11 @@ public class AnyMode extends org.apache.hadoop.fs.RawLocalFileSystem {
 """
 
 # Java ends before what its second compiler makes of it has paid off: here, and in every command.
-# What is in the jars of PySpark's release needs no look at whether its bytecode is sound.
+# What is in the jars of PySpark's release needs no look at whether its bytecode is sound.  With one
+# compiler Java has 48 MB for what is compiled, which a few rollups fill: it throws some of it away,
+# and compiles it again.
 _SHORT_RUN = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 

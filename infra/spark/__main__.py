@@ -140,11 +140,11 @@ def zipped(target: Path, files: Iterable[tuple[str, Path]]) -> Path:
     return target
 
 
-def environment(target: Path, libraries: Path) -> Path:
-    """Write `bin/python` and `lib/` with all packages to a tar file."""
+def environment(target: Path, libraries: Path, *, level: int = 6) -> Path:
+    """Write `bin/python` and `lib/` with all packages to a tar file, packed at gzip's *level*."""
     with (
         target.open("wb") as raw,
-        gzip.GzipFile("", "wb", fileobj=raw, mtime=0, compresslevel=6) as packed,
+        gzip.GzipFile("", "wb", fileobj=raw, mtime=0, compresslevel=level) as packed,
         tarfile.open(fileobj=packed, mode="w") as archive,
     ):
         _add(archive, "bin/python", _PYTHON.encode(), 0o755)

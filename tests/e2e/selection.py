@@ -58,6 +58,7 @@ BESIDE = {
     "test_a_waiting_task_says_why_it_waits": "expects that no time passes",
     "test_a_part_of_a_page_is_that_part_of_the_page": "likewise",
     "test_a_part_that_is_named_a_thousand_times_is_drawn_once": "likewise",
+    "test_250_ids_are_taken_at_once": "within 28 seconds, by two cores that others use too",
     "test_right_keys_are_never_slowed_down": "a count in the process",
     "test_the_short_way_answers_as_powertools_way_does": "compares two calls, whose ids differ",
     "test_every_answer_says_when_to_ask_again": "expects what a file says; a table says a second",

@@ -48,9 +48,8 @@ def test_a_task_says_why_it_is_not_running(call: Service) -> None:
 
 
 def test_limits_and_other_tasks_are_reasons(call: Service) -> None:
-    path = call.queue(
-        dequeuing_settings={"max_inflight_tasks": 1, "rate_limiting": {"max_tokens": 1}}
-    )
+    one_a_minute = {"max_tokens": 1, "interval": 1, "interval_unit": "MINUTES"}
+    path = call.queue(dequeuing_settings={"max_inflight_tasks": 1, "rate_limiting": one_a_minute})
     call.put(path, 1, 2, 3)
     call.take(path)
     last = call("GET", f"{path}/tasks", query={"state": "READY"}).json["tasks"][-1]["id"]

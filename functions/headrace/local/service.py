@@ -43,7 +43,7 @@ from headrace.local.tables import (
     routes,
     schedules,
 )
-from headrace.local.timers import TimersProcess
+from headrace.local.timers import timers_process
 from headrace.runtime.use_cases import ACTIONS
 from headrace.runtime.wiring import Settings, serving
 
@@ -163,7 +163,7 @@ class Service:
         """
         if self.settings.data_dir == IN_MEMORY:
             return FileTimers(embedded, now=embedded.use.now)
-        return TimersProcess(str(self.folder / DATABASE_NAME))
+        return timers_process(str(self.folder / DATABASE_NAME))
 
     def _prepare_timers(
         self,

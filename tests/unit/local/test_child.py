@@ -1,17 +1,19 @@
-"""The process of the timers, with another program in its place: begun again, and ended."""
+"""A process beside the service, with another program in its place: begun again, and ended."""
 
 import logging
 import os
 import select
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from headrace.local.timers import TimersProcess
+from headrace.local.child import Child
 
 SOON = 30.0  # seconds until a test gives up
+LOG = logging.getLogger("headrace.tests")
 
 
 class Heard(logging.Handler):
@@ -47,7 +49,7 @@ def test_another_begins_when_it_is_killed_and_the_last_one_ends_with_the_block(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     children = Children(tmp_path)
-    with TimersProcess("", command=children.command, again_seconds=0.01):
+    with Child("timers", children.command, log=LOG, again_seconds=0.01):
         first = children.next()
         os.kill(first, signal.SIGKILL)
         second = children.next()
@@ -57,7 +59,7 @@ def test_another_begins_when_it_is_killed_and_the_last_one_ends_with_the_block(
     for pid in (first, second):
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
-    assert caplog.messages == ["The process of the timers ended with -9; another begins"]
+    assert caplog.messages == ["The process for timers ended with -9; another begins"]
 
 
 def test_one_that_cannot_begin_is_tried_again(
@@ -67,12 +69,45 @@ def test_one_that_cannot_begin_is_tried_again(
     program = tmp_path / "sh"
     command = [str(program), *children.command[1:]]
     failed = Heard()
-    logging.getLogger("headrace.timers").addHandler(failed)
-    with TimersProcess("", command=command, again_seconds=0.01):
+    LOG.addHandler(failed)
+    with Child("timers", command, log=LOG, again_seconds=0.01):
         assert failed.event.wait(SOON)
         program.symlink_to("/bin/sh")
         assert children.next()
-    logging.getLogger("headrace.timers").removeHandler(failed)
+    LOG.removeHandler(failed)
     children.close()
 
     assert set(caplog.messages) == {"timers failed; it runs again in time"}
+
+
+def test_it_is_given_the_files_that_it_inherits_and_no_others(tmp_path: Path) -> None:
+    children = Children(tmp_path)
+    given, kept = os.pipe()
+    with Child("requests", children.command, log=LOG, inherits=[given]):
+        pid = children.next()
+        files = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
+    children.close()
+    for number in (given, kept):
+        os.close(number)
+
+    assert given in files
+    assert kept not in files
+
+
+def test_all_that_are_told_to_end_do_so_at_the_same_time(tmp_path: Path) -> None:
+    children = Children(tmp_path)
+    with Child("timers", children.command, log=LOG) as one:
+        first = children.next()
+        with Child("requests", children.command, log=LOG) as another:
+            second = children.next()
+            for child in (one, another):
+                child.let_end()
+            wait_until_gone(first, second)
+    children.close()
+
+
+def wait_until_gone(*pids: int) -> None:
+    for pid in pids:
+        until = time.monotonic() + SOON
+        while Path(f"/proc/{pid}").exists():
+            assert time.monotonic() < until

@@ -50,7 +50,7 @@ def serving(
     """Serve *handler* for the length of a with block."""
     called = handler or FakeHandler()
     gateway = Gateway(ROUTES, {"api.handler": called})
-    server = listen(gateway, "127.0.0.1", 0, bounds=bounds, clock=clock)
+    server = ApiServer(gateway, listen("127.0.0.1", 0), bounds, clock)
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:

@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import os
 import signal
 import socket
 import sqlite3
@@ -24,6 +25,7 @@ from tests.bench.peers.cpu import processes
 from tests.processes import HOST
 
 KEY = "hr_test-key-of-the-local-service"
+TWO_ANSWER = {"HEADRACE_PROCESSES": "2"}
 
 
 class KeptConnection:
@@ -125,22 +127,82 @@ def threads(service: Launched) -> int:
     return len(list(Path(f"/proc/{service.pid}/task").iterdir()))
 
 
+@contextlib.contextmanager
+def connections(service: Launched) -> Iterator[list[KeptConnection]]:
+    """Yield a connection to each process of a service in memory that answers."""
+    answering = [service.pid, *children(service)]
+    kept = []
+    for pid in answering:
+        for other in answering:
+            os.kill(other, signal.SIGCONT if other == pid else signal.SIGSTOP)
+        kept.append(KeptConnection(service))
+        # Whoever has taken it goes on with it.
+        assert kept[-1].call("GET", "/v1/health")[0] == 200
+    for pid in answering:
+        os.kill(pid, signal.SIGCONT)
+    yield kept
+    for connection in kept:
+        connection.close()
+
+
+@pytest.mark.slow
+class TestSeveralProcesses:
+    def test_each_answers_and_what_one_writes_wakes_who_waits_at_another(self) -> None:
+        with launched(environment=TWO_ANSWER) as service, connections(service) as (one, another):
+            one.call("POST", "/v1/queues", {"name": "shared"})
+            with ThreadPoolExecutor(1) as pool:
+                wait = {"wait_seconds": 20}
+                waiting = pool.submit(another.call, "POST", "/v1/queues/shared/dequeue", wait)
+                one.call("POST", "/v1/queues/shared/tasks", {"tasks": [{"payload": 1}]})
+                (task,) = waiting.result()[1]["tasks"]
+            report = {"task_id": task["id"], "lease_id": task["lease"]["id"]}
+
+            # The lease that one gave is known to the other.
+            reports = {"reports": [report | {"status": "SUCCEEDED"}]}
+            reported = one.call("POST", "/v1/queues/shared/reports", reports)[1]["results"]
+            assert [result["outcome"] for result in reported] == ["OK"]
+            assert another.call("GET", f"/v1/tasks/{task['id']}")[1]["state"] == "SUCCEEDED"
+            assert service.errors() == ""
+
+    def test_of_one_that_is_killed_nothing_acknowledged_is_lost_and_another_begins(
+        self, tmp_path: Path
+    ) -> None:
+        acknowledged: list[str] = []
+        with launched(data_dir=tmp_path, environment=TWO_ANSWER) as service:
+            with Client(service.url, service.admin_key) as client:
+                client.create_queue("kept")
+                begun = children(service, 2)
+                for _ in range(2):
+                    acknowledged += [str(client.enqueue("kept", 1).id) for _ in range(50)]
+                    for pid in begun:
+                        os.kill(pid, signal.SIGKILL)
+                    acknowledged += [str(client.enqueue("kept", 1).id) for _ in range(50)]
+                    while {*children(service, 2)} & {*begun} or len(children(service)) < 2:
+                        time.sleep(0.05)
+                    begun = children(service, 2)
+
+                assert {client.get_task(each).state for each in acknowledged} == {"ENQUEUED"}
+                assert client.count_tasks("kept").count == len(acknowledged)
+            assert "The process for requests ended with -9; another begins" in output(service)
+
+
 @pytest.mark.slow
 class TestStopping:
     @pytest.mark.parametrize(
         ("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGKILL, -9)]
     )
-    def test_a_signal_ends_it_and_its_timers(
+    def test_a_signal_ends_it_and_its_children(
         self, number: signal.Signals, code: int, tmp_path: Path
     ) -> None:
-        with launched(data_dir=tmp_path) as service:
-            (timers,) = children(service)
+        with launched(data_dir=tmp_path, environment=TWO_ANSWER) as service:
+            timers_and_another = children(service, 2)
             service.process.send_signal(number)
 
             assert service.process.wait(10) == code
             until = time.monotonic() + 20
-            while Path(f"/proc/{timers}").exists():
-                assert time.monotonic() < until
+            for pid in timers_and_another:
+                while Path(f"/proc/{pid}").exists():
+                    assert time.monotonic() < until
             assert service.errors() == ""
 
     def test_a_long_poll_does_not_hold_it_up(self) -> None:
@@ -193,13 +255,18 @@ class TestStopping:
             client.close()
 
 
-def children(service: Launched) -> list[int]:
-    """Return the process ids of a service's children, of which it has some."""
+def children(service: Launched, count: int = 1) -> list[int]:
+    """Return the process ids of a service's children, once it has *count*."""
     found: list[int] = []
-    while not found:
+    while len(found) < count:
         running = processes()
         found = [pid for pid, process in running.items() if process.parent == service.pid]
     return found
+
+
+def output(service: Launched) -> str:
+    """Return what a service has said so far."""
+    return (service.output / "stdout").read_text(encoding="utf-8")
 
 
 def written(pid: int | None) -> int:

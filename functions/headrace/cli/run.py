@@ -53,6 +53,12 @@ _NEEDED: Final = (
     f"else {DEFAULT_DATA_DIR} in this folder.",
 )
 @click.option(
+    "--processes",
+    type=int,
+    metavar="N",
+    help="That answer requests, each on one processor; else HEADRACE_PROCESSES, else 1.",
+)
+@click.option(
     "--admin-key",
     metavar="KEY",
     help="Better HEADRACE_ADMIN_KEY; without either, one is made and kept with the data.",
@@ -64,6 +70,7 @@ def run_command(
     host: str | None,
     port: int | None,
     data_dir: str | None,
+    processes: int | None,
     admin_key: str | None,
 ) -> None:
     """Start a service on this machine.
@@ -77,7 +84,14 @@ def run_command(
         _NEEDED,
         "'headrace[server]'" if root is None else f"-e '{root}[server]'",
     )
-    env = environment(session.env, host=host, port=port, data_dir=data_dir, admin_key=admin_key)
+    env = environment(
+        session.env,
+        host=host,
+        port=port,
+        data_dir=data_dir,
+        processes=processes,
+        admin_key=admin_key,
+    )
     # -P: a `console` of one's own in this folder is another one.
     become([sys.executable, "-P", "-m", "headrace.local", SAY_OPTIONS], env)
 
@@ -104,6 +118,7 @@ def environment(
     host: str | None = None,
     port: int | None = None,
     data_dir: str | None = None,
+    processes: int | None = None,
     admin_key: str | None = None,
 ) -> dict[str, str]:
     """The environment of the service; the key goes this way, so that no list of processes has it.
@@ -117,6 +132,8 @@ def environment(
         given["HEADRACE_HOST"] = host
     if port is not None:
         given["HEADRACE_PORT"] = str(port)
+    if processes is not None:
+        given["HEADRACE_PROCESSES"] = str(processes)
     if admin_key is not None:
         given["HEADRACE_ADMIN_KEY"] = admin_key
     return given

@@ -32,6 +32,7 @@ _OPTIONS: Final = {
     "HEADRACE_HOST": "--host",
     "HEADRACE_PORT": "--port",
     "HEADRACE_DATA_DIR": "--data-dir",
+    "HEADRACE_PROCESSES": "--processes",
     "HEADRACE_ADMIN_KEY": "--admin-key",
 }
 IN_CLEAR: Final = (

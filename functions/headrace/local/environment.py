@@ -6,6 +6,7 @@ import hmac
 import ipaddress
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from headrace.local.tables import DynamoDBClient, TableNames
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8080
 DEFAULT_DATA_DIR: Final = ".headrace"
+MAX_PROCESSES: Final = 64
 _LAST_PORT: Final = 65535
 _LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (what is given, not taken)
 _REGION: Final = "us-east-1"
@@ -46,6 +48,7 @@ class LocalSettings:
         host: likewise, a name or an address of this machine; its own loopback alone by default.
         data_dir: a folder, or `:memory:` to keep nothing.
         admin_key: None makes one and keeps it in the data folder.
+        processes: that answer requests; each runs on one processor.
         dynamodb_url: an endpoint of DynamoDB to use in place of the file.
 
     """
@@ -55,6 +58,7 @@ class LocalSettings:
     admin_key: str | None = None
     dynamodb_url: str | None = None
     host: str = DEFAULT_HOST
+    processes: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what cannot work.
@@ -69,6 +73,12 @@ class LocalSettings:
             raise SettingInvalid(
                 f"HEADRACE_HOST must be a name or an address of this machine, not {self.host!r}."
             )
+        if not 1 <= self.processes <= MAX_PROCESSES:
+            raise SettingInvalid(
+                f"HEADRACE_PROCESSES must be 1 to {MAX_PROCESSES}, not {self.processes}."
+            )
+        if self.processes > 1 and sys.platform == "win32":
+            raise SettingInvalid("HEADRACE_PROCESSES must be 1 on Windows.")
         if self.admin_key is not None and not is_key(self.admin_key):
             raise SettingInvalid(
                 "HEADRACE_ADMIN_KEY must be 16 to 256 visible ASCII characters; leave it out to"
@@ -101,16 +111,21 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> LocalSettings:
         SettingInvalid: one of them cannot be used.
 
     """
-    port = environment.get("HEADRACE_PORT") or str(DEFAULT_PORT)
-    if not re.fullmatch(r"[0-9]{1,5}", port):
-        raise SettingInvalid(f"HEADRACE_PORT must be a port number, not {port!r}.")
     return LocalSettings(
-        port=int(port),
+        port=_number(environment, "HEADRACE_PORT", DEFAULT_PORT),
         data_dir=environment.get("HEADRACE_DATA_DIR") or DEFAULT_DATA_DIR,
         admin_key=environment.get("HEADRACE_ADMIN_KEY") or None,
         dynamodb_url=environment.get("HEADRACE_DYNAMODB_URL") or None,
         host=environment.get("HEADRACE_HOST") or DEFAULT_HOST,
+        processes=_number(environment, "HEADRACE_PROCESSES", 1),
     )
+
+
+def _number(environment: Mapping[str, str], name: str, default: int) -> int:
+    text = environment.get(name) or str(default)
+    if not re.fullmatch(r"-?[0-9]{1,5}", text):
+        raise SettingInvalid(f"{name} must be a number, not {text!r}.")
+    return int(text)
 
 
 def function_environment(

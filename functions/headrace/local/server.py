@@ -72,17 +72,8 @@ class LocalApp(Protocol):
         """
 
 
-def listen(
-    app: LocalApp,
-    host: str,
-    port: int,
-    *,
-    bounds: Bounds | None = None,
-    clock: Callable[[], float] = time.monotonic,
-) -> "ApiServer":
-    """Listen on `port` (0: any free one); nothing is answered before `serve()` is called.
-
-    `clock` returns seconds, by which what is too slow is ended.
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on `port` (0: any free one) of *host*.
 
     Raises:
         PortUnusable: the port is taken, or may not be used; the host is not this machine.
@@ -90,7 +81,7 @@ def listen(
     """
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
             raise PortUnusable(
@@ -100,7 +91,6 @@ def listen(
         raise PortUnusable(
             f"Port {port} cannot be used ({error.strerror}): set HEADRACE_PORT to another one."
         ) from error
-    return ApiServer(app, listening, bounds or Bounds(), clock)
 
 
 class _Threads:
@@ -165,9 +155,17 @@ class ApiServer:
     """
 
     def __init__(
-        self, app: LocalApp, listening: socket.socket, bounds: Bounds, clock: Callable[[], float]
+        self,
+        app: LocalApp,
+        listening: socket.socket,
+        bounds: Bounds | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take what answers, and where to listen."""
+        """Take what answers, and where; nothing is answered before `serve()` is called.
+
+        `clock` returns seconds, by which what is too slow is ended.
+        """
+        bounds = bounds or Bounds()
         self.bind_addr: tuple[str, int] = listening.getsockname()[:2]
         self.stopping = False
         self._app = app

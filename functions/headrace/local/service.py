@@ -1,13 +1,11 @@
 """The local service: store, handlers, HTTP and timers, put together."""
 
 import contextlib
-import gc
 import http.client
 import json
 import logging
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -18,6 +16,7 @@ from headrace.domain.errors import Unavailable
 from headrace.embedded.service import EmbeddedService, service_on
 from headrace.embedded.timers import FileTimers
 from headrace.local import DataFolderUnusable, ServiceUnhealthy
+from headrace.local.child import Child
 from headrace.local.environment import (
     LocalSettings,
     applied,
@@ -25,22 +24,14 @@ from headrace.local.environment import (
     function_environment,
 )
 from headrace.local.folder import DATABASE_NAME, IN_MEMORY, LAKE_NAME, data_folder, kept_admin_key
-from headrace.local.gateway import (
-    Gateway,
-    Handler,
-    InvocationContext,
-    ShortWay,
-    load_handler,
-    load_short_ways,
-    scheduled_event,
-)
+from headrace.local.gateway import scheduled_event
+from headrace.local.instance import Instance, instance_process
 from headrace.local.server import listen
 from headrace.local.tables import (
     FunctionTimer,
     TableNames,
     create_tables,
     load_template,
-    routes,
     schedules,
 )
 from headrace.local.timers import timers_process
@@ -72,7 +63,6 @@ class Service:
         self.url = ""
         self.admin_key = ""
         self.folder = Path()
-        self._stopping = threading.Event()
         self._running = contextlib.ExitStack()
 
     def start(self) -> None:
@@ -88,12 +78,10 @@ class Service:
 
     def stop(self) -> None:
         """Take no more requests, finish those under way, end the timers. May be repeated."""
-        self._stopping.set()
         self._running.close()
 
     def _start(self, undo: contextlib.ExitStack) -> None:
         """Start one thing after another; `undo` stops them the other way round."""
-        self._stopping.clear()
         template = load_template()
         self.folder = undo.enter_context(data_folder(self.settings.data_dir))
         self.admin_key = self.settings.admin_key or kept_admin_key(self.folder)
@@ -105,41 +93,42 @@ class Service:
             url=self.settings.dynamodb_url, names=names, admin_key=self.admin_key, lake=lake
         )
         undo.enter_context(applied(variables))
-        api, schedule_timers = routes(template), schedules(template)
-        handlers: dict[str, Handler] = {}
-        short_ways: dict[str, ShortWay] = {}
-        timers: list[PeriodicThread] = []
         embedded: EmbeddedService | None = None
         if self.settings.dynamodb_url is None:
             embedded = self._open_file(undo)
             undo.enter_context(serving(embedded.use))
         else:
             create_tables(dynamodb_client(self.settings.dynamodb_url), template, names)
-            timers = self._prepare_timers(undo, schedule_timers, handlers)
-        server = listen(
-            Gateway(api, handlers, short_ways=short_ways, stopping=self._stopping.is_set),
-            self.settings.host,
-            self.settings.port,
-        )
-        undo.callback(server.stop)
-        self.url = f"http://{self.settings.at}:{server.bind_addr[1]}"
-        # Late, because they read the environment, and because it takes the longest.
-        functions = {
-            *(route.function for route in api),
-            *(timer.function for timer in schedule_timers),
-        }
-        for function in functions:
-            handlers[function.handler] = load_handler(function.handler)
-        short_ways |= load_short_ways()
-        # What is loaded stays; looking through it for garbage again and again costs each request.
-        gc.collect()
-        gc.freeze()
-        threading.Thread(target=server.serve, name="server", daemon=True).start()
+        listening = listen(self.settings.host, self.settings.port)
+        undo.callback(listening.close)
+        self.url = f"http://{self.settings.at}:{listening.getsockname()[1]}"
+        path = None if embedded is None else self._file
+        children = [
+            undo.enter_context(instance_process(listening, path))
+            for _ in range(1, self.settings.processes)
+        ]
+        instance = Instance(template, listening)
+        undo.callback(instance.stop)
+        timers = schedules(template)
+        instance.start(timer.function.handler for timer in timers)
         self._check_health()
-        for timer in timers:
-            timer.start()
-        if embedded is not None:
-            undo.enter_context(self._file_timers(embedded))
+        if embedded is None:
+            for thread in _timers(timers, instance):
+                undo.callback(thread.join, _LAST_RUN_SECONDS)
+                undo.callback(thread.stop)
+                thread.start()
+        else:
+            timers_of_file = undo.enter_context(self._file_timers(embedded))
+            if isinstance(timers_of_file, Child):
+                children.append(timers_of_file)
+        # All begin to end at the same time, and each is then waited for.
+        undo.callback(instance.stopping.set)
+        for child in children:
+            undo.callback(child.let_end)
+
+    @property
+    def _file(self) -> str:
+        return str(self.folder / DATABASE_NAME)
 
     def _open_file(self, undo: contextlib.ExitStack) -> EmbeddedService:
         """Open the file in the data folder.
@@ -149,13 +138,13 @@ class Service:
 
         """
         try:
-            embedded = service_on(str(self.folder / DATABASE_NAME), Settings.from_env())
+            embedded = service_on(self._file, Settings.from_env())
         except Unavailable as error:
             raise DataFolderUnusable(error.detail) from error
         undo.callback(embedded.close)
         return embedded
 
-    def _file_timers(self, embedded: EmbeddedService) -> AbstractContextManager[object]:
+    def _file_timers(self, embedded: EmbeddedService) -> FileTimers | Child:
         """Return a block beside which the timers of the file run.
 
         What is kept nowhere has them in this process: it is for tests and trials, where what
@@ -163,47 +152,7 @@ class Service:
         """
         if self.settings.data_dir == IN_MEMORY:
             return FileTimers(embedded, now=embedded.use.now)
-        return timers_process(str(self.folder / DATABASE_NAME))
-
-    def _prepare_timers(
-        self,
-        undo: contextlib.ExitStack,
-        schedule_timers: Sequence[FunctionTimer],
-        handlers: Mapping[str, Handler],
-    ) -> list[PeriodicThread]:
-        timers = [self._schedule_timer(schedule, handlers) for schedule in schedule_timers]
-        timers += [
-            self._action_timer(schedule, handlers)
-            for schedule in schedule_timers
-            if schedule.function.handler.startswith("reaper.")
-        ]
-        for timer in timers:
-            undo.callback(timer.join, _LAST_RUN_SECONDS)
-            undo.callback(timer.stop)
-        return timers
-
-    def _schedule_timer(
-        self, schedule: FunctionTimer, handlers: Mapping[str, Handler]
-    ) -> PeriodicThread:
-        function = schedule.function
-
-        def run() -> None:
-            context = InvocationContext(function, self._stopping.is_set)
-            handlers[function.handler](scheduled_event(function), context)
-
-        return _timer(function.handler, schedule.interval_seconds, run)
-
-    def _action_timer(
-        self, schedule: FunctionTimer, handlers: Mapping[str, Handler]
-    ) -> PeriodicThread:
-        """Have the reaper look for actions to work on, which in a deployment it is told of."""
-        function = schedule.function
-
-        def run() -> None:
-            context = InvocationContext(function, self._stopping.is_set)
-            handlers[function.handler]({ACTIONS: True}, context)
-
-        return _timer("actions", _LOOK_FOR_ACTIONS_SECONDS, run)
+        return timers_process(self._file)
 
     def _check_health(self) -> None:
         """Ask the service itself, as any client would.
@@ -235,6 +184,19 @@ def _why_unhealthy(status: int, body: bytes) -> str:
     return f"{detail}"
 
 
+def _timers(timers: Sequence[FunctionTimer], instance: Instance) -> list[PeriodicThread]:
+    """Return what does as the template's schedules say: each at once and then in time."""
+    threads = []
+    for timer in timers:
+        function = timer.function
+        run = partial(instance.run, function, scheduled_event)
+        threads.append(_timer(function.handler, timer.interval_seconds, run))
+        if function.handler.startswith("reaper."):
+            # In a deployment it is told of actions.
+            look = partial(instance.run, function, lambda _: {ACTIONS: True})
+            threads.append(_timer("actions", _LOOK_FOR_ACTIONS_SECONDS, look))
+    return threads
+
+
 def _timer(name: str, seconds: float, action: Callable[[], object]) -> PeriodicThread:
-    """Do *action* at once and then in time, beside the requests."""
     return PeriodicThread(name, every(seconds, action), log=_log, after_fault=seconds)

@@ -38,8 +38,9 @@ def test_what_is_said_goes_by_the_environment() -> None:
     reported = environment(given, port=0, admin_key="k" * 16)
 
     assert reported["HEADRACE_PORT"] == "0"
+    assert environment(given, processes=2)["HEADRACE_PROCESSES"] == "2"
     assert environment(given, host="0.0.0.0")["HEADRACE_HOST"] == "0.0.0.0"  # noqa: S104
     assert reported["HEADRACE_ADMIN_KEY"] == "k" * 16
     assert reported["PATH"] == "/bin"
     assert given == {"HEADRACE_PORT": "1", "PATH": "/bin"}
-    assert "HEADRACE_ADMIN_KEY" not in environment(given)
+    assert not {"HEADRACE_ADMIN_KEY", "HEADRACE_PROCESSES"} & environment(given).keys()

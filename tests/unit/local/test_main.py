@@ -1,13 +1,11 @@
 """The service in a terminal: what it takes besides its environment."""
 
-from typing import cast
-
 import pytest
 
 from headrace.local import PortUnusable, SettingInvalid
 from headrace.local.__main__ import CANNOT_START, main, refusal
 from headrace.local.environment import settings_from
-from headrace.local.server import LocalApp, listen
+from headrace.local.server import listen
 
 
 @pytest.mark.parametrize("arguments", [["--port", "8081"], ["8081"], ["--say"]])
@@ -45,12 +43,30 @@ def test_what_is_no_host_is_refused(host: str) -> None:
         settings_from({"HEADRACE_HOST": host})
 
 
+@pytest.mark.parametrize("processes", ["0", "-1", "65", "two", "1.5"])
+def test_what_is_no_number_of_processes_is_refused_and_the_option_named(processes: str) -> None:
+    with pytest.raises(SettingInvalid, match="HEADRACE_PROCESSES must be") as at:
+        settings_from({"HEADRACE_PROCESSES": processes})
+
+    assert refusal(at.value, say_options=True).startswith("error: --processes must be")
+
+
+def test_where_a_socket_cannot_be_handed_on_one_process_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headrace.local.environment.sys.platform", "win32")
+
+    assert settings_from({"HEADRACE_PROCESSES": "1"}).processes == 1
+    with pytest.raises(SettingInvalid, match="HEADRACE_PROCESSES must be 1 on Windows"):
+        settings_from({"HEADRACE_PROCESSES": "2"})
+
+
 def test_without_being_told_it_is_this_machine_alone() -> None:
     assert settings_from({}).host == "127.0.0.1"
 
 
 def test_an_address_of_another_machine_is_named_with_what_to_set() -> None:
     with pytest.raises(PortUnusable, match="set HEADRACE_HOST to an address of this machine") as at:
-        listen(cast("LocalApp", None), "192.0.2.1", 0)
+        listen("192.0.2.1", 0)
 
     assert "say --host with an address" in refusal(at.value, say_options=True)

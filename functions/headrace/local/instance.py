@@ -1,0 +1,107 @@
+"""What answers requests: the template's handlers behind a gateway, on a socket that listens.
+
+A process of Python runs one thread at a time.  So a service may have several of them, each an
+instance, as a Lambda function has: whichever is free takes the next connection, and all that they
+share is the store.
+"""
+
+import contextlib
+import gc
+import logging
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from headrace.domain.errors import Unavailable
+from headrace.embedded.service import service_on
+from headrace.local.child import Child, begin, module_command, until_stdin_ends
+from headrace.local.gateway import (
+    Event,
+    Gateway,
+    Handler,
+    InvocationContext,
+    ShortWay,
+    load_handler,
+    load_short_ways,
+)
+from headrace.local.server import ApiServer
+from headrace.local.tables import Function, Template, load_template, routes
+from headrace.runtime.wiring import Settings, serving
+
+_log: Final = logging.getLogger("headrace.local")
+
+
+class Instance:
+    """Answers what comes to *listening*, once it is started, by the routes of *template*."""
+
+    def __init__(self, template: Template, listening: socket.socket) -> None:
+        self.handlers: dict[str, Handler] = {}
+        self.stopping = threading.Event()
+        self._routes = routes(template)
+        self._short_ways: dict[str, ShortWay] = {}
+        gateway = Gateway(
+            self._routes,
+            self.handlers,
+            short_ways=self._short_ways,
+            stopping=self.stopping.is_set,
+        )
+        self._server = ApiServer(gateway, listening)
+
+    def start(self, besides: Iterable[str] = ()) -> None:
+        """Load the handlers, those named *besides* too, and answer.
+
+        They read the environment, so it must be as they need it; and to load them takes longest.
+        """
+        for name in {*(route.function.handler for route in self._routes), *besides}:
+            self.handlers[name] = load_handler(name)
+        self._short_ways |= load_short_ways()
+        # What is loaded stays; looking through it for garbage again and again costs each request.
+        gc.collect()
+        gc.freeze()
+        threading.Thread(target=self._server.serve, name="server", daemon=True).start()
+
+    def run(self, function: Function, event: Callable[[Function], Event]) -> None:
+        """Call *function*'s handler with an event that is no request."""
+        context = InvocationContext(function, self.stopping.is_set)
+        self.handlers[function.handler](event(function), context)
+
+    def stop(self) -> None:
+        """Take no more requests, and finish those under way.  May be repeated."""
+        self.stopping.set()
+        self._server.stop()
+
+
+def instance_process(listening: socket.socket, path: str | None) -> Child:
+    """Return a process that answers on *listening* too.
+
+    It opens the file at *path*; None: the DynamoDB that the environment names.
+    """
+    number = listening.fileno()
+    command = module_command("headrace.local.instance", str(number), *([path] if path else []))
+    return Child("requests", command, log=_log, inherits=[number])
+
+
+def main(number: int, path: str | None = None) -> int:
+    """Answer on the socket that is open as *number* until stdin ends; return the exit code."""
+    begin()
+    with contextlib.ExitStack() as undo:
+        listening = undo.enter_context(socket.socket(fileno=number))
+        if path is not None:
+            try:
+                embedded = service_on(path, Settings.from_env())
+            except Unavailable as error:
+                _log.error("This process cannot answer: %s", error.detail)
+                return 1
+            undo.callback(embedded.close)
+            undo.enter_context(serving(embedded.use))
+        instance = Instance(load_template(), listening)
+        undo.callback(instance.stop)
+        instance.start()
+        until_stdin_ends()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), *sys.argv[2:]))

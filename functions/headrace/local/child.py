@@ -39,7 +39,7 @@ def until_stdin_ends() -> None:
     sys.stdin.buffer.read()
 
 
-class Child:
+class SupervisedProcess:
     """Runs *command*, and again if it ends; for a with block.
 
     *name* says in the log what it is for; *inherits* are the numbers of open files it is given.

@@ -16,7 +16,7 @@ from typing import Final
 
 from headrace.domain.errors import Unavailable
 from headrace.embedded.service import service_on
-from headrace.local.child import Child, begin, module_command, until_stdin_ends
+from headrace.local.child import SupervisedProcess, begin, module_command, until_stdin_ends
 from headrace.local.gateway import (
     Event,
     Gateway,
@@ -73,14 +73,14 @@ class Instance:
         self._server.stop()
 
 
-def instance_process(listening: socket.socket, path: str | None) -> Child:
+def instance_process(listening: socket.socket, path: str | None) -> SupervisedProcess:
     """Return a process that answers on *listening* too.
 
     It opens the file at *path*; None: the DynamoDB that the environment names.
     """
     number = listening.fileno()
     command = module_command("headrace.local.instance", str(number), *([path] if path else []))
-    return Child("requests", command, log=_log, inherits=[number])
+    return SupervisedProcess("requests", command, log=_log, inherits=[number])
 
 
 def main(number: int, path: str | None = None) -> int:

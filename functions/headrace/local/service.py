@@ -16,7 +16,7 @@ from headrace.domain.errors import Unavailable
 from headrace.embedded.service import EmbeddedService, service_on
 from headrace.embedded.timers import FileTimers
 from headrace.local import DataFolderUnusable, ServiceUnhealthy
-from headrace.local.child import Child
+from headrace.local.child import SupervisedProcess
 from headrace.local.environment import (
     LocalSettings,
     applied,
@@ -119,7 +119,7 @@ class Service:
                 thread.start()
         else:
             timers_of_file = undo.enter_context(self._file_timers(embedded))
-            if isinstance(timers_of_file, Child):
+            if isinstance(timers_of_file, SupervisedProcess):
                 children.append(timers_of_file)
         # All begin to end at the same time, and each is then waited for.
         undo.callback(instance.stopping.set)
@@ -144,7 +144,7 @@ class Service:
         undo.callback(embedded.close)
         return embedded
 
-    def _file_timers(self, embedded: EmbeddedService) -> FileTimers | Child:
+    def _file_timers(self, embedded: EmbeddedService) -> FileTimers | SupervisedProcess:
         """Return a block beside which the timers of the file run.
 
         What is kept nowhere has them in this process: it is for tests and trials, where what

@@ -11,15 +11,15 @@ from typing import Final
 from headrace.domain.errors import Unavailable
 from headrace.embedded.service import service_on
 from headrace.embedded.timers import FileTimers
-from headrace.local.child import Child, begin, module_command, until_stdin_ends
+from headrace.local.child import SupervisedProcess, begin, module_command, until_stdin_ends
 from headrace.runtime.wiring import Settings
 
 _log: Final = logging.getLogger("headrace.timers")
 
 
-def timers_process(path: str) -> Child:
+def timers_process(path: str) -> SupervisedProcess:
     """Return the process that runs the timers of the file at *path*."""
-    return Child("timers", module_command("headrace.local.timers", path), log=_log)
+    return SupervisedProcess("timers", module_command("headrace.local.timers", path), log=_log)
 
 
 def main(path: str) -> int:

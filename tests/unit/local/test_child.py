@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.local.child import Child
+from headrace.local.child import SupervisedProcess
 
 SOON = 30.0  # seconds until a test gives up
 LOG = logging.getLogger("headrace.tests")
@@ -49,7 +49,7 @@ def test_another_begins_when_it_is_killed_and_the_last_one_ends_with_the_block(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     children = Children(tmp_path)
-    with Child("timers", children.command, log=LOG, again_seconds=0.01):
+    with SupervisedProcess("timers", children.command, log=LOG, again_seconds=0.01):
         first = children.next()
         os.kill(first, signal.SIGKILL)
         second = children.next()
@@ -70,7 +70,7 @@ def test_one_that_cannot_begin_is_tried_again(
     command = [str(program), *children.command[1:]]
     failed = Heard()
     LOG.addHandler(failed)
-    with Child("timers", command, log=LOG, again_seconds=0.01):
+    with SupervisedProcess("timers", command, log=LOG, again_seconds=0.01):
         assert failed.event.wait(SOON)
         program.symlink_to("/bin/sh")
         assert children.next()
@@ -83,7 +83,7 @@ def test_one_that_cannot_begin_is_tried_again(
 def test_it_is_given_the_files_that_it_inherits_and_no_others(tmp_path: Path) -> None:
     children = Children(tmp_path)
     given, kept = os.pipe()
-    with Child("requests", children.command, log=LOG, inherits=[given]):
+    with SupervisedProcess("requests", children.command, log=LOG, inherits=[given]):
         pid = children.next()
         files = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
     children.close()
@@ -96,9 +96,9 @@ def test_it_is_given_the_files_that_it_inherits_and_no_others(tmp_path: Path) ->
 
 def test_all_that_are_told_to_end_do_so_at_the_same_time(tmp_path: Path) -> None:
     children = Children(tmp_path)
-    with Child("timers", children.command, log=LOG) as one:
+    with SupervisedProcess("timers", children.command, log=LOG) as one:
         first = children.next()
-        with Child("requests", children.command, log=LOG) as another:
+        with SupervisedProcess("requests", children.command, log=LOG) as another:
             second = children.next()
             for child in (one, another):
                 child.let_end()

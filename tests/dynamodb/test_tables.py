@@ -1,6 +1,8 @@
 """The tables of template.yaml as DynamoDB makes them, and a local service on them."""
 
 import http.client
+import os
+import signal
 import uuid
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -49,10 +51,16 @@ def test_creating_again_changes_nothing(
 def test_a_service_on_an_endpoint_of_ones_own_keeps_everything_there(
     dynamodb_url: str, dynamodb: DynamoDBClient
 ) -> None:
-    with launched(environment={"HEADRACE_DYNAMODB_URL": dynamodb_url}) as service:
+    environment = {"HEADRACE_DYNAMODB_URL": dynamodb_url, "HEADRACE_PROCESSES": "2"}
+    with launched(environment=environment) as service:
         connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=30)
         headers = {"Authorization": f"Bearer {service.admin_key}"}
         headers["Content-Type"] = "application/json"
+        # Only the other process can answer, and goes on with this connection.
+        os.kill(service.pid, signal.SIGSTOP)
+        connection.request("GET", "/v1/health", headers=headers)
+        assert connection.getresponse().read()
+        os.kill(service.pid, signal.SIGCONT)
         text = b""
         for path, body in (
             ("/v1/queues", '{"name": "elsewhere"}'),

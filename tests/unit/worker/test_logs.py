@@ -6,6 +6,8 @@ import json
 import logging
 import pickle
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -15,7 +17,14 @@ import pytest
 
 from headrace.client.app.app import App
 from headrace.client.app.context import Context
-from headrace.client.worker.logs import JsonFormatter, TaskLogFilter, about, configure, configured
+from headrace.client.worker.logs import (
+    JsonFormatter,
+    TaskLogFilter,
+    about,
+    configure,
+    configured,
+    together,
+)
 from tests.unit.worker.worker_harness import held, leased
 
 LOG = logging.getLogger("headrace.worker")
@@ -294,3 +303,57 @@ def test_another_process_can_be_told_to_log_the_same_way() -> None:
     assert isinstance(handler.formatter, JsonFormatter)
     assert isinstance(handler, logging.StreamHandler)
     assert handler.stream is sys.stdout
+
+
+class Writes(io.StringIO):
+    def __init__(self) -> None:
+        super().__init__()
+        self.all: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.all.append(text)
+        return super().write(text)
+
+
+@pytest.mark.usefixtures("root")
+def test_lines_of_a_block_are_written_in_one_piece_and_those_of_other_threads_at_once() -> None:
+    out = Writes()
+    configure("text", stream=out)
+    other = threading.Thread(target=LOG.info, args=("of another",))
+
+    with together():
+        LOG.info("first")
+        LOG.info("second")
+        other.start()
+        other.join()
+    LOG.info("after it")
+
+    other_line, block, after = out.all
+    assert other_line.endswith("of another\n")
+    assert [line.rpartition(" ")[2] for line in block.splitlines()] == ["first", "second"]
+    assert after.endswith("after it\n")
+
+
+@pytest.mark.usefixtures("root")
+def test_a_line_that_cannot_be_made_keeps_no_other_back(capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.StringIO()
+    configure("text", stream=out)
+
+    with together():
+        LOG.info("first")
+        LOG.info("%d", "no number")
+        LOG.info("third")
+
+    assert [line.rpartition(" ")[2] for line in out.getvalue().splitlines()] == ["first", "third"]
+    assert "Logging error" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("root")
+def test_times_are_as_the_base_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    configure("text", stream=io.StringIO())
+    record = logging.makeLogRecord({"created": 1_800_000_000.25, "msecs": 250.0})
+    for converter in (time.gmtime, time.localtime):
+        monkeypatch.setattr(logging.Formatter, "converter", staticmethod(converter))
+        (handler,) = logging.getLogger().handlers
+        assert handler.formatter is not None
+        assert handler.formatter.formatTime(record) == logging.Formatter().formatTime(record)

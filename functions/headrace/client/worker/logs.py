@@ -3,8 +3,13 @@
 import json
 import logging
 import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final, Literal, TextIO, TypeAlias
 
 from headrace.client.current import current_attempt
@@ -74,6 +79,11 @@ class TextFormatter(logging.Formatter):
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 (the base's)
+        """Return the time of *record* as the base does; many are of one second."""
+        second = _second(self.converter, int(record.created))
+        return f"{second},{int(record.msecs):03d}"
+
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (the base's name)
         """Return the line without its traceback."""
         text = super().formatMessage(record)
@@ -83,6 +93,11 @@ class TextFormatter(logging.Formatter):
         queue, attempt = known.get("queue", "?"), known.get("attempt", "?")
         ranked = f", {known['priority']} priority" if known.get("priority") else ""
         return f"{text} [task {known['task_id']}, queue {queue}, attempt {attempt}{ranked}]"
+
+
+@lru_cache(maxsize=1)
+def _second(converter: Callable[[float], time.struct_time], second: int) -> str:
+    return time.strftime(logging.Formatter.default_time_format, converter(second))
 
 
 class JsonFormatter(logging.Formatter):
@@ -110,6 +125,57 @@ class JsonFormatter(logging.Formatter):
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)
         return _json(line)
+
+
+class LineHandler(logging.StreamHandler[TextIO]):
+    """Writes each line at once, but what a thread logs in a block of `together` at its end."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._of_thread = threading.local()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write *record*, or keep it."""
+        kept: list[logging.LogRecord] | None = getattr(self._of_thread, "kept", None)
+        if kept is None:
+            super().emit(record)
+        else:
+            kept.append(record)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Keep what this thread logs in the block, and write it at the end."""
+        self._of_thread.kept = kept = list[logging.LogRecord]()
+        try:
+            yield
+        finally:
+            self._of_thread.kept = None
+            if kept:
+                self._write(kept)
+
+    def _write(self, records: Sequence[logging.LogRecord]) -> None:
+        self.acquire()
+        try:
+            self.stream.write("".join(self.format(one) + self.terminator for one in records))
+            self.flush()
+        except Exception:  # noqa: BLE001 (of one of them, perhaps: each by itself, and to be told)
+            for record in records:
+                super().emit(record)
+        finally:
+            self.release()
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Write what this thread logs in the block at its end, in one piece, if `configure` was called.
+
+    Each write gives Python's lock away, and takes as long as to make the line.
+    """
+    with ExitStack() as lines:
+        for handler in logging.getLogger().handlers:
+            if isinstance(handler, LineHandler):
+                lines.enter_context(handler.together())
+        yield
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
@@ -143,7 +209,7 @@ def configure(
     formatters = {"text": TextFormatter, "json": JsonFormatter}
     if log_format not in formatters:
         raise ValueError(f"log_format must be text or json, not {log_format!r}")
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = LineHandler(stream or sys.stderr)
     handler.setFormatter(formatters[log_format]())
     handler.addFilter(TaskLogFilter())
     root = logging.getLogger()

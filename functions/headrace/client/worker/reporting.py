@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from headrace.client.app.outcomes import Cancelled, HardTimeLimit, SoftTimeLimit, Stopped
 from headrace.client.sending import Failure, Report
 from headrace.client.threads import UNTIL_WOKEN
+from headrace.client.worker import logs
 from headrace.client.worker.groups import GroupLease
 from headrace.client.worker.inflight import InflightTask, Interruption
 from headrace.client.worker.service import (
@@ -271,7 +272,8 @@ class Reporter:
             if line.backoff.worked() and not line.apart:
                 _log.info("Reports are taken again")
         try:
-            yield from answers
+            with logs.together():
+                yield from answers
         finally:  # whatever becomes of the answers: none of these reports is to be sent twice
             for kept in batch:
                 if kept not in again:
@@ -290,6 +292,9 @@ class Reporter:
             failure_instead,
             within=_ANSWER_SECONDS,
         )
+        for now in {result.now for result in results if result is not None}:  # of few answers
+            if now is not None:
+                self._clock.heard(now, sent_at=sent_at)
         answers = []
         for kept, result in zip(batch, results, strict=True):
             if result is None:
@@ -299,8 +304,6 @@ class Reporter:
         return answers
 
     def _answered(self, kept: _Kept, result: Reported, sent_at: float) -> ReportAnswer | None:
-        if result.now is not None:
-            self._clock.heard(result.now, sent_at=sent_at)
         if result.outcome == "OK":
             return ReportAnswer(kept.held, kept.report, result)
         if instead := instead_of_invalid(kept.report, result, kept.held.task):

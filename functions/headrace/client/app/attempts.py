@@ -73,8 +73,7 @@ class AttemptRun:
         try:
             with ExitStack() as around:
                 self._enter(around)
-                result = self._invoke()
-                result = _plain(result)
+                result = _plain(self._invoke())
         except BaseException as error:  # the process edge: every end is reported
             if isinstance(error, KeyboardInterrupt) and _in_main_thread():
                 raise
@@ -244,7 +243,7 @@ def _reason(error: asyncio.CancelledError) -> BaseException:
 
 def _plain(result: object) -> object:
     """Return *result*.  Raises TypeError for what would have to be awaited, and now never is."""
-    if not inspect.isawaitable(result):
+    if result is None or not inspect.isawaitable(result):
         return result
     if inspect.iscoroutine(result):
         result.close()

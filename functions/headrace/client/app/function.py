@@ -28,7 +28,7 @@ from typing import (
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration, Retries
 from headrace.client.app.context import Context
-from headrace.client.app.execution import Timeouts
+from headrace.client.app.execution import TaskRoute, Timeouts
 from headrace.client.app.failing import ErrorRules
 from headrace.client.app.handles import AsyncEnqueuedTask, EnqueuedTask
 from headrace.client.app.options import ELSEWHERE, Options, named
@@ -126,7 +126,10 @@ class Runnable(ABC):
         self.function, self.name, self.queue = function, known["name"], known["queue"]
         self.timeouts, self.on_large_result = known["timeouts"], known["on_large_result"]
         self.error_rules = known["error_rules"]
-        self.is_async = inspect.iscoroutinefunction(function)
+        kind: Literal["sync", "async"] = (
+            "async" if inspect.iscoroutinefunction(function) else "sync"
+        )
+        self.route = TaskRoute(kind, self.name, self.timeouts.soft, self.timeouts.hard)
         self.signature = Signature.of(function)
 
     @abstractmethod
@@ -402,6 +405,7 @@ def is_call(payload: object) -> bool:
     """Whether *payload* is a call of a task function."""
     return (
         isinstance(payload, dict)
-        and payload.keys() == {TASK, ARGS}
-        and isinstance(payload[ARGS], dict)
+        and len(payload) == 2  # noqa: PLR2004 (those two)
+        and TASK in payload
+        and isinstance(payload.get(ARGS), dict)
     )

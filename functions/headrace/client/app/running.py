@@ -1,6 +1,6 @@
 """The part of an app that a worker needs: which function runs a task, and running it."""
 
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from headrace.client.app.attempts import AttemptRun, Middleware, unknown
 from headrace.client.app.context import Context
@@ -27,11 +27,9 @@ class TaskRunner:
     def route(self, task: LeasedTask) -> TaskRoute:
         """The route of *task*.  Raises nothing: an unknown one fails when it is executed."""
         try:
-            found = self._found(task)
+            return self._found(task).route
         except Exception:  # noqa: BLE001 (raised again in the attempt, which reports it)
             return _UNKNOWN
-        kind: Literal["sync", "async"] = "async" if found.is_async else "sync"
-        return TaskRoute(kind, found.name, found.timeouts.soft, found.timeouts.hard)
 
     def execute(self, task: LeasedTask, control: AttemptControl) -> Report | None:
         """Run a task of a sync route and return its final report; None: the lease is lost.
@@ -77,10 +75,10 @@ class TaskRunner:
         """The function that runs *task*.  Raises UnknownTask, or Unreadable for its payload."""
         payload = task.payload
         named = payload.get(TASK) if is_call(payload) else None
-        if isinstance(named, str) and named in self._built_in:
-            return self._built_in[named]
-        function = self._functions.get(named) if isinstance(named, str) else None
-        found = function or self._handlers.get(task.queue)
+        found: Runnable | None = None
+        if isinstance(named, str):
+            found = self._built_in.get(named) or self._functions.get(named)
+        found = found or self._handlers.get(task.queue)
         if found is None:
             raise unknown(named, task.queue)
         return found

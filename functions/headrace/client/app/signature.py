@@ -172,6 +172,8 @@ class Signature:
         return f"{self.function}({', '.join(self.hints)})"
 
     def _misfits(self, names: Mapping[str, Any]) -> list[FieldError]:
+        if names.keys() == self.hints.keys():
+            return []
         unknown = [
             FieldError(f"args.{name}", f"is no argument of {self}")
             for name in names

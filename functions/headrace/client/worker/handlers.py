@@ -33,18 +33,18 @@ class ThreadAttempt(RunningHandler):
     """
 
     def __init__(self) -> None:
-        self._thread = ctypes.c_ulong(threading.get_ident())
+        self._thread = threading.get_ident()
         self._thrown = False
 
     def interrupt(self, why: Interruption) -> None:
         """Throw; a second one takes the place of one that has not arrived."""
         self._thrown = True
-        _set_async_exc(self._thread, ctypes.py_object(THROWN[why]))
+        _set_async_exc(ctypes.c_ulong(self._thread), ctypes.py_object(THROWN[why]))
 
     def ended(self) -> None:
         """Take back what was thrown and has not arrived."""
         if self._thrown:
-            _set_async_exc(self._thread, None)
+            _set_async_exc(ctypes.c_ulong(self._thread), None)
 
 
 class Threads:

@@ -37,6 +37,7 @@ from headrace.client.calls.waiting import (
     not_ended,
 )
 from headrace.client.codec import PLAIN, Codec
+from headrace.client.connections import Unanswered
 from headrace.client.filling import AsyncBatchWriter
 from headrace.client.payloads import AsyncUploading, upload_payload
 from headrace.client.queue_fields import QueueFields
@@ -190,12 +191,14 @@ class AsyncClient(AsyncUploading, AsyncLooking):
             except CallFailed as failure:
                 if not again:
                     raise failure.error from None
-                wait = self._calls.wait_after(failure, tries)
+                wait = self._calls.wait_after(failure, request, tries)
             await self._sleep(wait)
 
     async def _once(self, call: ApiCall[T], request: "SentRequest") -> T:
-        with self._calls.sending(call, request):
+        try:
             response = await self._connections.send(request)
+        except Unanswered as why:
+            raise self._calls.unanswered(call, why) from None
         return self._calls.read(call, response)
 
     async def each(self, pages: PagedCall[T]) -> AsyncIterator[T]:

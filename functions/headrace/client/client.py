@@ -39,6 +39,7 @@ from headrace.client.calls.waiting import (
     not_ended,
 )
 from headrace.client.codec import PLAIN, Codec
+from headrace.client.connections import Unanswered
 from headrace.client.filling import BatchWriter
 from headrace.client.payloads import Uploading, upload_payload
 from headrace.client.queue_fields import QueueFields
@@ -192,12 +193,14 @@ class Client(Uploading, Batching, Looking):
             except CallFailed as failure:
                 if not again:
                     raise failure.error from None
-                wait = self._calls.wait_after(failure, tries)
+                wait = self._calls.wait_after(failure, request, tries)
             self._sleep(wait)
 
     def _once(self, call: ApiCall[T], request: "SentRequest") -> T:
-        with self._calls.sending(call, request):
+        try:
             response = self._connections.send(request)
+        except Unanswered as why:
+            raise self._calls.unanswered(call, why) from None
         return self._calls.read(call, response)
 
     def each(self, pages: PagedCall[T]) -> Iterator[T]:

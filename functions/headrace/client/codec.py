@@ -42,6 +42,14 @@ class Codec(Protocol):
         ...
 
 
+_written: Final = json.JSONEncoder(
+    ensure_ascii=False,
+    allow_nan=False,
+    separators=(",", ":"),
+    default=msgspec.to_builtins,
+).encode
+
+
 class JsonCodec:
     """JSON as the standard library writes it, whole numbers of any size included.
 
@@ -57,13 +65,7 @@ class JsonCodec:
         structures that contain themselves.
         """
         try:
-            return json.dumps(
-                value,
-                ensure_ascii=False,
-                allow_nan=False,
-                separators=(",", ":"),
-                default=msgspec.to_builtins,
-            ).encode()
+            return _written(value).encode()
         except RecursionError as error:
             raise ValueError("the value is nested too deeply for JSON") from error
         except UnicodeEncodeError as error:

@@ -8,7 +8,6 @@ knows a repeat; where it has none, it is repeated only if it surely did not happ
 import random
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -160,33 +159,24 @@ class HttpCalls:
             timeout=self._settings.timeout if timeout is None else timeout,
         )
 
-    def wait_after(self, failed: CallFailed, tries: int) -> float:
+    def wait_after(self, failed: CallFailed, request: SentRequest, tries: int) -> float:
         """The seconds until the next try, after *tries*: as the service says, else at random.
 
+        That try of *request* carries the next number, if tries of it are counted.
         Raises the error of *failed* where that was the last.
         """
         if tries > self._retries:
             raise failed.error from None
+        if ATTEMPT_HEADER in request.headers:
+            request.headers[ATTEMPT_HEADER] = str(int(request.headers[ATTEMPT_HEADER]) + 1)
         spread = _SPREAD.delay_seconds(tries, random.random())  # noqa: S311 (spreads load, hides nothing)
         return spread if failed.wait is None else min(failed.wait, _LONGEST_WAIT) + spread / 10
 
-    @contextmanager
-    def sending(self, call: ApiCall[T], request: SentRequest) -> Iterator[None]:
-        """One try of *call*: raises CallFailed or Unavailable where no answer came.
-
-        The next try of *request* carries the next number, if tries of it are counted.
-        """
-        try:
-            yield
-        except Unanswered as why:
-            where = f"{call.method} {self._base}{call.path}"
-            unavailable = Unavailable(f"{where} got no answer: {why}")
-            if call.repeatable or not why.sent:
-                raise CallFailed(unavailable) from None  # it says all that is known
-            raise unavailable from None
-        finally:
-            if ATTEMPT_HEADER in request.headers:
-                request.headers[ATTEMPT_HEADER] = str(int(request.headers[ATTEMPT_HEADER]) + 1)
+    def unanswered(self, call: ApiCall[T], why: Unanswered) -> CallFailed | Unavailable:
+        """The error of a try of *call* to which no answer came; it says all that is known."""
+        where = f"{call.method} {self._base}{call.path}"
+        unavailable = Unavailable(f"{where} got no answer: {why}")
+        return CallFailed(unavailable) if call.repeatable or not why.sent else unavailable
 
     def read(self, call: ApiCall[T], response: ReceivedAnswer) -> T:
         """What *call* is answered.  Raises CallFailed, or an error of headrace.domain.errors."""
@@ -257,7 +247,10 @@ def _fields(named: object) -> Iterator[FieldError]:
 
 def _seconds(response: ReceivedAnswer, header: str) -> float | None:
     """The seconds that *header* names; dates are not sent by API Gateway or us."""
+    named = response.headers.get(header)
+    if named is None:  # as nearly always
+        return None
     try:
-        return max(0.0, float(response.headers.get(header, "")))
+        return max(0.0, float(named))
     except ValueError:
         return None

@@ -29,6 +29,8 @@ UNITS_HEADER: Final = "X-Consumed-Units"
 POLL_HEADER: Final = "X-Poll-After"
 _UNITS: Final = re.compile(r"w=([0-9.]+), r=([0-9.]+)")
 _ACCEPTED: Final = 202
+_PLAIN_NAME: Final = re.compile(r"[\w~-][\w.~-]*", re.ASCII)
+"""A name that stands in a path as it is."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -124,12 +126,17 @@ def path_of(*parts: str) -> str:
 
     Raises InvalidRequest for a name that would make it the path of something else, or is no text.
     """
-    for part in parts:
-        if part in ("", ".", ".."):
-            message = f"cannot be {part!r}"
-            raise InvalidRequest(f"a name {message}", errors=[FieldError("name", message)])
-        check_text(part, "name")
-    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+    return "/v1/" + "/".join([_in_path(part) for part in parts])
+
+
+def _in_path(name: str) -> str:
+    if _PLAIN_NAME.fullmatch(name):  # as most are
+        return name
+    if name in ("", ".", ".."):
+        message = f"cannot be {name!r}"
+        raise InvalidRequest(f"a name {message}", errors=[FieldError("name", message)])
+    check_text(name, "name")
+    return quote(name, safe="")
 
 
 def params_of(**given: object) -> dict[str, str]:
@@ -279,16 +286,19 @@ class Usage:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._so_far = Consumed()
+        self._calls, self._write_units, self._read_units = 0, 0.0, 0.0
 
     @property
     def so_far(self) -> Consumed:
         """The cost of all calls together."""
-        return self._so_far
+        with self._lock:
+            return Consumed(self._calls, self._write_units, self._read_units)
 
     def add(self, header: str | None) -> None:
         """Note one answer with this X-Consumed-Units; one without counts as a call."""
         found = _UNITS.fullmatch(header or "")
-        units = (float(found[1]), float(found[2])) if found else (0.0, 0.0)
+        write, read = (float(found[1]), float(found[2])) if found else (0.0, 0.0)
         with self._lock:
-            self._so_far += Consumed(1, *units)
+            self._calls += 1
+            self._write_units += write
+            self._read_units += read

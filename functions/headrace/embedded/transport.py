@@ -40,7 +40,7 @@ _HEADERS: Final = {"Authorization": f"Bearer {ADMIN_KEY}", "User-Agent": "headra
 _SERVICE_LOG: Final = "headrace"  # above those of worker and timers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Context:
     """The context object of one call: how long its caller still waits."""
 
@@ -51,7 +51,7 @@ class _Context:
         return max(1, int((self.until - time.monotonic()) * 1000))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EmbeddedRequest:
     """A request that no socket sees; *within* so many seconds its caller waits for the answer."""
 
@@ -63,7 +63,7 @@ class EmbeddedRequest:
     within: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EmbeddedAnswer:
     """Its answer, read as httpx's is."""
 

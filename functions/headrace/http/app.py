@@ -41,6 +41,7 @@ from headrace.runtime.wiring import use_cases
 from headrace.store.call_scope import Meter, metered
 
 _log: Final = Logger(service="headrace")
+_FORBIDDEN: Final = int(HTTPStatus.FORBIDDEN)  # which Python 3.11 finds by a call, each time
 _MOST_BYTES_OF_A_CHARACTER: Final = 6  # in an answer as it goes out
 _ROUTES: Final = (
     tasks,
@@ -68,7 +69,8 @@ def _build() -> Resolver:
         resolver.include_router(routes.router)
 
     def failed(error: Exception) -> Response[str]:
-        refusal = _problem(error, resolver.current_event.raw_event, resolver.lambda_context)
+        event = resolver.current_event.raw_event
+        refusal = _problem(error, event, request_id_of(event, resolver.lambda_context))
         return Response(refusal.status, CONTENT_TYPE, refusal.body, dict(refusal.headers))
 
     resolver.exception_handler(Exception)(failed)
@@ -89,18 +91,19 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 
 def answer(event: dict[str, Any], context: LambdaContext) -> ApiAnswer:
     """Answer one request; *event* has at least what `api_event` gives it."""
+    request_id = request_id_of(event, context)
     with metered() as meter:
         try:
-            with in_time(context), _on_behalf(event, context):
+            with in_time(context), _on_behalf(event, request_id):
                 found = _sendable(RESOLVER.answer(with_body_text(event), context))
         except Exception as error:  # noqa: BLE001  the edge of the process: logged in _problem
-            refusal = _problem(error, event, context)
+            refusal = _problem(error, event, request_id)
             headers = {"Content-Type": CONTENT_TYPE, **refusal.headers}
             found = ApiAnswer(refusal.status, headers, refusal.body)
     # What a refusal cost would tell the size of a task that the key may not know of.
-    cost = Meter() if found.status == HTTPStatus.FORBIDDEN else meter
+    cost = Meter() if found.status == _FORBIDDEN else meter
     found.headers.update(ALWAYS)
-    found.headers["X-Request-Id"] = request_id_of(event, context)
+    found.headers["X-Request-Id"] = request_id
     found.headers["X-Consumed-Units"] = f"w={cost.write:g}, r={cost.read:g}"
     return found
 
@@ -117,17 +120,16 @@ def _sendable(answer: ApiAnswer) -> ApiAnswer:
     return answer
 
 
-def _on_behalf(event: dict[str, Any], context: LambdaContext) -> AbstractContextManager[object]:
+def _on_behalf(event: dict[str, Any], request_id: str) -> AbstractContextManager[object]:
     """Return a block in which whose key the request carries is known, if it needs one."""
     key = presented_key(event)
     if key is None:
         return nullcontext()
-    return acting(use_cases().keys.verify(key), request_id=request_id_of(event, context))
+    return acting(use_cases().keys.verify(key), request_id=request_id)
 
 
-def _problem(error: Exception, event: dict[str, Any], context: LambdaContext) -> ProblemAnswer:
+def _problem(error: Exception, event: dict[str, Any], request_id: str) -> ProblemAnswer:
     """Return the answer to *error*, and log it when nobody foresaw it."""
-    request_id = request_id_of(event, context)
     where = f"{event.get('httpMethod')} {event.get('path')}"
     if not is_ours(error):
         _log.exception("unexpected error", exc_info=error, extra={"request_id": request_id})

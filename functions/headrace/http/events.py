@@ -41,18 +41,20 @@ def api_event(
     *path* and *query* are still percent-encoded.  The body is text, unless it is not UTF-8, which
     the API refuses.
     """
-    values = parse_qs(query, keep_blank_values=True) if query else {}
     event: dict[str, Any] = {
         "path": path,
         "httpMethod": method,
         "headers": headers,
         "multiValueHeaders": {name: [value] for name, value in headers.items()},
-        "queryStringParameters": {name: given[-1] for name, given in values.items()} or None,
-        "multiValueQueryStringParameters": values or None,
+        "queryStringParameters": None,
+        "multiValueQueryStringParameters": None,
         "requestContext": {"requestId": request_id, "path": path},
         "body": None,
         "isBase64Encoded": False,
     }
+    if values := parse_qs(query, keep_blank_values=True) if query else None:
+        event["queryStringParameters"] = {name: given[-1] for name, given in values.items()}
+        event["multiValueQueryStringParameters"] = values
     if body:
         try:
             event["body"] = body.decode()

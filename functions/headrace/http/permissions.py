@@ -129,6 +129,7 @@ _NAMING: Final = frozenset({_QUEUE, "to_queue", "queues"})
 """Fields and parameters of these names hold queues, or patterns of them, wherever they stand."""
 
 
+@cache
 def needs_of(method: str, path: str) -> Needs:
     """Return the needs of a route; its *path* in OpenAPI's form or Powertools'.
 
@@ -227,7 +228,6 @@ def _by_shape() -> Mapping[str, Needs]:
     return {_anonymous(route): needs for route, needs in NEEDS.items()}
 
 
-@cache
 def _anonymous(route: str) -> str:
     """Return *route* with its parameters unnamed."""
     return re.sub(r"\{\w+\}|<\w+>", "{}", route)

@@ -52,10 +52,8 @@ def with_body_text(event: dict[str, Any]) -> dict[str, Any]:
     if not body:
         return event
     given = header(event, "content-type") or ""
-    media_type = given.partition(";")[0].strip().lower()
-    if media_type not in _TAKEN_AS_JSON and not media_type.endswith("+json"):
-        raise InvalidRequest.of("Content-Type", f"must be application/json, not {media_type[:100]}")
     if given != _JSON:
+        _check_media_type(given)
         event = {**event, "headers": _as_json(event.get("headers") or {})}
     try:
         if event.get("isBase64Encoded"):
@@ -67,6 +65,12 @@ def with_body_text(event: dict[str, Any]) -> dict[str, Any]:
         message = "the body is not UTF-8"
         raise InvalidRequest(message, errors=[FieldError("body", message)]) from None
     return event
+
+
+def _check_media_type(given: str) -> None:
+    media_type = given.partition(";")[0].strip().lower()
+    if media_type not in _TAKEN_AS_JSON and not media_type.endswith("+json"):
+        raise InvalidRequest.of("Content-Type", f"must be application/json, not {media_type[:100]}")
 
 
 def _as_json(headers: Mapping[str, str]) -> dict[str, str]:
@@ -83,6 +87,6 @@ def _check_size(size: int) -> None:
 def header(event: Mapping[str, Any], name: str) -> str | None:
     """Return a header of the request by its *name* in lower case."""
     for key, value in (event.get("headers") or {}).items():
-        if key.lower() == name:
+        if len(key) == len(name) and key.lower() == name:
             return str(value)
     return None

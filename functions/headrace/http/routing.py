@@ -11,7 +11,7 @@ not fit a route goes Powertools' way, which finds the words for it.
 
 import threading
 from collections.abc import Callable, Mapping
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from inspect import signature
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote
@@ -33,6 +33,7 @@ from headrace.http.fields import CURSOR_LENGTH
 from headrace.http.filters import TAG_PARAMETER, TAG_PREFIX
 from headrace.http.permissions import principal
 from headrace.ops.operators import visibility
+from headrace.ops.shared.queues import QueueOperations
 from headrace.runtime.wiring import use_cases
 from headrace.wire.base import Answer, MaxRetries, to_json
 
@@ -133,19 +134,25 @@ def max_retries() -> MaxRetries:
     It never raises: what was done by then, as leasing a task, must be told in any case.
     """
     queues = use_cases().queues
+    known: dict[str, int] = {}
 
-    @cache
     def of(queue: str) -> int:
-        found = None
-        try:
-            found = queues.cached(queue)
-        except NotFound:  # deleted meanwhile, and its tasks with it
-            pass
-        except Unavailable:
-            found = queues.remembered(queue)
-        return (found.settings.retry_strategy if found else DEFAULT_RETRY).max_retries
+        if queue not in known:
+            known[queue] = _retries_of(queues, queue)
+        return known[queue]
 
     return of
+
+
+def _retries_of(queues: QueueOperations, name: str) -> int:
+    found = None
+    try:
+        found = queues.cached(name)
+    except NotFound:  # deleted meanwhile, and its tasks with it
+        pass
+    except Unavailable:
+        found = queues.remembered(name)
+    return (found.settings.retry_strategy if found else DEFAULT_RETRY).max_retries
 
 
 class _PowertoolsRequest(threading.local):
@@ -231,32 +238,34 @@ class Resolver(APIGatewayRestResolver):
     def context(self, context: dict[str, Any]) -> None:
         self._call.context = context
 
-    def answer(self, event: Mapping[str, Any], context: LambdaContext) -> ApiAnswer:
-        """Answer one request."""
-        self.current_event = _Request(dict(event), self._json_body_deserializer)
+    def answer(self, event: dict[str, Any], context: LambdaContext) -> ApiAnswer:
+        """Answer one request, whose body is text."""
+        self.current_event = _Request(event, self._json_body_deserializer)
         self.lambda_context = context
         try:
-            answer = self._answer(event["httpMethod"], event["path"])
+            answer = self._answer(event)
         finally:
             self.context = {}
         return answer or _read(super().resolve(event, context))
 
-    def _answer(self, method: str, path: str) -> ApiAnswer | None:
+    def _answer(self, event: Mapping[str, Any]) -> ApiAnswer | None:
         """Answer a request the short way; None if there is none: nothing has been done then."""
-        if self.current_event.resolved_query_string_parameters:
+        if event.get("multiValueQueryStringParameters") or event.get("queryStringParameters"):
             return None
-        for route in self._by_method.get(method, ()):
+        path = event["path"]
+        for route in self._by_length.get((event["httpMethod"], _parts(path)), ()):
             if found := route.rule.match(path):
                 break
         else:
             return None
-        self.context = {"_route": route, "_path": path}
+        in_path = found.groupdict()
+        here = self.context = {"_route": route, "_path": path}
         try:
-            permissions.admit(route, found.groupdict())
-            arguments = self._arguments(route, found.groupdict())
+            permissions.admit(route, in_path)
+            arguments = _arguments(route, in_path, event.get("body"))
             if arguments is None:
                 return None
-            self.context["_route_args"] = arguments
+            here["_route_args"] = arguments
             response = self._short_ways[route](self)
         except Exception as error:  # as Powertools does: its handler says what it is
             built = self._call_exception_handler(error, route)
@@ -266,41 +275,18 @@ class Resolver(APIGatewayRestResolver):
         headers = {name: _one_line(value) for name, value in response.headers.items()}
         return ApiAnswer(response.status_code, headers, response.body or "")
 
-    def _arguments(self, route: Route, in_path: Mapping[str, str]) -> dict[str, Any] | None:
-        """Return what *route* is called with, None where something is missing or does not fit.
-
-        Forms, of several fields in one body, are Powertools' too, as are headers and cookies.
-        """
-        known = route.dependant
-        if known.header_params or known.cookie_params or len(known.body_params) > 1:
-            return None
-        given = [(field, in_path.get(field.alias)) for field in known.path_params]
-        given += [(field, None) for field in known.query_params]
-        given += [(field, self.current_event.json_body) for field in known.body_params]
-        arguments: dict[str, Any] = {}
-        for field, value in given:
-            if value is not None:
-                arguments[field.name], wrong = field.validate(value)
-                if wrong:
-                    return None
-            elif field.required:
-                return None
-            else:
-                arguments[field.name] = field.get_default()
-        return arguments
-
     def prepare(self) -> None:
         """Build what routes would build at their first call, in which threads might race."""
-        self._by_method: dict[str, list[Route]] = {}
+        self._by_length: dict[tuple[str, int], list[Route]] = {}
         self._short_ways: dict[Route, _Way] = {}
         for route in (*self._static_routes, *self._dynamic_routes):
             permissions.needs_of(route.method, route.path)  # or this is as far as it gets
             route._build_middleware_stack(self._router_middlewares, self)  # noqa: SLF001  no other way
-            self._by_method.setdefault(route.method, []).append(route)
+            self._by_length.setdefault((route.method, _parts(route.path)), []).append(route)
             self._short_ways[route] = self._short_way(route)
 
     def _short_way(self, route: Route) -> _Way:
-        """Return *route* in its middlewares."""
+        """Return *route* in its middlewares, for a request without query parameters."""
 
         def call(app: Resolver) -> Answered:
             answer: Answered = route.func(**app.context["_route_args"])
@@ -308,7 +294,8 @@ class Resolver(APIGatewayRestResolver):
 
         way: _Way = call
         for middleware in reversed(self._router_middlewares):
-            way = partial(middleware, next_middleware=way)
+            if middleware is not no_unknown_parameters:
+                way = partial(middleware, next_middleware=way)
         return way
 
     def _call_route(self, route: Route, route_arguments: dict[str, str]) -> ResponseBuilder[Any]:
@@ -319,6 +306,36 @@ class Resolver(APIGatewayRestResolver):
     def serves(self, route: Route) -> bool:
         """Tell whether *route* is one of ours; a request to nowhere gets one of its own."""
         return route in self._short_ways
+
+
+def _parts(path: str) -> int:
+    """Return how many parts *path* has; no parameter spans several."""
+    return path.rstrip("/").count("/")
+
+
+def _arguments(route: Route, in_path: Mapping[str, str], body: str | None) -> dict[str, Any] | None:
+    """Return what *route* is called with, None where something is missing or does not fit.
+
+    Forms, of several fields in one body, are Powertools' too, as are headers and cookies.
+    """
+    known = route.dependant
+    if known.header_params or known.cookie_params or len(known.body_params) > 1:
+        return None
+    given: list[tuple[Any, Any]]
+    given = [(field, in_path.get(field.alias)) for field in known.path_params]
+    given += [(field, None) for field in known.query_params]
+    given += [(field, rawjson.decode(body) if body else None) for field in known.body_params]
+    arguments: dict[str, Any] = {}
+    for field, value in given:
+        if value is not None:
+            arguments[field.name], wrong = field.validate(value)
+            if wrong:
+                return None
+        elif field.required:
+            return None
+        else:
+            arguments[field.name] = field.get_default()
+    return arguments
 
 
 def no_unknown_parameters(app: Resolver, next_middleware: NextMiddleware) -> Response[Any]:

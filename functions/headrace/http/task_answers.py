@@ -14,7 +14,16 @@ from headrace.domain.undo import Undo
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus
 from headrace.ops.operators.keys import current_actor
 from headrace.wire import tasks as task_wire
-from headrace.wire.base import LEFT_OUT, MaxRetries, instant, task_members, to_json, word
+from headrace.wire.base import (
+    LEFT_OUT,
+    MaxRetries,
+    Written,
+    instant,
+    raw,
+    task_members,
+    to_json,
+    word,
+)
 
 if TYPE_CHECKING:
     from headrace.ops.delivery.dequeue import DequeueResult
@@ -93,11 +102,13 @@ def enqueued_answer(
     shown = []
     room = AnswerRoom()
     for result in results:
-        made = None
+        made: Written = None
         if result.task is not None:
-            made = task_answer(result.task, now=now, max_retries=max_retries, payload=False)
-            if not room.takes(to_json(made)):  # tasks made long ago may have results and errors
-                made = None
+            text = to_json(
+                task_answer(result.task, now=now, max_retries=max_retries, payload=False)
+            )
+            if room.takes(text):  # tasks made long ago may have results and errors
+                made = raw(text)
         shown.append(
             task_wire.Enqueued(
                 outcome=word(result.outcome),

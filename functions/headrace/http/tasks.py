@@ -109,9 +109,9 @@ def enqueue(
     queue: QueueInPath, body: Annotated[EnqueueBody, Body(openapi_examples=ENQUEUE)]
 ) -> Answered:
     """Enqueue tasks."""
-    use = use_cases()
+    use, by = use_cases(), principal()
     results = use.tasks.enqueue(queue_name(queue), [entry.new_task() for entry in body.tasks])
-    shown = [result.as_seen_by(principal()) for result in results]
+    shown = [result.as_seen_by(by) for result in results]
     return json_answer(enqueued_answer(shown, now=use.now(), max_retries=max_retries()))
 
 

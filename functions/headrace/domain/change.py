@@ -4,7 +4,7 @@ A ``Change`` is data.  Conditions and effects are few and simple on purpose, so 
 turn them into one conditional write, and ``Change.apply`` here says what that write must do.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -91,7 +91,8 @@ class In:
     state: State
 
     def holds(self, task: Task) -> bool:
-        return task.spent is None and (task.queue, task.state) == (self.queue, self.state)
+        place = task.place
+        return task.spent is None and place.queue == self.queue and place.state == self.state
 
 
 @quick
@@ -110,6 +111,13 @@ class Begins:
 _EMPTY: Final[Mapping[str, Any]] = {"tags": {}, "errors": (), "trail": ()}
 
 Condition = Equals | AtMost | UnsetOrAfter | UnsetOrAtMost | Unset | Shorter | In | Begins
+
+
+def _all_hold(conditions: Iterable[Condition], task: Task) -> bool:
+    for condition in conditions:  # noqa: SIM110  twice as quick, and every change asks
+        if not condition.holds(task):
+            return False
+    return True
 
 
 @quick
@@ -174,13 +182,13 @@ class Change:
         """Tell whether the stored *task* (None: there is none) lets this change happen."""
         if self.insert is not None or task is None:
             return self.insert is not None and task is None
-        return all(condition.holds(task) for condition in self.when)
+        return _all_hold(self.when, task)
 
     def already_done(self, task: Task | None) -> bool:
         """Tell whether the stored *task* shows that this change has taken effect before."""
         if task is None or not self.done_when:
             return False
-        return all(condition.holds(task) for condition in self.done_when)
+        return _all_hold(self.done_when, task)
 
     def apply(self, task: Task | None) -> Task | None:
         """Return *task* as changed; None when it is gone."""

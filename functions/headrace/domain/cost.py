@@ -62,12 +62,12 @@ TRANSACTION: Final = 2
 
 def write_units(before: int, after: int = 0) -> int:
     """Return the units of one write by the item's bytes *before* and *after* it (0: none there)."""
-    return max(1, math.ceil(max(before, after) / _KB))
+    return -(-max(before, after) // _KB) or 1
 
 
 def read_units(size: int, *, consistent: bool = True) -> float:
     """Return the units of one item, or of all that one query goes through, of *size* bytes."""
-    return max(1, math.ceil(size / (4 * _KB))) * (1.0 if consistent else 0.5)
+    return (-(-size // (4 * _KB)) or 1) * (1.0 if consistent else 0.5)
 
 
 def entry_units(*, was: bool, is_: bool, moved: bool, changed: bool) -> int:

@@ -14,4 +14,4 @@ def micros_of(instant: datetime) -> int:
 
 def instant_of(micros: float) -> datetime:
     """Return the instant so many microseconds after 1970 began."""
-    return EPOCH + timedelta(0, 0, micros)  # by place, as it is asked for every index entry
+    return EPOCH + micros * MICROSECOND

@@ -7,7 +7,7 @@ Long, because it has a function for each row of the table that is not a worker's
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -23,9 +23,10 @@ from headrace.domain.change import (
     Unset,
     UnsetOrAfter,
 )
-from headrace.domain.copies import altered
+from headrace.domain.copies import altered, quick
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.fairness import Turn
+from headrace.domain.instants import MICROSECOND
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.lifecycle import Action, rule
 from headrace.domain.offload import Upload
@@ -56,7 +57,7 @@ _TOLD: Final = frozenset({"result", "dead_reason", "errors"})
 _SECOND: Final = timedelta(seconds=1)
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class TaskSpec:
     """One entry of an enqueue call; ``payload`` is JSON text, exactly as it came in.
 
@@ -83,7 +84,7 @@ class TaskSpec:
         """Return when the task falls due: never before *now*."""
         if self.scheduled_at is not None:
             return max(now, self.scheduled_at)
-        return now + timedelta(seconds=self.delay_in_seconds or 0)
+        return now + timedelta(seconds=self.delay_in_seconds) if self.delay_in_seconds else now
 
     def fault(self, queue: Queue, due_at: datetime) -> str | None:
         """Return what keeps the task, due at *due_at*, out of *queue*, with the field first."""
@@ -172,8 +173,10 @@ def enqueue(  # noqa: PLR0913  all that a new task is made of
 
 
 def _memberships(new: TaskSpec, parent: Task | None) -> tuple[Membership, ...] | None:
+    if not new.batches:
+        return None
     inherited = frozenset(parent.batch_keys) if parent is not None else frozenset()
-    return tuple(Membership(id_, id_ in inherited) for id_ in new.batches) or None
+    return tuple(Membership(id_, id_ in inherited) for id_ in new.batches)
 
 
 def overwrite(held: Task, new: TaskSpec, queue: Queue, *, now: datetime) -> Change:
@@ -231,7 +234,7 @@ def dequeue(
         own = queue.settings.keepalive_timeout_in_seconds
         assumed = (Unset("keepalive"),)
     length = timedelta(seconds=own)
-    granted_until, expires_at = now + length, now + length
+    granted_until = expires_at = now + length
     if group is not None:
         granted_until, expires_at = group.granted_until, group.expires_at
     return Change(
@@ -400,5 +403,5 @@ def dead_retention(queue: Queue) -> Seconds:
 
 def whole_second(instant: datetime) -> datetime:
     """Return *instant* rounded up: the table's broom counts whole seconds."""
-    floor = instant.replace(microsecond=0)
-    return floor if floor == instant else floor + _SECOND
+    past = instant.microsecond
+    return instant + (_SECOND - past * MICROSECOND) if past else instant

@@ -271,10 +271,13 @@ class Queue:
 
     def order_fault(self, times: Mapping[str, object]) -> str | None:
         """Return which of *times*, by field, is given where a strict order knows none."""
-        named = next((name for name, given in times.items() if given), None)
-        if named is None or not self.strict:
+        if not self.strict:
             return None
-        return f"{named} has no meaning in queue {self.name}: its order is strict, not by time"
+        named = next((name for name, given in times.items() if given), None)
+        return (
+            named
+            and f"{named} has no meaning in queue {self.name}: its order is strict, not by time"
+        )
 
     def tells_of(self, state: State) -> bool:
         """Tell whether another queue is told of tasks that end here in *state*."""

@@ -105,8 +105,9 @@ def heartbeat(
 def succeed(held: Held, queue: Queue, *, now: datetime, result: str | None) -> Change:
     """Plan a success: the result is kept as long as the queue keeps history."""
     row = rule(Action.SUCCEED, State.INFLIGHT, State.SUCCEEDED)
-    put = {} if result is None else {"result": result}
-    change = _report(Change(row, held.task_id, put=put), held)
+    when, settled, done_when = _marks(row, held)
+    put = settled if result is None else {**settled, "result": result}
+    change = Change(row, held.task_id, when=when, put=put, done_when=done_when)
     retention = queue.settings.history_retention_in_seconds
     return parted(end(change, queue, now=now, retention=retention, of=held.task), held.task)
 
@@ -274,16 +275,24 @@ def _held(row: Rule, held: Held) -> tuple[Condition, ...]:
 
 def _report(change: Change, held: Held) -> Change:
     """Add what every report asks, and the mark by which a repeat of it is recognised."""
-    row, name = change.rule, held.group or held.lease_id
-    settled = {"settled_lease_id": name, "settled_status": str(row.action)}
-    if row.lease is not LeaseRule.HELD:
-        settled = {}
+    when, settled, done_when = _marks(change.rule, held)
     return altered(
         change,
-        when=(*_held(row, held), *change.when),
+        when=(*when, *change.when),
         put={**change.put, **settled},
-        done_when=_already(row, held, settled),
+        done_when=done_when,
     )
+
+
+def _marks(
+    row: Rule, held: Held
+) -> tuple[tuple[Condition, ...], dict[str, Any], tuple[Condition, ...]]:
+    """Return what every report asks, the mark that it leaves, and how that is recognised."""
+    settled: dict[str, Any] = {}
+    if row.lease is LeaseRule.HELD:
+        name = held.group or held.lease_id
+        settled = {"settled_lease_id": name, "settled_status": str(row.action)}
+    return _held(row, held), settled, _already(row, held, settled)
 
 
 def _already(row: Rule, held: Held, settled: Mapping[str, str]) -> tuple[Condition, ...]:

@@ -186,7 +186,7 @@ OFFLOADED: Final = {"payload": "payload_ref", "result": "result_ref", "progress"
 _references_of: Final = attrgetter(*OFFLOADED.values())
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class Task:
     """A task as stored.
 
@@ -305,7 +305,7 @@ class Task:
     def fetchable(self) -> dict[str, OffloadedText]:
         """Of what is kept elsewhere, what is fetched for whoever is shown or handed the task."""
         found = self.offloaded
-        if self.uploaded is not None:
+        if found and self.uploaded is not None:
             del found["payload"]
         return found
 

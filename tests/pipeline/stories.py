@@ -129,7 +129,8 @@ def true_history(lake: Lake, *, seed: int, rounds: int = 60) -> MemoryService:
 
     The same *seed* gives the same history: ids too, by which tasks of one time are ordered.
     """
-    drawn = SimpleNamespace(randbits=random.Random(seed).getrandbits)
+    chance = random.Random(seed)
+    drawn = SimpleNamespace(randbits=chance.getrandbits, token_bytes=chance.randbytes)
     clock = ManualClock(at(23.5))
     with patch.object(ids, "secrets", drawn), patch.object(sending, "utc_now", clock):
         return _history(MemoryService(clock=clock, seed=seed, lake=lake), rounds)

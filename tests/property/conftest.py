@@ -15,4 +15,5 @@ def drawn_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     By them tasks of one time are ordered: bits from the system would make another run of the same
     example, and what fails once in a hundred runs would fail for no change that anybody made.
     """
-    monkeypatch.setattr(ids, "secrets", SimpleNamespace(randbits=random.getrandbits))
+    drawn = SimpleNamespace(randbits=random.getrandbits, token_bytes=random.randbytes)
+    monkeypatch.setattr(ids, "secrets", drawn)

@@ -33,10 +33,13 @@ WHOLE_ID_RE = re.compile(f"tsk_[{_ALPHABET}]{{26}}", re.ASCII)
 """A whole id as new_task_id() makes them."""
 
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+_DIGITS = bytes(ord(_ALPHABET[byte % 32]) for byte in range(256))
 _RANDOM_BITS = 80
 _TASK_LENGTH = 26
+_TIME_LENGTH = 10  # of these, before 16 of random bits
 _SECRET_BITS = 52  # beside 48 of milliseconds
 _TAG_BITS, _TAG_LENGTH = 50, 10
+_TOKEN_LENGTH = 20
 _KEY_LENGTH = 16  # of a group lease
 _MARK = ":"  # between a group lease and the delivery
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,6 +48,11 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 def _base32(number: int, length: int) -> str:
     """Return *number* in *length* characters, an even number of them."""
     return "".join([_PAIRS[number >> bits & 1023] for bits in range(5 * length - 10, -1, -10)])
+
+
+def _random32(length: int) -> str:
+    """Return *length* characters, each of five random bits."""
+    return secrets.token_bytes(length).translate(_DIGITS).decode("ascii")
 
 
 def _digest(text: str) -> int:
@@ -58,8 +66,12 @@ def new_task_id(now: datetime) -> str:
     The layout is ULID's: 48 bits of milliseconds, then 80 random bits.
     Source: https://github.com/ulid/spec
     """
+    return "tsk_" + _timed(now)
+
+
+def _timed(now: datetime) -> str:
     millis = int(now.timestamp() * 1000)
-    return "tsk_" + _base32(millis << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS), 26)
+    return _base32(millis, _TIME_LENGTH) + _random32(_TASK_LENGTH - _TIME_LENGTH)
 
 
 def mistyped(text: str) -> str:
@@ -81,17 +93,17 @@ def derived_task_id(born: datetime, seed: str) -> str:
 
 def new_batch_id(now: datetime) -> str:
     """Return ``bat_`` and what new_task_id() puts behind ``tsk_``."""
-    return "bat_" + new_task_id(now).removeprefix("tsk_")
+    return "bat_" + _timed(now)
 
 
 def new_lease_token() -> str:
     """Return a fresh secret of 100 random bits that only the holder of a lease knows."""
-    return "lse_" + _base32(secrets.randbits(100), 20)
+    return "lse_" + _random32(_TOKEN_LENGTH)
 
 
 def new_lease_tag() -> str:
     """Return a fresh tag of 50 random bits, to know the leases of one call by."""
-    return _base32(secrets.randbits(_TAG_BITS), _TAG_LENGTH)
+    return _random32(_TAG_LENGTH)
 
 
 def lease_tag_of(text: str) -> str:
@@ -101,7 +113,7 @@ def lease_tag_of(text: str) -> str:
 
 def tagged_lease_token(tag: str) -> str:
     """Return a fresh secret as new_lease_token() does, which begins with *tag*: see is_tagged()."""
-    return "lse_" + tag + _base32(secrets.randbits(_TAG_BITS), _TAG_LENGTH)
+    return "lse_" + tag + _random32(_TOKEN_LENGTH - _TAG_LENGTH)
 
 
 def is_tagged(token: str, tag: str) -> bool:
@@ -111,7 +123,7 @@ def is_tagged(token: str, tag: str) -> bool:
 
 def new_idempotency_key() -> str:
     """Return a fresh key of 100 random bits for one request and its repeats."""
-    return _base32(secrets.randbits(100), 20)
+    return _random32(_TOKEN_LENGTH)
 
 
 def new_group_id(name: str | None, now: datetime) -> str:
@@ -174,8 +186,7 @@ def settled_under(group_id: str, settled_lease_id: str | None) -> bool:
 
 def new_undo_id(now: datetime) -> str:
     """Return a fresh id of what can be undone, 26 characters like a task's."""
-    millis = int(now.timestamp() * 1000)
-    return "und_" + _base32(millis << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS), 26)
+    return "und_" + _timed(now)
 
 
 def action_id(seen_at: datetime, seed: str) -> str:
@@ -186,7 +197,7 @@ def action_id(seen_at: datetime, seed: str) -> str:
 
 def new_request_token() -> str:
     """Return a mark by which a write recognises itself after a lost answer."""
-    return _base32(secrets.randbits(50), 10)
+    return _random32(10)
 
 
 def new_chance() -> random.Random:
@@ -200,8 +211,13 @@ def shard_of(task_id: str, shards: int) -> int:
 
 
 _WORKERS: Final = 1_000  # whose names are remembered as leases have them
-_ATTEMPT: Final = re.compile(r"([0-9]{1,9})([hnl]?)", re.ASCII)
-_BEGAN: Final = re.compile(r"[0-9a-f]{1,15}", re.ASCII)
+_LEASE: Final = re.compile(
+    r"([^.]+)"  # the secret
+    r"\.(0|[1-9][0-9]{0,8})([hnl]?)"  # attempt, and priority
+    r"\.([^.]*)"  # the worker
+    r"(?:\.(0|[1-9a-f][0-9a-f]{0,14}))?"  # when the delivery began
+)
+"""One lease has one name: so numbers are without zeros in front."""
 _LAST: Final = (datetime(9999, 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND
 _LETTERS: Final = {"h": Priority.HIGH, "n": Priority.NORMAL, "l": Priority.LOW, "": None}
 
@@ -216,9 +232,10 @@ def _read(text: str) -> str | None:
     """Return the worker's name that *text* is for; None for one that we did not write."""
     try:
         padded = text + "=" * (-len(text) % 4)
-        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+        worker = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
     except (ValueError, binascii.Error):
         return None
+    return worker if _written(worker) == text else None
 
 
 def _instant(text: str) -> datetime | None:
@@ -251,18 +268,15 @@ class LeaseName:
     @classmethod
     def parse(cls, name: str) -> "LeaseName | None":
         """Return *name* as parsed; None when we did not write it."""
-        secret, _, rest = name.partition(".")
-        attempt, _, rest = rest.partition(".")
-        worker, has_began, began = rest.partition(".")
-        known = _ATTEMPT.fullmatch(attempt)
-        if known is None or not secret or (has_began and not _BEGAN.fullmatch(began)):
+        known = _LEASE.fullmatch(name)
+        if known is None:
             return None
-        text = _read(worker)
-        if text is None:
+        secret, attempt, letter, text, began = known.groups()
+        worker = _read(text)
+        started_at = None if began is None else _instant(began)
+        if worker is None or (began is not None and started_at is None):
             return None
-        started_at = _instant(began) if has_began else None
-        parsed = cls(secret, int(known[1]), text or None, _LETTERS[known[2]], started_at)
-        return parsed if str(parsed) == name else None  # one lease has one name
+        return cls(secret, int(attempt), worker or None, _LETTERS[letter], started_at)
 
 
 def shown_lease(task: Task) -> str:

@@ -4,7 +4,7 @@ Long, because a call reads from top to bottom here: each step needs what the one
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -319,14 +319,14 @@ class QueueLook:
         windows.met(self.queue, allowed)
         return allowed
 
-    def _reserved(self, picked: Sequence[Entry]) -> dict[Entry, Reservation | None]:
+    def _reserved(self, picked: Sequence[Entry]) -> list[tuple[Entry, Reservation | None]]:
         """Return the entries to deliver, each with its slot if the queue limits them."""
         if not self.queue.settings.dequeuing_settings.max_inflight_tasks:
-            return dict.fromkeys(picked)
+            return [(entry, None) for entry in picked]
         picked = with_due_times(self.leasing.tables, picked)
         reserved = self.leasing.limiting.slots.take(self.queue, picked)
         self.leasing.claims.drop([entry for entry in picked if entry not in reserved])
-        return dict(reserved)
+        return list(reserved.items())
 
     # -- the race --------------------------------------------------------------------------------
 
@@ -367,22 +367,22 @@ class QueueLook:
 
     # -- the write -------------------------------------------------------------------------------
 
-    def _write(self, reserved: Mapping[Entry, Reservation | None], now: datetime) -> list[Outcome]:
+    def _write(
+        self, reserved: Sequence[tuple[Entry, Reservation | None]], now: datetime
+    ) -> list[Outcome]:
         """Write the leases; where only the task's own keepalive was not known, once more."""
         if self.queue.lanes != [0]:
-            self._turns |= {entry.task_id: turn_of(self.queue, entry) for entry in reserved}
+            self._turns |= {entry.task_id: turn_of(self.queue, entry) for entry, _ in reserved}
         tables = self.leasing.tables
-        changes = [self._delivery(entry, now, slot=slot) for entry, slot in reserved.items()]
+        changes = [self._delivery(entry, slot, now) for entry, slot in reserved]
         if self.batch is None:
             outcomes = tables.commit(changes, partly=True)
         else:
             outcomes = self.batch.commit(changes, now=now)
         again = {
-            place: self._delivery(entry, now, slot=slot, task=outcome.task)
-            for place, ((entry, slot), outcome) in enumerate(
-                zip(reserved.items(), outcomes, strict=True)
-            )
-            if not isinstance(outcome, Done) and _own_keepalive(outcome.task, entry)
+            place: self._delivery(*reserved[place], now, task=outcome.task)
+            for place, outcome in enumerate(outcomes)
+            if not isinstance(outcome, Done) and _own_keepalive(outcome.task, reserved[place][0])
         }
         try:
             once_more = tables.commit(list(again.values()), partly=True)
@@ -390,7 +390,7 @@ class QueueLook:
             once_more = [Refused(None)] * len(again)
         for place, outcome in zip(again, once_more, strict=True):
             outcomes[place] = outcome
-        slots = [slot for slot in reserved.values() if slot is not None]
+        slots = [slot for _, slot in reserved if slot is not None]
         if slots:
             self.leasing.limiting.slots.refused(self.queue, slots, outcomes)
         return outcomes
@@ -398,9 +398,9 @@ class QueueLook:
     def _delivery(
         self,
         entry: Entry,
+        slot: Reservation | None,
         now: datetime,
         *,
-        slot: Reservation | None,
         task: Task | None = None,
     ) -> Change:
         token = self.leasing.new_lease() if self.batch is None else self.batch.new_lease()

@@ -106,7 +106,7 @@ class QueueOperations:
         remembered = self._cache.get(name)
         if remembered is not None:
             read_at, queue = remembered
-            if self.now() - read_at < timedelta(seconds=self.cache_seconds):
+            if (self.now() - read_at).total_seconds() < self.cache_seconds:
                 return queue
         return self._stored(name)
 

@@ -145,10 +145,8 @@ class Slots:
         """
         over: dict[tuple[str, int], list[str]] = {}
         for change, outcome in zip(changes, outcomes, strict=True):
-            if isinstance(outcome, Done) and change.leaves is not None:
-                reservation = Reservation.of(outcome.task)
-                if reservation is None:
-                    continue
+            reservation = Reservation.of(outcome.task) if isinstance(outcome, Done) else None
+            if reservation is not None and change.leaves is not None:
                 # What is done may have been done before: the task may be in flight once more.
                 by_now = None if change.gone and change.allowed(outcome.task) else outcome.task
                 if reservation.standing(by_now, change.leaves) is ReservationStanding.OVER:

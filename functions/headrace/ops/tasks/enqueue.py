@@ -9,6 +9,7 @@ from typing import Final
 from headrace.domain import plan
 from headrace.domain.access import Principal
 from headrace.domain.change import Change
+from headrace.domain.copies import quick
 from headrace.domain.errors import Inflight, InvalidRequest, NotFound, Unavailable
 from headrace.domain.fairness import Turn
 from headrace.domain.ids import new_request_token, new_task_id
@@ -41,7 +42,7 @@ class EnqueueOutcome(StrEnum):
     INVALID = "INVALID"
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class EnqueueResult:
     """The result of one entry; ``task`` is shown for what is there now.
 
@@ -66,7 +67,7 @@ class EnqueueResult:
         return replace(self, elsewhere=None)
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class _Entry:
     """One entry on its way in."""
 
@@ -82,12 +83,15 @@ class _Entry:
         """Return what only queue, clock, batches *refused* or faults of *uploads* tell is wrong."""
         if self.new.upload is not None and self.new.upload.name in uploads:
             return uploads[self.new.upload.name]
+        fault = self.new.fault(target, self.due_at)
+        if fault is not None or not refused:
+            return fault
         why = (
             f"batches[{place}]: {refused[batch_id]}"
             for place, batch_id in enumerate(self.new.batches)
             if batch_id in refused
         )
-        return self.new.fault(target, self.due_at) or next(why, None)
+        return next(why, None)
 
 
 def _with_keys(new: TaskSpec, keys: Mapping[str, str]) -> TaskSpec:
@@ -128,7 +132,7 @@ class TaskOperations:
         wanted = [batch_id for one in new for batch_id in one.batches]
         keys, refused = self.joining(wanted) if wanted else ({}, {})
         new = [_with_keys(one, keys) for one in new]
-        taken: set[datetime] = set()
+        taken: dict[datetime, datetime] = {}
         results: list[EnqueueResult] = []
         plain: list[_Entry] = []
         entries = [self._entry(given, now, taken) for given in new]
@@ -204,11 +208,15 @@ class TaskOperations:
                     note_left(self.store, task.queue, [task])
                 return undo
 
-    def _entry(self, given: TaskSpec, now: datetime, taken: set[datetime]) -> _Entry:
-        due_at = given.due_at(now)
+    def _entry(self, given: TaskSpec, now: datetime, taken: dict[datetime, datetime]) -> _Entry:
+        """Return the entry of *given*; *taken* are the due times so far, and what is behind each.
+
+        Tasks of one call keep their order, so each has a due time of its own.
+        """
+        wanted = due_at = given.due_at(now)
         while due_at in taken:
-            due_at += MICROSECOND  # tasks of one call keep their order
-        taken.add(due_at)
+            due_at = taken[due_at]
+        taken[wanted] = taken[due_at] = due_at + MICROSECOND  # all from the one to the other
         token = self.new_token() if given.id else None
         return _Entry(given, given.id or self.new_id(now), due_at, token)
 
@@ -326,14 +334,12 @@ def _planned(entry: _Entry, queue: Queue, now: datetime, *, replaces: str | None
 
 
 def _enqueued(change: Change, outcome: Outcome, queue: Queue) -> EnqueueResult:
-    match outcome:
-        case Done(task):
-            return EnqueueResult(EnqueueOutcome.CREATED, task.id, task)
-        case Refused(Task() as there):
-            return existing(there, queue.name)
-        case Refused():
-            detail = "the id is being deleted; try again"
-            return EnqueueResult(EnqueueOutcome.INVALID, change.task_id, detail=detail)
+    if isinstance(outcome, Done):
+        return EnqueueResult(EnqueueOutcome.CREATED, outcome.task.id, outcome.task)
+    if outcome.task is not None:
+        return existing(outcome.task, queue.name)
+    detail = "the id is being deleted; try again"
+    return EnqueueResult(EnqueueOutcome.INVALID, change.task_id, detail=detail)
 
 
 def has_place(result: EnqueueResult, turn: Turn) -> bool:

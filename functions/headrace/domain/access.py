@@ -134,11 +134,11 @@ class Principal:
     @property
     def everywhere(self) -> bool:
         """Tell whether the key is for all queues, those to come included."""
-        return _ANY in self.patterns or self.covers(_ANY)
+        return self.covers(_ANY)
 
     def covers(self, queue: str) -> bool:
         """Tell whether *queue*, or every queue that it is a pattern of, is one of the key's."""
-        return any(covers(pattern, queue) for pattern in self.patterns)
+        return _ANY in self.patterns or any(covers(pattern, queue) for pattern in self.patterns)
 
     def shown(self, queue: str) -> str | None:
         """Return the name of *queue* as the key may know it: None for one that is not its own."""

@@ -334,11 +334,10 @@ class QueueLook:
         """Take up to *count* of the *ready* entries; in a crowd only from the part that is ours."""
         name, claims, members = self.queue.name, self.leasing.claims, self.leasing.members
         race = Race()
-        window = list(ready)
+        window, wanted = list(ready), count
         for _ in range(_ROUNDS):
             now = self.leasing.now()
             part = claims.part(name, now)
-            wanted = count - len(race.won) - race.unclear
             picked = claims.pick(window, wanted, now=now, part=part)
             if not picked:
                 break
@@ -359,7 +358,8 @@ class QueueLook:
             if len(reserved) < len(allowed):
                 self.no_slot = True
                 break
-            if self._parts() > 1:  # the rest is others' part, or was taken from under us
+            wanted = count - len(race.won) - race.unclear
+            if not wanted or self._parts() > 1:  # others' part, or it was taken from under us
                 break
             names = {entry.task_id for entry in picked}
             window = [entry for entry in window if entry.task_id not in names]

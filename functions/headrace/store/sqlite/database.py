@@ -11,7 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
@@ -65,12 +65,13 @@ class Database:
         self.name = path
         # Settled now: readers are opened later, and somebody may change the folder meanwhile.
         self._path = None if path == MEMORY else Path(os.path.realpath(path))
+        self._errors = errors(path, self._path)
         self._identity: Identity | None = None
         self._closed = False
         self._carried_over = False
         self.on_fork: list[Callable[[], None]] = []  # in the child
         self._fresh()
-        with self.errors():
+        with self._errors:
             if self._path is not None:
                 refuse_network(path, self._path)
                 self._identity = create(path, self._path)
@@ -98,10 +99,6 @@ class Database:
         self._writer_mutex = threading.Lock()  # of the connection that writes
         self._writer: sqlite3.Connection | None = None
         self._lazy = False  # what it commits is not synced
-
-    def errors(self) -> AbstractContextManager[None]:
-        """Return a block in which SQLite's errors become Unavailable or Unusable."""
-        return errors(self.name, self._path)
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -173,7 +170,7 @@ class Database:
         What comes while another process holds the file is *gathered* too, if that will be synced.
         """
         try:
-            with self.errors():
+            with self._errors:
                 db = self._writing()
                 self._check_same_file()
                 lazy = all(job.lazy for job in jobs)
@@ -186,7 +183,7 @@ class Database:
                 job.error = type(error)(str(error)) if isinstance(error, Unavailable) else error
             return
         try:
-            with self.errors():
+            with self._errors:
                 self._together(db, jobs)
         except BaseException as error:  # noqa: BLE001  each caller hears of its own
             if self._path is not None:
@@ -224,7 +221,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection for statements that change nothing.  Raises Unavailable."""
-        with self.errors():
+        with self._errors:
             self._pass_gate()
             if self._path is None:
                 with self._memory:

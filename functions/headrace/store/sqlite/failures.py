@@ -2,8 +2,6 @@
 
 import shutil
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -34,19 +32,30 @@ _LASTING: Final = {
 _SCARCE: Final = 256 * 1024  # bytes: less than SQLite may want at once
 
 
-@contextmanager
-def errors(name: str, path: Path | None = None) -> Iterator[None]:
-    """Turn SQLite's errors into Unavailable, or Unusable, that say what it means.
+class errors:  # noqa: N801  a block, as those of contextlib
+    """A block in which SQLite's errors become Unavailable, or Unusable, that say what it means.
 
-    *name* is what the file is called, *path* where it is (None: in memory).
+    *name* is what the file is called, *path* where it is (None: in memory).  One may be entered
+    again, by several threads too.
     """
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
+
+    __slots__ = ("_name", "_path")
+
+    def __init__(self, name: str, path: Path | None = None) -> None:
+        self._name = name
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """Raise what *error* means, if it is one of SQLite's."""
+        if not isinstance(error, sqlite3.DatabaseError):
+            return
         code = getattr(error, "sqlite_errorcode", None)
         if code is None or isinstance(error, sqlite3.ProgrammingError | sqlite3.IntegrityError):
-            raise  # a defect of ours
-        raise _meaning(code & 0xFF, f"{name}: ", str(error), path) from error
+            return  # a defect of ours
+        raise _meaning(code & 0xFF, f"{self._name}: ", str(error), self._path) from error
 
 
 def _meaning(code: int, name: str, message: str, path: Path | None) -> Unavailable:

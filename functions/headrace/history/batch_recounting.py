@@ -17,7 +17,7 @@ more from one that never was, nor how it ended.
 What a write of a task means to the batches that count it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -152,22 +152,21 @@ _LIVE: Final = "live"
 _STANDING: Final = {State.SUCCEEDED: "succeeded", State.DEAD: "dead"}
 
 
-def batch_deltas(write: TaskWrite) -> Iterator[tuple[str, BatchDelta]]:
-    """Yield for each batch of the task its id, and by how much *write* changes its numbers.
+def batch_deltas(write: TaskWrite) -> tuple[tuple[str, BatchDelta], ...]:
+    """Return for each batch of the task its id, and by how much *write* changes its numbers.
 
     A member that is removed after its end stays counted as it ended; only one that is removed
     before is a deleted one.
     """
-    old, new = write.before, write.after
-    task = new or old
-    if task is None or not (task.memberships or (old is not None and old.memberships)):
-        return
-    before = {} if old is None else {one.batch: one for one in old.memberships}
-    after = {} if new is None else {one.batch: one for one in new.memberships}
-    for batch in before | after:
-        delta = _delta(write, before.get(batch), after.get(batch))
-        if delta is not None:
-            yield batch, delta
+    was = () if write.before is None else write.before.memberships
+    now = () if write.after is None else write.after.memberships
+    if not was and not now:  # as with most tasks
+        return ()
+    before, after = {one.batch: one for one in was}, {one.batch: one for one in now}
+    deltas = (
+        (batch, _delta(write, before.get(batch), after.get(batch))) for batch in before | after
+    )
+    return tuple((batch, delta) for batch, delta in deltas if delta is not None)
 
 
 def _delta(

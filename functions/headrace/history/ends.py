@@ -156,7 +156,10 @@ class EndWebhooks:
 
 def end_of(change: Transition) -> Happening | None:
     """Return how a task ended by *change*; None where it did not."""
-    return next((one for one in change.happenings if one.event in _ENDS), None)
+    for happening in change.happenings:
+        if happening.event in _ENDS:
+            return happening
+    return None
 
 
 def as_ended(write: TaskWrite) -> Task:

@@ -229,7 +229,7 @@ class Recording:
         """Return the reading of *write*.  Raises UnreadableImage."""
         try:
             change = transition(write)
-            batches = tuple(batch_deltas(write))
+            batches = batch_deltas(write)
             for _, delta in batches:
                 delta.first_at = delta.last_at = change.at
             let_go = _let_go(write)

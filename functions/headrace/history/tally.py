@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.domain.task import SHOWN_STATES, State
+from headrace.domain.write import Spot
 from headrace.history.faults import FaultChanges
 from headrace.history.recent import SLOT, Slots, add_slots, recent, slots_of, text_of
 from headrace.history.transitions import Event, Happening, Transition
@@ -275,23 +276,25 @@ class Tally:
 
     def add(self, transition: Transition) -> None:
         """Count one write of a task."""
-        if transition.left != transition.entered:
-            for spot, cancelled, step in (
-                (transition.left, transition.was_cancelled, -1),
-                (transition.entered, transition.is_cancelled, 1),
-            ):
-                if spot is not None:
-                    queue, state = spot
-                    counts = self._counts(queue)
-                    counts[_PLACE[state]] += step
-                    if cancelled:
-                        counts[CANCELLED] += step
-                    if state is State.ENQUEUED:
-                        self._activity(queue, transition.at // MINUTE).backlog += step
+        left, entered = transition.left, transition.entered
+        if left != entered:
+            if left is not None:
+                self._step(left, transition.at, -1, cancelled=transition.was_cancelled)
+            if entered is not None:
+                self._step(entered, transition.at, 1, cancelled=transition.is_cancelled)
             self.flows.note(transition)
         if transition.old_fault or transition.new_fault:
             self.faults.note(transition)
         self.add_happenings(transition.happenings)
+
+    def _step(self, spot: Spot, at: int, step: int, *, cancelled: bool) -> None:
+        queue, state = spot
+        counts = self._counts(queue)
+        counts[_PLACE[state]] += step
+        if cancelled:
+            counts[CANCELLED] += step
+        if state is State.ENQUEUED:
+            self._activity(queue, at // MINUTE).backlog += step
 
     def add_happenings(self, happenings: Iterable[Happening]) -> None:
         """Count events."""
@@ -340,7 +343,9 @@ class Tally:
         return found
 
     def _activity(self, queue: str, minute: int) -> Activity:
-        minutes = self.minutes.setdefault(queue, {})
+        minutes = self.minutes.get(queue)
+        if minutes is None:
+            minutes = self.minutes[queue] = {}
         found = minutes.get(minute)
         if found is None:
             found = minutes[minute] = Activity()

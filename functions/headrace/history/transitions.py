@@ -103,12 +103,12 @@ def transition(write: TaskWrite) -> Transition:
             change = Transition(write.recorded_at, left, None)
         else:
             change = _change(left, new, write.recorded_at)
-        was, now = _cancelled(old, left), _cancelled(new, change.entered)
-        if was or now:
-            change = change._replace(was_cancelled=was, is_cancelled=now)
-        failed, fails = _fault(old, left), _fault(new, change.entered)
-        if failed or fails:
-            change = change._replace(old_fault=failed, new_fault=fails)
+        was, failed = _failure(old, left)
+        now, fails = _failure(new, change.entered)
+        if was or now or failed or fails:
+            return change._replace(
+                was_cancelled=was, is_cancelled=now, old_fault=failed, new_fault=fails
+            )
         return change
     except MALFORMED as error:
         message = f"not the image of a task: {type(error).__name__}: {error}"
@@ -120,33 +120,31 @@ def index_entry(task: TaskView | None) -> IndexEntry | None:
     spot = None if task is None else task.spot
     if task is None or spot is None:
         return None
-    fault = _fault(task, spot)
+    cancelled, fault = _failure(task, spot)
     named = "" if fault is None else fault.fingerprint
-    return IndexEntry(*spot, task.label, task.scheduled_at, task.id, _cancelled(task, spot), named)
+    return IndexEntry(*spot, task.label, task.scheduled_at, task.id, cancelled, named)
 
 
 def standing_fault(task: TaskView) -> TaskFault | None:
     """Return what *task* has failed of and is not past, None if there is nothing."""
-    return _fault(task, task.spot)
+    return _failure(task, task.spot)[1]
 
 
-def _cancelled(task: TaskView | None, spot: Spot | None) -> bool:
-    """Tell whether *task*, which stands at *spot*, is dead because it was cancelled."""
-    if task is None or spot is None or spot[1] is not State.DEAD:
-        return False
-    return task.dead_reason == DeadReason.CANCELLED
+def _failure(task: TaskView | None, spot: Spot | None) -> tuple[bool, TaskFault | None]:
+    """Tell of *task*, which stands at *spot*, whether it is dead because it was cancelled.
 
-
-def _fault(task: TaskView | None, spot: Spot | None) -> TaskFault | None:
-    """Return what *task*, which stands at *spot*, has failed of and is not past."""
+    And what it has failed of and is not past.
+    """
     if task is None or spot is None:
-        return None
-    cancelled = _cancelled(task, spot)
+        return False, None
+    dead = spot[1] is State.DEAD
+    cancelled = dead and task.dead_reason == DeadReason.CANCELLED
     if not fault_stands(spot[1], task.attempts or 0, cancelled=cancelled):
-        return None
-    dead, error = spot[1] is State.DEAD, task.latest_error
+        return cancelled, None
+    error = task.latest_error
     kind, message = ("", task.dead_reason or "") if error is None else (error.type, error.message)
-    return TaskFault(fingerprint(kind, message), dead, kind, message, task.id, task.worker or "")
+    fault = TaskFault(fingerprint(kind, message), dead, kind, message, task.id, task.worker or "")
+    return cancelled, fault
 
 
 def _change(left: Spot | None, new: TaskView, recorded_at: int) -> Transition:

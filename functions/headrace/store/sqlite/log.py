@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from headrace.domain.instants import micros_of
+from headrace.domain.limits import utf8_bytes
 from headrace.domain.write import TaskWrite
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.rows import Row, insert, rest_of
@@ -101,6 +102,4 @@ class _Sides:
 def _side(row: Row | None) -> str | None:
     if row is None:
         return None
-    payload = row[-1]
-    size = 0 if payload is None else len(payload.encode())
-    return _encode((*row[:-1], size)).decode()
+    return _encode((*row[:-1], utf8_bytes(row[-1] or ""))).decode()

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from headrace.domain.instants import micros_of
-from headrace.domain.task import Membership, OffloadedText, Place, State, Task
+from headrace.domain.task import OFFLOADED, Membership, OffloadedText, Place, State, Task
 from headrace.domain.write import LatestError, Spot
 from headrace.store.sqlite.rows import STATES, task_of, text_of
+
+_references_of: Final = attrgetter(*OFFLOADED.values())
 
 
 class RowView(NamedTuple):
@@ -143,8 +146,8 @@ class RowView(NamedTuple):
 
     @property
     def offloaded(self) -> tuple[OffloadedText, ...]:
-        found = (self.known.payload_ref, self.known.result_ref, self.known.progress_ref)
-        return tuple(one for one in found if one is not None)
+        found = _references_of(self.known)
+        return tuple(one for one in found if one is not None) if any(found) else ()
 
     @property
     def tells_of(self) -> str | None:

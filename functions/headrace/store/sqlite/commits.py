@@ -91,7 +91,7 @@ class Commit:
 
     def _make(self, change: Change) -> Outcome:
         before = self._task(change.task_id)
-        blocked = tuple(place for place, also in enumerate(change.also) if not self._open(also))
+        blocked = self._blocked(change) if change.also else ()
         if not change.allowed(before):
             return self._refuse(change, refused(change, before, blocked))
         if blocked:
@@ -103,6 +103,10 @@ class Commit:
             self._put_also(also, times)
         last = after or before
         return Refused(None) if last is None else Done(last)
+
+    def _blocked(self, change: Change) -> tuple[int, ...]:
+        """Return the places of what may not be written with *change*."""
+        return tuple(place for place, also in enumerate(change.also) if not self._open(also))
 
     def _open(self, also: KeyLock | Change) -> bool:
         if isinstance(also, KeyLock):

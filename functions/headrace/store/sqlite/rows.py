@@ -54,7 +54,12 @@ def _default(field: Field[Any]) -> tuple[Any, ...]:
     return (field.name, _HINTS[field.name])
 
 
-_Rest: Final = msgspec.defstruct("_Rest", map(_default, _REST), omit_defaults=True)
+_Rest: Final = msgspec.defstruct(
+    "_Rest",
+    map(_default, _REST),
+    omit_defaults=True,
+    gc=False,  # nothing of a task leads back
+)
 _rest_values: Final = attrgetter(*_NAMES)
 _made: Final = maker(Task, (*_IN_COLUMNS, *_NAMES))
 

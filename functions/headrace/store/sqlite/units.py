@@ -12,6 +12,7 @@ from typing import Any, Final
 from headrace.domain import cost
 from headrace.domain.change import KeyLock
 from headrace.domain.lease import LeaseGroup
+from headrace.domain.limits import utf8_bytes
 from headrace.domain.task import Place
 from headrace.store.base import Record
 from headrace.store.items import item_bytes, to_item
@@ -32,10 +33,9 @@ def task_bytes(row: Row | None, payload: int | None = None) -> int:
     """
     if row is None:
         return 0
-    id_, queue, *_, rest, text = row
     if payload is None:
-        payload = _text_bytes(text or "")
-    most = _text_bytes(rest) + payload + len(id_) + len(queue or "") + _BESIDES
+        payload = utf8_bytes(row[-1] or "")
+    most = utf8_bytes(row[-2]) + payload + len(row[0]) + len(row[1] or "") + _BESIDES
     if most < _KB:
         return most
     task = replace(task_of((*row[:-1], None)), payload="") if payload else task_of(row)
@@ -49,7 +49,7 @@ def change_units(old: Row | None, new: Row | None) -> int:
     return cost.write_units(task_bytes(old), task_bytes(new)) + cost.entry_units(
         was=left is not None,
         is_=entered is not None,
-        moved=(left or ())[:4] != (entered or ())[:4],
+        moved=left is not None and entered is not None and left[:4] != entered[:4],
         changed=left != entered,
     )
 
@@ -75,22 +75,22 @@ def record_bytes(record: Record | None) -> int:
     if record is None:
         return 0
     size = _key_bytes(record.kind, record.name)
-    size += len("body") + _text_bytes(json.dumps(record.body, ensure_ascii=False))
+    size += len("body") + utf8_bytes(json.dumps(record.body, ensure_ascii=False))
     size += len("version") + number_bytes(record.version)
     size += len("written_by") + _TOKEN_BYTES
     size += len("ttl") + _SECONDS_BYTES if record.expires_at is not None else 0
-    return size + (len("note") + _text_bytes(record.note) if record.note is not None else 0)
+    return size + (len("note") + utf8_bytes(record.note) if record.note is not None else 0)
 
 
 def key_lock_bytes(lock: KeyLock) -> int:
     """Return the bytes of a key lock."""
-    return _key_bytes(lock.kind, lock.name) + len("mark") + _text_bytes(lock.value or "")
+    return _key_bytes(lock.kind, lock.name) + len("mark") + utf8_bytes(lock.value or "")
 
 
 def pool_bytes(queue: str, held: Collection[str]) -> int:
     """Return the bytes of a pool; one that is empty stands there without its set."""
     size = _key_bytes(f"slots:{queue}", "00000")
-    return size + (len("held") + sum(map(_text_bytes, held)) if held else 0)
+    return size + (len("held") + sum(map(utf8_bytes, held)) if held else 0)
 
 
 def group_bytes(group: LeaseGroup | None) -> int:
@@ -99,8 +99,8 @@ def group_bytes(group: LeaseGroup | None) -> int:
         return 0
     names = "id" + "name" + "keepalive" + "granted_until" + "expires_at" + "ttl" + "state"
     size = _key_bytes("lease", group.key) + len(names) + 3 * _INSTANT_BYTES + _SECONDS_BYTES
-    size += _text_bytes(group.id) + _text_bytes(group.name or "") + len(group.state)
-    return size + len("queues") + sum(map(_text_bytes, group.queues))
+    size += utf8_bytes(group.id) + utf8_bytes(group.name or "") + len(group.state)
+    return size + len("queues") + sum(map(utf8_bytes, group.queues))
 
 
 def number_bytes(number: int) -> int:
@@ -110,8 +110,4 @@ def number_bytes(number: int) -> int:
 
 
 def _key_bytes(kind: str, name: str) -> int:
-    return len("pk") + _text_bytes(kind) + len("sk") + _text_bytes(name)
-
-
-def _text_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
+    return len("pk") + utf8_bytes(kind) + len("sk") + utf8_bytes(name)

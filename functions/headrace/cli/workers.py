@@ -1,6 +1,5 @@
 """Workers: `headrace work` runs an app's, `headrace worker` shows all that are alive."""
 
-import gc
 import importlib
 import math
 import os
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace import garbage
 from headrace.cli import params
 from headrace.cli.commands import CliCommand, CliGroup, queue_names, split
 from headrace.cli.doctor import SILENT_SECONDS
@@ -140,6 +140,7 @@ def work_command(
         # Tasks that enqueue others, and child processes, find the service where the worker does.
         where = {"HEADRACE_URL": session.address(), "HEADRACE_KEY": session.secret}
         os.environ |= {name: value for name, value in where.items() if value}
+    garbage.look_seldom()
     found = load_app(app)
     client = session.connect(codec=found.codec) if named else session.given_client
     with _metrics(prometheus) as observers:
@@ -157,9 +158,7 @@ def work_command(
             if any(one.field in ("url", "key") for one in error.errors):
                 session.connect()  # says how to name them
             raise
-        # What is loaded stays; looking through it for garbage again and again costs each task.
-        gc.collect()
-        gc.freeze()
+        garbage.leave_loaded()
         with relaying(session, outbox, found, client, burst=burst):
             worker.run(burst=burst)
     return Exit.DONE

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Final
 
+from headrace import garbage
 from headrace.local import (
     DataFolderInUse,
     DataFolderUnusable,
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(SAY_OPTIONS, action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    garbage.look_seldom()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stop = threading.Event()
 

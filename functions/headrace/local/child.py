@@ -12,6 +12,7 @@ import threading
 from collections.abc import Sequence
 from typing import Final, Self
 
+from headrace import garbage
 from headrace.client.threads import PeriodicThread
 
 _AGAIN_SECONDS: Final = 2.0
@@ -28,6 +29,7 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 def begin() -> None:
     """In a child, first: leave to the service what is sent to the whole group of processes."""
+    garbage.look_seldom()
     for name in _SIGNALS:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)

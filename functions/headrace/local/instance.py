@@ -6,7 +6,6 @@ share is the store.
 """
 
 import contextlib
-import gc
 import logging
 import socket
 import sys
@@ -14,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from headrace import garbage
 from headrace.domain.errors import Unavailable
 from headrace.embedded.service import service_on
 from headrace.local.child import SupervisedProcess, begin, module_command, until_stdin_ends
@@ -57,9 +57,7 @@ class Instance:
         for name in {*(route.function.handler for route in self._routes), *besides}:
             self.handlers[name] = load_handler(name)
         self._short_ways |= load_short_ways()
-        # What is loaded stays; looking through it for garbage again and again costs each request.
-        gc.collect()
-        gc.freeze()
+        garbage.leave_loaded()
         threading.Thread(target=self._server.serve, name="server", daemon=True).start()
 
     def run(self, function: Function, event: Callable[[Function], Event]) -> None:

@@ -63,15 +63,20 @@ def test_it_works_until_the_queues_are_empty(headrace_service: MemoryService) ->
     assert (task.status, task.result) == ("SUCCEEDED", 42)
 
 
-def test_what_is_loaded_is_not_looked_through_for_garbage(headrace_service: MemoryService) -> None:
+def test_garbage_is_looked_for_seldom_and_not_in_what_is_loaded(
+    headrace_service: MemoryService,
+) -> None:
     headrace_service.client.create_queue("mail")
+    usual = gc.get_threshold()
     gc.unfreeze()
 
     try:
         assert work("a_shop:app", "--burst", service=headrace_service).code == 0
         assert gc.get_freeze_count() > 10_000
+        assert gc.get_threshold()[0] == 5_000
     finally:
         gc.unfreeze()
+        gc.set_threshold(*usual)
 
 
 def test_metrics_are_served_while_it_works(headrace_service: MemoryService) -> None:

@@ -1,7 +1,7 @@
 """How a program of ours looks for garbage: seldom, and not through what it has loaded.
 
 Most of what a task takes is let go of as soon as it is done.  To look for the rest at each 700 new
-objects, as Python does before 3.14, took 3 to 4 % of the CPU of a worker over a file, and found
+objects, as Python does before 3.13, took 3 to 4 % of the CPU of a worker over a file, and found
 some 300 objects in 4,000 tasks.
 """
 

@@ -181,17 +181,18 @@ class HttpCalls:
     def read(self, call: ApiCall[T], response: ReceivedAnswer) -> T:
         """What *call* is answered.  Raises CallFailed, or an error of headrace.domain.errors."""
         self.usage.add(response.headers.get(UNITS_HEADER))
-        status, where = response.status_code, f"{call.method} {call.path}"
-        if _REDIRECTED <= status < _REFUSED:
-            to = response.headers.get("Location", "nowhere")
-            raise HeadraceError(f"{where} is redirected to {to}: that is another url")
-        if status < _REFUSED:
+        status = response.status_code
+        if status < _REDIRECTED:
             try:
                 return call.read(self._answer(response))
             except (msgspec.DecodeError, RecursionError) as error:
                 raise HeadraceError(
-                    f"{where}: the answer is none of Headrace's: {error}"
+                    f"{call.method} {call.path}: the answer is none of Headrace's: {error}"
                 ) from error
+        where = f"{call.method} {call.path}"
+        if status < _REFUSED:
+            to = response.headers.get("Location", "nowhere")
+            raise HeadraceError(f"{where} is redirected to {to}: that is another url")
         request_id = response.headers.get("X-Request-Id")
         refused = refusal(status, response.content, where=where, request_id=request_id)
         wait = _seconds(response, "Retry-After")

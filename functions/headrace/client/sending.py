@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
+from functools import cache
+from operator import attrgetter
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -221,10 +223,11 @@ def _given(
 ) -> dict[str, Any]:
     """Return the fields of *what* that say something."""
     given: dict[str, Any] = {}
-    for name in _names(type(what)):
-        value = getattr(what, name)
-        if value is None or name in without:
+    names, values_of = _sent(type(what))  # type: ignore[arg-type]  # a type is hashable
+    for name, said in zip(names, values_of(what), strict=True):
+        if said is None or name in without:
             continue
+        value = said
         if name in _CARRIED:
             value = carried(value, codec, field=f"{path}.{name}", most=_CARRIED[name])
         elif isinstance(value, str):  # as most are
@@ -246,12 +249,10 @@ def _strategy(retry: RetryStrategy) -> dict[str, Any]:
     return fields_of
 
 
-_NAMES: dict[type, tuple[str, ...]] = {}
-
-
-def _names(kind: type) -> tuple[str, ...]:
-    if kind not in _NAMES:
-        if not is_dataclass(kind):
-            raise TypeError(f"{kind.__name__} cannot be sent")
-        _NAMES[kind] = tuple(one.name for one in fields(kind) if one.metadata.get("sent", True))
-    return _NAMES[kind]
+@cache
+def _sent(kind: type[Any]) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    """Return the fields of *kind* that are sent, and what gives their values."""
+    if not is_dataclass(kind):
+        raise TypeError(f"{kind.__name__} cannot be sent")
+    names = tuple(one.name for one in fields(kind) if one.metadata.get("sent", True))
+    return names, attrgetter(*names)

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from headrace.client.codec import Codec, decoded, remember_codec
+from headrace.domain.copies import quick
 from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.limits import HALF_A_PAIR
@@ -43,7 +44,7 @@ class CallFailed(Exception):
         self.wait = wait  # seconds, where the service names them
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class RawAnswer:
     """A response, before it is decoded.
 
@@ -65,7 +66,7 @@ Body: TypeAlias = Callable[[Codec], bytes]
 Read: TypeAlias = Callable[[RawAnswer], T]
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class ApiCall(Generic[T]):
     """One request and how its answer is read.
 
@@ -246,7 +247,13 @@ def without_none(**given: object) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def posts(path: str, read: Read[T], body: Mapping[str, Any] | None = None) -> ApiCall[T]:
+def posts(
+    path: str,
+    read: Read[T],
+    body: Mapping[str, Any] | None = None,
+    *,
+    attempt: int | None = None,
+) -> ApiCall[T]:
     """A POST of the JSON *body*, with a key, so that it happens once however often it is sent."""
     return ApiCall(
         "POST",
@@ -254,6 +261,7 @@ def posts(path: str, read: Read[T], body: Mapping[str, Any] | None = None) -> Ap
         read,
         body=None if body is None else lambda _: json_body(body),
         key=new_idempotency_key(),
+        attempt=attempt,
     )
 
 

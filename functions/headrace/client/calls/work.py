@@ -59,7 +59,7 @@ def dequeue(
         keepalive_timeout_in_seconds=keepalive_timeout_in_seconds,
         lease_id=lease_id,
     )
-    return replace(posts(_dequeue_path(queue, queues), reads(Dequeued), body), attempt=1)
+    return posts(_dequeue_path(queue, queues), reads(Dequeued), body, attempt=1)
 
 
 def _dequeue_path(queue: str | None, queues: Sequence[str] | None) -> str:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -289,6 +289,12 @@ class Consumed:
         )
 
 
+@lru_cache(256)  # calls of one kind cost alike
+def _units_of(header: str) -> tuple[float, float]:
+    found = _UNITS.fullmatch(header)
+    return (float(found[1]), float(found[2])) if found else (0.0, 0.0)
+
+
 class Usage:
     """Adds up what calls cost; threads may share it."""
 
@@ -304,8 +310,7 @@ class Usage:
 
     def add(self, header: str | None) -> None:
         """Note one answer with this X-Consumed-Units; one without counts as a call."""
-        found = _UNITS.fullmatch(header or "")
-        write, read = (float(found[1]), float(found[2])) if found else (0.0, 0.0)
+        write, read = _units_of(header or "")
         with self._lock:
             self._calls += 1
             self._write_units += write

@@ -54,6 +54,7 @@ _FORGOTTEN: Final = (
 _TOLD: Final = frozenset({"result", "dead_reason", "errors"})
 """What is kept of it where its queue tells another how it ended."""
 
+_KEYLESS: Final = Unset("dedupe_key")
 _SECOND: Final = timedelta(seconds=1)
 
 
@@ -288,7 +289,7 @@ def expire(of: Entry | Task, queue: Queue, *, now: datetime) -> Change:
     task_id = of.id if isinstance(of, Task) else of.task_id
     change = Change(row, task_id, when=when, put={"dead_reason": DeadReason.EXPIRED})
     task = of if isinstance(of, Task) else None
-    return parted(end(change, queue, now=now, retention=dead_retention(queue), of=task), of)
+    return end(change, queue, now=now, retention=dead_retention(queue), of=task)
 
 
 def cancel(task: Task, queue: Queue, *, now: datetime, unless_changed: bool = False) -> Change:
@@ -306,8 +307,7 @@ def cancel(task: Task, queue: Queue, *, now: datetime, unless_changed: bool = Fa
         put={"dead_reason": DeadReason.CANCELLED},
         done_when=(Equals("created_at", task.created_at), Equals("finished_at", now)),
     )
-    retention = dead_retention(queue)
-    return parted(end(change, queue, now=now, retention=retention, of=task), task)
+    return end(change, queue, now=now, retention=dead_retention(queue), of=task)
 
 
 def delete(task: Task, *, unless_changed: bool = False) -> Change:
@@ -356,7 +356,7 @@ def parted(change: Change, of: "Entry | Task | None") -> Change:
         return change.together(*locks, seen=of) if locks else change
     if change.rule.source in (State.SUCCEEDED, State.DEAD):
         return change  # whoever ended it freed its key
-    return altered(change, when=(*change.when, Unset("dedupe_key")))
+    return altered(change, when=(*change.when, _KEYLESS))
 
 
 def end(
@@ -365,7 +365,8 @@ def end(
     """Complete a change that ends a task's life: it is kept for *retention* seconds, or gone.
 
     A member of a batch is kept for an hour at least, for those who want its result.  That *of* is
-    none is assumed where it was not read: then the condition is the write's.
+    none is assumed where it was not read: then the condition is the write's.  The key lock of its
+    dedupe key goes as by parted().
 
     Of one that is gone its id stays for a while, at no cost: the write that takes it out of the
     index is what a removal costs.  So an enqueue whose answer was lost, and is repeated after the
@@ -376,9 +377,12 @@ def end(
     if target is None:
         message = f"{change.rule.action} is no end of a life"
         raise LookupError(message)
-    if retention < limits.MEMBER_SECONDS and of is None:
-        change = altered(change, when=(*change.when, Unset("batches")))
-    elif of is not None and of.batches is not None:
+    when = change.when
+    if of is None:
+        if retention < limits.MEMBER_SECONDS:
+            when = (*when, Unset("batches"))
+        when = (*when, _KEYLESS)
+    elif of.batches is not None:
         retention = max(retention, limits.MEMBER_SECONDS)
     place = place_in(queue, target, change.task_id)
     kept = retention > 0
@@ -390,9 +394,11 @@ def end(
         put |= {"spent": place, **finish}
         append = {name: value for name, value in change.append.items() if name in told}
         clear = tuple(name for name in _FORGOTTEN if name not in told)
-        return altered(change, gone=True, put=put, clear=clear, append=append, add={})
-    put = {**change.put, "place": place, "scheduled_at": now, **finish}
-    return altered(change, put=put, clear=LEASE)
+        ended = altered(change, when=when, gone=True, put=put, clear=clear, append=append, add={})
+    else:
+        put = {**change.put, "place": place, "scheduled_at": now, **finish}
+        ended = altered(change, when=when, put=put, clear=LEASE)
+    return ended if of is None else parted(ended, of)
 
 
 def dead_retention(queue: Queue) -> Seconds:

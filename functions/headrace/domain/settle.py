@@ -109,7 +109,7 @@ def succeed(held: Held, queue: Queue, *, now: datetime, result: str | None) -> C
     put = settled if result is None else {**settled, "result": result}
     change = Change(row, held.task_id, when=when, put=put, done_when=done_when)
     retention = queue.settings.history_retention_in_seconds
-    return parted(end(change, queue, now=now, retention=retention, of=held.task), held.task)
+    return end(change, queue, now=now, retention=retention, of=held.task)
 
 
 def fail(
@@ -336,5 +336,4 @@ def _bury(change: Change, held: Held, queue: Queue, reason: DeadReason, *, now: 
     row = rule(change.rule.action, State.INFLIGHT, State.DEAD, actor=change.rule.actor)
     put = {**change.put, "dead_reason": reason}
     change = _report(altered(change, rule=row, put=put), held)
-    retention = dead_retention(queue)
-    return parted(end(change, queue, now=now, retention=retention, of=held.task), held.task)
+    return end(change, queue, now=now, retention=dead_retention(queue), of=held.task)

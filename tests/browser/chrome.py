@@ -65,15 +65,26 @@ def opened(
         **more,
     )
     context.set_default_timeout(TIMEOUT)
-    context.route(f"**{PATTERN}", _draw_pattern)
     try:
         yield context, context.new_page()
     finally:
         context.close()
 
 
+def visit(page: Page, url: str) -> None:
+    """Go to a page of a service, or to the pattern page, which no service has.
+
+    For that one alone what the browser asks for is looked at: else it keeps no style and no script.
+    """
+    if not url.endswith(PATTERN):
+        page.goto(url)
+        return
+    page.route(f"**{PATTERN}", _draw_pattern)
+    page.goto(url)
+    page.unroute(f"**{PATTERN}")
+
+
 def _draw_pattern(route: Route) -> None:
-    """Answer with the pattern page, which no service has."""
     route.fulfill(headers={**SECURITY, "Content-Type": HTML}, body=html())
 
 

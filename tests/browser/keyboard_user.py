@@ -6,7 +6,10 @@ from typing import Any, Final
 
 from playwright.sync_api import BrowserContext, Page
 
+from tests.browser.chrome import visit
+
 _MOST_STOPS: Final = 400
+_MORE: Final = 20
 
 # What the focus is on, as its owner would say it, and how it is drawn there.
 _FOCUS: Final = """() => {
@@ -28,6 +31,14 @@ _FOCUS: Final = """() => {
     small: box.width < 24 && box.height < 24,
   };
 }"""
+
+# Each stop as the next Tab leaves it: without a question to the page after each key.
+_NOTE: Final = f"""() => {{
+  window.stops = [];
+  addEventListener("keydown", () => stops.push(({_FOCUS})()), true);
+  return document.querySelectorAll(
+    "a[href], button, input, select, textarea, summary, pre, [tabindex='0']").length;
+}}"""
 
 
 @dataclass
@@ -59,11 +70,21 @@ class KeyboardUser:
         if "ERR_ABORTED" not in str(request.failure):
             self.complaints.append(f"{request.url}: {request.failure}")
 
+    def keep_plain(self) -> "KeyboardUser":
+        """Let pages come without their own script, in a window that could run it."""
+        self.context.route("**/*.js", lambda route: route.fulfill(body=""))
+        return self
+
+    def keep_still(self) -> "KeyboardUser":
+        """Let no page look again: it would have rows where others were looked at."""
+        self.page.add_init_script("window.fetch = () => new Promise(() => {})")
+        return self
+
     # What a user does.
 
     def go(self, path: str) -> "KeyboardUser":
         """Type an address."""
-        self.page.goto(f"{self.url}{path}")
+        visit(self.page, f"{self.url}{path}")
         return self
 
     def tab(self, *, back: bool = False) -> dict[str, Any] | None:
@@ -73,10 +94,7 @@ class KeyboardUser:
         """
         self.page.keyboard.press("Shift+Tab" if back else "Tab")
         at: dict[str, Any] | None = self.page.evaluate(_FOCUS)
-        if at is not None:
-            assert at["drawn"], f"focus is not drawn on {at}"
-            assert at["seen"], f"focus is out of sight on {at}"
-        return at
+        return at and _in_sight(at)
 
     def tab_to(self, name: str, *, back: bool = False, tags: Sequence[str] = ()) -> "KeyboardUser":
         """Press Tab until the focus is on what begins with *name*, and is one of *tags*."""
@@ -137,11 +155,28 @@ class KeyboardUser:
         return str(self.page.locator(".flash").inner_text())
 
     def stops(self) -> list[dict[str, Any]]:
-        """Go through the whole page by Tab; say where that led, in order."""
-        found: list[dict[str, Any]] = []
-        for _ in range(_MOST_STOPS):
-            at = self.tab()
-            if at is None or (found and at["order"] == found[0]["order"]):  # out, or round
-                return found
-            found.append(at)
-        raise AssertionError(f"more than {_MOST_STOPS} stops on one page")
+        """Hold Tab down until it has gone through the page; say where that led, in order.
+
+        Wherever it leads, the focus must be drawn and in sight.  The window must run script, which
+        notes that; ``keep_plain`` keeps the page's own from it.
+        """
+        keys = self.page.keyboard
+        stops: list[Any] = []
+        more = self.page.evaluate(_NOTE) + 3  # into the page, out of it, and that told
+        for _ in range(_MOST_STOPS // _MORE):
+            for _ in range(more):
+                keys.down("Tab")
+            before, *stops = self.page.evaluate("stops")
+            assert before is None, f"the focus is on {before} before Tab is pressed"
+            for place, at in enumerate(stops):
+                if at is None or (place and at["order"] == stops[0]["order"]):  # out, or round
+                    keys.up("Tab")
+                    return [_in_sight(each) for each in stops[:place]]
+            more = _MORE  # there were stops that nobody would have counted
+        raise AssertionError(f"Tab does not lead out of the page: {stops[-3:]}")
+
+
+def _in_sight(at: dict[str, Any]) -> dict[str, Any]:
+    assert at["drawn"], f"focus is not drawn on {at}"
+    assert at["seen"], f"focus is out of sight on {at}"
+    return at

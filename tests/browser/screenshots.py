@@ -12,7 +12,16 @@ from playwright.sync_api import Browser, Page
 
 from headrace.client.client import Client
 from headrace.local.launch import launched
-from tests.browser.chrome import Colours, Window, chromium, deleted, dry_run, opened, signed_in
+from tests.browser.chrome import (
+    Colours,
+    Window,
+    chromium,
+    deleted,
+    dry_run,
+    opened,
+    signed_in,
+    visit,
+)
 from tests.browser.fixtures import fill
 from tests.browser.moments import MOMENTS
 from tests.browser.pictures import serve
@@ -60,7 +69,7 @@ def main() -> None:
             for window in _windows(given) if wanted else ():
                 with opened(browser, window, state) as (_, page):
                     for name, place in wanted.items():
-                        page.goto(place)
+                        visit(page, place)
                         _draw(page, window, given.into / name)
         _draw_rare(browser, given)
         for window in _windows(given):

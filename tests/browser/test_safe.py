@@ -34,7 +34,7 @@ def test_the_policy_stops_what_would_get_in(console: Console, enter: Enter) -> N
 
 
 def test_a_viewer_is_shown_no_payload_and_nothing_to_do(console: Console, enter: Enter) -> None:
-    user = enter("viewer").go(f"/console/tasks/{console.fixtures.dead}")
+    user = enter("viewer", script=True).keep_plain().go(f"/console/tasks/{console.fixtures.dead}")
 
     assert "user0@example.org" not in user.text
     assert "Payload, result and progress are not shown to viewer keys." in user.text

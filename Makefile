@@ -343,8 +343,8 @@ tests/bench/peers/node_modules/.ready: tests/bench/peers/package.json tests/benc
 	  npm ci --loglevel=error --no-audit --no-fund >/dev/null && touch node_modules/.ready; fi
 
 $(BROWSER_VENV)/.ready: requirements/browser.txt | $(VENV)/.packages
-	@command -v chromium >/dev/null || test -x "$$HEADRACE_CHROMIUM" || { \
-	  echo "The browser tests drive Chromium: install it (Debian: apt-get install chromium), or name it: HEADRACE_CHROMIUM=/path/to/chromium"; exit 1; }
+	@command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null || test -x "$$HEADRACE_CHROMIUM" || { \
+	  echo "The browser tests drive Chromium: install it (Debian: apt-get install chromium-headless-shell), or name it: HEADRACE_CHROMIUM=/path/to/chromium"; exit 1; }
 	@echo "Setting up $(BROWSER_VENV): the service, pytest and Playwright (a minute, once)"
 	@test -x $(BROWSER_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(BROWSER_VENV)
 	@$(call pinned,$(BROWSER_VENV),requirements/browser.txt)

@@ -1,8 +1,6 @@
 """The tables of template.yaml as DynamoDB makes them, and a local service on them."""
 
 import http.client
-import os
-import signal
 import uuid
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -12,6 +10,7 @@ import pytest
 from headrace.local.launch import launched
 from headrace.local.tables import DynamoDBClient, TableNames, Template, create_tables
 from tests.conftest import drop_tables
+from tests.processes import standing_still
 
 
 @pytest.fixture
@@ -57,10 +56,9 @@ def test_a_service_on_an_endpoint_of_ones_own_keeps_everything_there(
         headers = {"Authorization": f"Bearer {service.admin_key}"}
         headers["Content-Type"] = "application/json"
         # Only the other process can answer, and goes on with this connection.
-        os.kill(service.pid, signal.SIGSTOP)
-        connection.request("GET", "/v1/health", headers=headers)
-        assert connection.getresponse().read()
-        os.kill(service.pid, signal.SIGCONT)
+        with standing_still(service.pid):
+            connection.request("GET", "/v1/health", headers=headers)
+            assert connection.getresponse().read()
         text = b""
         for path, body in (
             ("/v1/queues", '{"name": "elsewhere"}'),

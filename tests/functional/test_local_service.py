@@ -22,7 +22,7 @@ from headrace import Client
 from headrace.local.launch import Launched, LaunchFailed, launched
 from headrace.store.sqlite import SqliteStore
 from tests.bench.peers.cpu import processes
-from tests.processes import HOST
+from tests.processes import HOST, standing_still
 
 KEY = "hr_test-key-of-the-local-service"
 TWO_ANSWER = {"HEADRACE_PROCESSES": "2"}
@@ -131,18 +131,14 @@ def threads(service: Launched) -> int:
 def connections(service: Launched) -> Iterator[list[KeptConnection]]:
     """Yield a connection to each process of a service in memory that answers."""
     answering = [service.pid, *children(service)]
-    kept = []
-    for pid in answering:
-        for other in answering:
-            os.kill(other, signal.SIGCONT if other == pid else signal.SIGSTOP)
-        kept.append(KeptConnection(service))
-        # Whoever has taken it goes on with it.
-        assert kept[-1].call("GET", "/v1/health")[0] == 200
-    for pid in answering:
-        os.kill(pid, signal.SIGCONT)
-    yield kept
-    for connection in kept:
-        connection.close()
+    with contextlib.ExitStack() as closing:
+        kept = []
+        for pid in answering:
+            kept.append(closing.enter_context(contextlib.closing(KeptConnection(service))))
+            with standing_still(*(other for other in answering if other != pid)):
+                # Whoever has taken it goes on with it.
+                assert kept[-1].call("GET", "/v1/health")[0] == 200
+        yield kept
 
 
 @pytest.mark.slow

@@ -89,7 +89,7 @@ def test_what_happens_is_counted_where_the_service_or_its_timers_are_killed(tmp_
         client.work("mail", 25)
         assert client.recorded("mail", EVENTS, [375, 375, 375, 0, 0, 0]) == [375, 375, 375, 0, 0, 0]
         said = (service.output / "stdout").read_text()
-        assert said.count("The process of the timers ended with -9; another begins") == 1
+        assert said.count("The process for timers ended with -9; another begins") == 1
 
     assert stats["counts"] == {
         "scheduled": 0,

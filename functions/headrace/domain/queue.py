@@ -274,10 +274,9 @@ class Queue:
         if not self.strict:
             return None
         named = next((name for name, given in times.items() if given), None)
-        return (
-            named
-            and f"{named} has no meaning in queue {self.name}: its order is strict, not by time"
-        )
+        if named is None:
+            return None
+        return f"{named} has no meaning in queue {self.name}: its order is strict, not by time"
 
     def tells_of(self, state: State) -> bool:
         """Tell whether another queue is told of tasks that end here in *state*."""

@@ -128,7 +128,7 @@ class KeyOperations:
     _known: OrderedDict[str, _Known] = field(default_factory=OrderedDict)
     _unknown: OrderedDict[str, datetime] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _admin_digest: str = field(init=False)
+    _admin_digest: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Hash the deployment's own key; where there is none, no hash is like it."""

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,11 +23,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.lease import lapse
 from headrace.domain.task import State
 from headrace.spark import register
 from headrace.spark.sources import committed
 from headrace.spark.sources.claims import KIND
 from headrace.spark.sources.connect import StoreConnection, store
+from headrace.spark.sources.ending import Ending
 from headrace.spark.sources.leasing import FRAME
 from headrace.spark.sources.outlet import Outlet
 from headrace.spark.sources.reading import QueueReading
@@ -113,6 +116,53 @@ def test_a_batch_comes_again_as_it_was_though_some_of_it_was_settled_moved_or_de
     assert again == first
     assert len(first) == 30
     assert not any(row["lapsed"] for row in again)
+
+
+def test_a_lease_that_lapsed_before_its_batch_ended_is_counted_though_no_heartbeat_noticed(
+    filled: PipelineHarness, streams: Streams, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = streams.start()
+    start, end = stream.initialOffset(), stream.latestOffset(stream.initialOffset())
+    succeed(filled, read(stream, start, end))
+    filled.fill("in", 10, start=30)
+    tables = store(filled.connection)
+    group = tables.group(end["group"])
+    assert group
+    tables.change_group(lapse(group, now=datetime.now(UTC)))
+
+    later = stream.latestOffset(end)
+
+    assert "lapses" not in end
+    assert later["lapses"] == 1
+    assert caplog.text.count("has ended") == 1
+
+
+def test_a_heartbeat_that_finds_its_batch_closed_by_its_commit_counts_no_lapse(
+    filled: PipelineHarness,
+    streams: Streams,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stream = streams.start()
+    start, end = stream.initialOffset(), stream.latestOffset(stream.initialOffset())
+    succeed(filled, read(stream, start, end))
+    filled.fill("in", 10, start=30)
+    (beat,) = stream._beats.values()  # noqa: SLF001 (a heartbeat that is due just then)
+    ran = []
+    forget = Ending.forget
+
+    def closed(self: Ending, group_id: str) -> None:
+        forget(self, group_id)
+        ran.append(beat.step())
+
+    monkeypatch.setattr(Ending, "forget", closed)
+
+    later = stream.latestOffset(end)
+
+    assert ran == [None]  # it found the lease lost, and ended
+    assert later != end
+    assert "lapses" not in later
+    assert "has ended" not in caplog.text
 
 
 def test_what_lapsed_meanwhile_is_marked_in_its_old_batch_and_comes_again_in_a_later_one(

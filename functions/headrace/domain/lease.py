@@ -70,6 +70,10 @@ class LeaseGroup:
         """Tell whether the group is open and not past its end."""
         return self.state is GroupState.OPEN and self.expires_at > now
 
+    def has_lapsed(self, now: datetime) -> bool:
+        """Tell whether the group came to its end without being closed, found lapsed yet or not."""
+        return self.state is not GroupState.CLOSED and not self.holds(now)
+
     def new_lease(self, token: str) -> str:
         """Return the lease of one delivery under this group; *token* makes it unique."""
         return leases_of(self.id) + token

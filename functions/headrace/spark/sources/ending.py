@@ -54,6 +54,14 @@ def on_commit(text: str) -> OnCommit | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """Whether a batch's sink is known to settle tasks now, and whether its lease had lapsed."""
+
+    settles: bool
+    lapsed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """How batches of one stream end; *settles* if its sink is known to settle tasks itself.
 
@@ -65,15 +73,16 @@ class Ending:
     on_commit: OnCommit | None
     settles: bool = False
 
-    def end(self, group_id: str) -> bool:
-        """End a batch that is committed; return whether its sink is known to settle tasks now.
+    def end(self, group_id: str) -> Ended:
+        """End a batch that is committed.
 
         Raises Unavailable when the tables stay away: then it may be called again.
         """
         settles = self.settles
+        group = store(self.connection).group(group_id)
+        lapsed = group is not None and group.has_lapsed(opened(self.connection).now())
         if self.on_commit is not None:
             self._settle(self.on_commit, group_id)
-        group = store(self.connection).group(group_id)
         left = [
             (queue, some)
             for queue in sorted(group.queues if group else ())
@@ -89,7 +98,7 @@ class Ending:
         if seen and not settles:
             self._postpone(seen)
         self.forget(group_id)
-        return settles
+        return Ended(settles, lapsed)
 
     def forget(self, group_id: str) -> None:
         """Give back what a group holds still, no attempt used, and forget what it had claimed."""

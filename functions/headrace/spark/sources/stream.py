@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from pyspark.sql import datasource as api
@@ -60,10 +61,12 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         self._idle = IdleLooks(reading.poll_after_seconds, clock)
         self._beats: dict[str, PeriodicThread] = {}
         self._ended: str | None = None
+        self._closing: str | None = None
         self._last: Offset | None = None
         self._until: datetime | None = None
         self._settles = False
         self._lapses = 0
+        self._lapsed: set[str] = set()
         self._away = 0
         self._watch: PeriodicThread | None = None
         self._backlog: Offset | None = None
@@ -209,7 +212,11 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         group_id = offset.get("group")
         if group_id is None or group_id == self._ended:
             return
-        self._settles = self._ending.end(group_id)
+        self._closing = group_id
+        ended = self._ending.end(group_id)
+        self._settles = ended.settles
+        if ended.lapsed:
+            self._lapse(group_id)
         self._ended = group_id
         self._rest(group_id)
         committed.unmark(group_id)
@@ -227,10 +234,11 @@ class QueueStream(api.DataSourceStreamReader, Drained):
                 QUEUE,
                 self.reading.about,
             )
-            self._lapses += 1
+            self._count_lapse(group_id)
             return
         seconds = self.reading.lease_seconds
-        beat = group_heartbeat(uses.leases, group_id, lease_seconds=seconds, on_lost=self._lost)
+        lost = partial(self._lost, group_id)
+        beat = group_heartbeat(uses.leases, group_id, lease_seconds=seconds, on_lost=lost)
         self._beats[group_id] = beat
         beat.start()
         if self._watch is None:
@@ -246,14 +254,25 @@ class QueueStream(api.DataSourceStreamReader, Drained):
                     self._end({"group": group_id})
         return committed.LOOK_EVERY
 
-    def _lost(self) -> None:
-        self._lapses += 1
-        _LOG.warning(
-            "%s: the lease of a micro-batch of queue %s has ended: what is not settled yet comes"
-            " again in a later one",
-            QUEUE,
-            self.reading.about,
-        )
+    def _lost(self, group_id: str) -> None:
+        if group_id != self._closing:  # who closes it knows whether it had lapsed
+            self._lapse(group_id)
+
+    def _lapse(self, group_id: str) -> None:
+        if self._count_lapse(group_id):
+            _LOG.warning(
+                "%s: the lease of a micro-batch of queue %s has ended: what is not settled yet"
+                " comes again in a later one",
+                QUEUE,
+                self.reading.about,
+            )
+
+    def _count_lapse(self, group_id: str) -> bool:
+        """Count a batch's lapse; return whether it is news."""
+        news = group_id not in self._lapsed
+        self._lapsed.add(group_id)
+        self._lapses += news
+        return news
 
     def _rest(self, group_id: str) -> None:
         beat = self._beats.pop(group_id, None)

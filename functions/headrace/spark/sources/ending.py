@@ -54,7 +54,7 @@ def on_commit(text: str) -> OnCommit | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class MicroBatchEnd:
     """Whether a batch's sink is known to settle tasks now, and whether its lease had lapsed."""
 
     settles: bool
@@ -73,7 +73,7 @@ class Ending:
     on_commit: OnCommit | None
     settles: bool = False
 
-    def end(self, group_id: str) -> Ended:
+    def end(self, group_id: str) -> MicroBatchEnd:
         """End a batch that is committed.
 
         Raises Unavailable when the tables stay away: then it may be called again.
@@ -98,7 +98,7 @@ class Ending:
         if seen and not settles:
             self._postpone(seen)
         self.forget(group_id)
-        return Ended(settles, lapsed)
+        return MicroBatchEnd(settles, lapsed)
 
     def forget(self, group_id: str) -> None:
         """Give back what a group holds still, no attempt used, and forget what it had claimed."""

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from types import FrameType
 from typing import Final, Protocol
@@ -84,7 +85,7 @@ def work_again(note: Callable[[str], None]) -> int:
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), reloading.stop)
-    return reloading.run(_changes(Path.cwd()))
+    return reloading.run(changes_in(Path.cwd()))
 
 
 def _worker(words: Sequence[str]) -> WorkerProcess:
@@ -95,7 +96,8 @@ def _worker(words: Sequence[str]) -> WorkerProcess:
     return subprocess.Popen(command, start_new_session=os.name != "nt")  # noqa: S603 (our own)
 
 
-def _changes(folder: Path) -> Changes:
+def changes_in(folder: Path) -> Changes:
+    """Watch the Python files of *folder* from now on, so that no change after this is missed."""
     from watchfiles import PythonFilter, watch  # noqa: PLC0415 (an extra)
 
     seen = watch(
@@ -105,9 +107,11 @@ def _changes(folder: Path) -> Changes:
         yield_on_timeout=True,
         raise_interrupt=False,
     )
-    next(seen)  # watches from here on, so that no change is missed while the worker starts
-    for changed in seen:
-        yield sorted({os.path.relpath(name, folder) for _, name in changed})
+    first = next(seen)  # only now it begins
+    return (
+        sorted({os.path.relpath(name, folder) for _, name in changed})
+        for changed in chain([first], seen)
+    )
 
 
 def _named(changed: Sequence[str]) -> str:

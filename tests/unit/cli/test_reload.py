@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.reload import Changes, Reloading
+from headrace.cli.reload import Changes, Reloading, changes_in
 from headrace.cli.session import CliSession
 from tests.unit.cli.cli_runner import invoke
 
@@ -103,6 +103,13 @@ def test_many_files_are_counted() -> None:
 
 
 @pytest.mark.slow
+def test_a_change_right_after_the_start_is_not_missed(tmp_path: Path) -> None:
+    changes = changes_in(tmp_path)
+    (tmp_path / "shop.py").write_text("app = 1")  # before anybody has asked for the first
+
+    assert next(changed for changed in changes if changed) == ["shop.py"]
+
+
 def test_a_saved_file_is_what_runs(tmp_path: Path) -> None:
     """The command itself: code that works, a syntax error, and code that works again."""
     app = tmp_path / "shop.py"

@@ -335,6 +335,51 @@ def test_lines_of_a_block_are_written_in_one_piece_and_those_of_other_threads_at
 
 
 @pytest.mark.usefixtures("root")
+def test_a_piece_is_no_more_than_a_pipe_takes_whole_and_ends_with_a_line() -> None:
+    out = Writes()
+    configure("json", stream=out)
+
+    with together():
+        for _ in range(25):
+            LOG.info("Straße " * 20)
+        LOG.info("x" * 5000)
+
+    assert len(out.all) > 2
+    assert all(piece.endswith("\n") for piece in out.all)
+    *pieces, long_line = [len(piece.encode()) for piece in out.all]
+    assert max(pieces) <= 4096 < long_line
+    assert len([json.loads(line) for line in out.getvalue().splitlines()]) == 26
+
+
+@pytest.mark.usefixtures("root")
+def test_a_line_of_a_block_says_what_was_so_when_it_was_logged() -> None:
+    out = io.StringIO()
+    configure("text", stream=out)
+    seen = [1]
+
+    with together():
+        LOG.info("seen %s", seen)
+        seen.clear()
+
+    assert out.getvalue().endswith("seen [1]\n")
+
+
+@pytest.mark.usefixtures("root")
+def test_a_warning_in_a_block_is_written_at_once_behind_the_lines_before_it() -> None:
+    out = Writes()
+    configure("text", stream=out)
+
+    with together():
+        LOG.info("first")
+        LOG.warning("second")
+        at_once = out.getvalue()
+        LOG.info("third")
+
+    assert [line.rpartition(" ")[2] for line in at_once.splitlines()] == ["first", "second"]
+    assert out.getvalue().endswith("third\n")
+
+
+@pytest.mark.usefixtures("root")
 def test_a_line_that_cannot_be_made_keeps_no_other_back(capsys: pytest.CaptureFixture[str]) -> None:
     out = io.StringIO()
     configure("text", stream=out)

@@ -5,7 +5,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, TextIO, TypeAlias
 
 from headrace.client.current import current_attempt
+from headrace.domain.limits import utf8_bytes
 from headrace.wire.tasks import LeasedTask
 
 LogFormat: TypeAlias = Literal["text", "json"]
@@ -23,6 +24,7 @@ FIELDS: Final = (
 """What records of this package may carry beside the message."""
 
 _OWN: Final = frozenset({"time", "level", "logger", "message", "traceback", "stack"})
+_WHOLE_BYTES: Final = 4096  # which Linux's pipes take in one piece; a line may be longer
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -135,33 +137,42 @@ class LineHandler(logging.StreamHandler[TextIO]):
         self._of_thread = threading.local()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write *record*, or keep it."""
-        kept: list[logging.LogRecord] | None = getattr(self._of_thread, "kept", None)
-        if kept is None:
+        """Write *record*, or keep its line; a warning is written at once, behind what was kept."""
+        kept: list[str] | None = getattr(self._of_thread, "kept", None)
+        if kept is None or record.levelno >= logging.WARNING:
+            if kept:
+                self._write(kept, record)
             super().emit(record)
+            return
+        try:  # what it tells of may be another thing at the end of the block
+            kept.append(self.format(record) + self.terminator)
+        except Exception:  # noqa: BLE001 (as logging's own handlers do)
+            self.handleError(record)
         else:
-            kept.append(record)
+            self._of_thread.latest = record
 
     @contextmanager
     def together(self) -> Iterator[None]:
         """Keep what this thread logs in the block, and write it at the end."""
-        self._of_thread.kept = kept = list[logging.LogRecord]()
+        self._of_thread.kept = kept = list[str]()
         try:
             yield
         finally:
             self._of_thread.kept = None
             if kept:
-                self._write(kept)
+                self._write(kept, self._of_thread.latest)
 
-    def _write(self, records: Sequence[logging.LogRecord]) -> None:
+    def _write(self, lines: list[str], latest: logging.LogRecord) -> None:
+        """Write *lines*, the last of *latest*, and keep them no longer."""
         self.acquire()
         try:
-            self.stream.write("".join(self.format(one) + self.terminator for one in records))
-            self.flush()
-        except Exception:  # noqa: BLE001 (of one of them, perhaps: each by itself, and to be told)
-            for record in records:
-                super().emit(record)
+            for piece in _pieces(lines):
+                self.stream.write(piece)
+                self.flush()
+        except Exception:  # noqa: BLE001 (as logging's own handlers do)
+            self.handleError(latest)
         finally:
+            lines.clear()
             self.release()
 
 
@@ -176,6 +187,19 @@ def together() -> Iterator[None]:
             if isinstance(handler, LineHandler):
                 lines.enter_context(handler.together())
         yield
+
+
+def _pieces(lines: Iterable[str]) -> Iterator[str]:
+    """Join *lines* to pieces that a pipe takes whole, whoever else writes to it (`man 7 pipe`)."""
+    piece, size = list[str](), 0
+    for line in lines:
+        length = utf8_bytes(line)
+        if piece and size + length > _WHOLE_BYTES:
+            yield "".join(piece)
+            piece, size = [], 0
+        piece.append(line)
+        size += length
+    yield "".join(piece)
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from headrace.spark import register
 from headrace.spark.sources import committed
 from headrace.spark.sources.claims import KIND
 from headrace.spark.sources.connect import StoreConnection, store
-from headrace.spark.sources.ending import Ending
+from headrace.spark.sources.ending import Ending, OnCommit
 from headrace.spark.sources.leasing import FRAME
 from headrace.spark.sources.outlet import Outlet
 from headrace.spark.sources.reading import QueueReading
@@ -135,6 +135,30 @@ def test_a_lease_that_lapsed_before_its_batch_ended_is_counted_though_no_heartbe
     assert "lapses" not in end
     assert later["lapses"] == 1
     assert caplog.text.count("has ended") == 1
+
+
+def test_a_lease_that_lapses_while_its_batch_is_being_ended_is_counted(
+    filled: PipelineHarness, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams.options["on_commit"] = "succeed"
+    stream = streams.start()
+    start, end = stream.initialOffset(), stream.latestOffset(stream.initialOffset())
+    read(stream, start, end)
+    filled.fill("in", 10, start=30)
+    (beat,) = stream._beats.values()  # noqa: SLF001 (a heartbeat that is due just then)
+    settle_all = Ending._settle  # noqa: SLF001 (tables that take long)
+
+    def slow(self: Ending, what: OnCommit, group_id: str) -> None:
+        settle_all(self, what, group_id)
+        tables = store(filled.connection)
+        group = tables.group(group_id)
+        assert group
+        tables.change_group(lapse(group, now=datetime.now(UTC)))
+        assert beat.step() is None
+
+    monkeypatch.setattr(Ending, "_settle", slow)
+
+    assert stream.latestOffset(end)["lapses"] == 1
 
 
 def test_a_heartbeat_that_finds_its_batch_closed_by_its_commit_counts_no_lapse(

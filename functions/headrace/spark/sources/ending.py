@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.domain.errors import HeadraceError, Unavailable
+from headrace.domain.lease import LeaseGroup
 from headrace.domain.limits import NAME_RE, pattern_fault
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.spark.sources import QUEUE
@@ -79,10 +80,9 @@ class Ending:
         Raises Unavailable when the tables stay away: then it may be called again.
         """
         settles = self.settles
-        group = store(self.connection).group(group_id)
-        lapsed = group is not None and group.has_lapsed(opened(self.connection).now())
         if self.on_commit is not None:
             self._settle(self.on_commit, group_id)
+        group = store(self.connection).group(group_id)
         left = [
             (queue, some)
             for queue in sorted(group.queues if group else ())
@@ -97,18 +97,23 @@ class Ending:
                 dropped(self.connection, queue, some.seen)
         if seen and not settles:
             self._postpone(seen)
-        self.forget(group_id)
-        return MicroBatchEnd(settles, lapsed)
+        return MicroBatchEnd(settles, self.forget(group_id))
 
-    def forget(self, group_id: str) -> None:
-        """Give back what a group holds still, no attempt used, and forget what it had claimed."""
+    def forget(self, group_id: str) -> bool:
+        """Give back what a group holds still, no attempt used, and forget what it had claimed.
+
+        Return whether its lease had lapsed by then.
+        """
+        found: list[LeaseGroup] = []
         try:
-            opened(self.connection).leases.close(group_id)
+            opened(self.connection).leases.close(group_id, check=found.append)
         except Unavailable:
             raise
         except HeadraceError:
             _LOG.debug("%s: a group of queue %s was over before", QUEUE, self.queue)
         GroupClaims(store(self.connection), group_id).forget()
+        now = opened(self.connection).now()
+        return any(group.has_lapsed(now) for group in found)
 
     def _settle(self, what: OnCommit, group_id: str) -> None:
         late = 0

@@ -205,6 +205,7 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         self._end(done)
         kept = but.get("group") if but is not None else None
         for group_id in [one for one in self._beats if one != kept]:
+            self._closing = group_id
             self._ending.forget(group_id)
             self._rest(group_id)
 

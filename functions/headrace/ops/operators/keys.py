@@ -86,9 +86,13 @@ class acting:  # noqa: N801  a block, as those of contextlib, in less than half 
 
     def __exit__(self, *_: object) -> None:
         """End."""
-        self._sees.__exit__()
-        self._caller.__exit__()
-        self._actor.__exit__()
+        try:  # a handler's thread may be interrupted anywhere
+            self._sees.__exit__()
+        finally:
+            try:
+                self._caller.__exit__()
+            finally:
+                self._actor.__exit__()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ import pytest
 from console.chalicelib.views import lists
 from headrace.domain.access import Role
 from headrace.domain.filters import TaskFilter
+from headrace.domain.limits import VIEWS
 from headrace.domain.operate import BulkAction
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.operators.list_queries import LANGUAGES
-from headrace.ops.operators.views import MOST
 from tests.console.conftest import Browser, Element, Shown, query_of
 from tests.console.test_tour import GUIDE
 
@@ -187,7 +187,7 @@ def test_who_may_not_operate_or_see_the_list_saves_no_view_of_it(full: Browser) 
 
 def test_what_cannot_be_saved_says_why(full: Browser) -> None:
     page = search(full, "workers", "mail").page
-    for number in range(MOST):
+    for number in range(VIEWS):
         full.use.views.save("@workers", f"v{number}", f"w{number}", by="ada")
 
     refused = full.follow(full.submit(page, "/views/workers", name="one more", do="save"))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.domain.errors import InvalidRequest, Unavailable
-from headrace.history.metrics import DAYS
+from headrace.domain.limits import METRIC_DAYS as DAYS
 from headrace.history.series import SPAN, Span, content_of, file_of, minute_of, put_together
 from headrace.history.tally import Activity
 from headrace.history.transitions import Event, Happening

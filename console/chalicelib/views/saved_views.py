@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.domain import query_grammar
+from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.ops.operators.views import place_of_list
@@ -112,5 +112,5 @@ def _act(context: RequestContext, place: ViewPlace) -> Reply:
 
 
 def _url(context: RequestContext, route: str, text: str, order: str, **names: str) -> str:
-    terms = {"q": text[: query_grammar.MOST], "order": order}
+    terms = {"q": text[: limits.QUERY], "order": order}
     return context.url(route, terms, **names)

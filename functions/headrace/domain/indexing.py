@@ -15,9 +15,6 @@ from headrace.domain import limits
 from headrace.domain.filters import TaskFilter
 from headrace.domain.payload_paths import parts_of, path_of, quoted, read_payload, text_at, unquoted
 
-MOST: Final = 3
-"""Tags of a queue that are indexed, and likewise payload paths."""
-
 TAG: Final = "tag:"
 PAYLOAD: Final = "payload."
 FIELD_LENGTH: Final = 8
@@ -94,8 +91,8 @@ def fields_fault(fields: Sequence[str]) -> str | None:
         return "must name each field once"
     for kind, name in ((TAG, "tags"), (PAYLOAD, "payload paths")):
         number = sum(field.startswith(kind) for field in fields)
-        if number > MOST:
-            return f"must have at most {MOST} {name}; it has {number}"
+        if number > limits.INDEXED:
+            return f"must have at most {limits.INDEXED} {name}; it has {number}"
     return None
 
 

@@ -71,7 +71,15 @@ DEQUEUE_QUEUES: Final = (1, 32)  # that one dequeue names
 LEASE_QUEUES: Final = 100  # that one group lease takes tasks of
 WORKER_TASKS: Final = 100  # that a heartbeat names
 WORKER_CONCURRENCY: Final = (1, 10_000)
+BULK_TASKS: Final = 1_000_000  # that one call may change
+UNDO_ID: Final = 64  # characters
+ACTION_QUEUES: Final = 100  # that one action of operators goes through
 LIST_PAGE: Final = 250
+QUERY: Final = 2_000  # characters
+INDEXED: Final = 3  # tags of a queue that are indexed, and likewise payload paths
+VIEWS: Final = 50  # that are saved of one list
+VIEW_NAME_BYTES: Final = (1, 64)
+METRIC_DAYS: Final = 92  # of one chart: a file of the lake is read for each
 
 WAIT_SECONDS: Final = 20
 MEMBER_SECONDS: Final = 3_600  # that a member of a batch is kept at least
@@ -110,6 +118,9 @@ TARGET_HEADERS: Final = 20
 TARGET_HEADER_BYTES: Final = 4 * KIB  # names and values together
 TARGET_ANSWER_BYTES: Final = 64 * KIB  # that are read of one
 RETRY_AFTER_SECONDS: Final = 3_600  # that a target may ask for
+EVERY_SECONDS: Final = (1, 31_536_000)  # between two tasks of a schedule
+CRON: Final = 256  # characters
+TIMEZONE: Final = 64  # likewise
 COUNT: Final = (0, 1_000_000_000)  # max_size, max_tokens
 
 

@@ -15,9 +15,6 @@ from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.payload_paths import QUOTED, quoted, unquoted
 
-MOST: Final = 2_000
-"""Characters of a query."""
-
 FIELD: Final = "query"
 """The field that errors name."""
 
@@ -39,8 +36,8 @@ class QueryText:
     at: int = 0
 
     def __post_init__(self) -> None:
-        if len(self.text) > MOST:
-            message = f"must be at most {MOST} characters, not {len(self.text)}"
+        if len(self.text) > limits.QUERY:
+            message = f"must be at most {limits.QUERY} characters, not {len(self.text)}"
             raise InvalidRequest.of(FIELD, message)
 
     def more(self) -> bool:

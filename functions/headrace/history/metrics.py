@@ -10,6 +10,7 @@ from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Final
 
+from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.instants import MICROSECOND, micros_of
 from headrace.history import series
@@ -18,9 +19,6 @@ from headrace.history.tally import MINUTE, Activity
 from headrace.store.base import Lake
 
 POINTS: Final = 1_500
-DAYS: Final = 92
-"""The longest range: a file of the lake is read for each day."""
-
 STEP_SECONDS: Final = 60
 _LONGEST: Final = 31_536_000  # a year
 _MINUTE: Final = timedelta(minutes=1)
@@ -79,8 +77,8 @@ class Steps:
             least = -(-(end - begin) // (POINTS * _MINUTE)) * STEP_SECONDS
             message = f"must be at least {least} for this range: {POINTS} points are the most"
             raise InvalidRequest.of("step_seconds", message)
-        if end - begin > timedelta(days=DAYS):
-            message = f"must be at most {DAYS} days before {'to' if until else 'now'}"
+        if end - begin > timedelta(days=limits.METRIC_DAYS):
+            message = f"must be at most {limits.METRIC_DAYS} days before {'to' if until else 'now'}"
             raise InvalidRequest.of("from", message)
         return cls(begin, step_seconds // STEP_SECONDS, count)
 

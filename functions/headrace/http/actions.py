@@ -6,6 +6,7 @@ from urllib.parse import unquote
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 from pydantic import Field, model_validator
 
+from headrace.domain import limits
 from headrace.domain.operate import BulkAction
 from headrace.http.audit import filter_shown
 from headrace.http.fields import (
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 router: Final = NounRouter("Actions")
 
 ActionInPath: TypeAlias = Annotated[str, Path(description="The id of the action.")]
-_QUEUES: Final = 100
 _SHOWN: Final = "How it stands."
 
 
@@ -41,7 +41,7 @@ class ActionBody(RequestBody):
     """What is to be done to which tasks."""
 
     action: Literal["delete", "restart", "run", "move", "cancel"]
-    queues: Annotated[list[Name], Field(min_length=1, max_length=_QUEUES)]
+    queues: Annotated[list[Name], Field(min_length=1, max_length=limits.ACTION_QUEUES)]
     filter: FilterBody = Field(
         description="Those of which all holds; `{}` is every task that the action takes."
     )

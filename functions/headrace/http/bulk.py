@@ -46,9 +46,6 @@ _HOW: Final = (
 )
 _DONE: Final = answers(200, "How many there were and what became of them.", "BulkDone")
 
-_MOST: Final = 1_000_000
-_UNDO_ID: Final = 64
-
 
 class BulkBody(RequestBody):
     """The tasks that are meant: exactly one of ids, those named, and filter, exactly that set."""
@@ -59,7 +56,7 @@ class BulkBody(RequestBody):
     filter: FilterBody | None = Field(
         default=None, description="Instead of ids; `{}` is every task the action takes."
     )
-    limit: Annotated[int, Field(ge=1, le=_MOST)] | None = Field(
+    limit: Annotated[int, Field(ge=1, le=limits.BULK_TASKS)] | None = Field(
         default=None, description="With a filter: the most tasks to act on."
     )
     cursor: Annotated[str, Field(max_length=CURSOR_LENGTH)] | None = Field(
@@ -86,7 +83,7 @@ class DeleteBody(BulkBody):
     """The tasks that are meant, and for how long they can be brought back."""
 
     undo_in_seconds: UndoFor = 0
-    undo_id: Annotated[str, Field(max_length=_UNDO_ID)] | None = Field(
+    undo_id: Annotated[str, Field(max_length=limits.UNDO_ID)] | None = Field(
         default=None,
         description="With ids: the undo of a call before, which then brings back these too.",
     )

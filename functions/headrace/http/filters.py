@@ -15,7 +15,7 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import STATE_WORDS, TaskFilter
 from headrace.domain.list_query import EVERY_ROW, ListLanguage, ListQuery
 from headrace.domain.query import narrowed
-from headrace.domain.query_grammar import FIELD, MOST
+from headrace.domain.query_grammar import FIELD
 from headrace.domain.task import Priority
 from headrace.http.fields import (
     GroupKey,
@@ -105,7 +105,7 @@ BeforeFilter: TypeAlias = Annotated[Instant | None, Query(description=_BEFORE)]
 AttemptsFilter: TypeAlias = Annotated[_Attempts | None, Query(description=_ATTEMPTS)]
 PriorityFilter: TypeAlias = Annotated[Level | None, Query(description=_PRIORITY)]
 QueryFilter: TypeAlias = Annotated[
-    Annotated[str, WithJsonSchema({"type": "string", "maxLength": MOST})] | None,
+    Annotated[str, WithJsonSchema({"type": "string", "maxLength": limits.QUERY})] | None,
     Query(description=_QUERY, examples=["tag:tenant=acme error:Timeout payload.order:77"]),
 ]
 GroupFilter: TypeAlias = Annotated[GroupKey | None, Query(description=_GROUP)]
@@ -157,7 +157,7 @@ class FilterBody(RequestBody):
     query: Annotated[
         str | None,
         Field(description=f"{_QUERY} It may name no queue: the request does."),
-        WithJsonSchema({"type": "string", "maxLength": MOST}),
+        WithJsonSchema({"type": "string", "maxLength": limits.QUERY}),
     ] = None
 
     @model_validator(mode="after")
@@ -188,7 +188,7 @@ _OF_A_LIST: Final = (
 )
 
 ListQueryText: TypeAlias = Annotated[
-    Annotated[str, WithJsonSchema({"type": "string", "maxLength": MOST})] | None,
+    Annotated[str, WithJsonSchema({"type": "string", "maxLength": limits.QUERY})] | None,
     Query(description=_OF_A_LIST),
 ]
 

@@ -8,7 +8,6 @@ from pydantic import AfterValidator, Field, model_validator
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.fairness import GroupMode, OnDead
-from headrace.domain.indexing import MOST as MOST_INDEXED
 from headrace.domain.indexing import fields_fault, read_field
 from headrace.domain.push import Target, headers_faults
 from headrace.domain.queue import IntervalUnit, PrioritySettings, QueueSettings
@@ -238,7 +237,7 @@ def _indexed_fields(value: list[str]) -> list[str]:
 
 
 IndexedFields: TypeAlias = Annotated[
-    list[str], AfterValidator(_indexed_fields), Field(max_length=2 * MOST_INDEXED)
+    list[str], AfterValidator(_indexed_fields), Field(max_length=2 * limits.INDEXED)
 ]
 
 
@@ -278,7 +277,7 @@ class SettingsBody(RequestBody):
         default=[],
         description=(
             "Tags and payload paths by which tasks are found in one look, as `tag:tenant` and "
-            f"`payload.order.id`; at most {MOST_INDEXED} of each. Each costs a write unit for a "
+            f"`payload.order.id`; at most {limits.INDEXED} of each. Each costs a write unit for a "
             "task that has it, and one when it goes."
         ),
     )

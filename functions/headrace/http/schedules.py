@@ -6,6 +6,7 @@ from urllib.parse import unquote
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path
 from pydantic import Field, model_validator
 
+from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.schedule import ScheduleSettings
@@ -49,16 +50,12 @@ router: Final = NounRouter("Schedules")
 
 NameInPath: TypeAlias = Annotated[str, Path(description="The name of the schedule.")]
 
-EVERY_SECONDS: Final = (1, 31_536_000)
-CRON_LENGTH: Final = 256
-TIMEZONE_LENGTH: Final = 64
-
 _DEFAULT: Final = ScheduleSettings()
 
 # An empty one is refused by who reads it, which says what belongs there.
-CronText: TypeAlias = Annotated[str, Field(max_length=CRON_LENGTH)]
+CronText: TypeAlias = Annotated[str, Field(max_length=limits.CRON)]
 EverySeconds: TypeAlias = Annotated[
-    float, Field(ge=EVERY_SECONDS[0], le=EVERY_SECONDS[1], allow_inf_nan=False), PLAIN
+    float, Field(ge=limits.EVERY_SECONDS[0], le=limits.EVERY_SECONDS[1], allow_inf_nan=False), PLAIN
 ]
 
 
@@ -75,7 +72,7 @@ class ScheduleBody(RequestBody):
     every_seconds: EverySeconds | None = Field(
         default=None, description="Instead of cron. Counts from when it was set."
     )
-    timezone: Annotated[str, Field(max_length=TIMEZONE_LENGTH)] = Field(
+    timezone: Annotated[str, Field(max_length=limits.TIMEZONE)] = Field(
         default=_DEFAULT.timezone, description="Of IANA; what the local times of cron mean."
     )
     payload: Payload | None = Field(default=None, description="Left out, it is `{}`.")

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
+from headrace.domain import limits
 from headrace.domain.task import Status
-from headrace.history.metrics import DAYS, POINTS, STEP_SECONDS, MetricPoint, MetricSeries
+from headrace.history.metrics import POINTS, STEP_SECONDS, MetricPoint, MetricSeries
 from headrace.history.tally import COUNTED, Histogram
 from headrace.http.fields import Instant
 from headrace.http.routing import (
@@ -146,7 +147,8 @@ def glance(queue: QueueInPath, exact: Flag = "false") -> Answered:
     summary="Show what happened in a queue, step by step",
     description=(
         "From the minute of `from` up to `to`, the last hour by default. "
-        f"{DAYS} days are the most. Steps are whole minutes, and at most {POINTS} in number. "
+        f"{limits.METRIC_DAYS} days are the most. Steps are whole minutes, and at most {POINTS} in "
+        "number. "
         "Days that the service no longer has come from the lake, once they are rolled up."
     ),
     operation_id="get_metrics",

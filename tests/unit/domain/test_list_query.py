@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.list_query import EVERY_ROW, ListKey, ListLanguage, a_part, earlier, not_before
-from headrace.domain.query_grammar import MOST, instant, one_of, text_of, yes_or_no
+from headrace.domain.query_grammar import instant, one_of, text_of, yes_or_no
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -87,7 +88,7 @@ def test_what_is_wrong_is_named_with_its_place(text: str, at: int, says: str) ->
 
 def test_a_text_that_is_too_long_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="at most 2000 characters"):
-        SHIPS.read("x" * (MOST + 1))
+        SHIPS.read("x" * (limits.QUERY + 1))
 
 
 @given(st.text(st.sampled_from('abportnamekind:="\\,. \n'), max_size=30))

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import STATE_WORDS, TaskFilter
+from headrace.domain.limits import QUERY
 from headrace.domain.payload_paths import path_of, read_payload, text_at
 from headrace.domain.query import Query, narrowed, read, written
-from headrace.domain.query_grammar import MOST
 from headrace.domain.task import Place, Priority, State, Task
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -83,7 +83,7 @@ def test_what_is_wrong_is_named_with_its_place(text: str, at: int, says: str) ->
 
 def test_a_text_that_is_too_long_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="at most 2000 characters"):
-        read("x" * (MOST + 1))
+        read("x" * (QUERY + 1))
 
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)

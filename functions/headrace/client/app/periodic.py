@@ -12,9 +12,6 @@ from headrace.client.app.function import TaskFunction
 from headrace.client.app.signature import name_of
 from headrace.domain import limits
 
-_EVERY_SECONDS: Final = (1, 31_536_000)
-
-
 _CRON_FIELDS: Final = range(5, 8)
 _CRON_CHARACTERS: Final = re.compile(r"[A-Za-z0-9*,/?#\s-]+")
 
@@ -61,7 +58,7 @@ class Timing:
 
     def every_seconds(self) -> float | None:
         """The seconds between two ticks, if that is given."""
-        return optional("every", self.every, _EVERY_SECONDS)
+        return optional("every", self.every, limits.EVERY_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

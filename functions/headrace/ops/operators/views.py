@@ -20,11 +20,6 @@ from headrace.ops.shared.queues import QueueOperations
 from headrace.store.base import Record, Store
 
 KIND: Final = "view"
-MOST: Final = 50
-"""Views of one list."""
-
-NAME_BYTES: Final = (1, 64)
-
 _MARK: Final = "@"
 
 
@@ -53,7 +48,8 @@ class SavedViews:
 
     def of(self, place: str) -> Sequence[SavedView]:
         """Return the views of *place*, by name."""
-        records, _ = self.store.records(KIND, prefix=f"{place}:", limit=MOST, consistent=False)
+        most = limits.VIEWS
+        records, _ = self.store.records(KIND, prefix=f"{place}:", limit=most, consistent=False)
         return [_view(record) for record in records]
 
     def save(self, place: str, name: str, text: str, *, order: str = "", by: str) -> SavedView:
@@ -64,13 +60,14 @@ class SavedViews:
         language = _language(place)
         if language is None:
             self.queues.get(place)
-        if fault := limits.text_fault(name, NAME_BYTES[1], NAME_BYTES[0]):
+        if fault := limits.text_fault(name, limits.VIEW_NAME_BYTES[1], limits.VIEW_NAME_BYTES[0]):
             raise InvalidRequest.of("name", fault)
         reads = query.read if language is None else language.read
         reads(text)
         there = self.store.record(KIND, f"{place}:{name}")
-        if there is None and len(self.of(place)) >= MOST:
-            raise InvalidRequest.of("name", f"must be one of the {MOST} that there are: remove one")
+        if there is None and len(self.of(place)) >= limits.VIEWS:
+            message = f"must be one of the {limits.VIEWS} that there are: remove one"
+            raise InvalidRequest.of("name", message)
         view = SavedView(place, name, text, order, by, self.now())
         self.store.renew_record(_record(view))
         return view

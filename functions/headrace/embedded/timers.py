@@ -79,6 +79,7 @@ class FileTimers:
         self._use = service.use
         self.seat = file_seat(store, now)
         self._ending = False
+        self._resting: str | None = None  # why, as it was said last
         self._push = FilePush(service.use)
         self._recorder = LogRecorder(service.use, store, arrived=self._push.arrived)
         works: dict[str, Step] = {
@@ -135,8 +136,8 @@ class FileTimers:
         try:
             taken = self.seat.take()
         except Unavailable as error:
-            _log.warning("Timers rest: %s", error)
-            return _REST
+            return self._rest(error)
+        self._resting = None
         if taken and not held:
             _log.info("This process runs the timers of the file")
             for thread in self._threads[1:]:
@@ -156,10 +157,16 @@ class FileTimers:
             try:
                 return work()
             except Unavailable as error:
-                _log.warning("Timers rest: %s", error)
-                return _REST
+                return self._rest(error)
 
         return step
+
+    def _rest(self, error: Unavailable) -> float:
+        """Say once why the timers rest, until they have worked again."""
+        if str(error) != self._resting:
+            _log.warning("Timers rest: %s", error)
+        self._resting = str(error)
+        return _REST
 
 
 def sweep(store: SqliteStore) -> None:

@@ -19,7 +19,7 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.embedded.service import EmbeddedService
-from headrace.embedded.timers import LogRecorder, file_seat
+from headrace.embedded.timers import FileTimers, LogRecorder, file_seat
 from headrace.ops.shared.seats import LASTS, RENEWED_EVERY, Seat
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import LakeObject
@@ -209,3 +209,22 @@ def test_a_burst_leaves_the_counting_to_whoever_has_the_seat(tmp_path: Path) -> 
         (begun,) = client.list_tasks("numbers")
 
     assert (begun.state, ran) == ("SUCCEEDED", [])
+
+
+def test_why_the_timers_rest_is_said_once_until_they_have_worked_again(
+    service: EmbeddedService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    timers = FileTimers(service, now=utc_now)
+    take = Seat.take
+
+    def away(_: Seat) -> bool:
+        raise Unavailable("the file is away")
+
+    for _ in range(2):
+        monkeypatch.setattr(Seat, "take", away)
+        for _ in range(3):
+            timers._sit()  # noqa: SLF001  as its thread does
+        monkeypatch.setattr(Seat, "take", take)
+        timers._sit()  # noqa: SLF001  likewise
+
+    assert caplog.text.count("Timers rest: the file is away") == 2

@@ -9,6 +9,7 @@ import os
 import sqlite3
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -32,6 +33,7 @@ from headrace.store.sqlite.schema import (
 MEMORY: Final = ":memory:"
 _TOGETHER: Final = 64  # callers whose work is done in one transaction
 _IDLE_READERS: Final = 8  # connections that are kept while nobody reads
+_LOOK_SECONDS: Final = 0.5  # between two looks of readers whether the file is still the same
 _LARGEST_LOG: Final = 64 * 1024 * 1024  # bytes that the log beside the file keeps after a burst
 
 _T = TypeVar("_T")
@@ -69,6 +71,7 @@ class Database:
         self._identity: Identity | None = None
         self._closed = False
         self._carried_over = False
+        self._checked_until = 0.0
         self.on_fork: list[Callable[[], None]] = []  # in the child
         self._fresh()
         with self._errors:
@@ -223,6 +226,9 @@ class Database:
         """Lend a connection for statements that change nothing.  Raises Unavailable."""
         with self._errors:
             self._pass_gate()
+            if time.monotonic() > self._checked_until:  # each write looks by itself
+                self._check_same_file()
+                self._checked_until = time.monotonic() + _LOOK_SECONDS
             if self._path is None:
                 with self._memory:
                     self._check_open()

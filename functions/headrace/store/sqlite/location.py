@@ -36,6 +36,8 @@ def create(name: str, path: Path) -> Identity:
         identity = _identity(path)
     except FileNotFoundError as error:
         raise Unusable(f"{name}: there is no folder {path.parent}; make it first") from error
+    except PermissionError as error:
+        raise Unusable(f"{name}: {error.strerror}; {_MEND}") from error
     except OSError as error:
         raise Unusable(f"{name}: {error.strerror or error}") from error
     if not os.access(path, os.R_OK | os.W_OK):  # SQLite would open it as it can, and fail later
@@ -56,7 +58,10 @@ def check_same(name: str, path: Path, identity: Identity | None) -> None:
     except PermissionError as error:
         raise Unusable(f"{name}: {error.strerror}") from error
     if not same:
-        raise Unusable(f"{name}: it was removed or replaced while it was open")
+        raise Unusable(
+            f"{name}: it was removed or replaced while it was open; start this program again to"
+            " use what is there now"
+        )
 
 
 def _identity(path: Path) -> Identity:

@@ -401,6 +401,16 @@ def test_a_file_that_is_removed_while_it_is_open_takes_no_more_writes(
     assert not path.exists()
 
 
+def test_whoever_reads_a_file_that_was_removed_is_told_soon(db: Database, path: Path) -> None:
+    note(db, "before")
+    path.unlink()
+    db._checked_until = 0.0  # noqa: SLF001  half a second later
+
+    for _ in range(2):
+        with pytest.raises(Unusable, match="start this program again"), db.reading():
+            pass
+
+
 def test_a_file_that_is_replaced_while_it_is_open_is_left_alone(db: Database, path: Path) -> None:
     note(db, "before")
     path.unlink()

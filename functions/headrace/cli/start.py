@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 _NEEDED = ("click", "rich")
+_INTERRUPTED = 130  # as a shell says it
 
 
 def main(args: Sequence[str] | None = None, *, name: str = "headrace") -> None:
@@ -15,6 +16,10 @@ def main(args: Sequence[str] | None = None, *, name: str = "headrace") -> None:
             "error: the command needs Python packages that are not here"
             f" ({', '.join(missing)}): pip install 'headrace[cli]'"
         )
-    from headrace.cli.main import main as command  # noqa: PLC0415 (imports them)
+    try:
+        from headrace.cli.main import main as command  # noqa: PLC0415 (imports them)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(_INTERRUPTED)
 
     command(args=args, prog_name=name)

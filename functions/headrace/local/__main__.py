@@ -57,10 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stop = threading.Event()
 
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
+    def on_signal(number: int, _frame: FrameType | None) -> None:
         if stop.is_set():
-            # Asked twice: at once.
-            os._exit(1)
+            # Asked twice: at once, with the code that a shell gives for the signal.
+            os._exit(128 + number)
         stop.set()
 
     for number in _stop_signals():

@@ -47,6 +47,10 @@ def data_folder(where: str) -> Iterator[Path]:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _make_private(folder)
             lock = _lock(folder)
+        except FileExistsError as error:
+            raise DataFolderUnusable(
+                f"The data folder {folder} cannot be used: that is a file."
+            ) from error
         except OSError as error:
             raise DataFolderUnusable(
                 f"The data folder {folder} cannot be used: {error.strerror or error}."

@@ -105,10 +105,10 @@ def test_a_child_that_dies_is_a_failed_attempt_that_says_so_and_is_replaced(
 
     harness.burst()
 
-    about = "the process that ran it was "
-    assert harness.outcome(left) == ("FAILED", "ProcessDied", about + "exited with code 3")
-    assert harness.outcome(crashed) == ("FAILED", "ProcessDied", about + "killed by SIGSEGV")
-    assert harness.outcome(killed)[2] == about + "killed by SIGKILL (out of memory?)"
+    about = "the process that ran it "
+    assert harness.outcome(left) == ("FAILED", "ProcessDied", about + "ended with exit code 3")
+    assert harness.outcome(crashed) == ("FAILED", "ProcessDied", about + "was killed by SIGSEGV")
+    assert harness.outcome(killed)[2] == about + "was killed by SIGKILL (out of memory?)"
     assert harness.service.done[first].result != harness.service.done[last].result
 
 
@@ -307,7 +307,7 @@ def test_an_app_that_no_child_can_load_ends_the_worker_and_costs_no_attempt(
         app_path=path,
     )
 
-    with pytest.raises(HeadraceError, match="exited with code 1: AttributeError"):
+    with pytest.raises(HeadraceError, match="ended with exit code 1: AttributeError"):
         worker.run()
 
     assert harness.service.done[task].status == "RELEASED"

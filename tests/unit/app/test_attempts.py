@@ -258,7 +258,10 @@ def test_an_unknown_name_is_a_failure_to_be_retried() -> None:
     assert report.error is not None
     assert (report.error.type, report.error.message) == (
         "UnknownTask",
-        "no task here is named 'not.deployed'",
+        (
+            "no task here is named 'not.deployed': import the module that declares it where the"
+            " worker's app is, or give the task that name"
+        ),
     )
     report = run(FakeHttp().app(), {"x": 1})
     assert report.error == Failure(

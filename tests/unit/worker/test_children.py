@@ -41,7 +41,7 @@ class FakeChild:
         return ("report", Report(task_id=task.id, lease_id=task.lease.id, status="SUCCEEDED"))
 
     def reap(self) -> str:
-        return "exited with code 1"
+        return "ended with exit code 1"
 
     def kill(self) -> None:
         self.killed += 1
@@ -128,7 +128,7 @@ def test_three_in_a_row_that_cannot_begin_end_the_worker_with_what_the_last_one_
     assert report.status == "RELEASED"
     (error,) = harness.fatal
     assert isinstance(error, HeadraceError)
-    assert "exited with code 1: ImportError: no shop" in str(error)
+    assert "ended with exit code 1: ImportError: no shop" in str(error)
 
 
 def test_a_fault_beside_a_task_ends_it_and_replaces_its_child(harness: ChildHarness) -> None:
@@ -180,7 +180,7 @@ def gone(poll: Callable[[], bool] = lambda: False) -> ChildProcess:
 
 def test_a_signal_without_a_name_can_be_told_of_too() -> None:
     assert -Gone.exitcode not in set(signal.Signals)
-    assert gone().reap() == "killed by signal 40"
+    assert gone().reap() == "was killed by signal 40"
 
 
 def test_a_child_that_is_gone_is_noticed_though_its_pipe_stays_open() -> None:

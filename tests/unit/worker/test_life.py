@@ -18,6 +18,7 @@ import pytest
 from headrace.client.app.app import App
 from headrace.client.app.context import Context
 from headrace.client.app.outcomes import Reject, Retry, SoftTimeLimit
+from headrace.client.worker import worker as worker_module
 from headrace.client.worker.inflight import InflightTask, InflightTasks
 from headrace.client.worker.observing import Observer
 from headrace.client.worker.settings import WorkerSettings
@@ -708,6 +709,32 @@ def test_who_stops_it_is_told_what_is_waited_for(
     harness.ends()
 
     assert words in [record.getMessage() for record in caplog.records]
+
+
+def test_results_that_do_not_arrive_before_the_end_are_told_of(
+    harness: WorkerHarness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Away(FakeService):
+        def report(self, queue: str, reports: Any, *, within: float) -> Any:
+            raise Unavailable("not now")
+
+    monkeypatch.setattr(worker_module, "_LAST_REPORTS_SECONDS", 0.1)
+    caplog.set_level(logging.INFO)
+    harness.service = Away(time.monotonic)
+    harness.handle(lambda payload: None)
+    harness.service.put(1, 2)
+    worker = harness.start(shutdown_timeout=0.1)
+    wait_until(lambda: len(worker.reporter) == 2 and not worker.inflight)
+
+    worker.stop()
+    harness.ends()
+
+    said = [record.getMessage() for record in caplog.records]
+    assert "Stopping: 2 reports have 0.1 s to reach the service; Ctrl-C again ends it now" in said
+    assert (
+        "What came of 2 tasks could not be reported before the end: they run again once their"
+        " leases have lapsed" in said
+    )
 
 
 def test_nothing_new_is_taken_before_what_is_done_is_through(harness: WorkerHarness) -> None:

@@ -224,7 +224,10 @@ def unknown(task_name: object, queue: str) -> UnknownTask:
             'the payload is not a call: it needs {"task": "module.function", "args": {…}}, '
             f'or declare @app.handler(queue="{queue}")'
         )
-    return UnknownTask(f"no task here is named {task_name!r:.200}")
+    return UnknownTask(
+        f"no task here is named {task_name!r:.200}: import the module that declares it where the"
+        " worker's app is, or give the task that name"
+    )
 
 
 def _reason(error: asyncio.CancelledError) -> BaseException:

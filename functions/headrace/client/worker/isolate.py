@@ -110,12 +110,12 @@ class ChildProcess:
         self.pipe.close()
         code = self.process.exitcode or 0
         if code >= 0:
-            return f"exited with code {code}"
+            return f"ended with exit code {code}"
         try:
             name = signal.Signals(-code).name
         except ValueError:  # of those for real time most have no name
             name = f"signal {-code}"
-        return f"killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+        return f"was killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
 
 
 class ChildAttempt(RunningHandler):
@@ -225,7 +225,7 @@ class Children:
             how_it_died = process.reap()
             if process.last_words:
                 how_it_died = f"{how_it_died}: {process.last_words}"
-            _log.error("A child process was %s before it could take a task", how_it_died)
+            _log.error("A child process %s before it could take a task", how_it_died)
             self._stillborn += 1
             if self._stillborn >= _STILLBORN:
                 message = f"{_STILLBORN} child processes in a row could not begin; the last one"
@@ -268,10 +268,8 @@ class Children:
             if attempt.killed is not None:
                 report = _killed(held, attempt.killed)
             else:
-                _log.error("A child process was %s while it ran a task", how_it_died)
-                report = failed(
-                    held.task, "ProcessDied", f"the process that ran it was {how_it_died}"
-                )
+                _log.error("A child process %s while it ran a task", how_it_died)
+                report = failed(held.task, "ProcessDied", f"the process that ran it {how_it_died}")
         elif attempt.killed is not None:
             process.reap()
         if not held.abandoned:

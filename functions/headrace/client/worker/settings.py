@@ -99,7 +99,10 @@ def _weights(queues: Queues, *, strict: bool) -> Mapping[str, float]:
         raise _wrong("queues", f"must be a list of names or a mapping to weights, not {queues!r}")
     least, most = limits.WORKER_QUEUES
     if not least <= len(queues) <= most:
-        raise _wrong("queues", f"must be {least} to {most} names; there are {len(queues)}")
+        what = f"must be {least} to {most} names; there are {len(queues)}"
+        if not queues:
+            what += ": name some, or import the modules that declare the app's tasks"
+        raise _wrong("queues", what)
     if not isinstance(queues, Mapping):
         return dict.fromkeys(queues, 1.0)
     if strict:

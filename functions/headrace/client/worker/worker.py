@@ -421,7 +421,8 @@ class Worker:
         monotonic = self._clock.monotonic
         ends_at = monotonic() + self.settings.shutdown_timeout
         running = sum(held.running for held in self.inflight.all())
-        _log.info("Stopping%s", _shutdown_wait(running, self.settings.shutdown_timeout))
+        wait = _shutdown_wait(running, len(self.reporter), self.settings.shutdown_timeout)
+        _log.info("Stopping%s", wait)
         self._quiet = True
         self._fetching.stop()
         self.closed = True
@@ -436,8 +437,12 @@ class Worker:
         self._wait_until(
             lambda: not self.reporter.unreported and self._fetching.join(0), reports_end_at
         )
-        if self.reporter.unreported:
-            _log.warning("Some reports could not be sent before the end")
+        if left := len(self.reporter):
+            _log.warning(
+                "What came of %d tasks could not be reported before the end: they run again once"
+                " their leases have lapsed",
+                left,
+            )
         if self._groups is not None:
             self._groups.close()
         _log.info("Stopped")
@@ -484,9 +489,13 @@ def _thread(name: str, step: Step) -> PeriodicThread:
     return PeriodicThread(f"headrace-{name}", step, log=_log, fault=fault)
 
 
-def _shutdown_wait(running: int, seconds: float) -> str:
+def _shutdown_wait(running: int, unreported: int, seconds: float) -> str:
     """The part of the log line that says what a stopping worker waits for."""
-    if not running:
+    if not running and not unreported:
         return ""
+    if not running:
+        reports = "1 report has" if unreported == 1 else f"{unreported} reports have"
+        seconds = max(seconds, _LAST_REPORTS_SECONDS)
+        return f": {reports} {seconds:g} s to reach the service; Ctrl-C again ends it now"
     tasks, them = ("1 task has", "it") if running == 1 else (f"{running} tasks have", "them")
     return f": {tasks} {seconds:g} s to end; Ctrl-C again gives {them} back now"

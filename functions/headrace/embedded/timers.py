@@ -32,6 +32,7 @@ _LOOK_FOR_ACTIONS: Final = 1.0  # seconds: one read of the file, that finds noth
 
 _KIND: Final = "seat"
 _REST: Final = 1.0  # seconds until it is looked whether the seat is held
+_FREE_AGAIN: Final = 2.0  # seconds until who has no seat looks again: one read
 _END_WITHIN: Final = 5.0
 _FREE_PAGES: Final = 256  # of the file, that stay for what comes next
 _BATCH: Final = 1000  # writes
@@ -142,7 +143,7 @@ class FileTimers:
             _log.info("This process runs the timers of the file")
             for thread in self._threads[1:]:
                 thread.wake()
-        return RENEWED_EVERY
+        return RENEWED_EVERY if taken else _FREE_AGAIN
 
     def _act(self) -> None:
         """Work on actions on many tasks, while there are any."""

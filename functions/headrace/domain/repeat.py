@@ -50,6 +50,10 @@ class First:
     answer: RecordedAnswer | None = None
     failed: bool = False
 
+    def begun_by(self, request: KeyedRequest, *, now: datetime) -> bool:
+        """Tell whether *request* began then, and may have done a part of what it asks for."""
+        return self.fingerprint == request.fingerprint and now < self.at + KEPT
+
     def repeated_by(self, request: KeyedRequest, *, now: datetime) -> bool:
         """Tell whether *request* is a repeat of this one; False: it comes first now.
 

@@ -26,6 +26,7 @@ from headrace.http.routing import Resolver
 from headrace.http.task_bodies import EnqueueBody
 from headrace.ops.delivery.idempotency import DeliveryBatch
 from headrace.runtime.wiring import use_cases
+from headrace.store.call_scope import drawing
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotent-Replay"
@@ -62,7 +63,8 @@ def once(app: Resolver, next_middleware: NextMiddleware) -> Response[Any]:
         return Response(turn.status, turn.content_type, turn.body, {REPLAYED: "true"})
     answered = False
     try:
-        response = next_middleware(app)
+        with drawing(turn.draws()):
+            response = next_middleware(app)
         answered = response.status_code < HTTPStatus.MULTIPLE_CHOICES
     finally:
         if not answered:

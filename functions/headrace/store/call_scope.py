@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
+from datetime import datetime
 from math import ceil
 from typing import Any, Final, Generic, TypeVar, cast
 
 from headrace.domain.access import SERVICE
 from headrace.domain.change import Change
+from headrace.domain.ids import derived_task_id, new_batch_id, new_task_id, new_undo_id
 from headrace.domain.task import Task
 from headrace.store.base import Done, Noting, NotingRefused, Outcome, Refused, Store
 from headrace.store.items import Value, to_item
@@ -132,6 +134,44 @@ def calling(caller: Caller) -> during[Caller]:
 def caller() -> Caller:
     """Return who is calling."""
     return _CALLER.get()
+
+
+class Draws:
+    """Ids that hang on *seed* and the order in which they are drawn, all born at one time."""
+
+    def __init__(self, seed: str, born: datetime) -> None:
+        self._seed, self._born, self._number = seed, born, 0
+
+    def next(self) -> str:
+        """Draw the next, an id of a task."""
+        self._number += 1
+        return derived_task_id(self._born, f"{self._seed} {self._number}")
+
+
+_DRAWS: Final[ContextVar[Draws | None]] = ContextVar("headrace_draws", default=None)
+
+
+def drawing(draws: Draws) -> during[Draws]:
+    """Do a block that takes its new ids from *draws*, so that who does it again has the same."""
+    return during(_DRAWS, draws)
+
+
+def draw_task_id(now: datetime) -> str:
+    """Return the id of a new task: a random one, or in a block of `drawing` the next of its."""
+    draws = _DRAWS.get()
+    return new_task_id(now) if draws is None else draws.next()
+
+
+def draw_undo_id(now: datetime) -> str:
+    """Return the id of a new undo, likewise."""
+    draws = _DRAWS.get()
+    return new_undo_id(now) if draws is None else "und_" + draws.next().removeprefix("tsk_")
+
+
+def draw_batch_id(now: datetime) -> str:
+    """Return the id of a new batch, likewise."""
+    draws = _DRAWS.get()
+    return new_batch_id(now) if draws is None else "bat_" + draws.next().removeprefix("tsk_")
 
 
 CALL_SECONDS: Final = 5.0

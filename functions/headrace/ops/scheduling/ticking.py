@@ -22,7 +22,7 @@ from typing import Final, TypeGuard
 from headrace.domain import limits, plan
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
-from headrace.domain.ids import new_request_token, new_task_id
+from headrace.domain.ids import new_request_token
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.schedule import GRACE, Progress, Schedule, tick_id
@@ -32,6 +32,7 @@ from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult, existing, key_holder
 from headrace.store.base import Done, Refused, Store, every_record
+from headrace.store.call_scope import draw_task_id
 from headrace.store.records import schedules as schedule_records
 
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
@@ -140,6 +141,8 @@ class TickTasks:
                 return EnqueueResult(EnqueueOutcome.CREATED, outcome.task.id, outcome.task)
             _stop_if_overtaken(change, outcome, fence)
             if outcome.task is not None:
+                if new.id is None:  # an id of ours: this very request had put it in before
+                    return EnqueueResult(EnqueueOutcome.CREATED, outcome.task.id, outcome.task)
                 if outcome.task.has_id(now):
                     return existing(outcome.task, outcome.task.queue)
                 self.store.commit([plan.delete(outcome.task, unless_changed=True)])
@@ -184,7 +187,7 @@ class TickTasks:
         return plan.enqueue(
             new,
             queue,
-            task_id=new.id or new_task_id(now),
+            task_id=new.id or draw_task_id(now),
             due_at=due_at,
             now=now,
             token=self.new_token(),

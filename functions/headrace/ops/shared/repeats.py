@@ -12,8 +12,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain.errors import Unavailable
+from headrace.domain.instants import micros_of
 from headrace.domain.repeat import First, KeyedRequest, RecordedAnswer, still_running
 from headrace.store.base import Record, Store
+from headrace.store.call_scope import Draws
 from headrace.store.records.repeats import FIRST, first_of, kind_of, part_name, parts_of, record_of
 
 _log: Final = logging.getLogger(__name__)
@@ -26,6 +28,15 @@ class RepeatTurn:
     request: KeyedRequest
     first: First
     version: int
+
+    def draws(self) -> Draws:
+        """Return the ids that whoever runs the request takes: a later one takes the same.
+
+        What an earlier one has made before its process died is so known again.
+        """
+        asked = self.request
+        at = micros_of(self.first.at)
+        return Draws(f"{asked.caller} {asked.key} {asked.fingerprint} {at}", self.first.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +63,9 @@ class Repeats:
             answer = before.answer_to(request, now=now)
             if answer is not None:
                 return answer
-            turn = replace(turn, version=record.version + 1)
+            if before.begun_by(request, now=now):
+                first = replace(first, at=before.at)
+            turn = RepeatTurn(request, first, record.version + 1)
             if self._write(turn, first, replaces=record.version):
                 return turn
         raise still_running(now, now + within, now=now)  # somebody else was quicker

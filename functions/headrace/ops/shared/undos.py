@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.ids import new_undo_id
 from headrace.domain.retry import Seconds
 from headrace.domain.undo import Undo
 from headrace.store.base import Store
+from headrace.store.call_scope import draw_undo_id
 from headrace.store.records import undos as undo_records
 
 
@@ -18,7 +18,7 @@ class Undos:
 
     store: Store
     now: Callable[[], datetime]
-    new_id: Callable[[datetime], str] = new_undo_id
+    new_id: Callable[[datetime], str] = draw_undo_id
 
     def begin(
         self, queue: str, seconds: Seconds, *, ids: Sequence[str] | None = None
@@ -32,7 +32,11 @@ class Undos:
         now = self.now()
         undo = Undo(self.new_id(now), queue, now, now + timedelta(seconds=seconds))
         named = None if ids is None else tuple(dict.fromkeys(ids))
-        self.store.put_record(undo_records.to_record(undo, named), replaces=None)
+        while not self.store.put_record(undo_records.to_record(undo, named), replaces=None):
+            found = self.find(undo.id)
+            if found is not None and found[0].queue == queue:
+                return found[0]  # begun by this very request, whose process died: it goes on
+            undo = replace(undo, id=self.new_id(now))
         return undo
 
     def join(self, queue: str, undo_id: str) -> Undo:

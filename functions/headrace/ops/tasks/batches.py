@@ -31,7 +31,7 @@ from headrace.domain.errors import (
     NotFound,
     Unavailable,
 )
-from headrace.domain.ids import derived_task_id, new_batch_id
+from headrace.domain.ids import derived_task_id
 from headrace.domain.instants import micros_of
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.retry import Seconds
@@ -41,7 +41,7 @@ from headrace.ops.shared.paging import Cursors, Found, seek
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.tasks.batch_names import BatchNames, Uncounted, note
 from headrace.store.base import Record, Store
-from headrace.store.call_scope import visible
+from headrace.store.call_scope import draw_batch_id, visible
 from headrace.store.records import batches as batch_records
 
 _TRIES: Final = 50
@@ -66,7 +66,7 @@ class BatchOperations:
     queues: QueueOperations
     now: Callable[[], datetime]
     cursors: Cursors
-    new_id: Callable[[datetime], str] = new_batch_id
+    new_id: Callable[[datetime], str] = draw_batch_id
     uncounted: Callable[[], Iterable[Uncounted]] = tuple
     names: BatchNames = field(init=False)
     _failure_known: dict[str, int] = field(default_factory=dict)

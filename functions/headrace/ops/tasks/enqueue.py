@@ -12,7 +12,7 @@ from headrace.domain.change import Change
 from headrace.domain.copies import quick
 from headrace.domain.errors import Inflight, InvalidRequest, NotFound, Unavailable
 from headrace.domain.fairness import Turn
-from headrace.domain.ids import new_request_token, new_task_id
+from headrace.domain.ids import new_request_token
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
@@ -28,6 +28,7 @@ from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.shared.strict_notes import note_left, note_unused
 from headrace.ops.shared.undos import Undos
 from headrace.store.base import Done, Outcome, Refused, Store
+from headrace.store.call_scope import draw_task_id
 
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
 
@@ -119,7 +120,7 @@ class TaskOperations:
     undos: Undos
     lines: Lines
     uploads: Callable[[Iterable[TaskSpec], str], Mapping[str, str]]
-    new_id: Callable[[datetime], str] = new_task_id
+    new_id: Callable[[datetime], str] = draw_task_id
     new_token: Callable[[], str] = new_request_token
 
     def enqueue(self, queue: str, new: Sequence[TaskSpec]) -> list[EnqueueResult]:
@@ -336,18 +337,23 @@ def _planned(entry: _Entry, queue: Queue, now: datetime, *, replaces: str | None
 def _enqueued(change: Change, outcome: Outcome, queue: Queue) -> EnqueueResult:
     if isinstance(outcome, Done):
         return EnqueueResult(EnqueueOutcome.CREATED, outcome.task.id, outcome.task)
-    if outcome.task is not None:
-        return existing(outcome.task, queue.name)
+    there, born = outcome.task, change.insert
+    if there is not None and born is not None and born.enqueue_token is None:
+        # An id of ours: this very request had put it in, and died before it could answer.
+        return EnqueueResult(EnqueueOutcome.CREATED, there.id, there)
+    if there is not None:
+        return existing(there, queue.name)
     detail = "the id is being deleted; try again"
     return EnqueueResult(EnqueueOutcome.INVALID, change.task_id, detail=detail)
 
 
 def has_place(result: EnqueueResult, turn: Turn) -> bool:
-    """Tell whether a task has the place of *turn*: it was put in, maybe by a write told of late."""
-    if result.outcome is EnqueueOutcome.CREATED:
-        return True
-    there = result.task if result.outcome is EnqueueOutcome.EXISTING else None
-    return there is not None and there.after == turn.after
+    """Tell whether a task has the place of *turn*: it was put in, maybe by a write told of late.
+
+    Not one that an earlier run of the same request had put in, in a place of its own.
+    """
+    put_in = result.outcome in (EnqueueOutcome.CREATED, EnqueueOutcome.EXISTING)
+    return put_in and result.task is not None and result.task.after == turn.after
 
 
 def _takes_id(there: Task, queue: Queue, now: datetime) -> bool:

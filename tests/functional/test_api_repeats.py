@@ -623,6 +623,24 @@ def test_whenever_the_process_dies_the_undo_of_the_repeat_brings_all_back() -> N
     assert before > 1
 
 
+def test_a_late_repeat_of_one_that_died_is_answered_again_for_a_quarter_of_an_hour() -> None:
+    service = MortalService()
+    call, path = service.call, service.call.queue("mail")
+    body = {"tasks": [{"payload": 1}]}
+    made = [call("POST", f"{path}/tasks", body, headers=under("other")).json["results"][0]["id"]]
+
+    assert service.dies(2, f"{path}/tasks", body) is not None  # half a minute after the first
+    made += [task["id"] for task in call("GET", f"{path}/tasks").json["tasks"]]
+    call.clock.forward(15 * 60 - 5)
+    again = call("POST", f"{path}/tasks", body, headers=under("k"))
+
+    assert replayed(again)
+    assert again.json["results"][0]["id"] in made
+    call.clock.forward(60)
+    assert not replayed(call("POST", f"{path}/tasks", body, headers=under("k")))
+    assert len(call("GET", f"{path}/tasks").json["tasks"]) == 3
+
+
 def test_whenever_the_process_dies_the_repeat_of_a_batch_makes_one() -> None:
     for before in range(20):
         service = MortalService()

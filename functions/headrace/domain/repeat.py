@@ -49,10 +49,18 @@ class First:
     until: datetime
     answer: RecordedAnswer | None = None
     failed: bool = False
+    begun_at: datetime | None = None
+    """When the first try of all began, where that was before: what it has made is known by that."""
 
-    def begun_by(self, request: KeyedRequest, *, now: datetime) -> bool:
-        """Tell whether *request* began then, and may have done a part of what it asks for."""
-        return self.fingerprint == request.fingerprint and now < self.at + KEPT
+    @property
+    def began(self) -> datetime:
+        """When the first try of all began."""
+        return self.at if self.begun_at is None else self.begun_at
+
+    def tried_again(self, request: KeyedRequest, *, now: datetime, until: datetime) -> "First":
+        """Return *request* as the next to run; of the same one this may have done a part."""
+        again = self.fingerprint == request.fingerprint and now < self.at + KEPT
+        return First(request.fingerprint, now, until, begun_at=self.began if again else None)
 
     def repeated_by(self, request: KeyedRequest, *, now: datetime) -> bool:
         """Tell whether *request* is a repeat of this one; False: it comes first now.

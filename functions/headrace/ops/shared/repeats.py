@@ -35,8 +35,9 @@ class RepeatTurn:
         What an earlier one has made before its process died is so known again.
         """
         asked = self.request
-        at = micros_of(self.first.at)
-        return Draws(f"{asked.caller} {asked.key} {asked.fingerprint} {at}", self.first.at)
+        began = self.first.began
+        seed = f"{asked.caller} {asked.key} {asked.fingerprint} {micros_of(began)}"
+        return Draws(seed, began)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,7 @@ class Repeats:
             answer = before.answer_to(request, now=now)
             if answer is not None:
                 return answer
-            if before.begun_by(request, now=now):
-                first = replace(first, at=before.at)
+            first = before.tried_again(request, now=now, until=now + within)
             turn = RepeatTurn(request, first, record.version + 1)
             if self._write(turn, first, replaces=record.version):
                 return turn

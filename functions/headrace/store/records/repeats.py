@@ -37,6 +37,8 @@ def record_of(request: KeyedRequest, first: First, *, version: int) -> Record:
     }
     if first.failed:
         body["failed"] = True
+    if first.begun_at is not None:
+        body["begun"] = micros_of(first.begun_at)
     if first.answer is not None:
         text = _packed(first.answer.body)
         body |= {"status": first.answer.status, "type": first.answer.content_type}
@@ -68,7 +70,12 @@ def first_of(record: Record, parts: Sequence[str] = ()) -> First:
     if text:
         answer = RecordedAnswer(body["status"], body["type"], _unpacked(text))
     return First(
-        body["of"], instant_of(body["at"]), instant_of(body["until"]), answer, "failed" in body
+        body["of"],
+        instant_of(body["at"]),
+        instant_of(body["until"]),
+        answer,
+        "failed" in body,
+        instant_of(body["begun"]) if "begun" in body else None,
     )
 
 

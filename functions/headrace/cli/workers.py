@@ -4,6 +4,7 @@ import importlib
 import math
 import os
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -21,7 +22,7 @@ from headrace.cli.output import answer, done, rows, span, when
 from headrace.cli.params import TIME
 from headrace.cli.reload import work_again
 from headrace.cli.session import CliSession, Exit, Failed
-from headrace.domain.errors import InvalidRequest
+from headrace.domain.errors import HeadraceError, InvalidRequest
 from headrace.wire.service import WorkerSeen
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def _metrics(where: tuple[str, int] | None) -> "Iterator[Sequence[Observer]]":
 def load_app(name: str) -> "App":
     """Import the app that *name* says, as `shop.tasks:app`, with this folder on the path.
 
-    Raises Failed that says what is missing.  An error inside the module comes out as it is.
+    Raises Failed that says what is missing, or what the module raises and where.
     """
     from headrace.client.app.app import App  # noqa: PLC0415 (only two commands need one)
 
@@ -212,6 +213,10 @@ def load_app(name: str) -> "App":
         raise Failed(
             f"there is no module {missing} in {here} nor among what is installed", Exit.USAGE
         ) from error
+    except HeadraceError:
+        raise
+    except Exception as error:  # of the module's own code
+        raise Failed(f"{module_name} cannot be imported: {_told(error)}") from error
     for part in attribute.split("."):
         if not hasattr(found, part):
             apps = [name for name, value in vars(found).items() if isinstance(value, App)]
@@ -221,6 +226,15 @@ def load_app(name: str) -> "App":
     if not isinstance(found, App):
         raise Failed(f"{name} is no App but of type {type(found).__name__}", Exit.USAGE)
     return found
+
+
+def _told(error: Exception) -> str:
+    """Return what *error* says, and the line that it comes from."""
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    if isinstance(error, SyntaxError):  # says itself where
+        return text
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{text} ({last.filename}, line {last.lineno})"
 
 
 @click.group("worker", cls=CliGroup, example="headrace worker list")

@@ -62,6 +62,7 @@ _LONGEST_WAIT: Final = 10.0  # seconds between two tries
 _REDIRECTED: Final = 300
 _REFUSED: Final = 400
 _SERVER_ERROR: Final = 500
+_NOT_FOUND: Final = 404
 _TOO_MANY: Final = 429
 _TURN_SECONDS: Final = 2.0
 """How long a wait for the end of a task has a connection before the next one may have it.
@@ -216,7 +217,11 @@ def refusal(
     problem = problem_of(body)
     code = problem.get("code")
     detail = problem.get("detail") or problem.get("message") or problem.get("Message")
-    detail = str(detail or f"{where} was answered with {status}")
+    if not detail:
+        detail = f"{where} was answered with {status}"
+        if status == _NOT_FOUND:
+            detail += ", by something that is not Headrace's API: is the URL the service's?"
+    detail = str(detail)
     kind = _BY_CODE.get(code) if isinstance(code, str) else None
     if kind is None:
         kind = _BY_STATUS.get(status, HeadraceError)

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,8 +143,12 @@ def test_an_app_may_be_an_attribute_of_something(headrace_service: MemoryService
     assert work("a_shop:tasks.app", "--burst", service=headrace_service).code == 0
 
 
-def test_a_fault_in_the_module_is_told_as_it_is() -> None:
-    assert "ZeroDivisionError" in work("a_faulty:app").err
+def test_a_fault_in_the_module_is_told_with_its_line() -> None:
+    ran = work("a_faulty:app")
+
+    assert ran.code == 1
+    assert ran.error.startswith("error: a_faulty cannot be imported: ZeroDivisionError: ")
+    assert re.search(r"\(.*a_faulty\.py, line \d+\)$", ran.error.strip())
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,8 @@ def test_who_comes_goes_and_is_refused_is_logged_and_audited_by_key_id(
 
 def test_an_altered_cookie_is_no_session(admin: Browser) -> None:
     good = admin.jar[SESSION]
-    for bad in (good[:-2] + "aa", "", "x", good.replace(".", ""), "é"):
+    forged = good[:-9] + ("A" if good[-9] != "A" else "B") + good[-8:]
+    for bad in (forged, "", "x", good.replace(".", ""), "é"):
         admin.jar[SESSION] = bad
         assert admin.get("/console").status == 303
 

@@ -270,12 +270,13 @@ def test_a_cursor_is_good_for_its_own_list_only(world: World) -> None:
     world.put(queue, "1", "2")
     cursor = world.use.inspect.list(queue, limit=1).cursor
     assert cursor is not None
+    forged = cursor[:-9] + ("A" if cursor[-9] != "A" else "B") + cursor[-8:]
 
     for call in (
         {"queue": other, "cursor": cursor},
         {"queue": queue, "cursor": cursor, "descending": True},
         {"queue": queue, "cursor": cursor, "where": TaskFilter(("DEAD",))},
-        {"queue": queue, "cursor": cursor[:-2] + "AA"},
+        {"queue": queue, "cursor": forged},
         {"queue": queue, "cursor": "é"},
     ):
         with pytest.raises(InvalidRequest, match="cursor"):

@@ -132,7 +132,7 @@ def test_what_the_gateway_answers_by_itself_is_known_by_its_status() -> None:
     with pytest.raises(RateLimited):
         client.get_task("t1")
     client, _ = client_on(httpx.Response(404, content=b"<html>"))
-    with pytest.raises(NotFound, match="GET /v1/tasks/t1 was answered with 404, by .* is the URL"):
+    with pytest.raises(NotFound, match=r"GET /v1/tasks/t1 was answered with 404, by .* is the URL"):
         client.get_task("t1")
 
 

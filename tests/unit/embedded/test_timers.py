@@ -228,3 +228,16 @@ def test_why_the_timers_rest_is_said_once_until_they_have_worked_again(
         timers._sit()  # noqa: SLF001  likewise
 
     assert caplog.text.count("Timers rest: the file is away") == 2
+
+
+def test_who_found_the_seat_held_looks_again_in_two_seconds(service: EmbeddedService) -> None:
+    holder = file_seat(service.store, utc_now)
+    assert holder.take()
+    timers = FileTimers(service, now=utc_now)
+
+    waits = timers._sit()  # noqa: SLF001  as its thread does
+    holder.give_up()
+
+    assert (waits, timers.seat.held) == (2.0, False)
+    assert timers._sit() == RENEWED_EVERY  # noqa: SLF001  likewise
+    assert timers.seat.held

@@ -114,6 +114,20 @@ class NotingRefused(Exception):
     """Another version of a record stands than the noting of changes replaces: none is made."""
 
 
+class EarlyLook(Protocol):
+    """What somebody who waits for tasks does with those that are just being written."""
+
+    def look(self) -> Collection[str]:
+        """Take what can be had, and return the ids of those tasks.
+
+        It is called by the thread that writes; all that it reads and writes there is part of that
+        one write, or where it raises, nothing of it.  It must not take long.
+        """
+
+    def undo(self) -> None:
+        """Forget what was taken: the write did not come about."""
+
+
 class Arrivals(Protocol):
     """Tells when tasks have come to wait in queues."""
 
@@ -121,11 +135,17 @@ class Arrivals(Protocol):
         """Return how often tasks have come to wait in each of *queues* that ever had one."""
 
     def wait(
-        self, queues: Collection[str], since: Mapping[str, int], seconds: float
+        self,
+        queues: Collection[str],
+        since: Mapping[str, int],
+        seconds: float,
+        early: EarlyLook | None = None,
     ) -> Mapping[str, int]:
         """Wait until the numbers of *queues* are not *since* any more, or for *seconds*.
 
-        Return the numbers seen last.
+        Where the store can, *early* looks within the write that brings a task; if it took some,
+        that ends the wait too.
+        Return the numbers seen last.  Raises Unavailable, and what *early* raises.
         """
 
 

@@ -24,10 +24,11 @@ from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held, ReleaseReason
 from headrace.domain.task import Task
 from headrace.ops.delivery.contention import Crowd
-from headrace.ops.delivery.idempotency import DeliveryBatch
+from headrace.ops.delivery.idempotency import DeliveryBatch, NotedState
 from headrace.ops.delivery.leasing import Leasing, QueueLook
 from headrace.ops.shared.lanes import delivery_rank, delivery_turn
 from headrace.ops.shared.leases import Leases
+from headrace.ops.shared.limiting import limited
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.offloaded import OffloadedTexts
 from headrace.ops.shared.queues import QueueOperations
@@ -207,15 +208,29 @@ class Dequeue:
             if tasks or now >= until or not self.go_on():
                 if not tasks and self.batch is not None and not self.batch.note_nothing(now=now):
                     return self._leased_before(sources) or DequeueResult((), 0.0, now)
-                return DequeueResult(tasks, min(self._poll_after(look, now) for look in looks), now)
+                return DequeueResult(tasks, self._poll_after_all(looks, now), now)
             nap = min(deliveries.crowd.pause(pause), (until - now).total_seconds())
             due = _first([free_at, *(look.next_due for look in looks)])
             if due is not None:
                 nap = min(nap, max(0.001, (due - now).total_seconds()))
+            early = self._early(sources)
             with deliveries.crowd:
-                arrived = self._wait(nap, arrived)
+                arrived = self._wait(nap, arrived, early)
+            if early is not None and early.tasks:
+                tasks, now = self._fitting(sources, early.tasks), deliveries.now()
+                if tasks:
+                    return DequeueResult(tasks, self._poll_after_all(early.looks, now), now)
+                continue
             self.still_may()  # after the nap: what is leased next is leased by its answer
             pause = min(pause * _POLL_GROWTH, deliveries.poll_after_seconds * _POLL_CEILING)
+
+    def taken_early(self) -> tuple[Sequence[QueueLook], list[Task]]:
+        """Look, and lease, within the write that brings a task.  Raises as run() does."""
+        if not self.go_on():
+            return (), []
+        self.still_may()
+        looks = [self._look(source) for source in self._sources()]
+        return looks, self._take(looks, helps=False)
 
     def _names(self) -> Sequence[str]:
         return [self.queues] if isinstance(self.queues, str) else self.queues
@@ -227,7 +242,19 @@ class Dequeue:
             return {}
         return arrivals.numbers(self._names())
 
-    def _wait(self, seconds: float, arrived: Mapping[str, int]) -> Mapping[str, int]:
+    def _early(self, sources: Sequence[Queue]) -> "_EarlyLook | None":
+        """Return how to look within the write that brings a task.
+
+        None where a limit, or groups that take turns, have more to be looked at than tasks.
+        """
+        plain = not any(
+            limited(source) or source.group_limit or source.settings.groups for source in sources
+        )
+        return _EarlyLook(self) if plain else None
+
+    def _wait(
+        self, seconds: float, arrived: Mapping[str, int], early: "_EarlyLook | None"
+    ) -> Mapping[str, int]:
         """Wait for so long, or where that can be known until more than *arrived* has come.
 
         Return what has come by then.
@@ -236,7 +263,7 @@ class Dequeue:
         if arrivals is None:
             self.deliveries.sleep(seconds)
             return arrived
-        return arrivals.wait(self._names(), arrived, seconds)
+        return arrivals.wait(self._names(), arrived, seconds, early)
 
     def _sources(self) -> list[Queue]:
         """Return the queues.  Raises NotFound, naming the field where there are several."""
@@ -338,6 +365,9 @@ class Dequeue:
         tasks = self._fitting(sources, held)
         return DequeueResult(tasks, deliveries.poll_after_seconds, deliveries.now(), replayed=True)
 
+    def _poll_after_all(self, looks: Sequence[QueueLook], now: datetime) -> float:
+        return min(self._poll_after(look, now) for look in looks)
+
     def _poll_after(self, look: QueueLook, now: datetime) -> float:
         queue, usual = look.queue, self.deliveries.poll_after_seconds
         pushed = queue.settings.target is not None and not self.deliveries.pushing
@@ -365,6 +395,32 @@ class Dequeue:
         by_name = {source.name: source for source in sources}
         self.deliveries.give_back(by_name, surplus)
         return tuple(self.deliveries.whole(by_name, fitting))
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _EarlyLook:
+    """What *call* does within the write that brings a task; implements EarlyLook of the store."""
+
+    call: Dequeue
+    looks: Sequence[QueueLook] = ()
+    tasks: Sequence[Task] = ()
+    noted: NotedState | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        batch = self.call.batch
+        self.noted = None if batch is None else batch.state
+
+    def look(self) -> list[str]:
+        """Lease what there is."""
+        self.looks, self.tasks = self.call.taken_early()
+        return [task.id for task in self.tasks]
+
+    def undo(self) -> None:
+        """Let go of what was leased."""
+        self.call.deliveries.claims.drop([Entry.of(task) for task in self.tasks])
+        if self.call.batch is not None and self.noted is not None:
+            self.call.batch.state = self.noted
+        self.looks, self.tasks = (), ()
 
 
 def _first(times: Iterable[datetime | None]) -> datetime | None:

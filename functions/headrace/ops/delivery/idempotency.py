@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain
+from typing import TypeAlias
 
 from headrace.domain import repeat
 from headrace.domain.change import Change
@@ -26,6 +27,8 @@ from headrace.domain.task import State, Task
 from headrace.ops.shared.leases import Leases, with_present_ends
 from headrace.store.base import Noting, NotingRefused, Outcome, Record, Store
 from headrace.store.records.repeats import FIRST, batch_of, batch_record, first_of, kind_of
+
+NotedState: TypeAlias = tuple[repeat.NotedBatch | None, int | None]
 
 
 class Overtaken(Unavailable):
@@ -50,6 +53,15 @@ class DeliveryBatch:
     tag: str
     noted: repeat.NotedBatch | None = None
     version: int | None = None
+
+    @property
+    def state(self) -> NotedState:
+        """What is noted, and in which version of the record, for whoever may have to undo it."""
+        return self.noted, self.version
+
+    @state.setter
+    def state(self, before: NotedState) -> None:
+        self.noted, self.version = before
 
     def leased_before(self, group: LeaseGroup | None, queues: Sequence[Queue]) -> list[Task] | None:
         """Return the tasks that an earlier try of the same call leased and still holds.

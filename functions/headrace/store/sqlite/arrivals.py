@@ -3,14 +3,23 @@
 Each commit that brings a task to wait counts up its queue's number.  Within the process a bell
 rings; of other processes' commits ``PRAGMA data_version`` tells, which one of those who wait asks
 when the file is touched (see ``touches``), and now and then.
+
+Who waits longest in the process that writes may look within that very transaction: what it takes
+is leased by the commit that brings it, with no other commit and sync behind it, and nobody else is
+woken for it.
 """
 
 import sqlite3
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from datetime import datetime
 from threading import Condition, Lock
-from typing import Final
+from typing import Final, TypeAlias
 
+from headrace.domain.instants import micros_of
+from headrace.store.base import EarlyLook
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.touches import TouchWatch, touch
 
@@ -19,6 +28,34 @@ _ASK_SECONDS: Final = 0.002
 
 _ASK_ALL_THE_SAME_SECONDS: Final = 0.02
 """The same where touches do, but maybe not all: of a file system that is another's, say."""
+
+
+_ARRIVED: Final = (
+    "INSERT INTO arrivals (queue, number) VALUES (?, 1)"
+    " ON CONFLICT (queue) DO UPDATE SET number = number + 1"
+)
+
+Arrived: TypeAlias = dict[str, dict[str, int]]
+"""Ids of tasks that came to wait, by queue, each with the microsecond from which on it is due."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """Somebody who waits, and how far its early look has come."""
+
+    queues: Collection[str]
+    early: EarlyLook
+    context: Context = field(default_factory=copy_context)
+    looking: bool = False  # within a transaction that is not over
+    took: bool = False
+    error: Exception | None = None
+
+    @property
+    def waits(self) -> bool:
+        return not (self.looking or self.took or self.error)
+
+    def look(self) -> Collection[str]:
+        return self.context.run(self.early.look)
 
 
 class ArrivalNumbers:
@@ -38,6 +75,7 @@ class ArrivalNumbers:
         self._lock = Lock()
         self._bell = Condition(self._lock)
         self._rung = 0
+        self._waiters: list[_Waiter] = []  # with an early look, the longest first
         self._asking = False
         self._watch: TouchWatch | None = None  # of whoever asks; kept for the next
         self._watches = True  # whether there can be one
@@ -60,17 +98,96 @@ class ArrivalNumbers:
             if self._asking and self._watch is not None:
                 self._watch.wake()
 
+    def came(self, db: sqlite3.Connection, arrived: Arrived, now: Callable[[], datetime]) -> bool:
+        """Count that tasks came to wait, within the transaction of *db* that brings them.
+
+        Whoever waits for them looks first, if any is due.  Return whether some are left, so that
+        others are to know.
+        """
+        if not arrived:
+            return False
+        left = arrived
+        if (waiter := self._first_for(arrived, now)) is not None:
+            taken = set(self._looked(db, waiter))
+            left = {queue: ids for queue, ids in arrived.items() if not taken.issuperset(ids)}
+        db.executemany(_ARRIVED, [(queue,) for queue in left])
+        return bool(left)
+
+    def _first_for(self, arrived: Arrived, now: Callable[[], datetime]) -> _Waiter | None:
+        """Return who has waited longest for any of the tasks that are due, to look early."""
+        if not self._waiters or not self._db.may_be_joined:
+            return None
+        by = micros_of(now())
+        due = {queue for queue, ids in arrived.items() if min(ids.values()) <= by}
+        with self._lock:
+            for waiter in self._waiters:
+                if waiter.waits and not due.isdisjoint(waiter.queues):
+                    waiter.looking = True
+                    return waiter
+        return None
+
+    def _looked(self, db: sqlite3.Connection, waiter: _Waiter) -> Collection[str]:
+        """Let *waiter* look within the transaction of *db*, and hear when that is over."""
+
+        def over(stands: bool) -> None:  # noqa: FBT001  what every outcome is told
+            if not stands:
+                waiter.took, waiter.error = False, None
+                waiter.early.undo()
+            waiter.looking = False
+            self._ring_here()
+
+        self._db.when_over(over)
+        with self._db.joined(db) as undo:
+            try:
+                taken = waiter.look()
+            except Exception as error:  # noqa: BLE001  of whoever waits, not of whoever writes
+                undo()
+                waiter.early.undo()
+                waiter.error, taken = error, ()
+        waiter.took = bool(taken)
+        return taken
+
     def wait(
-        self, queues: Collection[str], since: Mapping[str, int], seconds: float
+        self,
+        queues: Collection[str],
+        since: Mapping[str, int],
+        seconds: float,
+        early: EarlyLook | None = None,
     ) -> Mapping[str, int]:
         """Wait until the numbers of *queues* are not *since* any more, or for *seconds*.
 
-        Return the numbers seen last.
+        In a file *early* looks within the transaction that brings a task of this process; if it
+        took some, that ends the wait too.
+        Return the numbers seen last.  Raises Unavailable, and what *early* raises.
         """
+        if early is None or self._db.path is None:
+            return self._waited(queues, since, seconds, None)
+        waiter = _Waiter(queues, early)
+        with self._lock:
+            self._waiters.append(waiter)
+        try:
+            return self._waited(queues, since, seconds, waiter)
+        finally:
+            with self._lock:
+                self._waiters.remove(waiter)
+                while waiter.looking:
+                    self._bell.wait()
+            if waiter.error is not None:
+                raise waiter.error
+
+    def _waited(
+        self,
+        queues: Collection[str],
+        since: Mapping[str, int],
+        seconds: float,
+        waiter: _Waiter | None,
+    ) -> Mapping[str, int]:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             with self._lock:
                 rung = self._rung
+            if waiter is not None and not waiter.waits:
+                return since
             found = self.numbers(queues)
             if found != since:
                 return found

@@ -14,6 +14,7 @@ from headrace.domain import cost
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.task import LIVE, State, Task
 from headrace.store.base import Done, Outcome, Refused, refused
+from headrace.store.sqlite.arrivals import Arrived
 from headrace.store.sqlite.log import Line, Log
 from headrace.store.sqlite.rows import COLUMNS, Row, all_same, insert, read_rows, row_of, task_of
 from headrace.store.sqlite.units import change_units, key_lock_bytes, task_bytes
@@ -26,23 +27,20 @@ _REPLACING: Final = (
     " retained_until=excluded.retained_until, due_at=excluded.due_at, rest=excluded.rest,"
     " payload=excluded.payload"
 )
-_ARRIVED: Final = (
-    "INSERT INTO arrivals (queue, number) VALUES (?, 1)"
-    " ON CONFLICT (queue) DO UPDATE SET number = number + 1"
-)
 
 
 @dataclass(slots=True)
 class MadeChanges:
     """What became of the changes of one call, and what they cost.
 
-    ``arrived`` is whether any task came to wait, ``ended`` are those that live no more.
+    ``arrived`` are the tasks that came to wait, by queue, each with the microsecond from which on;
+    ``ended`` are those that live no more.
     """
 
     outcomes: list[Outcome]
     write: float
     read: float
-    arrived: bool
+    arrived: Arrived
     ended: Sequence[str] = ()
 
 
@@ -59,7 +57,7 @@ class Commit:
         self._rows: dict[str, Row | None] = {}
         self._written: dict[str, None] = {}
         self._lines: list[Line] = []
-        self._arrived: set[str] = set()
+        self._arrived: Arrived = {}
         self._ended: list[str] = []
         self._write = self._read = 0.0
 
@@ -80,8 +78,7 @@ class Commit:
     def made(self, db: sqlite3.Connection) -> MadeChanges:
         """Write what was judged, within a transaction."""
         self._flush(db)
-        arrived = bool(self._arrived)
-        return MadeChanges(self._outcomes, self._write, self._read, arrived, self._ended)
+        return MadeChanges(self._outcomes, self._write, self._read, self._arrived, self._ended)
 
     def _task(self, task_id: str) -> Task | None:
         if task_id not in self._tasks:
@@ -141,7 +138,7 @@ class Commit:
         self._written[task_id] = None
         self._lines.append(self._log.line(old, new))
         if new is not None and new[2] == State.ENQUEUED and (old is None or old[1:5] != new[1:5]):
-            self._arrived.add(new[1])
+            self._arrived.setdefault(new[1], {})[task_id] = new[4]
         elif new is None or new[2] not in LIVE:
             self._ended.append(task_id)
 
@@ -152,8 +149,6 @@ class Commit:
         if gone:
             db.executemany("DELETE FROM tasks WHERE id = ?", gone)
         self._log.write(db, self._lines)
-        if self._arrived:
-            db.executemany(_ARRIVED, [(queue,) for queue in self._arrived])
 
 
 def foreseeable(changes: Sequence[Change]) -> bool:

@@ -118,7 +118,8 @@ class Control:
                 commit = Commit(db, self._log)
                 commit.judge(tasks)
                 done = commit.made(db)
-                arrived, units = done.arrived, done.write
+                arrived = self._arrivals.came(db, done.arrived, self._log.now)
+                units = done.write
             for before, (record, _) in zip(stored, writes, strict=True):
                 after = record if made else None
                 units += cost.write_units(record_bytes(before), record_bytes(after))

@@ -3,6 +3,9 @@
 Callers of a process hand what they write to one thread, which does what has gathered in one
 transaction, so one sync to the disk serves many.  Readers have connections of their own, and
 neither wait for a writer nor hold one up.
+
+Long, because whoever judges whether a write is safe has to see all that begins, joins, ends and
+undoes a transaction.
 """
 
 import os
@@ -102,6 +105,8 @@ class Database:
         self._writer_mutex = threading.Lock()  # of the connection that writes
         self._writer: sqlite3.Connection | None = None
         self._lazy = False  # what it commits is not synced
+        self._joined: tuple[int, sqlite3.Connection] | None = None  # a thread, and what it is in
+        self._outcomes: list[Callable[[bool], None]] = []  # hear of the transaction under way
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -117,6 +122,9 @@ class Database:
 
         A thread of its own does it: a handler's thread may be interrupted anywhere.
         """
+        within = self._within()
+        if within is not None:
+            return self._written_within(within, work)
         job = _WriterJob(work, lazy)
         if self._path is None:
             self._pass_gate()
@@ -206,14 +214,76 @@ class Database:
             db.execute(f"PRAGMA synchronous = {'NORMAL' if lazy else 'FULL'}")
             self._lazy = lazy
 
-    @staticmethod
-    def _together(db: sqlite3.Connection, jobs: Sequence[_WriterJob[Any]]) -> None:
+    def _together(self, db: sqlite3.Connection, jobs: Sequence[_WriterJob[Any]]) -> None:
+        stands = False
         try:
             for job in jobs:
                 job.result = job.work(db)
             db.execute("COMMIT")  # nothing may come after it: what is done must not be done again
+            stands = True
         finally:
             roll_back(db)
+            outcomes, self._outcomes = self._outcomes, []
+            for tell in outcomes:
+                with suppress(Exception):  # what is done must not be done again
+                    tell(stands)
+
+    @contextmanager
+    def joined(self, db: sqlite3.Connection) -> Iterator[Callable[[], None]]:
+        """Make what this thread reads and writes in the block a part of the transaction of *db*.
+
+        For work that is being done in that transaction.  What the block is given undoes all that
+        was done in it so far.  Raises what the block raises, and Unavailable where the transaction
+        cannot go on: all of it is to fail then.
+        """
+        with self._errors:
+            db.execute("SAVEPOINT joined")
+            self._joined = (threading.get_ident(), db)
+            try:
+                yield lambda: _undo(db, "joined")
+            finally:
+                self._joined = None
+            if not db.in_transaction:  # some errors of SQLite's undo all of it
+                raise Unavailable(f"{self.name}: all of a write is undone")
+            db.execute("RELEASE joined")
+
+    @property
+    def may_be_joined(self) -> bool:
+        """Whether the transaction that is under way is synced, and nobody has joined it."""
+        return self._joined is None and not self._lazy
+
+    def when_over(self, tell: Callable[[bool], None]) -> None:
+        """Call *tell* with whether the transaction stands, once the one under way is over.
+
+        In a block of joined(), or in work that is being done.  *tell* must not take long.
+        """
+        self._outcomes.append(tell)
+
+    def once_it_stands(self, tell: Callable[[], None]) -> None:
+        """Call *tell* now; in a block of joined() once the transaction stands."""
+        if self._within() is None:
+            tell()
+        else:
+            self.when_over(lambda stands: tell() if stands else None)
+
+    def _within(self) -> sqlite3.Connection | None:
+        """Return the connection of the transaction that this thread has joined."""
+        joined = self._joined
+        return joined[1] if joined is not None and joined[0] == threading.get_ident() else None
+
+    def _written_within(
+        self, db: sqlite3.Connection, work: Callable[[sqlite3.Connection], _T]
+    ) -> _T:
+        with self._errors:
+            db.execute("SAVEPOINT written")
+            try:
+                return work(db)
+            except BaseException:
+                _undo(db, "written")
+                raise
+            finally:
+                if db.in_transaction:
+                    db.execute("RELEASE written")
 
     def _check_same_file(self) -> None:
         if self._path is not None:
@@ -225,6 +295,10 @@ class Database:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection for statements that change nothing.  Raises Unavailable."""
         with self._errors:
+            within = self._within()
+            if within is not None:
+                yield within
+                return
             self._pass_gate()
             if time.monotonic() > self._checked_until:  # each write looks by itself
                 self._check_same_file()
@@ -371,6 +445,12 @@ class Database:
             self._carried_over = self._carried_over or not quiet
         for begin_anew in self.on_fork:
             begin_anew()
+
+
+def _undo(db: sqlite3.Connection, savepoint: str) -> None:
+    """Undo what was done since *savepoint*, if an error has not undone all of the transaction."""
+    if db.in_transaction:
+        db.execute(f"ROLLBACK TO {savepoint}")
 
 
 def _take_jobs(known: weakref.ref[Database], take: SimpleQueue[_WriterJob[Any] | None]) -> None:

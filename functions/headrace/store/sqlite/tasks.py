@@ -50,26 +50,29 @@ class TaskTable:
 
         foreseen = self._foreseen(changes)
 
-        def write(db: sqlite3.Connection) -> tuple[MadeChanges | None, float]:
+        def write(db: sqlite3.Connection) -> tuple[MadeChanges | None, bool, float]:
             units = 0.0
             if noting is not None:
                 noted, units = replaced_record(db, noting.record, noting.replaces)
                 if not noted:
-                    return None, units
+                    return None, False, units
             commit = foreseen
             if commit is None or not commit.stands(db):
                 commit = Commit(db, self._log)
                 commit.judge(changes)
-            return commit.made(db), units
+            done = commit.made(db)
+            return done, self._arrivals.came(db, done.arrived, self._log.now), units
 
-        done, units = self._db.write(write)
+        done, waiting, units = self._db.write(write)
         charge(write=units)
         if done is None:
             raise NotingRefused
         charge(write=done.write, read=done.read)
-        if done.arrived:
-            self._arrivals.ring()
-        self._ends.ended(done.ended)
+        if waiting:
+            self._db.once_it_stands(self._arrivals.ring)
+        if done.ended:
+            ended = done.ended
+            self._db.once_it_stands(lambda: self._ends.ended(ended))
         return done.outcomes
 
     def _foreseen(self, changes: Sequence[Change]) -> Commit | None:

@@ -225,6 +225,22 @@ def test_a_report_that_took_effect_may_be_repeated(
     assert world.say(task, other, queue=queue).outcome is refused
 
 
+@pytest.mark.parametrize("status", ["FAILED", "RELEASED"])
+def test_a_repeat_after_the_next_delivery_shows_the_task_as_it_is(
+    world: World, status: str
+) -> None:
+    queue = world.queue(retry_strategy=AT_ONCE)
+    world.put(queue)
+    task = world.one(queue)
+    world.say(task, status)
+    world.clock.forward(5)
+    now = world.one(queue)
+
+    again = world.say(task, status)
+
+    assert (again.outcome, again.task) == (ReportOutcome.OK, now)
+
+
 def test_two_reports_of_one_task_in_one_call_take_effect_in_order(world: World) -> None:
     queue = world.queue()
     world.put(queue)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportResult
@@ -237,6 +238,25 @@ def test_a_repeat_names_the_holder_that_a_duplicate_met(world: World) -> None:
     assert outcomes(first) == [EnqueueOutcome.DUPLICATE, CREATED]
     assert outcomes(again) == [EnqueueOutcome.DUPLICATE, EXISTING]
     assert again.spawned[0].id == holder
+
+
+@pytest.mark.parametrize("status", ["SUCCEEDED", "MOVED"])
+def test_a_repeat_names_the_same_children_when_the_task_has_been_delivered_again(
+    world: World, status: str
+) -> None:
+    task = parent(world)
+    spawn = (("right", TaskSpec("1")),)
+    fields: dict[str, Any] = {"to_queue": "left"} if status == "MOVED" else {}
+    first = world.say(task, status, spawn=spawn, **fields)
+    if status == "SUCCEEDED":
+        world.use.bulk.by_ids("source", BulkAction.RESTART, [task.id])
+    world.clock.forward(30)
+    assert world.one("left" if status == "MOVED" else "source").id == task.id
+
+    again = world.say(task, status, spawn=spawn, queue="source", **fields)
+
+    assert (again.outcome, outcomes(again)) == (ReportOutcome.OK, [EXISTING])
+    assert [child.id for child in again.spawned] == [child.id for child in first.spawned]
 
 
 def test_a_key_whose_holder_has_expired_is_free_for_a_child(world: World) -> None:

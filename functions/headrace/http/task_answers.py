@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.domain.ids import shown_lease
 from headrace.domain.limits import AnswerRoom
-from headrace.domain.task import SHOWN_STATES, State, Task
+from headrace.domain.task import SHOWN_STATES, Task
 from headrace.domain.undo import Undo
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus
 from headrace.ops.operators.keys import current_actor
@@ -149,8 +149,6 @@ def reported_answer(
 def _reported(report: "TaskReport", result: "ReportResult") -> task_wire.Reported:
     task, done = result.task, result.outcome is ReportOutcome.OK
     beats = done and report.status is ReportStatus.INFLIGHT
-    if task is not None and done and task.state is State.INFLIGHT and not beats:
-        task = None  # nothing is kept of it; what came back is how it last was
     over = task if result.outcome is ReportOutcome.NOT_INFLIGHT else None
     return task_wire.Reported(
         task_id=result.task_id,

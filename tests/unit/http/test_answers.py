@@ -236,7 +236,7 @@ def test_results_of_reports() -> None:
 
 def test_a_task_of_which_nothing_is_kept_has_no_state_any_more() -> None:
     text = to_json(
-        task_answers.reported_answer([HELD], [ReportResult("tsk_1", ReportOutcome.OK, LEASED)], NOW)
+        task_answers.reported_answer([HELD], [ReportResult("tsk_1", ReportOutcome.OK)], NOW)
     )
 
     (result,) = json.loads(text)["results"]

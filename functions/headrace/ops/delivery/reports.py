@@ -23,7 +23,7 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
-from headrace.domain.task import ErrorKind, Task, TaskError
+from headrace.domain.task import ErrorKind, State, Task, TaskError
 from headrace.ops.shared.leases import with_present_ends
 from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.observed import commit
@@ -221,7 +221,7 @@ class Reports:
         """Try it once on *task* as it was read; None when that has just changed."""
         secret = _secret(report)
         if task is not None and _repeated(report, source, task):
-            born = task.started_at or now
+            born = _begun(report) or task.started_at or now
             again = self.spawning.repeated(report.spawn, secret=secret, born=born)
             return ReportResult(report.task_id, ReportOutcome.OK, task, spawned=again)
         refusal = _refusal(report, source, task, now)
@@ -241,7 +241,8 @@ class Reports:
         if done is None:
             note_unmade(self.store, [change])
             return None
-        return ReportResult(report.task_id, ReportOutcome.OK, done.task, spawned=done.children)
+        left = _left_by(report, done.task)
+        return ReportResult(report.task_id, ReportOutcome.OK, left, spawned=done.children)
 
     def _commit(
         self, reports: Mapping[int, TaskReport], planned: Mapping[int, Change | ReportResult]
@@ -253,8 +254,9 @@ class Reports:
         outcomes = commit(self.store, list(changes.values()))
         for place, outcome in zip(changes, outcomes, strict=True):
             if isinstance(outcome, Done):
-                task_id = reports[place].task_id
-                results[place] = ReportResult(task_id, ReportOutcome.OK, outcome.task)
+                report = reports[place]
+                left = _left_by(report, outcome.task)
+                results[place] = ReportResult(report.task_id, ReportOutcome.OK, left)
             else:
                 refused[place] = outcome.task
         return results, refused
@@ -346,6 +348,24 @@ def _settled_name(report: TaskReport) -> str | None:
     """Return the name of the lease that a task keeps when *report* settles it."""
     lease = LeaseName.parse(report.lease_id)
     return lease.secret if lease is not None else _named_group(report)
+
+
+def _begun(report: TaskReport) -> datetime | None:
+    """Return when the delivery began that *report* is of, if its lease says so."""
+    lease = LeaseName.parse(report.lease_id)
+    return None if lease is None else lease.started_at
+
+
+def _left_by(report: TaskReport, task: Task) -> Task | None:
+    """Return what *report* has left of *task*, of which the store says how it was last.
+
+    None where nothing is kept.  A task that is in flight was settled by it and delivered again.
+    """
+    if report.status is ReportStatus.INFLIGHT or task.state is not State.INFLIGHT:
+        return task
+    name = _settled_name(report)
+    again = task.settled_lease_id == name and group_of(task.lease_id) != name
+    return task if again else None
 
 
 def _secret(report: TaskReport) -> str:

@@ -279,12 +279,21 @@ class BulkOperations:
         results: list[BulkOutcome] = []
         met: set[str] = set()
         for task_id in ids:
-            # Of one that is named twice, what was read is not so any more.
-            task = (self.store.read([task_id]) if task_id in met else found).get(task_id)
+            task = found.get(task_id)
+            if task_id in met:  # what was read is not so any more
+                task = self._after(job, task) if job.dry_run else self._read(task_id)
             results.append(self._one(job, task_id, task))
             _count(results[-1], job, outcome)
             met.add(task_id)
         return BulkAnswer(outcome.matched, outcome.changed, tuple(results))
+
+    def _read(self, task_id: str) -> Task | None:
+        return self.store.read([task_id]).get(task_id)
+
+    def _after(self, job: _Job, task: Task | None) -> Task | None:
+        """Return *task* as a dry run would have left it."""
+        change = None if task is None else self._planned(job, task, None)
+        return change.apply(task) if isinstance(change, Change) else task
 
     def _page(
         self, queue: Queue, where: TaskFilter, walk: Walk, wanted: int, until: datetime

@@ -150,6 +150,16 @@ def test_under_halt_it_stops_its_group_until_somebody_decides(world: World, end:
     assert found == [second] if second else not found  # by then the other has expired
 
 
+def test_one_that_halts_and_is_restarted_at_once_is_delivered_at_once(world: World) -> None:
+    """In the process that delivered it a moment ago, and has not forgotten that."""
+    queue = strict(world, "halt")
+    (task_id,) = world.put(queue, group_key="a")
+    for _ in range(3):
+        world.say(world.one(queue), "FAILED", retryable=False)
+        world.use.bulk.by_ids(queue, BulkAction.RESTART, [task_id])
+    assert [task.id for task in world.take(queue)] == [task_id]
+
+
 @pytest.mark.parametrize("on_dead", ["halt", "continue"])
 def test_one_that_was_cancelled_is_restarted_in_its_place_if_it_halts(
     world: World, on_dead: str
@@ -622,3 +632,85 @@ def test_explain_names_the_dead_one_that_halts_though_nobody_had_it(world: World
     (share,) = world.use.fair_groups.next_turns(world.use.queues.get(queue)).shares
     assert share.blocked is not None
     assert share.blocked.why == f"{dead} is dead"
+
+
+# -- beside queues that are not strict -------------------------------------------------------------
+
+
+def fair(world: World, name: str = "fair", limit: int = 2) -> str:
+    return world.queue(name, groups=GroupSettings(GroupMode.FAIR, max_inflight_per_group=limit))
+
+
+LEAVING: Any = {
+    "a delete": lambda world, task, _: world.use.tasks.delete(task),
+    "a bulk delete": lambda world, task, _: world.use.bulk.by_ids(
+        "fair", BulkAction.DELETE, [task]
+    ),
+    "a move": lambda world, task, to: world.use.bulk.by_ids(
+        "fair", BulkAction.MOVE, [task], to_queue=to
+    ),
+    "a cancel": lambda world, task, _: world.use.bulk.by_ids("fair", BulkAction.CANCEL, [task]),
+    "a purge": lambda world, _, __: world.use.queues.purge("fair", (State.ENQUEUED,)),
+}
+
+
+@pytest.mark.parametrize("over", ["", "plain"])
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("leaving", LEAVING)
+def test_a_task_that_was_moved_out_of_a_strict_order_has_no_place_in_the_next_queue(
+    world: World,
+    leaving: str,
+    first: bool,  # noqa: FBT001
+    over: str,
+) -> None:
+    """Whether a task of its group is in flight there before, and whatever it comes over."""
+    source, target = strict(world), fair(world)
+    world.queue("plain")
+    if first:
+        world.put(target, "holder", group_key="a")
+        world.one(target)
+    (task,) = world.put(source, group_key="a")
+    for to in filter(None, (over, target)):
+        at = world.see(task).queue
+        assert world.use.bulk.by_ids(at, BulkAction.MOVE, [task], to_queue=to).changed == 1
+    assert world.see(task).after is None
+
+    LEAVING[leaving](world, task, source)
+    world.put(target, "next", group_key="a")
+
+    assert [one.payload for one in later(world, target)] == ["next"]
+    assert world.use.fair_groups.get(target, "a").inflight
+
+
+@pytest.mark.parametrize("noted", [True, False])
+@pytest.mark.parametrize("begins", ["strict", "fair"])
+def test_a_queue_made_again_in_the_other_mode_heeds_nothing_of_the_first(
+    world: World,
+    begins: str,
+    noted: bool,  # noqa: FBT001
+) -> None:
+    def make() -> str:
+        return strict(world) if begins == "strict" else fair(world, "mail")
+
+    queue = make()
+    for _ in range(2):
+        world.put(queue, "1", group_key="a")
+        world.put(queue, "2", group_key="b")
+        assert len(later(world, queue)) == 2
+        if noted:
+            world.use.tasks.delete(*world.put(queue, "3", group_key="a"))
+        world.use.queues.delete(queue)
+        world.clock.forward(120)
+        begins = "fair" if begins == "strict" else "strict"
+        queue = make()
+    world.put(queue, *"456", group_key="a")
+    world.put(queue, "7", group_key="b")
+
+    order = []
+    for _ in range(3):
+        tasks = after_belief(world, queue)  # what was strict here before may have left a place
+        order += [str(task.payload) for task in tasks]
+        for task in tasks:
+            world.say(task, "SUCCEEDED")
+    assert sorted(order) == [*"4567"]
+    assert [one for one in order if one != "7"] == [*"456"]

@@ -32,6 +32,7 @@ A call may begin with settings as old as can be, and may take half a minute.
 
 
 _TURN: Final = ("turn",)
+_PLACE: Final = ("after",)  # in a strict order
 _STEPS: Final = {LANES[Priority.HIGH]: -1, LANES[Priority.LOW]: 1}
 
 
@@ -351,20 +352,21 @@ def waiting(
     """
     place = place_in(queue, State.ENQUEUED, task_id, priority)
     put = {"place": place, "scheduled_at": due_at, "due_at": due_at}
+    left = () if queue.strict else _PLACE  # one that it had elsewhere stays there
     if queue.settings.groups is None:
-        return put, ()
+        return put, left
     if turn is None:
         if returned:
             put["place"] = Place(queue.name, State.ENQUEUED, place.shard, RETURN_LANE)
-        return put, _TURN
+        return put, (*_TURN, *left)
     put |= {"scheduled_at": turn.at, "turn": turn.at}
     shard = place.shard
     if queue.strict:  # all of a group are together
         shard = shard_of(turn.group_key or "", queue.settings.shards)
-    if turn.after is not None:
-        put["after"] = turn.after
     put["place"] = Place(queue.name, State.ENQUEUED, shard, TURN_LANE)
-    return put, ()
+    if turn.after is not None and queue.strict:
+        put["after"] = turn.after
+    return put, left
 
 
 def turn_kept(task: Task) -> Turn | None:

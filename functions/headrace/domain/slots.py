@@ -121,8 +121,12 @@ class Stay:
 
     @classmethod
     def parse(cls, text: str) -> "Stay":
-        """Return the one that a slot keeps as *text*."""
-        task_id, due = text.split(" ")
+        """Return the one that a slot keeps as *text*.
+
+        What a strict queue of the same name kept there (see ``domain.strict``) has the number of a
+        place for a time: it is one that no task is due at.
+        """
+        task_id, due, *_ = text.split(" ")
         return cls(task_id, EPOCH + int(due, 16) * MICROSECOND)
 
     @property

@@ -32,6 +32,8 @@ BELIEVED_AFTER: Final = timedelta(seconds=10)
 NOTES: Final = range(1, 33)
 """The slots of a line that keep its notes."""
 
+_DIGITS_OF_TIMES: Final = 12  # at least; see domain.slots.Stay
+
 PLACE_GOOD_FOR: Final = timedelta(seconds=5)
 """How long after a place was taken its task may be put in."""
 
@@ -58,6 +60,16 @@ class Spot:
         """Return the one that is kept as *text*."""
         task_id, seq = text.rsplit(" ", 1)
         return cls(task_id, int(seq))
+
+    @classmethod
+    def kept(cls, text: str) -> Self | None:
+        """Return the one that a slot keeps as *text*.
+
+        None for what one that is not strict kept there: a time in microseconds stands where the
+        number of a place does.
+        """
+        number = text.rsplit(" ", 1)[1]
+        return cls.parse(text) if number.isdecimal() and len(number) < _DIGITS_OF_TIMES else None
 
     @classmethod
     def of(cls, task: Task) -> Self:
@@ -98,10 +110,13 @@ class Note:
     before: Spot
 
     @classmethod
-    def parse(cls, text: str) -> Self:
-        """Return the one that is kept as *text*."""
-        task_id, seq, *before = text.split(" ")
-        return cls(Spot(task_id, int(seq)), Spot(before[0], int(before[1])))
+    def kept(cls, text: str) -> Self | None:
+        """Return the one that a slot keeps as *text*; None for what one that is not strict kept."""
+        match text.split(" "):
+            case [task_id, seq, before, number]:
+                return cls(Spot(task_id, int(seq)), Spot(before, int(number)))
+            case _:
+                return None
 
     @classmethod
     def of(cls, task: Task) -> Self | None:

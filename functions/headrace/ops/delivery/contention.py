@@ -48,8 +48,9 @@ _TURNS_EVERY: Final = 2  # seconds: tasks that are nobody's part are somebody's 
 
 
 def _key(entry: Entry) -> _Key:
-    # With its time, because a task that comes back is a new thing to take.
-    return (entry.task_id, entry.scheduled_at)
+    # With its time, because a task that comes back is a new thing to take: not with that of its
+    # turn, which it may keep.
+    return (entry.task_id, entry.due_at or entry.scheduled_at)
 
 
 @dataclass(frozen=True, slots=True)

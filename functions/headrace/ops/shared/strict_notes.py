@@ -31,13 +31,14 @@ def halts(queue: Queue) -> bool:
 def slot_of(line: GroupLine) -> Spot | None:
     """Return the place that the slot of *line* names."""
     text = line.slots.get(SLOT)
-    return None if text is None else Spot.parse(text)
+    return None if text is None else Spot.kept(text)
 
 
 def notes_of(line: GroupLine) -> dict[int, Note]:
     """Return the notes of *line* that say something still, by slot."""
     slot = slot_of(line)
-    found = {at: Note.parse(text) for at, text in line.slots.items() if at in NOTES}
+    kept = {at: Note.kept(text) for at, text in line.slots.items() if at in NOTES}
+    found = {at: note for at, note in kept.items() if note is not None}
     return {at: one for at, one in found.items() if slot is None or one.spot.seq > slot.seq}
 
 

@@ -6,6 +6,8 @@ Long, because it is a list: each way in which an attempt may end.
 import asyncio
 import json
 import logging
+import os
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -482,3 +484,52 @@ def test_with_a_private_codec_nothing_travels_in_clear() -> None:
     report = run(app, call("send", to="secret"), codec=Backwards())
     assert report.result == "secret"
     assert b"secret" not in reports_body([report], Backwards())
+
+
+# ---------------------------------------------------------------------------------------- forks
+
+
+def returns() -> str:
+    return "the child's"
+
+
+def raises() -> None:
+    raise Boom
+
+
+def says() -> None:
+    sys.exit("what it has to say")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no forks")
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [(returns, 0), (raises, 1), (lambda: sys.exit(3), 3), (sys.exit, 0), (says, 1)],
+    ids=["returns", "raises", "exits with 3", "exits", "says"],
+)
+def test_a_process_that_a_handler_forks_ends_where_it_comes_back(
+    kind: str, end: Callable[[], Any], code: int
+) -> None:
+    """It would go on as a second worker."""
+
+    def forks() -> Any:
+        pid = os.fork()
+        return end() if pid == 0 else os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    async def forks_async() -> Any:
+        return forks()
+
+    test = os.getpid()
+    try:
+        if kind == "sync":
+            report = ending(forks)
+        else:
+            app = FakeHttp().app()
+            app.handler(queue="mail")(lambda _payload: forks_async())
+            report = asyncio.run(app.execute_async(leased(5), FakeControl()))
+    finally:
+        if os.getpid() != test:
+            os._exit(99)
+    assert report is not None
+    assert (report.status, report.result) == ("SUCCEEDED", code)

@@ -3,10 +3,13 @@
 import asyncio
 import inspect
 import logging
+import os
 import random
+import sys
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -73,7 +76,8 @@ class AttemptRun:
         try:
             with ExitStack() as around:
                 self._enter(around)
-                result = _plain(self._invoke())
+                with _ending_forks():
+                    result = _plain(self._invoke())
         except BaseException as error:  # the process edge: every end is reported
             if isinstance(error, KeyboardInterrupt) and _in_main_thread():
                 raise
@@ -85,9 +89,10 @@ class AttemptRun:
         try:
             with ExitStack() as around:
                 self._enter(around)
-                result = self._invoke()
-                if inspect.isawaitable(result):
-                    result = await result
+                with _ending_forks():
+                    result = self._invoke()
+                    if inspect.isawaitable(result):
+                        result = await result
         except asyncio.CancelledError as error:
             return self._failed(_reason(error))
         except BaseException as error:  # the process edge: every end is reported
@@ -255,3 +260,33 @@ def _plain(result: object) -> object:
 
 def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
+
+
+@contextmanager
+def _ending_forks() -> Iterator[None]:
+    """End a process that the block has forked, should it come out of it: it is no worker.
+
+    What it goes on with would be the worker's: it would report on this task, and take others.
+    """
+    pid, error = os.getpid(), None
+    try:
+        yield
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        if os.getpid() != pid:
+            os._exit(_exit_code(error))
+
+
+def _exit_code(error: BaseException | None) -> int:
+    """Return the code of a process that ends with *error*, written where Python would write it."""
+    code = error.code if isinstance(error, SystemExit) else int(error is not None)
+    with suppress(Exception):
+        if error is not None and not isinstance(error, SystemExit):
+            traceback.print_exception(error)
+        elif code is not None and not isinstance(code, int):
+            print(code, file=sys.stderr)  # noqa: T201  as Python does
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return code & 0xFF if isinstance(code, int) else int(code is not None)

@@ -4,13 +4,17 @@ import threading
 import time
 from typing import Any
 
+import pytest
+
 from headrace.client.app.app import App
 from headrace.client.app.execution import TaskRoute
 from headrace.client.sending import Report
+from headrace.client.worker import child
 from headrace.client.worker.handlers import Threads
 from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
 from headrace.client.worker.observing import Observer
-from tests.unit.worker.worker_harness import SOON, Noted, held
+from headrace.client.worker.service import seconds_awake
+from tests.unit.worker.worker_harness import SOON, START, Monotonic, Noted, held, leased
 
 
 class Ended:
@@ -95,3 +99,40 @@ def test_limits_begin_with_the_handler() -> None:
 
     assert before == [float("inf")] * 2
     assert (task.soft_at, task.hard_at) == (51.0, 52.0)
+
+
+def test_who_asks_after_a_standstill_hears_that_the_lease_is_over() -> None:
+    """Before anybody has noticed."""
+    clock = Monotonic()
+    task = InflightTask(
+        leased(), TaskRoute("sync", "x"), now=clock(), lease_ends=clock() + 30, monotonic=clock
+    )
+    seen = [task.lost]
+    clock.forward(30)
+    seen.append(task.lost)
+    task.prolong(task.lease_expires_at, now=clock(), lease_ends=clock() + 30)
+    seen.append(task.lost)
+
+    assert seen == [False, True, False]
+    assert not task.lease_lost
+
+
+def test_so_does_a_handler_in_a_child_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Monotonic()
+    monkeypatch.setattr(child, "seconds_awake", clock)
+    control = child.ChildControl(lambda _: None, START, 30.0)
+    seen = []
+    for seconds, prolonged in ((29.9, True), (9.9, False), (0.2, False)):
+        clock.forward(seconds)
+        seen.append(control.lost)
+        if prolonged:
+            control.prolonged(START, 10.0)
+
+    assert seen == [False, False, True]
+    assert not control.cancelled
+
+
+def test_the_clock_of_leases_does_not_stand_still_while_the_machine_sleeps() -> None:
+    named = getattr(time, "CLOCK_BOOTTIME", None)
+    other = time.monotonic() if named is None else time.clock_gettime(named)
+    assert 0 <= seconds_awake() - other < 1

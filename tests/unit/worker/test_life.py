@@ -32,7 +32,7 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.wire.tasks import LeasedTask
-from tests.unit.worker.worker_harness import SOON, FakeService, leased
+from tests.unit.worker.worker_harness import KEEPALIVE, SOON, FakeService, leased
 
 BLOCK = 0.002  # seconds between two steps of a handler that waits for an exception
 
@@ -331,6 +331,43 @@ def test_the_context_tells_of_a_lost_lease(harness: WorkerHarness) -> None:
     wait_until(lambda: seen == [True])
     wait_until(lambda: not worker.inflight)
 
+    assert harness.service.done == {}
+
+
+class Hurried:
+    """A clock that a test can turn forward while a worker runs by it."""
+
+    ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+def test_who_checks_after_a_standstill_stops_and_nothing_is_reported(
+    harness: WorkerHarness,
+) -> None:
+    clock = Hurried()
+    seen, lost = list[str](), list[str]()
+
+    class Noting(Observer):
+        def lost(self, task: LeasedTask, why: str) -> None:
+            lost.append(task.id)
+
+    def handler(ctx: Context) -> None:
+        ctx.check()
+        clock.ahead += KEEPALIVE
+        try:
+            ctx.check()
+        except LeaseLost as error:
+            seen.append(str(error))
+            raise
+
+    harness.handle(handler)
+    (task,) = harness.service.put(1)
+    harness.start(monotonic=clock, observers=[Noting()])
+    wait_until(lambda: lost != [])
+
+    assert (seen, lost) == ([f"the lease of task {task} is over"], [task])
     assert harness.service.done == {}
 
 
@@ -636,15 +673,6 @@ def test_it_says_that_it_takes_tasks_when_the_service_has_answered(
     harness.service.fault = None
 
     wait_until(lambda: "Worker ada takes tasks of mail, 10 at a time" in caplog.text)
-
-
-class Hurried:
-    """A clock that a test can turn forward while a worker runs by it."""
-
-    ahead = 0.0
-
-    def __call__(self) -> float:
-        return time.monotonic() + self.ahead
 
 
 def test_a_burst_gives_up_when_the_service_stays_away(

@@ -23,11 +23,12 @@ from headrace.client.codec import PLAIN, remember_codec
 from headrace.client.sending import Report
 from headrace.client.worker.logs import Configured
 from headrace.client.worker.reporting import failed, report_of
+from headrace.client.worker.service import seconds_awake
 from headrace.wire.tasks import LeasedTask
 
 ToChild: TypeAlias = (
-    tuple[Literal["run"], LeasedTask, Literal["sync", "async"]]
-    | tuple[Literal["lease"], datetime]
+    tuple[Literal["run"], LeasedTask, Literal["sync", "async"], float]
+    | tuple[Literal["lease"], datetime, float]
     | tuple[Literal["soft"]]
     | tuple[Literal["cancel"]]
     | tuple[Literal["end"]]
@@ -83,7 +84,9 @@ class ChildWorker:
 
     def __init__(self, pipe: Connection, app: App) -> None:
         self._pipe, self._app = pipe, app
-        self._tasks: queue.SimpleQueue[tuple[LeasedTask, str] | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[tuple[LeasedTask, str, ChildControl] | None] = (
+            queue.SimpleQueue()
+        )
         self._lock = threading.Lock()  # of the pipe's sending end
         self._running: ChildControl | None = None
         self._cancel_async: asyncio.Task[Report | None] | None = None
@@ -95,8 +98,8 @@ class ChildWorker:
         threading.Thread(target=self._listen, name="headrace-parent", daemon=True).start()
         self._say(("ready",))
         while (given := self._tasks.get()) is not None:
-            task, kind = given
-            report = self._run(task, kind)
+            report = self._run(*given)
+            task = given[0]
             try:
                 self._say(("report", report))
             except Exception:  # noqa: BLE001 (whatever refuses to be pickled)
@@ -104,9 +107,8 @@ class ChildWorker:
         if self._loop is not None:
             self._loop.close()
 
-    def _run(self, task: LeasedTask, kind: str) -> Report | None:
+    def _run(self, task: LeasedTask, kind: str, control: "ChildControl") -> Report | None:
         remember_codec(task, self._app.codec)
-        control = ChildControl(self._say, task.lease.expires_at)
         report: Report | None
         try:
             self._running = control
@@ -151,9 +153,11 @@ class ChildWorker:
                 return
             running = self._running
             if message[0] == "run":
-                self._tasks.put(message[1:])
+                _, task, kind, seconds = message
+                control = ChildControl(self._say, task.lease.expires_at, seconds)
+                self._tasks.put((task, kind, control))
             elif message[0] == "lease" and running is not None:
-                running.lease_expires_at = message[1]
+                running.prolonged(*message[1:])
             elif message[0] in {"soft", "cancel"} and running is not None:
                 running.cancelled = running.cancelled or message[0] == "cancel"
                 signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
@@ -168,15 +172,22 @@ class ChildControl:
     One whose task was ``cancelled`` has a little time before.
     """
 
-    def __init__(self, say: Callable[[FromChild], None], lease_expires_at: datetime) -> None:
+    def __init__(
+        self, say: Callable[[FromChild], None], lease_expires_at: datetime, seconds: float
+    ) -> None:
         self._say = say
-        self.lease_expires_at = lease_expires_at
         self.cancelled = False
+        self.prolonged(lease_expires_at, seconds)
+
+    def prolonged(self, lease_expires_at: datetime, seconds: float) -> None:
+        """Note the end of the lease, which is *seconds* from now."""
+        self.lease_expires_at = lease_expires_at
+        self._lease_ends = seconds_awake() + seconds
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is over."""
-        return self.cancelled
+        """Whether the lease is over: all of the worker may have stood still."""
+        return self.cancelled or self._lease_ends <= seconds_awake()
 
     def progress(self, value: object) -> None:
         """Send *value* with the next heartbeat."""

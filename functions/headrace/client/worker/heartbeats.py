@@ -87,7 +87,7 @@ class Heartbeats:
         by_group: dict[GroupLease, list[InflightTask]] = defaultdict(list)
         next_at = now + _LONGEST_REST
         for held in inflight:
-            if held.lost or held.over:
+            if held.lease_lost or held.over:
                 continue
             if held.group is not None:
                 by_group[held.group].append(held)

@@ -13,6 +13,7 @@ from headrace.client.app.execution import TaskRoute
 from headrace.client.codec import Codec
 from headrace.client.sending import Report, carried
 from headrace.client.worker.groups import GroupLease
+from headrace.client.worker.service import Monotonic
 from headrace.domain.limits import PROGRESS_BYTES
 from headrace.wire.tasks import LeasedTask
 
@@ -47,8 +48,8 @@ class RunningHandler:
     def kill(self) -> None:
         """End it by force, where that is possible: it was cancelled, and has had its time."""
 
-    def prolonged(self, expires_at: datetime) -> None:
-        """Hear of the new end of its lease, where the handler does not see what is held."""
+    def prolonged(self, expires_at: datetime, seconds: float) -> None:
+        """Hear of the new end of its lease, in *seconds*, where it does not see what is held."""
 
     def ended(self) -> None:
         """Take back an interruption that has not arrived yet; called where the handler ran."""
@@ -65,7 +66,8 @@ class InflightTask:
 
     It waits, runs, and is over; only what waits can be withdrawn, only what runs interrupted.
     Times are of the monotonic clock.  To the app it is the `Control` of the attempt.
-    ``group`` is the lease that it is under with others, if it is.
+    ``group`` is the lease that it is under with others, if it is; ``lease_lost`` is whether the
+    worker has noticed that it is over.
     """
 
     def __init__(
@@ -77,10 +79,14 @@ class InflightTask:
         lease_ends: float,
         group: GroupLease | None = None,
         codec: Codec | None = None,
+        monotonic: Monotonic | None = None,
     ) -> None:
-        """*codec* writes progress; without one it is not looked at before it is sent."""
+        """*codec* writes progress; without one it is not looked at before it is sent.
+
+        *monotonic* is the clock by which a handler that asks is told that its lease is over.
+        """
         self.task, self.route, self.group = task, route, group
-        self.lost = self.cancelled = self.abandoned = False
+        self.lease_lost = self.cancelled = self.abandoned = False
         self.killed_at = math.inf
         self.started_at = self.seconds = 0.0
         self.soft_at = self.hard_at = math.inf
@@ -88,7 +94,7 @@ class InflightTask:
         self.lease_ends = lease_ends
         self.lease_expires_at: datetime = task.lease.expires_at
         self._progress: object = NOTHING
-        self._codec = codec
+        self._codec, self._monotonic = codec, monotonic
         self._stage = _Stage.WAITING
         self._attempt: RunningHandler | None = None
         self._lock = threading.Lock()  # of stage and attempt; never held while waiting
@@ -109,6 +115,16 @@ class InflightTask:
         return self._stage is _Stage.OVER
 
     # -------------------------------------------------------------------- what the handler may do
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease is over, noticed or not: the whole process may have stood still."""
+        return self.lease_lost or (self._monotonic is not None and self.seconds_left <= 0)
+
+    @property
+    def seconds_left(self) -> float:
+        """How long the lease lasts from now on; without a clock for ever."""
+        return math.inf if self._monotonic is None else self.lease_ends - self._monotonic()
 
     def progress(self, value: object) -> None:
         """Send *value*, as it is now, with the next heartbeat; only the latest one counts.
@@ -181,7 +197,7 @@ class InflightTask:
             if self._stage is not _Stage.RUNNING:
                 return False
             self._stage = _Stage.OVER
-            self.lost = self.abandoned = True
+            self.lease_lost = self.abandoned = True
             return True
 
     def cancel(self, now: float) -> bool:
@@ -196,7 +212,7 @@ class InflightTask:
     def interrupt(self, why: Interruption) -> None:
         """Make its handler end soon, if it is at work."""
         if why in {Interruption.CANCELLED, Interruption.LEASE_LOST}:
-            self.lost = True
+            self.lease_lost = True
         with self._lock:
             if self._stage is _Stage.RUNNING and self._attempt is not None:
                 self._attempt.interrupt(why)
@@ -215,7 +231,7 @@ class InflightTask:
         self.lease_expires_at, self.beaten_at, self.lease_ends = expires_at, now, lease_ends
         attempt = self._attempt
         if attempt is not None:
-            attempt.prolonged(expires_at)
+            attempt.prolonged(expires_at, self.seconds_left)
 
     @property
     def beat_at(self) -> float:
@@ -228,12 +244,12 @@ class InflightTask:
         The soft limit is said once, the hard one each second: it alone is left where a handler goes
         on though its lease is over.
         """
-        if not self.lost and self.lease_ends <= now:
+        if not self.lease_lost and self.lease_ends <= now:
             return Interruption.LEASE_LOST
         if self.hard_at <= now:
             self.hard_at = now + _AGAIN_SECONDS
             return Interruption.HARD_LIMIT
-        if not self.lost and self.soft_at <= now:
+        if not self.lease_lost and self.soft_at <= now:
             self.soft_at = math.inf
             return Interruption.SOFT_LIMIT
         return None

@@ -143,9 +143,9 @@ class ChildAttempt(RunningHandler):
             self._process.kill()
         self.killed = why
 
-    def prolonged(self, expires_at: datetime) -> None:
+    def prolonged(self, expires_at: datetime, seconds: float) -> None:
         """Send it the new end."""
-        self._process.say(("lease", expires_at))
+        self._process.say(("lease", expires_at, seconds))
 
 
 class Children:
@@ -253,7 +253,7 @@ class Children:
         if not held.begin(attempt, self._monotonic()):
             return True
         self._observer.started(held.task, held.route)
-        process.say(("run", held.task, held.route.kind))
+        process.say(("run", held.task, held.route.kind, held.seconds_left))
         how_it_died: str | None = None
         report: Report | None = None
         try:
@@ -278,7 +278,7 @@ class Children:
 
 
 def _killed(held: InflightTask, why: Interruption) -> Report | None:
-    if held.lost:
+    if held.lease_lost:
         return None
     if why is Interruption.HARD_LIMIT:
         limit = f"the hard time limit of {held.route.hard_timeout} seconds is over"

@@ -34,6 +34,15 @@ _FIRST_WAIT: Final = 0.1
 _NAMED: Final = re.compile(r"reports\[(\d+)\]")
 
 
+def seconds_awake() -> float:
+    """Return seconds of a clock that nobody sets, and that goes on while the machine sleeps.
+
+    Where there is none (it is Linux's), the monotonic clock, which stands still meanwhile.
+    """
+    clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
 class WorkerService:
     """The service as a worker uses it; every method raises headrace.domain.errors."""
 
@@ -124,7 +133,7 @@ class ServiceClock:
     is known from all of them is kept as the least and the most that the two clocks may differ.
     """
 
-    def __init__(self, monotonic: Monotonic = time.monotonic) -> None:
+    def __init__(self, monotonic: Monotonic = seconds_awake) -> None:
         self.monotonic = monotonic
         self._known: tuple[float, float, float] | None = None  # at, least, most
 

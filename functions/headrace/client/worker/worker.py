@@ -33,7 +33,12 @@ from headrace.client.worker.inflight import InflightTask, InflightTasks, Interru
 from headrace.client.worker.logs import LogFormat, about
 from headrace.client.worker.observing import Observer, Observers
 from headrace.client.worker.reporting import Reporter, came_of, released
-from headrace.client.worker.service import Monotonic, ServiceClock, WorkerService
+from headrace.client.worker.service import (
+    Monotonic,
+    ServiceClock,
+    WorkerService,
+    seconds_awake,
+)
 from headrace.client.worker.settings import Queues, WorkerSettings
 from headrace.domain.errors import Unavailable
 from headrace.domain.limits import BATCH
@@ -115,7 +120,7 @@ class Worker:
         observers: Sequence[Observer] = (),
         log_format: LogFormat | None = None,
         service: WorkerService | None = None,
-        monotonic: Monotonic = time.monotonic,
+        monotonic: Monotonic = seconds_awake,
         now: Callable[[], datetime] = utc_now,
         sleep: Callable[[float], None] = time.sleep,
         chance: random.Random | None = None,
@@ -302,6 +307,7 @@ class Worker:
             lease_ends=self._clock.monotonic_at(task.lease.expires_at),
             group=group,
             codec=self._codec,
+            monotonic=self._clock.monotonic,
         )
         self.inflight.add(held)
         if self.closed:
@@ -352,6 +358,9 @@ class Worker:
     def _ended(self, held: InflightTask, report: Report | None) -> None:
         """Let go of a task whose handler has ended; called where that ran."""
         seconds = held.ran_until(self._clock.monotonic())
+        if report is None and held.lost and not held.lease_lost:  # its handler has seen it first
+            held.lease_lost = True
+            self._observers.lost(held.task, "it ended without word from the service")
         if held.begun:
             self.prefetch.ran(seconds)
         self._let_go(held, report)
@@ -388,7 +397,7 @@ class Worker:
 
     def _dropped(self, held: InflightTask, why: str) -> None:
         _log.warning("What came of a task was dropped: %s", why, extra=about(held.task))
-        held.lost = True
+        held.lease_lost = True
         self._observers.lost(held.task, why)
 
     def _log_end(self, held: InflightTask, report: Report, result: Reported) -> None:
@@ -470,7 +479,7 @@ class Worker:
         while self.inflight and self._clock.monotonic() < until:
             time.sleep(_UNWIND_CHECK_SECONDS)
         for held in self.inflight.all():
-            lost = held.lost
+            lost = held.lease_lost
             if held.abandon():
                 fate = "lost its lease before" if lost else "is released all the same"
                 fate = "was cancelled" if held.cancelled else fate

@@ -43,7 +43,9 @@ def service() -> Iterator[MemoryService]:
         yield made
 
 
-def test_a_fan_out_of_two_hundred_with_a_final_task(service: MemoryService) -> None:
+def test_a_fan_out_of_two_hundred_with_a_final_task(
+    service: MemoryService, caplog: pytest.LogCaptureFixture
+) -> None:
     with app.client.batch(on_succeeded=report.s("squares")) as batch:
         for number in range(200):
             batch.add(square.s(number))
@@ -53,6 +55,7 @@ def test_a_fan_out_of_two_hundred_with_a_final_task(service: MemoryService) -> N
     ((total, dead, results),) = told
     assert (total, dead) == (200, 0)
     assert results == [number * number for number in range(100)]  # the first hundred
+    assert f"of the first 100 members of batch {batch.id}, which has more" in caplog.text
     shown = app.client.get_batch(batch.id)
     assert (shown.total, shown.created, shown.succeeded, shown.live) == (200, 200, 200, 0)
     assert shown.finished_at is not None

@@ -1,11 +1,12 @@
 """What a handler knows of its attempt, and may do besides returning."""
 
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration, Retries
@@ -24,6 +25,7 @@ from headrace.wire.base import Unreadable
 from headrace.wire.batches import BatchResult, BatchResults
 from headrace.wire.tasks import BatchEnd, LeasedTask
 
+_log: Final = logging.getLogger("headrace.task")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TARGET: Final = "{verb} takes a queue, or {verb}(function, {{argument: value}}), no {given}"
 
@@ -45,6 +47,9 @@ class SpawnTarget(Protocol):
     def queue(self) -> str: ...
     def envelope(self, args: Mapping[str, Any], /) -> Mapping[str, Any]: ...
     def new_task(self, args: Mapping[str, Any], options: Options, /) -> NewTask: ...
+
+
+_Looked: TypeAlias = tuple[Sequence[BatchResult], bool]
 
 
 class ResultsClient(Protocol):
@@ -86,31 +91,54 @@ class EndedBatch:
 
     def members(self) -> Sequence[BatchResult]:
         """Return what the first hundred members came to, those that failed too, as kept."""
-        client, members = self._known().client, list[BatchResult]()
-        left = [self.id]
-        while left:
-            found = client.batch_results(left.pop(0)).results
-            left += filter(None, map(_stands_for, found))
-            members += (one for one in found if _stands_for(one) is None)
-        return members[:RESULTS]
+        return self._looked()[0]
 
     def results(self) -> list[JsonValue]:
-        """Return the results of those that succeeded, in the order they were enqueued."""
-        return _succeeded(self.members())
+        """Return the results of those that succeeded, in the order they were enqueued.
+
+        Of the first hundred members: where there are more, that is a warning in the worker's log.
+        """
+        return self._succeeded(*self._looked())
+
+    def _looked(self) -> "_Looked":
+        """Return the first hundred members, and whether there are more."""
+        client, members, more = self._known().client, list[BatchResult](), False
+        left = [self.id]
+        while left:
+            found = client.batch_results(left.pop(0))
+            more = more or found.truncated
+            left += filter(None, map(_stands_for, found.results))
+            members += (one for one in found.results if _stands_for(one) is None)
+        return members[:RESULTS], more or len(members) > RESULTS
 
     async def amembers(self) -> Sequence[BatchResult]:
         """Do what members() does, from an event loop."""
-        client, members = self._known().async_client, list[BatchResult]()
-        left = [self.id]
-        while left:
-            found = (await client.batch_results(left.pop(0))).results
-            left += filter(None, map(_stands_for, found))
-            members += (one for one in found if _stands_for(one) is None)
-        return members[:RESULTS]
+        return (await self._alooked())[0]
 
     async def aresults(self) -> list[JsonValue]:
         """Do what results() does, from an event loop."""
-        return _succeeded(await self.amembers())
+        return self._succeeded(*await self._alooked())
+
+    async def _alooked(self) -> "_Looked":
+        client, members, more = self._known().async_client, list[BatchResult](), False
+        left = [self.id]
+        while left:
+            found = await client.batch_results(left.pop(0))
+            more = more or found.truncated
+            left += filter(None, map(_stands_for, found.results))
+            members += (one for one in found.results if _stands_for(one) is None)
+        return members[:RESULTS], more or len(members) > RESULTS
+
+    def _succeeded(self, members: Sequence[BatchResult], more: bool) -> list[JsonValue]:  # noqa: FBT001  as looked up
+        if more:
+            _log.warning(
+                "results() has those of the first %d members of batch %s, which has more: let"
+                " members write theirs where this step reads them, or join them in smaller groups",
+                RESULTS,
+                self.id,
+                extra={"batch": self.id},
+            )
+        return [member.result for member in members if member.state is State.SUCCEEDED]
 
     def _known(self) -> Clients:
         if self._clients is None:
@@ -126,10 +154,6 @@ def _stands_for(member: BatchResult) -> str | None:
         return None
     found = result.get(MEMBERS_OF) if isinstance(result, dict) and len(result) == 1 else None
     return found if isinstance(found, str) else None
-
-
-def _succeeded(members: Sequence[BatchResult]) -> list[JsonValue]:
-    return [member.result for member in members if member.state is State.SUCCEEDED]
 
 
 class Context:

@@ -1,6 +1,9 @@
 """One dequeue call: which queues it looks at, how long it waits, and what fits its answer.
 
 How tasks of one queue are leased is the business of ``leasing``.
+
+Long, because the call reads from top to bottom here, the look within the write of somebody else
+included.
 """
 
 import time

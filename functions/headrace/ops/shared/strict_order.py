@@ -226,6 +226,6 @@ def _why(task: Task, now: datetime) -> tuple[str, datetime | None]:
         case State.DEAD:
             return f"{task.id} is dead", None
         case _ if task.due_at > now:
-            return f"{task.id} retries at {task.due_at.isoformat(timespec='seconds')}", task.due_at
+            return f"{task.id} retries at {task.due_at:%Y-%m-%dT%H:%M:%SZ}", task.due_at
         case _:
             return f"{task.id} is about to be delivered", None

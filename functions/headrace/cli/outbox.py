@@ -134,23 +134,25 @@ def relay(
     interval: float,
     burst: bool,
     log_format: Any,
-) -> None:
+) -> Exit:
     """Enqueue what is committed, until Ctrl-C or SIGTERM.
 
-    Several may run at once.  A worker does it too: `headrace work … --outbox URL`.
+    Several may run at once.  A worker does it too: `headrace work … --outbox URL`.  With --burst
+    the exit code is 1 if a row was refused, or has to be tried again.
     """
     from headrace.client.worker import logs  # noqa: PLC0415 (for --help, not needed)
-    from headrace.outbox.relay import Relay  # noqa: PLC0415 (likewise)
+    from headrace.outbox.relay import UNDONE, Relay  # noqa: PLC0415 (likewise)
 
+    logs.configure(log_format)
     with opened(session, database, table, schema) as outbox:
         outbox.state()  # says now what is wrong with it
         relay = Relay(outbox, session.client, interval=interval)
         if burst:
             outcomes = dict(relay.drain())
             answer(session, outcomes, lambda: facts(sorted(outcomes.items())))
-            return
-        logs.configure(log_format)
+            return Exit.FAILED if outcomes.keys() & UNDONE else Exit.DONE
         relay.run()
+    return Exit.DONE
 
 
 @outbox_command.command(

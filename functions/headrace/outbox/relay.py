@@ -37,6 +37,9 @@ INTERVAL: Final = 1.0
 BATCH: Final = 100
 """Rows that are taken at a time: the queues among them get calls of up to 25 each."""
 
+UNDONE: Final = frozenset({"FAILED", "REFUSED"})
+"""What `Relay.drain` counts rows under that came to no task."""
+
 _LONGEST_REST: Final = 60.0
 _FIRST_REST: Final = 1.0
 _BATCH_BYTES: Final = limits.BODY_BYTES - 1024  # the brackets around the entries

@@ -1,5 +1,6 @@
 """`headrace outbox` and `headrace work --outbox`, over a database in a file."""
 
+import json
 import logging
 import sys
 from collections.abc import Iterator
@@ -32,6 +33,16 @@ def shop(url: str) -> Iterator[Shop]:
     with MemoryService() as service, shop_in(url, service) as made:
         service.client.create_queue("mail")
         yield made
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Forget how a relay or a worker has set up logging."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 def add(shop: Shop, *tasks: NewTask) -> list[str]:
@@ -88,6 +99,27 @@ def test_a_burst_relays_what_waits(shop: Shop, url: str) -> None:
     assert ran.json == {"CREATED": 30}
     assert shop.tasks() == ids
     assert outbox("relay", url, "--burst", shop=shop).code == 0
+
+
+def test_a_burst_that_leaves_rows_behind_says_so_by_its_exit_code(shop: Shop, url: str) -> None:
+    add(shop, NewTask(), NewTask(expires_at=EXPIRED))
+
+    refused = outbox("relay", url, "--burst", "--json", shop=shop)
+
+    assert (refused.code, refused.json) == (1, {"CREATED": 1, "REFUSED": 1})
+    assert outbox("relay", url, "--burst", shop=shop).code == 0  # what is refused is left alone
+
+
+def test_a_burst_logs_as_the_relay_does(shop: Shop, url: str) -> None:
+    add(shop, NewTask())
+    shop.service.client.delete_queue("mail")
+
+    ran = outbox("relay", url, "--burst", shop=shop)
+    as_json = outbox("relay", url, "--burst", "--log-format", "json", shop=shop)
+
+    assert (ran.code, ran.out.split()) == (1, ["FAILED", "1"])
+    assert " WARNING headrace.outbox: Rows of the outbox wait for queue mail, " in ran.error
+    assert json.loads(as_json.error)["logger"] == "headrace.outbox"
 
 
 def test_the_status_says_how_many_wait_and_since_when(shop: Shop, url: str) -> None:
@@ -150,15 +182,10 @@ def test_a_password_is_not_shown_by_errors() -> None:
 
 
 @pytest.fixture
-def working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A folder to work in; how the worker logs is forgotten afterwards."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+def working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder to work in."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 @pytest.mark.usefixtures("working")

@@ -4,7 +4,6 @@ A restored table knows its keys as they were then.  What has become of them sinc
 of the service that it was restored from, as long as that answers, and nowhere else.
 """
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -27,7 +26,7 @@ from headrace.cli.commands import (
 )
 from headrace.cli.output import answer, document, done, line, many, rows, span, when
 from headrace.cli.params import INSTANT, TIME
-from headrace.cli.session import CliSession, Exit, Failed
+from headrace.cli.session import CliSession, Exit, Failed, open_stdin
 from headrace.domain.access import Role
 from headrace.wire.service import AuditEntry, Key
 
@@ -236,7 +235,7 @@ def _works(key: Key, session: CliSession) -> bool:
 def _entries(audit: str, since: datetime) -> Iterator[AuditEntry]:
     """Read the audit, a JSON document a line, from *since* on.  Raises Failed."""
     try:
-        text = sys.stdin.read() if audit == "-" else Path(audit).read_text(encoding="utf-8")
+        text = open_stdin().read() if audit == "-" else Path(audit).read_text(encoding="utf-8")
         for line in filter(None, map(str.strip, text.splitlines())):
             entry = msgspec.json.decode(line, type=AuditEntry)
             if entry.at >= since:

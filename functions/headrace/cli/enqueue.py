@@ -1,6 +1,5 @@
 """`headrace enqueue`: tasks into a queue, one or a file of any number."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -21,7 +20,7 @@ from headrace.cli.lines import (
 )
 from headrace.cli.output import document, line, made_fields, progress
 from headrace.cli.params import INSTANT, PRIORITY, TIME
-from headrace.cli.session import CliSession, Exit
+from headrace.cli.session import CliSession, Exit, open_stdin
 from headrace.client.sending import NewTask
 from headrace.client.settings import utc_now
 from headrace.domain.errors import HeadraceError
@@ -237,7 +236,7 @@ def _line(session: CliSession, number: int, result: Enqueued | BadLine | None) -
 
 
 def _opened(name: str) -> AbstractContextManager[BinaryIO]:
-    return nullcontext(sys.stdin.buffer) if name == _STDIN else Path(name).open("rb")
+    return nullcontext(open_stdin().buffer) if name == _STDIN else Path(name).open("rb")
 
 
 def _size(name: str) -> int | None:

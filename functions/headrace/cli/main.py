@@ -9,7 +9,7 @@ from click.shell_completion import get_completion_class
 
 from headrace import __version__
 from headrace.cli.commands import CliGroup, Lazy
-from headrace.cli.session import CliSession, Exit, Failed, exit_of
+from headrace.cli.session import CliSession, Exit, Failed, exit_of, replace_closed_output
 from headrace.domain.errors import HeadraceError, Unauthenticated
 
 _NO_QUEUE: Final = re.compile(r"there is no queue ([\w.-]+)", re.ASCII)
@@ -78,6 +78,7 @@ class Root(CliGroup):
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command line and leave the process with its exit code."""
+        replace_closed_output()
         session = extra.setdefault("obj", None) or CliSession()
         extra |= {"obj": session, "standalone_mode": False}
         extra.setdefault("prog_name", "headrace")

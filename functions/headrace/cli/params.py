@@ -7,7 +7,6 @@ says what would be understood.
 import json
 import math
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 import click
 
+from headrace.cli.session import open_stdin
 from headrace.domain import durations
 from headrace.domain.task import Priority
 
@@ -158,7 +158,7 @@ def tags_of(pairs: Sequence[tuple[str, str]]) -> dict[str, str] | None:
 def json_of(name: str, text: str) -> Any:
     """Read the JSON that *name* gives; - is stdin."""
     if text == "-":
-        text = sys.stdin.read()
+        text = open_stdin().read()
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -171,7 +171,7 @@ def json_of(name: str, text: str) -> Any:
 def object_in(name: str) -> dict[str, Any]:
     """Read the JSON object in the file *name* of --from-file; - is stdin."""
     try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        text = open_stdin().read() if name == "-" else Path(name).read_text(encoding="utf-8")
         found = json.loads(text)
     except OSError as error:
         raise click.BadParameter(f"{name}: {error.strerror}", param_hint="'--from-file'") from error

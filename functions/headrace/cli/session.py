@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
@@ -74,17 +74,35 @@ def exit_of(error: HeadraceError) -> Exit:
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), Exit.FAILED)
 
 
-def _at_terminal() -> bool:
-    """Whether there is somebody to ask."""
-    return sys.stdin.isatty()
-
-
 class Failed(Exception):
     """A command cannot go on; the text says why, *code* is its exit code."""
 
     def __init__(self, text: str, code: Exit = Exit.FAILED) -> None:
         super().__init__(text)
         self.code = code
+
+
+def stdin_is_terminal() -> bool:
+    """Whether there is somebody to ask."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def open_stdin() -> TextIO:
+    """Return stdin.  Raises Failed where it was closed before the command began (`<&-`)."""
+    if sys.stdin is None:
+        raise Failed("there is nothing to read: stdin is closed", Exit.USAGE)
+    return sys.stdin
+
+
+def replace_closed_output() -> None:
+    """Let what goes to a stdout or stderr that was closed before (`>&-`) go nowhere.
+
+    Python has None in their place, which is none of the things that a stream can do.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (until the end)
+            setattr(sys, name, nowhere)
 
 
 def need_packages(what: str, names: Sequence[str], install: str) -> None:
@@ -112,7 +130,7 @@ class CliSession:
     given_client: "Client | None" = field(default=None, repr=False)
     retries: int = RETRIES
     now: Callable[[], datetime] = utc_now
-    at_terminal: Callable[[], bool] = _at_terminal
+    at_terminal: Callable[[], bool] = stdin_is_terminal
     sleep: Callable[[float], None] = time.sleep
     transport: "httpx.BaseTransport | None" = field(default=None, repr=False)
 
@@ -187,7 +205,7 @@ class CliSession:
             return self.env.get("HEADRACE_KEY")
         try:
             if self.key_file == _STDIN:
-                return sys.stdin.readline().strip()
+                return open_stdin().readline().strip()
             with Path(self.key_file).open(encoding="utf-8") as lines:
                 return lines.readline().strip()
         except (OSError, UnicodeDecodeError) as error:

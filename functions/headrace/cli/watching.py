@@ -35,7 +35,7 @@ from headrace.cli.output import (
     write,
 )
 from headrace.cli.params import INSTANT
-from headrace.cli.session import CliSession
+from headrace.cli.session import CliSession, stdin_is_terminal
 from headrace.client.client import Client
 from headrace.domain.errors import HeadraceError, RateLimited, Unavailable
 from headrace.wire.queues import Stats
@@ -178,7 +178,7 @@ def _keys() -> Iterator[None]:
     except ImportError:
         yield
         return
-    if not sys.stdin.isatty():
+    if not stdin_is_terminal():
         yield
         return
     before = termios.tcgetattr(sys.stdin)
@@ -191,7 +191,7 @@ def _keys() -> Iterator[None]:
 
 def _pressed_q(within: float) -> bool:
     """Wait for *within* seconds; True as soon as somebody presses q."""
-    if not sys.stdin.isatty():
+    if not stdin_is_terminal():
         time.sleep(within)
         return False
     deadline = time.monotonic() + within

@@ -162,7 +162,7 @@ def work_command(
         garbage.leave_loaded()
         with relaying(session, outbox, found, client, burst=burst):
             worker.run(burst=burst)
-    return Exit.DONE
+    return Exit.UNAVAILABLE if worker.unreported_tasks else Exit.DONE
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import pytest
 from prometheus_client import REGISTRY, start_http_server
 
 from headrace.cli.session import CliSession
+from headrace.domain.errors import Unavailable
 from headrace.testing import MemoryService
 from tests.unit.cli.cli_runner import Ran, invoke
 
@@ -46,6 +47,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
+STOPPING = """
+import signal, threading
+from headrace import App
+app = App(queue="mail")
+@app.task
+def stop(name: str) -> None:
+    signal.pthread_kill(threading.main_thread().ident, signal.Signals[name])
+"""
+
+
 def work(*words: str, service: MemoryService | None = None) -> Ran:
     client = service.client if service else None
     return invoke("work", *words, session=CliSession(given_client=client, env={}))
@@ -78,6 +89,37 @@ def test_garbage_is_looked_for_seldom_and_not_in_what_is_loaded(
     finally:
         gc.unfreeze()
         gc.set_threshold(*usual)
+
+
+def stopped_by(name: str, service: MemoryService, folder: Path) -> Ran:
+    """Run a worker whose one task sends it the signal *name*."""
+    (folder / "a_stopping.py").write_text(STOPPING)
+    service.client.create_queue("mail")
+    service.client.enqueue("mail", {"task": "a_stopping.stop", "args": {"name": name}}, id="a")
+    service.clock.forward(1)
+    return work("a_stopping:app", "--shutdown-timeout", "0.5s", service=service)
+
+
+def test_it_ends_in_peace_when_it_is_told_to(headrace_service: MemoryService, folder: Path) -> None:
+    ran = stopped_by("SIGTERM", headrace_service, folder)
+
+    assert ran.code == 0
+    assert headrace_service.client.get_task("a").status == "SUCCEEDED"
+
+
+def test_results_that_could_not_be_delivered_are_in_its_exit_code(
+    headrace_service: MemoryService, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any, **__: Any) -> Any:
+        raise Unavailable("not now")
+
+    monkeypatch.setattr("headrace.client.worker.worker._LAST_REPORTS_SECONDS", 0.1)
+    monkeypatch.setattr("headrace.client.worker.service.WorkerService.report", away)
+
+    ran = stopped_by("SIGTERM", headrace_service, folder)
+
+    assert ran.code == 6
+    assert "What came of 1 tasks could not be reported before the end" in ran.err
 
 
 def test_metrics_are_served_while_it_works(headrace_service: MemoryService) -> None:

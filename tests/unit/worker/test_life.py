@@ -763,6 +763,7 @@ def test_results_that_do_not_arrive_before_the_end_are_told_of(
         "What came of 2 tasks could not be reported before the end: they run again once their"
         " leases have lapsed" in said
     )
+    assert worker.unreported_tasks == 2
 
 
 def test_nothing_new_is_taken_before_what_is_done_is_through(harness: WorkerHarness) -> None:

@@ -159,6 +159,9 @@ class Worker:
         self.closed = False
         """Whether it gives back all that has not begun."""
 
+        self.unreported_tasks = 0
+        """After `run`: of how many tasks the service could not be told what came of them."""
+
         self._observers = Observers(observers)
         self.prefetch = Prefetch(self.settings.concurrency, prefetch)
         self._groups = OpenGroups(service, monotonic, keepalive=keepalive) if group_lease else None
@@ -193,7 +196,8 @@ class Worker:
     def run(self, *, burst: bool = False) -> None:
         """Work until stopped, or with *burst* until the queues have nothing to give.
 
-        In the main thread SIGTERM and SIGINT stop it.  Can be called once.
+        In the main thread SIGTERM and SIGINT stop it.  Can be called once.  `unreported_tasks`
+        then tells whether all results have reached the service.
 
         Raises:
             NotFound, Forbidden, Unauthenticated: no task can be taken at all, and why.
@@ -446,11 +450,12 @@ class Worker:
         self._wait_until(
             lambda: not self.reporter.unreported and self._fetching.join(0), reports_end_at
         )
-        if left := len(self.reporter):
+        self.unreported_tasks = len(self.reporter)
+        if self.unreported_tasks:
             _log.warning(
                 "What came of %d tasks could not be reported before the end: they run again once"
                 " their leases have lapsed",
-                left,
+                self.unreported_tasks,
             )
         if self._groups is not None:
             self._groups.close()

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Final, Protocol
 
 from headrace.cli.session import need_packages
+from headrace.client.threads import stop_signals
 
 OPTION: Final = "--reload"
 MODULE: Final = "headrace.cli.main"
@@ -82,9 +83,8 @@ def work_again(note: Callable[[str], None]) -> int:
     need_packages(f"{OPTION} needs", ["watchfiles"], "'headrace[reload]'")
     words = [word for word in sys.argv[1:] if word != OPTION]
     reloading = Reloading(lambda: _worker(words), note)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), reloading.stop)
+    for number in stop_signals():
+        signal.signal(number, reloading.stop)
     return reloading.run(changes_in(Path.cwd()))
 
 

@@ -14,7 +14,7 @@ Step: TypeAlias = Callable[[], float | None]
 
 UNTIL_WOKEN: Final = 3600.0
 
-_NUMBERS: Final = (signal.SIGTERM, signal.SIGINT)
+_HANGUP: Final = getattr(signal, "SIGHUP", None)  # not on Windows
 
 
 class PeriodicThread:
@@ -107,30 +107,44 @@ def every(seconds: float, action: Callable[[], object]) -> Step:
     return step
 
 
+def stop_signals() -> list[signal.Signals]:
+    """Return the signals by which a program is asked to stop.
+
+    A terminal that closes is one (SIGHUP), unless the program leaves that alone, as under nohup,
+    or has a use of its own for it.
+    """
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if _HANGUP is not None and signal.getsignal(_HANGUP) is signal.SIG_DFL:
+        numbers.append(_HANGUP)
+    return numbers
+
+
 @contextmanager
 def signals_to(stop: Callable[[], None]) -> Iterator[None]:
-    """Call *stop* for SIGTERM and SIGINT during the block, if this is the main thread.
+    """Call *stop* for `stop_signals` during the block, if this is the main thread.
 
     The third signal does what it did before, for workers that do not end.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in _NUMBERS}
+    before = {number: signal.getsignal(number) for number in stop_signals()}
     received = 0
 
     def restore() -> None:
         for number, handler in before.items():
             signal.signal(number, handler)
 
-    def received_one(_number: int, _frame: FrameType | None) -> None:
+    def received_one(number: int, _frame: FrameType | None) -> None:
         nonlocal received
+        if received and number == _HANGUP:
+            return  # nobody asks again: a shell and its terminal both send it
         received += 1
         if received > 1:
             restore()
         stop()
 
-    for number in _NUMBERS:
+    for number in before:
         signal.signal(number, received_one)
     try:
         yield

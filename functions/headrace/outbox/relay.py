@@ -196,7 +196,7 @@ class Relay:
         self._thread.join()
 
     def run(self) -> None:
-        """Relay until `stop`; in the main thread SIGTERM and SIGINT do that."""
+        """Relay until `stop`; in the main thread SIGTERM, SIGINT and SIGHUP do that."""
         with signals_to(self.stop), self:
             _log.info("Relaying the outbox in %s", self._table.name)
             self._stopped.wait()

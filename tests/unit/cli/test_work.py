@@ -100,8 +100,11 @@ def stopped_by(name: str, service: MemoryService, folder: Path) -> Ran:
     return work("a_stopping:app", "--shutdown-timeout", "0.5s", service=service)
 
 
-def test_it_ends_in_peace_when_it_is_told_to(headrace_service: MemoryService, folder: Path) -> None:
-    ran = stopped_by("SIGTERM", headrace_service, folder)
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_it_ends_in_peace_when_it_is_told_to(
+    headrace_service: MemoryService, folder: Path, name: str
+) -> None:
+    ran = stopped_by(name, headrace_service, folder)
 
     assert ran.code == 0
     assert headrace_service.client.get_task("a").status == "SUCCEEDED"

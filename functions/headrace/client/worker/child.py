@@ -21,6 +21,7 @@ from headrace.client.app.attempts import cancel
 from headrace.client.app.outcomes import Cancelled, SoftTimeLimit
 from headrace.client.codec import PLAIN, remember_codec
 from headrace.client.sending import Report
+from headrace.client.threads import stop_signals
 from headrace.client.worker.logs import Configured
 from headrace.client.worker.reporting import failed, report_of
 from headrace.client.worker.service import seconds_awake
@@ -53,7 +54,7 @@ def main(pipe: Connection, app_path: str, logging_as: Configured | None = None) 
     """
     with suppress(OSError):
         os.setsid()  # so that what the handlers start is killed with this process
-    for number in (signal.SIGINT, signal.SIGTERM):  # sent to all of a container or terminal
+    for number in stop_signals():  # sent to all of a container or terminal
         signal.signal(number, _ignore)
     if logging_as is not None:
         logging_as.again()

@@ -196,8 +196,8 @@ class Worker:
     def run(self, *, burst: bool = False) -> None:
         """Work until stopped, or with *burst* until the queues have nothing to give.
 
-        In the main thread SIGTERM and SIGINT stop it.  Can be called once.  `unreported_tasks`
-        then tells whether all results have reached the service.
+        In the main thread SIGTERM, SIGINT and SIGHUP stop it.  Can be called once.  Then
+        `unreported_tasks` tells whether all results have reached the service.
 
         Raises:
             NotFound, Forbidden, Unauthenticated: no task can be taken at all, and why.

@@ -103,6 +103,9 @@ def become(command: list[str], env: Mapping[str, str]) -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.exit(subprocess.run(command, env=env, check=False).returncode)  # noqa: S603 (our own)
     else:
+        # Until it has imported what it needs, and can say so, Ctrl-C would be a traceback.  This
+        # outlives the change of program; the service ends it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         os.execve(command[0], command, env)  # noqa: S606 (our own)
 
 

@@ -26,6 +26,8 @@ from headrace.local.service import Service
 CANNOT_START: Final = 2
 UNUSABLE: Final = 6
 """What it keeps cannot be used: the code of every command that meets such a file."""
+INTERRUPTED: Final = 130
+"""Ctrl-C, or SIGTERM, before it has begun to start."""
 SAY_OPTIONS: Final = "--say-options"
 """Given by `headrace run`: its options are named in place of the variables."""
 
@@ -47,7 +49,10 @@ _STOP_WITHIN_SECONDS: Final = 6.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the service; return the exit code: 0 stopped, 2 cannot start, 6 its data is unusable."""
+    """Run the service, and return the exit code.
+
+    0: stopped, 2: cannot start, 6: its data is unusable, 130: interrupted before it began.
+    """
     parser = argparse.ArgumentParser(
         "python -m headrace.local", description=__doc__, epilog=_SETTINGS, allow_abbrev=False
     )
@@ -65,6 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     for number in _stop_signals():
         signal.signal(number, on_signal)
+    if hasattr(signal, "pthread_sigmask"):  # not on Windows
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # `headrace run` holds it back
+    if stop.is_set():
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
     try:
         service = Service(settings_from())
         service.start()

@@ -1,5 +1,8 @@
 """`headrace run`: finding the service, and what it is given."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,3 +47,21 @@ def test_what_is_said_goes_by_the_environment() -> None:
     assert reported["PATH"] == "/bin"
     assert given == {"HEADRACE_PORT": "1", "PATH": "/bin"}
     assert not {"HEADRACE_ADMIN_KEY", "HEADRACE_PROCESSES"} & environment(given).keys()
+
+
+def test_ctrl_c_while_the_service_is_imported_is_no_traceback(tmp_path: Path) -> None:
+    # The first process becomes a second one, which is interrupted and becomes the service.
+    run = f"from headrace.cli.run import become; become([{sys.executable!r}, *{{}}], {{}})"
+    service = "import sys; from headrace.local.__main__ import main; sys.exit(main([]))"
+    interrupted = f"import signal; signal.raise_signal(signal.SIGINT)\n{service}"
+    ran = subprocess.run(
+        [sys.executable, "-c", run.format(["-c", interrupted], "__import__('os').environ")],
+        env={**os.environ, "HEADRACE_DATA_DIR": str(tmp_path / "data")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "interrupted\n")
+    assert not (tmp_path / "data").exists()

@@ -3,7 +3,7 @@
 The classes that are named here are imported when they are needed: SQLAlchemy and Django are extras.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -262,12 +262,14 @@ def retry(
     *,
     ids: tuple[str, ...],
     everything: bool,
-) -> None:
+) -> Exit:
     """Let rows that were refused wait for a relay again."""
     _one_of(ids, everything=everything)
     with opened(session, database, table, schema) as outbox:
+        missing = _missing(outbox, ids)
         count = outbox.retry(None if everything else ids)
     done(session, f"{many(count, 'row')} waiting again.", {"retried": count})
+    return _tell(session, missing)
 
 
 @outbox_command.command(
@@ -287,16 +289,42 @@ def delete(
     ids: tuple[str, ...],
     everything: bool,
     yes: bool,
-) -> None:
+) -> Exit:
     """Delete rows: their tasks will never be enqueued."""
     _one_of(ids, everything=everything)
     with opened(session, database, table, schema) as outbox:
+        missing = _missing(outbox, ids)
         named = [row.task_id for row in outbox.rows(refused=True)] if everything else ids
+        named = [one for one in named if one not in missing]
         text = "that were refused" if everything else "named"
         if named:
             session.ask(f"{many(len(named), 'row')} {text} will be gone.", yes=yes)
         count = outbox.delete(named)
     done(session, f"{many(count, 'row')} deleted.", {"deleted": count})
+    return _tell(session, missing)
+
+
+def _missing(outbox: "OutboxTable", ids: Sequence[str]) -> list[str]:
+    """Return those of *ids* that no row has.  Raises Failed where that is all of them."""
+    if not ids:
+        return []
+    known = {row.task_id for row in outbox.rows(ids=ids)}
+    missing = [one for one in dict.fromkeys(ids) if one not in known]
+    if not known:
+        raise Failed(_none_of(missing), Exit.NOT_FOUND)
+    return missing
+
+
+def _tell(session: CliSession, missing: Sequence[str]) -> Exit:
+    """Name what is missing, and return the exit code that says so."""
+    if not missing:
+        return Exit.DONE
+    session.note(_none_of(missing))
+    return Exit.FAILED
+
+
+def _none_of(ids: Sequence[str]) -> str:
+    return f"there is no row of {', '.join(ids)}"
 
 
 def _one_of(ids: tuple[str, ...], *, everything: bool) -> None:

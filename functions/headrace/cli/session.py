@@ -48,7 +48,7 @@ class Exit(IntEnum):
     DONE = 0  #: all is done, and nothing is wrong
     FAILED = 1  #: it failed, or was done in part only, or `doctor` has advice
     USAGE = 2  #: the command line or a value makes no sense, or names no service or no key
-    NOT_FOUND = 3  #: there is no such queue, task, schedule, key or worker
+    NOT_FOUND = 3  #: there is no such queue, task, schedule, key, worker or row
     NOT_ALLOWED = 4  #: the key is unknown, or may not do this
     CONFLICT = 5  #: it exists already, was changed meanwhile, is in flight, or under another lease
     UNAVAILABLE = 6  #: the service cannot be reached, or cannot answer now

@@ -109,8 +109,14 @@ class OutboxTable(Protocol):
         """Count the rows."""
         ...
 
-    def rows(self, *, refused: bool = False, limit: int | None = None) -> list[OutboxRow]:
-        """Return rows in order, or only those refused."""
+    def rows(
+        self,
+        *,
+        refused: bool = False,
+        ids: Collection[str] | None = None,
+        limit: int | None = None,
+    ) -> list[OutboxRow]:
+        """Return rows in order, or only those refused, or those of the tasks named."""
         ...
 
     def retry(self, ids: Collection[str] | None = None) -> int:

@@ -164,6 +164,28 @@ def test_refused_rows_are_listed_retried_and_deleted(shop: Shop, url: str) -> No
     assert [row["id"] for row in outbox("list", url, "--json").lines] == ["a", "waits"]
 
 
+@pytest.mark.parametrize("verb", ["retry", "delete"])
+def test_rows_that_are_not_there_are_named(shop: Shop, url: str, verb: str) -> None:
+    add(shop, NewTask(id="a", expires_at=EXPIRED), NewTask(id="b"))
+    outbox("relay", url, "--burst", shop=shop)
+    yes = ["--yes"] if verb == "delete" else []
+
+    none = outbox(verb, url, "--id", "x", "--id", "y")  # nobody is asked
+    some = outbox(verb, url, "--id", "x", "--id", "a", *yes)
+
+    assert (none.code, none.err) == (3, "error: there is no row of x, y\n")
+    assert (some.code, some.err.splitlines()[1]) == (1, "there is no row of x")
+    assert some.error.startswith("1 row ")
+
+
+def test_a_mistaken_name_of_a_file_makes_none(tmp_path: Path) -> None:
+    missing = outbox("status", f"sqlite:///{tmp_path / 'nope.db'}")
+
+    assert missing.code == 3
+    assert missing.error.startswith("error: there is no table headrace_outbox: create it with")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("words", [[], ["--all", "--id", "a"]])
 @pytest.mark.parametrize("verb", ["retry", "delete"])
 def test_what_is_meant_has_to_be_said(verb: str, words: list[str], url: str) -> None:

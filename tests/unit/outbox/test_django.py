@@ -226,6 +226,7 @@ def test_refused_rows_are_shown_and_retried_or_deleted(shop: Bookshop) -> None:
     assert table.retry() == 2
     assert table.delete(["a", "b"]) == 2
     assert [row.task_id for row in table.rows()] == ["c", "waits"]
+    assert [row.task_id for row in table.rows(ids=["waits", "a"])] == ["waits"]
 
 
 def test_the_table_is_that_of_sqlalchemy(

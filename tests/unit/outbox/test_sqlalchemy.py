@@ -332,6 +332,8 @@ def test_refused_rows_are_shown_and_retried_or_deleted(shop: Shop) -> None:
     assert shop.table.retry() == 3
     assert shop.table.delete(["a", "b", "nothing"]) == 2
     assert [row.task_id for row in shop.table.rows()] == ["c"]
+    assert [row.task_id for row in shop.table.rows(ids=["c", "a"])] == ["c"]
+    assert shop.table.rows(ids=["a"]) == []
 
 
 def test_a_missing_table_names_the_command_that_creates_it(url: str) -> None:

@@ -90,11 +90,19 @@ class DjangoTable:
             )
         return OutboxState(found["waiting"], found["refused"], _read(found["oldest"]))
 
-    def rows(self, *, refused: bool = False, limit: int | None = None) -> list[OutboxRow]:
-        """Return rows in order, or only those refused."""
+    def rows(
+        self,
+        *,
+        refused: bool = False,
+        ids: Collection[str] | None = None,
+        limit: int | None = None,
+    ) -> list[OutboxRow]:
+        """Return rows in order, or only those refused, or those of the tasks named."""
         which = self._all.order_by("seq")
         if refused:
             which = which.exclude(refused_at=None)
+        if ids is not None:
+            which = which.filter(task_id__in=ids)
         with self._errors():
             return _rows(which[:limit])
 

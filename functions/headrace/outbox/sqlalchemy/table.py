@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import sqlalchemy as sa
@@ -102,11 +103,19 @@ class SqlAlchemyTable:
         waiting, refused, oldest = self._run(lambda connection: connection.execute(count).one())
         return OutboxState(waiting, refused, _aware(oldest))
 
-    def rows(self, *, refused: bool = False, limit: int | None = None) -> list[OutboxRow]:
-        """Return rows in order, or only those refused."""
+    def rows(
+        self,
+        *,
+        refused: bool = False,
+        ids: Collection[str] | None = None,
+        limit: int | None = None,
+    ) -> list[OutboxRow]:
+        """Return rows in order, or only those refused, or those of the tasks named."""
         which = self._select().limit(limit)
         if refused:
             which = which.where(self._table.c.refused_at.is_not(None))
+        if ids is not None:
+            which = which.where(self._table.c.task_id.in_(ids))
         return self._run(lambda connection: _rows(connection.execute(which)))
 
     def retry(self, ids: Collection[str] | None = None) -> int:
@@ -124,7 +133,7 @@ class SqlAlchemyTable:
 
     def create(self) -> None:
         """Create the table unless it is there."""
-        self._run(lambda connection: self._table.create(connection, checkfirst=True))
+        self._run(lambda connection: self._table.create(connection, checkfirst=True), create=True)
 
     def close(self) -> None:
         """Close the connections that wait for use."""
@@ -160,8 +169,10 @@ class SqlAlchemyTable:
             [row.task_id for row in rows]
         )
 
-    def _run(self, do: Callable[[sa.Connection], T]) -> T:
+    def _run(self, do: Callable[[sa.Connection], T], *, create: bool = False) -> T:
         """Do something in a transaction of its own.  Raises NotFound, Unavailable."""
+        if not create and _is_missing_file(self._engine.url):
+            raise self._no_table()
         with self._errors():
             if isinstance(self._engine, sa.Engine):
                 with self._engine.connect() as connection:
@@ -186,13 +197,16 @@ class SqlAlchemyTable:
             raise
         except DBAPIError as error:
             if self._is_missing():
-                raise NotFound(
-                    f"there is no table {self._table.name}: create it with your migrations, "
-                    "or with `headrace outbox create`"
-                ) from None
+                raise self._no_table() from None
             raise _away(error.orig or error) from None  # the statement names what is in the rows
         except (PoolTimeout, OSError) as error:
             raise _away(error) from None
+
+    def _no_table(self) -> NotFound:
+        return NotFound(
+            f"there is no table {self._table.name}: create it with your migrations, "
+            "or with `headrace outbox create`"
+        )
 
     def _is_missing(self) -> bool:
         def look(connection: sa.Connection) -> bool:
@@ -205,6 +219,14 @@ class SqlAlchemyTable:
             return not asyncio.run(self._run_async(self._engine, look))
         except (DBAPIError, PoolTimeout, OSError):
             return False
+
+
+def _is_missing_file(url: sa.URL) -> bool:
+    """Whether *url* is of a file of SQLite's that is not there: to connect would make it."""
+    name = url.database
+    if url.get_backend_name() != "sqlite" or not name or name.startswith((":memory:", "file:")):
+        return False
+    return not Path(name).exists() and Path(name).parent.is_dir()
 
 
 def _away(error: BaseException) -> Unavailable:

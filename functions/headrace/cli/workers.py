@@ -215,8 +215,10 @@ def load_app(name: str) -> "App":
         ) from error
     except HeadraceError:
         raise
-    except Exception as error:  # of the module's own code
-        raise Failed(f"{module_name} cannot be imported: {_told(error)}") from error
+    except (Exception, SystemExit) as error:  # of the module's own code
+        ends = isinstance(error, SystemExit)  # let through, nobody would know why nothing runs
+        what = "ended the program while it was imported" if ends else "cannot be imported"
+        raise Failed(f"{module_name} {what}: {_told(error)}") from error
     for part in attribute.split("."):
         if not hasattr(found, part):
             apps = [name for name, value in vars(found).items() if isinstance(value, App)]
@@ -228,7 +230,7 @@ def load_app(name: str) -> "App":
     return found
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """Return what *error* says, and the line that it comes from."""
     text = f"{type(error).__name__}: {error}".rstrip(": ")
     if isinstance(error, SyntaxError):  # says itself where

@@ -188,6 +188,25 @@ def test_an_app_may_be_an_attribute_of_something(headrace_service: MemoryService
     assert work("a_shop:tasks.app", "--burst", service=headrace_service).code == 0
 
 
+@pytest.mark.parametrize(
+    ("ending", "told"),
+    [("0", "SystemExit: 0"), ("", "SystemExit"), ("'no key'", "SystemExit: no key")],
+)
+@pytest.mark.parametrize("command", ["work", "sync"])
+def test_a_module_that_ends_the_program_is_one_clear_line(
+    folder: Path, command: str, ending: str, told: str
+) -> None:
+    (folder / "a_quitting.py").write_text(f"import sys\n\nsys.exit({ending})\n")
+
+    ran = invoke(command, "a_quitting:app", session=CliSession(env={}))
+
+    assert ran.code == 1
+    assert ran.err == (
+        f"error: a_quitting ended the program while it was imported: {told}"
+        f" ({folder / 'a_quitting.py'}, line 3)\n"
+    )
+
+
 def test_a_fault_in_the_module_is_told_with_its_line() -> None:
     ran = work("a_faulty:app")
 

@@ -85,7 +85,13 @@ class ListTable:
     def state(self) -> OutboxState:
         raise NotImplementedError
 
-    def rows(self, *, refused: bool = False, limit: int | None = None) -> list[OutboxRow]:
+    def rows(
+        self,
+        *,
+        refused: bool = False,
+        ids: Collection[str] | None = None,
+        limit: int | None = None,
+    ) -> list[OutboxRow]:
         raise NotImplementedError
 
     def retry(self, ids: Collection[str] | None = None) -> int:

@@ -44,7 +44,7 @@ class HeartbeatHarness:
             self.inflight.add(task)
         return tasks
 
-    def run(self, number: int, **limits: float) -> tuple[InflightTask, Noted]:
+    def run(self, number: int, **limits: Any) -> tuple[InflightTask, Noted]:
         (task,) = self.hold(number, route=TaskRoute("sync", "mail.send", **limits))
         attempt = Noted()
         assert task.begin(attempt, self.monotonic())

@@ -844,6 +844,20 @@ def test_a_task_that_ends_leaves_a_line_with_its_id_and_attempt(
     assert vars(line) | {"task_id": task, "attempt": 1, "queue": "mail"} == vars(line)
 
 
+def test_that_line_names_what_an_unknown_task_asks_for(
+    harness: WorkerHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    harness.app.queue("mail", work=True)
+    harness.service.put({"task": "shop.gone", "args": {}})
+
+    harness.burst()
+
+    (line,) = [record for record in caplog.records if hasattr(record, "outcome")]
+    assert line.getMessage().startswith("shop.gone failed in")
+    assert vars(line)["task_name"] == "shop.gone"
+
+
 def lose_everything(harness: WorkerHarness, worker: Worker) -> None:
     """Let the service forget every lease, and a heartbeat be due."""
     harness.service.leases.clear()

@@ -8,8 +8,9 @@ import random
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from types import ModuleType
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -29,6 +30,7 @@ from headrace.client.app.outcomes import (
     from_the_handler,
     kept_result,
 )
+from headrace.client.app.signature import cannot_be_imported
 from headrace.client.codec import Codec, Unreadable
 from headrace.client.current import part_of, within
 from headrace.client.sending import Report
@@ -37,6 +39,7 @@ from headrace.domain.errors import LeaseLost
 Middleware: TypeAlias = Callable[[Context], AbstractContextManager[Any]]
 
 _log: Final = logging.getLogger("headrace.task")
+_NEAR: Final = 3  # names that may have been meant
 _REASONS: Final = (SoftTimeLimit, HardTimeLimit, Stopped, LeaseLost)
 _cancelled_for: Final[WeakKeyDictionary["asyncio.Task[Any]", BaseException]] = WeakKeyDictionary()
 
@@ -222,17 +225,51 @@ def cancel(task: "asyncio.Task[Any]", reason: BaseException) -> None:
     task.cancel(reason)
 
 
-def unknown(task_name: object, queue: str) -> UnknownTask:
-    """Return the error for a payload that nothing here is meant for."""
+def unknown(task_name: object, queue: str, known: Iterable[str] = ()) -> UnknownTask:
+    """Return the error for a payload that nothing here is meant for; *known* are the tasks here."""
     if task_name is None:
         return UnknownTask(
             'the payload is not a call: it needs {"task": "module.function", "args": {…}}, '
             f'or declare @app.handler(queue="{queue}")'
         )
     return UnknownTask(
-        f"no task here is named {task_name!r:.200}: import the module that declares it where the"
-        " worker's app is, or give the task that name"
+        f"no task here is named {task_name!r:.200}: {_remedy(str(task_name), known)}"
     )
+
+
+def _remedy(name: str, known: Iterable[str]) -> str:
+    """Return what to do about a name that no task has here."""
+    last = name.rpartition(".")[2]
+    near = sorted(each for each in known if each.rpartition(".")[2] == last)[:_NEAR]
+    if near:
+        return (
+            f"did you mean {' or '.join(near)}? Whoever enqueues it has to import its module by the"
+            " name that the worker imports, or give the task one by name="
+        )
+    if cannot_be_imported(name):
+        return (
+            "its function was typed or piped into a program, which no worker can import: "
+            "move it to a module"
+        )
+    if owner := _function_around(name):
+        return (
+            f"it is declared inside the function {owner}, which has to run where the worker's app"
+            " is: declare it outside"
+        )
+    return (
+        "import the module that declares it where the worker's app is, or give the task that name"
+    )
+
+
+def _function_around(name: str) -> str | None:
+    """Return the name of the function that declares the task *name*; it need not have run."""
+    module = name.rpartition(".")[0]
+    while module:
+        module, _, first = module.rpartition(".")
+        if isinstance(loaded := sys.modules.get(module), ModuleType):
+            found = vars(loaded).get(first)
+            return f"{module}.{first}" if inspect.isfunction(found) else None
+    return None
 
 
 def _reason(error: asyncio.CancelledError) -> BaseException:

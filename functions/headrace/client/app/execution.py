@@ -57,6 +57,8 @@ class AttemptControl(Protocol):
 class TaskRoute:
     """Where a task goes: how it is run, under which name, and its time limits in seconds.
 
+    ``asked`` is the name that the payload asks for, where the app has nothing of that name.
+
     A ``sync`` route is run by ``execute`` in a thread or process, an ``async`` one by
     ``execute_async`` in an asyncio task of its own.
     """
@@ -65,3 +67,9 @@ class TaskRoute:
     name: str
     soft_timeout: float | None = None
     hard_timeout: float | None = None
+    asked: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What logs call it; metrics have ``name``, lest each payload make a series of its own."""
+        return self.name if self.asked is None else self.asked

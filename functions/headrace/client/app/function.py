@@ -6,6 +6,7 @@ Long, because a task is called, enqueued and bound in many ways, each with its s
 import hashlib
 import inspect
 import json
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -34,7 +35,7 @@ from headrace.client.app.handles import AsyncEnqueuedTask, EnqueuedTask
 from headrace.client.app.options import ELSEWHERE, Options, named
 from headrace.client.app.outcomes import OnLargeResult, Reject
 from headrace.client.app.posting import Posting, PreparedTask
-from headrace.client.app.signature import Signature, fitting
+from headrace.client.app.signature import Signature, cannot_be_imported, fitting
 from headrace.client.batches import Errors, checked, raises
 from headrace.client.calls.waiting import result_of
 from headrace.client.codec import JsonValue
@@ -268,6 +269,7 @@ class Chosen(Generic[P, R]):
         return self._posting.enqueue_each(self._to, tasks, result_of, errors=errors)
 
     def _task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewTask:
+        self._function.warn_if_unknown_elsewhere()
         return self._function.task(args, kwargs, self._options)
 
 
@@ -288,6 +290,7 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, P, R]):
         update_wrapper(self, function)
         Runnable.__init__(self, function, **known)
         self.declared = declared
+        self._warned = False
         self._key = key_maker(dedupe, self.name, self.signature)
         unique: Dedupe = True if dedupe is None else dedupe
         self._unique_key = key_maker(unique, self.name, self.signature)
@@ -312,6 +315,18 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, P, R]):
             raise AttributeError(message)
 
     # ----------------------------------------------------------------------------------- to enqueue
+
+    def warn_if_unknown_elsewhere(self) -> None:
+        """Warn, once, that no worker but one in this process can know this function."""
+        if self._warned or self._posting.runs_here or not cannot_be_imported(self.name):
+            return
+        self._warned = True
+        warnings.warn(
+            f"this task is named {self.name}, and only a worker in this process can run it: its"
+            " function is in no file that another could import. Move it to a module, or give the"
+            " name that a worker knows it by: @app.task(name=…)",
+            stacklevel=4,
+        )
 
     @named
     def options(  # noqa: PLR0913 (each a keyword)

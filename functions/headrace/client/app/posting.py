@@ -152,6 +152,7 @@ class Posting:
         now: Callable[[], datetime],
     ) -> None:
         self.now = now
+        self.runs_here = False  # whether a worker in this process has run a task of the app
         self._queues = queues
         self._client = client
         self._own_client = client is None
@@ -197,12 +198,12 @@ class Posting:
         self, client: Client, async_client: AsyncClient, now: Callable[[], datetime]
     ) -> Iterator[None]:
         """Post through these clients, by this clock, until the block ends."""
-        before = self._client, self._async_client, self.now
-        self._client, self._async_client, self.now = client, async_client, now
+        before = self._client, self._async_client, self.now, self.runs_here
+        self._client, self._async_client, self.now, self.runs_here = client, async_client, now, True
         try:
             yield
         finally:
-            self._client, self._async_client, self.now = before
+            self._client, self._async_client, self.now, self.runs_here = before
 
     def _new_async_client(self) -> AsyncClient:
         if self._client is None:

@@ -1,5 +1,7 @@
 """The part of an app that a worker needs: which function runs a task, and running it."""
 
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from headrace.client.app.attempts import AttemptRun, Middleware, unknown
@@ -12,6 +14,7 @@ from headrace.client.sending import Report
 from headrace.wire.tasks import LeasedTask
 
 _UNKNOWN: Final = TaskRoute("sync", "unknown")
+_ASKED: Final = 200  # characters of a name that may be anything
 
 
 class TaskRunner:
@@ -29,7 +32,7 @@ class TaskRunner:
         try:
             return self._found(task).route
         except Exception:  # noqa: BLE001 (raised again in the attempt, which reports it)
-            return _UNKNOWN
+            return _unknown(task)
 
     def execute(self, task: LeasedTask, control: AttemptControl) -> Report | None:
         """Run a task of a sync route and return its final report; None: the lease is lost.
@@ -58,6 +61,7 @@ class TaskRunner:
             hard_timeout, name = found.timeouts.hard, found.name
         except Exception as error:  # noqa: BLE001 (raised again in the attempt, which reports it)
             found = error
+        self._posting.runs_here = True
         now = self._posting.now
         codec = self._posting.codec
         ctx = Context(
@@ -73,12 +77,26 @@ class TaskRunner:
 
     def _found(self, task: LeasedTask) -> Runnable:
         """The function that runs *task*.  Raises UnknownTask, or Unreadable for its payload."""
-        payload = task.payload
-        named = payload.get(TASK) if is_call(payload) else None
+        named = _named(task)
         found: Runnable | None = None
         if isinstance(named, str):
             found = self._built_in.get(named) or self._functions.get(named)
         found = found or self._handlers.get(task.queue)
         if found is None:
-            raise unknown(named, task.queue)
+            raise unknown(named, task.queue, self._functions)
         return found
+
+
+def _named(task: LeasedTask) -> object:
+    """The name of a task function that the payload asks for.  Raises Unreadable."""
+    payload = task.payload
+    return payload.get(TASK) if is_call(payload) else None
+
+
+def _unknown(task: LeasedTask) -> TaskRoute:
+    """The route of what nothing here runs: it says for what the payload asks, if it does."""
+    with suppress(Exception):  # a payload that cannot be read
+        named = _named(task)
+        if isinstance(named, str):
+            return replace(_UNKNOWN, asked=f"{named:.{_ASKED}}")
+    return _UNKNOWN

@@ -24,7 +24,8 @@ from headrace.shapes import convert, decoder
 TypeHint: TypeAlias = Any
 """What stands behind the colon of a parameter; more than a class, so no type of it says more."""
 
-_PROGRAMS: Final = ("__main__", "__mp_main__")  # the second in a process spawned by the first
+PROGRAM: Final = "__main__"
+_PROGRAMS: Final = (PROGRAM, "__mp_main__")  # the second in a process spawned by the first
 _PLACE: Final = re.compile(r"(?s)(?P<what>.*?)(?: - at (?:`key` in )?`\$(?P<path>.*)`)?")
 _PARTS: Final = ("type", "types", "fields", "item_type", "item_types", "key_type", "value_type")
 _JSON: Final = (dict, list, str, int, float, bool, type(None), msgspec.UnsetType)
@@ -50,13 +51,18 @@ def name_of(function: Callable[..., Any]) -> str:
     return f"{module.removesuffix('.__main__')}.{inner}"
 
 
+def cannot_be_imported(name: str) -> bool:
+    """Whether a function of this name is in a program that is no file: typed, piped, or ``-c``."""
+    return name.startswith(f"{PROGRAM}.")
+
+
 def _importable_name(program: ModuleType | None) -> str | None:
     spec = getattr(program, "__spec__", None)
     if spec is not None:
         name: str = spec.name
         return name
     file = getattr(program, "__file__", None)
-    return Path(file).stem if file else None
+    return Path(file).stem if file and not file.startswith("<") else None  # <stdin>
 
 
 @dataclass(frozen=True, slots=True)

@@ -412,7 +412,7 @@ class Worker:
         """
         if not _log.isEnabledFor(logging.INFO):
             return
-        name, outcome, seconds = held.route.name, report.status, held.seconds
+        name, outcome, seconds = held.route.title, report.status, held.seconds
         extra = about(held.task, task_name=name, outcome=outcome, seconds=round(seconds, 6))
         ending = came_of(report, result, held.task)
         _log.info("%s %s in %.3f s%s", name, outcome.lower(), seconds, ending, extra=extra)

@@ -102,11 +102,7 @@ class FormErrors:
     def name(self, name: str, text: str) -> None:
         """Check the name of something that is to be made."""
         if not limits.NAME_RE.fullmatch(text):
-            self.add(
-                name,
-                "must be 1 to 128 letters, digits, dots, dashes or underscores, the first a letter "
-                "or digit",
-            )
+            self.add(name, limits.pattern_in_words(limits.NAME))
 
     def tags(self, name: str, text: str) -> Mapping[str, str]:
         """Read tags as `tags_text` writes them."""

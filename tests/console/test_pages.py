@@ -193,7 +193,7 @@ def test_a_queue_is_created_from_its_form(admin: Browser) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("name", "no spaces", "must be 1 to 128 letters"),
+        ("name", "no spaces", "must be 1 to 128 ASCII letters"),
         ("name", "taken", "exists"),
         ("keepalive", "0", "must be a length of time in whole seconds from 1s to 12h"),
         ("max_retries", "many", "must be a whole number from 0 to 100"),

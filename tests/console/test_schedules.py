@@ -113,9 +113,9 @@ def test_a_schedule_is_made_after_its_runs_were_seen(filled: Browser) -> None:
         ("jitter", "1.5", "must be a number from 0 to 1"),
         ("intervals", "1, two", "must be 1 to 100 lengths of time such as 10s, 1m, 10m"),
         ("queue", "nowhere", "no queue nowhere"),
-        ("queue", "no spaces", "must be 1 to 128 letters"),
+        ("queue", "no spaces", "must be 1 to 128 ASCII letters"),
         ("name", "nightly", "is the name of another schedule of mail"),
-        ("name", "", "must be 1 to 128 letters"),
+        ("name", "", "must be 1 to 128 ASCII letters"),
     ],
 )
 @pytest.mark.parametrize("do", ["preview", "save"])

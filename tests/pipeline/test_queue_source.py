@@ -455,7 +455,7 @@ def test_a_stream_that_is_killed_holds_its_tasks_for_a_minute_and_a_batch_for_it
     ("given", "text"),
     [
         ({}, "option queue must be given"),
-        ({"queue": "a b"}, "option queue must match"),
+        ({"queue": "a b"}, "option queue must be"),
         ({"queue": "q", "max_rows": "0"}, "max_rows must be a whole number from 1 to 1000000"),
         ({"queue": "q", "rate": "nan"}, "rate must be a number from 0.001 to 1000000"),
         ({"queue": "q", "speed": "9"}, "option speed is no option of headrace, which has queue, "),

@@ -155,7 +155,7 @@ def test_a_station_of_several_queues_leaves_strict_ones_and_says_what_its_transf
     [
         ({}, "option queue must be given, or queues or queue_pattern"),
         ({"queue": "a", "queues": "b"}, "option queues has no meaning beside queue"),
-        ({"queues": "a,,b"}, "option queues must match"),
+        ({"queues": "a,,b"}, "option queues must be"),
         ({"queues": "a,b,a"}, "option queues must not name a queue twice"),
         ({"queue_pattern": "a b*"}, "option queue_pattern must be the name of queues with"),
     ],

@@ -173,7 +173,7 @@ def test_a_name_that_is_no_station_is_told_in_a_line(
         ("Station(to_queue='x')", "module broken: TypeError: Station.__init__() got an unexpected"),
         ("import no_such_thing", "module broken: ModuleNotFoundError: No module named 'no_such"),
         ("def (", "module broken: SyntaxError: "),
-        ("Station(queue='a b', transform=len)", "station: queue must match"),
+        ("Station(queue='a b', transform=len)", "station: queue must be"),
     ],
 )
 def test_a_module_that_cannot_be_imported_is_told_in_a_line(

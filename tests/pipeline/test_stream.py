@@ -357,7 +357,7 @@ def test_a_sink_that_settles_is_remembered_by_the_offset(
     [
         ("done", "must be succeed, move:QUEUE or none, not 'done'"),
         ("move", "must be succeed, move:QUEUE or none, not 'move'"),
-        ("move:a b", "names a queue that must match"),
+        ("move:a b", "names a queue that must be"),
     ],
 )
 def test_a_wrong_on_commit_is_named(text: str, problem: str) -> None:

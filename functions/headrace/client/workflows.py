@@ -117,8 +117,7 @@ class Workflow(Generic[T_co]):
         if is_relay(name):
             raise InvalidRequest.of("name", "must not begin with -")
         if not limits.TASK_ID_RE.fullmatch(name) or len(name) > _NAME_LENGTH:
-            message = f"must match {limits.TASK_ID}, with at most {_NAME_LENGTH} characters"
-            raise InvalidRequest.of("name", message)
+            raise InvalidRequest.of("name", limits.id_in_words(_NAME_LENGTH))
         if name in self.steps:
             raise InvalidRequest.of("name", f"is taken: there is a step {name}")
         before = (after,) if isinstance(after, str) else tuple(dict.fromkeys(after))
@@ -159,7 +158,7 @@ class Workflow(Generic[T_co]):
             raise InvalidRequest.of("steps", "must be one at least")
         if len(id) + 1 + _NAME_LENGTH > _ID_LENGTH or not limits.TASK_ID_RE.fullmatch(id):
             most = _ID_LENGTH - 1 - _NAME_LENGTH
-            raise InvalidRequest.of("id", f"must match {limits.TASK_ID}, at most {most} of them")
+            raise InvalidRequest.of("id", limits.id_in_words(most))
         yield create_batch(
             id=id, total=len(self.steps), expires_in_seconds=self._expires, **self._whole
         )

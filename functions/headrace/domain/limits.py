@@ -245,11 +245,32 @@ def result_fault(result: str | None) -> str:
     return ""
 
 
+def id_in_words(most: int = 64) -> str:
+    """Return what an id of at most *most* characters must be."""
+    return f"must be 1 to {most} ASCII letters, digits, '_' or '-'"
+
+
+_IN_WORDS: Final[Mapping[str, str]] = {
+    NAME: (
+        "must be 1 to 128 ASCII letters, digits, '_', '.' or '-', beginning with a letter or digit"
+    ),
+    TASK_ID: id_in_words(),
+    IDEMPOTENCY_KEY: id_in_words(),
+    GROUP_ID: "must be the id of a lease of many tasks, as it was answered",
+    SHA256: "must be 64 hexadecimal digits",
+}
+
+
+def pattern_in_words(pattern: str) -> str:
+    """Return what a text must be that is to match *pattern*, one of those above."""
+    return _IN_WORDS.get(pattern) or f"must match {pattern}"
+
+
 def pattern_fault(value: object, pattern: re.Pattern[str]) -> str | None:
     """Return the fault of *value* as a text that *pattern* describes: a name, an id."""
     if isinstance(value, str) and pattern.fullmatch(value):
         return None
-    return f"must match {pattern.pattern}, which {value!r:.140} does not"
+    return f"{pattern_in_words(pattern.pattern)}, not {value!r:.140}"
 
 
 def number_fault(

@@ -22,6 +22,7 @@ from headrace.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
+from headrace.domain.limits import pattern_in_words
 from headrace.http.fields import TOO_LARGE
 from headrace.http.filters import TAG_PARAMETER, TAG_PREFIX
 from headrace.wire.base import LEFT_OUT
@@ -57,7 +58,6 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "too_long": "must have at most {max_length} entries",
     "unsupported_content_type": "must be sent as application/json",
     "string_too_long": "must be at most {max_length} characters long",
-    "string_pattern_mismatch": "must match {pattern}",
     "enum": "must be one of {expected}",
     "literal_error": "must be one of {expected}",
 }
@@ -136,6 +136,9 @@ def _path(location: Sequence[str | int]) -> str:
 
 
 def _message(error: Mapping[str, Any]) -> str:
+    if error["type"] == "string_pattern_mismatch":
+        pattern: str = error["ctx"]["pattern"]
+        return pattern_in_words(pattern.removeprefix("^").removesuffix("$"))
     template = _MESSAGES.get(error["type"])
     if template is None:
         return str(error["msg"])

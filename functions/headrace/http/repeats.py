@@ -18,7 +18,7 @@ from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.limits import IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RE
+from headrace.domain.limits import IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RE, pattern_in_words
 from headrace.domain.repeat import KeyedRequest, RecordedAnswer
 from headrace.http.permissions import principal
 from headrace.http.request import header
@@ -81,7 +81,7 @@ def key_in(event: Mapping[str, Any]) -> str | None:
     """
     key = header(event, HEADER.lower())
     if key is not None and not IDEMPOTENCY_KEY_RE.fullmatch(key):
-        raise InvalidRequest.of(HEADER, f"must match {IDEMPOTENCY_KEY}")
+        raise InvalidRequest.of(HEADER, pattern_in_words(IDEMPOTENCY_KEY))
     return key
 
 

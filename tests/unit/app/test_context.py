@@ -228,7 +228,7 @@ def test_more_than_two_mebibytes_of_children_are_refused_at_once() -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"target": "a b"}, "queue must match"),
+        ({"target": "a b"}, "queue must be"),
         ({"delay": -1}, "delay must be a number from 0"),
         ({"payload": float("nan")}, r"payload cannot be written as JSON"),
         ({"payload": "x" * 300_000}, "payload must be at most 262144 bytes"),

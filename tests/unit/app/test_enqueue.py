@@ -178,7 +178,7 @@ def test_a_strategy_of_intervals_and_a_moment_can_be_chosen() -> None:
         ({"expires": NOW}, "expires must be after the task is due"),
         ({"key": ""}, "key must not be empty"),
         ({"key": "x" * 257}, "key must be at most 256 bytes of UTF-8; it is 257"),
-        ({"id": "a b"}, "id must match"),
+        ({"id": "a b"}, "id must be"),
         ({"retries": 101}, r"retries.max_retries must be a number from 0 to 100, not 101"),
         ({"retries": True}, "retries must be a number or a RetryStrategy, not bool"),
         ({"retries": RetryStrategy(jitter=2)}, "retries.jitter must be a number"),
@@ -206,7 +206,7 @@ def test_bad_declarations_are_refused_at_once() -> None:
         app.task(timeout=5, soft_timeout=5)(send)
     with pytest.raises(InvalidRequest, match="expires must be seconds or a timedelta"):
         app.task(expires=NOW)(send)  # type: ignore[call-overload]
-    with pytest.raises(InvalidRequest, match="queue must match"):
+    with pytest.raises(InvalidRequest, match="queue must be"):
         app.task(queue="a b")(send)
     app.task(name="one")(send)
     with pytest.raises(ValueError, match="another task is named one"):

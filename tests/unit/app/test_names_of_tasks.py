@@ -1,6 +1,7 @@
 """Names of task functions that no worker, or no other worker, can find."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import warnings
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from headrace import App
+from infra import PROJECT_ROOT
 from tests.unit.app.app_doubles import FakeControl, FakeHttp, call, leased, run
 
 
@@ -86,6 +88,7 @@ def test_what_is_piped_into_python_is_named_as_what_is_typed(how: list[str]) -> 
         capture_output=True,
         text=True,
         check=True,
+        env={**os.environ, "PYTHONPATH": str(PROJECT_ROOT / "functions")},
     )
     assert ran.stdout == "__main__.hello\n"
     assert ran.stderr == ""

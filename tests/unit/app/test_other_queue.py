@@ -68,7 +68,7 @@ def test_a_spawned_call_may_go_to_another_queue() -> None:
 @pytest.mark.parametrize("queue", ["no spaces", "", 5, "x" * 129])
 def test_a_name_that_cannot_be_one_is_refused_at_once(queue: Any) -> None:
     task = FakeHttp().app().task(queue="mail")(send)
-    with pytest.raises(InvalidRequest, match=r"^queue must match"):
+    with pytest.raises(InvalidRequest, match=r"^queue must be"):
         task.options(queue=queue)
 
 

@@ -86,7 +86,7 @@ def test_a_key_that_may_not_put_schedules_hears_the_command() -> None:
         ({"cron": "0 8 * * $"}, "cron must be of letters, digits and"),
         ({"cron": 5}, "cron must be a text, not int"),
         ({"every": 0}, "every must be a number from 1 to 31536000 seconds, not 0"),
-        ({"every": 5, "name": "a b"}, "name must match"),
+        ({"every": 5, "name": "a b"}, "name must be"),
         ({"every": 5, "args": {"kind": 5}}, "args.kind expected `str`, got `int`"),
         ({"every": 5, "args": {"sort": "x"}}, "args.sort is no argument of report"),
     ],

@@ -89,11 +89,11 @@ def test_a_setting_that_is_none_says_what_was_meant(settings: dict[str, Any], wh
             "aging_in_seconds must be a",
         ),
         ({"on_end": {}}, "on_end", "must be None or have queue"),
-        ({"on_end": {"queue": "a b"}}, "on_end", "queue must match"),
+        ({"on_end": {"queue": "a b"}}, "on_end", "queue must be"),
         ({"on_end": {"queue": "a", "states": []}}, "on_end", "states must be some of"),
         ({"on_end": {"queue": "a", "states": ["LOST"]}}, "on_end", "states must be one of"),
         ({"alerts": {"dead_per_minute": 1}}, "alerts", "must be None or have queue"),
-        ({"alerts": {"queue": "a b", "dead_per_minute": 1}}, "alerts", "queue must match"),
+        ({"alerts": {"queue": "a b", "dead_per_minute": 1}}, "alerts", "queue must be"),
         ({"alerts": {"queue": "a"}}, "alerts", "must have at least one of oldest_ready"),
         (
             {"alerts": {"queue": "a", "no_workers_for_seconds": 1}},

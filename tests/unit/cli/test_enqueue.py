@@ -246,7 +246,7 @@ def test_whole_tasks_may_say_everything_and_the_options_are_their_defaults(cli: 
         ('{"payload": 5, "id": 7}', "$.id"),
         ('{"payload": 5, "scheduled_at": "2026-11-21T10:00:00"}', "scheduled_at needs a time zone"),
         ('{"payload": 5, "delay_in_seconds": -1}', "delay_in_seconds must be at least 0"),
-        ('{"payload": 5, "id": "a b"}', "id must match"),
+        ('{"payload": 5, "id": "a b"}', "id must be"),
         (
             json.dumps({"payload": "x" * limits.PAYLOAD_BYTES}),
             "payload must be at most 262144 bytes",

@@ -29,10 +29,24 @@ def test_a_text_that_is_not_is_wrong_by_its_limit(value: object, fault: str) -> 
 def test_a_name_matches_its_pattern_from_end_to_end() -> None:
     assert limits.pattern_fault("mail.eu-1", limits.NAME_RE) is None
     assert limits.pattern_fault("mail eu", limits.NAME_RE) == (
-        f"must match {limits.NAME}, which 'mail eu' does not"
+        "must be 1 to 128 ASCII letters, digits, '_', '.' or '-', beginning with a letter or digit,"
+        " not 'mail eu'"
     )
     assert limits.pattern_fault("mail\n", limits.NAME_RE) is not None
     assert limits.pattern_fault(None, limits.NAME_RE) is not None
+
+
+def test_every_pattern_is_said_in_words() -> None:
+    for pattern in (
+        limits.NAME,
+        limits.TASK_ID,
+        limits.IDEMPOTENCY_KEY,
+        limits.GROUP_ID,
+        limits.SHA256,
+    ):
+        words = limits.pattern_in_words(pattern)
+        assert words.startswith("must be ")
+        assert pattern not in words
 
 
 @pytest.mark.parametrize("value", [1, 0.5, 43_200])

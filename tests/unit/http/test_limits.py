@@ -33,8 +33,8 @@ LIMITS = [
         task(payload=text(262_145)),
         "262144",
     ),
-    Limit(EnqueueBody, "tasks[0].id", task(id="a" * 64), task(id="a" * 65), "{1,64}"),
-    Limit(EnqueueBody, "tasks[0].id", task(id="a"), task(id=""), "{1,64}"),
+    Limit(EnqueueBody, "tasks[0].id", task(id="a" * 64), task(id="a" * 65), "1 to 64"),
+    Limit(EnqueueBody, "tasks[0].id", task(id="a"), task(id=""), "1 to 64"),
     Limit(
         EnqueueBody,
         "tasks[0].delay_in_seconds",
@@ -190,8 +190,14 @@ LIMITS = [
         {"filter": {"min_attempts": -1}},
         "0",
     ),
-    Limit(CreateQueueBody, "name", queue(name="a" * 128), queue(name="a" * 129), "{0,127}"),
-    Limit(CreateQueueBody, "name", queue(name="0._-"), queue(name=".a"), "[A-Za-z0-9]"),
+    Limit(CreateQueueBody, "name", queue(name="a" * 128), queue(name="a" * 129), "1 to 128"),
+    Limit(
+        CreateQueueBody,
+        "name",
+        queue(name="0._-"),
+        queue(name=".a"),
+        "beginning with",
+    ),
     Limit(
         CreateQueueBody,
         "description",

@@ -9,7 +9,7 @@ from itertools import islice
 from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import new_request_token
-from headrace.domain.limits import NAME, NAME_RE
+from headrace.domain.limits import NAME, NAME_RE, pattern_in_words
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.query_grammar import FIELD
 from headrace.domain.queue import Queue
@@ -64,7 +64,7 @@ class Schedules:
         """
         owner = self.ticking.queues.get(queue)
         if not NAME_RE.fullmatch(name):
-            raise InvalidRequest.of("name", f"must match {NAME}")
+            raise InvalidRequest.of("name", pattern_in_words(NAME))
         self._check(settings, owner, name)
         key = schedule_records.key(queue, name)
         with self.audit.action("put_schedule", queue=queue, where={"schedule": name}):

@@ -10,14 +10,13 @@ from datetime import datetime, timedelta
 
 from headrace.domain.errors import (
     Conflict,
-    FieldError,
     InvalidRequest,
     NotFound,
     QueueExists,
     VersionMismatch,
 )
 from headrace.domain.fairness import OnDead
-from headrace.domain.limits import NAME, NAME_RE
+from headrace.domain.limits import NAME, NAME_RE, pattern_in_words
 from headrace.domain.push import PushRules
 from headrace.domain.queue import Pause, Queue, QueueSettings
 from headrace.domain.retry import Seconds
@@ -66,8 +65,7 @@ class QueueOperations:
         Raises InvalidRequest for a target that may be none, and for who cannot be told.
         """
         if not NAME_RE.fullmatch(name):
-            detail = f"name must match {NAME}"
-            raise InvalidRequest(detail, errors=(FieldError("name", detail),))
+            raise InvalidRequest.of("name", pattern_in_words(NAME))
         settings = self.checked(name, settings, None)
         before = self.removals.deletion(name)
         if before is not None and not before.swept:

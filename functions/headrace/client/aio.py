@@ -41,10 +41,11 @@ from headrace.client.connections import Unanswered
 from headrace.client.filling import AsyncBatchWriter
 from headrace.client.payloads import AsyncUploading, upload_payload
 from headrace.client.queue_fields import QueueFields
+from headrace.client.queue_making import amake_missing
 from headrace.client.sending import NewTask, Report, SpawnedTask
 from headrace.client.settings import RETRIES, ClientSettings
 from headrace.domain import limits
-from headrace.domain.errors import VersionMismatch
+from headrace.domain.errors import InvalidRequest, NotFound, VersionMismatch
 from headrace.wire.base import JsonValue
 from headrace.wire.queues import Queue
 from headrace.wire.tasks import Enqueued, Reported, Task
@@ -68,6 +69,24 @@ def _sent(make: Callable[P, ApiCall[T]]) -> Callable[Concatenate["AsyncClient", 
     @wraps(make)
     async def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.send(make(*args, **kwargs))
+
+    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
+
+
+def _sent_with_calls(
+    make: Callable[P, ApiCall[T]],
+) -> Callable[Concatenate["AsyncClient", P], Awaitable[T]]:
+    """Do the same of a call that names calls: their app makes queues of theirs that are missing."""
+
+    @wraps(make)
+    async def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> T:
+        call = make(*args, **kwargs)
+        try:
+            return await self.send(call)
+        except (NotFound, InvalidRequest) as refusal:
+            if not await amake_missing(self, kwargs.values(), refusal):
+                raise
+        return await self.send(call)
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
@@ -380,7 +399,7 @@ class AsyncClient(AsyncUploading, AsyncLooking):
 
     # ------------------------------------------------------------------------------------ batches
 
-    create_batch = _sent(batches.create_batch)
+    create_batch = _sent_with_calls(batches.create_batch)
     get_batch = _sent(batches.get_batch)
     list_batches = _listed(batches.list_batches)
     close_batch = _sent(batches.close_batch)
@@ -402,7 +421,8 @@ class AsyncClient(AsyncUploading, AsyncLooking):
         """Make a batch and fill it, in a ``with`` block that closes it at its end.
 
         Should the block raise, the batch stays open, and expires.  Callbacks are as in
-        ``create_batch``, those of an app as ``report.s(…)``; their queues must exist.
+        ``create_batch``, those of an app as ``report.s(…)``; queues that the app declares
+        are made where they are missing, and others must exist.
         """
         create = batches.create_batch(
             id=id,
@@ -411,7 +431,7 @@ class AsyncClient(AsyncUploading, AsyncLooking):
             on_failed=on_failed,
             expires_in_seconds=expires_in_seconds,
         )
-        return AsyncBatchWriter(self, create)
+        return AsyncBatchWriter(self, create, (on_ended, on_succeeded, on_failed))
 
     # ------------------------------------------------------------------------------------ workers
 

@@ -3,7 +3,7 @@
 Tasks are gathered into the calls that carry 25 of them, each queue's for themselves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
@@ -11,8 +11,10 @@ from headrace.client.calls import ApiCall
 from headrace.client.calls.batches import close_batch
 from headrace.client.calls.tasks import enqueue_entries, not_enqueued
 from headrace.client.codec import Codec
+from headrace.client.queue_making import amake_missing, make_missing
 from headrace.client.sending import SpawnedTask, check_call, in_batch, task_entry
 from headrace.domain import limits
+from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.wire.base import JsonValue
 from headrace.wire.batches import BatchSeen
 from headrace.wire.tasks import Enqueued
@@ -41,8 +43,12 @@ class AsyncSender(Protocol):
 class _Filling:
     """What is gathered, and how many members there are."""
 
-    def __init__(self, codec: Codec, create: ApiCall[BatchSeen]) -> None:
+    def __init__(
+        self, codec: Codec, create: ApiCall[BatchSeen], callbacks: Iterable[object] = ()
+    ) -> None:
         self._codec, self._create = codec, create
+        self._callbacks = tuple(callbacks)
+        self._calls: dict[str, SpawnedTask] = {}  # the last of each queue
         self._gathered: dict[str, list[bytes]] = {}
         self._given: set[str | None] = set()  # ids of the program's own, which may come again
         self._counted: set[str | None] = set()
@@ -61,6 +67,7 @@ class _Filling:
         check_call(task, "task")
         entry = task_entry(in_batch(task, self.id), self._codec, path="task")
         self._given |= {task.id} - {None}
+        self._calls[task.queue] = task
         there = self._gathered.setdefault(task.queue, [])
         full = len(there) == limits.BATCH
         if full or sum(map(len, there)) + len(there) + len(entry) >= _CALL_BYTES:
@@ -98,13 +105,15 @@ def _task(queue: str, payload: JsonValue, fields: dict[str, Any]) -> SpawnedTask
 class BatchWriter(_Filling):
     """A batch that is filled in a ``with`` block; see ``Client.batch``."""
 
-    def __init__(self, client: Sender, create: ApiCall[BatchSeen]) -> None:
-        super().__init__(client.codec, create)
+    def __init__(
+        self, client: Sender, create: ApiCall[BatchSeen], callbacks: Iterable[object] = ()
+    ) -> None:
+        super().__init__(client.codec, create, callbacks)
         self._client = client
 
     def __enter__(self) -> Self:
         """Make the batch."""
-        self.batch = self._client.send(self._create)
+        self.batch = self._sent(self._create, self._callbacks)
         return self
 
     def __exit__(
@@ -134,20 +143,31 @@ class BatchWriter(_Filling):
             self._send(*call)
 
     def _send(self, queue: str, entries: list[bytes]) -> None:
-        results = self._client.send(enqueue_entries(queue, entries))
+        results = self._sent(enqueue_entries(queue, entries), [self._calls[queue]])
         self._count(results)
+
+    def _sent(self, call: ApiCall[T], calls: Iterable[object]) -> T:
+        """Send *call*, and once more when a queue of *calls* was missing that their app makes."""
+        try:
+            return self._client.send(call)
+        except (NotFound, InvalidRequest) as refusal:
+            if not make_missing(self._client, calls, refusal):
+                raise
+        return self._client.send(call)
 
 
 class AsyncBatchWriter(_Filling):
     """A batch that is filled in an ``async with`` block; see ``AsyncClient.batch``."""
 
-    def __init__(self, client: AsyncSender, create: ApiCall[BatchSeen]) -> None:
-        super().__init__(client.codec, create)
+    def __init__(
+        self, client: AsyncSender, create: ApiCall[BatchSeen], callbacks: Iterable[object] = ()
+    ) -> None:
+        super().__init__(client.codec, create, callbacks)
         self._client = client
 
     async def __aenter__(self) -> Self:
         """Make the batch."""
-        self.batch = await self._client.send(self._create)
+        self.batch = await self._sent(self._create, self._callbacks)
         return self
 
     async def __aexit__(
@@ -173,5 +193,14 @@ class AsyncBatchWriter(_Filling):
             await self._send(*call)
 
     async def _send(self, queue: str, entries: list[bytes]) -> None:
-        results = await self._client.send(enqueue_entries(queue, entries))
+        results = await self._sent(enqueue_entries(queue, entries), [self._calls[queue]])
         self._count(results)
+
+    async def _sent(self, call: ApiCall[T], calls: Iterable[object]) -> T:
+        """Send *call*, and once more when a queue of *calls* was missing that their app makes."""
+        try:
+            return await self._client.send(call)
+        except (NotFound, InvalidRequest) as refusal:
+            if not await amake_missing(self._client, calls, refusal):
+                raise
+        return await self._client.send(call)

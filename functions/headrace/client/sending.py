@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -20,6 +20,9 @@ from headrace.domain.ids import new_task_id
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Level, Overwritable
 from headrace.wire.tasks import LeasedTask, Task
+
+if TYPE_CHECKING:
+    from headrace.client.queue_making import QueueMaker
 
 Seconds: TypeAlias = float
 ResultOf: TypeAlias = Callable[[Task], Any]
@@ -74,9 +77,15 @@ class WithResult(Generic[R_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionCall(SpawnedTask, WithResult[R_co]):
-    """The same as a call of a function, which knows what its result is read by."""
+    """The same as a call of a function, which knows what its result is read by.
+
+    It also knows what makes its queue.
+    """
 
     result_of: ResultOf = field(compare=False, repr=False, metadata={"sent": False})
+    queue_maker: "QueueMaker | None" = field(
+        default=None, compare=False, repr=False, metadata={"sent": False}
+    )
 
 
 def spawned(queue: str, task: NewTask, **others: Any) -> SpawnedTask:  # noqa: ANN401 (of a task)
@@ -84,9 +93,12 @@ def spawned(queue: str, task: NewTask, **others: Any) -> SpawnedTask:  # noqa: A
     return SpawnedTask(queue=queue, **{**_fields(task), **others})
 
 
-def called(queue: str, task: NewTask, result_of: ResultOf) -> FunctionCall[Any]:
+def called(
+    queue: str, task: NewTask, result_of: ResultOf, queue_maker: "QueueMaker | None" = None
+) -> FunctionCall[Any]:
     """Return *task* as one of *queue* whose result *result_of* reads."""
-    return FunctionCall(queue=queue, result_of=result_of, **_fields(task))
+    fields = _fields(task)
+    return FunctionCall(queue=queue, result_of=result_of, queue_maker=queue_maker, **fields)
 
 
 def _fields(task: NewTask) -> dict[str, Any]:

@@ -19,12 +19,13 @@ from headrace.client.calls import ApiCall
 from headrace.client.calls.batches import create_batch
 from headrace.client.calls.tasks import enqueue_task
 from headrace.client.calls.waiting import result_of
+from headrace.client.queue_making import amake_missing, make_missing
 from headrace.client.sending import FunctionCall, SpawnedTask, WithResult, check_call, in_batch
 from headrace.client.settings import utc_now
 from headrace.client.workflow_graph import WorkflowGraph
 from headrace.client.workflow_runs import AsyncWorkflowRun, WorkflowRun
 from headrace.domain import limits
-from headrace.domain.errors import InvalidRequest
+from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import new_task_id
 from headrace.domain.workflow import RELAY, STEP_TAG, WORKFLOW_TAG, is_relay, part_id, root_id
 from headrace.wire.tasks import Task
@@ -135,22 +136,41 @@ class Workflow(Generic[T_co]):
     def start(self, client: "Client", *, id: str | None = None) -> WorkflowRun[T_co]:
         """Start it, once however often it is started under its *id*.
 
-        Raises NotFound or InvalidRequest where a queue is missing: a worker makes those of its app,
-        or ``app.ensure_queues()``.
+        Queues of an app's functions are made where they are missing.  Raises NotFound or
+        InvalidRequest where they cannot be, or another's is missing.
         """
+        _check_client(client)
         name = id or new_workflow_id()
-        for call in self._calls(name):
-            client.send(call)
+        try:
+            for call in self._calls(name):
+                client.send(call)
+        except (NotFound, InvalidRequest) as refusal:
+            if not make_missing(client, self._made(), refusal):
+                raise
+            for call in self._calls(name):
+                client.send(call)
         return WorkflowRun(name, client, self)
 
     async def astart(
         self, client: "AsyncClient", *, id: str | None = None
     ) -> AsyncWorkflowRun[T_co]:
         """Do the same from an event loop."""
+        _check_client(client)
         name = id or new_workflow_id()
-        for call in self._calls(name):
-            await client.send(call)
+        try:
+            for call in self._calls(name):
+                await client.send(call)
+        except (NotFound, InvalidRequest) as refusal:
+            if not await amake_missing(client, self._made(), refusal):
+                raise
+            for call in self._calls(name):
+                await client.send(call)
         return AsyncWorkflowRun(name, client, self)
+
+    def _made(self) -> Iterator[SpawnedTask | None]:
+        """The tasks that it makes, its callbacks too."""
+        yield from (step.call for step in self.steps.values())
+        yield from self._whole.values()
 
     def _calls(self, id: str) -> Iterator[ApiCall[Any]]:
         """The calls that start it: what is called back must be there before what calls it back."""
@@ -220,6 +240,16 @@ class Workflow(Generic[T_co]):
         tags = {**(step.call.tags or {}), WORKFLOW_TAG: id, STEP_TAG: step.name}
         call = replace(step.call, id=None, dedupe_key=None, overwrite_on_duplicate=None, tags=tags)
         return in_batch(_relay(call, id), *joins) if is_relay(name) else in_batch(call, id, *joins)
+
+
+def _check_client(client: object) -> None:
+    """Raise TypeError for what is no client: an app, say."""
+    if not hasattr(client, "send"):
+        kind = type(client).__name__
+        raise TypeError(
+            f"a workflow starts with a client, as app.client is one, or by astart(AsyncClient());"
+            f" {kind} is none"
+        )
 
 
 def _relay(call: SpawnedTask, id: str) -> SpawnedTask:

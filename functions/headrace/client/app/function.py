@@ -223,7 +223,8 @@ class Chosen(Generic[P, R]):
 
         Raises InvalidRequest naming the argument that does not fit.
         """
-        return called(self._to, self._task(args, kwargs), self._function.result_of)
+        task, maker = self._task(args, kwargs), self._posting.queues
+        return called(self._to, task, self._function.result_of, maker)
 
     @overload
     def enqueue_many(

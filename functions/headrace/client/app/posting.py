@@ -20,6 +20,7 @@ from headrace.client.calls.queues import create_queue
 from headrace.client.calls.tasks import enqueue_task
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
+from headrace.client.filling import AsyncSender, Sender
 from headrace.client.queue_fields import QueueFields
 from headrace.client.sending import NewTask, ResultOf
 from headrace.domain import limits
@@ -101,12 +102,12 @@ class AppQueues:
             self.make(client, name, missing)
         return call()
 
-    def make(self, client: Client, name: str, missing: NotFound) -> None:
+    def make(self, client: Sender, name: str, missing: NotFound) -> None:
         """Make a queue.  Raises NotFound naming the command when it may not be made."""
         with self._creation(name, missing) as call:
             client.send(call)
 
-    async def amake(self, client: AsyncClient, name: str, missing: NotFound) -> None:
+    async def amake(self, client: AsyncSender, name: str, missing: NotFound) -> None:
         """Do the same from an event loop."""
         with self._creation(name, missing) as call:
             await client.send(call)
@@ -153,7 +154,7 @@ class Posting:
     ) -> None:
         self.now = now
         self.runs_here = False  # whether a worker in this process has run a task of the app
-        self._queues = queues
+        self.queues = queues
         self._client = client
         self._own_client = client is None
         self._async_client = async_client
@@ -213,7 +214,7 @@ class Posting:
 
     def check_kept(self, queue: str, seconds: float) -> None:
         """Check that *queue* knows finished tasks for *seconds*.  Raises InvalidRequest."""
-        self._queues.check_kept(queue, seconds)
+        self.queues.check_kept(queue, seconds)
 
     def close(self) -> None:
         """Close the client that was made here."""
@@ -234,7 +235,7 @@ class Posting:
         Raises NotEnqueued for an entry that only the service could tell is wrong.
         """
         client, call = self.client, enqueue_task(queue, task)
-        made = self._queues.with_queue(client, queue, lambda: client.send(call))
+        made = self.queues.with_queue(client, queue, lambda: client.send(call))
         return EnqueuedTask.by(client, made, result_of)
 
     async def aenqueue(
@@ -245,7 +246,7 @@ class Posting:
         try:
             made = await client.send(call)
         except NotFound as missing:
-            await self._queues.amake(client, queue, missing)
+            await self.queues.amake(client, queue, missing)
             made = await client.send(call)
         return AsyncEnqueuedTask.by(client, made, result_of)
 
@@ -268,7 +269,7 @@ class Posting:
         try:
             first = next(results, None)
         except NotFound as missing:
-            self._queues.make(client, queue, missing)
+            self.queues.make(client, queue, missing)
             results = client.enqueue_each(queue, chain(taken, rest), errors=errors)
             first = next(results, None)
         answered = True

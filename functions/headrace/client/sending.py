@@ -31,6 +31,9 @@ ResultOf: TypeAlias = Callable[[Task], Any]
 R_co = TypeVar("R_co", covariant=True)
 Status: TypeAlias = Literal["SUCCEEDED", "INFLIGHT", "FAILED", "RELEASED", "MOVED"]
 
+_ENQUEUES: Final = ("aenqueue", "apply_async", "delay", "enqueue", "send")
+"""What here and elsewhere enqueues at once, which a call by itself does not."""
+
 _CARRIED: Final = {
     "payload": limits.PAYLOAD_BYTES,
     "result": limits.RESULT_BYTES,
@@ -86,6 +89,19 @@ class FunctionCall(SpawnedTask, WithResult[R_co]):
     queue_maker: "QueueMaker | None" = field(
         default=None, compare=False, repr=False, metadata={"sent": False}
     )
+
+    if not TYPE_CHECKING:  # checkers know by themselves what is missing
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (there is none)
+            """Raise AttributeError, which knows how a call is enqueued at once."""
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in _ENQUEUES:
+                function = str(self.payload["task"]).rpartition(".")[2]
+                message += (
+                    f": it is for a batch or a workflow to make; to enqueue it at once, say"
+                    f" {function}.enqueue(…) without .s"
+                )
+            raise AttributeError(message)
 
 
 def spawned(queue: str, task: NewTask, **others: Any) -> SpawnedTask:  # noqa: ANN401 (of a task)

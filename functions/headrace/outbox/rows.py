@@ -177,8 +177,26 @@ class Preparing(Protocol[P]):
 def prepared_calls(
     task: Preparing[...], calls: Iterable[Mapping[str, Any]]
 ) -> Iterable[PreparedTask]:
-    """Return the tasks of *calls*, each given as its arguments by name."""
-    return (task.prepare(**call) for call in calls)
+    """Return the tasks of *calls*, each given as its arguments by name.
+
+    Raises TypeError for what is no task function, InvalidRequest for what is no mapping.
+    """
+    prepare = _preparing(task).prepare
+    return (prepare(**checks.arguments(place, call)) for place, call in enumerate(calls))
+
+
+def prepared_call(task: Preparing[P], *args: P.args, **kwargs: P.kwargs) -> PreparedTask:
+    """Return the task of one call.  Raises TypeError for what is no task function."""
+    return _preparing(task).prepare(*args, **kwargs)
+
+
+def _preparing(task: Preparing[P]) -> Preparing[P]:
+    if not hasattr(task, "prepare"):
+        raise TypeError(
+            "an outbox takes a task function, as send or send.options(…), and then its arguments,"
+            f" not {type(task).__name__}; a task for a queue by its name is written by add(…)"
+        )
+    return task
 
 
 def prepared_tasks(queue: str, tasks: Iterable[NewTask], codec: Codec) -> Iterable[PreparedTask]:

@@ -255,7 +255,7 @@ def test_a_chosen_key_goes_before_the_declared_one() -> None:
     assert only(sent)["dedupe_key"] == "own"
 
 
-@pytest.mark.parametrize("dedupe", ["mail:{too}", "{}", lambda too: None, 5])
+@pytest.mark.parametrize("dedupe", ["mail:{too}", "{}", "x:{", "x:}", "{to:", lambda too: None, 5])
 def test_a_dedupe_that_asks_for_no_argument_is_refused_at_declaration(dedupe: Any) -> None:
     with pytest.raises(TypeError, match="dedupe"):
         service().app().task(dedupe=dedupe)(send)

@@ -1,10 +1,12 @@
 """Names that other task queues have, and names with a slip in them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from headrace import App
+from headrace.domain.errors import InvalidRequest
 from tests.unit.app.app_doubles import FakeHttp
 
 
@@ -30,6 +32,29 @@ def test_what_other_task_queues_call_it_is_answered_with_what_it_is_here(
     with pytest.raises(AttributeError, match=hint):
         getattr(send, name)
     assert not hasattr(send, name)
+
+
+@pytest.mark.parametrize("name", ["enqueue", "aenqueue", "delay", "apply_async", "send"])
+def test_a_call_that_is_to_be_enqueued_at_once_is_told_to_leave_out_s(app: App, name: str) -> None:
+    @app.task
+    def send(to: str) -> None: ...
+
+    with pytest.raises(AttributeError, match=r"say send\.enqueue\(…\) without \.s$"):
+        getattr(send.s("ada"), name)
+    with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
+        send.s("ada").nothing  # type: ignore[attr-defined]  # noqa: B018
+    assert replace(send.s("ada"), tags={"a": "b"}) == send.options(tags={"a": "b"}).s("ada")
+
+
+@pytest.mark.parametrize("wrong", ["abc", 5, None, ["to"]])
+def test_a_call_of_many_that_is_no_mapping_is_named_by_its_place(app: App, wrong: Any) -> None:
+    app.queue("default")
+
+    @app.task
+    def send(to: str) -> None: ...
+
+    with pytest.raises(InvalidRequest, match=r"^calls\[1\] must be a mapping of arguments by name"):
+        send.enqueue_many([{"to": "ada"}, wrong])
 
 
 def test_an_option_with_a_slip_in_its_name_is_told_the_one_that_was_meant(app: App) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from headrace import NewTask, RetryStrategy
+from headrace import App, NewTask, RetryStrategy
 from headrace.client.codec import PLAIN
 from headrace.domain.errors import InvalidRequest, PayloadTooLarge
 from headrace.domain.retry import Backoff
-from headrace.outbox.rows import new_row
+from headrace.outbox.rows import new_row, prepared_call, prepared_calls
 from headrace.testing import MemoryService
 
 NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
@@ -48,6 +48,25 @@ def test_a_task_belongs_to_the_trace_in_which_its_row_was_written() -> None:
 
     assert tags["a"] == "b"
     assert f"{span.get_span_context().trace_id:032x}" in tags["traceparent"]
+
+
+@pytest.mark.parametrize("given", ["mail", NewTask(payload=1), None])
+def test_what_is_no_task_function_is_told_what_an_outbox_takes(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"takes a task function, as send .* is written by add"):
+        prepared_call(given, to="ada")
+    with pytest.raises(TypeError, match=f"not {type(given).__name__};"):
+        prepared_calls(given, [])
+
+
+def test_a_call_of_many_that_is_no_mapping_is_named_by_its_place() -> None:
+    app = App()
+
+    @app.task
+    def send(to: str) -> None: ...
+
+    wrong: Any = [{"to": "ada"}, "bea"]
+    with pytest.raises(InvalidRequest, match=r"calls\[1\] must be a mapping .* not 'bea'"):
+        list(prepared_calls(send, wrong))
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

@@ -6,7 +6,7 @@ reports as a whole; so what it would refuse is refused here.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
@@ -59,6 +59,14 @@ def name(field: str, value: str) -> str:
     """Return the name of a queue or schedule.  Raises InvalidRequest."""
     _right(field, limits.pattern_fault(value, limits.NAME_RE))
     return value
+
+
+def arguments(place: int, given: object) -> Mapping[str, Any]:
+    """Return the arguments of one call of many, by name.  Raises InvalidRequest."""
+    if not isinstance(given, Mapping):
+        message = f"must be a mapping of arguments by name, as {{'to': 'ada'}}, not {given!r:.140}"
+        raise wrong(f"calls[{place}]", message)
+    return given
 
 
 def app_name(value: str) -> str:

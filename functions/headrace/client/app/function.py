@@ -65,10 +65,7 @@ def key_maker(dedupe: Dedupe | None, task: str, signature: Signature) -> Key:
     if dedupe is True:
         return lambda args: _digest(task, signature.plain({**signature.defaults, **args}))
     if isinstance(dedupe, str):
-        _known(
-            signature,
-            {_root(name) for _, name, _, _ in Formatter().parse(dedupe) if name is not None},
-        )
+        _known(signature, _asked(dedupe))
         template = dedupe
         return lambda args: template.format(**{**signature.defaults, **args})
     if not callable(dedupe):
@@ -95,6 +92,18 @@ def _called(function: Callable[..., str | None], signature: Signature) -> Key:
 def _digest(task: str, args: Mapping[str, Any]) -> str:
     text = json.dumps([task, args], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _asked(template: str) -> set[str]:
+    """Return the arguments that a format asks for.  Raises TypeError for what is no format."""
+    try:
+        parts = list(Formatter().parse(template))
+    except ValueError as error:
+        raise TypeError(
+            f'dedupe must be a format, as "mail:{{to}}", and {template!r:.140} is none: {error};'
+            " a brace itself is written {{ or }}"
+        ) from None
+    return {_root(name) for _, name, _, _ in parts if name is not None}
 
 
 def _root(field: str) -> str:
@@ -242,7 +251,8 @@ class Chosen(Generic[P, R]):
     ) -> list[EnqueuedTask[Any]]:
         """Enqueue any number of calls, each given as its arguments by name; results in order.
 
-        *errors* is as in `Client.enqueue_many`.
+        *errors* is as in `Client.enqueue_many`.  Raises InvalidRequest naming the place in *calls*
+        of what is no mapping.
         """
         raising = raises(errors)
         return checked(list(self.enqueue_each(calls, errors="return")), raising=raising)
@@ -265,7 +275,7 @@ class Chosen(Generic[P, R]):
         for option in ("id", "key"):
             if getattr(self._options, option) is not None:
                 raise checks.wrong(option, "would make one task of many calls")
-        tasks = (self._task((), args) for args in calls)
+        tasks = (self._task((), checks.arguments(place, args)) for place, args in enumerate(calls))
         result_of = self._function.result_of
         return self._posting.enqueue_each(self._to, tasks, result_of, errors=errors)
 

@@ -26,7 +26,7 @@ from headrace.client.codec import PLAIN, Codec
 from headrace.client.sending import NewTask
 from headrace.client.settings import utc_now
 from headrace.outbox.relay import INTERVAL, Relay, wake_relays
-from headrace.outbox.rows import Preparing, new_row, prepared_calls, prepared_tasks
+from headrace.outbox.rows import Preparing, new_row, prepared_call, prepared_calls, prepared_tasks
 
 if TYPE_CHECKING:
     from headrace.outbox.django.table import DjangoTable
@@ -60,7 +60,7 @@ class DjangoOutbox:
 
         Raises InvalidRequest naming what is wrong, PayloadTooLarge over 256 KiB: as an enqueue.
         """
-        return self._write([task.prepare(*args, **kwargs)])[0]
+        return self._write([prepared_call(task, *args, **kwargs)])[0]
 
     def enqueue_many(self, task: Preparing[...], calls: Iterable[Mapping[str, Any]]) -> list[str]:
         """Write any number of calls, each given as its arguments by name; ids in order."""

@@ -26,7 +26,14 @@ from headrace.client.codec import PLAIN, Codec
 from headrace.client.sending import NewTask
 from headrace.client.settings import utc_now
 from headrace.outbox.relay import INTERVAL, Relay, wake_relays
-from headrace.outbox.rows import TABLE, Preparing, new_row, prepared_calls, prepared_tasks
+from headrace.outbox.rows import (
+    TABLE,
+    Preparing,
+    new_row,
+    prepared_call,
+    prepared_calls,
+    prepared_tasks,
+)
 from headrace.outbox.sqlalchemy.table import SqlAlchemyTable, outbox_table
 
 if TYPE_CHECKING:
@@ -78,7 +85,7 @@ class SqlAlchemyOutbox:
 
         Raises InvalidRequest naming what is wrong, PayloadTooLarge over 256 KiB: as an enqueue.
         """
-        return self._write(session, [task.prepare(*args, **kwargs)])[0]
+        return self._write(session, [prepared_call(task, *args, **kwargs)])[0]
 
     def enqueue_many(
         self, session: Transaction, task: Preparing[...], calls: Iterable[Mapping[str, Any]]

@@ -13,6 +13,7 @@ from headrace.domain.errors import InvalidRequest
 _wrong: Final = InvalidRequest.of
 
 _STACK: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _REGION: Final = re.compile(r"[a-z]{2}(-[a-z0-9]+)+-\d")
 
 
@@ -69,6 +70,12 @@ def _file(url: str) -> FileAddress:
         if host not in ("", "localhost"):
             raise _wrong("url", f"must be a file of this machine, not of {host!r}: file:///PATH")
         rest = slash + path
+    if rest != rest.strip() or _CONTROL.search(rest):
+        raise _wrong(
+            "url",
+            f"must have no blanks at its ends and no control characters, as {url!r} has: write them"
+            " as %20 or %0D if they are meant",
+        )
     if "?" in rest or "#" in rest:
         raise _wrong("url", f"must be a path alone, not {url!r}; write ? as %3F and # as %23")
     try:
@@ -77,8 +84,7 @@ def _file(url: str) -> FileAddress:
         raise _wrong("url", f"must be UTF-8, percent-encoded, and {url!r} is not") from None
     if re.match(r"/[A-Za-z]:", name):  # of Windows, as in file:///C:/tasks.db
         name = name[1:]
-    if not name or name.endswith(("/", "\\")) or "\0" in name:
-        raise _wrong("url", f"must name a file, as file:headrace.db, and {url!r} does not")
+    _check_name(name, url)
     whole = Path(name).absolute()
     # os.path's: in a folder that may not be looked into, Path's raises in some Pythons.
     if not os.path.isdir(whole.parent):  # noqa: PTH112
@@ -86,6 +92,17 @@ def _file(url: str) -> FileAddress:
     if os.path.isdir(whole):  # noqa: PTH112
         raise _wrong("url", f"names {whole}, which is a folder: name a file in it")
     return FileAddress(str(whole))
+
+
+def _check_name(name: str, url: str) -> None:
+    if not name or name.endswith(("/", "\\")) or "\0" in name:
+        raise _wrong("url", f"must name a file, as file:headrace.db, and {url!r} does not")
+    if name == ":memory:":
+        raise _wrong(
+            "url",
+            f"must name a file, and {url!r} means none: a service in memory, for tests, is"
+            " headrace.testing.MemoryService",
+        )
 
 
 def _tables(url: str) -> TablesAddress:

@@ -33,6 +33,7 @@ CONTENT_TYPE: Final = "application/problem+json"
 _NAMED: Final = 100  # fields named in one answer; more would help nobody
 _PATH_LENGTH: Final = 200
 
+_VERSION: Final = "v1"  # of the API, with which its paths begin
 _OBJECT: Final = "must be an object"
 _NUMBER: Final = "must be a number"
 _WHOLE: Final = "must be a whole number"
@@ -106,7 +107,9 @@ def _cause(error: Exception, where: str) -> HeadraceError:
         case RequestValidationError() | RequestUnsupportedContentType():
             return invalid(error.errors())
         case NotFoundError():
-            return NotFound(f"there is nothing at {where}")
+            twice = f"/{_VERSION}/{_VERSION}/" in where
+            hint = f": leave /{_VERSION} out of the address of the service" if twice else ""
+            return NotFound(f"there is nothing at {where}{hint}")
         case _:
             return HeadraceError("something went wrong here; the request id leads to the log")
 

@@ -220,6 +220,11 @@ def test_a_function_declared_again_takes_the_place_of_the_old_one() -> None:
     assert app.tasks == {"one": again}
 
 
+def test_an_app_whose_queue_can_be_none_is_refused_where_it_stands() -> None:
+    with pytest.raises(InvalidRequest, match=r"^queue must be 1 to 128"):
+        App(queue="a b")
+
+
 # ------------------------------------------------------------------------------------ dedupe keys
 
 

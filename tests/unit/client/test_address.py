@@ -33,6 +33,11 @@ def test_a_path_is_percent_decoded(tmp_path: Path) -> None:
     assert found == FileAddress(str(tmp_path / "my data" / "a#b?.db"))
 
 
+def test_a_blank_that_is_meant_is_written_out(tmp_path: Path) -> None:
+    assert read_address(f"file:{tmp_path}/a%20") == FileAddress(f"{tmp_path}/a ")
+    assert read_address(f"file:{tmp_path}/a b.db") == FileAddress(f"{tmp_path}/a b.db")
+
+
 @pytest.mark.parametrize(
     ("url", "message"),
     [
@@ -42,6 +47,11 @@ def test_a_path_is_percent_decoded(tmp_path: Path) -> None:
         ("file:folder/", "must name a file"),
         ("file:/nowhere-at-all/tasks.db", "which is no folder: make it first"),
         ("file:tasks.db?mode=ro", "must be a path alone"),
+        ("file:tasks.db ", "must have no blanks at its ends and no control characters"),
+        ("file: tasks.db", "must have no blanks at its ends and no control characters"),
+        ("file:tasks.db\r", r"as 'file:tasks.db\r' has: write them as %20 or %0D"),
+        ("file:///tasks\n.db", "must have no blanks at its ends and no control characters"),
+        ("file::memory:", "is headrace.testing.MemoryService"),
         ("file:a%00b", "must name a file"),
         ("file:caf%e9.db", "must be UTF-8, percent-encoded, and 'file:caf%e9.db' is not"),
         ("dynamodb://us-east-1", "must be dynamodb://REGION/STACK"),

@@ -88,6 +88,15 @@ def test_a_path_that_is_not_served() -> None:
 
     assert (shown["status"], shown["code"]) == (404, "not_found")
     assert "GET /v1/nowhere" in shown["detail"]
+    assert "leave" not in shown["detail"]
+
+
+def test_a_path_with_the_version_twice_says_what_to_leave_out() -> None:
+    twice = problem(NotFoundError(), request_id="req_1", where="GET /v1/v1/queues")
+
+    assert json.loads(twice.body)["detail"] == (
+        "there is nothing at GET /v1/v1/queues: leave /v1 out of the address of the service"
+    )
 
 
 def test_validation_errors_become_paths_and_plain_words() -> None:

@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overl
 from headrace.client.aio import AsyncClient
 from headrace.client.app.attempts import Middleware
 from headrace.client.app.checks import Duration, Retries, app_name
+from headrace.client.app.checks import name as queue_name
 from headrace.client.app.context import Context
 from headrace.client.app.drift import Declaration
 from headrace.client.app.execution import Timeouts
@@ -57,6 +58,8 @@ class App(TaskRunner):
         create_queues: whether a missing queue is made when it is first needed.
         now: the clock, in tests.
 
+    Raises InvalidRequest for a name that a queue or an app cannot have.
+
     """
 
     def __init__(  # noqa: PLR0913 (each but the first a keyword)
@@ -75,7 +78,7 @@ class App(TaskRunner):
         if isinstance(client, str):
             raise TypeError(f"App takes a client first; its name is App(name={client!r})")
         self.name = None if name is None else app_name(name)
-        self._default_queue = queue
+        self._default_queue = queue_name("queue", queue)
         self._queues = AppQueues(create=create_queues)
         self._schedules = AppSchedules()
         super().__init__(

@@ -130,8 +130,12 @@ def test_what_is_no_call_is_refused_by_name(service: MemoryService) -> None:
 def test_a_missing_batch_is_an_error_of_the_entry(service: MemoryService) -> None:
     with pytest.raises(NotEnqueued, match=r"batches\[0\]: there is no batch none"):
         square.options(batches=["none"]).enqueue(1)
-    with pytest.raises(InvalidRequest, match=r"on\.ended\.queue"):
-        app.client.create_batch(on_ended=report.options(queue="nowhere").s("x"))
+
+
+def test_the_queue_of_a_callback_is_made_as_that_of_an_enqueue_is(service: MemoryService) -> None:
+    app.client.create_batch(on_ended=report.options(queue="nowhere").s("x"))
+
+    assert "nowhere" in {queue.name for queue in app.client.list_queues()}
 
 
 def test_a_failure_is_told_and_the_rest_goes_on(service: MemoryService) -> None:

@@ -7,7 +7,7 @@ this must catch are planted at the end.
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -28,6 +28,7 @@ from headrace.ops.delivery.dequeue import DequeueResult, _EarlyLook
 from headrace.ops.tasks.enqueue import EnqueueResult
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.sqlite import SqliteStore
+from headrace.store.sqlite.arrivals import ArrivalNumbers
 from headrace.store.sqlite.database import Database
 from tests.property.stores import everything
 
@@ -108,12 +109,12 @@ class Waiting:
         (task,) = self.begun.result(2 * LONG).tasks
         return task
 
-    def task(self) -> Task | None:
-        """Return the one it leased; None: it heard that the file could not be used."""
+    def tasks(self) -> Sequence[Task]:
+        """Return what it leased: nothing if it heard that the file could not be used."""
         try:
-            return self.one()
+            return self.begun.result(2 * LONG).tasks
         except Unavailable:
-            return None
+            return ()
 
 
 @pytest.fixture
@@ -212,26 +213,35 @@ def test_a_task_that_is_due_later_is_waited_for(service: Service) -> None:
     assert service.tasks()["a"].due_at <= service.use.now()
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"groups": GroupSettings(GroupMode.FAIR)},
-        {"dequeuing_settings": DequeuingSettings(max_inflight_tasks=1)},
-    ],
-    ids=["groups", "a limit"],
-)
+LIMIT: Final = DequeuingSettings(max_inflight_tasks=1)
+
+
+@pytest.mark.parametrize("more", ["groups", "a limit", "a lease of many"])
 def test_where_more_is_to_be_looked_at_it_is_leased_behind_the_commit(
-    settings: dict[str, Any], service: Service
+    more: str, service: Service
 ) -> None:
-    service.use.queues.create("other", QueueSettings(**settings))
+    groups = GroupSettings(GroupMode.FAIR) if more == "groups" else None
+    limit = LIMIT if more == "a limit" else DequeuingSettings()
+    service.use.queues.create("other", QueueSettings(groups=groups, dequeuing_settings=limit))
+    lease = service.use.leases.open(None, keepalive=30).id if more == "a lease of many" else None
     waiting = service.pool.submit(
-        service.use.deliveries.dequeue, "other", wait_seconds=LONG, worker="ada:1"
+        service.use.deliveries.dequeue, "other", wait_seconds=LONG, worker="ada:1", lease_id=lease
     )
     time.sleep(0.05)
     assert service.waiters == 0
     service.enqueue("a", queue="other")
 
     assert Waiting(waiting).ids() == ["a"]
+
+
+def test_so_it_is_where_a_limit_is_set_meanwhile(service: Service) -> None:
+    waiting = service.waits()
+    service.use.queues.replace("mail", QueueSettings(dequeuing_settings=LIMIT))
+    with service.commits() as commits:
+        service.enqueue("a")
+        assert waiting.ids() == ["a"]
+
+    assert len(commits) > 1
 
 
 def test_a_queue_that_was_paused_or_deleted_meanwhile_gives_nothing(service: Service) -> None:
@@ -279,12 +289,15 @@ class _BrokenOff:
             self._writer.set_progress_handler(None, 1)
 
 
-def broken_off_everywhere(path: Path) -> int:
-    """Break off the commit at each of its steps in turn; return at how many."""
+STEPS: Final = range(1, 10_000)  # more than there are
+
+
+def broken_off_everywhere(path: Path, every: int = 1) -> int:
+    """Break off the commit at *every* n-th of its steps in turn; return how many it has."""
     service = Service(path)
     service.use.queues.create("mail", QueueSettings())
     try:
-        for step in range(1, 1_000):
+        for step in STEPS[::every]:
             waiting = service.waits()
             fault = _BrokenOff(service.database, step)
             expected = {"one", "two"}
@@ -296,7 +309,7 @@ def broken_off_everywhere(path: Path) -> int:
                 expected = {"one", "two"} if step % 2 else {"another", "two"}
                 service.enqueue(*sorted(expected))
             fault.over()
-            leased = [task for task in (waiting.task(),) if task is not None]
+            leased = [*waiting.tasks()]
             while len(leased) < len(expected):  # who waited may have heard of it
                 leased.append(service.waits().one())
             assert {task.id for task in leased} == expected == set(service.tasks())
@@ -312,10 +325,45 @@ def broken_off_everywhere(path: Path) -> int:
     raise AssertionError("it never came to an end")
 
 
-def test_a_commit_that_is_broken_off_anywhere_leaves_nobody_with_what_is_not_there(
-    tmp_path: Path,
-) -> None:
-    assert broken_off_everywhere(tmp_path / "headrace.db") > 20
+def broken_off_in_the_second_lease(path: Path, every: int = 1) -> int:
+    """Do so where a look leases from two shards and another queue, one write after the other."""
+    service = Service(path)
+    service.use.queues.create("mail", QueueSettings(shards=2))
+    service.use.queues.create("news", QueueSettings())
+    try:
+        for step in STEPS[::every]:
+            service.use.queues.pause("news")
+            service.enqueue("news", queue="news")
+            waiting = service.waits(["mail", "news"], batch_size=9)
+            service.use.queues.resume("news")  # which wakes nobody
+            fault = _BrokenOff(service.database, step)
+            with suppress(Unavailable):
+                service.enqueue("a", "b", "c", "d")  # of both shards
+            fault.over()
+            service.enqueue("last", queue="mail")
+            leased = {task.id for task in waiting.tasks()}
+            taken = {id for id, task in service.tasks().items() if task.state is State.INFLIGHT}
+            assert taken == leased
+            service.database.write(lambda db: db.execute("DELETE FROM tasks"))
+            if not fault.happened:
+                return step
+    finally:
+        service.close()
+    raise AssertionError("it never came to an end")
+
+
+def test_a_commit_that_is_broken_off_leaves_nobody_with_what_is_not_there(tmp_path: Path) -> None:
+    assert broken_off_everywhere(tmp_path / "headrace.db", every=7) > 200
+
+
+@pytest.mark.slow
+def test_wherever_it_is_broken_off(tmp_path: Path) -> None:
+    assert broken_off_everywhere(tmp_path / "headrace.db") > 200
+
+
+@pytest.mark.slow
+def test_nothing_is_leased_by_what_comes_behind_a_write_that_has_undone_all(tmp_path: Path) -> None:
+    assert broken_off_in_the_second_lease(tmp_path / "headrace.db", every=11) > 200
 
 
 def fails_beside_it(service: Service) -> None:
@@ -366,6 +414,49 @@ def test_who_waits_hears_of_what_is_wrong_and_who_enqueues_does_not(service: Ser
     assert service.waits().ids() == ["a"]
 
 
+def test_who_meets_an_error_while_it_is_looked_for_has_what_was_taken(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails, failed = threading.Event(), threading.Event()
+
+    def numbers(self: ArrivalNumbers, queues: Any) -> Any:
+        if fails.is_set() and threading.current_thread().name.startswith("ThreadPool"):
+            failed.set()
+            deadline = time.monotonic() + LONG
+            while not self._waiters[0].looking and time.monotonic() < deadline:
+                time.sleep(0.0005)
+            raise Unavailable("no file can be opened")
+        return right(self, queues)
+
+    right = ArrivalNumbers.numbers
+    waiting = service.waits()
+    monkeypatch.setattr(ArrivalNumbers, "numbers", numbers)
+    fails.set()
+    service.store.arrivals.ring()
+    failed.wait(LONG)
+    enqueued = threading.Thread(target=service.enqueue, args=["a"])
+    enqueued.start()
+
+    assert waiting.ids() == ["a"]
+    enqueued.join()
+
+
+def test_who_was_interrupted_while_it_waited_is_looked_for_no_more_in_the_end(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = service.waits(seconds=0.2)
+    monkeypatch.setattr(ArrivalNumbers, "_leave", lambda *_: None)  # it never came so far
+    assert waiting.ids() == []
+    monkeypatch.undo()
+    assert service.waiters == 1
+
+    next_one = service.pool.submit(service.use.deliveries.dequeue, "mail", wait_seconds=LONG)
+    time.sleep(0.05)
+    service.enqueue("a")
+    assert Waiting(next_one).ids() == ["a"]
+    assert service.waiters == 0
+
+
 def test_who_gives_up_waiting_at_that_moment_has_the_task_or_leaves_it(service: Service) -> None:
     for number in range(60):
         name = f"t-{number}"
@@ -400,21 +491,13 @@ def test_who_answers_before_the_commit_is_found(
 ) -> None:
     impatient.setattr(Database, "when_over", lambda _, tell: tell(stands=True))
     with pytest.raises((AssertionError, ValueError)):
-        broken_off_everywhere(tmp_path / "headrace.db")
+        broken_off_everywhere(tmp_path / "headrace.db", every=7)
 
 
 @pytest.mark.slow
 def test_who_does_not_see_that_all_is_undone_is_found(
     tmp_path: Path, impatient: pytest.MonkeyPatch
 ) -> None:
-    @contextmanager
-    def joined(self: Database, db: sqlite3.Connection) -> Iterator[Any]:
-        self._joined = (threading.get_ident(), db)
-        try:
-            yield lambda: None
-        finally:
-            self._joined = None
-
-    impatient.setattr(Database, "joined", joined)
-    with pytest.raises((AssertionError, ValueError)):
-        broken_off_everywhere(tmp_path / "headrace.db")
+    impatient.setattr(Database, "_check_under_way", lambda *_: None)
+    with pytest.raises(AssertionError):
+        broken_off_in_the_second_lease(tmp_path / "headrace.db", every=11)

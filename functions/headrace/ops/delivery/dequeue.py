@@ -200,7 +200,7 @@ class Dequeue:
                 return held
             first_look = False
             looks = [self._look(source) for source in sources]
-            tasks = self._fitting(sources, self._take(looks, helps=helps))
+            tasks = self._fitting(sources, self._take(looks, [], helps=helps))
             now = deliveries.now()
             free_at = _first(look.free_at for look in looks)
             if not tasks and free_at and patient and self.go_on():
@@ -216,7 +216,7 @@ class Dequeue:
             due = _first([free_at, *(look.next_due for look in looks)])
             if due is not None:
                 nap = min(nap, max(0.001, (due - now).total_seconds()))
-            early = self._early(sources)
+            early = _EarlyLook(self) if self._looks_early(sources) else None
             with deliveries.crowd:
                 arrived = self._wait(nap, arrived, early)
             if early is not None and early.tasks:
@@ -227,13 +227,17 @@ class Dequeue:
             self.still_may()  # after the nap: what is leased next is leased by its answer
             pause = min(pause * _POLL_GROWTH, deliveries.poll_after_seconds * _POLL_CEILING)
 
-    def taken_early(self) -> tuple[Sequence[QueueLook], list[Task]]:
-        """Look, and lease, within the write that brings a task.  Raises as run() does."""
+    def take_early(self, taken: list[Task]) -> Sequence[QueueLook]:
+        """Look, and lease into *taken*, within the write that brings a task; raises as run()."""
         if not self.go_on():
-            return (), []
+            return ()
         self.still_may()
-        looks = [self._look(source) for source in self._sources()]
-        return looks, self._take(looks, helps=False)
+        sources = self._sources()
+        if not self._looks_early(sources):  # any more
+            return ()
+        looks = [self._look(source) for source in sources]
+        self._take(looks, taken, helps=False)
+        return looks
 
     def _names(self) -> Sequence[str]:
         return [self.queues] if isinstance(self.queues, str) else self.queues
@@ -245,15 +249,14 @@ class Dequeue:
             return {}
         return arrivals.numbers(self._names())
 
-    def _early(self, sources: Sequence[Queue]) -> "_EarlyLook | None":
-        """Return how to look within the write that brings a task.
+    def _looks_early(self, sources: Sequence[Queue]) -> bool:
+        """Tell whether to look within the write that brings a task.
 
-        None where a limit, or groups that take turns, have more to be looked at than tasks.
+        Not where a limit, groups that take turns, or the lease of a group have to be looked at too.
         """
-        plain = not any(
+        return self.lease_id is None and not any(
             limited(source) or source.group_limit or source.settings.groups for source in sources
         )
-        return _EarlyLook(self) if plain else None
 
     def _wait(
         self, seconds: float, arrived: Mapping[str, int], early: "_EarlyLook | None"
@@ -304,9 +307,13 @@ class Dequeue:
             self.group = self.deliveries.leases.open_for(self.lease_id, *names)
         return True
 
-    def _take(self, looks: Sequence[QueueLook], *, helps: bool) -> list[Task]:
-        """Lease a batch; what is leased already must reach its worker, whatever comes then."""
-        taken: list[Task] = []
+    def _take(
+        self, looks: Sequence[QueueLook], taken: list[Task], *, helps: bool
+    ) -> Sequence[Task]:
+        """Lease a batch into *taken*, and return that.
+
+        What is leased already must reach its worker, whatever comes then.
+        """
         try:
             if self.order is Order.DUE and len(looks) > 1:
                 self._take_by_due(looks, taken, helps=helps)
@@ -406,7 +413,7 @@ class _EarlyLook:
 
     call: Dequeue
     looks: Sequence[QueueLook] = ()
-    tasks: Sequence[Task] = ()
+    tasks: list[Task] = field(default_factory=list)
     noted: NotedState | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -415,7 +422,7 @@ class _EarlyLook:
 
     def look(self) -> list[str]:
         """Lease what there is."""
-        self.looks, self.tasks = self.call.taken_early()
+        self.looks = self.call.take_early(self.tasks)
         return [task.id for task in self.tasks]
 
     def undo(self) -> None:
@@ -423,7 +430,7 @@ class _EarlyLook:
         self.call.deliveries.claims.drop([Entry.of(task) for task in self.tasks])
         if self.call.batch is not None and self.noted is not None:
             self.call.batch.state = self.noted
-        self.looks, self.tasks = (), ()
+        self.looks, self.tasks = (), []
 
 
 def _first(times: Iterable[datetime | None]) -> datetime | None:

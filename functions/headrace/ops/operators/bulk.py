@@ -277,22 +277,24 @@ class BulkOperations:
     ) -> BulkAnswer:
         """Act on one after the other, counting in *outcome* what is done."""
         results: list[BulkOutcome] = []
-        met: set[str] = set()
+        met: dict[str, BulkOutcome] = {}
         for task_id in ids:
             task = found.get(task_id)
-            if task_id in met:  # what was read is not so any more
-                task = self._after(job, task) if job.dry_run else self._read(task_id)
+            if before := met.get(task_id):  # what was read is not so any more
+                task = self._after(job, task, before) if job.dry_run else self._read(task_id)
             results.append(self._one(job, task_id, task))
             _count(results[-1], job, outcome)
-            met.add(task_id)
+            met.setdefault(task_id, results[-1])
         return BulkAnswer(outcome.matched, outcome.changed, tuple(results))
 
     def _read(self, task_id: str) -> Task | None:
         return self.store.read([task_id]).get(task_id)
 
-    def _after(self, job: _Job, task: Task | None) -> Task | None:
-        """Return *task* as a dry run would have left it."""
-        change = None if task is None else self._planned(job, task, None)
+    def _after(self, job: _Job, task: Task | None, first: BulkOutcome) -> Task | None:
+        """Return *task* as the action would have left it that a dry run came to *first* for."""
+        if task is None or first.outcome != _DONE[job.action]:
+            return task
+        change = self._planned(job, task, None)
         return change.apply(task) if isinstance(change, Change) else task
 
     def _page(

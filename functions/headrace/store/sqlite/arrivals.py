@@ -5,8 +5,8 @@ rings; of other processes' commits ``PRAGMA data_version`` tells, which one of t
 when the file is touched (see ``touches``), and now and then.
 
 Who waits longest in the process that writes may look within that very transaction: what it takes
-is leased by the commit that brings it, with no other commit and sync behind it, and nobody else is
-woken for it.
+is leased by the commit that brings it, with no other commit and sync behind it, and nobody else
+looks for it.
 """
 
 import sqlite3
@@ -18,6 +18,7 @@ from datetime import datetime
 from threading import Condition, Lock
 from typing import Final, TypeAlias
 
+from headrace.domain.errors import Unavailable
 from headrace.domain.instants import micros_of
 from headrace.store.base import EarlyLook
 from headrace.store.sqlite.database import Database
@@ -45,6 +46,7 @@ class _Waiter:
 
     queues: Collection[str]
     early: EarlyLook
+    until: float  # seconds of the monotonic clock
     context: Context = field(default_factory=copy_context)
     looking: bool = False  # within a transaction that is not over
     took: bool = False
@@ -52,7 +54,9 @@ class _Waiter:
 
     @property
     def waits(self) -> bool:
-        return not (self.looking or self.took or self.error)
+        """Whether it still does; who was interrupted may have left it here."""
+        over = self.looking or self.took or self.error
+        return not over and time.monotonic() < self.until
 
     def look(self) -> Collection[str]:
         return self.context.run(self.early.look)
@@ -130,11 +134,13 @@ class ArrivalNumbers:
         """Let *waiter* look within the transaction of *db*, and hear when that is over."""
 
         def over(stands: bool) -> None:  # noqa: FBT001  what every outcome is told
-            if not stands:
-                waiter.took, waiter.error = False, None
-                waiter.early.undo()
-            waiter.looking = False
-            self._ring_here()
+            try:
+                if not stands:
+                    waiter.took, waiter.error = False, None
+                    waiter.early.undo()
+            finally:
+                waiter.looking = False
+                self._ring_here()
 
         self._db.when_over(over)
         with self._db.joined(db) as undo:
@@ -162,18 +168,29 @@ class ArrivalNumbers:
         """
         if early is None or self._db.path is None:
             return self._waited(queues, since, seconds, None)
-        waiter = _Waiter(queues, early)
-        with self._lock:
-            self._waiters.append(waiter)
+        waiter = _Waiter(queues, early, time.monotonic() + seconds)
         try:
-            return self._waited(queues, since, seconds, waiter)
-        finally:
             with self._lock:
+                self._waiters = [one for one in self._waiters if one.waits or one.looking]
+                self._waiters.append(waiter)
+            since = self._waited(queues, since, seconds, waiter)
+        except Unavailable:
+            self._leave(waiter)
+            if not waiter.took:  # or it was leased for nobody
+                raise
+        finally:
+            self._leave(waiter)
+        if waiter.error is not None:
+            raise waiter.error
+        return since
+
+    def _leave(self, waiter: _Waiter) -> None:
+        """Let *waiter* be looked for no more, once it is known what its look has come to."""
+        with self._lock:
+            if waiter in self._waiters:
                 self._waiters.remove(waiter)
-                while waiter.looking:
-                    self._bell.wait()
-            if waiter.error is not None:
-                raise waiter.error
+            while waiter.looking:
+                self._bell.wait()
 
     def _waited(
         self,

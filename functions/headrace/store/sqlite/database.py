@@ -243,8 +243,7 @@ class Database:
                 yield lambda: _undo(db, "joined")
             finally:
                 self._joined = None
-            if not db.in_transaction:  # some errors of SQLite's undo all of it
-                raise Unavailable(f"{self.name}: all of a write is undone")
+            self._check_under_way(db)
             db.execute("RELEASE joined")
 
     @property
@@ -275,15 +274,20 @@ class Database:
         self, db: sqlite3.Connection, work: Callable[[sqlite3.Connection], _T]
     ) -> _T:
         with self._errors:
+            self._check_under_way(db)
             db.execute("SAVEPOINT written")
             try:
-                return work(db)
+                result = work(db)
+                db.execute("RELEASE written")
             except BaseException:
                 _undo(db, "written")
                 raise
-            finally:
-                if db.in_transaction:
-                    db.execute("RELEASE written")
+            return result
+
+    def _check_under_way(self, db: sqlite3.Connection) -> None:
+        """Raise Unavailable where an error of SQLite's has undone all of a transaction."""
+        if not db.in_transaction:  # what comes now would be one of its own
+            raise Unavailable(f"{self.name}: all of a write is undone")
 
     def _check_same_file(self) -> None:
         if self._path is not None:
@@ -297,6 +301,7 @@ class Database:
         with self._errors:
             within = self._within()
             if within is not None:
+                self._check_under_way(within)
                 yield within
                 return
             self._pass_gate()
@@ -448,9 +453,13 @@ class Database:
 
 
 def _undo(db: sqlite3.Connection, savepoint: str) -> None:
-    """Undo what was done since *savepoint*, if an error has not undone all of the transaction."""
+    """Undo what was done since *savepoint*; all of the transaction where that cannot be."""
     if db.in_transaction:
-        db.execute(f"ROLLBACK TO {savepoint}")
+        try:
+            db.execute(f"ROLLBACK TO {savepoint}")
+        except BaseException:
+            roll_back(db)
+            raise
 
 
 def _take_jobs(known: weakref.ref[Database], take: SimpleQueue[_WriterJob[Any] | None]) -> None:

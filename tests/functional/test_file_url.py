@@ -190,7 +190,7 @@ def test_a_program_that_has_set_up_no_logging_prints_what_it_prints(url: str) ->
     program = (
         "from headrace import App, Worker\n"
         "app = App()\n"
-        "@app.task(queue='mail')\n"
+        "@app.task(queue='mail', name='send')\n"
         "def send(to: str) -> str:\n"
         "    return to\n"
         "print(send.enqueue(to='ada').outcome)\n"

@@ -25,8 +25,8 @@ from headrace.cli.commands import (
     yes_option,
 )
 from headrace.cli.output import answer, document, done, line, many, rows, span, when
-from headrace.cli.params import INSTANT, TIME
-from headrace.cli.session import CliSession, Exit, Failed, open_stdin
+from headrace.cli.params import INSTANT, TIME, open_stdin
+from headrace.cli.session import CliSession, Exit, Failed
 from headrace.domain.access import Role
 from headrace.wire.service import AuditEntry, Key
 

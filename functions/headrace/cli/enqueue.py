@@ -19,8 +19,8 @@ from headrace.cli.lines import (
     read_lines,
 )
 from headrace.cli.output import document, line, made_fields, progress
-from headrace.cli.params import INSTANT, PRIORITY, TIME
-from headrace.cli.session import CliSession, Exit, open_stdin
+from headrace.cli.params import INSTANT, PRIORITY, TIME, open_stdin
+from headrace.cli.session import CliSession, Exit
 from headrace.client.sending import NewTask
 from headrace.client.settings import utc_now
 from headrace.domain.errors import HeadraceError

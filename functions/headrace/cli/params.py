@@ -7,14 +7,14 @@ says what would be understood.
 import json
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import click
 
-from headrace.cli.session import open_stdin
 from headrace.domain import durations
 from headrace.domain.task import Priority
 
@@ -153,6 +153,13 @@ def tags_of(pairs: Sequence[tuple[str, str]]) -> dict[str, str] | None:
         twice = next(name for name, _ in pairs if [one for one, _ in pairs].count(name) > 1)
         raise click.BadParameter(f"tag {twice} is given twice", param_hint="'--tag'")
     return found or None
+
+
+def open_stdin() -> TextIO:
+    """Return stdin.  Raises UsageError where it was closed before the command began (`<&-`)."""
+    if sys.stdin is None:
+        raise click.UsageError("there is nothing to read: stdin is closed")
+    return sys.stdin
 
 
 def json_of(name: str, text: str) -> Any:

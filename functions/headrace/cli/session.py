@@ -11,10 +11,11 @@ from datetime import datetime
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from headrace.cli.params import open_stdin
 from headrace.client.settings import RETRIES as MANY
 from headrace.client.settings import utc_now
 from headrace.domain.errors import (
@@ -85,13 +86,6 @@ class Failed(Exception):
 def stdin_is_terminal() -> bool:
     """Whether there is somebody to ask."""
     return sys.stdin is not None and sys.stdin.isatty()
-
-
-def open_stdin() -> TextIO:
-    """Return stdin.  Raises Failed where it was closed before the command began (`<&-`)."""
-    if sys.stdin is None:
-        raise Failed("there is nothing to read: stdin is closed", Exit.USAGE)
-    return sys.stdin
 
 
 def replace_closed_output() -> None:

@@ -35,7 +35,7 @@ _WORDS: Final = (
     (r"\b__a(enter|exit)__\b", r"__\1__"),
     (r"\baclose\b", "close"),
     (r"\basync_connections\b", "connections"),
-    (r"\bamake_missing\b", "make_missing"),
+    (r"\bawith_queues\b", "with_queues"),
     (r"\bAsync([A-Z]\w*)", r"\1"),
 )
 _TIDY: Final = "I,C416,UP028"  # imports in order; a loop that is a list, or a `yield from`

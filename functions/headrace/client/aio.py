@@ -41,11 +41,11 @@ from headrace.client.connections import Unanswered
 from headrace.client.filling import AsyncBatchWriter
 from headrace.client.payloads import AsyncUploading, upload_payload
 from headrace.client.queue_fields import QueueFields
-from headrace.client.queue_making import amake_missing
+from headrace.client.queue_making import awith_queues
 from headrace.client.sending import NewTask, Report, SpawnedTask
 from headrace.client.settings import RETRIES, ClientSettings
 from headrace.domain import limits
-from headrace.domain.errors import InvalidRequest, NotFound, VersionMismatch
+from headrace.domain.errors import VersionMismatch
 from headrace.wire.base import JsonValue
 from headrace.wire.queues import Queue
 from headrace.wire.tasks import Enqueued, Reported, Task
@@ -81,12 +81,7 @@ def _sent_with_calls(
     @wraps(make)
     async def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> T:
         call = make(*args, **kwargs)
-        try:
-            return await self.send(call)
-        except (NotFound, InvalidRequest) as refusal:
-            if not await amake_missing(self, kwargs.values(), refusal):
-                raise
-        return await self.send(call)
+        return await awith_queues(self, kwargs.values(), lambda: self.send(call))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 

@@ -43,11 +43,11 @@ from headrace.client.connections import Unanswered
 from headrace.client.filling import BatchWriter
 from headrace.client.payloads import Uploading, upload_payload
 from headrace.client.queue_fields import QueueFields
-from headrace.client.queue_making import make_missing
+from headrace.client.queue_making import with_queues
 from headrace.client.sending import NewTask, Report, SpawnedTask
 from headrace.client.settings import RETRIES, ClientSettings
 from headrace.domain import limits
-from headrace.domain.errors import InvalidRequest, NotFound, VersionMismatch
+from headrace.domain.errors import VersionMismatch
 from headrace.wire.base import JsonValue
 from headrace.wire.queues import Queue
 from headrace.wire.tasks import Enqueued, Reported, Task
@@ -83,12 +83,7 @@ def _sent_with_calls(
     @wraps(make)
     def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> T:
         call = make(*args, **kwargs)
-        try:
-            return self.send(call)
-        except (NotFound, InvalidRequest) as refusal:
-            if not make_missing(self, kwargs.values(), refusal):
-                raise
-        return self.send(call)
+        return with_queues(self, kwargs.values(), lambda: self.send(call))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 

@@ -11,10 +11,9 @@ from headrace.client.calls import ApiCall
 from headrace.client.calls.batches import close_batch
 from headrace.client.calls.tasks import enqueue_entries, not_enqueued
 from headrace.client.codec import Codec
-from headrace.client.queue_making import amake_missing, make_missing
+from headrace.client.queue_making import awith_queues, with_queues
 from headrace.client.sending import SpawnedTask, check_call, in_batch, task_entry
 from headrace.domain import limits
-from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.wire.base import JsonValue
 from headrace.wire.batches import BatchSeen
 from headrace.wire.tasks import Enqueued
@@ -148,12 +147,7 @@ class BatchWriter(_Filling):
 
     def _sent(self, call: ApiCall[T], calls: Iterable[object]) -> T:
         """Send *call*, and once more when a queue of *calls* was missing that their app makes."""
-        try:
-            return self._client.send(call)
-        except (NotFound, InvalidRequest) as refusal:
-            if not make_missing(self._client, calls, refusal):
-                raise
-        return self._client.send(call)
+        return with_queues(self._client, calls, lambda: self._client.send(call))
 
 
 class AsyncBatchWriter(_Filling):
@@ -198,9 +192,4 @@ class AsyncBatchWriter(_Filling):
 
     async def _sent(self, call: ApiCall[T], calls: Iterable[object]) -> T:
         """Send *call*, and once more when a queue of *calls* was missing that their app makes."""
-        try:
-            return await self._client.send(call)
-        except (NotFound, InvalidRequest) as refusal:
-            if not await amake_missing(self._client, calls, refusal):
-                raise
-        return await self._client.send(call)
+        return await awith_queues(self._client, calls, lambda: self._client.send(call))

@@ -3,14 +3,17 @@
 A call knows its app, which makes a queue as it declares it: as where the call were enqueued.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from headrace.client.calls.queues import get_queue
 from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from headrace.client.filling import AsyncSender, Sender
+
+
+T = TypeVar("T")
 
 
 class QueueMaker(Protocol):
@@ -23,13 +26,35 @@ class QueueMaker(Protocol):
         """Do the same from an event loop."""
 
 
-def make_missing(
+def with_queues(client: "Sender", calls: Iterable[object], send: Callable[[], T]) -> T:
+    """Return what *send* does, once more if a queue of *calls* was missing that their app makes.
+
+    Raises as it does, and NotFound naming the command where a queue may not be made.
+    """
+    try:
+        return send()
+    except (NotFound, InvalidRequest) as refusal:
+        if not _make_missing(client, calls, refusal):
+            raise
+    return send()
+
+
+async def awith_queues(
+    client: "AsyncSender", calls: Iterable[object], send: Callable[[], Awaitable[T]]
+) -> T:
+    """Do the same from an event loop."""
+    try:
+        return await send()
+    except (NotFound, InvalidRequest) as refusal:
+        if not await _amake_missing(client, calls, refusal):
+            raise
+    return await send()
+
+
+def _make_missing(
     client: "Sender", calls: Iterable[object], refusal: NotFound | InvalidRequest
 ) -> bool:
-    """Make the queues of *calls* that are missing; tell whether that may help after *refusal*.
-
-    Raises NotFound naming the command where one may not be made.
-    """
+    """Make the queues of *calls* that are missing; tell whether that may help after *refusal*."""
     made = False
     for name, maker in _makers(calls, refusal):
         try:
@@ -42,7 +67,7 @@ def make_missing(
     return made
 
 
-async def amake_missing(
+async def _amake_missing(
     client: "AsyncSender", calls: Iterable[object], refusal: NotFound | InvalidRequest
 ) -> bool:
     """Do the same from an event loop."""

@@ -19,13 +19,13 @@ from headrace.client.calls import ApiCall
 from headrace.client.calls.batches import create_batch
 from headrace.client.calls.tasks import enqueue_task
 from headrace.client.calls.waiting import result_of
-from headrace.client.queue_making import amake_missing, make_missing
+from headrace.client.queue_making import awith_queues, with_queues
 from headrace.client.sending import FunctionCall, SpawnedTask, WithResult, check_call, in_batch
 from headrace.client.settings import utc_now
 from headrace.client.workflow_graph import WorkflowGraph
 from headrace.client.workflow_runs import AsyncWorkflowRun, WorkflowRun
 from headrace.domain import limits
-from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.ids import new_task_id
 from headrace.domain.workflow import RELAY, STEP_TAG, WORKFLOW_TAG, is_relay, part_id, root_id
 from headrace.wire.tasks import Task
@@ -141,14 +141,12 @@ class Workflow(Generic[T_co]):
         """
         _check_client(client)
         name = id or new_workflow_id()
-        try:
+
+        def send() -> None:
             for call in self._calls(name):
                 client.send(call)
-        except (NotFound, InvalidRequest) as refusal:
-            if not make_missing(client, self._made(), refusal):
-                raise
-            for call in self._calls(name):
-                client.send(call)
+
+        with_queues(client, self._made(), send)
         return WorkflowRun(name, client, self)
 
     async def astart(
@@ -157,14 +155,12 @@ class Workflow(Generic[T_co]):
         """Do the same from an event loop."""
         _check_client(client)
         name = id or new_workflow_id()
-        try:
+
+        async def send() -> None:
             for call in self._calls(name):
                 await client.send(call)
-        except (NotFound, InvalidRequest) as refusal:
-            if not await amake_missing(client, self._made(), refusal):
-                raise
-            for call in self._calls(name):
-                await client.send(call)
+
+        await awith_queues(client, self._made(), send)
         return AsyncWorkflowRun(name, client, self)
 
     def _made(self) -> Iterator[SpawnedTask | None]:

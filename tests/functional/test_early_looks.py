@@ -7,7 +7,7 @@ this must catch are planted at the end.
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -292,64 +292,72 @@ class _BrokenOff:
 STEPS: Final = range(1, 10_000)  # more than there are
 
 
-def broken_off_everywhere(path: Path, every: int = 1) -> int:
-    """Break off the commit at *every* n-th of its steps in turn; return how many it has."""
+def broken_off(
+    path: Path, once: Callable[[Service, int], _BrokenOff], every: int, **queues: QueueSettings
+) -> int:
+    """Do *once* with a fault at *every* n-th step in turn; return how many steps there are."""
     service = Service(path)
-    service.use.queues.create("mail", QueueSettings())
+    for name, settings in queues.items():
+        service.use.queues.create(name, settings)
     try:
         for step in STEPS[::every]:
-            waiting = service.waits()
-            fault = _BrokenOff(service.database, step)
-            expected = {"one", "two"}
-            try:
-                service.enqueue("one", "two")  # of which one is left, so that others are to know
-            except Unavailable:
-                assert service.tasks() == {}
-                fault.over()
-                expected = {"one", "two"} if step % 2 else {"another", "two"}
-                service.enqueue(*sorted(expected))
-            fault.over()
-            leased = [*waiting.tasks()]
-            while len(leased) < len(expected):  # who waited may have heard of it
-                leased.append(service.waits().one())
-            assert {task.id for task in leased} == expected == set(service.tasks())
-            for task in leased:
-                stored = service.tasks()[task.id]
-                assert (stored.state, stored.attempts) == (State.INFLIGHT, 1)
-                assert stored.lease_id == task.lease_id
+            fault = once(service, step)
             service.database.write(lambda db: db.execute("DELETE FROM tasks"))
             if not fault.happened:
                 return step
     finally:
         service.close()
     raise AssertionError("it never came to an end")
+
+
+def broken_off_everywhere(path: Path, every: int = 1) -> int:
+    """Break off the commit of an enqueue that somebody waits for."""
+
+    def once(service: Service, step: int) -> _BrokenOff:
+        waiting = service.waits()
+        fault = _BrokenOff(service.database, step)
+        expected = {"one", "two"}
+        try:
+            service.enqueue("one", "two")  # of which one is left, so that others are to know
+        except Unavailable:
+            assert service.tasks() == {}
+            fault.over()
+            expected = {"one", "two"} if step % 2 else {"another", "two"}
+            service.enqueue(*sorted(expected))
+        fault.over()
+        leased = [*waiting.tasks()]
+        while len(leased) < len(expected):  # who waited may have heard of it
+            leased.append(service.waits().one())
+        assert {task.id for task in leased} == expected == set(service.tasks())
+        for task in leased:
+            stored = service.tasks()[task.id]
+            assert (stored.state, stored.attempts) == (State.INFLIGHT, 1)
+            assert stored.lease_id == task.lease_id
+        return fault
+
+    return broken_off(path, once, every, mail=QueueSettings())
 
 
 def broken_off_in_the_second_lease(path: Path, every: int = 1) -> int:
     """Do so where a look leases from two shards and another queue, one write after the other."""
-    service = Service(path)
-    service.use.queues.create("mail", QueueSettings(shards=2))
-    service.use.queues.create("news", QueueSettings())
-    try:
-        for step in STEPS[::every]:
-            service.use.queues.pause("news")
-            service.enqueue("news", queue="news")
-            waiting = service.waits(["mail", "news"], batch_size=9)
-            service.use.queues.resume("news")  # which wakes nobody
-            fault = _BrokenOff(service.database, step)
-            with suppress(Unavailable):
-                service.enqueue("a", "b", "c", "d")  # of both shards
-            fault.over()
-            service.enqueue("last", queue="mail")
-            leased = {task.id for task in waiting.tasks()}
-            taken = {id for id, task in service.tasks().items() if task.state is State.INFLIGHT}
-            assert taken == leased
-            service.database.write(lambda db: db.execute("DELETE FROM tasks"))
-            if not fault.happened:
-                return step
-    finally:
-        service.close()
-    raise AssertionError("it never came to an end")
+
+    def once(service: Service, step: int) -> _BrokenOff:
+        service.use.queues.pause("news")
+        service.enqueue("news", queue="news")
+        waiting = service.waits(["mail", "news"], batch_size=9)
+        service.use.queues.resume("news")  # which wakes nobody
+        fault = _BrokenOff(service.database, step)
+        with suppress(Unavailable):
+            service.enqueue("a", "b", "c", "d")  # of both shards
+        fault.over()
+        service.enqueue("last", queue="mail")
+        leased = {task.id for task in waiting.tasks()}
+        assert leased == {
+            id for id, task in service.tasks().items() if task.state is State.INFLIGHT
+        }
+        return fault
+
+    return broken_off(path, once, every, mail=QueueSettings(shards=2), news=QueueSettings())
 
 
 def test_a_commit_that_is_broken_off_leaves_nobody_with_what_is_not_there(tmp_path: Path) -> None:

@@ -1,17 +1,20 @@
 """Actions on many tasks that the service carries out: steered, listed, told of in the audit."""
 
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
-from headrace.domain.errors import Conflict, InvalidRequest, NotFound
+from headrace.domain.errors import Conflict, InvalidRequest, NewerRecord, NotFound, Unavailable
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
 from headrace.ops.operators.action_work import CLAIMED_FOR
 from headrace.ops.shared.audit import AuditFilter
 from headrace.ops.shared.sentences import sentence
+from headrace.store.base import Record, Store
 from headrace.store.call_scope import Caller, calling
 from headrace.store.records.actions import ActionRun
 from tests.contract.conftest import World
@@ -236,3 +239,57 @@ def test_what_a_killed_worker_had_begun_goes_on_when_its_claim_has_lapsed(world:
 
     assert world.use.action_work.run() == 3
     assert world.use.actions.get(run.id).changed == 3
+
+
+def test_an_action_of_a_newer_version_waits_and_holds_up_no_other(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A filter field that this version does not know would have made it take more tasks."""
+    queue = waiting(world, 1)
+    other = world.queue("other")
+    world.put(other)
+    world.clock.forward(1)
+    newer = begin(world, queue, BulkAction.DELETE, WAITING)
+    usual = begin(world, other, BulkAction.DELETE, WAITING)
+    record = world.store.record("action", newer.id)
+    assert record is not None
+    body = {**record.body, "where": {**record.body["where"], "note": "x"}}
+    changed = replace(record, body=body, version=record.version + 1)
+    assert world.store.put_record(changed, replaces=record.version)
+
+    world.use.action_work.run()
+
+    assert world.use.actions.get(usual.id).changed == 1
+    assert world.use.inspect.count(queue, TaskFilter()).count == 1
+    assert "newer version" in caplog.text
+    with pytest.raises(NewerRecord, match=r"where\.note"):
+        world.use.actions.get(newer.id)
+
+
+def test_an_audit_entry_of_a_newer_version_is_shown(world: World) -> None:
+    world.use.audit.note("pause", queue="mail")
+    [record], _ = world.store.records("audit", limit=1)
+    changed = replace(record, body={**record.body, "newer": 1}, version=record.version + 1)
+    assert world.store.put_record(changed, replaces=record.version)
+
+    [entry] = world.use.audit.list(AuditFilter()).shown
+    assert (entry.action, entry.queue) == ("pause", "mail")
+
+
+def test_an_action_that_is_done_stays_done_while_its_audit_entry_cannot_be_written(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    put_record = world.store.put_record
+
+    def throttled(record: Record, *, replaces: int | None) -> bool:
+        if replaces is not None:
+            raise Unavailable("throttled")
+        return put_record(record, replaces=replaces)
+
+    audit = replace(world.use.audit, store=cast("Store", Mock(put_record=throttled)))
+    with audit.action("pause", queue="mail") as outcome:
+        outcome.changed = 1
+
+    [entry] = world.use.audit.list(AuditFilter()).shown
+    assert (entry.action, entry.changed) == ("pause", None)
+    assert "has no numbers" in caplog.text

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Any, Final, Self
 
 from headrace.domain.change import Entry
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import FieldError, InvalidRequest, NewerRecord
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.payload_paths import read_payload, text_at
 from headrace.domain.task import SHOWN_STATES, Priority, State, Status, Task
@@ -217,7 +217,13 @@ class TaskFilter:
 
     @classmethod
     def of_fields(cls, named: Mapping[str, Any]) -> Self:
-        """Return the filter that fields() wrote."""
+        """Return the filter that fields() wrote.
+
+        Raises NewerRecord for any other field: without it the filter would mean more tasks.
+        """
+        for name in named:
+            if name != "state" and name not in cls.__dataclass_fields__:
+                raise NewerRecord(f"where.{name}")
         times = {
             name: datetime.fromisoformat(named[name])
             for name in ("scheduled_after", "scheduled_before")

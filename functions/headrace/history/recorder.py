@@ -121,7 +121,8 @@ class Recording:
             if self.matching is not None:
                 self.matching.write([reading.write for reading in ordered])
         except Unavailable:
-            return Recorded(0, 0, tuple(unreadable), ordered[0].write.sequence)
+            again = min((write.sequence for write in writes), default=None)
+            return Recorded(0, 0, tuple(unreadable), again)
         self._drop_objects(ordered)
         waiting = deque([ordered] if ordered else ())
         events: Counter[Event] = Counter()

@@ -15,6 +15,7 @@ from typing import Any, Final
 import pytest
 
 from headrace.domain.access import Former, Role, ShownKey, StoredKey
+from headrace.domain.errors import NewerRecord
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import ActionStatus, BulkAction
 from headrace.domain.queue import (
@@ -410,6 +411,44 @@ def test_a_record_is_written_as_it_always_was(kind: str) -> None:
     assert written == record
     as_text = partial(json.dumps, sort_keys=True)  # 1 stays 1; members of JSON have no order
     assert as_text(written.body) == as_text(record.body)
+
+
+_NESTED: Final = {
+    "queue": ("settings", "dequeuing_settings"),
+    "schedule": ("settings", "retry_strategy"),
+    "selection": ("where",),
+}
+
+
+@pytest.mark.parametrize("kind", ["queue", "key", "removal", "schedule", "selection"])
+def test_a_field_that_only_a_newer_version_knows_is_refused_at_any_depth(kind: str) -> None:
+    _, record, (_, read) = KINDS[kind]
+    whole: dict[str, Any] = {**stored(record).body}
+    inside = whole
+    for name in _NESTED.get(kind, ()):
+        inside = inside[name]
+
+    for body in (whole, inside):
+        body["newer"] = None
+        with pytest.raises(NewerRecord, match=r"newer version .*\bnewer\).*update"):
+            read(replace(record, body=whole))
+        del body["newer"]
+
+
+def test_an_action_of_a_newer_version_is_refused() -> None:
+    changes: tuple[dict[str, Any], ...]
+    changes = ({"newer": 1}, {"where": {"state": "DEAD", "note": "x"}})
+    for change in changes:
+        body = {**stored(ACTION.record()).body, **change}
+        with pytest.raises(NewerRecord):
+            ActionRun.of(Record("action", "act_1", body))
+
+
+def test_a_field_that_is_only_shown_is_ignored_if_a_newer_version_wrote_it() -> None:
+    heartbeat = workers.to_record(WORKER.heartbeat, WORKER.seen_at)
+
+    newer = replace(heartbeat, body={**heartbeat.body, "newer": 1})
+    assert workers.from_record(newer) == workers.from_record(heartbeat)
 
 
 def test_a_worker_is_kept_as_it_always_was_and_a_command_is_a_note() -> None:

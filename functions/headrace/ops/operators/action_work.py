@@ -24,6 +24,7 @@ from headrace.ops.operators.actions import ActionOperations, entry_of
 from headrace.ops.operators.bulk import BulkOperations, BulkOutcome
 from headrace.ops.shared.undos import Undos
 from headrace.store.base import Record, Store, every_record
+from headrace.store.records import readable
 from headrace.store.records.actions import UNDER_WAY, ActionPart, ActionRun
 from headrace.store.records.selections import TaskSelection
 
@@ -77,7 +78,9 @@ class ActionWork:
             if self.now() > began + _UNFOUNDED_AFTER:
                 self.store.drop_record(UNDER_WAY, mark.name)
             return None
-        run = ActionRun.of(record)
+        run = next(readable([record], ActionRun.of), None)
+        if run is None:
+            return None
         if run.over:
             self.store.drop_record(UNDER_WAY, run.id)
             return None

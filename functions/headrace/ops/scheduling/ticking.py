@@ -33,6 +33,7 @@ from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult, existing, key_holder
 from headrace.store.base import Done, Refused, Store, every_record
 from headrace.store.call_scope import draw_task_id
+from headrace.store.records import readable
 from headrace.store.records import schedules as schedule_records
 
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
@@ -367,7 +368,7 @@ class Ticking:
 
     def _all(self) -> Iterator[Schedule]:
         records = every_record(self.store, schedule_records.KIND, page=_PAGE)
-        return map(schedule_records.from_record, records)
+        return readable(records, schedule_records.from_record)
 
 
 def _current(progress: Progress | None, schedule: Schedule | None) -> TypeGuard[Progress]:

@@ -4,14 +4,15 @@ Which settings of a queue a change has changed, as the audit keeps them: no secr
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 from headrace.domain import limits
-from headrace.domain.errors import InvalidRequest
+from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.ids import new_task_id
 from headrace.domain.limits import AnswerRoom
 from headrace.domain.list_query import EVERY_ROW, ListQuery
@@ -21,6 +22,8 @@ from headrace.ops.shared.paging import Cursors, Found
 from headrace.store.base import Record, Store
 from headrace.store.call_scope import caller
 from headrace.store.records import body_of
+
+_log: Final = logging.getLogger(__name__)
 
 KIND: Final = "audit"
 KEPT: Final = timedelta(days=90)
@@ -139,7 +142,8 @@ class Audit:
         """Note *action* before the block, and what came of it after.
 
         One that failed changed nothing; one that is done *by_parts* changed what the block had
-        counted until then.
+        counted until then.  An action that is done stays done if the table is away by then: its
+        entry stays without numbers, and a log line says so.
         """
         entry = replace(self._entry(action, queue, where, ids), reason=reason or None)
         name = _new_name(entry)
@@ -159,7 +163,10 @@ class Audit:
                 before=outcome.before,
                 after=outcome.after,
             )
-            self.store.put_record(replace(_record(name, done), version=2), replaces=1)
+            try:
+                self.store.put_record(replace(_record(name, done), version=2), replaces=1)
+            except Unavailable as error:
+                _log.error("The audit entry of %s in %s has no numbers: %s", action, queue, error)
 
     def note(
         self,
@@ -247,6 +254,9 @@ class Audit:
                 return Found(tuple(entries), self.cursors.write(scope, after))
 
 
+_ENTRY_FIELDS: Final = frozenset(one.name for one in fields(AuditRecord))
+
+
 def checked_reason(reason: str, *, name: str = "reason") -> str:
     """Return *reason* without what is around it.  Raises InvalidRequest naming the field."""
     text = reason.strip()
@@ -280,7 +290,9 @@ def _record(name: str, entry: AuditRecord) -> Record:
 
 
 def _entry(record: Record) -> AuditRecord:
-    return AuditRecord(**{**record.body, "at": datetime.fromisoformat(record.body["at"])})
+    # An entry is only shown: fields of a newer version are left out.
+    body = {name: value for name, value in record.body.items() if name in _ENTRY_FIELDS}
+    return AuditRecord(**{**body, "at": datetime.fromisoformat(body["at"])})
 
 
 TOLD: Final = ("on_end.queue", "alerts.queue")

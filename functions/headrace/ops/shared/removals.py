@@ -38,6 +38,7 @@ from headrace.ops.shared.observed import commit
 from headrace.ops.shared.strict_notes import note_left
 from headrace.ops.shared.undos import Undos
 from headrace.store.base import Done, Record, Store, every_record
+from headrace.store.records import readable
 from headrace.store.records.queues import REMOVALS, Removal, deletion
 
 _PAGE: Final = 250
@@ -137,7 +138,8 @@ class Removals:
 
     def pending(self) -> list[Removal]:
         """Return everything that waits to be finished."""
-        return [Removal.of(record) for record in every_record(self.store, REMOVALS, page=_PAGE)]
+        records = every_record(self.store, REMOVALS, page=_PAGE)
+        return list(readable(records, Removal.of))
 
     def give_up(self, undo_id: str) -> None:
         """End the purge whose tasks that undo brings back: it would take them a second time.

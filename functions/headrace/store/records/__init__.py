@@ -1,8 +1,15 @@
-"""Records of the control table, one kind a module: what is kept of each, and back."""
+"""Records of the control table: one module per kind, with functions to write and read it."""
 
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_type_hints
+
+from headrace.domain.errors import NewerRecord
+from headrace.shapes import convert
+from headrace.store.base import Record
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -15,6 +22,50 @@ def body_of(thing: "DataclassInstance", *without: str) -> dict[str, Any]:
         for one in fields(thing)
         if one.name not in without
     }
+
+
+_T = TypeVar("_T")
+_log: Final = logging.getLogger(__name__)
+
+
+def read_body(body: Mapping[str, Any], shape: type[_T], **named: object) -> _T:
+    """Return *body* and *named* as *shape*, a dataclass.
+
+    Raises NewerRecord for a field that *shape* or a dataclass in it does not have.
+    """
+    kept = {name: value for name, value in body.items() if name not in named}
+    refuse_unknown_fields(kept, shape)
+    return convert({**kept, **named}, shape, from_attributes=True)
+
+
+def refuse_unknown_fields(body: Mapping[str, Any], shape: type, path: str = "") -> None:
+    """Raise NewerRecord for a field of *body*, at any depth, that *shape* does not have."""
+    known = _shapes_of(shape)
+    for name, value in body.items():
+        if name not in known:
+            raise NewerRecord(f"{path}{name}")
+        inner = known[name]
+        if inner is not None and isinstance(value, Mapping):
+            refuse_unknown_fields(value, inner, f"{path}{name}.")
+
+
+def readable(records: Iterable[Record], read: Callable[[Record], _T]) -> Iterator[_T]:
+    """Yield what *read* makes of *records*; log and skip those of a newer version."""
+    for record in records:
+        try:
+            yield read(record)
+        except NewerRecord as error:
+            _log.warning("Skipped %s %s: %s", record.kind, record.name, error)
+
+
+@cache
+def _shapes_of(shape: type) -> Mapping[str, type | None]:
+    """Return the fields of *shape*, each with the dataclass that it holds, if any."""
+    found: dict[str, type | None] = {}
+    for name, hint in get_type_hints(shape).items():
+        inner = [one for one in (hint, *get_args(hint)) if isinstance(one, type)]
+        found[name] = next(filter(is_dataclass, inner), None)
+    return found
 
 
 def _kept(value: object) -> object:

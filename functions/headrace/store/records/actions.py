@@ -11,9 +11,8 @@ from typing import Final, Self
 
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import ActionStatus, BulkAction
-from headrace.shapes import convert
 from headrace.store.base import Record
-from headrace.store.records import body_of
+from headrace.store.records import body_of, read_body
 from headrace.store.records.selections import KEPT as SET_KEPT
 
 KIND: Final = "action"
@@ -111,10 +110,9 @@ class ActionRun:
 
     @classmethod
     def of(cls, record: Record) -> Self:
-        """Return the action of *record*."""
+        """Return the action of *record*.  Raises NewerRecord."""
         where = TaskFilter.of_fields(record.body["where"])
-        named = {"id": record.name, "version": record.version, "where": where}
-        return convert({**record.body, **named}, cls, from_attributes=True)
+        return read_body(record.body, cls, id=record.name, version=record.version, where=where)
 
     def released(self) -> Self:
         """Return it with nobody at work on it."""

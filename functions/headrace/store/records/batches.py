@@ -16,9 +16,8 @@ from typing import Any, Final
 from headrace.domain.batch import BatchEvent, Callback, Fired, TaskBatch
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.plan import TaskSpec
-from headrace.shapes import convert
 from headrace.store.base import Record
-from headrace.store.records import body_of
+from headrace.store.records import body_of, read_body
 from headrace.store.records.schedules import packed, unpacked
 
 KIND: Final = "batch"
@@ -67,17 +66,21 @@ def _names_of(text: str) -> list[list[str]]:
 
 
 def from_record(record: Record) -> TaskBatch:
-    """Return the batch of *record*."""
-    body = record.body
+    """Return the batch of *record*.  Raises NewerRecord."""
+    body = {**record.body}
     fired = {
         BatchEvent(event): Fired(task_id, instant_of(at))
         for event, (task_id, at) in body.get("fired", {}).items()
     }
-    given = {"id": record.name, "version": record.version, "expires_at": record.expires_at}
+    given: dict[str, Any] = {
+        "id": record.name,
+        "version": record.version,
+        "expires_at": record.expires_at,
+    }
     given |= {"fired": fired, "owed": int(body.get("owed", "0"))}
     if "names" in body:  # else none, or those of the dead in full
-        given["members"], given["dead_ids"] = map(tuple, _names_of(body["names"]))
-    return convert({"on": (), "total": None, **body, **given}, TaskBatch)
+        given["members"], given["dead_ids"] = map(tuple, _names_of(body.pop("names")))
+    return read_body({"on": (), "total": None, **body}, TaskBatch, **given)
 
 
 def callback_record(batch: TaskBatch, event: BatchEvent, callback: Callback) -> Record:
@@ -100,7 +103,7 @@ def callback_body(callback: Callback) -> dict[str, Any]:
 def callback_of(record: Record) -> Callback:
     """Return the callback of *record*."""
     new = {**record.body["new"], "payload": unpacked(record.body["new"]["payload"])}
-    return Callback(record.body["queue"], convert(new, TaskSpec))
+    return Callback(record.body["queue"], read_body(new, TaskSpec))
 
 
 def callback_name(batch: TaskBatch, event: BatchEvent) -> str:

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from headrace.shapes import convert
 from headrace.store.base import Record, Store, every_record
-from headrace.store.records import body_of
+from headrace.store.records import body_of, read_body
 
 KIND: Final = "index"
 _PAGE: Final = 100
@@ -73,9 +72,8 @@ def to_record(index: QueueIndex) -> Record:
 
 
 def from_record(record: Record) -> QueueIndex:
-    """Return the index of *record*."""
-    body = {**record.body, "queue": record.name, "version": record.version}
-    return convert(body, QueueIndex)
+    """Return the index of *record*.  Raises NewerRecord."""
+    return read_body(record.body, QueueIndex, queue=record.name, version=record.version)
 
 
 def index_of(store: Store, queue: str) -> QueueIndex | None:

@@ -11,7 +11,7 @@ from typing import Final
 from headrace.domain.access import Former, ShownKey, StoredKey
 from headrace.shapes import convert
 from headrace.store.base import Record, Store, every_record
-from headrace.store.records import body_of
+from headrace.store.records import body_of, read_body
 
 KIND: Final = "key"
 NAMES: Final = "key_name"
@@ -25,11 +25,10 @@ def to_record(stored: StoredKey) -> Record:
 
 
 def from_record(record: Record) -> StoredKey:
-    """Return the key of *record*; one of an older version has no expiry."""
-    body = record.body
-    key = convert({**body, "id": record.name}, ShownKey)
-    former = convert(body.get("former"), Former | None)
-    return StoredKey(key, body["hash"], former, record.version)
+    """Return the key of *record*.  Raises NewerRecord."""
+    body = {**record.body}
+    hash_, former = body.pop("hash"), convert(body.pop("former", None), Former | None)
+    return StoredKey(read_body(body, ShownKey, id=record.name), hash_, former, record.version)
 
 
 def name_record(key: ShownKey) -> Record:

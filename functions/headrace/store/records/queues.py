@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from headrace.domain.queue import Queue
 from headrace.domain.task import ORDINARY, State
-from headrace.shapes import convert
 from headrace.store.base import Position, Record
-from headrace.store.records import body_of
+from headrace.store.records import body_of, read_body
 
 KIND: Final = "queue"
 ALERTS: Final = "alert"  # what ``alerts`` has, of which most processes need no more
@@ -42,12 +41,12 @@ def to_record(queue: Queue) -> Record:
 
 
 def from_record(record: Record) -> Queue:
-    """Return the queue of *record*."""
+    """Return the queue of *record*.  Raises NewerRecord."""
     stored = record.body
     body = {"shards_ever": stored["shards_in_use"], **stored, **_found_out(record)}
     body |= {name: body.get(name) or ORDINARY for name in _LANES}
-    body |= {"drained": body.get("drained") or (), "name": record.name, "version": record.version}
-    return convert(body, Queue)
+    body["drained"] = body.get("drained") or ()
+    return read_body(body, Queue, name=record.name, version=record.version)
 
 
 def note_of(queue: Queue) -> str:
@@ -118,12 +117,13 @@ class Removal:
 
     @classmethod
     def of(cls, record: Record) -> "Removal":
-        """Return the removal of *record*."""
-        named: dict[str, Any] = {"name": record.name.rpartition(":")[2], "version": record.version}
-        after = record.body["after"]
-        named["after"] = after and {"scheduled_at": after[0], "task_id": after[1]}
-        body = {**record.body, **named, "requested_at": record.body["asked_at"]}
-        return convert(body, cls)
+        """Return the removal of *record*.  Raises NewerRecord."""
+        body = {**record.body}
+        body["requested_at"] = body.pop("asked_at")
+        if body["after"]:
+            body["after"] = dict(zip(("scheduled_at", "task_id"), body["after"], strict=True))
+        name = record.name.rpartition(":")[2]
+        return read_body(body, cls, name=name, version=record.version)
 
 
 def deletion(queue: str) -> str:

@@ -9,9 +9,8 @@ from typing import Final
 from headrace.domain.change import KeyLock
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.schedule import Progress, Schedule
-from headrace.shapes import convert
 from headrace.store.base import Record, Store, every_record
-from headrace.store.records import body_of
+from headrace.store.records import body_of, read_body
 
 KIND: Final = "schedule"
 PROGRESS: Final = "ticks"
@@ -32,12 +31,11 @@ def to_record(schedule: Schedule) -> Record:
 
 
 def from_record(record: Record) -> Schedule:
-    """Return the schedule of *record*."""
+    """Return the schedule of *record*.  Raises NewerRecord."""
     queue, _, name = record.name.partition("/")
     settings = record.body["settings"]
-    settings = {**settings, "payload": unpacked(settings["payload"])}
-    named = {"queue": queue, "name": name, "version": record.version}
-    return convert({**record.body, **named, "settings": settings}, Schedule)
+    body = {**record.body, "settings": {**settings, "payload": unpacked(settings["payload"])}}
+    return read_body(body, Schedule, queue=queue, name=name, version=record.version)
 
 
 def progress_lock(name: str, progress: Progress | None, *, expects: str | None) -> KeyLock:

@@ -6,9 +6,8 @@ from typing import Any, Final
 
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
-from headrace.shapes import convert
 from headrace.store.base import Record
-from headrace.store.records import body_of
+from headrace.store.records import body_of, read_body
 
 KIND: Final = "matched"
 KEPT: Final = timedelta(days=7)
@@ -73,7 +72,8 @@ def to_record(at: TaskSelection) -> Record:
 
 
 def from_record(record: Record) -> TaskSelection:
-    """Return the set of *record*."""
+    """Return the selection of *record*.  Raises NewerRecord."""
     where = TaskFilter.of_fields(record.body["where"])
-    named = {"name": record.name, "version": record.version, "where": where}
-    return convert({**record.body, **named}, TaskSelection, from_attributes=True)
+    return read_body(
+        record.body, TaskSelection, name=record.name, version=record.version, where=where
+    )

@@ -18,6 +18,9 @@ from headrace.store.sqlite.database import Database
 _ASK_SECONDS: Final = 0.002
 """How often others' commits are asked after while somebody waits; it takes some microseconds."""
 
+_AWAY_SECONDS: Final = 0.25
+"""How long to pause before the next try while the store cannot be read."""
+
 _RESTS: Final = 4  # times as long as asking took, where many wait: a fifth of a processor at most
 _AT_A_TIME: Final = 500  # parameters of one statement
 
@@ -89,9 +92,13 @@ class TaskEnds:
                     waited_for = self._waited_for()
                     changed = seen is None or seen[0] is not db or seen[1] != version
                     over = _over(db, waited_for) if changed else []
-            except Unavailable:  # whoever waits looks now and then, and hears of it
-                self._asking = False
-                return
+            except Unavailable:  # wake every waiter: its own look answers with the error
+                seen, waited_for = None, self._waited_for()
+                self.ended(waited_for)
+                if not waited_for:
+                    return
+                time.sleep(_AWAY_SECONDS)
+                continue
             if not waited_for:
                 return
             seen = (db, version)

@@ -24,6 +24,7 @@ BY_THEMSELVES = [
     "POST /v1/dequeue",
     "POST /v1/queues/{queue}/reports",
     "POST /v1/queues/{queue}/payloads",
+    "POST /v1/leases",
 ]
 RECORDED = [route for route in POSTS if route not in BY_THEMSELVES]
 
@@ -271,6 +272,57 @@ def test_an_enqueue_with_ids_needs_no_record(call: Service) -> None:
     assert other.status == 200
 
 
+def outcomes(answer: Answer) -> list[str]:
+    return [result["outcome"] for result in answer.json["results"]]
+
+
+@pytest.mark.parametrize("id", [None, "ours"])
+def test_an_overwrite_that_is_repeated_does_not_undo_a_later_one(
+    call: Service, id: str | None
+) -> None:
+    path = call.queue("mail")
+    call.put(path, id="holder", dedupe_key="ada")
+    entry = {"dedupe_key": "ada", "overwrite_on_duplicate": ["payload"]}
+    old = {"tasks": [{**entry, "id": id, "payload": "v1"}]}
+    new = {"tasks": [{**entry, "id": id and f"{id}-2", "payload": "v2"}]}
+
+    first = call("POST", f"{path}/tasks", old, under("k-1"))
+    second = call("POST", f"{path}/tasks", new, under("k-2"))
+    again = call("POST", f"{path}/tasks", old, under("k-1"))
+
+    assert outcomes(first) == outcomes(second) == ["OVERWRITTEN"]
+    assert (again.body, replayed(again)) == (first.body, True)
+    assert call("GET", "/v1/tasks/holder").json["payload"] == "v2"
+
+
+def test_a_duplicate_that_is_repeated_after_its_holder_ended_makes_no_task(call: Service) -> None:
+    path = call.queue("mail")
+    call.put(path, id="holder", dedupe_key="ada")
+    body = {"tasks": [{"id": "plain"}, {"id": "second", "dedupe_key": "ada"}]}
+
+    first = call("POST", f"{path}/tasks", body, under("k"))
+    for task in call.take(path, 25):
+        call.say(task, "SUCCEEDED")
+    again = call("POST", f"{path}/tasks", body, under("k"))
+
+    assert outcomes(first) == ["CREATED", "DUPLICATE"]
+    assert (again.body, replayed(again)) == (first.body, True)
+    assert call("GET", "/v1/tasks/second").status == 404
+
+
+def test_a_named_lease_needs_no_record(call: Service) -> None:
+    body = {"name": "batch-7"}
+
+    first = call("POST", "/v1/leases", body, under("k"))
+    again = call("POST", "/v1/leases", body, under("k"))
+    other = call("POST", "/v1/leases", {"name": "batch-8"}, under("k"))
+    bad = call("POST", "/v1/leases", {"name": "batch-9"}, under("no key"))
+
+    assert (first.status, other.status) == (201, 201)
+    assert (again.status, again.json["code"], replayed(again)) == (409, "lease_lost", False)
+    assert (bad.status, bad.fields) == (400, {"Idempotency-Key"})
+
+
 def test_reports_need_no_record(call: Service) -> None:
     call.put(call.queue("mail"))
     (task,) = call.take("/v1/queues/mail")
@@ -436,14 +488,14 @@ def test_who_lapsed_and_comes_back_does_not_take_the_place_of_who_went_on() -> N
 def test_workers_calls_are_like_the_others(call: Service) -> None:
     call.queue("mail")
     worker = keyed(call, WORKER)
-    body = {"name": "batch-7", "keepalive_timeout_in_seconds": 60}
+    body = {"keepalive_timeout_in_seconds": 60}
 
     first = worker("POST", "/v1/leases", body, under("k"))
     again = worker("POST", "/v1/leases", body, under("k"))
-    refused = worker("POST", "/v1/leases", body, under("l"))
+    other = worker("POST", "/v1/leases", body, under("l"))
 
-    assert (first.status, again.json) == (201, first.json)
-    assert (refused.status, refused.json["code"]) == (409, "lease_lost")
+    assert (first.status, again.json, replayed(again)) == (201, first.json, True)
+    assert other.json["lease"]["id"] != first.json["lease"]["id"]
     assert send(replace(call), "POST /v1/leases/{id}/extend", id=first.json["lease"]["id"]).status
 
 

@@ -133,7 +133,6 @@ def test_every_post_goes_out_with_a_key_unless_a_repeat_does_no_harm() -> None:
     _each_method(Client("http://queue.test", "hr_key", transport=wire))
 
     assert {sent for sent in wire.without_key if sent.startswith("POST")} == {
-        "POST /v1/queues/Q/tasks",  # each entry has an id
         "POST /v1/queues/Q/payloads",  # it writes nothing
         "POST /v1/queues/Q/reports",
         "POST /v1/batches",  # it has an id

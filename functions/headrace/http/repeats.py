@@ -20,6 +20,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.limits import IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RE, pattern_in_words
 from headrace.domain.repeat import KeyedRequest, RecordedAnswer
+from headrace.http.leases import LeaseBody
 from headrace.http.permissions import principal
 from headrace.http.request import header
 from headrace.http.routing import Resolver
@@ -114,9 +115,17 @@ def time_left(context: LambdaContext) -> timedelta:
 
 
 def _safe_by_itself(route: Route, arguments: Mapping[str, Any]) -> bool:
+    """Tell whether a repeat of this request needs no record of the first answer.
+
+    An enqueue with a dedupe key needs one even if each entry has an id: after the holder of the
+    key has ended, or was overwritten by another request, the same entry would take effect again.
+    A second lease of one name is refused while the first is open.
+    """
     body = arguments.get("body")
     if isinstance(body, EnqueueBody):
-        return all(entry.id is not None for entry in body.tasks)
+        return all(entry.id is not None and entry.dedupe_key is None for entry in body.tasks)
+    if isinstance(body, LeaseBody):
+        return body.name is not None
     return route.operation_id in _BY_THEMSELVES
 
 

@@ -1,9 +1,11 @@
 """The relay: enqueues the rows of an outbox under their ids, and has them removed afterwards.
 
-Rows that were sent and not removed are sent again, which changes nothing: the service knows the id.
-So it may end at any point, and several may run at once.
+Rows that were sent and not removed are sent again, which changes nothing: the service knows the id,
+and a call that carries dedupe keys has an idempotency key that is made of its rows.
+So a relay may end at any point, and several may run at once.
 """
 
+import json
 import logging
 import random
 import re
@@ -13,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import blake2b
 from typing import Final, Protocol, Self, TypeAlias
 from weakref import WeakSet
 
@@ -43,6 +46,7 @@ UNDONE: Final = frozenset({"FAILED", "REFUSED"})
 _LONGEST_REST: Final = 60.0
 _FIRST_REST: Final = 1.0
 _BATCH_BYTES: Final = limits.BODY_BYTES - 1024  # the brackets around the entries
+_KEY_BYTES: Final = 16
 _ENTRY: Final = re.compile(r"tasks\[(\d+)\]")
 
 _log: Final = logging.getLogger("headrace.outbox")
@@ -310,7 +314,7 @@ class Relay:
                 self._send(part[0].queue, part, settled)
 
     def _enqueue(self, queue: str, rows: Sequence[OutboxRow]) -> list[Enqueued]:
-        call = enqueue_entries(queue, [row.entry.encode() for row in rows])
+        call = enqueue_entries(queue, [row.entry.encode() for row in rows], key=_key_of(rows))
         client = self._client or (self._to.client if isinstance(self._to, App) else self._to)
         try:
             return client.send(call, again=False)  # rows may be locked meanwhile
@@ -324,6 +328,16 @@ class Relay:
         """Leave a queue alone for a while, so that its rows do not hold up those of others."""
         rest = self._resting.setdefault(queue, _Rest())
         rest.again(self._monotonic(), self._chance())
+
+
+def _key_of(rows: Sequence[OutboxRow]) -> str:
+    """Return the idempotency key of the call that enqueues *rows*.
+
+    It is the same when the next relay sends these rows again, and another one when a row was
+    refused since and is tried again.
+    """
+    sent = [[row.seq, row.attempts, row.queue, row.entry] for row in rows]
+    return blake2b(json.dumps(sent).encode(), digest_size=_KEY_BYTES).hexdigest()
 
 
 def _log_faults(rows: Sequence[OutboxRow], settled: SettledRows) -> None:

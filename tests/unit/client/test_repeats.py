@@ -7,7 +7,7 @@ import httpx2 as httpx
 import pytest
 
 from headrace import AsyncClient, Client, NewTask
-from headrace.domain.errors import Conflict
+from headrace.domain.errors import Conflict, Unavailable
 from headrace.testing import MemoryService
 from tests.unit.client.network import Network, problem, reply
 
@@ -28,11 +28,12 @@ CALLS: dict[str, Callable[[Client], object]] = {
     "quiet_worker": lambda client: client.quiet_worker("ada"),
     "stop_worker": lambda client: client.stop_worker("ada"),
     "create_key": lambda client: client.create_key("k", "viewer", ["*"]),
-    "open_lease": lambda client: client.open_lease("batch-7"),
+    "enqueue": lambda client: client.enqueue("mail", 1),
+    "enqueue_many": lambda client: client.enqueue_many("mail", [NewTask(dedupe_key="ada")]),
     "dequeue": lambda client: client.dequeue("mail"),
     "call": lambda client: client.call("post", "/v1/queues/mail/pause"),
 }
-"""Every call that changes something and is no enqueue, report or extension, safe by themselves."""
+"""Every call that changes something, except reports and leases, which are safe by themselves."""
 
 
 def client_on(*replies: object) -> tuple[Client, Network]:
@@ -58,8 +59,6 @@ def test_each_try_of_a_call_carries_one_key_and_each_call_its_own(name: str) -> 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda client: client.enqueue("mail", 1),
-        lambda client: client.enqueue_many("mail", [NewTask()]),
         lambda client: client.report("mail", []) or client.extend_lease("lsg_1"),
         lambda client: client.get_queue("mail"),
         lambda client: client.restart_tasks("mail", filter={}, dry_run=True),
@@ -72,6 +71,31 @@ def test_what_a_repeat_does_no_harm_to_carries_none(call: Callable[[Client], obj
         call(client)
     assert len(wire.requests) == 2
     assert not any(KEY in request.headers for request in wire.requests)
+
+
+def test_a_lease_with_a_name_is_not_asked_for_again_after_a_lost_answer() -> None:
+    client, wire = client_on(LOST)
+    with pytest.raises(Unavailable):
+        client.open_lease("batch-7")
+    assert len(wire.requests) == 1
+    assert KEY not in wire.requests[0].headers
+
+
+def test_an_overwrite_whose_answer_was_lost_takes_effect_once() -> None:
+    with MemoryService() as service:
+        client = service.client
+        client.create_queue("mail")
+        client.enqueue("mail", "v0", id="holder", dedupe_key="ada")
+
+        def overtake(_: float) -> None:
+            client.enqueue("mail", "v2", dedupe_key="ada", overwrite_on_duplicate=["payload"])
+
+        slow = Client(service.url, service.key, transport=service.transport, sleep=overtake)
+        with service.faults.lose_answers(of="enqueue", times=1) as fault:
+            done = slow.enqueue("mail", "v1", dedupe_key="ada", overwrite_on_duplicate=["payload"])
+
+        assert (fault.struck, done.outcome, done.id) == (1, "OVERWRITTEN", "holder")
+        assert client.get_task("holder").payload == "v2"
 
 
 def test_a_dequeue_says_which_try_it_is() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace import App, NewTask
+from headrace import App, NewTask, Report
 from headrace.client.codec import JsonValue
 from headrace.domain.errors import Unauthenticated, Unavailable
 from headrace.outbox.relay import Relay, wake_relays
@@ -214,6 +214,35 @@ def test_a_row_whose_dedupe_key_is_held_is_done_and_says_so_in_the_log(
     assert shop.service.client.get_task(holder).payload == "new"
     assert f"came out DUPLICATE: task {holder} holds its dedupe key" in caplog.text
     assert shop.table.rows() == []
+
+
+def test_rows_with_dedupe_keys_that_are_sent_again_take_effect_once(shop: Shop) -> None:
+    client = shop.service.client
+    client.enqueue("mail", "old", id="holder", dedupe_key="ada")
+    add(shop, dedupe_key="ada")
+    add(shop, dedupe_key="ada", payload="new", overwrite_on_duplicate=["payload"])
+    with shop.service.faults.lose_answers(of="enqueue", times=1), pytest.raises(Unavailable):
+        shop.relay.drain()
+    (task,) = client.dequeue("mail").tasks
+    client.report("mail", [Report.on(task, "SUCCEEDED")])
+
+    assert OUTBOX.relay(shop.engine, shop.service.client).drain() == {
+        "DUPLICATE": 1,
+        "OVERWRITTEN": 1,
+    }
+    assert task.payload == "new"
+    assert shop.tasks() == ["holder"]
+
+
+def test_a_row_that_was_refused_and_is_retried_is_not_answered_from_a_record(shop: Shop) -> None:
+    client = shop.service.client
+    add(shop, id="member", dedupe_key="ada", batches=["night"])
+    assert shop.relay.drain() == {"REFUSED": 1}
+    client.create_batch(id="night", total=1)
+
+    shop.table.retry()
+
+    assert shop.relay.drain() == {"CREATED": 1}
 
 
 def test_the_same_id_twice_is_one_task(shop: Shop) -> None:

@@ -28,6 +28,7 @@ from headrace.client.codec import Codec
 from headrace.client.sending import NewTask, task_entry, tasks_body
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest, NotEnqueued
+from headrace.domain.ids import new_idempotency_key
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import SHOWN_STATES, Level, Overwritable, State
 from headrace.wire.base import JsonValue
@@ -48,14 +49,23 @@ from headrace.wire.tasks import (
 ActionName: TypeAlias = Literal["delete", "restart", "run", "move", "cancel"]
 
 
-def enqueue_entries(queue: str, entries: Sequence[bytes]) -> ApiCall[list[Enqueued]]:
-    """Put up to 25 tasks, written by ``task_entry``, into *queue*; INVALID is a result too."""
+def enqueue_entries(
+    queue: str, entries: Sequence[bytes], *, key: str | None = None
+) -> ApiCall[list[Enqueued]]:
+    """Put up to 25 tasks, written by ``task_entry``, into *queue*; INVALID is a result too.
+
+    *key* is the idempotency key, for a caller that may send the same entries in another call.
+    """
 
     def read(answer: RawAnswer) -> list[Enqueued]:
         return reads(EnqueueResults)(answer).results
 
     return ApiCall(
-        "POST", path_of("queues", queue, "tasks"), read, body=lambda _: tasks_body(entries)
+        "POST",
+        path_of("queues", queue, "tasks"),
+        read,
+        body=lambda _: tasks_body(entries),
+        key=key or new_idempotency_key(),
     )
 
 
@@ -121,7 +131,8 @@ def enqueue_task(queue: str, task: NewTask) -> ApiCall[Enqueued]:
             entry.append(task_entry(task, codec, path="tasks[0]"))
         return tasks_body(entry)
 
-    return ApiCall("POST", path_of("queues", queue, "tasks"), read_one, body=body)
+    path = path_of("queues", queue, "tasks")
+    return ApiCall("POST", path, read_one, body=body, key=new_idempotency_key())
 
 
 def read_one(answer: RawAnswer) -> Enqueued:

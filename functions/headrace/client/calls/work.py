@@ -80,11 +80,13 @@ def open_lease(
     """Open a lease for many tasks, in whatever queues; name its ``id`` to dequeue().
 
     Raises LeaseLost when *name* is taken: by a lease that is open, or ended within the last day.
+    If the answer is lost, the call raises instead of being sent again with a *name*: the lease may
+    be open then, until its keepalive is over.
     """
     fields = {"name": name, "keepalive_timeout_in_seconds": keepalive_timeout_in_seconds}
     call = posts(path_of("leases"), _lease, fields)
-    # One without a name whose answer was lost holds nothing, and lapses.
-    return replace(call, key=None) if name is None else call
+    # A lease without a name whose answer was lost holds no task, and lapses.
+    return replace(call, key=None, repeatable=name is None)
 
 
 class ExtendedLease(Lease, frozen=True, kw_only=True):

@@ -13,11 +13,14 @@ group's id nothing happens to it.
 import base64
 import binascii
 import hashlib
+import hmac
+import json
 import math
 import random
 import re
 import secrets
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -89,6 +92,17 @@ def derived_task_id(born: datetime, seed: str) -> str:
     """Return the id that *seed* always gives, in the form of new_task_id() at *born*."""
     millis = int(born.timestamp() * 1000)
     return "tsk_" + _base32(millis << _RANDOM_BITS | _digest(seed), 26)
+
+
+def keyed_task_id(secret: bytes, born: datetime, facts: Sequence[str | float]) -> str:
+    """Return the task id that *facts* always give under *secret*, in the form of new_task_id().
+
+    Without the secret the id cannot be computed, so no client can take it beforehand.
+    """
+    millis = int(born.timestamp() * 1000)
+    digest = hmac.digest(secret, json.dumps(facts).encode(), "sha256")
+    number = int.from_bytes(digest[: _RANDOM_BITS // 8])
+    return "tsk_" + _base32(millis << _RANDOM_BITS | number, _TASK_LENGTH)
 
 
 def new_batch_id(now: datetime) -> str:

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from headrace.ops.shared.repeats import Repeats
     from headrace.ops.shared.signing import Signing
     from headrace.ops.shared.slots import Slots
+    from headrace.ops.shared.stack_secret import DerivedIds
     from headrace.ops.shared.undos import Undos
     from headrace.ops.tasks.batches import BatchOperations
     from headrace.ops.tasks.cancel import Cancelling
@@ -279,8 +280,15 @@ class UseCases:
     @_once
     def signing(self) -> "Signing":
         from headrace.ops.shared.signing import Signing
+        from headrace.ops.shared.stack_secret import SIGNING, StackSecret
 
-        return Signing(self._store, self.now)
+        return Signing(StackSecret(self._tables, SIGNING), self.now)
+
+    @_once
+    def derived_ids(self) -> "DerivedIds":
+        from headrace.ops.shared.stack_secret import IDS, DerivedIds, StackSecret
+
+        return DerivedIds(StackSecret(self._tables, IDS))
 
     @_once
     def batches(self) -> "DeliveryBatches":

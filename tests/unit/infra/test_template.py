@@ -31,7 +31,7 @@ from headrace.http.events import proxy_event
 from headrace.http.problems import CONTENT_TYPE, problem
 from headrace.local.tables import Template, new_index
 from headrace.ops.shared.push_status import SEATS
-from headrace.ops.shared.signing import SIGNING
+from headrace.ops.shared.stack_secret import IDS, SIGNING
 from headrace.runtime.function import ALWAYS
 from headrace.runtime.settings import Settings
 from headrace.store import keys
@@ -430,13 +430,18 @@ def test_the_scheduler_makes_and_takes_back_tasks_and_notes_its_progress(
     assert "dynamodb:UpdateItem" not in by_sid["Tasks"]["Action"]
     assert by_sid["Control"]["Action"] == ["dynamodb:GetItem", "dynamodb:Query"]
     assert by_sid["Progress"]["Action"] == ["dynamodb:DeleteItem", "dynamodb:PutItem"]
-    written = [schedule_records.PROGRESS, dedupe]
+    written = [IDS, schedule_records.PROGRESS, dedupe]
     assert by_sid["Progress"]["Condition"] == {
         "ForAllValues:StringLike": {"dynamodb:LeadingKeys": written}
     }
     assert by_sid["Control"]["Condition"] == {
         "ForAllValues:StringLike": {
-            "dynamodb:LeadingKeys": [queue_records.KIND, schedule_records.KIND, *written]
+            "dynamodb:LeadingKeys": [
+                IDS,
+                queue_records.KIND,
+                schedule_records.KIND,
+                *written[1:],
+            ]
         }
     }
 
@@ -504,14 +509,14 @@ def test_the_recorder_reads_the_stream_and_writes_its_books_and_nothing_else(
     }
     batches = [batch_records.KIND, batch_records.MEMBERS]
     known = [
-        *(*batches, batch_records.CALLBACKS, FAULTS, queue_records.KIND, counters.BUFFER),
+        *(*batches, batch_records.CALLBACKS, FAULTS, IDS, queue_records.KIND, counters.BUFFER),
         *(recount_record.DONE, recount_record.OPEN, counters.TOTALS, keys.DELIVERED),
     ]
     assert reads["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": known}}
     assert writes["Condition"] == {
         "ForAllValues:StringLike": {
             "dynamodb:LeadingKeys": [
-                *(*batches, FAULTS, counters.BUFFER, counters.TOTALS, f"{counters.SERIES}*"),
+                *(*batches, FAULTS, IDS, counters.BUFFER, counters.TOTALS, f"{counters.SERIES}*"),
             ]
         }
     }

@@ -1,26 +1,12 @@
-"""The secrets that sign what targets get.
+"""The secrets that sign requests to push targets, derived from one secret of the stack."""
 
-Each is derived from one secret of the whole service, which is made when it is first needed and
-kept with the control records: so every process that works for the service signs alike.
-"""
-
-import base64
-import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
-from headrace.domain.change import KeyLock
 from headrace.domain.queue import Queue
 from headrace.domain.signing import OVERLAP, derived_secret, signing_generations
-from headrace.store.base import Store
-
-SIGNING: Final = "signing"
-"""The kind under which the secret of the service is kept."""
-
-_NAME: Final = "stack"
-_BYTES: Final = 32
+from headrace.ops.shared.stack_secret import StackSecret
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +27,12 @@ class SigningSecrets:
 class Signing:
     """The use case, with what it needs from outside."""
 
-    store: Store
+    stack: StackSecret
     now: Callable[[], datetime]
-    new_secret: Callable[[], bytes] = field(default=lambda: secrets.token_bytes(_BYTES))
-    _stack: bytes | None = field(default=None, init=False)
 
     def of(self, queue: Queue) -> SigningSecrets:
         """Return what signs the requests of *queue* now."""
-        stack = self._stack or self._stored()
+        stack = self.stack.value()
         made = [
             derived_secret(stack, queue.name, generation)
             for generation in signing_generations(
@@ -58,13 +42,3 @@ class Signing:
         if len(made) == 1 or queue.rotated_at is None:
             return SigningSecrets(made[0])
         return SigningSecrets(made[0], made[1], queue.rotated_at + OVERLAP)
-
-    def _stored(self) -> bytes:
-        """Return the secret of the service, made now if there is none; who is first makes it."""
-        text = self.store.key_lock(SIGNING, _NAME)
-        if text is None:
-            made = base64.b64encode(self.new_secret()).decode()
-            self.store.set_key_lock(KeyLock(SIGNING, _NAME, made))
-            text = self.store.key_lock(SIGNING, _NAME) or made
-        self._stack = base64.b64decode(text)
-        return self._stack

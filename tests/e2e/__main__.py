@@ -27,6 +27,8 @@ HOST: Final = "q.example.org"  # a domain of one's own, in front of the deployed
 PARAMETERS: Final = {
     "Stage": "e2e",
     "SettingsTtlSeconds": "0",
+    "LongPollSeconds": "20",
+    "RawLake": "true",
     # So that the firewall is deployed too; no test asks so often.
     "RequestsPerAddress": "1000000",
     "RequestsPerKey": "1000000",

@@ -1,6 +1,7 @@
 """Waiting for the end of a task over HTTP: what is asked, what is answered, and who may."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -45,6 +46,18 @@ def test_when_time_is_over_the_task_is_shown_as_it_stands(call: Service) -> None
 
     assert (answer.status, answer.json["state"]) == (200, "ENQUEUED")
     assert "payload" not in answer.json
+
+
+def test_a_request_waits_no_longer_than_the_deployment_allows(call: Service) -> None:
+    path = call.queue()
+    (task_id,) = call.put(path, delay_in_seconds=60)
+    meanwhile(call, lambda: None)
+    call.use.settings = replace(call.use.settings, long_poll_seconds=2)
+    before = call.clock()
+
+    assert call("GET", f"/v1/tasks/{task_id}", query=WAIT).status == 200
+
+    assert (call.clock() - before).total_seconds() <= 3
 
 
 def test_every_answer_says_when_to_ask_again(call: Service) -> None:

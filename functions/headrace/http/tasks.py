@@ -162,7 +162,7 @@ def _leased(
         queues,
         order=order,
         batch_size=wanted.batch_size,
-        wait_seconds=min(wanted.wait_seconds, time_to_wait(context)),
+        wait_seconds=_wait(wanted.wait_seconds),
         worker=wanted.worker or "",
         keepalive=wanted.keepalive_timeout_in_seconds,
         lease_id=wanted.lease_id,
@@ -218,13 +218,18 @@ def show(id: TaskInPath, payload: PayloadFlag = None, wait_seconds: WaitForEnd =
     return answer
 
 
+def _wait(wanted: float) -> float:
+    """Return the seconds that this call waits if a client asks for *wanted* seconds."""
+    return min(wanted, use_cases().settings.long_poll_seconds, time_to_wait(router.lambda_context))
+
+
 def _ended_task(id: str, wait_seconds: float) -> Task:
     context, use, by = router.lambda_context, use_cases(), principal()
     return visibility.ended_task(
         use.waiting,
         by,
         task_id(id),
-        seconds=min(wait_seconds, time_to_wait(context)),
+        seconds=_wait(wait_seconds),
         go_on=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
         still_may=lambda: use.keys.known(by.key_id, by.digest),
     )

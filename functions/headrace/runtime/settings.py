@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from headrace.domain.access import DEPLOYMENT
-from headrace.domain.limits import OFFLOAD_BYTES, SETTINGS_TTL_SECONDS
+from headrace.domain.limits import OFFLOAD_BYTES, SETTINGS_TTL_SECONDS, WAIT_SECONDS
 from headrace.domain.push import PushHosts, PushRules
 from headrace.store.lake import s3_place
 
@@ -20,7 +20,8 @@ class Settings:
 
     ``dynamodb_url`` None is Amazon DynamoDB; ``admin_key`` None lets nobody in, and the audit knows
     who has it by ``admin_name``; ``session_secret`` signs the console's sessions, None where there
-    is no console; ``sender`` is how changes go out (see DynamoStore); the two times are seconds.
+    is no console; ``sender`` is how changes go out (see DynamoStore).
+    ``long_poll_seconds`` is the longest time that a request may wait in the service.
     ``lake`` is where raw changes are written, a folder or ``s3://bucket/prefix``;
     ``lake_payloads`` are patterns of the queues whose payloads go there too.  ``payloads`` is where
     texts of tasks are kept that have more than ``payload_offload_bytes``, 0 for none; a folder or
@@ -39,6 +40,7 @@ class Settings:
     admin_key: str | None = None
     admin_name: str = DEPLOYMENT
     poll_after_seconds: float = 1.0
+    long_poll_seconds: float = WAIT_SECONDS
     settings_ttl_seconds: float = 10.0
     sender: "Sender" = "batch"
     session_secret: str | None = None
@@ -69,6 +71,9 @@ class Settings:
             dynamodb_url=env.get("HEADRACE_DYNAMODB_URL") or None,
             admin_key=env.get("HEADRACE_ADMIN_KEY") or None,
             poll_after_seconds=_seconds(env, "HEADRACE_POLL_AFTER_SECONDS", 1.0),
+            long_poll_seconds=_seconds(
+                env, "HEADRACE_LONG_POLL_SECONDS", WAIT_SECONDS, most=WAIT_SECONDS
+            ),
             settings_ttl_seconds=_seconds(
                 env, "HEADRACE_SETTINGS_TTL_SECONDS", 10.0, most=SETTINGS_TTL_SECONDS[1]
             ),

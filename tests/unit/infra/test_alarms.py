@@ -50,12 +50,22 @@ def test_each_tells_of_its_begin_and_its_end(alarms: dict[str, dict[str, Any]]) 
 
 
 def test_each_says_what_silence_means(alarms: dict[str, dict[str, Any]]) -> None:
-    """Of what runs each minute it is trouble, of all else it is none."""
+    """A function that ran every minute and stops has no data; elsewhere no data is no trouble.
+
+    `breaching` would raise the alarm at the first deploy, before the function has run once.
+    """
     for name, alarm in alarms.items():
-        breaching = name.endswith("NotRunning")
-        assert alarm["TreatMissingData"] == ("breaching" if breaching else "notBreaching"), name
+        by_the_minute = name.endswith("NotRunning")
+        missing = "missing" if by_the_minute else "notBreaching"
+        assert alarm["TreatMissingData"] == missing, name
+        assert alarm.get("InsufficientDataActions") == (TOLD if by_the_minute else None), name
         below = alarm["ComparisonOperator"] == "LessThanThreshold"
-        assert below == breaching, name
+        assert below == by_the_minute, name
+
+
+def test_a_single_throttled_call_raises_no_alarm(alarms: dict[str, dict[str, Any]]) -> None:
+    for name in ("FunctionThrottles", "TableThrottles"):
+        assert alarms[name]["Threshold"] > 1, name
 
 
 def test_each_looks_at_this_stack_alone(
@@ -124,7 +134,7 @@ def test_whatever_runs_by_the_minute_is_missed_when_it_does_not(
     missed = {
         name: metric
         for alarm in alarms.values()
-        if alarm["TreatMissingData"] == "breaching"
+        if "InsufficientDataActions" in alarm
         for metric in metrics(alarm)
         for name in values(metric, "FunctionName")
     }

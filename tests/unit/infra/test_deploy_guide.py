@@ -10,7 +10,9 @@ from typing import Final
 import pytest
 
 from headrace.domain import cost
+from headrace.history.transitions import Event
 from headrace.local.tables import Template
+from headrace.runtime import telemetry
 from infra import PROJECT_ROOT
 from tests.bench import starts
 
@@ -23,6 +25,15 @@ POLICIES: Final = (
     "ControlTableName",
 )
 ROW: Final = re.compile(r"^\| ([^|]+) \|[^|]*\|[^|]*\| \**([0-9.]+)\** \|$", re.MULTILINE)
+
+
+A_FILE_EVERY_TWO_SECONDS: Final = cost.MONTH_SECONDS / 2 * cost.Prices().put / 1e6
+NUMBERS: Final = {"two": 2, "three": 3, "seven": 7}
+USD: Final = re.compile(r"^\| ([^|]+) \| \**([0-9.]+)\** \|$", re.MULTILINE)
+
+
+def count(template: Template, *kinds: str) -> int:
+    return sum(resource["Type"] in kinds for resource in template["Resources"].values())
 
 
 def a_million(batch: int = 25, payload: int = 424) -> cost.Bill:
@@ -65,7 +76,8 @@ def test_the_cost_of_a_million_tasks_is_what_the_formulas_give() -> None:
         ("a million tasks cost them ", over_tables(batch=25)),
         ("a million tasks cost them 5.01, and ", over_tables(batch=1)),
         ("A worker that waits costs them ", cost.idle_worker_usd(over_tables=True)),
-        ("a worker that waits ", cost.idle_worker_usd()),
+        ("A worker that waits adds ", cost.idle_worker_usd()),
+        ("at most one every two seconds for each shard of the stream (", A_FILE_EVERY_TWO_SECONDS),
         ("if it finds nothing at all, ", cost.idle_worker_usd(queues=10)),
     ],
 )
@@ -74,6 +86,71 @@ def test_so_are_the_sums_in_its_sentences(before: str, usd: float) -> None:
 
     assert found is not None
     assert found[1] == f"{usd:.2f}"
+
+
+def test_it_counts_the_tables_functions_buckets_and_secrets_of_the_template(
+    template: Template,
+) -> None:
+    said = re.search(
+        r"everything: (\w+) DynamoDB tables, an API Gateway, (\w+) Lambda functions, "
+        r"(\w+) buckets, (\w+) secrets.*\n"
+        r"Nothing runs while there is nothing to do, except (\w+) functions once a minute",
+        GUIDE,
+    )
+    timers = sum(
+        event["Type"] == "Schedule"
+        for resource in template["Resources"].values()
+        if resource["Type"] == "AWS::Serverless::Function"
+        for event in resource["Properties"].get("Events", {}).values()
+    )
+
+    assert said is not None
+    assert [NUMBERS[one] for one in said.groups()] == [
+        count(template, "AWS::DynamoDB::Table"),
+        count(template, "AWS::Serverless::Function"),
+        count(template, "AWS::S3::Bucket"),
+        count(template, "AWS::SecretsManager::Secret"),
+        timers,
+    ]
+    assert count(template, "AWS::ApiGateway::RestApi", "AWS::Serverless::Api") == 1
+
+
+def test_the_cost_of_a_month_without_tasks_is_that_of_the_template(template: Template) -> None:
+    section = GUIDE[GUIDE.index("### What a month costs without tasks") :]
+    section = section[: section.index("These are off")]
+    shown = {name: float(usd) for name, usd in USD.findall(section)}
+    under_alarm = sum(
+        len([one for one in alarm.get("Metrics", [alarm]) if "Expression" not in one])
+        for resource in template["Resources"].values()
+        if resource["Type"] == "AWS::CloudWatch::Alarm"
+        for alarm in (resource["Properties"],)
+    )
+    reaped = dict.fromkeys(("retried", "dead_lettered", "throttled", "unseen"), 0.0)
+    every_minute = {
+        *telemetry.of_reaper({**reaped, "oldest_ready_seconds": 1.0}),
+        *telemetry.of_dispatcher(1),
+    }
+    total = shown.pop("a stack in which nothing happens")
+    prices, calls = cost.Prices(), 3 * cost.MONTH_SECONDS / 60
+    timers = calls * (prices.invocations / 1e6 + 0.1 * 0.5 * prices.gb_second)  # 0.1 s, 0.5 GB
+
+    assert shown == {
+        f"{under_alarm} metrics under alarm": pytest.approx(under_alarm * 0.1),
+        f"{len(every_minute)} metrics that are written every minute": pytest.approx(0.9),
+        "2 secrets": 0.8,
+        "reaper, scheduler and dispatcher, every minute": round(timers, 2),
+    }
+    assert total == pytest.approx(sum(shown.values()))
+    assert f"up to {len(Event)} more metrics" in section
+
+
+def test_what_costs_more_is_off_by_default_and_priced(template: Template) -> None:
+    table = GUIDE[GUIDE.index("These are off until you ask for them:") :].partition("\n\nAPI")[0]
+    off = {"RawLake": "false", "SparkRuntime": "none", "Tracing": "Disabled", "KmsKeyArn": ""}
+    off |= {"RequestsPerAddress": 0, "RequestsPerKey": 0}  # type: ignore[dict-item]
+
+    assert set(re.findall(r"`([A-Za-z]+)`", table)) == off.keys()
+    assert {name: template["Parameters"][name]["Default"] for name in off} == off
 
 
 def test_an_idle_worker_asks_as_often_as_it_was_measured_to() -> None:

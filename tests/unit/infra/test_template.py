@@ -242,6 +242,22 @@ def test_settings_are_cached_no_longer_than_a_deleted_queue_waits_for(template: 
         Settings.from_env({"HEADRACE_SETTINGS_TTL_SECONDS": "61"})
 
 
+def test_a_request_waits_in_a_function_no_longer_than_the_template_says(
+    template: Template,
+) -> None:
+    parameter = template["Parameters"]["LongPollSeconds"]
+
+    assert 0 <= parameter["Default"] <= 5  # each waiting request takes up one execution
+    assert parameter["MaxValue"] == limits.WAIT_SECONDS
+    assert template["Globals"]["Function"]["Environment"]["Variables"][
+        "HEADRACE_LONG_POLL_SECONDS"
+    ] == {"Ref": "LongPollSeconds"}
+    env = {"HEADRACE_LONG_POLL_SECONDS": str(parameter["Default"])}
+    assert Settings.from_env(env).long_poll_seconds == parameter["Default"]
+    with pytest.raises(ValueError, match=r"HEADRACE_LONG_POLL_SECONDS .* from 0 to 20"):
+        Settings.from_env({"HEADRACE_LONG_POLL_SECONDS": "21"})
+
+
 def test_the_console_may_do_no_more_than_the_api(template: Template) -> None:
     for sid in {*RESOURCES} - {"SessionSecret", "LakeReports"}:  # its pages alone have a proof
         assert actions(template, "ConsoleFunction", sid) <= actions(template, "ApiFunction", sid)
@@ -568,14 +584,14 @@ def test_a_bucket_is_nobody_elses(template: Template, bucket: str) -> None:
     assert denied["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
 
 
-def test_a_payload_goes_35_days_after_it_was_removed_and_never_by_its_age(
+def test_a_payload_is_deleted_a_day_after_it_was_removed_and_never_by_its_age(
     template: Template,
 ) -> None:
     payloads = properties(template, "Payloads")
     removed, unfinished = payloads["LifecycleConfiguration"]["Rules"]
 
     assert payloads["VersioningConfiguration"] == {"Status": "Enabled"}
-    assert removed["NoncurrentVersionExpiration"] == {"NoncurrentDays": 35}  # as of the tables
+    assert removed["NoncurrentVersionExpiration"] == {"NoncurrentDays": 1}
     for rule in (removed, unfinished):
         assert not {"ExpirationInDays", "ExpirationDate", "Transitions"} & rule.keys()
 

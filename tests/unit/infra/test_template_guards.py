@@ -26,8 +26,12 @@ def limits_of_routes(template: Template) -> dict[tuple[str, str], str]:
     found = {}
     for setting in properties(template, "Api")["MethodSettings"]:
         assert setting["ThrottlingRateLimit"] == setting["ThrottlingBurstLimit"]
-        assert setting["MetricsEnabled"] is True  # a setting replaces the stage's as a whole
-        path = setting["ResourcePath"].replace("~1", "/")
+        # A JSON pointer to the path: the slash that the path begins with is encoded too.
+        path = setting["ResourcePath"]
+        if path != "/*":
+            assert path.startswith("/~1")
+            assert path.count("/") == 1
+            path = path[1:].replace("~1", "/")
         found[setting["HttpMethod"], path] = setting["ThrottlingRateLimit"]["Ref"]
     return found
 
@@ -51,11 +55,18 @@ def test_a_limit_of_its_own_is_for_one_method_of_a_route_that_there_is(template:
     assert {route for route in limits_of_routes(template) if route[1] != "/*"} <= there
 
 
+def test_no_method_has_detailed_metrics(template: Template) -> None:
+    settings = properties(template, "Api")["MethodSettings"]
+
+    assert [one for one in settings if one.get("MetricsEnabled", False)] == []
+
+
 @pytest.mark.parametrize(
     ("function", "parameter", "condition"),
     [
         ("ApiFunction", "ApiConcurrency", "Reserved"),
         ("ConsoleFunction", "ConsoleConcurrency", "ConsoleReserved"),
+        ("DispatcherFunction", "DispatcherConcurrency", "DispatcherReserved"),
         ("AuthorizerFunction", "AuthorizerConcurrency", "AuthorizerReserved"),
     ],
 )

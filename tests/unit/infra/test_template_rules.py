@@ -112,13 +112,75 @@ def test_every_function_has_its_memory_its_time_and_its_log(template: Template) 
         # A dispatcher goes on while there are tasks to send.
         most = 900 if name == "DispatcherFunction" else 60
         assert 1 <= own["Timeout"] <= most, name
-        assert own["Tracing"] == "Active", name
+        assert own["Tracing"] == {"Ref": "Tracing"}, name
         assert own["LoggingConfig"]["LogGroup"]["Ref"] in of_type(template, "AWS::Logs::LogGroup")
 
 
 def test_every_package_is_built_with_its_bytecode(template: Template) -> None:
     for name, function in of_type(template, "AWS::Serverless::Function").items():
         assert function["Metadata"]["BuildMethod"] == "makefile", name
+
+
+def test_traces_and_the_raw_lake_are_off_unless_asked_for(template: Template) -> None:
+    parameters = template["Parameters"]
+
+    assert parameters["Tracing"]["Default"] == "Disabled"
+    assert parameters["RawLake"]["Default"] == "false"
+    assert template["Conditions"]["WithLake"] == {
+        "Fn::Or": [{"Condition": "Spark"}, {"Fn::Equals": [{"Ref": "RawLake"}, "true"]}]
+    }
+    for name, function in of_type(template, "AWS::Serverless::Function").items():
+        variables = function["Properties"].get("Environment", {}).get("Variables", {})
+        if "HEADRACE_LAKE" in variables:
+            there = {"Fn::Sub": "s3://${Lake}"}
+            assert variables["HEADRACE_LAKE"] == {"Fn::If": ["WithLake", there, "none"]}, name
+
+
+def test_a_function_that_invokes_itself_may_do_so_more_than_16_times(template: Template) -> None:
+    invokes = {
+        name
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == "AWS::Serverless::Function"
+        for policy in (resource, *of_type(template, "AWS::IAM::Policy").values())
+        if policy is resource or {"Ref": f"{name}Role"} in policy["Properties"]["Roles"]
+        for statement in policies(policy)
+        if statement["Action"] == ["lambda:InvokeFunction"]
+        and statement["Resource"] == {"Fn::GetAtt": f"{name}.Arn"}
+    }
+    allowed = {
+        name
+        for name, function in of_type(template, "AWS::Serverless::Function").items()
+        if function["Properties"].get("RecursiveLoop") == "Allow"
+    }
+
+    assert invokes == allowed == {"ReaperFunction", "DispatcherFunction"}
+
+
+def test_every_function_may_use_the_key_that_encrypts_its_data(template: Template) -> None:
+    roles = template["Resources"]["KeyUse"]["Properties"]["Roles"]
+    functions = of_type(template, "AWS::Serverless::Function")
+
+    assert [role for role in roles if "Fn::If" not in role] == [
+        {"Ref": f"{name}Role"} for name in functions
+    ]
+    assert {"Fn::If": ["Spark", {"Ref": "SparkRole"}, {"Ref": "AWS::NoValue"}]} in roles
+
+
+def test_a_key_of_your_own_encrypts_all_that_can_have_one(template: Template) -> None:
+    of_topic = template["Resources"]["AlarmTopic"]["Properties"]["KmsMasterKeyId"]
+
+    assert of_topic == {"Fn::If": ["OwnKey", {"Ref": "KmsKeyArn"}, {"Ref": "AWS::NoValue"}]}
+
+
+def test_every_bucket_keeps_what_was_overwritten_for_a_while(template: Template) -> None:
+    for name, bucket in of_type(template, "AWS::S3::Bucket").items():
+        rules = bucket["Properties"]["LifecycleConfiguration"]["Rules"]
+        ends = [one for one in rules if "NoncurrentVersionExpiration" in one]
+
+        assert bucket["Properties"]["VersioningConfiguration"] == {"Status": "Enabled"}, name
+        assert len(ends) == 1, name
+        assert "Prefix" not in ends[0], name
+        assert ends[0]["ExpiredObjectDeleteMarker"] is True, name
 
 
 @pytest.mark.parametrize(("kind", "setting"), AT_REST.items())

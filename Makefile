@@ -44,6 +44,10 @@ demo: $(VENV)/.ready ## See NGSI notifications travel through the queue (under a
 run: $(VENV)/.ready ## Serve the API on http://127.0.0.1:8080, data in .headrace/
 	@$(PY) -m headrace.local $(ARGS)
 
+.PHONY: run-dynamodb
+run-dynamodb: $(VENV)/.ready node_modules/.ready ## Serve the API on http://127.0.0.1:8080, data in AWS's DynamoDB Local, in memory (Java 17+)
+	@$(PY) -m tests.engine --run $(ARGS)
+
 ##@ Develop
 .PHONY: test
 test: $(VENV)/.ready ## Run the tests, three minutes on two cores (some of them: make test ARGS='-k lease')

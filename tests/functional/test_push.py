@@ -1,6 +1,9 @@
 """Push, from a task that is enqueued over a file to a real receiver on this machine."""
 
 import json
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,7 +19,9 @@ from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.embedded.service import EmbeddedService, service_on
-from headrace.embedded.timers import FileTimers
+from headrace.embedded.timers import Timers
+from headrace.ops.shared.push_status import SEATS, seat_name
+from headrace.ops.shared.seats import Seat
 from headrace.runtime.wiring import Settings
 from tests.unit.push.receiver import GivenAnswer, Receiver, receiving
 
@@ -36,7 +41,7 @@ def service(tmp_path: Path) -> Iterator[EmbeddedService]:
         push=PushRules(PushHosts.parse("127.0.0.1")),
     )
     one = service_on(str(tmp_path / "tasks.db"), settings)
-    with FileTimers(one, now=one.use.now):
+    with Timers(one, now=one.use.now):
         yield one
     one.close()
 
@@ -59,6 +64,37 @@ def until(holds: Callable[[], object], seconds: float = 20) -> None:
 def ended(service: EmbeddedService, task_id: str) -> Task:
     until(lambda: service.use.tasks.get(task_id).state in (State.SUCCEEDED, State.DEAD))
     return service.use.tasks.get(task_id)
+
+
+def take_seat_as_an_ended_process(service: EmbeddedService) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended_process:
+        pass
+    holder = f"{socket.gethostname()}:{ended_process.pid}:0"
+    name = seat_name("hooks", 0)
+    assert Seat(service.store, service.use.now, holder=holder, kind=SEATS, name=name).take({})
+
+
+def test_a_dispatcher_that_was_killed_is_replaced_within_seconds(
+    service: EmbeddedService, receiver: Receiver
+) -> None:
+    receiver.answer = lambda _: GivenAnswer(204, b"")
+    take_seat_as_an_ended_process(service)
+    (task,) = pushed(service, receiver.url, 1)
+
+    until(lambda: service.use.tasks.get(task).state is State.SUCCEEDED, seconds=20)
+
+
+def test_on_lambda_the_seat_of_another_process_is_never_taken_before_it_ends(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(admin_key="k", function="headrace-dispatcher")
+    service = service_on(str(tmp_path / "tasks.db"), settings)
+    # Another execution environment may have the same host name, and other process ids.
+    take_seat_as_an_ended_process(service)
+    service.use.queues.create("hooks", QueueSettings(target=Target(url="https://example.org")))
+
+    assert service.use.push.begin("hooks") is None
+    service.close()
 
 
 def test_tasks_reach_the_receiver_signed_and_its_answers_are_their_results(

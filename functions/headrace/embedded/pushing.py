@@ -1,4 +1,4 @@
-"""Dispatchers of a file's queues, in the process that runs its timers."""
+"""Dispatchers of the queues that have a target, in the process that runs the timers."""
 
 import logging
 import threading
@@ -18,8 +18,8 @@ _END_WITHIN: Final = 5.0
 _log: Final = logging.getLogger("headrace.push")
 
 
-class FilePush:
-    """Starts a dispatcher in a thread wherever a task falls due and none is at it."""
+class Dispatchers:
+    """Starts a dispatcher in a thread for each queue whose tasks are due and that has none."""
 
     def __init__(self, use: UseCases, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._use, self._monotonic = use, monotonic

@@ -11,7 +11,7 @@ from typing import Final
 from headrace.client.address import FileAddress, TablesAddress
 from headrace.domain.access import covers
 from headrace.embedded.tables import over_tables
-from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.runtime.wiring import Settings, UseCases, build, dynamo_store, objects_of
 from headrace.store.base import Store
 from headrace.store.lake import lake_at
 from headrace.store.objects import objects_beside
@@ -47,6 +47,18 @@ def service_on(path: str, settings: Settings) -> EmbeddedService:
         settings, store, lake=lake_at(lake) if lake else None, objects=objects_beside(path, MEMORY)
     )
     return EmbeddedService(use, store, store.close)
+
+
+def service_at(path: str | None, settings: Settings) -> EmbeddedService:
+    """Return a service on the file at *path*; None: on the DynamoDB tables that *settings* name.
+
+    Raises Unavailable.
+    """
+    if path is not None:
+        return service_on(path, settings)
+    store = dynamo_store(settings)
+    lake = lake_at(settings.lake) if settings.lake else None
+    return EmbeddedService(build(settings, store, lake=lake, objects=objects_of(settings)), store)
 
 
 def _any(patterns: Sequence[str], queue: str) -> bool:

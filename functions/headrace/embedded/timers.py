@@ -1,28 +1,26 @@
-"""What a deployment's timers do, for a file: done by whichever process holds the file's seat.
+"""The background jobs of a service on one machine, over a file or over DynamoDB tables.
 
-The next process to look takes the seat when its holder gives it up, is silent for a minute, or is
-found killed.  Two that hold it for a moment do no harm: each work may be done by two at once.
+The process that holds the seat of the timers runs them.  Another process takes the seat when the
+holder gives it up, does not renew it for a minute, or was killed.  Two processes that hold it for a
+moment do no harm: each job may run twice at the same time.
 """
 
 import logging
-import os
-import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import Final, Self
+from typing import Final, Protocol, Self
 from uuid import uuid4
 
 from headrace.client.threads import UNTIL_WOKEN, PeriodicThread, Step, every
 from headrace.domain.change import KeyLock
 from headrace.domain.errors import Unavailable
-from headrace.embedded.pushing import FilePush
+from headrace.embedded.pushing import Dispatchers
 from headrace.embedded.service import EmbeddedService
-from headrace.ops.shared.seats import RENEWED_EVERY, Seat
+from headrace.ops.shared.seats import RENEWED_EVERY, Seat, has_ended
 from headrace.runtime.wiring import UseCases
 from headrace.store.base import Store
 from headrace.store.sqlite import SqliteStore
@@ -42,27 +40,13 @@ _IDLE: Final = 0.25  # seconds
 _log: Final = logging.getLogger("headrace.timers")
 
 
-def file_seat(
+def timers_seat(
     store: Store,
     now: Callable[[], datetime],
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Seat:
-    """Return the seat of the timers; of a process of this machine it is known that it has ended."""
-    return Seat(store, now, monotonic, is_gone=_is_gone)
-
-
-def _is_gone(holder: str) -> bool:
-    """Tell whether *holder* is known to have ended: a process of this machine, which is no more."""
-    host, pid, _ = holder.split(":")
-    if sys.platform == "win32" or host != socket.gethostname():
-        return False
-    try:
-        os.kill(int(pid), 0)  # only asks
-    except ProcessLookupError:
-        return True
-    except PermissionError:  # somebody else's
-        return False
-    return False
+    """Return the seat of the timers. It is free as soon as its holder on this machine is killed."""
+    return Seat(store, now, monotonic, is_gone=has_ended)
 
 
 def file_store(service: EmbeddedService) -> SqliteStore:
@@ -72,28 +56,38 @@ def file_store(service: EmbeddedService) -> SqliteStore:
     return service.store
 
 
-class FileTimers:
-    """Takes the seat as soon as it is free, and does the work while it is held; in a with block."""
+class Recorder(Protocol):
+    """Hands writes of tasks to the recorder in the order they were made."""
+
+    def step(self) -> float:
+        """Record one batch; return the seconds to wait, 0 if there is more.  Raises Unavailable."""
+
+
+class Timers:
+    """Takes the seat as soon as it is free, and runs the jobs while it holds the seat.
+
+    Use it in a with block.
+    """
 
     def __init__(self, service: EmbeddedService, *, now: Callable[[], datetime]) -> None:
-        store = file_store(service)
         self._use = service.use
-        self.seat = file_seat(store, now)
+        self.seat = timers_seat(service.store, now)
         self._ending = False
         self._resting: str | None = None  # why, as it was said last
-        self._push = FilePush(service.use)
-        self._recorder = LogRecorder(service.use, store, arrived=self._push.arrived)
+        self._push = Dispatchers(service.use)
+        self._recorder = _recorder_of(service, self._push.arrived)
         works: dict[str, Step] = {
             "reaper": every(MINUTE, self._use.reaping.run),
             "scheduler": every(MINUTE, self._use.ticking.run),
             "actions": every(_LOOK_FOR_ACTIONS, self._act),
-            "broom": every(MINUTE, partial(sweep, store)),
             "orphans": every(MINUTE, self._use.orphans.sweep),
             "indexes": every(MINUTE, self._use.indexing.run),
             "recorder": self._recorder.step,
             "push": self._push.step,
             "batches": every(MINUTE, self._use.recording.counters.post_left),
         }
+        if isinstance(service.store, SqliteStore):
+            works["broom"] = every(MINUTE, partial(sweep, service.store))
         self._threads = [
             PeriodicThread("headrace-seat", self._sit, log=_log, after_fault=RENEWED_EVERY),
             *(
@@ -140,7 +134,7 @@ class FileTimers:
             return self._rest(error)
         self._resting = None
         if taken and not held:
-            _log.info("This process runs the timers of the file")
+            _log.info("This process runs the timers")
             for thread in self._threads[1:]:
                 thread.wake()
         return RENEWED_EVERY if taken else _FREE_AGAIN
@@ -168,6 +162,15 @@ class FileTimers:
             _log.warning("Timers rest: %s", error)
         self._resting = str(error)
         return _REST
+
+
+def _recorder_of(service: EmbeddedService, arrived: Callable[[Iterable[str]], None]) -> Recorder:
+    if isinstance(service.store, SqliteStore):
+        return LogRecorder(service.use, service.store, arrived=arrived)
+    from headrace.embedded.stream import StreamRecorder  # noqa: PLC0415  a file needs no botocore
+    from headrace.runtime.wiring import table_stream  # noqa: PLC0415  likewise
+
+    return StreamRecorder(service.use, table_stream(service.use.settings), arrived=arrived)
 
 
 def sweep(store: SqliteStore) -> None:

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from http import HTTPStatus
 from itertools import accumulate
 from pathlib import Path
@@ -130,22 +129,6 @@ def _module(path: str) -> str:
     if str(_CHECKOUT) not in sys.path:
         sys.path.insert(0, str(_CHECKOUT))
     return path.replace("/", ".")
-
-
-def scheduled_event(function: Function, now: datetime | None = None) -> Event:
-    """Make the event that EventBridge sends for a schedule."""
-    at = (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {
-        "version": "0",
-        "id": str(uuid4()),
-        "detail-type": "Scheduled Event",
-        "source": "aws.events",
-        "account": ACCOUNT,
-        "time": at,
-        "region": "us-east-1",
-        "resources": [f"arn:aws:events:us-east-1:{ACCOUNT}:rule/{function.name}"],
-        "detail": {},
-    }
 
 
 @dataclass(frozen=True, slots=True)

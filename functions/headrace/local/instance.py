@@ -10,24 +10,15 @@ import logging
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterable
 from typing import Final
 
 from headrace import garbage
 from headrace.domain.errors import Unavailable
-from headrace.embedded.service import service_on
+from headrace.embedded.service import service_at
 from headrace.local.child import SupervisedProcess, begin, module_command, until_stdin_ends
-from headrace.local.gateway import (
-    Event,
-    Gateway,
-    Handler,
-    InvocationContext,
-    ShortWay,
-    load_handler,
-    load_short_ways,
-)
+from headrace.local.gateway import Gateway, Handler, ShortWay, load_handler, load_short_ways
 from headrace.local.server import ApiServer
-from headrace.local.tables import Function, Template, load_template, routes
+from headrace.local.tables import Template, load_template, routes
 from headrace.runtime.wiring import Settings, serving
 
 _log: Final = logging.getLogger("headrace.local")
@@ -49,21 +40,16 @@ class Instance:
         )
         self._server = ApiServer(gateway, listening)
 
-    def start(self, besides: Iterable[str] = ()) -> None:
-        """Load the handlers, those named *besides* too, and answer.
+    def start(self) -> None:
+        """Load the handlers and answer.
 
         They read the environment, so it must be as they need it; and to load them takes longest.
         """
-        for name in {*(route.function.handler for route in self._routes), *besides}:
+        for name in {route.function.handler for route in self._routes}:
             self.handlers[name] = load_handler(name)
         self._short_ways |= load_short_ways()
         garbage.leave_loaded()
         threading.Thread(target=self._server.serve, name="server", daemon=True).start()
-
-    def run(self, function: Function, event: Callable[[Function], Event]) -> None:
-        """Call *function*'s handler with an event that is no request."""
-        context = InvocationContext(function, self.stopping.is_set)
-        self.handlers[function.handler](event(function), context)
 
     def stop(self) -> None:
         """Take no more requests, and finish those under way.  May be repeated."""
@@ -86,14 +72,13 @@ def main(number: int, path: str | None = None) -> int:
     begin()
     with contextlib.ExitStack() as undo:
         listening = undo.enter_context(socket.socket(fileno=number))
-        if path is not None:
-            try:
-                embedded = service_on(path, Settings.from_env())
-            except Unavailable as error:
-                _log.error("This process cannot answer: %s", error.detail)
-                return 1
-            undo.callback(embedded.close)
-            undo.enter_context(serving(embedded.use))
+        try:
+            embedded = service_at(path, Settings.from_env())
+        except Unavailable as error:
+            _log.error("This process cannot answer: %s", error.detail)
+            return 1
+        undo.callback(embedded.close)
+        undo.enter_context(serving(embedded.use))
         instance = Instance(load_template(), listening)
         undo.callback(instance.stop)
         instance.start()

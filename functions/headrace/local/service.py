@@ -3,18 +3,14 @@
 import contextlib
 import http.client
 import json
-import logging
-from collections.abc import Callable, Sequence
-from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from headrace.client.threads import PeriodicThread, every
 from headrace.domain.errors import Unavailable
-from headrace.embedded.service import EmbeddedService, service_on
-from headrace.embedded.timers import FileTimers
+from headrace.embedded.service import EmbeddedService, service_at
+from headrace.embedded.timers import Timers
 from headrace.local import DataFolderUnusable, ServiceUnhealthy
 from headrace.local.child import SupervisedProcess
 from headrace.local.environment import (
@@ -24,27 +20,13 @@ from headrace.local.environment import (
     function_environment,
 )
 from headrace.local.folder import DATABASE_NAME, IN_MEMORY, LAKE_NAME, data_folder, kept_admin_key
-from headrace.local.gateway import scheduled_event
 from headrace.local.instance import Instance, instance_process
 from headrace.local.server import listen
-from headrace.local.tables import (
-    FunctionTimer,
-    TableNames,
-    create_tables,
-    load_template,
-    schedules,
-)
+from headrace.local.tables import TableNames, create_tables, load_template
 from headrace.local.timers import timers_process
-from headrace.runtime.use_cases import ACTIONS
 from headrace.runtime.wiring import Settings, serving
 
 _HEALTH_TIMEOUT_SECONDS: Final = 10.0
-_LAST_RUN_SECONDS: Final = 5.0
-"""How long the run of a timer that is under way may hold up the end."""
-
-_LOOK_FOR_ACTIONS_SECONDS: Final = 2.0
-
-_log = logging.getLogger(__name__)
 
 HEALTH_PATH: Final = "/v1/health"
 
@@ -93,34 +75,26 @@ class Service:
             url=self.settings.dynamodb_url, names=names, admin_key=self.admin_key, lake=lake
         )
         undo.enter_context(applied(variables))
-        embedded: EmbeddedService | None = None
-        if self.settings.dynamodb_url is None:
-            embedded = self._open_file(undo)
-            undo.enter_context(serving(embedded.use))
-        else:
+        path = self._file if self.settings.dynamodb_url is None else None
+        if self.settings.dynamodb_url is not None:
             create_tables(dynamodb_client(self.settings.dynamodb_url), template, names)
+        embedded = self._open(path)
+        undo.callback(embedded.close)
+        undo.enter_context(serving(embedded.use))
         listening = listen(self.settings.host, self.settings.port)
         undo.callback(listening.close)
         self.url = f"http://{self.settings.at}:{listening.getsockname()[1]}"
-        path = None if embedded is None else self._file
         children = [
             undo.enter_context(instance_process(listening, path))
             for _ in range(1, self.settings.processes)
         ]
         instance = Instance(template, listening)
         undo.callback(instance.stop)
-        timers = schedules(template)
-        instance.start(timer.function.handler for timer in timers)
+        instance.start()
         self._check_health()
-        if embedded is None:
-            for thread in _timers(timers, instance):
-                undo.callback(thread.join, _LAST_RUN_SECONDS)
-                undo.callback(thread.stop)
-                thread.start()
-        else:
-            timers_of_file = undo.enter_context(self._file_timers(embedded))
-            if isinstance(timers_of_file, SupervisedProcess):
-                children.append(timers_of_file)
+        timers = undo.enter_context(self._timers(embedded, path))
+        if isinstance(timers, SupervisedProcess):
+            children.append(timers)
         # All begin to end at the same time, and each is then waited for.
         undo.callback(instance.stopping.set)
         for child in children:
@@ -130,29 +104,27 @@ class Service:
     def _file(self) -> str:
         return str(self.folder / DATABASE_NAME)
 
-    def _open_file(self, undo: contextlib.ExitStack) -> EmbeddedService:
-        """Open the file in the data folder.
+    def _open(self, path: str | None) -> EmbeddedService:
+        """Open the file at *path*, or the tables that the environment names.
 
         Raises:
-            DataFolderUnusable: it cannot be used, and why.
+            DataFolderUnusable: the file cannot be used; the text says why.
 
         """
         try:
-            embedded = service_on(self._file, Settings.from_env())
+            return service_at(path, Settings.from_env())
         except Unavailable as error:
             raise DataFolderUnusable(error.detail) from error
-        undo.callback(embedded.close)
-        return embedded
 
-    def _file_timers(self, embedded: EmbeddedService) -> FileTimers | SupervisedProcess:
-        """Return a block beside which the timers of the file run.
+    def _timers(self, embedded: EmbeddedService, path: str | None) -> Timers | SupervisedProcess:
+        """Return a block beside which the timers run.
 
-        What is kept nowhere has them in this process: it is for tests and trials, where what
-        another takes to start counts for more than what it saves.
+        A service that keeps nothing runs them in this process. It is for tests and trials, where
+        the start of another process takes longer than it saves.
         """
         if self.settings.data_dir == IN_MEMORY:
-            return FileTimers(embedded, now=embedded.use.now)
-        return timers_process(self._file)
+            return Timers(embedded, now=embedded.use.now)
+        return timers_process(path)
 
     def _check_health(self) -> None:
         """Ask the service itself, as any client would.
@@ -182,21 +154,3 @@ def _why_unhealthy(status: int, body: bytes) -> str:
     except (ValueError, LookupError, TypeError):
         return f"{HEALTH_PATH} answers {status}: see the log above."
     return f"{detail}"
-
-
-def _timers(timers: Sequence[FunctionTimer], instance: Instance) -> list[PeriodicThread]:
-    """Return what does as the template's schedules say: each at once and then in time."""
-    threads = []
-    for timer in timers:
-        function = timer.function
-        run = partial(instance.run, function, scheduled_event)
-        threads.append(_timer(function.handler, timer.interval_seconds, run))
-        if function.handler.startswith("reaper."):
-            # In a deployment it is told of actions.
-            look = partial(instance.run, function, lambda _: {ACTIONS: True})
-            threads.append(_timer("actions", _LOOK_FOR_ACTIONS_SECONDS, look))
-    return threads
-
-
-def _timer(name: str, seconds: float, action: Callable[[], object]) -> PeriodicThread:
-    return PeriodicThread(name, every(seconds, action), log=_log, after_fault=seconds)

@@ -1,4 +1,4 @@
-"""The part of template.yaml that the local service reads: tables, API routes and schedules.
+"""The part of template.yaml that the local service reads: tables and API routes.
 
 The template is the only place where they are defined; from it come the `create_table` requests,
 so that every endpoint and every test has the tables that are deployed.
@@ -6,7 +6,6 @@ so that every endpoint and every test has the tables that are deployed.
 
 import contextlib
 import json
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,7 +32,6 @@ _KEPT_PROPERTIES: Final = (
     "LocalSecondaryIndexes",
     "BillingMode",
 )
-_SECONDS: Final = {"minute": 60, "hour": 3600, "day": 86400}
 _CREATE_TIMEOUT_SECONDS: Final = 60.0
 
 
@@ -62,14 +60,6 @@ class ApiRoute:
     method: str
     path: str
     function: Function
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionTimer:
-    """One timer: the function is called every `interval_seconds`."""
-
-    function: Function
-    interval_seconds: int
 
 
 def load_template() -> Template:
@@ -144,22 +134,6 @@ def routes(template: Template) -> list[ApiRoute]:
     ]
 
 
-def schedules(template: Template) -> list[FunctionTimer]:
-    """List the schedules of all functions that are not switched off.
-
-    Raises:
-        TemplateInvalid: a schedule is not of the form `rate(5 minutes)`.
-
-    """
-    return [
-        FunctionTimer(function, _interval(event.get("Schedule") or event.get("ScheduleExpression")))
-        for function, kind, event in _events(template)
-        if kind in {"Schedule", "ScheduleV2"}
-        and event.get("Enabled", True)
-        and event.get("State", "ENABLED") == "ENABLED"
-    ]
-
-
 def _table_properties(template: Template, resource: str) -> dict[str, Any]:
     found = template["Resources"].get(resource, {})
     if found.get("Type") != "AWS::DynamoDB::Table":
@@ -215,12 +189,3 @@ def _events(template: Template) -> Iterator[tuple[Function, str, dict[str, Any]]
         function = Function(name, properties["Handler"], timeout, memory)
         for event in properties.get("Events", {}).values():
             yield function, event["Type"], event.get("Properties", {})
-
-
-def _interval(expression: str | None) -> int:
-    match = re.fullmatch(r"rate\((\d+) (minute|hour|day)s?\)", expression or "")
-    if match is None:
-        raise TemplateInvalid(
-            f"The local service knows schedules of the form rate(5 minutes), not {expression}."
-        )
-    return int(match[1]) * _SECONDS[match[2]]

@@ -9,29 +9,33 @@ import sys
 from typing import Final
 
 from headrace.domain.errors import Unavailable
-from headrace.embedded.service import service_on
-from headrace.embedded.timers import FileTimers
+from headrace.embedded.service import service_at
+from headrace.embedded.timers import Timers
 from headrace.local.child import SupervisedProcess, begin, module_command, until_stdin_ends
 from headrace.runtime.wiring import Settings
 
 _log: Final = logging.getLogger("headrace.timers")
 
 
-def timers_process(path: str) -> SupervisedProcess:
-    """Return the process that runs the timers of the file at *path*."""
-    return SupervisedProcess("timers", module_command("headrace.local.timers", path), log=_log)
+def timers_process(path: str | None) -> SupervisedProcess:
+    """Return the process that runs the timers.
+
+    They work on the file at *path*, or on the DynamoDB tables that the environment names.
+    """
+    command = module_command("headrace.local.timers", *([path] if path else []))
+    return SupervisedProcess("timers", command, log=_log)
 
 
-def main(path: str) -> int:
-    """Run the timers of the file at *path* until stdin ends; return the exit code."""
+def main(path: str | None = None) -> int:
+    """Run the timers until stdin ends; return the exit code."""
     begin()
     try:
-        service = service_on(path, Settings.from_env())
+        service = service_at(path, Settings.from_env())
     except Unavailable as error:
         _log.error("The timers cannot run: %s", error.detail)
         return 1
     try:
-        with FileTimers(service, now=service.use.now):
+        with Timers(service, now=service.use.now):
             until_stdin_ends()
     finally:
         service.close()
@@ -39,4 +43,4 @@ def main(path: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -252,9 +252,13 @@ class UseCases:
     @_once
     def push(self) -> "PushDispatch":
         from dataclasses import replace
+        from functools import partial
 
         from headrace.ops.delivery.push import PushDispatch
+        from headrace.ops.shared.seats import Seat, has_ended
 
+        # Execution environments of Lambda have process ids and host names in common.
+        is_gone = has_ended if self.settings.function is None else None
         return PushDispatch(
             store=self._store,
             queues=self.queues,
@@ -263,6 +267,7 @@ class UseCases:
             leases=self.leases,
             signing=self.signing,
             now=self.now,
+            new_seat=partial(Seat, is_gone=is_gone),
         )
 
     @_once

@@ -21,6 +21,7 @@ from headrace.store.lake import lake_at
 
 if TYPE_CHECKING:
     from headrace.store.dynamo import DynamoStore
+    from headrace.store.dynamo.table_stream import TableStream
 
 __all__ = [
     "Settings",
@@ -29,6 +30,7 @@ __all__ = [
     "dynamo_store",
     "objects_of",
     "prepare",
+    "table_stream",
     "use_cases",
     "using",
     "utc_now",
@@ -134,3 +136,10 @@ def dynamo_store(settings: Settings, *, lanes: int = 1) -> "DynamoStore":
         sender=settings.sender,
         lanes=lanes,
     )
+
+
+def table_stream(settings: Settings) -> "TableStream":
+    """Return the stream of the tasks table of *settings*."""
+    from headrace.store.dynamo.table_stream import TableStream  # noqa: PLC0415  likewise
+
+    return TableStream(settings.dynamodb_url, settings.tasks_table)

@@ -19,7 +19,7 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.embedded.service import EmbeddedService
-from headrace.embedded.timers import FileTimers, LogRecorder, file_seat
+from headrace.embedded.timers import LogRecorder, Timers, timers_seat
 from headrace.ops.shared.seats import LASTS, RENEWED_EVERY, Seat
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import LakeObject
@@ -54,7 +54,7 @@ def service() -> EmbeddedService:
 @pytest.fixture
 def seats(service: EmbeddedService, machine: Machine) -> tuple[Seat, Seat]:
     """Give the seat as two processes see it."""
-    return tuple(file_seat(service.store, machine.clock, lambda: machine.up) for _ in range(2))  # type: ignore[return-value]
+    return tuple(timers_seat(service.store, machine.clock, lambda: machine.up) for _ in range(2))  # type: ignore[return-value]
 
 
 def test_one_of_two_has_it(seats: tuple[Seat, Seat]) -> None:
@@ -204,7 +204,7 @@ def test_a_burst_leaves_the_counting_to_whoever_has_the_seat(tmp_path: Path) -> 
     with Client(f"file:{tmp_path}/h.db") as client:
         app = an_app(client, ran)
         store = SqliteStore(f"{tmp_path}/h.db")
-        assert file_seat(store, utc_now).take()
+        assert timers_seat(store, utc_now).take()
         Worker(app).run(burst=True)
         (begun,) = client.list_tasks("numbers")
 
@@ -214,7 +214,7 @@ def test_a_burst_leaves_the_counting_to_whoever_has_the_seat(tmp_path: Path) -> 
 def test_why_the_timers_rest_is_said_once_until_they_have_worked_again(
     service: EmbeddedService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    timers = FileTimers(service, now=utc_now)
+    timers = Timers(service, now=utc_now)
     take = Seat.take
 
     def away(_: Seat) -> bool:
@@ -231,9 +231,9 @@ def test_why_the_timers_rest_is_said_once_until_they_have_worked_again(
 
 
 def test_who_found_the_seat_held_looks_again_in_two_seconds(service: EmbeddedService) -> None:
-    holder = file_seat(service.store, utc_now)
+    holder = timers_seat(service.store, utc_now)
     assert holder.take()
-    timers = FileTimers(service, now=utc_now)
+    timers = Timers(service, now=utc_now)
 
     waits = timers._sit()  # noqa: SLF001  as its thread does
     holder.give_up()

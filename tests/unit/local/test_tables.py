@@ -11,12 +11,10 @@ from headrace.local import EndpointRefused, TemplateInvalid
 from headrace.local.tables import (
     ApiRoute,
     Function,
-    FunctionTimer,
     TableNames,
     Template,
     create_tables,
     routes,
-    schedules,
     table_request,
 )
 from infra.template import load_template
@@ -84,25 +82,12 @@ def test_a_missing_template_is_refused_in_one_line(tmp_path: Path) -> None:
         load_template(tmp_path / "template.yaml")
 
 
-def test_routes_and_schedules_come_from_the_events(
+def test_routes_come_from_the_events(
     template_file: Callable[[str], Template],
 ) -> None:
     template = template_file(SMALL)
 
     assert routes(template) == [ApiRoute("GET", "/ping", PING)]
-    assert schedules(template) == [FunctionTimer(PING, 300), FunctionTimer(PING, 86400)]
-
-
-@pytest.mark.parametrize(
-    "expression", ["'cron(0 12 * * ? *)'", "rate(0.5 minutes)", "rate(minute)"]
-)
-def test_a_schedule_that_is_no_rate_is_refused(
-    template_file: Callable[[str], Template], expression: str
-) -> None:
-    template = template_file(SMALL.replace("rate(5 minutes)", expression))
-
-    with pytest.raises(TemplateInvalid, match="rate"):
-        schedules(template)
 
 
 def test_a_function_without_a_handler_is_refused(template_file: Callable[[str], Template]) -> None:
@@ -112,11 +97,8 @@ def test_a_function_without_a_handler_is_refused(template_file: Callable[[str], 
         routes(template)
 
 
-def test_the_service_has_an_api_and_a_reaper_every_minute(template: Template) -> None:
+def test_the_service_has_an_api(template: Template) -> None:
     assert "api.handler" in {route.function.handler for route in routes(template)}
-    assert ("reaper.handler", 60) in {
-        (schedule.function.handler, schedule.interval_seconds) for schedule in schedules(template)
-    }
 
 
 def test_a_request_has_what_the_template_says(template: Template) -> None:

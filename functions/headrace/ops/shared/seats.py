@@ -8,6 +8,7 @@ harm.
 
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,19 +28,30 @@ HOLDER: Final = "holder"
 UNTIL: Final = "until"
 
 
-def _nobody(_holder: str) -> bool:
-    return False
-
-
 def _this_process() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex}"
+
+
+def has_ended(holder: str) -> bool:
+    """Return whether *holder* was a process of this machine that no longer runs."""
+    host, pid, _ = holder.split(":")
+    if sys.platform == "win32" or host != socket.gethostname():
+        return False
+    try:
+        os.kill(int(pid), 0)  # signal 0 only checks that the process exists
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # the process belongs to another user
+        return False
+    return False
 
 
 @dataclass(slots=True)
 class Seat:
     """A place that one process at a time may have.
 
-    *is_gone* tells of a holder that it has certainly ended.
+    *is_gone* returns whether a holder has certainly ended, so that its seat is free. None where
+    that cannot be known, as on Lambda.
     """
 
     store: Store
@@ -48,7 +60,7 @@ class Seat:
     holder: str = field(default_factory=_this_process)
     kind: str = "seat"
     name: str = "timers"
-    is_gone: Callable[[str], bool] = _nobody
+    is_gone: Callable[[str], bool] | None = None
     _until: float = 0.0  # monotonic
 
     @property
@@ -96,4 +108,5 @@ class Seat:
         until = instant_of(body[UNTIL])
         # One from far ahead was written before the clock was set back.
         lasts = now < until <= now + LASTS
-        return body[HOLDER] != self.holder and lasts and not self.is_gone(body[HOLDER])
+        gone = self.is_gone is not None and self.is_gone(body[HOLDER])
+        return body[HOLDER] != self.holder and lasts and not gone

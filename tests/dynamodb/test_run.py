@@ -1,0 +1,145 @@
+"""`headrace run` on DynamoDB, seen from outside over HTTP: all of its background jobs work."""
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from headrace.local.launch import Launched, launched
+from headrace.local.tables import DynamoDBClient, TableNames
+from tests.conftest import drop_tables
+
+SOON_SECONDS = 30.0
+
+
+@pytest.fixture
+def run(dynamodb_url: str, dynamodb: DynamoDBClient, tmp_path: Path) -> Iterator[Callable[[], Any]]:
+    """Give what starts a service on the same tables, as often as a test wants."""
+    environment = {"HEADRACE_DYNAMODB_URL": dynamodb_url, "HEADRACE_PUSH_HOSTS": "127.0.0.1"}
+    yield lambda: launched(data_dir=tmp_path, environment=environment)
+    drop_tables(dynamodb, TableNames())
+
+
+def call(service: Launched, method: str, path: str, body: object = None) -> Any:
+    connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=30)
+    headers = {
+        "Authorization": f"Bearer {service.admin_key}",
+        "Content-Type": "application/json",
+    }
+    connection.request(method, path, None if body is None else json.dumps(body), headers)
+    answer = connection.getresponse()
+    text = answer.read()
+    connection.close()
+    assert answer.status < 300, text
+    return json.loads(text) if text else None
+
+
+def until(found: Callable[[], Any]) -> Any:
+    """Return what *found* returns once that is true."""
+    deadline = time.monotonic() + SOON_SECONDS
+    while not (value := found()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return value
+
+
+def enqueued(service: Launched, queue: str) -> int:
+    """Return how many enqueues the recorder has counted in the last hour."""
+    points = call(service, "GET", f"/v1/queues/{queue}/metrics")["points"]
+    return sum(point["enqueued"] for point in points)
+
+
+def test_writes_are_counted_once_by_the_service_and_by_the_next_one(
+    run: Callable[[], Any],
+) -> None:
+    with run() as service:
+        call(service, "POST", "/v1/queues", {"name": "mail"})
+        call(service, "POST", "/v1/queues/mail/tasks", {"tasks": [{"payload": 1}] * 20})
+        until(lambda: enqueued(service, "mail") == 20)
+        service.kill()
+
+    with run() as service:
+        call(service, "POST", "/v1/queues/mail/tasks", {"tasks": [{"payload": 1}] * 5})
+        until(lambda: enqueued(service, "mail") == 25)
+        (task,) = call(service, "POST", "/v1/queues/mail/dequeue", {})["tasks"]
+        report = {"task_id": task["id"], "lease_id": task["lease"]["id"], "status": "SUCCEEDED"}
+        call(service, "POST", "/v1/queues/mail/reports", {"reports": [report]})
+        stats = until(lambda: call(service, "GET", "/v1/queues/mail/stats")["counts"]["succeeded"])
+
+    assert stats == 1
+
+
+def test_a_batch_calls_back_when_its_last_task_ends(run: Callable[[], Any]) -> None:
+    with run() as service:
+        call(service, "POST", "/v1/queues", {"name": "mail"})
+        ended = {"queue": "mail", "payload": "all done"}
+        batch = {"id": "b", "total": 1, "on": {"ended": ended}}
+        call(service, "POST", "/v1/batches", batch)
+        call(
+            service, "POST", "/v1/queues/mail/tasks", {"tasks": [{"payload": 1, "batches": ["b"]}]}
+        )
+        (task,) = call(service, "POST", "/v1/queues/mail/dequeue", {})["tasks"]
+        report = {"task_id": task["id"], "lease_id": task["lease"]["id"], "status": "SUCCEEDED"}
+        call(service, "POST", "/v1/queues/mail/reports", {"reports": [report]})
+
+        tasks = until(lambda: call(service, "POST", "/v1/queues/mail/dequeue", {})["tasks"])
+
+    assert [task["payload"] for task in tasks] == ["all done"]
+
+
+def test_a_schedule_ticks_on_and_a_lapsed_lease_is_reclaimed(run: Callable[[], Any]) -> None:
+    failing = {"retry_strategy": {"kind": "fixed", "max_retries": 0}}
+    with run() as service:
+        call(service, "POST", "/v1/queues", {"name": "mail", **failing})
+        call(service, "POST", "/v1/queues/mail/tasks", {"tasks": [{"payload": 1, "id": "lapses"}]})
+        (task,) = call(
+            service, "POST", "/v1/queues/mail/dequeue", {"keepalive_timeout_in_seconds": 1}
+        )["tasks"]
+        call(service, "POST", "/v1/queues", {"name": "ticks"})
+        call(service, "PUT", "/v1/queues/ticks/schedules/each", {"every_seconds": 1, "payload": 1})
+        ahead = call(service, "GET", "/v1/queues/ticks/count")["count"]
+        until(lambda: call(service, "GET", f"/v1/tasks/{task['id']}")["lease_expires_at"] < now())
+
+    with run() as service:  # its reaper and scheduler begin with a first pass
+        until(lambda: call(service, "GET", "/v1/tasks/lapses")["state"] == "DEAD")
+        until(lambda: call(service, "GET", "/v1/queues/ticks/count")["count"] > ahead)
+
+
+def test_a_task_is_pushed_to_the_target_of_its_queue(run: Callable[[], Any]) -> None:
+    with target() as (url, received), run() as service:
+        call(service, "POST", "/v1/queues", {"name": "hooks", "target": {"url": url}})
+        call(service, "POST", "/v1/queues/hooks/tasks", {"tasks": [{"payload": {"to": "ada"}}]})
+
+        until(lambda: received)
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
+
+
+@contextmanager
+def target() -> Iterator[tuple[str, list[bytes]]]:
+    """Give a server that takes requests, and their bodies."""
+    received: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/", received
+        server.shutdown()

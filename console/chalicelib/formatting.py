@@ -1,7 +1,6 @@
 """Numbers, lengths, sizes and times as people read them.  Pure: what time it is, is an argument."""
 
 import math
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
@@ -19,21 +18,7 @@ _KIB: Final = 1024
 _LONG: Final = 10**7  # a number that takes much room
 _MINUTE: Final = 60
 _TENTHS_MATTER: Final = 10  # seconds below which a tenth is shown
-_UNSEEN: Final = re.compile(
-    "\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # controls, but for tabs and new lines
-    "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e007f]"  # what reorders text, hides in it, or is half a pair
-)
 _LENGTHS: Final = ((86_400, "d"), (3_600, "h"), (_MINUTE, "min"))
-
-
-def visible(text: str) -> str:
-    """Return *text* with control and bidi characters, and such as take no room, by their names.
-
-    ``⟨U+202E⟩`` stands for the one that turns the rest of a line around.  The joiners of scripts
-    and emoji stay, as do tabs and new lines.
-    """
-    return _UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
 
 
 def number(value: float) -> str:

@@ -15,6 +15,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
+from headrace.domain.escaping import escape_unseen
+
 from . import formatting
 from .pages import Frame, Page
 
@@ -48,7 +50,7 @@ def environment() -> Environment:
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_visible,
+        finalize=_escape_unseen,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
@@ -69,10 +71,10 @@ def environment() -> Environment:
     return made
 
 
-def _visible(value: object) -> object:
-    """Return what is printed for *value*: text that is no markup yet with nothing unseen in it."""
+def _escape_unseen(value: object) -> object:
+    """Return *value* as it is printed: ``⟨U+202E⟩`` in text stands for a character of that code."""
     if isinstance(value, str) and not isinstance(value, Markup):
-        return formatting.visible(value)
+        return escape_unseen(value, lambda sign: f"⟨U+{ord(sign):04X}⟩")
     return value
 
 

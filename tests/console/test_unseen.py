@@ -2,9 +2,6 @@
 
 import re
 
-import pytest
-
-from console.chalicelib import formatting
 from console.chalicelib.render import TEMPLATES
 from headrace.ops.delivery.reports import ReportStatus, WorkerError
 from tests.console.conftest import Browser, typed_in
@@ -12,21 +9,6 @@ from tests.console.conftest import Browser, typed_in
 TURNED = "invoice\u202egpj.exe\x1b[2J\u200b"
 NAMED = "invoice⟨U+202E⟩gpj.exe⟨U+001B⟩[2J⟨U+200B⟩"
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        (TURNED, NAMED),
-        ("a\tb\r\nc", "a\tb\r\nc"),
-        ("a\rb", "a⟨U+000D⟩b"),
-        ("\u2066left\u2069 \u061c\ufeff\u2028", "⟨U+2066⟩left⟨U+2069⟩ ⟨U+061C⟩⟨U+FEFF⟩⟨U+2028⟩"),
-        ("שלום café 👩\u200d🚀 1\u202f000", "שלום café 👩\u200d🚀 1\u202f000"),
-        ("\U000e0041\ud800", "⟨U+E0041⟩⟨U+D800⟩"),
-    ],
-)
-def test_what_cannot_be_seen_is_named(text: str, shown: str) -> None:
-    assert formatting.visible(text) == shown
 
 
 def stocked(admin: Browser) -> str:

@@ -28,6 +28,7 @@ from headrace.cli.output import answer, document, done, line, many, rows, span, 
 from headrace.cli.params import INSTANT, TIME, open_stdin
 from headrace.cli.session import CliSession, Exit, Failed
 from headrace.domain.access import Role
+from headrace.domain.escaping import escape_unseen
 from headrace.wire.service import AuditEntry, Key
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def revoke(session: CliSession, id: str, *, dry_run: bool, yes: bool) -> None:
         if found is None:
             raise Failed(f"there is no key {id}", Exit.NOT_FOUND)
         text = f"Key {id} ({found.name}, {found.role}) would be revoked."
-        answer(session, found, lambda: click.echo(text))
+        answer(session, found, lambda: click.echo(escape_unseen(text)))
         return
     session.ask(f"Key {id} will not work any more.", yes=yes)
     session.client.delete_key(id)

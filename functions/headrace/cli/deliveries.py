@@ -7,12 +7,13 @@ import click
 
 from headrace.cli import params
 from headrace.cli.commands import CliCommand, options, queue_argument, queue_names, tag_option
-from headrace.cli.output import clean, document, line, rows, when
+from headrace.cli.output import document, line, rows, when
 from headrace.cli.params import TIME
 from headrace.cli.session import CliSession, Exit
 from headrace.client.calls.work import Order
 from headrace.client.sending import Failure, Report, Status
 from headrace.domain import limits
+from headrace.domain.escaping import escape_unseen
 from headrace.domain.task import State
 from headrace.wire.tasks import LeasedTask, Reported
 
@@ -231,7 +232,7 @@ def _show(session: CliSession, result: Reported) -> Exit:
     if result.outcome == "OK":
         session.note(f"Task {result.task_id} is {_state(result)}.")
         return Exit.DONE
-    why = f": {clean(result.detail)}" if result.detail else ""
+    why = f": {escape_unseen(result.detail)}" if result.detail else ""
     click.echo(f"error: {result.outcome}{why}", err=True)
     return _REFUSED[result.outcome]
 

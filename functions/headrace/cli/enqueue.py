@@ -24,6 +24,7 @@ from headrace.cli.session import CliSession, Exit
 from headrace.client.sending import NewTask
 from headrace.client.settings import utc_now
 from headrace.domain.errors import HeadraceError
+from headrace.domain.escaping import escape_unseen
 from headrace.domain.ids import new_task_id
 from headrace.wire.tasks import Enqueued
 
@@ -181,7 +182,7 @@ def _one(session: CliSession, made: Enqueued) -> Exit:
         click.echo(made.id)
     why = f": {made.detail}" if made.detail else ""
     if made.outcome == "INVALID":
-        click.echo(f"error: {made.outcome}{why}", err=True)
+        click.echo(escape_unseen(f"error: {made.outcome}{why}"), err=True)
         return Exit.FAILED
     if made.outcome != "CREATED":
         where = f", {made.queue}" if made.task is None and made.queue else ""
@@ -223,12 +224,12 @@ def _file(session: CliSession, queue: str, defaults: Defaults, given: dict[str, 
 
 def _line(session: CliSession, number: int, result: Enqueued | BadLine | None) -> None:
     if isinstance(result, BadLine):
-        click.echo(f"line {number}: {result}", err=True)
+        click.echo(escape_unseen(f"line {number}: {result}"), err=True)
         if session.json:
             line({"line": number, "outcome": "BAD", "id": None, "detail": str(result)})
     elif result is not None:
         if result.outcome == "INVALID":
-            click.echo(f"line {number}: INVALID: {result.detail}", err=True)
+            click.echo(escape_unseen(f"line {number}: INVALID: {result.detail}"), err=True)
         if session.json:
             named = ("outcome", "id", "queue", "detail")
             fields = {name: getattr(result, name) for name in named}

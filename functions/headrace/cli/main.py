@@ -11,6 +11,7 @@ from headrace import __version__
 from headrace.cli.commands import CliGroup, Lazy
 from headrace.cli.session import CliSession, Exit, Failed, exit_of, replace_closed_output
 from headrace.domain.errors import HeadraceError, Unauthenticated
+from headrace.domain.escaping import escape_unseen
 
 _NO_QUEUE: Final = re.compile(r"there is no queue ([\w.-]+)", re.ASCII)
 _ELSEWHERE: Final = {
@@ -102,7 +103,7 @@ def _explain(session: CliSession, error: Exception) -> Exit:
         click.echo("interrupted", err=True)
         return Exit.INTERRUPTED
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and not session.json:
-        click.echo(error.format_message(), err=True)
+        click.echo(escape_unseen(error.format_message()), err=True)
         return Exit.USAGE
     code, text = _meaning(session, error)
     # What writes JSON and tables is loaded only now that it is needed.

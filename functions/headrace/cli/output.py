@@ -8,7 +8,7 @@ Colours, bold type and progress bars are for terminals only, and NO_COLOR is hon
 characters in data are shown, never sent to the terminal.
 """
 
-import json
+import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -26,7 +26,9 @@ from rich.tree import Tree
 from headrace.cli.session import CliSession
 from headrace.client.calls.tasks import count_tasks
 from headrace.domain.errors import FieldError, HeadraceError
+from headrace.domain.escaping import escape_unseen, json_escape
 from headrace.domain.operate import SAID
+from headrace.wire.base import without_halves
 from headrace.wire.tasks import BulkResult, Count, Enqueued, TaskError, Undoable
 
 _ANY_WIDTH: Final = 100_000
@@ -36,31 +38,42 @@ _SHORT: Final = 10
 # ---------------------------------------------------------------------------------------- JSON
 
 
-def to_json(value: object, *, without: Sequence[str] = ()) -> str:
-    """Return *value* as compact JSON, fields named in *without* left out."""
-    text = msgspec.json.encode(value).decode()
-    if not without:
-        return text
-    fields = {name: one for name, one in json.loads(text).items() if name not in without}
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+def to_json(value: object) -> str:
+    """Return *value* as compact JSON; payloads, results and progress keep their exact text."""
+    return msgspec.json.encode(value).decode()
+
+
+def fields_of(value: msgspec.Struct, *without: str) -> dict[str, Any]:
+    """Return the members of an answer by their JSON names, except those named in *without*."""
+    members = ((one.encode_name, getattr(value, one.name)) for one in msgspec.structs.fields(value))
+    return {
+        name: member
+        for name, member in members
+        if name not in without and member is not msgspec.UNSET
+    }
 
 
 def made_fields(made: Enqueued) -> dict[str, Any]:
-    """The result of an enqueue without its payload, which the answer does not bring back."""
-    fields: dict[str, Any] = json.loads(to_json(made))
-    if fields["task"]:
-        del fields["task"]["payload"]
+    """Return the result of an enqueue without the payload, which the answer does not have."""
+    fields = fields_of(made)
+    if made.task is not None:
+        fields["task"] = fields_of(made.task, "payload")
     return fields
 
 
 def document(value: object) -> None:
     """Write *value* as the one JSON document of a command."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    write_json(pretty(msgspec.json.encode(value)))
 
 
-def line(value: object, *, without: Sequence[str] = ()) -> None:
+def line(value: object) -> None:
     """Write *value* as one line of NDJSON."""
-    click.echo(to_json(value, without=without))
+    write_json(to_json(value))
+
+
+def write_json(text: str) -> None:
+    """Write JSON; on a terminal, escape in it what the terminal would obey or hide."""
+    click.echo(escape_unseen(text, json_escape) if sys.stdout.isatty() else text)
 
 
 def answer(session: CliSession, value: object, show: Callable[[], None]) -> None:
@@ -109,17 +122,7 @@ def console(stream: TextIO | None = None) -> Console:
 
 def cell(value: object, style: str = "") -> Text:
     """Return *value* as it stands in a table: None is a dash, control characters are shown."""
-    return Text(clean(_text_of(value)), style=style)
-
-
-def clean(text: str) -> str:
-    """Return *text* with control characters spelled out, so that no terminal obeys them."""
-    if text.isprintable():
-        return text
-    return "".join(
-        one if one.isprintable() or one == "\n" else one.encode("unicode_escape").decode()
-        for one in text
-    )
+    return Text(escape_unseen(_text_of(value)), style=style)
 
 
 def _text_of(value: object) -> str:
@@ -195,7 +198,7 @@ def facts(pairs: Iterable[tuple[str, object]]) -> None:
     made.add_column(style="bold", no_wrap=True)
     made.add_column(overflow="fold")
     for name, value in pairs:
-        made.add_row(Text(clean(name)), cell(value))
+        made.add_row(Text(escape_unseen(name)), cell(value))
     write(made)
 
 
@@ -223,11 +226,13 @@ def many(count: int, noun: str) -> str:
 
 
 def pretty(raw: bytes) -> str:
-    """Return JSON text set out for people, as it is where it cannot be read."""
+    """Return JSON text with line breaks and indents; as it is if it is nested too deeply."""
+    mark = secrets.token_hex(8).encode()
     try:
-        return msgspec.json.format(raw, indent=2).decode()
+        set_out = msgspec.json.format(without_halves(raw, mark), indent=2)
     except (msgspec.DecodeError, RecursionError):
-        return raw.decode(errors="replace")
+        set_out = raw
+    return set_out.replace(mark, rb"\u").decode(errors="replace")
 
 
 def progress(session: CliSession) -> Progress:
@@ -259,8 +264,9 @@ def problem(session: CliSession, error: Exception, text: str, code: str) -> str:
     *code* is for errors that no service has answered, and that have none of their own.
     """
     if not session.json:
-        return f"error: {clean(text)}"
-    return to_json({"error": problem_fields(error, text, code)})
+        return f"error: {escape_unseen(text)}"
+    answer = to_json({"error": problem_fields(error, text, code)})
+    return escape_unseen(answer, json_escape) if sys.stderr.isatty() else answer
 
 
 def problem_fields(error: Exception, text: str, code: str = "failed") -> dict[str, Any]:

@@ -29,6 +29,7 @@ from headrace.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
+from headrace.domain.escaping import escape_unseen
 
 if TYPE_CHECKING:
     import httpx2 as httpx
@@ -209,7 +210,7 @@ class CliSession:
     def note(self, text: str) -> None:
         """Show a person something that is no data: on stderr, unless --quiet."""
         if not self.quiet:
-            click.echo(text, err=True)
+            click.echo(escape_unseen(text), err=True)
 
     def ask(self, question: str, *, yes: bool, name: str | None = None) -> None:
         """Ask whether to go on; with *name*, by having that typed.

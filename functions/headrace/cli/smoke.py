@@ -15,6 +15,7 @@ from headrace.cli.commands import CliCommand
 from headrace.cli.output import cell, document, grid, many, progress, span, write
 from headrace.cli.session import CliSession, Exit, Failed, exit_of
 from headrace.domain.errors import HeadraceError
+from headrace.domain.escaping import escape_unseen
 
 _ENDS: Final = (Exit.NOT_ALLOWED, Exit.UNAVAILABLE)
 _STYLES: Final = {"ok": "green", "wrong": "red", "left out": "yellow"}
@@ -174,7 +175,8 @@ def _cleaning_up(smoke: Smoke) -> Iterator[None]:
         finally:
             signal.signal(signal.SIGTERM, before)
             for thing in smoke.made.things:
-                click.echo(f"left behind: {thing.text}; remove it: {thing.command}", err=True)
+                note = f"left behind: {thing.text}; remove it: {thing.command}"
+                click.echo(escape_unseen(note), err=True)
 
 
 def _show(session: CliSession, smoke: Smoke, rows: Sequence[CheckRow], took: float) -> None:

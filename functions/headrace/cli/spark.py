@@ -19,8 +19,9 @@ from rich.status import Status
 
 from headrace.cli.commands import CliCommand, CliGroup
 from headrace.cli.jobs import LAKE, LAKE_JOBS, STATION_RUN, SparkJob
-from headrace.cli.output import clean, console, facts
+from headrace.cli.output import console, facts
 from headrace.cli.session import CliSession, need_packages
+from headrace.domain.escaping import escape_unseen
 
 LAKE_MODULE: Final = "headrace.spark.lake"
 STATION_MODULE: Final = "headrace.spark.stations"
@@ -104,7 +105,7 @@ def show(session: CliSession, lines: Iterable[str]) -> None:
             else:
                 session.note(text)
             for outcome, reasons in figures.get("reasons", {}).items():
-                session.note(f"  {outcome}: {clean(reasons[0])}")
+                session.note(f"  {outcome}: {escape_unseen(reasons[0])}")
 
 
 def _status(session: CliSession) -> Status:

@@ -11,13 +11,14 @@ import msgspec
 from rich.text import Text
 
 from headrace.cli.commands import CliCommand, dry_run_option
-from headrace.cli.output import clean, console, document, many, problem_fields
+from headrace.cli.output import console, document, many, problem_fields
 from headrace.cli.session import CliSession, Exit, Failed
 from headrace.cli.workers import load_app
 from headrace.client.app.drift import FieldChange, SyncAction, SyncPlan, SyncStep
 from headrace.client.app.syncing import AppSync, StepOutcome, StepResult, failure_of
 from headrace.client.codec import PLAIN
 from headrace.domain.errors import InvalidRequest
+from headrace.domain.escaping import escape_unseen
 
 if TYPE_CHECKING:
     from headrace.client.app.app import App
@@ -193,5 +194,5 @@ def _short(value: object) -> str:
     if value is None:
         return "-"
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    text = clean(text).replace("\n", "\\n")
+    text = escape_unseen(text).replace("\n", "\\n")
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -18,22 +18,24 @@ from headrace.cli.filters import (
 )
 from headrace.cli.output import (
     answer,
-    clean,
     count_of,
     document,
     error_line,
     facts,
+    fields_of,
     line,
     many,
     pretty,
     rows,
     span,
     when,
+    write_json,
 )
 from headrace.cli.params import TIME
 from headrace.cli.session import CliSession, Exit, Failed
 from headrace.cli.watching import tail
 from headrace.domain import limits
+from headrace.domain.escaping import escape_unseen
 from headrace.domain.task import State
 from headrace.wire.tasks import Task
 
@@ -90,7 +92,7 @@ def _show(task: Task) -> None:
     facts(pairs)
     detail = next((error.detail for error in task.errors[::-1] if error.detail), "")
     if detail:
-        click.echo(f"\n{clean(detail.rstrip())}")
+        click.echo(f"\n{escape_unseen(detail.rstrip())}")
 
 
 @task_command.command("wait", example="headrace task wait order-4711 --for 5m")
@@ -110,7 +112,7 @@ def wait(session: CliSession, id: str, *, most: float | None) -> Exit:
     if session.json:
         document(found)
     elif found.state == State.SUCCEEDED and bytes(found.result_json) != b"null":
-        click.echo(pretty(bytes(found.result_json)))
+        write_json(pretty(bytes(found.result_json)))
     if found.state == State.SUCCEEDED:
         return Exit.DONE
     why = _latest(found)
@@ -153,7 +155,7 @@ def list_(
             else list_calls(client, queue, **where, function=function)
         )
         for task in islice(tasks, limit):
-            line(task, without=() if payload else ("payload",))
+            line(task if payload else fields_of(task, "payload"))
         return
     most = limit or SHOWN
     page = limits.LIST_PAGE if function else min(limits.LIST_PAGE, most + 1)
@@ -162,7 +164,7 @@ def list_(
     shown = list(islice(folded.without_later_ticks(listed), most + 1))
     _table(shown[:most], payload=payload)
     for text in folded.lines():
-        click.echo(clean(text))
+        click.echo(escape_unseen(text))
     if len(shown) > most:
         session.note(f"There are more: --limit shows more than {most}, --json all.")
 

@@ -24,10 +24,10 @@ from headrace.cli.commands import CliCommand, queue_argument, queue_names
 from headrace.cli.filters import function_of, function_option, list_calls
 from headrace.cli.output import (
     cell,
-    clean,
     console,
     document,
     error_line,
+    fields_of,
     grid,
     line,
     span,
@@ -38,6 +38,7 @@ from headrace.cli.params import INSTANT
 from headrace.cli.session import CliSession, stdin_is_terminal
 from headrace.client.client import Client
 from headrace.domain.errors import HeadraceError, RateLimited, Unavailable
+from headrace.domain.escaping import escape_unseen
 from headrace.wire.queues import Stats
 from headrace.wire.tasks import Task
 
@@ -310,7 +311,7 @@ def tail(
         after = max(began, now - _OVERLAP)
         for shown, task in look(client, queue, after, seen, now=at, function=function):
             if session.json:
-                line(task, without=("payload",))
+                line(fields_of(task, "payload"))
             else:
                 out.print(
                     cell(_line(task, shown), _STYLES.get(str(task.state), "")), soft_wrap=True
@@ -329,4 +330,4 @@ def _line(task: Task, shown: datetime) -> str:
     if task.errors and task.state != "SUCCEEDED":
         parts.append(error_line(task.errors[-1]))
     parts += [f"{name}={value}" for name, value in task.tags.items()]
-    return clean(" ".join(parts)).replace("\n", " ")
+    return escape_unseen(" ".join(parts)).replace("\n", " ")

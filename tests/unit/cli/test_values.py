@@ -148,21 +148,6 @@ def test_cells_say_values_as_people_read_them(value: object, message: str) -> No
     assert output.cell(value).plain == message
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("plain é 漢", "plain é 漢"),
-        ("\x1b[2J", "\\x1b[2J"),
-        ("\x9b2J", "\\x9b2J"),
-        ("a\rb", "a\\rb"),
-        ("two\nlines", "two\nlines"),
-        ("\u202egnp", "\\u202egnp"),
-    ],
-)
-def test_nothing_in_data_drives_the_terminal(text: str, message: str) -> None:
-    assert output.clean(text) == message
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -55,6 +55,33 @@ def test_text_names_task_and_attempt() -> None:
     assert second.endswith("INFO headrace.worker: Stopped")
 
 
+HOSTILE = "mail\x1b[2J\x9b\u202e\n2026-11-21 08:00:00,000 INFO headrace.worker: all is well"
+
+
+@pytest.mark.usefixtures("root")
+def test_text_from_outside_can_forge_no_line_and_drive_no_terminal() -> None:
+    out = io.StringIO()
+    configure("text", stream=out)
+    error = ValueError(HOSTILE)
+    LOG.error("%s failed", HOSTILE, exc_info=error, extra=about(leased(), task_name=HOSTILE))
+
+    first, *others = out.getvalue().splitlines()
+    assert "mail\\x1b[2J\\x9b\\u202e" in first
+    assert all(line.startswith("    ") for line in others)
+    assert "".join(out.getvalue().splitlines()).isprintable()
+
+
+@pytest.mark.usefixtures("root")
+def test_json_lines_hold_text_from_outside_in_escapes() -> None:
+    out = io.StringIO()
+    configure("json", stream=out)
+    LOG.info("%s failed", HOSTILE)
+
+    [line] = out.getvalue().splitlines()
+    assert line.isprintable()
+    assert json.loads(line)["message"] == f"{HOSTILE} failed"
+
+
 @pytest.mark.usefixtures("root")
 def test_a_priority_is_named_where_there_is_one() -> None:
     out = io.StringIO()

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, TextIO, TypeAlias
 
 from headrace.client.current import current_attempt
+from headrace.domain.escaping import escape_unseen, json_escape
 from headrace.domain.limits import utf8_bytes
 from headrace.wire.tasks import LeasedTask
 
@@ -23,6 +24,7 @@ FIELDS: Final = (
 )
 """What records of this package may carry beside the message."""
 
+_NEXT_LINE: Final = "\n    "
 _OWN: Final = frozenset({"time", "level", "logger", "message", "traceback", "stack"})
 _WHOLE_BYTES: Final = 4096  # which Linux's pipes take in one piece; a line may be longer
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -80,6 +82,14 @@ class TextFormatter(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record with control and invisible characters escaped.
+
+        Lines after the first, such as those of a traceback, are indented: no text in a record can
+        look like another record.
+        """
+        return escape_unseen(super().format(record)).replace("\n", _NEXT_LINE)
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 (the base's)
         """Return the time of *record* as the base does; many are of one second."""
@@ -209,9 +219,11 @@ def _extra(record: logging.LogRecord) -> dict[str, Any]:
 def _json(line: dict[str, Any]) -> str:
     """*line* as JSON; what JSON does not know is text, so that no line is lost for one value."""
     try:
-        return json.dumps(line, ensure_ascii=False, default=str, allow_nan=False)
+        text = json.dumps(line, ensure_ascii=False, default=str, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        return json.dumps({name: _plain(value) for name, value in line.items()}, ensure_ascii=False)
+        plain = {name: _plain(value) for name, value in line.items()}
+        text = json.dumps(plain, ensure_ascii=False)
+    return escape_unseen(text, json_escape)
 
 
 def _plain(value: object) -> object:

@@ -23,6 +23,7 @@ with starting():
         import_module(f"{views.__name__}.{module.name}")
     prepare("keys", "queues", "stats")
 
+_PROXY: Final = "{proxy+}"
 FORM: Final = "application/x-www-form-urlencoded"
 
 # Chalice keeps the request at hand on the app, where threads of the local service would share it.
@@ -32,6 +33,7 @@ _REQUEST_ID: Final[ContextVar[str]] = ContextVar("headrace_console_request_id")
 
 def handler(event: dict[str, Any], context: Timed) -> dict[str, Any]:
     """Answer one request."""
+    event = _with_route(event)
     given = event["requestContext"].get("requestId")
     event_token = _EVENT.set(event)
     id_token = _REQUEST_ID.set(str(given or getattr(context, "aws_request_id", "unknown")))
@@ -43,6 +45,22 @@ def handler(event: dict[str, Any], context: Timed) -> dict[str, Any]:
         _REQUEST_ID.reset(id_token)
     made["headers"] = {**SECURITY, **made["headers"]}  # what Chalice answers by itself has them too
     return made
+
+
+def _with_route(event: dict[str, Any]) -> dict[str, Any]:
+    """Return *event* as API Gateway would send it if the template had a route for every page.
+
+    The template has one route for all pages, `/console/{proxy+}`, and Chalice looks up its views
+    by the exact path of a route.
+    """
+    context = event["requestContext"]
+    path = context["resourcePath"]
+    if path.endswith(_PROXY):
+        path = path.removesuffix(_PROXY) + event["pathParameters"]["proxy"]
+    route, names = routes.find(path)
+    method = "GET" if context["httpMethod"] == "HEAD" else context["httpMethod"]
+    context = {**context, "resourcePath": route, "httpMethod": method}
+    return {**event, "resource": route, "pathParameters": names, "requestContext": context}
 
 
 def _build() -> Chalice:

@@ -129,17 +129,9 @@ def _page_of(path: str) -> ConsoleRoute | None:
 
 def _path_of(target: str, at: urls.Urls) -> str | None:
     """Return the path of the route that takes a form to *target*."""
-    here = target.partition("?")[0].removeprefix(at.base).split("/")
-    posts = sorted(
-        (one.path for one in routes.found if one.method == "POST"), key=lambda path: path.count("{")
-    )
-    for path in posts:
-        parts = path.split("/")
-        if len(parts) == len(here) and all(
-            part == given or part.startswith("{") for part, given in zip(parts, here, strict=True)
-        ):
-            return path
-    return None
+    path, _ = routes.find(target.partition("?")[0].removeprefix(at.base))
+    takes_forms = any(one.path == path and one.method == "POST" for one in routes.found)
+    return path if takes_forms else None
 
 
 def _note_refusal(

@@ -6,6 +6,7 @@ Every response has the security headers.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
+from urllib.parse import unquote
 
 from headrace.domain.access import Permission
 from headrace.runtime.function import ALWAYS
@@ -15,6 +16,7 @@ from .kept_forms import KeptForm
 from .pages import Flash, Page
 from .request import ConsoleRequest
 from .request_context import RequestContext
+from .urls import ELSEWHERE
 
 HTML: Final = "text/html; charset=utf-8"
 SECURITY: Final[Mapping[str, str]] = {
@@ -110,12 +112,35 @@ class Routes:
         """Decorate the view of POST *path*: a form with its token."""
         return self._add("POST", path, needs)
 
+    def find(self, path: str) -> tuple[str, dict[str, str]]:
+        """Return the most specific route path that matches *path*, with its path parameters.
+
+        A path that no route has belongs to the page that says so.
+        """
+        parts = [unquote(part) for part in path.strip("/").split("/")]
+        paths = sorted({route.path for route in self.found}, key=_parameters)
+        for template in paths:
+            names = template.strip("/").split("/")
+            if len(names) == len(parts) and all(map(_matches, names, parts)):
+                given = zip(names, parts, strict=True)
+                return template, {name[1:-1]: part for name, part in given if name[0] == "{"}
+        return ELSEWHERE, {"path": "/".join(parts[1:])}
+
     def _add(self, method: str, path: str, needs: Permission | None) -> Callable[[_View], _View]:
         def register(view: _View) -> _View:
             self.found.append(ConsoleRoute(method, path, view, needs))
             return view
 
         return register
+
+
+def _parameters(path: str) -> int:
+    return path.count("{")
+
+
+def _matches(name: str, part: str) -> bool:
+    """Whether the segment *part* of a request is *name*, the segment of a route."""
+    return name == part or (name.startswith("{") and not name.endswith("+}") and part != "")
 
 
 routes: Final = Routes()

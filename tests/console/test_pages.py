@@ -10,11 +10,12 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from console.chalicelib.routes import routes
 from headrace.domain.access import Role
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.ops.delivery.reports import ReportStatus, WorkerError
-from tests.console.conftest import Browser, Element, Shown, query_of, resource_of
+from tests.console.conftest import Browser, Element, Shown, query_of
 
 EVIL = '{"x": "<script>alert(1)</script><b onclick=\\"go()\\">&amp;", "big": 12345678901234567890}'
 
@@ -38,7 +39,7 @@ def crawl(browser: Browser, start: str = "/console", *, of_a_pair: int = 1) -> d
             continue
         path, _, query = url.partition("?")
         if query:
-            page, _ = resource_of("GET", path.removeprefix(browser.stage))
+            page, _ = routes.find(path.removeprefix(browser.stage))
             names = sorted(parse_qs(query, keep_blank_values=True))
             alone: list[tuple[str, ...]] = [tuple(names)]
             here = [(page, *two) for two in [*combinations(names, 2)] or alone]

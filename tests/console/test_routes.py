@@ -13,7 +13,7 @@ from console.chalicelib.urls import Urls
 from headrace.local.launch import launched
 from headrace.local.tables import Template, routes
 from infra.template import load_template
-from tests.console.conftest import KEY, read_html
+from tests.console.conftest import KEY, Browser, read_html
 
 
 @pytest.fixture(scope="module")
@@ -21,18 +21,58 @@ def template() -> Template:
     return load_template()
 
 
-def test_the_template_has_every_route_and_no_other(template: Template) -> None:
-    declared: dict[str, list[str]] = {}
-    for route in routes(template):
-        if route.function.name == "ConsoleFunction":
-            declared.setdefault(route.path, []).append(route.method)
-
-    door = {"/console/sign-in": ["GET", "POST"]}  # each with a limit of its own
-    assert declared == door | {
-        path: ["ANY"] if len(methods) > 1 else list(methods)
-        for path, methods in app.routes.items()
-        if path not in door
+def test_the_template_has_one_route_for_all_pages(template: Template) -> None:
+    declared = {
+        (route.method, route.path)
+        for route in routes(template)
+        if route.function.name == "ConsoleFunction"
     }
+
+    sign_in = {("GET", "/console/sign-in"), ("POST", "/console/sign-in")}  # have their own limit
+    assert declared == sign_in | {("ANY", "/console"), ("ANY", "/console/{proxy+}")}
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_every_path_of_the_app_is_found(end: str) -> None:
+    for path in app.routes:
+        names = re.findall(r"\{(\w+)\+?\}", path)
+        sent = re.sub(r"\{(\w+)\+?\}", r"a \1", path).replace(" ", "%20")
+
+        assert console_routes.find(sent + end) == (path, {name: f"a {name}" for name in names})
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/console/queues/edit", "/console/queues/{queue}"),
+        ("/console/tasks/x/enqueue", "/console/tasks/{id}/enqueue"),
+        ("/console/tasks/x/run", "/console/tasks/{id}/{action}"),
+        ("/console/tasks//run", "/console/{path+}"),
+        ("/console/queues/{queue}/{path+}/{x}", "/console/{path+}"),
+        ("/console/no/such/page", "/console/{path+}"),
+        ("/console/" + "a/" * 2_000, "/console/{path+}"),
+    ],
+)
+def test_the_most_specific_route_is_taken_and_any_other_path_has_a_page(
+    path: str, found: str
+) -> None:
+    assert console_routes.find(path)[0] == found
+
+
+def test_a_method_that_a_page_does_not_take_is_refused(browse: Browser) -> None:
+    for method in ("PUT", "DELETE", "OPTIONS", "PATCH"):
+        refused = browse.send(method, "/console/queues/mail", b"", {})
+
+        assert refused.status == 405
+        assert refused.headers["allow"] == "GET"
+        assert refused.headers["x-frame-options"] == "DENY"
+
+
+def test_head_is_answered_as_get(admin: Browser) -> None:
+    admin.queue("mail")
+
+    assert admin.send("HEAD", "/console/queues/mail", b"", {}).status == 200
+    assert admin.send("HEAD", "/console/queues/none", b"", {}).status == 404
 
 
 def test_no_event_of_the_console_has_an_authorizer(template: Template) -> None:

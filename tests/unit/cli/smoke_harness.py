@@ -111,7 +111,8 @@ class SmokeDeployment:
 
     def _console(self, request: httpx.Request, path: str) -> httpx.Response:
         bare, _, query = path.partition("?")
-        resource = "/console/static/{name}" if "/static/" in bare else bare
+        below = bare.removeprefix("/console/")
+        resource = bare if bare in ("/console", "/console/sign-in") else "/console/{proxy+}"
         event = proxy_event(
             request.method,
             bare,
@@ -121,7 +122,7 @@ class SmokeDeployment:
             body=request.content,
         )
         event["requestContext"] |= {"resourcePath": resource, "path": f"/prod{bare}"}
-        event["pathParameters"] = {"name": bare.rpartition("/")[2]} if resource != bare else None
+        event["pathParameters"] = {"proxy": below} if resource != bare else None
         with using(self.use):
             answer = read_answer(console(event, HandlerContext()))
         self.service.clock.forward(timedelta(milliseconds=1))

@@ -2,13 +2,15 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from headrace.domain.ids import LeaseName
+from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import ErrorKind, State
-from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
+from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
 from headrace.store.call_scope import metered
 from tests.contract.conftest import World, lease_name
 
@@ -221,8 +223,69 @@ def test_a_report_that_took_effect_may_be_repeated(
     assert world.say(task, status, queue=queue, **fields).outcome is ReportOutcome.OK
     assert world.see(task.id) == after
     other = "RELEASED" if status == "SUCCEEDED" else "SUCCEEDED"
-    refused = ReportOutcome.NOT_FOUND if status == "MOVED" else ReportOutcome.NOT_INFLIGHT
+    refused = ReportOutcome.NOT_FOUND if status == "MOVED" else ReportOutcome.STALE_LEASE
     assert world.say(task, other, queue=queue).outcome is refused
+
+
+@pytest.mark.parametrize(
+    ("status", "fields", "others"),
+    [
+        ("SUCCEEDED", {"result": "1"}, {"result": "2"}),
+        ("SUCCEEDED", {"result": "1"}, {}),
+        ("SUCCEEDED", {}, {"result": "1"}),
+        ("SUCCEEDED", {}, {"spawn": (("other", TaskSpec("1")),)}),
+        (
+            "SUCCEEDED",
+            {"spawn": (("other", TaskSpec("1")),)},
+            {"spawn": (("other", TaskSpec("2")),)},
+        ),
+        ("SUCCEEDED", {"spawn": (("other", TaskSpec("1")),)}, {}),
+        ("FAILED", {"error": WorkerError("A")}, {"error": WorkerError("B")}),
+        ("FAILED", {"error": WorkerError("A"), "retryable": False}, {}),
+        ("MOVED", {"to_queue": "other"}, {"to_queue": "third"}),
+        (
+            "MOVED",
+            {"to_queue": "other"},
+            {"to_queue": "other", "spawn": (("other", TaskSpec("1")),)},
+        ),
+    ],
+)
+@pytest.mark.parametrize("under", ["a lease", "a lease group"])
+def test_another_report_on_a_settled_lease_is_stale_and_changes_nothing(
+    world: World, status: str, fields: dict[str, Any], others: dict[str, Any], under: str
+) -> None:
+    queue = world.queue()
+    world.queue("other")
+    world.queue("third")
+    world.put(queue)
+    group = world.use.leases.open(None, keepalive=60).id if under == "a lease group" else None
+    task = world.one(queue, lease_id=group)
+    assert world.say(task, status, lease=group, **fields).outcome is ReportOutcome.OK
+    after, children = world.see(task.id), world.use.inspect.count("other").count
+
+    different = world.say(task, status, queue=queue, lease=group, **others)
+
+    assert (different.outcome, different.spawned) == (ReportOutcome.STALE_LEASE, ())
+    assert world.see(task.id) == after
+    assert world.use.inspect.count("other").count == children
+    assert world.say(task, status, queue=queue, lease=group, **fields).outcome is ReportOutcome.OK
+
+
+@pytest.mark.parametrize("status", ["FAILED", "RELEASED"])
+def test_another_report_on_a_settled_lease_does_not_touch_the_next_delivery(
+    world: World, status: str
+) -> None:
+    queue = world.queue(retry_strategy=AT_ONCE)
+    world.put(queue)
+    task = world.one(queue)
+    world.say(task, status)
+    world.clock.forward(5)
+    now = world.one(queue)
+
+    different = world.say(task, "SUCCEEDED", result="1")
+
+    assert different.outcome is ReportOutcome.STALE_LEASE
+    assert world.see(task.id) == now
 
 
 @pytest.mark.parametrize("status", ["FAILED", "RELEASED"])

@@ -60,7 +60,7 @@ def test_a_report_that_is_refused_creates_nothing(world: World) -> None:
     late = world.say(task, "MOVED", to_queue="right", spawn=spawn)
 
     assert stale.outcome is ReportOutcome.STALE_LEASE
-    assert late.outcome is ReportOutcome.NOT_INFLIGHT
+    assert late.outcome is ReportOutcome.STALE_LEASE
     assert world.use.inspect.count("left").count == 0
 
 
@@ -238,6 +238,35 @@ def test_a_repeat_names_the_holder_that_a_duplicate_met(world: World) -> None:
     assert outcomes(first) == [EnqueueOutcome.DUPLICATE, CREATED]
     assert outcomes(again) == [EnqueueOutcome.DUPLICATE, EXISTING]
     assert again.spawned[0].id == holder
+
+
+def test_a_repeat_says_existing_only_of_children_that_exist(world: World) -> None:
+    task = parent(world)
+    world.put("left", dedupe_key="k")
+    (holder,) = world.take("left")
+    world.queue("forgets", history_retention_in_seconds=0)
+    spawn = (
+        ("left", TaskSpec("1", dedupe_key="k")),
+        ("right", TaskSpec("2")),
+        ("forgets", TaskSpec("3")),
+        ("right", TaskSpec("4", dedupe_key="l")),
+    )
+    first = world.say(task, "SUCCEEDED", spawn=spawn)
+    _, deleted, forgotten, keyed = (child.id for child in first.spawned)
+    world.say(holder, "SUCCEEDED")
+    world.say(world.one("forgets"), "SUCCEEDED")
+    for gone in (deleted, keyed):
+        world.use.tasks.delete(str(gone))
+
+    again = world.say(task, "SUCCEEDED", spawn=spawn)
+
+    assert again.outcome is ReportOutcome.OK
+    assert [(child.outcome, child.id) for child in again.spawned] == [
+        (EnqueueOutcome.DUPLICATE, None),
+        (CREATED, deleted),
+        (EXISTING, forgotten),
+        (EnqueueOutcome.DUPLICATE, None),
+    ]
 
 
 @pytest.mark.parametrize("status", ["SUCCEEDED", "MOVED"])

@@ -249,8 +249,27 @@ def test_a_report_about_nothing_is_not_found(call: Service) -> None:
     assert call.say({**task, "queue": "other"}, "SUCCEEDED")["outcome"] == "NOT_FOUND"
     assert call.say(task, "MOVED", to_queue="nowhere")["outcome"] == "INVALID"
     assert call.say(task, "RELEASED")["outcome"] == "OK"
-    assert call.say(task, "FAILED")["outcome"] == "NOT_INFLIGHT"
+    assert call.say(task, "INFLIGHT")["outcome"] == "NOT_INFLIGHT"
     assert other
+
+
+def test_a_report_that_differs_from_the_one_that_settled_its_lease_is_stale(call: Service) -> None:
+    path = call.queue("mail")
+    call.put(path)
+    (task,) = call.take(path)
+    call.say(task, "SUCCEEDED", result={"rows": 1})
+
+    for status, fields in (
+        ("SUCCEEDED", {"result": {"rows": 2}}),
+        ("SUCCEEDED", {"spawn": [{"queue": "mail", "payload": 1}]}),
+        ("FAILED", {}),
+        ("RELEASED", {}),
+    ):
+        different = call.say(task, status, **fields)
+        assert (different["outcome"], different["state"]) == ("STALE_LEASE", "SUCCEEDED")
+        assert different["spawned"] == []
+    assert call.say(task, "SUCCEEDED", result={"rows": 1})["outcome"] == "OK"
+    assert call.say(task, "INFLIGHT")["outcome"] == "NOT_INFLIGHT"
 
 
 def test_reports_are_answered_in_their_order(call: Service) -> None:

@@ -35,6 +35,7 @@ class ServiceHarness(RuleBasedStateMachine):
         self._leave_nothing_to_chance(self.world.use)
         self.model = Model(new_rules())
         self.deliveries: list[Delivery] = []
+        self.settling: dict[str, tuple[str | None, ...]] = {}  # by task: what its report said
         self.calls = 0
 
     @staticmethod

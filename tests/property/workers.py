@@ -281,15 +281,32 @@ class Workers(ServiceHarness):
                 task.named = secret
                 self._take_effect(say, task, now)
                 task.named = None
+                if say.status != "INFLIGHT":
+                    self.settling[of.task_id] = _said(say)
                 return ReportOutcome.OK
-            there = task is not None and (task.queue == path or say.status == "MOVED")
-            done = task is not None and task.settled == (secret, VERBS[say.status])
-            if task is not None and there and done and task.group != secret:
-                return ReportOutcome.OK
+            if (again := self._expected_again(say, task, path, secret, now)) is not None:
+                return again
         if task is None or task.queue != path or task.hidden(now):
             return ReportOutcome.NOT_FOUND
         if task.state != "INFLIGHT":
             return ReportOutcome.NOT_INFLIGHT
+        return ReportOutcome.STALE_LEASE
+
+    def _expected_again(
+        self, say: Say, task: Known | None, path: str, secret: str, now: datetime
+    ) -> ReportOutcome | None:
+        """Return the outcome of a report on a lease that a report has settled; None for others."""
+        if task is None or say.status == "INFLIGHT" or task.group == secret:
+            return None
+        if task.settled is None or task.settled[0] != secret:
+            return None
+        status = task.settled[1]
+        if task.queue != path and say.status != "MOVED":
+            return None
+        if status == VERBS[say.status] and self.settling.get(task.id) == _said(say):
+            return ReportOutcome.OK
+        if task.hidden(now) or (task.queue != path and status != "move"):
+            return None
         return ReportOutcome.STALE_LEASE
 
     def _take_effect(self, say: Say, task: Known, now: datetime) -> None:
@@ -306,6 +323,14 @@ class Workers(ServiceHarness):
                 self.model.release(task, now, say.delay)
             case _:
                 self.model.move(task, say.target, now, say.delay, say.text)
+
+
+def _said(say: Say) -> tuple[str | None, ...]:
+    """Return what makes two reports of one status equal: the result, the error and the target."""
+    told = say.text if say.status in {"SUCCEEDED", "FAILED"} else None
+    if say.status == "FAILED":
+        told = told or ""
+    return (told, say.target if say.status == "MOVED" else None)
 
 
 def _turn(task: Task) -> tuple[datetime, str]:

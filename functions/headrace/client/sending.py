@@ -169,6 +169,10 @@ class Report:
     tags: Mapping[str, str] | None = None
     keepalive_timeout_in_seconds: Seconds | None = None
     spawn: Sequence[SpawnedTask] = ()
+    written: list[dict[str, Any]] = field(
+        init=False, default_factory=list, compare=False, repr=False, metadata={"sent": False}
+    )
+    """The entry as it was first sent: a repeat must say the same, and a codec may not."""
 
     @classmethod
     def on(cls, task: LeasedTask, status: Status, **fields: Any) -> "Report":  # noqa: ANN401 (of a report)
@@ -196,10 +200,7 @@ def callback_entry(task: SpawnedTask, codec: Codec, *, path: str) -> dict[str, A
 
     Raises InvalidRequest or PayloadTooLarge naming the field under *path*.
     """
-    entry = _given(task, codec, path)
-    if tags := traced(entry.get("tags")):
-        entry["tags"] = tags
-    return entry
+    return _traced_entry(task, codec, path)
 
 
 def reports_body(reports: Iterable[Report], codec: Codec) -> bytes:
@@ -209,17 +210,23 @@ def reports_body(reports: Iterable[Report], codec: Codec) -> bytes:
     """
     entries = []
     for place, report in enumerate(reports):
-        path = f"reports[{place}]"
-        entry = _given(report, codec, path, without=("spawn",))
-        if report.retryable:
-            del entry["retryable"]
-        if report.spawn:
-            entry["spawn"] = [
-                {**_new_task(child, codec, f"{path}.spawn[{number}]"), "queue": child.queue}
-                for number, child in enumerate(report.spawn)
-            ]
-        entries.append(entry)
+        if not report.written:
+            report.written.append(_report_entry(report, codec, f"reports[{place}]"))
+        entries.append(report.written[0])
     return json_body({"reports": entries})
+
+
+def _report_entry(report: Report, codec: Codec, path: str) -> dict[str, Any]:
+    entry = _given(report, codec, path, without=("spawn",))
+    if report.retryable:
+        del entry["retryable"]
+    if report.spawn:
+        # Without an id of its own a child gets one that the service makes of the lease.
+        entry["spawn"] = [
+            {**_traced_entry(child, codec, f"{path}.spawn[{number}]"), "queue": child.queue}
+            for number, child in enumerate(report.spawn)
+        ]
+    return entry
 
 
 def carried(value: object, codec: Codec, *, field: str, most: int) -> msgspec.Raw:
@@ -238,11 +245,16 @@ def carried(value: object, codec: Codec, *, field: str, most: int) -> msgspec.Ra
 
 
 def _new_task(task: NewTask, codec: Codec, path: str) -> dict[str, Any]:
+    entry = _traced_entry(task, codec, path)
+    if task.payload_ref is None:  # that has its own
+        entry.setdefault("id", new_task_id(utc_now()))
+    return entry
+
+
+def _traced_entry(task: NewTask, codec: Codec, path: str) -> dict[str, Any]:
     entry = _given(task, codec, path)
     if tags := traced(entry.get("tags")):
         entry["tags"] = tags
-    if task.payload_ref is None:  # that has its own
-        entry.setdefault("id", new_task_id(utc_now()))
     return entry
 
 

@@ -9,7 +9,7 @@ and a second plan from the task as read, never a wrong result.
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Final
 
 from headrace.domain import limits
 from headrace.domain.change import (
@@ -35,13 +35,17 @@ from headrace.domain.queue import Queue, new_life, place_in, turn_kept, waiting
 from headrace.domain.retry import Seconds
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Priority, State, Task, TaskError
 
+BY_THE_SERVICE: Final = "-"
+"""The digest of a report that no worker made."""
+
 
 @quick
 class Held:
     """A delivery as its worker knows it; ``task`` only once the store has been asked.
 
     ``group`` is the group whose id its worker calls the lease by, if it does; the lease itself,
-    attempt, worker and priority are then known only from the task.
+    attempt, worker and priority are then known only from the task.  ``report_digest`` is made of
+    the worker's report; the task keeps it, to tell a repeat from another report.
     """
 
     task_id: str
@@ -53,9 +57,12 @@ class Held:
     group: str | None = None
     priority: Priority | None = None
     started_at: datetime | None = None
+    report_digest: str = BY_THE_SERVICE
 
     @classmethod
-    def of(cls, task: Task, *, group: str | None = None) -> "Held":
+    def of(
+        cls, task: Task, *, group: str | None = None, report_digest: str = BY_THE_SERVICE
+    ) -> "Held":
         """Return the delivery that *task*, as it was read, is in."""
         return cls(
             task.id,
@@ -67,6 +74,7 @@ class Held:
             group,
             task.priority,
             task.started_at,
+            report_digest,
         )
 
     @property
@@ -291,7 +299,11 @@ def _marks(
     settled: dict[str, Any] = {}
     if row.lease is LeaseRule.HELD:
         name = held.group or held.lease_id
-        settled = {"settled_lease_id": name, "settled_status": str(row.action)}
+        settled = {
+            "settled_lease_id": name,
+            "settled_status": str(row.action),
+            "settled_digest": held.report_digest,
+        }
     return _held(row, held), settled, _already(row, held, settled)
 
 

@@ -195,7 +195,8 @@ class Task:
     ``payload``, ``result`` and ``progress`` are JSON texts, exactly as they came in;
     ``payload`` is None when it was not asked for.  Of each, ``…_ref`` is set where the text is kept
     elsewhere (see ``domain.offload``); the text is then None until it was fetched.
-    ``lease_*`` exist exactly while the task is in flight.
+    ``lease_*`` exist exactly while the task is in flight.  ``settled_*`` belong to the report that
+    last ended a delivery: its lease, what it did, and a digest of what it said.
     ``spent`` is set when the task is gone, and nobody keeps it: its id is, for a while, with where
     it ended, so that whoever repeats its enqueue does not make it anew (``retained_until`` says
     how long).
@@ -245,6 +246,7 @@ class Task:
     retained_until: datetime | None = None
     settled_lease_id: str | None = None
     settled_status: str | None = None
+    settled_digest: str | None = None
     enqueue_token: str | None = None
     slot: str | None = None
     spent: Place | None = None

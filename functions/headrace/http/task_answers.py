@@ -157,8 +157,7 @@ def _reported(report: "TaskReport", result: "ReportResult") -> task_wire.Reporte
         scheduled_at=None if task is None else instant(task.due_at),
         lease=_lease(task) if task is not None and beats else None,
         spawned=[
-            task_wire.Spawned(outcome=word(child.outcome), id=child.id or "")
-            for child in result.spawned
+            task_wire.Spawned(outcome=word(child.outcome), id=child.id) for child in result.spawned
         ],
         detail=result.detail,
         dead_reason=LEFT_OUT if over is None or not over.dead_reason else word(over.dead_reason),

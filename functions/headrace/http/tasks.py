@@ -179,7 +179,10 @@ def _leased(
 @router.post(
     "/v1/queues/<queue>/reports",
     summary="Report on leased tasks",
-    description="Each report on its own; one result for each, in their order. Safe to repeat.",
+    description=(
+        "Each report on its own; one result for each, in their order. Safe to repeat; a report "
+        "that differs from the one that settled its lease is STALE_LEASE."
+    ),
     operation_id="report",
     responses=answers(200, "One result for each report.", "ReportResults"),
 )

@@ -201,6 +201,7 @@ FIELDS: Final[dict[str, tuple[str, Form]]] = {
     "retained_until": (keys.TTL, SECONDS),
     "settled_lease_id": ("settled_lease_id", TEXT),
     "settled_status": ("settled_status", TEXT),
+    "settled_digest": ("settled_digest", TEXT),
     "enqueue_token": ("enqueue_token", TEXT),
     "slot": ("slot", TEXT),
     "spent": (keys.SPENT, PLACE),

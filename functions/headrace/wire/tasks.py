@@ -212,7 +212,13 @@ class Spawned(Answer, frozen=True, kw_only=True):
     """What became of a task spawned: made, or there already, which counts as done."""
 
     outcome: Literal["CREATED", "EXISTING", "DUPLICATE"]
-    id: Annotated[str, Meta(description="Of a duplicate, the task that holds the key.")]
+    id: Annotated[
+        str | None,
+        Meta(
+            description="Of a duplicate, the task that holds the key; null if a report is repeated "
+            "and no task holds it any more."
+        ),
+    ]
 
 
 class Reported(Answer, frozen=True, kw_only=True):

@@ -250,7 +250,10 @@ def test_a_report_that_changes_nothing_has_a_code_and_a_line(cli: Cli) -> None:
         1,
         "error: INVALID: to_queue: there is no queue nope\n",
     )
-    assert (waiting.code, waiting.err) == (5, "error: NOT_INFLIGHT: the task is READY\n")
+    assert (waiting.code, waiting.err) == (
+        5,
+        "error: STALE_LEASE: another report has settled this lease\n",
+    )
 
 
 def test_a_program_sees_why_a_report_changed_nothing(cli: Cli) -> None:

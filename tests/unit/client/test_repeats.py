@@ -1,12 +1,15 @@
 """Calls that are sent again after a lost answer: the service knows them by their key."""
 
 import asyncio
+import json
 from collections.abc import Callable
+from typing import Any
 
 import httpx2 as httpx
 import pytest
 
-from headrace import AsyncClient, Client, NewTask
+from headrace import AsyncClient, Client, NewTask, Report
+from headrace.client.sending import SpawnedTask
 from headrace.domain.errors import Conflict, Unavailable
 from headrace.testing import MemoryService
 from tests.unit.client.network import Network, problem, reply
@@ -157,3 +160,35 @@ def test_a_key_whose_secret_was_lost_is_named() -> None:
         (made,) = service.client.list_keys()
         assert made.id in refused.value.detail
         assert "delete it and make another" in refused.value.detail
+
+
+class NeverTheSame:
+    """A codec whose texts differ each time, as encrypted ones do."""
+
+    private = True
+
+    def __init__(self) -> None:
+        self._times = 0
+
+    def encode(self, value: object) -> bytes:
+        self._times += 1
+        return json.dumps([self._times, value]).encode()
+
+    def decode(self, text: bytes) -> Any:
+        return json.loads(text)[1]
+
+
+def test_a_report_that_is_sent_again_says_the_same() -> None:
+    with MemoryService() as service:
+        service.client.create_queue("mail")
+        client = service.connect(codec=NeverTheSame())
+        client.enqueue("mail", 1)
+        (task,) = client.dequeue("mail").tasks
+        child = SpawnedTask(queue="mail", payload="child")
+        report = Report.on(task, "SUCCEEDED", result="done", spawn=[child])
+
+        first, again = (client.report("mail", [report])[0] for _ in "ab")
+
+        assert (first.outcome, again.outcome) == ("OK", "OK")
+        assert [one.outcome for one in (*first.spawned, *again.spawned)] == ["CREATED", "EXISTING"]
+        assert first.spawned[0].id == again.spawned[0].id

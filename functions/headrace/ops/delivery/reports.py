@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Final
 
 from headrace.domain import limits, settle
@@ -74,6 +75,11 @@ class WorkerError:
     detail: str = ""
 
 
+_NO_ERROR: Final = WorkerError()
+_NOTHING_SAID: Final = "0"
+_DIGEST_BYTES: Final = 6  # it tells reports under one lease apart, and is no secret
+
+
 @quick
 class TaskReport:
     """One report; ``lease_id`` as the dequeue gave it, JSON texts as they came in."""
@@ -91,6 +97,14 @@ class TaskReport:
     tags: Mapping[str, str] | None = None
     keepalive: Seconds | None = None
     spawn: tuple[tuple[str, TaskSpec], ...] = ()
+
+    def digest(self) -> str:
+        """Return a digest of what the report says; two reports of one status are equal by it."""
+        error = self.error
+        if self.result is None and self.to_queue is None and not self.spawn and error == _NO_ERROR:
+            return _NOTHING_SAID
+        said = (self.result, error, self.to_queue, self.spawn)
+        return blake2b(repr(said).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 @quick
@@ -196,7 +210,7 @@ class Reports:
                 elif task is None or refusal is not None:
                     by_sight[place] = refusal or _not_found(report)
                 else:
-                    known = Held.of(task, group=_named_group(report))
+                    known = _held_as_seen(report, task)
                     by_sight[place] = self._plan(report, known, source, now)
             seen, refused = self._commit(reports, by_sight)  # refused: it changed behind our back
             results |= seen
@@ -227,7 +241,7 @@ class Reports:
         refusal = _refusal(report, source, task, now)
         if task is None or refusal is not None:
             return refusal or _not_found(report)
-        change = self._plan(report, Held.of(task, group=_named_group(report)), source, now)
+        change = self._plan(report, _held_as_seen(report, task), source, now)
         if isinstance(change, ReportResult):
             return change
         whole = change if change.seen else change.together(seen=task)
@@ -330,13 +344,19 @@ def _held(report: TaskReport, queue: Queue) -> Held | None:
             lease.worker,
             priority=lease.priority,
             started_at=lease.started_at,
+            report_digest=report.digest(),
         )
     group = _named_group(report)
     waits_again = report.status in (ReportStatus.RELEASED, ReportStatus.MOVED)
     ranked = waits_again and queue.settings.priority is not None
     if group is None or report.status is ReportStatus.FAILED or ranked:
         return None
-    return Held(report.task_id, queue.name, "", 0, group=group)
+    return Held(report.task_id, queue.name, "", 0, group=group, report_digest=report.digest())
+
+
+def _held_as_seen(report: TaskReport, task: Task) -> Held:
+    """Return the delivery that *report* names, from *task* as it was read."""
+    return Held.of(task, group=_named_group(report), report_digest=report.digest())
 
 
 def _named_group(report: TaskReport) -> str | None:
@@ -375,22 +395,44 @@ def _secret(report: TaskReport) -> str:
 
 
 def _repeated(report: TaskReport, queue: Queue, task: Task) -> bool:
-    """Tell whether *report* took effect on *task* before.
+    """Tell whether *report*, or one that says the same, took effect on *task* before.
 
     Not if the task is under the group that is named once more: the report may be about that.
     """
-    name, action = _settled_name(report), ACTIONS[report.status]
-    if name is None or (task.settled_lease_id, task.settled_status) != (name, action):
+    action = ACTIONS[report.status]
+    if not _is_settled(report, task) or task.settled_status != action:
         return False
-    if group_of(task.lease_id) == name:
+    if task.settled_digest != report.digest():
         return False
     return task.queue == queue.name or action is Action.MOVE
+
+
+def _is_settled(report: TaskReport, task: Task) -> bool:
+    """Tell whether the delivery that *report* names was ended by a report."""
+    name = _settled_name(report)
+    return name is not None and task.settled_lease_id == name and group_of(task.lease_id) != name
+
+
+def _contradicts(report: TaskReport, queue: Queue, task: Task) -> bool:
+    """Tell whether another report has settled the lease of *report*; it is no repeat of that.
+
+    A heartbeat settles nothing.  A task that was moved is looked at only for another move of it:
+    any other report is about a task that its queue does not have.
+    """
+    if report.status is ReportStatus.INFLIGHT or not _is_settled(report, task):
+        return False
+    moved = task.settled_status == Action.MOVE and report.status is ReportStatus.MOVED
+    return moved or task.queue == queue.name
 
 
 def _refusal(
     report: TaskReport, queue: Queue, task: Task | None, now: datetime
 ) -> ReportResult | None:
     """Name the reason why *report* changes nothing of *task*; None when it should."""
+    if task is not None and not task.hidden(now) and _contradicts(report, queue, task):
+        shown = task if task.queue == queue.name else None
+        why = "another report has settled this lease"
+        return ReportResult(report.task_id, ReportOutcome.STALE_LEASE, shown, why)
     if task is None or task.queue != queue.name or task.hidden(now):
         return _not_found(report)
     if not rules(ACTIONS[report.status], task.state, actor=Actor.WORKER):

@@ -201,27 +201,27 @@ class Spawning:
     def repeated(
         self, spawn: Sequence[tuple[str, TaskSpec]], *, secret: str, born: datetime
     ) -> tuple[EnqueueResult, ...]:
-        """Return the results for the children of a report that took effect before.
-
-        A child that is not there was finished and forgotten since, or was a duplicate then.
-        """
+        """Return the results for the children of a report that took effect before."""
         ids = [_id_of(place, new, secret, born) for place, (_, new) in enumerate(spawn)]
-        there = self.store.read(ids)
+        now, found = self.now(), {**self.store.read(ids), **self.store.spent(ids)}
+        there = {task_id for task_id, task in found.items() if task.has_id(now)}
         return tuple(
-            self._found(queue, new, task_id, there)
+            self._found(queue, new, task_id, exists=task_id in there)
             for (queue, new), task_id in zip(spawn, ids, strict=True)
         )
 
-    def _found(
-        self, queue: str, new: TaskSpec, task_id: str, there: Mapping[str, Task]
-    ) -> EnqueueResult:
-        holder = None
-        if task_id not in there and new.dedupe_key is not None:
-            lock = plan.holder(queue, new.dedupe_key, value=None, expects=None)
-            holder = self.store.key_lock(lock.kind, lock.name)
-        if holder is not None:
-            return EnqueueResult(EnqueueOutcome.DUPLICATE, holder)
-        return EnqueueResult(EnqueueOutcome.EXISTING, task_id)
+    def _found(self, queue: str, new: TaskSpec, task_id: str, *, exists: bool) -> EnqueueResult:
+        """Return what is known of a child of a report that took effect before.
+
+        One that is not there was deleted or forgotten since, or (with a dedupe key) was a duplicate
+        and the holder of its key may have ended.
+        """
+        if exists:
+            return EnqueueResult(EnqueueOutcome.EXISTING, task_id)
+        if new.dedupe_key is None:
+            return EnqueueResult(EnqueueOutcome.CREATED, task_id)
+        lock = plan.holder(queue, new.dedupe_key, value=None, expects=None)
+        return EnqueueResult(EnqueueOutcome.DUPLICATE, self.store.key_lock(lock.kind, lock.name))
 
     def _chosen(self, children: Sequence[Child]) -> dict[str, Task]:
         """Return the tasks whose ids a worker chose for children of one key.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headrace.client.app.outcomes import HardTimeLimit as HardTimeLimit
     from headrace.client.app.outcomes import Reject as Reject
     from headrace.client.app.outcomes import Retry as Retry
+    from headrace.client.app.outcomes import Snooze as Snooze
     from headrace.client.app.outcomes import SoftTimeLimit as SoftTimeLimit
     from headrace.client.app.outcomes import Stopped as Stopped
     from headrace.client.client import Client as Client
@@ -96,6 +97,7 @@ _FROM: Final = {
     "Report": "headrace.client.sending",
     "Retry": "headrace.client.app.outcomes",
     "RetryStrategy": "headrace.domain.retry",
+    "Snooze": "headrace.client.app.outcomes",
     "SoftTimeLimit": "headrace.client.app.outcomes",
     "Stopped": "headrace.client.app.outcomes",
     "Unauthenticated": "headrace.domain.errors",

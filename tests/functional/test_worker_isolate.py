@@ -359,3 +359,23 @@ def handle(payload):
 def test_an_app_that_children_could_not_find_is_refused_at_once() -> None:
     with pytest.raises(InvalidRequest, match="variable of a module"):
         Worker(App(), queues=["mail"], isolate=True, service=FakeService(time.monotonic))
+
+
+def test_a_handler_that_cancels_its_own_task_has_failed_here_too(
+    harness: IsolatedWorkerHarness,
+) -> None:
+    waits, returns = harness.service.put("waits", "returns", queue="async-self")
+
+    harness.burst(queues=["async-self"])
+
+    assert harness.outcome(waits)[:2] == ("FAILED", "asyncio.exceptions.CancelledError")
+    assert harness.service.done[returns].result == "returns"
+
+
+def test_a_handler_puts_its_task_off_here_too(harness: IsolatedWorkerHarness) -> None:
+    (task,) = harness.service.put(9.5, queue="snoozed")
+
+    harness.burst(queues=["snoozed"])
+
+    report = harness.service.done[task]
+    assert (report.status, report.delay_in_seconds) == ("RELEASED", 9.5)

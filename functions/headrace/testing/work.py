@@ -91,6 +91,11 @@ class Ran:
         return self._count["MOVED"]
 
     @property
+    def released(self) -> int:
+        """How many attempts put their task off without counting."""
+        return self._count["RELEASED"]
+
+    @property
     def lost(self) -> int:
         """How many attempts changed nothing, because their lease was lost but by a cancel."""
         return sum(not (attempt.counted or attempt.cancelled) for attempt in self.attempts)
@@ -131,6 +136,7 @@ class _Control:
     ) -> None:
         self._client, self._clock, self._task, self._route = client, clock, task, route
         self.known_cancelled = False
+        self.stopping = False
         self.lease_expires_at = task.lease.expires_at
         self._look_at = clock.now + self._third
 
@@ -343,12 +349,21 @@ def _attention_at(task: Task) -> datetime:
 
 def _awaited(app: App, task: LeasedTask, control: _Control, route: TaskRoute) -> Report | None:
     """Run an async route in a loop of its own, in another thread where one is running here."""
+    reports: list[Report | None] = []
+
+    async def execute() -> None:
+        reports.append(await app.execute_async(task, control))
 
     async def limited() -> Report | None:
-        running = asyncio.ensure_future(app.execute_async(task, control))
+        running = asyncio.ensure_future(execute())
         attempt = CoroutineAttempt(asyncio.get_running_loop(), running)
         with time_limits(route, lambda: attempt):
-            return await running
+            try:
+                await running
+            except asyncio.CancelledError:
+                if not reports:  # else the handler cancelled its own task and then returned
+                    raise
+        return reports[0]
 
     try:
         asyncio.get_running_loop()

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from headrace.client.app.app import App
 from headrace.client.app.context import Context
-from headrace.client.app.outcomes import Cancelled, SoftTimeLimit
+from headrace.client.app.outcomes import Cancelled, Snooze, SoftTimeLimit
 
 LONG = 60.0
 
@@ -40,6 +40,23 @@ async def wait_async(payload: Any) -> Any:
     except asyncio.CancelledError:
         return "tidied"
     return os.getpid()
+
+
+@app.handler(queue="async-self")
+async def cancel_self(payload: str) -> str:
+    """Cancel this handler, and wait or return."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    if payload == "waits":
+        await asyncio.sleep(LONG)
+    return payload
+
+
+@app.handler(queue="snoozed")
+def put_off(payload: float) -> None:
+    """Put the task off."""
+    raise Snooze("later", delay=payload)
 
 
 @app.handler(queue="async-undone")

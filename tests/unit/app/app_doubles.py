@@ -87,6 +87,7 @@ class FakeControl:
 
     lost: bool = False
     cancelled: bool = False
+    stopping: bool = False
     lease_expires_at: datetime = LEASE_END
     shown: list[object] = field(default_factory=list)
 

@@ -260,10 +260,11 @@ def test_a_task_is_routed_by_its_name_else_to_its_queues_handler() -> None:
         8,
         9,
     )
-    for payload in ({"task": "send"}, call("other"), None, 5, {"task": ["send"], "args": {}}):
+    for payload in ({"task": "send"}, None, 5, {"task": ["send"], "args": {}}):
         route = app.route(leased(payload))
         assert (route.kind, route.hard_timeout) == ("async", 5)
     assert app.route(leased({"x": 1}, queue="elsewhere")).name == "unknown"
+    assert app.route(leased(call("other"))).name == "unknown"
     assert app.execute(leased(call("send", to="a")), FakeControl()) is not None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace import App, Context, Reject, Report
+from headrace.client.app.attempts import cancel
 from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
 from headrace.domain.errors import LeaseLost
 from tests.unit.app.app_doubles import FakeControl, FakeHttp, leased, run
@@ -43,20 +44,19 @@ def test_an_async_handler_is_awaited() -> None:
         (SoftTimeLimit(), "FAILED", "SoftTimeLimit"),
         (HardTimeLimit(), "FAILED", "TimeLimit"),
         (Stopped(), "RELEASED", None),
-        (None, "RELEASED", None),
     ],
 )
 def test_an_async_attempt_is_cancelled_for_a_reason(
-    reason: BaseException | None, status: str, kind: str | None
+    reason: BaseException, status: str, kind: str | None
 ) -> None:
     async def handle() -> None:
         task = asyncio.current_task()
         assert task is not None
-        task.cancel(reason)
+        cancel(task, reason)
         async with asyncio.TaskGroup() as group:
             group.create_task(asyncio.sleep(30))
 
-    report = ending_async(handle)
+    report = ending_async(handle, FakeControl(stopping=isinstance(reason, Stopped)))
     assert report is not None
     assert report.status == status
     assert (report.error.type if report.error else None) == kind
@@ -68,7 +68,7 @@ def test_an_async_handler_may_tidy_up_after_a_soft_limit() -> None:
     async def handle() -> str:
         task = asyncio.current_task()
         assert task is not None
-        task.cancel(SoftTimeLimit())
+        cancel(task, SoftTimeLimit())
         try:
             await asyncio.sleep(30)
         except asyncio.CancelledError as error:
@@ -84,20 +84,57 @@ def test_an_async_attempt_with_a_lost_lease_says_nothing() -> None:
     async def handle() -> None:
         task = asyncio.current_task()
         assert task is not None
-        task.cancel(LeaseLost("gone"))
+        cancel(task, LeaseLost("gone"))
         await asyncio.sleep(30)
 
     assert ending_async(handle, FakeControl(lost=True)) is None
 
 
-def test_a_handler_that_cancels_itself_has_failed() -> None:
-    async def handle() -> None:
-        raise asyncio.CancelledError
+async def _raise_cancelled() -> None:
+    raise asyncio.CancelledError
 
+
+async def _cancel_own_task() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(30)
+
+
+async def _cancel_with_the_workers_reason() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel(Stopped())
+    await asyncio.sleep(30)
+
+
+async def _cancel_every_task_of_the_loop() -> None:
+    for task in asyncio.all_tasks():
+        task.cancel("timeout")
+    await asyncio.sleep(30)
+
+
+async def _raise_stopped() -> None:
+    raise Stopped
+
+
+@pytest.mark.parametrize(
+    ("handle", "kind"),
+    [
+        (_raise_cancelled, "asyncio.exceptions.CancelledError"),
+        (_cancel_own_task, "asyncio.exceptions.CancelledError"),
+        (_cancel_with_the_workers_reason, "asyncio.exceptions.CancelledError"),
+        (_cancel_every_task_of_the_loop, "asyncio.exceptions.CancelledError"),
+        (_raise_stopped, "Stopped"),
+    ],
+)
+def test_a_handler_that_ends_itself_has_failed(handle: Callable[[], Any], kind: str) -> None:
     report = ending_async(handle)
+
     assert report is not None
+    assert (report.status, report.error and report.error.type) == ("FAILED", kind)
     assert report.error is not None
-    assert report.error.type == "asyncio.exceptions.CancelledError"
+    assert "worker" in report.error.message
 
 
 def test_sys_exit_in_a_coroutine_is_a_failure() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Cancelled, Context, Reject, Report, Retry
+from headrace import Cancelled, Context, Reject, Report, Retry, Snooze
 from headrace.client.app import attempts
 from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
 from headrace.client.codec import PLAIN, Unreadable, remember_codec
@@ -262,7 +262,8 @@ def test_an_unknown_name_is_a_failure_to_be_retried() -> None:
         "UnknownTask",
         (
             "no task here is named 'not.deployed': import the module that declares it where the"
-            " worker's app is, or give the task that name"
+            " worker's app is, or give the task that name. If another app enqueues into queue"
+            " mail, give each app its own queue: apps that share one fail each other's tasks"
         ),
     )
     report = run(FakeHttp().app(), {"x": 1})
@@ -382,7 +383,9 @@ def test_a_soft_limit_may_be_caught() -> None:
     assert (failed(SoftTimeLimit()).error or report).type == "SoftTimeLimit"  # type: ignore[union-attr]
 
 
-def cancelled(handle: Callable[[], Any], *reasons: BaseException) -> Report | None:
+def cancelled(
+    handle: Callable[[], Any], *reasons: BaseException, held: FakeControl | None = None
+) -> Report | None:
     """Run an async handler, cancel it for one reason after the other, and return its report."""
     app = FakeHttp().app()
 
@@ -391,7 +394,7 @@ def cancelled(handle: Callable[[], Any], *reasons: BaseException) -> Report | No
         return await handle()
 
     async def attempt() -> Report | None:
-        running = asyncio.ensure_future(app.execute_async(leased(5), FakeControl()))
+        running = asyncio.ensure_future(app.execute_async(leased(5), held or FakeControl()))
         for reason in reasons:
             await asyncio.sleep(0)
             attempts.cancel(running, reason)
@@ -433,13 +436,49 @@ def test_the_latest_reason_counts() -> None:
 
 
 def test_a_stop_that_the_handler_forgot_is_still_one() -> None:
-    report = cancelled(_forgetful, Stopped())
+    report = cancelled(_forgetful, Stopped(), held=FakeControl(stopping=True))
     assert report is not None
     assert report.status == "RELEASED"
 
 
 def test_a_stopped_attempt_is_released() -> None:
-    assert failing(Stopped()) == Report(task_id="tsk_1", lease_id="lse_1", status="RELEASED")
+    report = failing(Stopped(), FakeControl(stopping=True))
+    assert report == Report(task_id="tsk_1", lease_id="lse_1", status="RELEASED")
+
+
+def test_stopped_raised_by_a_handler_itself_is_a_failure() -> None:
+    assert (failed(Stopped()).error or Failure("", "")).type == "Stopped"
+
+
+# --------------------------------------------------------------------------------------- snooze
+
+
+def test_a_task_that_is_put_off_is_released_with_the_delay(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "headrace.task")
+
+    report = failing(Snooze("the carrier sleeps", delay=timedelta(minutes=5)))
+
+    assert report == Report(
+        task_id="tsk_1", lease_id="lse_1", status="RELEASED", delay_in_seconds=300
+    )
+    (message,) = caplog.messages
+    assert message.endswith(" is put off for 300 s: the carrier sleeps")
+
+
+def test_a_delay_over_the_limit_is_refused_where_it_is_raised() -> None:
+    with pytest.raises(InvalidRequest, match="delay"):
+        Snooze(delay=limits.DELAY_SECONDS[1] + 1)
+
+
+def test_an_async_handler_puts_its_task_off_too() -> None:
+    async def later() -> None:
+        raise Snooze(delay=7)
+
+    report = cancelled(later)
+    assert report is not None
+    assert (report.status, report.delay_in_seconds) == ("RELEASED", 7)
 
 
 def test_of_a_lost_lease_there_is_nothing_to_say() -> None:

@@ -16,6 +16,7 @@ from headrace import (
     Reject,
     Report,
     Retry,
+    Snooze,
     SoftTimeLimit,
     backoff,
 )
@@ -211,6 +212,7 @@ def test_a_rejection_by_class_keeps_its_traceback_and_is_logged(
         ({"retry_on": SystemExit}, "retry_on takes kinds of Exception, which SystemExit is not"),
         ({"reject_on": HardTimeLimit}, "reject_on takes kinds of Exception, which HardTimeLimit"),
         ({"retry_on": Reject}, "retry_on cannot change what Reject means"),
+        ({"retry_on": Snooze}, "retry_on cannot change what Snooze means"),
         ({"reject_on": (Retry,)}, "reject_on cannot change what Retry means"),
         (
             {"retry_on": (OSError, KeyError), "reject_on": KeyError},

@@ -133,3 +133,26 @@ def test_the_log_has_the_name_that_was_asked_for_and_metrics_have_not() -> None:
     assert app.route(leased({"x": 1})).title == "unknown"
     app.task(name="known")(lambda: None)
     assert app.route(leased(call("known"))).title == "known"
+
+
+def test_a_call_of_an_unknown_task_never_goes_to_the_raw_handler_of_its_queue() -> None:
+    app, seen = FakeHttp().app(), list[object]()
+
+    @app.handler(queue="mail")
+    def note(payload: object) -> None:
+        seen.append(payload)
+
+    assert "no task here is named 'mail.renamed'" in message(app, "mail.renamed")
+    assert app.route(leased(call("mail.renamed"))).title == "mail.renamed"
+    assert seen == []
+
+    for data in ({"to": "ada"}, {"task": "water the plants"}, [1], "text"):
+        assert run(app, data).status == "SUCCEEDED"
+    assert len(seen) == 4
+
+
+def test_an_unknown_task_says_that_apps_that_share_a_queue_fail_each_others_tasks() -> None:
+    assert message(FakeHttp().app(), "other.app").endswith(
+        "If another app enqueues into queue mail, give each app its own queue: apps that share one"
+        " fail each other's tasks"
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace import App, Client, Context, Reject, Retry, Worker
+from headrace import App, Client, Context, Reject, Retry, Snooze, Stopped, Worker
 from headrace.client.queue_fields import DequeuingFields, RetryFields
 from headrace.domain.errors import Forbidden, LeaseLost
 from headrace.testing import MemoryService
@@ -375,3 +375,55 @@ def test_the_limit_of_attempts_is_for_what_has_no_end(service: MemoryService) ->
         endless.enqueue()
     with pytest.raises(RuntimeError, match="after 20 attempts there is still work"):
         service.run(app, seconds=600, limit=20)
+
+
+@pytest.mark.parametrize("how", ["waits", "returns", "raises Stopped"])
+def test_a_handler_that_ends_itself_uses_its_attempts(how: str) -> None:
+    app = App()
+    app.queue("mail", retry_strategy=FIXED)
+
+    @app.task(queue="mail", name="impatient")
+    async def impatient() -> str:
+        if how == "raises Stopped":
+            raise Stopped
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        if how == "waits":
+            await asyncio.sleep(60)
+        return "returned"
+
+    with MemoryService(seed=1) as service, service.serving(app):
+        made = impatient.enqueue()
+        ran = service.run(app, until_settled=True)
+        task = service.client.get_task(str(made.id))
+
+    if how == "returns":
+        assert (task.status, task.result) == ("SUCCEEDED", "returned")
+    else:
+        assert (ran.failed, task.dead_reason) == (4, "exhausted")
+
+
+def test_a_task_that_is_put_off_uses_no_attempt_and_sees_its_last_progress() -> None:
+    app, seen = App(), list[tuple[int, object]]()
+    app.queue("mail", retry_strategy=FIXED)
+
+    @app.task(queue="mail", name="poll", retries=0)
+    def poll(ctx: Context) -> str:
+        seen.append((ctx.attempt, ctx.last_progress))
+        if len(seen) < 4:
+            ctx.progress({"polls": len(seen)})
+            raise Snooze(delay=timedelta(minutes=10))
+        return "ready"
+
+    with MemoryService(seed=1) as service, service.serving(app):
+        made = poll.enqueue()
+        began = service.clock.now
+        ran = service.run(app, until_settled=True)
+        task = service.client.get_task(str(made.id))
+        elapsed = service.clock.now - began
+
+    assert (ran.released, ran.succeeded, ran.failed) == (3, 1, 0)
+    assert [attempt for attempt, _ in seen] == [1, 1, 1, 1]
+    assert (task.result, task.errors) == ("ready", [])
+    assert elapsed >= timedelta(minutes=30)

@@ -871,3 +871,54 @@ def wait_until(done: Callable[[], bool]) -> None:
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.002)
+
+
+def test_a_handler_that_cancels_its_own_task_has_failed(harness: WorkerHarness) -> None:
+    async def handler(payload: str) -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        if payload == "waits":
+            await asyncio.sleep(SOON)
+        return payload
+
+    harness.handle(handler)
+    waits, returns = harness.service.put("waits", "returns")
+
+    harness.burst()
+
+    assert harness.service.statuses() == {waits: "FAILED", returns: "SUCCEEDED"}
+    error = harness.service.done[waits].error
+    assert error is not None
+    assert error.message == (
+        "the handler was cancelled by its own code: the worker did not cancel it"
+    )
+
+
+def test_a_task_that_another_handler_cancels_before_it_begins_has_failed(
+    harness: WorkerHarness,
+) -> None:
+    """Also a task whose coroutine has not run a single step."""
+
+    async def handler(payload: str) -> None:
+        if payload == "cancels all":
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            return
+        await asyncio.sleep(SOON)
+
+    harness.handle(handler)
+    first, *others = harness.service.put("cancels all", *["other"] * 5)
+
+    harness.start(concurrency=6)
+    harness.service.wait_for(first)
+    assert harness.worker is not None
+    harness.worker.stop()
+    harness.worker.stop()
+    harness.ends()
+
+    statuses = harness.service.statuses()
+    assert statuses.pop(first) == "SUCCEEDED"
+    assert statuses.keys() == set(others)
+    assert set(statuses.values()) <= {"FAILED", "RELEASED"}

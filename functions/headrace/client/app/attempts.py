@@ -23,6 +23,7 @@ from headrace.client.app.outcomes import (
     HardTimeLimit,
     Reject,
     Retry,
+    Snooze,
     SoftTimeLimit,
     Stopped,
     UnknownTask,
@@ -40,7 +41,6 @@ Middleware: TypeAlias = Callable[[Context], AbstractContextManager[Any]]
 
 _log: Final = logging.getLogger("headrace.task")
 _NEAR: Final = 3  # names that may have been meant
-_REASONS: Final = (SoftTimeLimit, HardTimeLimit, Stopped, LeaseLost)
 _cancelled_for: Final[WeakKeyDictionary["asyncio.Task[Any]", BaseException]] = WeakKeyDictionary()
 
 
@@ -162,11 +162,10 @@ class AttemptRun:
                 extra=self._about(),
             )
             return None
-        if isinstance(error, Stopped):
-            _log.info("%s is released: the worker stops", self._called, extra=self._about())
-            return Report.on(self._ctx.task, "RELEASED")
-        if isinstance(error, SoftTimeLimit | HardTimeLimit) and not error.args:
-            error.args = (self._over_time(error),)
+        if isinstance(error, Snooze) or (isinstance(error, Stopped) and ctx.stopping):
+            return self._released(error)
+        if not error.args or isinstance(error, asyncio.CancelledError):
+            error.args = self._explained(error)
         failure = failure_of(error, private=self._codec.private)
         if isinstance(error, Reject) or (isinstance(error, Unreadable) and error is self._found):
             _log.warning("%s is rejected: %s", self._called, error, extra=self._about())
@@ -191,6 +190,14 @@ class AttemptRun:
             delay_in_seconds=after.delay_in_seconds,
         )
 
+    def _released(self, error: Snooze | Stopped) -> Report:
+        if isinstance(error, Stopped):
+            _log.info("%s is released: the worker stops", self._called, extra=self._about())
+            return Report.on(self._ctx.task, "RELEASED")
+        delay, about = error.delay_in_seconds, self._about()
+        _log.info("%s is put off for %g s: %s", self._called, delay, error, extra=about)
+        return Report.on(self._ctx.task, "RELEASED", delay_in_seconds=delay)
+
     def _after(self, error: BaseException) -> AfterFailure:
         if isinstance(self._found, Exception):
             return AfterFailure()
@@ -203,11 +210,18 @@ class AttemptRun:
             return f"a task of queue {self._ctx.queue}"
         return self._found.name
 
-    def _over_time(self, error: SoftTimeLimit | HardTimeLimit) -> str:
+    def _explained(self, error: BaseException) -> tuple[str, ...]:
+        """Return the message of an *error* that has none and that the worker also throws."""
         known = Timeouts() if isinstance(self._found, Exception) else self._found.timeouts
-        soft = isinstance(error, SoftTimeLimit)
-        seconds = known.soft if soft else known.hard
-        return f"the {'soft' if soft else 'hard'} time limit of {seconds} seconds is over"
+        if isinstance(error, SoftTimeLimit) and known.soft is not None:
+            return (f"the soft time limit of {known.soft} seconds is over",)
+        if isinstance(error, HardTimeLimit) and known.hard is not None:
+            return (f"the hard time limit of {known.hard} seconds is over",)
+        if isinstance(error, asyncio.CancelledError):
+            return ("the handler was cancelled by its own code: the worker did not cancel it",)
+        if isinstance(error, Stopped):
+            return ("the handler raised Stopped, but the worker does not stop",)
+        return ()
 
     def _about(self) -> dict[str, Any]:
         ctx = self._ctx
@@ -233,7 +247,9 @@ def unknown(task_name: object, queue: str, known: Iterable[str] = ()) -> Unknown
             f'or declare @app.handler(queue="{queue}")'
         )
     return UnknownTask(
-        f"no task here is named {task_name!r:.200}: {_remedy(str(task_name), known)}"
+        f"no task here is named {task_name!r:.200}: {_remedy(str(task_name), known)}."
+        f" If another app enqueues into queue {queue}, give each app its own queue: apps that share"
+        " one fail each other's tasks"
     )
 
 
@@ -273,17 +289,18 @@ def _function_around(name: str) -> str | None:
 
 
 def _reason(error: asyncio.CancelledError) -> BaseException:
-    """Return why the worker cancelled the attempt; the handler's own cancelling is a failure.
+    """Return why the worker cancelled the attempt, or *error* if the worker did not cancel it.
 
-    What was remembered helps where a handler, or a library, has raised another CancelledError.
+    Only `cancel` counts: code in the handler may cancel its task with any argument, and a library
+    may raise another CancelledError in place of the worker's.
     """
-    if error.args and isinstance(error.args[0], _REASONS):
-        why: BaseException = error.args[0]
-        return why.with_traceback(error.__traceback__)
     task = asyncio.current_task()
-    if task is None or not task.cancelling():
+    why = None if task is None else _cancelled_for.get(task)
+    if task is None or why is None:
         return error
-    return _cancelled_for.get(task) or Stopped()
+    if task.cancelling() or (error.args and error.args[0] is why):
+        return why.with_traceback(error.__traceback__)
+    return error
 
 
 def _plain(result: object) -> object:

@@ -262,6 +262,19 @@ class Context:
         """
         return self._control.cancelled
 
+    @property
+    def stopping(self) -> bool:
+        """Whether the worker has asked this attempt to end because the worker stops."""
+        return self._control.stopping
+
+    @property
+    def last_progress(self) -> JsonValue:
+        """The last progress of the delivery before this one; None if there was none.
+
+        Use it to resume long work where an earlier delivery left off.
+        """
+        return getattr(self.task, "last_progress", None)
+
     def check(self) -> None:
         """Raise LeaseLost if the lease is over, `Cancelled` if that is because of a cancel.
 

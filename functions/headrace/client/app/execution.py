@@ -48,6 +48,14 @@ class AttemptControl(Protocol):
         ...
 
     @property
+    def stopping(self) -> bool:
+        """Whether the worker has asked the handler to end because it stops.
+
+        True before Stopped is thrown into the handler.
+        """
+        ...
+
+    @property
     def lease_expires_at(self) -> datetime:
         """The end of the lease as last heard of."""
         ...

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias, final
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration
-from headrace.client.app.outcomes import Reject, Retry, SoftTimeLimit
+from headrace.client.app.outcomes import Reject, Retry, Snooze, SoftTimeLimit
 from headrace.domain import limits
 from headrace.domain.retry import RetryStrategy
 
@@ -109,6 +109,6 @@ def _checked(option: str, kind: object) -> type[Exception]:
         raise checks.wrong(
             option, f"takes kinds of Exception, which {kind.__qualname__} is not: it is no failure"
         )
-    if issubclass(kind, Retry | Reject):
+    if issubclass(kind, Retry | Reject | Snooze):
         raise checks.wrong(option, f"cannot change what {kind.__qualname__} means")
     return kind

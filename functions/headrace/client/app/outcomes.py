@@ -1,9 +1,11 @@
 """How an attempt may end, and what its report says of that.
 
-Handlers raise `Retry` and `Reject`.  The worker throws the limits, `Stopped` and `Cancelled` into
-a running handler: into a thread as they are; an asyncio task is cancelled, and the reason is the
-first argument of its ``CancelledError``.  Of an exception type, message and traceback are kept,
-within what the service takes; of a result up to 32 KiB of JSON, or what the task says instead.
+Handlers raise `Retry`, `Reject` and `Snooze`.  The worker throws the limits, `Stopped` and
+`Cancelled` into a running handler: into a thread as they are; an asyncio task is cancelled, and the
+reason is the first argument of its ``CancelledError``.
+
+The report keeps the type, message and traceback of an exception, within the limits of the service,
+and up to 32 KiB of a result as JSON, or what the task says instead.
 """
 
 import json
@@ -45,12 +47,24 @@ class Retry(Exception):
         self.delay_in_seconds = checks.optional("delay", delay, limits.DELAY_SECONDS)
 
 
+class Snooze(Exception):
+    """Raised by a handler to put the task off: it is delivered again after *delay*.
+
+    The attempt is not counted and no error is recorded.  Nothing limits how often a task is put
+    off but its ``expires_at``.  Raises InvalidRequest for a delay over the limit.
+    """
+
+    def __init__(self, message: str = "", *, delay: Duration) -> None:
+        super().__init__(message)
+        self.delay_in_seconds = checks.seconds("delay", delay, limits.DELAY_SECONDS)
+
+
 class Reject(Exception):
     """Raised by a handler: never try this task again; it is dead at once, as ``rejected``."""
 
 
 class UnknownTask(Exception):
-    """The payload names no task that this app knows, and its queue has no handler."""
+    """The app has no task of the name that the payload asks for, or no handler for the queue."""
 
 
 class SoftTimeLimit(Exception):
@@ -65,7 +79,10 @@ class HardTimeLimit(BaseException):
 
 
 class Stopped(BaseException):
-    """Thrown when the worker stops: the task is released, which costs it no attempt."""
+    """Thrown when the worker stops: the task is released, which costs it no attempt.
+
+    A handler that raises it while the worker does not stop has failed.
+    """
 
 
 class Cancelled(LeaseLost):

@@ -44,11 +44,10 @@ class TaskRunner:
         return self._attempt(task, control).run()
 
     async def execute_async(self, task: LeasedTask, control: AttemptControl) -> Report | None:
-        """Run a task of any route in this event loop, likewise.
+        """Run a task of any route in this event loop and return its final report.
 
-        To interrupt it, cancel its asyncio task with the reason: ``task.cancel(HardTimeLimit())``,
-        ``SoftTimeLimit()``, ``Stopped()``, ``LeaseLost(…)``, ``Cancelled()``.  Without a reason it
-        is Stopped.
+        To interrupt it, call `attempts.cancel` with its asyncio task and the reason, such as
+        ``HardTimeLimit()`` or ``Stopped()``.  Any other cancellation is a failed attempt.
         """
         return await self._attempt(task, control).run_async()
 
@@ -76,12 +75,17 @@ class TaskRunner:
         return AttemptRun(ctx, found, middlewares=self._middlewares, codec=codec)
 
     def _found(self, task: LeasedTask) -> Runnable:
-        """The function that runs *task*.  Raises UnknownTask, or Unreadable for its payload."""
+        """Return the function that runs *task*.
+
+        A call of an unknown task never goes to the queue's raw handler, which would take it for
+        data.  Raises UnknownTask, or Unreadable for its payload.
+        """
         named = _named(task)
-        found: Runnable | None = None
+        found: Runnable | None
         if isinstance(named, str):
             found = self._built_in.get(named) or self._functions.get(named)
-        found = found or self._handlers.get(task.queue)
+        else:
+            found = self._handlers.get(task.queue)
         if found is None:
             raise unknown(named, task.queue, self._functions)
         return found

@@ -90,7 +90,7 @@ class ChildWorker:
         )
         self._lock = threading.Lock()  # of the pipe's sending end
         self._running: ChildControl | None = None
-        self._cancel_async: asyncio.Task[Report | None] | None = None
+        self._cancel_async: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def work(self) -> None:
@@ -118,7 +118,7 @@ class ChildWorker:
             else:
                 report = self._app.execute(task, control)
         except BaseException as error:  # noqa: BLE001 (interrupted while the report was being made)
-            report = report_of(error, task)
+            report = report_of(error, task, stopping=False)  # the worker kills a child to stop it
         self._running = None
         return report
 
@@ -126,11 +126,20 @@ class ChildWorker:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self._loop)
-        self._cancel_async = self._loop.create_task(self._app.execute_async(task, control))
+        reports: list[Report | None] = []
+
+        async def attempt() -> None:
+            reports.append(await self._app.execute_async(task, control))
+
+        self._cancel_async = self._loop.create_task(attempt())
         try:
-            return self._loop.run_until_complete(self._cancel_async)
+            self._loop.run_until_complete(self._cancel_async)
+        except asyncio.CancelledError:
+            if not reports:  # else the handler cancelled its own task and then returned
+                raise
         finally:
             self._cancel_async = None
+        return reports[0]
 
     def _interrupted(self, _number: int, _frame: FrameType | None) -> None:
         """Interrupt the handler; a signal reaches it even while it waits inside a call into C."""
@@ -178,6 +187,7 @@ class ChildControl:
     ) -> None:
         self._say = say
         self.cancelled = False
+        self.stopping = False  # the worker kills a child to stop it
         self.prolonged(lease_expires_at, seconds)
 
     def prolonged(self, lease_expires_at: datetime, seconds: float) -> None:

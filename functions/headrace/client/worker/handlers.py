@@ -10,6 +10,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from headrace.client.app.app import App
@@ -18,7 +19,7 @@ from headrace.client.sending import Report
 from headrace.client.worker.inflight import Ended, InflightTask, Interruption, RunningHandler
 from headrace.client.worker.isolate import Children
 from headrace.client.worker.observing import Observer
-from headrace.client.worker.reporting import THROWN, released, report_of
+from headrace.client.worker.reporting import THROWN, report_of
 from headrace.client.worker.service import Monotonic
 from headrace.client.worker.settings import WorkerSettings
 
@@ -83,9 +84,10 @@ class Threads:
         while (held := self._waiting.get()) is not None:
             try:
                 self._run(held)
-            except BaseException:  # noqa: BLE001 (a second interruption met the first on its way out)
+            except BaseException as error:  # noqa: BLE001 (a second interruption met the first on its way out)
                 held.end()
-                self._finish(held, released(held.task))
+                if not held.abandoned:
+                    self._finish(held, report_of(error, held.task, stopping=held.stopping))
 
     def _run(self, held: InflightTask) -> None:
         if not held.begin(ThreadAttempt(), self._monotonic()):
@@ -104,7 +106,7 @@ class Threads:
             except BaseException:  # noqa: BLE001 (thrown after the handler had ended, so it makes no difference)
                 _log.debug("An interruption of task %s came too late", held.task.id)
         if error is not None:
-            report = report_of(error, held.task)
+            report = report_of(error, held.task, stopping=held.stopping)
         if not held.abandoned:
             self._finish(held, report)
 
@@ -183,14 +185,22 @@ class Coroutines:
 
     def _fill(self) -> None:
         while self._waiting and len(self._running) < self._most:
-            task = asyncio.ensure_future(self._run(self._waiting.popleft()))
+            held = self._waiting.popleft()
+            task = asyncio.ensure_future(self._run(held))
             self._running.add(task)
-            task.add_done_callback(self._done)
+            task.add_done_callback(partial(self._done, held))
 
-    def _done(self, task: "asyncio.Task[None]") -> None:
+    def _done(self, held: InflightTask, task: "asyncio.Task[None]") -> None:
         self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
             _log.error("A fault of the worker itself", exc_info=error)
+        if (
+            not held.over
+        ):  # some handler has cancelled all tasks of the loop, this one before it began
+            held.end()
+            failure = error or asyncio.CancelledError("cancelled by code in this process")
+            self._ended(held, report_of(failure, held.task, stopping=held.stopping))
         self._fill()
 
     async def _run(self, held: InflightTask) -> None:
@@ -204,7 +214,7 @@ class Coroutines:
         try:
             report = await self._app.execute_async(held.task, held)
         except BaseException as error:  # noqa: BLE001 (cancelled while the report was being made)
-            report = report_of(error, held.task)
+            report = report_of(error, held.task, stopping=held.stopping)
         held.end()
         if not held.abandoned:
             self._ended(held, report)

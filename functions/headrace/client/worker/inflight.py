@@ -86,7 +86,7 @@ class InflightTask:
         *monotonic* is the clock by which a handler that asks is told that its lease is over.
         """
         self.task, self.route, self.group = task, route, group
-        self.lease_lost = self.cancelled = self.abandoned = False
+        self.lease_lost = self.cancelled = self.abandoned = self.stopping = False
         self.killed_at = math.inf
         self.started_at = self.seconds = 0.0
         self.soft_at = self.hard_at = math.inf
@@ -213,6 +213,8 @@ class InflightTask:
         """Make its handler end soon, if it is at work."""
         if why in {Interruption.CANCELLED, Interruption.LEASE_LOST}:
             self.lease_lost = True
+        elif why is Interruption.STOPPED:
+            self.stopping = True
         with self._lock:
             if self._stage is _Stage.RUNNING and self._attempt is not None:
                 self._attempt.interrupt(why)

@@ -85,14 +85,15 @@ def came_of(report: Report, result: Reported, task: LeasedTask) -> str:
     return " and is dead: it expires before its next attempt" if result.state is State.DEAD else ""
 
 
-def report_of(error: BaseException, task: LeasedTask) -> Report | None:
-    """Return the report of an attempt that *error* came out of; None when the lease is lost."""
-    if isinstance(error, asyncio.CancelledError) and error.args:
-        reason = error.args[0]
-        error = reason if isinstance(reason, BaseException) else Stopped()
+def report_of(error: BaseException, task: LeasedTask, *, stopping: bool) -> Report | None:
+    """Return the report of an attempt that raised *error* outside its handler, or None.
+
+    None means that the lease is lost.  *stopping* says that the worker has asked the attempt to
+    end; without it a task is never released, because it could be released for ever.
+    """
     if isinstance(error, LeaseLost):
         return None
-    if isinstance(error, Stopped | asyncio.CancelledError):
+    if stopping and isinstance(error, Stopped | asyncio.CancelledError):
         return released(task)
     if isinstance(error, HardTimeLimit | SoftTimeLimit):
         return failed(task, "TimeLimit", "the time limit was over")

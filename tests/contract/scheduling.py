@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.filters import TaskFilter
-from headrace.domain.schedule import ScheduleSettings
+from headrace.domain.schedule import ScheduleSettings, tick_id
 from headrace.domain.task import Task
 from headrace.ops.scheduling.ticking import Ticking
 from headrace.store.base import Store
@@ -35,6 +35,11 @@ def due(world: World, queue: str) -> list[datetime]:
 
 def at(text: str) -> datetime:
     return datetime.fromisoformat(f"2026-11-21T{text}Z")
+
+
+def id_of_tick(world: World, queue: str, tick: datetime) -> str:
+    """Return the usual id of the task of a tick."""
+    return tick_id(world.use.derived_ids.secret.value(), queue, NAME, tick)
 
 
 def minutes(world: World, count: int) -> int:

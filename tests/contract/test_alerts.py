@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.alerts import QUIET_FOR
+from headrace.domain.alerts import BEGAN, QUIET_FOR, Alert, AlertEvent
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.push import Target
-from headrace.domain.queue import AlertSettings, PrioritySettings, QueueSettings
+from headrace.domain.queue import AlertSettings, PrioritySettings, QueueSettings, Threshold
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.operators.keys import BOOTSTRAP
@@ -260,3 +260,21 @@ def test_a_look_costs_a_few_reads_and_writes_nothing_while_nothing_changes(
     watched.use.queues.replace("work", settings)
     assert before.write == without.write == 0
     assert before.read - without.read <= (8 if alerts else 0)
+
+
+def test_an_alert_whose_id_another_task_holds_is_sent_under_another_id(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.work(oldest_ready_seconds=300)
+    epoch = watched.use.queues.get("work").alerts_since
+    assert epoch is not None
+    event = AlertEvent(BEGAN, Threshold.OLDEST_READY, Alert(1), 300)
+    usual = watched.use.derived_ids.task_id(epoch, *event.facts("work", epoch))
+    watched.world.queue("other")
+    watched.world.put("other", id=usual)
+    watched.world.put("work")
+
+    watched.pass_(400)
+
+    assert [message["type"] for message in watched.messages()] == ["queue.alert.began"]
+    assert f"Task {usual} in queue other has the id of an alert of queue work" in caplog.text

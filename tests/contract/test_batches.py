@@ -20,6 +20,7 @@ from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskRepor
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store.base import Store
 from headrace.store.call_scope import metered
+from headrace.store.memory import MemoryStore
 from headrace.store.records.batches import from_record, to_record
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import lease_name, new_world
@@ -561,3 +562,35 @@ def test_children_of_a_member_of_a_deleted_batch_are_members_of_the_new_one_by_t
     seen = recorded.see()
     assert (seen.direct, seen.owed, seen.succeeded) == (1, 0, 1)
     assert seen.finished_at is not None
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_callback_whose_id_another_task_holds_is_made_under_another_id(
+    recorded: Recorded, caplog: pytest.LogCaptureFixture, *, kept: bool
+) -> None:
+    batch = recorded.batch(ENDED, total=1)
+    usual = recorded.use.task_batches.callback_id(batch, ENDED)
+    recorded.world.queue("other", history_retention_in_seconds=3600 if kept else 0)
+    recorded.world.put("other", id=usual)
+    recorded.world.say(recorded.world.one("other"), "SUCCEEDED")
+    recorded.world.put("work", batches=("b",))
+
+    recorded.finish()
+    recorded.record()
+
+    (told,) = recorded.told()
+    fired = recorded.see().fired[ENDED]
+    assert told.id == fired.task_id != usual
+    assert told.batch == BatchEnd("b", 1, 1, 0, 0)
+    assert f"has the id {usual} of the callback ended of batch b" in caplog.text
+
+
+def test_a_batch_of_the_same_facts_in_another_service_has_another_callback_id(
+    recorded: Recorded,
+) -> None:
+    batch = recorded.batch(ENDED)
+    other = new_world(MemoryStore(), recorded.clock)
+
+    assert recorded.use.task_batches.callback_id(batch, ENDED) != (
+        other.use.task_batches.callback_id(batch, ENDED)
+    )

@@ -360,3 +360,24 @@ def test_a_batch_that_comes_again_makes_no_second_webhook_in_groups(told: Told) 
     again = new_world(told.stream.store, told.clock)  # another process, after a crash
     again.use.recording.record(SHARD, writes)
     assert sorted(str(one.group_key) for one in told.webhooks()) == ["acme", "beta"]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_event_whose_id_another_task_holds_is_made_once_under_another_id(
+    told: Told, caplog: pytest.LogCaptureFixture, *, kept: bool
+) -> None:
+    told.work()
+    task = told.finish()
+    ended = told.world.see(task.id)
+    assert ended.finished_at is not None
+    usual = told.use.derived_ids.task_id(ended.finished_at, "end", task.id, ended.version, 0)
+    told.world.queue("other", history_retention_in_seconds=3600 if kept else 0)
+    told.world.put("other", id=usual)
+    told.world.say(told.world.one("other"), "SUCCEEDED")
+
+    told.record()
+
+    (event,) = told.webhooks()
+    assert event.tells_of == task.id
+    assert event.id != usual
+    assert f"has the id {usual}" in caplog.text

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.domain.errors import NotFound, Unavailable
 from headrace.domain.operate import BulkAction
-from headrace.domain.schedule import ScheduleSettings, tick_id
+from headrace.domain.schedule import ScheduleSettings
 from headrace.ops.scheduling.ticking import Ticking
 from headrace.store.records import schedules as schedule_records
 from tests.contract.conftest import World
@@ -17,6 +17,7 @@ from tests.contract.scheduling import (
     at,
     dies,
     due,
+    id_of_tick,
     interposed,
     minutes,
     schedule,
@@ -40,7 +41,7 @@ def test_a_change_takes_back_what_is_ahead_and_doubles_nothing(world: World) -> 
 
 def test_a_tick_that_an_operator_ran_early_does_not_run_again_after_a_change(world: World) -> None:
     queue = schedule(world, world.queue(history_retention_in_seconds=0))
-    early = tick_id(queue, NAME, at("08:02:00"))
+    early = id_of_tick(world, queue, at("08:02:00"))
     world.use.bulk.by_ids(queue, BulkAction.RUN, [early])
     world.say(world.one(queue), "SUCCEEDED")
 

@@ -7,13 +7,23 @@ import pytest
 from headrace.domain import limits
 from headrace.domain.errors import Unavailable
 from headrace.domain.operate import BulkAction
+from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.schedule import tick_id
 from headrace.domain.task import DeadReason, State
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
-from tests.contract.scheduling import NAME, at, dies, due, interposed, minutes, schedule, waiting
+from tests.contract.scheduling import (
+    NAME,
+    at,
+    dies,
+    due,
+    id_of_tick,
+    interposed,
+    minutes,
+    schedule,
+    waiting,
+)
 from tests.manual_clock import ManualClock
 
 
@@ -26,7 +36,7 @@ def test_ticks_are_enqueued_minutes_ahead_with_their_exact_time(world: World) ->
     assert due(world, queue) == [at("08:01:00"), at("08:02:00"), at("08:03:00")]
     task = waiting(world, queue)[0]
     assert (task.payload, task.tags) == ('{"city": "Murcia"}', {"service": "smartcity"})
-    assert (task.schedule, task.id) == (NAME, tick_id(queue, NAME, at("08:01:00")))
+    assert (task.schedule, task.id) == (NAME, id_of_tick(world, queue, at("08:01:00")))
     assert world.take(queue) == ()
     assert minutes(world, 1) == 1
     assert world.one(queue).due_at == at("08:01:00")
@@ -132,7 +142,7 @@ def test_a_scheduler_that_dies_in_the_middle_loses_and_doubles_nothing(
     ran = [task.id for task in tasks]
 
     ran += [task.id for task in world.take(queue, 25)]
-    assert ran.count(tick_id(queue, NAME, at("08:04:00"))) == 1
+    assert ran.count(id_of_tick(world, queue, at("08:04:00"))) == 1
     assert due(world, queue) == [at("08:05:00"), at("08:06:00"), at("08:07:00")]
 
 
@@ -143,7 +153,7 @@ def test_missed_ticks_are_skipped_save_the_newest_within_a_minute(world: World) 
     world.use.ticking.run()
 
     late = [task for task in waiting(world, queue) if task.created_at == world.clock()]
-    assert late[0].id == tick_id(queue, NAME, at("08:10:00"))
+    assert late[0].id == id_of_tick(world, queue, at("08:10:00"))
     assert [task.due_at for task in late[:3]] == [at("08:10:00"), at("08:10:20"), at("08:10:40")]
 
 
@@ -158,10 +168,10 @@ def test_a_late_tick_has_its_own_time_and_its_turn(world: World, dedupe_key: str
     world.use.ticking.run()
 
     assert [task.id for task in world.take(queue, 2)] == [
-        tick_id(queue, NAME, at("08:04:00")),
+        id_of_tick(world, queue, at("08:04:00")),
         other,
     ]
-    task = world.see(tick_id(queue, NAME, at("08:04:00")))
+    task = world.see(id_of_tick(world, queue, at("08:04:00")))
     assert (task.due_at, task.expires_at) == (at("08:04:00"), at("08:05:30"))
     assert task.created_at == at("08:04:46.500")
     assert world.use.schedules.get(queue, NAME).last_run_at == at("08:04:00")
@@ -180,7 +190,7 @@ def test_a_tick_that_comes_after_its_expiry_is_a_dead_letter(
     assert world.take(queue) == ()
     world.use.reaping.run()
 
-    task = world.see(tick_id(queue, NAME, at("08:10:00")))
+    task = world.see(id_of_tick(world, queue, at("08:10:00")))
     assert (task.state, task.dead_reason) == (State.DEAD, DeadReason.EXPIRED)
     assert (task.due_at, task.expires_at) == (at("08:10:00"), at("08:10:30"))
     assert world.use.ticking.run().enqueued == 0
@@ -261,4 +271,48 @@ def test_a_tick_whose_dedupe_key_is_held_waits_until_it_is_missed(world: World) 
 
     assert world.use.ticking.run().enqueued == 1
 
-    assert waiting(world, queue)[0].id == tick_id(queue, NAME, at("08:04:00"))
+    assert waiting(world, queue)[0].id == id_of_tick(world, queue, at("08:04:00"))
+
+
+def take_id(world: World, task_id: str, queue: str) -> None:
+    (result,) = world.use.tasks.enqueue(queue, [TaskSpec("{}", id=task_id)])
+    assert result.outcome is EnqueueOutcome.CREATED
+
+
+@pytest.mark.parametrize("in_same_queue", [True, False])
+def test_a_tick_whose_id_another_task_holds_is_made_once_under_another_id(
+    world: World, caplog: pytest.LogCaptureFixture, *, in_same_queue: bool
+) -> None:
+    queue, other = schedule(world, world.queue()), world.queue("other")
+    seen = waiting(world, queue)
+    world.use.schedules.delete(queue, NAME)  # its ticks go, and their ids are known
+    for task in seen:
+        take_id(world, task.id, queue if in_same_queue else other)
+    taken = {task.id for task in seen}
+
+    schedule(world, queue, payload="2")
+    minutes(world, 3)
+
+    made = [task for task in waiting(world, queue) if task.schedule == NAME]
+    assert [task.due_at for task in made][:3] == [task.due_at for task in seen]
+    assert not taken & {task.id for task in made}
+    assert len(made) == 6
+    assert f"has the id of a tick of schedule {NAME}" in caplog.text
+    last = world.use.schedules.last_run(world.use.schedules.get(queue, NAME).schedule)
+    assert last is not None
+    assert last.task is not None
+    assert last.task.id == made[2].id
+
+
+def test_a_tick_under_another_id_is_taken_back_with_its_schedule(world: World) -> None:
+    queue, other = schedule(world, world.queue()), world.queue("other")
+    seen = waiting(world, queue)
+    world.use.schedules.delete(queue, NAME)
+    for task in seen:
+        take_id(world, task.id, other)
+    schedule(world, queue, payload="2")
+    assert len(due(world, queue)) == 3
+
+    world.use.schedules.delete(queue, NAME)
+
+    assert due(world, queue) == []

@@ -12,6 +12,7 @@ import pytest
 
 from headrace.domain.schedule import GRACE, LOOK_AHEAD, tick_id
 from headrace.domain.ticks import cron_ticks, zone
+from headrace.ops.shared.stack_secret import IDS, StackSecret
 from headrace.runtime.cron import read_cron
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
@@ -84,21 +85,23 @@ def run_many(store: Store, hours: float, cron: str, seed: int) -> tuple[list[str
     return ran, wanted_by(moments, ticks)
 
 
-def check_each_once(ran: list[str], wanted: set[datetime]) -> None:
+def check_each_once(store: Store, ran: list[str], wanted: set[datetime]) -> None:
+    secret = StackSecret(store, IDS).value()
     assert len(ran) == len(set(ran))
-    assert set(ran) == {tick_id("mail", NAME, tick) for tick in wanted}
+    assert set(ran) == {tick_id(secret, "mail", NAME, tick) for tick in wanted}
 
 
 @pytest.mark.slow
 def test_four_schedulers_at_once_for_a_hundred_hours_make_each_tick_once() -> None:
-    ran, wanted = run_many(MemoryStore(), 100, "*/7 * * * *", seed=1)
+    store = MemoryStore()
+    ran, wanted = run_many(store, 100, "*/7 * * * *", seed=1)
 
-    check_each_once(ran, wanted)
+    check_each_once(store, ran, wanted)
     assert len(wanted) > 600
 
 
 def test_four_schedulers_at_once_make_each_tick_once(store: Store) -> None:
     ran, wanted = run_many(store, 1, "*/2 * * * *", seed=3)
 
-    check_each_once(ran, wanted)
+    check_each_once(store, ran, wanted)
     assert len(wanted) > 12

@@ -302,3 +302,24 @@ def test_it_starts_from_an_event_loop(service: MemoryService) -> None:
 
     assert ran == ["number 3", "b 3"]
     assert WorkflowRun(id, app.client).show().whole.succeeded == 2
+
+
+@pytest.mark.parametrize("queue", ["work", "other"])
+def test_a_workflow_does_not_start_where_another_task_has_the_id_of_a_step(
+    service: MemoryService, queue: str
+) -> None:
+    app.client.create_queue("other")
+    app.client.enqueue(queue, {"any": 1}, id="order-0")
+
+    with pytest.raises(InvalidRequest, match=f"order-0 of queue {queue} is no step"):
+        chain(number.s(3), total.s()).start(app.client, id="order")
+
+
+def test_a_workflow_may_start_again_under_its_id(service: MemoryService) -> None:
+    for _ in range(2):
+        run = chain(number.s(3), total.s()).start(app.client, id="order")
+    service.run(app)
+
+    assert ran == ["number 3", "total 3"]
+    again = chain(number.s(3), total.s()).start(app.client, id="order")
+    assert again.show().whole.total == run.show().whole.total == 2

@@ -22,8 +22,9 @@ import pytest
 from headrace.domain.alerts import BEGAN, ENDED, QUIET_FOR, Measured
 from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
-from headrace.domain.ids import derived_task_id, new_task_id
+from headrace.domain.ids import new_task_id
 from headrace.domain.queue import AlertSettings, QueueSettings
+from headrace.ops.shared.stack_secret import IDS, DerivedIds, StackSecret
 from headrace.store.base import Record, Store
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
@@ -314,8 +315,11 @@ def test_alerts_begin_and_end_in_turn_however_values_come_and_go(values: Sequenc
 # ----------------------------------------------------------------------------- planted faults
 
 
-def by_chance(born: datetime, _seed: str) -> str:
-    return new_task_id(born)
+class ByChance(DerivedIds):
+    """Ids that are not derived."""
+
+    def task_id(self, born: datetime, *_facts: str | float) -> str:
+        return new_task_id(born)
 
 
 class Unchecked:
@@ -374,21 +378,21 @@ class Forgetful:
 
 @pytest.mark.slow
 def test_states_written_unseen_with_ids_by_chance_are_caught() -> None:
-    def twice(*, checked: bool, derived: Callable[[datetime, str], str]) -> bool:
+    def twice(*, checked: bool, kind: type[DerivedIds]) -> bool:
         for at in itertools.count():
             story = Story()
             store = story.store if checked else cast("Store", Unchecked(story.store))
             there = Interrupted(store, at, story.look)
-            story.look(there, derived_id=derived)
+            story.look(there, ids=kind(StackSecret(story.store, IDS)))
             if story.told() != [BEGAN]:
                 return True
             if not there.happened:
                 return False
         raise AssertionError("a look has an end")
 
-    assert twice(checked=False, derived=by_chance)
-    assert not twice(checked=True, derived=by_chance)
-    assert not twice(checked=False, derived=derived_task_id)
+    assert twice(checked=False, kind=ByChance)
+    assert not twice(checked=True, kind=ByChance)
+    assert not twice(checked=False, kind=DerivedIds)
 
 
 def test_telling_apart_from_the_state_is_caught() -> None:

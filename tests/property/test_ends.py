@@ -17,7 +17,7 @@ import pytest
 from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
 from headrace.domain.fairness import GroupMode, GroupSettings, TurnTaking
-from headrace.domain.ids import derived_task_id, new_task_id
+from headrace.domain.ids import new_task_id
 from headrace.domain.on_end import OnEnd
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Task
@@ -25,6 +25,7 @@ from headrace.domain.write import TaskWrite
 from headrace.history.ends import EndWebhooks
 from headrace.history.recorder import Recording
 from headrace.history.transitions import Transition
+from headrace.ops.shared.stack_secret import IDS, DerivedIds, StackSecret
 from headrace.store.base import Noting, Outcome, Record, Store
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
@@ -214,12 +215,17 @@ class Late(EndWebhooks):
 
 
 def _with(
-    story: Story, kind: type[EndWebhooks], store: Store | None = None, **how: Any
+    story: Story, kind: type[EndWebhooks], store: Store | None = None, ids: DerivedIds | None = None
 ) -> Recording:
     use = story.process(store).use
     usual = use.end_webhooks
     use.recording.ends = kind(
-        usual.store, usual.queues, usual.texts, usual.group_lines, usual.now, **how
+        usual.store,
+        usual.queues,
+        usual.texts,
+        usual.group_lines,
+        usual.now,
+        ids=ids or usual.ids,
     )
     return use.recording
 
@@ -239,19 +245,21 @@ def _until_quiet(story: Story, recording: Recording) -> None:
 
 
 def test_ids_by_chance_are_caught() -> None:
-    def by_chance(born: datetime, _seed: str) -> str:
-        return new_task_id(born)
+    class ByChance(DerivedIds):
+        def task_id(self, born: datetime, *_facts: str | float) -> str:
+            return new_task_id(born)
 
-    def tells_twice(derived: Callable[[datetime, str], str]) -> int:
+    def tells_twice(kind: type[DerivedIds]) -> int:
         story = Story()
         dying = cast("Store", Dying(story.stream.store, TASKS, "lost"))  # its count
-        _with(story, Random, dying, derived_id=derived).record(SHARD, story.writes)
-        _with(story, Random, derived_id=derived).record(SHARD, story.writes)
+        ids = kind(StackSecret(story.stream.store, IDS))
+        _with(story, Random, dying, ids=ids).record(SHARD, story.writes)
+        _with(story, Random, ids=ids).record(SHARD, story.writes)
         story.deliver()
         return len(story.told)
 
-    assert tells_twice(derived_task_id) == TASKS
-    assert tells_twice(by_chance) == 2 * TASKS
+    assert tells_twice(DerivedIds) == TASKS
+    assert tells_twice(ByChance) == 2 * TASKS
 
 
 def test_webhooks_of_webhooks_are_caught() -> None:

@@ -12,6 +12,7 @@ Everything has ids made from the workflow's, so starting one again under its id 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, overload
 
@@ -25,10 +26,10 @@ from headrace.client.settings import utc_now
 from headrace.client.workflow_graph import WorkflowGraph
 from headrace.client.workflow_runs import AsyncWorkflowRun, WorkflowRun
 from headrace.domain import limits
-from headrace.domain.errors import InvalidRequest
+from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import new_task_id
 from headrace.domain.workflow import RELAY, STEP_TAG, WORKFLOW_TAG, is_relay, part_id, root_id
-from headrace.wire.tasks import Task
+from headrace.wire.tasks import Enqueued, Task
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # known to every checker
@@ -137,14 +138,20 @@ class Workflow(Generic[T_co]):
         """Start it, once however often it is started under its *id*.
 
         Queues of an app's functions are made where they are missing.  Raises NotFound or
-        InvalidRequest where they cannot be, or another's is missing.
+        InvalidRequest where they cannot be, or another's is missing; InvalidRequest where a task
+        that is no step of it has the id of a step, and Forbidden where the client may not see
+        that task.
         """
         _check_client(client)
         name = id or new_workflow_id()
 
         def send() -> None:
             for call in self._calls(name):
-                client.send(call)
+                result = client.send(call)
+                if isinstance(result, Enqueued) and result.outcome == "EXISTING":
+                    with suppress(NotFound):  # a step that has ended and is not kept
+                        there = result.task or client.get_task(str(result.id), payload=False)
+                        _check_step(there, name)
 
         with_queues(client, self._made(), send)
         return WorkflowRun(name, client, self)
@@ -158,7 +165,11 @@ class Workflow(Generic[T_co]):
 
         async def send() -> None:
             for call in self._calls(name):
-                await client.send(call)
+                result = await client.send(call)
+                if isinstance(result, Enqueued) and result.outcome == "EXISTING":
+                    with suppress(NotFound):  # likewise
+                        there = result.task or await client.get_task(str(result.id), payload=False)
+                        _check_step(there, name)
 
         await awith_queues(client, self._made(), send)
         return AsyncWorkflowRun(name, client, self)
@@ -246,6 +257,13 @@ def _check_client(client: object) -> None:
             f"a workflow starts with a client, as app.client is one, or by astart(AsyncClient());"
             f" {kind} is none"
         )
+
+
+def _check_step(task: Task, id: str) -> None:
+    """Raise InvalidRequest if *task*, which has the id of a step, is no step of the workflow."""
+    if id not in task.batches:
+        message = f"is taken: task {task.id} of queue {task.queue} is no step of workflow {id}"
+        raise InvalidRequest.of("id", message)
 
 
 def _relay(call: SpawnedTask, id: str) -> SpawnedTask:

@@ -75,9 +75,10 @@ class AlertEvent:
     alert: Alert
     value: float
 
-    def seed(self, queue: str, epoch: datetime) -> str:
-        """Return what the id of the task that tells of it is derived from."""
-        return f"{self.kind} {queue} {epoch.isoformat()} {self.threshold} {self.alert.number}"
+    def facts(self, queue: str, epoch: datetime) -> tuple[str | int, ...]:
+        """Return what the id of the alert's task is derived from."""
+        number = self.alert.number
+        return ("alert", self.kind, queue, epoch.isoformat(), self.threshold, number)
 
 
 def judged(

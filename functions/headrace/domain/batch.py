@@ -57,11 +57,6 @@ def hash_of(task_id: str) -> int:
     return int.from_bytes(blake2b(task_id.encode(), digest_size=8).digest())
 
 
-def callback_seed(batch_id: str, event: BatchEvent) -> str:
-    """Return what the id of a callback is derived from, beside when the batch was made."""
-    return f"batch {batch_id} {event}"
-
-
 def owed_for(task_ids: Iterable[str]) -> int:
     """Return what a report owes that makes the tasks of these ids."""
     return sum(map(hash_of, task_ids)) % HASHES

@@ -23,8 +23,3 @@ class OnEnd:
 
     queue: str | None
     states: tuple[State, ...] = tuple(TYPES)
-
-
-def end_seed(task_id: str, version: int) -> str:
-    """Return what the id of a webhook is derived from: a task ends once in each of its lives."""
-    return f"end {task_id} {version}"

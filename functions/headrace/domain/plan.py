@@ -45,7 +45,7 @@ from headrace.domain.task import (
 
 LEASE: Final = ("lease_id", "lease_expires_at", "lease_length")
 _FORGOTTEN: Final = (
-    *("place", "scheduled_at", "payload", "tags", "dedupe_key", "schedule", "expires_at"),
+    *("place", "scheduled_at", "payload", "tags", "dedupe_key", "expires_at"),
     *("keepalive", "retry", *LEASE, "worker", "progress", "result", "errors", "trail"),
     *("slot", "priority", "group_key", "turn", "after"),
 )

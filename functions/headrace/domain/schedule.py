@@ -1,6 +1,6 @@
 """A schedule: when it makes tasks, what they are like, and which of them it has made."""
 
-import hashlib
+import hmac
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -118,11 +118,11 @@ class Schedule:
         return replace(queue, settings=replace(queue.settings, expires_in_seconds=seconds))
 
 
-def tick_id(queue: str, name: str, tick: datetime) -> str:
-    """Return the id of the task that a tick makes, always the same."""
-    micros = micros_of(tick)
-    digest = hashlib.blake2b(f"{queue}/{name}/{micros}".encode(), digest_size=16)
-    return f"sch_{digest.hexdigest()}"
+def tick_id(secret: bytes, queue: str, name: str, tick: datetime, number: int = 0) -> str:
+    """Return the id of the task of a tick; *number* is 0 unless other tasks hold its first ids."""
+    again = f"/{number}" if number else ""
+    facts = f"{queue}/{name}/{micros_of(tick)}{again}"
+    return f"sch_{hmac.digest(secret, facts.encode(), 'sha256')[:16].hex()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,7 @@ class Progress:
     tick included, in which every tick has been enqueued; there is more than one only after ticks
     were missed, so that a clock that jumps there and back makes none twice and loses none.
     ``ran_at`` is when somebody last ran it by hand, and ``ran_id`` the task that this made.
+    ``other_ids`` has the ids of those recent ticks whose usual id another task held.
     """
 
     edition: str
@@ -140,6 +141,7 @@ class Progress:
     recent: tuple[datetime, ...] = ()
     ran_at: datetime | None = None
     ran_id: str | None = None
+    other_ids: Mapping[datetime, str] = field(default_factory=dict)
 
     def has(self, tick: datetime) -> bool:
         """Tell whether *tick* has been enqueued."""
@@ -173,10 +175,12 @@ class Progress:
         *,
         now: datetime,
         following: Callable[[datetime], datetime | None],
+        other_ids: Mapping[datetime, str] | None = None,
     ) -> "Progress":
         """Return the progress with *ticks* enqueued too.
 
         *following* gives the next tick after an instant, to see whether any lie between.
+        *other_ids* has the ids of those of *ticks* whose usual id another task holds.
         """
         recent = sorted({*self.recent, *ticks})
         done = list(self.done)
@@ -192,7 +196,10 @@ class Progress:
                 merged.append((first, last))
         while len(merged) > _STRETCHES:  # what was missed so long ago is given up
             merged[:2] = [(merged[0][0], merged[1][1])]
-        return replace(self, done=tuple(merged), recent=tuple(recent))
+        others = {**self.other_ids, **(other_ids or {})}
+        kept = {*recent, *sorted(others)[-1:]}  # the newest may be the last run
+        others = {tick: id_ for tick, id_ in others.items() if tick in kept}
+        return replace(self, done=tuple(merged), recent=tuple(recent), other_ids=others)
 
     def ahead(self, now: datetime) -> tuple[datetime, ...]:
         """Return the ticks that have been enqueued but are not due yet."""

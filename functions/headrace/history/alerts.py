@@ -20,7 +20,7 @@ from headrace.domain import plan
 from headrace.domain.alerts import AlertEvent, AlertState, Measured, judged
 from headrace.domain.change import Change
 from headrace.domain.errors import NotFound
-from headrace.domain.ids import derived_task_id
+from headrace.domain.ids import new_task_id
 from headrace.domain.instants import MICROSECOND, micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import AlertSettings, Queue
@@ -31,6 +31,7 @@ from headrace.history.transitions import Event
 from headrace.ops.shared.lanes import oldest_ready
 from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.stack_secret import DerivedIds
 from headrace.store.base import Record, Store, every_record
 from headrace.store.records import alerts as alert_records
 from headrace.store.records import workers as worker_records
@@ -52,7 +53,7 @@ class AlertJudging:
     counters: Counters
     group_lines: Callable[[], Lines]
     now: Callable[[], datetime]
-    derived_id: Callable[[datetime, str], str] = derived_task_id
+    ids: DerivedIds
 
     def look(self) -> "AlertLook":
         """Return a look at any number of queues at about this moment."""
@@ -86,7 +87,7 @@ class AlertJudging:
     def _births(
         self, queue: Queue, settings: AlertSettings, events: Sequence[AlertEvent]
     ) -> list[Change]:
-        """Plan the tasks that tell of *events*, without those whose id is somebody else's."""
+        """Plan the tasks that tell of *events*, without those that were made already."""
         if not events or settings.queue is None or queue.alerts_since is None:
             return []
         try:
@@ -96,21 +97,36 @@ class AlertJudging:
             return []
         now, epoch = self.now(), queue.alerts_since
         new = [TaskSpec(webhook(queue.name, event, now)) for event in events]
-        ids = [self.derived_id(epoch, event.seed(queue.name, epoch)) for event in events]
+        ids = [self.ids.task_id(epoch, *event.facts(queue.name, epoch)) for event in events]
         turns = self.group_lines().take_for(told, new, ids, now)
-        born: dict[str, Change] = {}
+        there = {**self.store.spent(ids), **self.store.read(ids, payload=False)}
+        born: list[Change] = []
         for place, task_id in enumerate(ids):
-            born[task_id] = plan.enqueue(
-                new[place],
-                told,
-                task_id=task_id,
-                due_at=now + place * MICROSECOND,
-                now=now,
-                token=None,
-                turn=turns.get(place),
+            found, other_id = there.get(task_id), task_id
+            if found is not None and (found.spent or found.place).queue == told.name:
+                continue
+            if found is not None:
+                other_id = new_task_id(now)
+                _log.error(
+                    "Task %s in queue %s has the id of an alert of queue %s."
+                    " The alert is sent under the id %s.",
+                    task_id,
+                    found.queue,
+                    queue.name,
+                    other_id,
+                )
+            born.append(
+                plan.enqueue(
+                    new[place],
+                    told,
+                    task_id=other_id,
+                    due_at=now + place * MICROSECOND,
+                    now=now,
+                    token=None,
+                    turn=turns.get(place),
+                )
             )
-        there = {**self.store.read(born, payload=False), **self.store.spent(born)}
-        return [birth for task_id, birth in born.items() if task_id not in there]
+        return born
 
 
 @dataclass(slots=True, eq=False, repr=False)

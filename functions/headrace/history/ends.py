@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final
 from headrace.domain import limits, plan
 from headrace.domain.change import Change
 from headrace.domain.copies import altered
-from headrace.domain.errors import NotFound
+from headrace.domain.errors import NotFound, Unavailable
 from headrace.domain.fairness import Turn
-from headrace.domain.ids import derived_task_id
+from headrace.domain.ids import new_request_token
 from headrace.domain.instants import MICROSECOND, instant_of
-from headrace.domain.on_end import TYPES, end_seed
+from headrace.domain.on_end import TYPES
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
@@ -30,7 +30,8 @@ from headrace.domain.write import TaskWrite
 from headrace.history.transitions import MALFORMED, Event, Happening, Transition
 from headrace.ops.shared.offloaded import OffloadedTexts
 from headrace.ops.shared.queues import QueueOperations
-from headrace.store.base import Store
+from headrace.ops.shared.stack_secret import DerivedIds
+from headrace.store.base import Outcome, Refused, Store
 
 if TYPE_CHECKING:
     from headrace.ops.shared.lines import Lines
@@ -41,6 +42,8 @@ _ENDS: Final = {
     Event.CANCELLED: State.DEAD,
 }
 
+_TRIES: Final = 5
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -50,8 +53,10 @@ class _Webhook:
 
     queue: Queue
     spec: TaskSpec
-    id: str
+    at: datetime
     tells_of: str
+    version: int
+    id: str
 
     def birth(self, place: int, now: datetime, turn: Turn | None) -> Change:
         """Plan it, as the one in *place* of those made at once."""
@@ -61,7 +66,7 @@ class _Webhook:
             task_id=self.id,
             due_at=now + place * MICROSECOND,  # those without turns go in this order
             now=now,
-            token=None,
+            token=new_request_token(),  # without one, any task of this id would count as it
             turn=turn,
         )
         return replace(birth, insert=birth.insert and replace(birth.insert, tells_of=self.tells_of))
@@ -76,7 +81,7 @@ class EndWebhooks:
     texts: OffloadedTexts
     group_lines: Callable[[], "Lines"]
     now: Callable[[], datetime]
-    derived_id: Callable[[datetime, str], str] = derived_task_id
+    ids: DerivedIds
 
     def tell(self, writes: Iterable[tuple[TaskWrite, Transition]]) -> None:
         """Make the webhooks of those of *writes* that end a task; again changes nothing.
@@ -104,9 +109,41 @@ class EndWebhooks:
         now = self.now()
         turns = self._turns(told, now)
         births = [one.birth(place, now, turns.get(place)) for place, one in enumerate(told)]
+        taken: list[int] = []
         for start in range(0, len(births), limits.BATCH):
-            # One that is refused is there, or was.
-            self.store.commit(births[start : start + limits.BATCH])
+            outcomes = self.store.commit(births[start : start + limits.BATCH])
+            taken += [
+                start + place
+                for place, outcome in enumerate(outcomes)
+                if _is_taken(outcome, told[start + place])
+            ]
+        for place in taken:
+            self._make_under_other_id(told[place], place, now, turns.get(place))
+
+    def _make_under_other_id(
+        self, webhook: _Webhook, place: int, now: datetime, turn: Turn | None
+    ) -> None:
+        """Make *webhook*, whose id another task holds, under the next id that is free."""
+        for number in range(1, _TRIES):
+            other = replace(
+                webhook,
+                id=self._id(webhook.at, webhook.tells_of, webhook.version, number),
+            )
+            _log.error(
+                "Another task has the id %s of the event of the end of task %s."
+                " The event is made under the id %s.",
+                webhook.id,
+                webhook.tells_of,
+                other.id,
+            )
+            outcome = self.store.commit([other.birth(place, now, turn)])[0]
+            if not _is_taken(outcome, other):
+                return
+        raise Unavailable("the ids of an on_end event keep being taken")
+
+    def _id(self, at: datetime, task_id: str, version: int, number: int = 0) -> str:
+        """Return the id of an event; *number* is 0 unless other tasks hold its first ids."""
+        return self.ids.task_id(at, "end", task_id, version, number)
 
     def _turns(self, told: Sequence[_Webhook], now: datetime) -> dict[int, Turn]:
         """Return the turns of those of *told* whose queues have groups, by place."""
@@ -143,8 +180,10 @@ class EndWebhooks:
         return _Webhook(
             told,
             TaskSpec(message(task, source, at), group_key=group_key),
-            self.derived_id(at, end_seed(task.id, after.version)),
+            at,
             task.id,
+            after.version,
+            self._id(at, task.id, after.version),
         )
 
     def _queue(self, name: str) -> Queue | None:
@@ -152,6 +191,12 @@ class EndWebhooks:
             return self.queues.cached(name)
         except NotFound:
             return None
+
+
+def _is_taken(outcome: Outcome, webhook: _Webhook) -> bool:
+    """Tell whether a task that is not the event holds its id."""
+    there = outcome.task if isinstance(outcome, Refused) else None
+    return there is not None and there.tells_of != webhook.tells_of
 
 
 def end_of(change: Transition) -> Happening | None:

@@ -58,13 +58,13 @@ def once(app: Resolver, next_middleware: NextMiddleware) -> Response[Any]:
     if key is None or _safe_by_itself(route, app.context["_route_args"]):
         return next_middleware(app)
     keyed = request(event, key)
-    repeats = use_cases().repeats
+    repeats, secret = use_cases().repeats, use_cases().derived_ids.secret
     turn = repeats.begin(keyed, within=time_left(app.lambda_context))
     if isinstance(turn, RecordedAnswer):
         return Response(turn.status, turn.content_type, turn.body, {REPLAYED: "true"})
     answered = False
     try:
-        with drawing(turn.draws()):
+        with drawing(turn.draws(secret.value())):
             response = next_middleware(app)
         answered = response.status_code < HTTPStatus.MULTIPLE_CHOICES
     finally:

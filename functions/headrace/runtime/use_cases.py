@@ -177,6 +177,7 @@ class UseCases:
             self.queues,
             self.now,
             self._cursors,
+            self.derived_ids,
             uncounted=lambda: self._counters.uncounted(),  # noqa: PLW0108  imported when needed
         )
 
@@ -508,7 +509,12 @@ class UseCases:
         from headrace.history.alerts import AlertJudging
 
         return AlertJudging(
-            self._store, self.queues, self._counters, lambda: self._group_lines, self.now
+            self._store,
+            self.queues,
+            self._counters,
+            lambda: self._group_lines,
+            self.now,
+            self.derived_ids,
         )
 
     @_once
@@ -527,7 +533,12 @@ class UseCases:
         from headrace.history.ends import EndWebhooks
 
         return EndWebhooks(
-            self._store, self.queues, self.texts, lambda: self._group_lines, self.now
+            self._store,
+            self.queues,
+            self.texts,
+            lambda: self._group_lines,
+            self.now,
+            self.derived_ids,
         )
 
     @_once
@@ -577,7 +588,8 @@ class UseCases:
         from headrace.ops.scheduling.ticking import Ticking, TickTasks
         from headrace.runtime.cron import read_cron
 
-        tasks = TickTasks(self._store, self.now, read_cron)
+        secret = self.derived_ids.secret
+        tasks = TickTasks(self._store, self.now, read_cron, secret)
         return Ticking(self._store, self.queues, tasks, self.now, read_cron)
 
     @_once

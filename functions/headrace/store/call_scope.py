@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from headrace.domain.access import SERVICE
 from headrace.domain.change import Change
-from headrace.domain.ids import derived_task_id, new_batch_id, new_task_id, new_undo_id
+from headrace.domain.ids import keyed_task_id, new_batch_id, new_task_id, new_undo_id
 from headrace.domain.task import Task
 from headrace.store.base import Done, Noting, NotingRefused, Outcome, Refused, Store
 from headrace.store.items import Value, to_item
@@ -137,15 +137,18 @@ def caller() -> Caller:
 
 
 class Draws:
-    """Ids that hang on *seed* and the order in which they are drawn, all born at one time."""
+    """Task ids for a request that may be repeated: the same in the same order, all of one time.
 
-    def __init__(self, seed: str, born: datetime) -> None:
-        self._seed, self._born, self._number = seed, born, 0
+    They are derived under *secret*, so that no client can compute them from the request.
+    """
+
+    def __init__(self, secret: bytes, seed: str, born: datetime) -> None:
+        self._secret, self._seed, self._born, self._number = secret, seed, born, 0
 
     def next(self) -> str:
-        """Draw the next, an id of a task."""
+        """Return the next task id."""
         self._number += 1
-        return derived_task_id(self._born, f"{self._seed} {self._number}")
+        return keyed_task_id(self._secret, self._born, ("request", self._seed, self._number))
 
 
 _DRAWS: Final[ContextVar[Draws | None]] = ContextVar("headrace_draws", default=None)

@@ -62,16 +62,18 @@ def test_the_expiry_of_a_schedule_goes_before_its_queues() -> None:
     assert schedule(expires_in_seconds=0).target(queue).expiry(NOW) is None
 
 
-def test_the_id_of_a_tick_is_made_of_queue_schedule_and_instant() -> None:
+def test_the_id_of_a_tick_depends_on_secret_queue_schedule_and_instant() -> None:
     ids = {
-        tick_id("mail", "report", NOW),
-        tick_id("mail", "report", NOW + timedelta(microseconds=1)),
-        tick_id("mail", "report2", NOW),
-        tick_id("mail2", "report", NOW),
+        tick_id(b"secret", "mail", "report", NOW),
+        tick_id(b"secret", "mail", "report", NOW + timedelta(microseconds=1)),
+        tick_id(b"secret", "mail", "report2", NOW),
+        tick_id(b"secret", "mail2", "report", NOW),
+        tick_id(b"secret", "mail", "report", NOW, 1),
+        tick_id(b"other secret", "mail", "report", NOW),
     }
 
-    assert len(ids) == 4
-    assert tick_id("mail", "report", NOW) in ids
+    assert len(ids) == 6
+    assert tick_id(b"secret", "mail", "report", NOW) in ids
     assert all(TASK_ID_RE.fullmatch(each) and each.startswith("sch_") for each in ids)
 
 

@@ -504,17 +504,16 @@ def test_the_name_of_a_key_is_a_record_whose_version_never_comes_again() -> None
     assert keys.name_record(KEY.key) == kept
 
 
-def test_the_progress_of_a_schedule_is_read_with_and_without_its_last_task() -> None:
+def test_the_progress_of_a_schedule_is_read_as_it_was_written() -> None:
     text = (
         '{"edition":"ed1","done":[[1795339800000000,1795339815250000]],'
-        '"recent":[1795339815250000],"ran_at":1795339815250000,"ran_id":"tsk_9"}'
+        '"recent":[1795339815250000],"ran_at":1795339815250000,"ran_id":"tsk_9",'
+        '"ids":{"1795339815250000":"sch_1"}}'
     )
-    progress = Progress("ed1", ((EARLY, LATE),), (LATE,), LATE, "tsk_9")
+    progress = Progress("ed1", ((EARLY, LATE),), (LATE,), LATE, "tsk_9", {LATE: "sch_1"})
 
     assert schedules.to_text(progress) == text
     assert schedules.from_text(text) == progress
-    older = text.replace(',"ran_id":"tsk_9"', "")
-    assert schedules.from_text(older) == replace(progress, ran_id=None)
 
 
 def test_a_large_payload_of_a_schedule_is_packed_and_comes_back() -> None:

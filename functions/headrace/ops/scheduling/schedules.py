@@ -13,7 +13,7 @@ from headrace.domain.limits import NAME, NAME_RE, pattern_in_words
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.query_grammar import FIELD
 from headrace.domain.queue import Queue
-from headrace.domain.schedule import Progress, Schedule, ScheduleSettings, tick_id
+from headrace.domain.schedule import Progress, Schedule, ScheduleSettings
 from headrace.domain.task import Task
 from headrace.domain.ticks import cron_ticks, ticks, zone
 from headrace.ops.scheduling.ticking import Ticking
@@ -150,7 +150,9 @@ class Schedules:
         if progress is None or at is None:
             return None
         by_hand = at == progress.ran_at and not progress.has(at)
-        made = progress.ran_id if by_hand else tick_id(schedule.queue, schedule.name, at)
+        made = progress.ran_id
+        if not by_hand:
+            made = self.ticking.tasks.task_id(schedule.queue, schedule.name, at, progress)
         task = self.store.read([made], payload=False).get(made) if made else None
         if task is not None and (task.queue != schedule.queue or task.hidden(now)):
             task = None  # moved on to a queue that may be somebody else's, or past its retention

@@ -14,7 +14,7 @@ key lock is a fence.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, TypeGuard
@@ -30,7 +30,14 @@ from headrace.domain.task import State, Task
 from headrace.domain.ticks import ReadCron, ticks
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult, existing, key_holder
+from headrace.ops.shared.stack_secret import StackSecret
+from headrace.ops.tasks.enqueue import (
+    EnqueueOutcome,
+    EnqueueResult,
+    existing,
+    key_holder,
+    with_id,
+)
 from headrace.store.base import Done, Refused, Store, every_record
 from headrace.store.call_scope import draw_task_id
 from headrace.store.records import readable
@@ -38,6 +45,8 @@ from headrace.store.records import schedules as schedule_records
 
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
 _TOGETHER: Final = 24  # tasks of one transaction
+
+_log: Final = logging.getLogger(__name__)
 
 
 class OvertakenError(Exception):
@@ -54,10 +63,15 @@ class At:
     now: datetime
 
     def moved(
-        self, chunk: Sequence[datetime], following: Callable[[datetime], datetime | None]
+        self,
+        chunk: Sequence[datetime],
+        following: Callable[[datetime], datetime | None],
+        other_ids: Mapping[datetime, str] | None = None,
     ) -> tuple["At", KeyLock]:
         """Return where it is with *chunk* enqueued, and the key lock that goes with it."""
-        return self._with(self.progress.plus(chunk, now=self.now, following=following))
+        return self._with(
+            self.progress.plus(chunk, now=self.now, following=following, other_ids=other_ids)
+        )
 
     def without(self, tick: datetime) -> tuple["At", KeyLock]:
         """Return where it is with *tick* taken back, and the key lock that goes with it."""
@@ -75,7 +89,13 @@ class TickTasks:
     store: Store
     now: Callable[[], datetime]
     read_cron: ReadCron
+    secret: StackSecret
     new_token: Callable[[], str] = new_request_token
+
+    def task_id(self, queue: str, name: str, tick: datetime, progress: Progress) -> str:
+        """Return the id of the task that a tick made, or would make."""
+        other = progress.other_ids.get(tick)
+        return other or tick_id(self.secret.value(), queue, name, tick)
 
     def enqueue(self, schedule: Schedule, queue: Queue, at: At, wanted: Sequence[datetime]) -> int:
         """Enqueue ticks, as many at a time as a transaction takes; return how many were new.
@@ -96,20 +116,48 @@ class TickTasks:
                 at, made = then, made + len(chunk)
                 continue
             for tick in chunk:  # of one key only one can live; or one is there already
-                then, fence = at.moved([tick], following)
-                task = _of_tick(new, schedule, tick)
-                result = self.create(target, task, due_at=tick, fence=fence)
-                if result.outcome is EnqueueOutcome.DUPLICATE:
+                outcome, at = self._enqueue_one(schedule, target, at, tick, following)
+                if outcome is EnqueueOutcome.DUPLICATE:
                     return made  # the tick is tried again until it is missed
-                if result.outcome is EnqueueOutcome.EXISTING:
-                    move(self.store, fence)
-                at, made = then, made + (result.outcome is EnqueueOutcome.CREATED)
+                made += outcome is EnqueueOutcome.CREATED
         return made
+
+    def _enqueue_one(
+        self,
+        schedule: Schedule,
+        queue: Queue,
+        at: At,
+        tick: datetime,
+        following: Callable[[datetime], datetime | None],
+    ) -> tuple[EnqueueOutcome, At]:
+        """Enqueue one tick; under another id if the task that has its id is not its own."""
+        new = schedule.new_task()
+        for number in range(_LOOKS):
+            task_id = tick_id(self.secret.value(), schedule.queue, schedule.name, tick, number)
+            then, fence = at.moved([tick], following, {tick: task_id} if number else None)
+            result = self.create(queue, replace(new, id=task_id), due_at=tick, fence=fence)
+            if result.outcome is not EnqueueOutcome.EXISTING:
+                return result.outcome, at if result.outcome is EnqueueOutcome.DUPLICATE else then
+            found = with_id(self.store, task_id)
+            if found is None or found.schedule == schedule.name:  # only a tick has both
+                move(self.store, fence)
+                return result.outcome, then
+            _log.error(
+                "Task %s in queue %s has the id of a tick of schedule %s in queue %s."
+                " The tick is enqueued under another id.",
+                task_id,
+                found.queue,
+                schedule.name,
+                schedule.queue,
+            )
+        raise Unavailable("the ids of a tick keep being taken; try again")
 
     def take_back(self, at: At) -> tuple[str, Progress]:
         """Remove the tasks enqueued ahead that nobody has touched, each together with its tick."""
         queue, _, name = at.name.partition("/")
-        ids = {tick: tick_id(queue, name, tick) for tick in at.progress.ahead(at.now)}
+        ids = {
+            tick: self.task_id(queue, name, tick, at.progress) for tick in at.progress.ahead(at.now)
+        }
         tasks = self.store.read(ids.values()) if ids else {}
         for tick, task_id in ids.items():
             task = tasks.get(task_id)
@@ -166,7 +214,12 @@ class TickTasks:
         """Put in the tasks of a chunk in one transaction; tell whether none was there before."""
         new = schedule.new_task()
         births = [
-            self._birth(queue, _of_tick(new, schedule, tick), due_at=tick, now=now)
+            self._birth(
+                queue,
+                replace(new, id=tick_id(self.secret.value(), schedule.queue, schedule.name, tick)),
+                due_at=tick,
+                now=now,
+            )
             for tick in chunk
         ]
         whole = births[0].together(fence, *births[1:], seen=None)
@@ -202,10 +255,6 @@ def move(store: Store, lock: KeyLock) -> None:
         raise OvertakenError
 
 
-def _of_tick(new: TaskSpec, schedule: Schedule, tick: datetime) -> TaskSpec:
-    return replace(new, id=tick_id(schedule.queue, schedule.name, tick))
-
-
 def _untouched(task: Task, queue: str, name: str, tick: datetime) -> bool:
     """Tell whether a task is still as its tick made it."""
     facts = (task.queue, task.schedule, task.state, task.due_at, task.attempts)
@@ -219,8 +268,6 @@ def _stop_if_overtaken(change: Change, refused: Refused, fence: KeyLock | None) 
 
 _PAGE: Final = 250
 _TRIES: Final = 50  # at a key lock that others move at the same time
-
-_log: Final = logging.getLogger(__name__)
 
 _Seen = tuple[str | None, Schedule]
 

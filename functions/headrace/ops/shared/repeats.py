@@ -29,7 +29,7 @@ class RepeatTurn:
     first: First
     version: int
 
-    def draws(self) -> Draws:
+    def draws(self, secret: bytes) -> Draws:
         """Return the ids that whoever runs the request takes: a later one takes the same.
 
         What an earlier one has made before its process died is so known again.
@@ -37,7 +37,7 @@ class RepeatTurn:
         asked = self.request
         began = self.first.began
         seed = f"{asked.caller} {asked.key} {asked.fingerprint} {micros_of(began)}"
-        return Draws(seed, began)
+        return Draws(secret, seed, began)
 
 
 @dataclass(frozen=True, slots=True)

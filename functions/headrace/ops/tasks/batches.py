@@ -7,6 +7,7 @@ so each is made once, whatever is repeated and wherever a process ends.
 Long, because every change goes through that one write, whoever makes it: maker, member, recorder.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -21,7 +22,6 @@ from headrace.domain.batch import (
     Fired,
     FoundMembers,
     TaskBatch,
-    callback_seed,
 )
 from headrace.domain.change import Change
 from headrace.domain.errors import (
@@ -31,7 +31,7 @@ from headrace.domain.errors import (
     NotFound,
     Unavailable,
 )
-from headrace.domain.ids import derived_task_id
+from headrace.domain.ids import new_task_id
 from headrace.domain.instants import micros_of
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.retry import Seconds
@@ -39,12 +39,15 @@ from headrace.domain.task import Membership, Task
 from headrace.domain.workflow import part_of
 from headrace.ops.shared.paging import Cursors, Found, seek
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.stack_secret import DerivedIds
 from headrace.ops.tasks.batch_names import BatchNames, Uncounted, note
 from headrace.store.base import Record, Store
 from headrace.store.call_scope import draw_batch_id, visible
 from headrace.store.records import batches as batch_records
 
 _TRIES: Final = 50
+
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class BatchOperations:
     queues: QueueOperations
     now: Callable[[], datetime]
     cursors: Cursors
+    ids: DerivedIds
     new_id: Callable[[datetime], str] = draw_batch_id
     uncounted: Callable[[], Iterable[Uncounted]] = tuple
     names: BatchNames = field(init=False)
@@ -376,16 +380,13 @@ class BatchOperations:
         now = self.now()
         batch = batch.looked_at(now)
         births = {event: self._birth(batch, event, now) for event in batch.due}
+        births = self._with_free_ids(batch, births, now)
         fired = {
             event: Fired(None if birth is None else birth.task_id, now)
             for event, birth in births.items()
         }
         batch = replace(batch, fired={**batch.fired, **fired})
         new = [birth for birth in births.values() if birth is not None]
-        # What somebody else's task, or what is left of one, keeps from being made is left out.
-        ids = [birth.task_id for birth in new]
-        there = {**self.store.read(ids), **self.store.spent(ids)} if ids else {}
-        new = [birth for birth in new if birth.task_id not in there]
         record = batch_records.to_record(batch)
         if new:
             made = self.store.put_records([(record, replaces)], tasks=new)
@@ -404,12 +405,44 @@ class BatchOperations:
             queue = self.queues.cached(callback.queue)
         except NotFound:
             return None
-        task_id = derived_task_id(batch.created_at, callback_seed(batch.id, event))
+        task_id = self.callback_id(batch, event)
         due_at = callback.new.due_at(now)
         birth = plan.enqueue(
             callback.new, queue, task_id=task_id, due_at=due_at, now=now, token=None
         )
         return replace(birth, insert=birth.insert and replace(birth.insert, batch=batch.end))
+
+    def callback_id(self, batch: TaskBatch, event: BatchEvent) -> str:
+        """Return the id of the task that a callback made, or would make."""
+        fired = batch.fired.get(event)
+        made = None if fired is None else fired.task_id
+        return made or self.ids.task_id(batch.created_at, "callback", batch.key, event)
+
+    def _with_free_ids(
+        self, batch: TaskBatch, births: Mapping[BatchEvent, Change | None], now: datetime
+    ) -> dict[BatchEvent, Change | None]:
+        """Return *births*, under random ids where another task holds the usual one.
+
+        No callback was made before: the batch is written in one transaction with its callbacks.
+        """
+        ids = [birth.task_id for birth in births.values() if birth is not None]
+        there = {**self.store.read(ids), **self.store.spent(ids)} if ids else {}
+        free = dict(births)
+        for event, birth in births.items():
+            if birth is None or birth.task_id not in there:
+                continue
+            task_id = new_task_id(now)
+            _log.error(
+                "Another task has the id %s of the callback %s of batch %s."
+                " The callback is made under the id %s.",
+                birth.task_id,
+                event,
+                batch.id,
+                task_id,
+            )
+            insert = birth.insert and replace(birth.insert, id=task_id)
+            free[event] = replace(birth, task_id=task_id, insert=insert)
+        return free
 
 
 def visible_batch(batch: TaskBatch) -> bool:

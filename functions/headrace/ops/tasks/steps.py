@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from headrace.domain.batch import RESULTS, BatchEvent, Callback, TaskBatch, callback_seed
-from headrace.domain.ids import derived_task_id
+from headrace.domain.batch import RESULTS, BatchEvent, Callback, TaskBatch
 from headrace.domain.task import Membership, Task
 from headrace.domain.workflow import STEP_TAG, part_id, root_id
 from headrace.ops.tasks.batches import BatchOperations
@@ -94,8 +93,7 @@ def callbacks_of(
         name = batch_records.callback_name(part, event)
         record = batches.store.record(batch_records.CALLBACKS, name)
         if record is not None:
-            task_id = derived_task_id(part.created_at, callback_seed(part.id, event))
-            yield task_id, event, batch_records.callback_of(record)
+            yield batches.callback_id(part, event), event, batch_records.callback_of(record)
 
 
 def steps_of(batches: BatchOperations, whole: TaskBatch) -> BatchSteps:

@@ -254,7 +254,12 @@ class _Refusals:
         if self.letters and self.sending.bad_rows.queue is not None:
             tasks = connect.opened(self.sending.connection).tasks
             for some in chunks(iter(self.letters), _AT_A_TIME):
-                tasks.enqueue(self.sending.bad_rows.queue, some)
+                for result in tasks.enqueue(self.sending.bad_rows.queue, some):
+                    if result.elsewhere not in (None, self.sending.bad_rows.queue):
+                        raise InvalidRequest(
+                            f"the dead letter {result.id} of a bad row was not written:"
+                            f" {result.detail}, {result.elsewhere}"
+                        )
 
 
 def _enqueue(sending: Sending, queue: str, tasks: Sequence[TaskSpec], bad: _Refusals) -> None:

@@ -51,6 +51,7 @@ def to_text(progress: Progress) -> str:
         "recent": [micros_of(tick) for tick in progress.recent],
         "ran_at": None if progress.ran_at is None else micros_of(progress.ran_at),
         "ran_id": progress.ran_id,
+        "ids": {str(micros_of(tick)): id_ for tick, id_ in progress.other_ids.items()},
     }
     return json.dumps(body, separators=(",", ":"))
 
@@ -63,7 +64,8 @@ def from_text(text: str) -> Progress:
         done=tuple((instant_of(first), instant_of(last)) for first, last in body["done"]),
         recent=tuple(instant_of(tick) for tick in body["recent"]),
         ran_at=None if body["ran_at"] is None else instant_of(body["ran_at"]),
-        ran_id=body.get("ran_id"),  # older key locks have none
+        ran_id=body["ran_id"],
+        other_ids={instant_of(int(tick)): id_ for tick, id_ in body["ids"].items()},
     )
 
 

@@ -11,14 +11,14 @@ import msgspec
 
 from headrace.domain import durations, limits
 from headrace.domain.errors import FieldError, HeadraceError
+from headrace.domain.payload_paths import QUOTED
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Priority
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _OURS: Final = re.compile(r"[0-9]{1,9}")
-_WORD: Final = r'"(?:\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}|[^"\\])*"'
 _TAG: Final = re.compile(
-    rf'(?P<key>{_WORD}|(?!")[^,=]+?)\s*=\s*(?P<value>{_WORD}|(?!")[^,]*?)\s*(?:,[\s,]*|\Z)'
+    rf'(?P<key>{QUOTED}\s*+|(?!")[^,=]++)=\s*+(?P<value>{QUOTED}\s*+|(?!")[^,]*+)(?:,[\s,]*+|\Z)'
 )
 _TIME_FORMS: Final = ("%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
 
@@ -110,11 +110,11 @@ class FormErrors:
         text, at = text.strip(", \t\r\n"), 0
         while at < len(text):
             pair = _TAG.match(text, at)
-            key = _unquoted(pair["key"]) if pair else ""
+            key = _unquoted(pair["key"].strip()) if pair else ""
             if pair is None or not key:
                 self.add(name, 'must be tags as key=value, with commas between; "a,b"="c=d"')
                 break
-            found[key] = _unquoted(pair["value"])
+            found[key] = _unquoted(pair["value"].strip())
             at = pair.end()
         for tag, fault in limits.tags_faults(found):
             self.add(name, fault if tag is None else f"{tag:.80} {fault}")

@@ -251,7 +251,8 @@ def _read_weights(text: str, errors: FormErrors) -> dict[str, float]:
     return found
 
 
-_FIELD: Final = re.compile(rf"(?:{QUOTED}|[^\s\"])+")
+_FIELD: Final = re.compile(rf'(?:{QUOTED}|[^\s"]|".*+)++', re.DOTALL)
+"""One field; a quote that does not end takes all that follows, so that no text is read twice."""
 
 
 def _read_indexed(text: str, errors: FormErrors) -> tuple[str, ...]:

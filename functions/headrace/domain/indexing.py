@@ -67,10 +67,11 @@ def read_field(text: str) -> tuple[str | None, str]:
         return (None, fault) if fault else (tag_field(key), "")
     if text.startswith(PAYLOAD):
         path = text.removeprefix(PAYLOAD)
-        fault = limits.text_fault(path, limits.PAYLOAD_PATH_BYTES, 1)
+        if fault := limits.text_fault(path, limits.PAYLOAD_PATH_BYTES, 1):
+            return None, fault
         parts = parts_of(path)
-        if fault or parts is None:
-            return None, fault or "must be payload. and names with dots between"
+        if parts is None:
+            return None, "must be payload. and names with dots between"
         return PAYLOAD + path_of(parts), ""
     return None, "must be tag:key or payload.path, as tag:tenant or payload.order.id"
 

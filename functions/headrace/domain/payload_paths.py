@@ -10,10 +10,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-QUOTED: Final = r'"(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|[^"\\])*"'
+QUOTED: Final = r'"(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|[^"\\])*+"'
 """A text in quotes, as JSON has it; control characters may stand as they are."""
 
-_PLAIN: Final = r'[^\s".:=,\\]+'
+_PLAIN: Final = r'[^\s".:=,\\]++'
 PATH: Final = rf"(?:{QUOTED}|{_PLAIN})(?:\.(?:{QUOTED}|{_PLAIN}))*"
 
 _PART: Final = re.compile(rf"({QUOTED}|{_PLAIN})(?:\.|\Z)")

@@ -212,7 +212,7 @@ def shortest(text: JsonText, most: int) -> JsonText | None:
     return JsonText("".join(parts)) if length + len(parts[-1]) <= most else None
 
 
-_SPACE_OR_STRING: Final = re.compile(r'[ \t\n\r]+|("[^"\\]*(?:\\.[^"\\]*)*")')
+_SPACE_OR_STRING: Final = re.compile(r'[ \t\n\r]++|("[^"\\]*+(?:\\.[^"\\]*+)*+")')
 
 
 def _shorter(string: str) -> str:

@@ -26,7 +26,8 @@ TypeHint: TypeAlias = Any
 
 PROGRAM: Final = "__main__"
 _PROGRAMS: Final = (PROGRAM, "__mp_main__")  # the second in a process spawned by the first
-_PLACE: Final = re.compile(r"(?s)(?P<what>.*?)(?: - at (?:`key` in )?`\$(?P<path>.*)`)?")
+_PLACE: Final = re.compile(r"(?:`key` in )?`\$(.*)`", re.DOTALL)
+_SHOWN: Final = 300  # characters of what is wrong with an argument: msgspec quotes the whole value
 _PARTS: Final = ("type", "types", "fields", "item_type", "item_types", "key_type", "value_type")
 _JSON: Final = (dict, list, str, int, float, bool, type(None), msgspec.UnsetType)
 _CANNOT_TRAVEL: Final = {
@@ -213,9 +214,12 @@ def _fitting(value: object, hint: TypeHint) -> object:
 
 
 def _mismatch(name: str, error: msgspec.ValidationError, *, root: str = "args.") -> FieldError:
-    match = _PLACE.fullmatch(str(error))
-    what, path = (match["what"], match["path"] or "") if match else (str(error), "")
-    return FieldError(f"{root}{name}{path}", what[:1].lower() + what[1:])
+    what, _, place = str(error).rpartition(" - at ")
+    found = _PLACE.fullmatch(place) if what else None
+    path = "" if found is None else found[1]
+    what = str(error) if found is None else what
+    shown = what if len(what) <= _SHOWN else f"{what[:_SHOWN]}… [cut]"
+    return FieldError(f"{root}{name}{path}", shown[:1].lower() + shown[1:])
 
 
 def _not_json(args: Mapping[str, Any]) -> list[FieldError]:

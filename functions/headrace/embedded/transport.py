@@ -42,9 +42,10 @@ _SERVICE_LOG: Final = "headrace"  # above those of worker and timers
 
 @dataclass(slots=True)
 class _Context:
-    """The context object of one call: how long its caller still waits."""
+    """The context object of one call: how long its caller still waits, and whether it does."""
 
     until: float
+    client_gone: Callable[[], bool]
     aws_request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def get_remaining_time_in_millis(self) -> int:
@@ -53,7 +54,10 @@ class _Context:
 
 @dataclass(slots=True)
 class EmbeddedRequest:
-    """A request that no socket sees; *within* so many seconds its caller waits for the answer."""
+    """A request that no socket sees; *within* so many seconds its caller waits for the answer.
+
+    ``abandoned`` is set when the caller is cancelled.
+    """
 
     method: str
     path: str
@@ -61,6 +65,7 @@ class EmbeddedRequest:
     headers: dict[str, str]
     content: bytes
     within: float
+    abandoned: bool = False
 
 
 @dataclass(slots=True)
@@ -79,7 +84,7 @@ def answer(
     within = request.within
     if not waits:
         within = min(within, ANSWER_SECONDS + CALL_SECONDS)  # time for that, and none besides
-    context = _Context(time.monotonic() + within)
+    context = _Context(time.monotonic() + within, lambda: request.abandoned)
     with using(service.use):
         status, headers, body = api.answer(_event(request, context), context)  # type: ignore[arg-type]  # as much of a context as the API needs
     return EmbeddedAnswer(status, headers, body.encode())
@@ -200,7 +205,16 @@ class AsyncEmbeddedConnections(_EmbeddedRequests):
         """Answer *request*.  Raises Unavailable where the store cannot be opened."""
         if request.method == "GET" and (wait := _wait_for_end(request)) is not None:
             return await self._at_end(request, *wait)
-        return await self._in_thread(lambda: self._answer(request))
+        return await self._answered(request, lambda: self._answer(request))
+
+    async def _answered(
+        self, request: EmbeddedRequest, call: Callable[[], EmbeddedAnswer]
+    ) -> EmbeddedAnswer:
+        try:
+            return await self._in_thread(call)
+        except asyncio.CancelledError:
+            request.abandoned = True  # the thread goes on, and must lease nothing any more
+            raise
 
     async def _at_end(
         self, request: EmbeddedRequest, task_id: str, seconds: float
@@ -212,7 +226,7 @@ class AsyncEmbeddedConnections(_EmbeddedRequests):
         service = await self._in_thread(lambda: opened(self._address))
         ends, loop = service.store.ends, asyncio.get_running_loop()
         if ends is None:
-            return await self._in_thread(lambda: answer(service, request))
+            return await self._answered(request, lambda: answer(service, request))
         woken, until = asyncio.Event(), loop.time() + seconds
 
         def wake() -> None:

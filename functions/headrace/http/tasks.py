@@ -69,7 +69,7 @@ from headrace.http.task_bodies import (
 )
 from headrace.ops.delivery.dequeue import Order
 from headrace.ops.operators import visibility
-from headrace.runtime.function import time_to_wait
+from headrace.runtime.function import client_gone, time_to_wait
 from headrace.runtime.wiring import use_cases
 from headrace.wire.tasks import DeletedTask
 
@@ -169,6 +169,7 @@ def _leased(
         batch=repeats.batch_of(router, grouped=wanted.lease_id is not None),
         go_on=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
         still_may=lambda: use.keys.known(by.key_id, by.digest),
+        is_gone=client_gone(context),
     )
     answer = json_answer(dequeued_answer(found, max_retries=max_retries()))
     if found.replayed:
@@ -235,6 +236,7 @@ def _ended_task(id: str, wait_seconds: float) -> Task:
         seconds=_wait(wait_seconds),
         go_on=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
         still_may=lambda: use.keys.known(by.key_id, by.digest),
+        is_gone=client_gone(context),
     )
 
 

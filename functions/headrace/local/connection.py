@@ -266,11 +266,19 @@ class Connection(asyncio.Protocol):
         """Have the request answered: it is whole."""
         if self._head is None:
             raise AssertionError(self.phase)
-        request = replace(self._head, body=bytes(self._body), incoming=self._incoming)
+        request = replace(
+            self._head,
+            body=bytes(self._body),
+            incoming=self._incoming,
+            client_gone=self._client_gone,
+        )
         self._incoming = None  # whoever answers has it now
         self._body.clear()
         self._enter(Phase.ANSWER)
         self._owner.work(request, self._answered)
+
+    def _client_gone(self) -> bool:
+        return self._eof or self._transport.is_closing()
 
     def _request(self, head: h11.Request) -> LocalRequest:
         return LocalRequest(

@@ -61,6 +61,7 @@ class InvocationContext:
     function: Function
     stopping: Stopping
     aws_request_id: str = field(default_factory=lambda: str(uuid4()))
+    client_gone: Callable[[], bool] = lambda: False
     _started: float = field(default_factory=time.monotonic)
 
     @property
@@ -218,7 +219,7 @@ class Gateway:
                 return GatewayAnswer(HTTPStatus.NO_CONTENT, headers, b"")
             # As API Gateway, which does not tell a wrong method from a wrong path.
             return refusal(HTTPStatus.NOT_FOUND, f"{raw_path} takes {allowed}, not {method}.")
-        context = InvocationContext(function, self._stopping, request_id)
+        context = InvocationContext(function, self._stopping, request_id, request.client_gone)
         if short_way := self._short_ways.get(function.handler):
             return _short(short_way, method, request, context)
         event = proxy_event(

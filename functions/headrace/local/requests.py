@@ -6,6 +6,7 @@ shape of the API's errors (RFC 9457).
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
@@ -62,6 +63,7 @@ class LocalRequest:
         source: the client's address.
         port: ours.
         incoming: the body, where it is not in `body`.
+        client_gone: returns whether the client has closed the connection, or its side of it.
 
     """
 
@@ -73,6 +75,7 @@ class LocalRequest:
     source: str = ""
     port: int = 0
     incoming: Incoming | None = None
+    client_gone: Callable[[], bool] = lambda: False
 
     @property
     def path(self) -> str:

@@ -65,6 +65,16 @@ def time_to_wait(context: Timed) -> float:
     return max(0.0, left - ANSWER_SECONDS - CALL_SECONDS)
 
 
+def client_gone(context: object) -> Callable[[], bool]:
+    """Return what tells that the client of a call hung up. On Lambda it never does."""
+    found: Callable[[], bool] = getattr(context, "client_gone", _never)
+    return found
+
+
+def _never() -> bool:
+    return False
+
+
 _log: Final = logging.getLogger(__name__)
 
 Event: TypeAlias = Mapping[str, Any]

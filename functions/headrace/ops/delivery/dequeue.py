@@ -87,13 +87,16 @@ class Deliveries(Leasing):
         batch: DeliveryBatch | None = None,
         go_on: Callable[[], bool] = lambda: True,
         still_may: Callable[[], object] = lambda: None,
+        is_gone: Callable[[], bool] = lambda: False,
     ) -> DequeueResult:
         """Lease up to *batch_size* due tasks to *worker*, of one queue in order of their due time.
 
         Of several *queues* a later one is asked only for what those before do not have; by the
         *order* DUE those tasks are leased that fell due first of all.
         Waits up to *wait_seconds* for the first one, as long as *go_on* says so; *still_may* is
-        asked each time before it looks again.  *lease_id* is a group to put them under; *keepalive*
+        asked each time before it looks again.  If *is_gone* tells that the client of a call that
+        waits has hung up, nothing is leased, and tasks leased meanwhile go back, no attempt used.
+        *lease_id* is a group to put them under; *keepalive*
         has no meaning then.  Of calls with the same *batch* the first one leases, and the others
         get what is left of that.
         Raises NotFound for a queue that is missing, LeaseLost unless the group is open, as *batch*
@@ -111,6 +114,7 @@ class Deliveries(Leasing):
             batch,
             go_on,
             still_may,
+            is_gone,
         ).run()
 
     def lease(
@@ -169,7 +173,7 @@ class Dequeue:
     """One call, with what it asks for.
 
     *queues* is one name, or several in order of preference.  *go_on* tells whether there is time to
-    wait on, *still_may* raises when that is over.
+    wait on, *still_may* raises when that is over, *is_gone* tells that the client hung up.
     """
 
     deliveries: Deliveries
@@ -183,6 +187,7 @@ class Dequeue:
     batch: DeliveryBatch | None
     go_on: Callable[[], bool]
     still_may: Callable[[], object]
+    is_gone: Callable[[], bool]
     group: LeaseGroup | None = field(default=None, init=False)
     helped_at: datetime | None = field(default=None, init=False)
 
@@ -194,13 +199,15 @@ class Dequeue:
         patient = self.wait_seconds == 0  # who waits has looked often enough by then
         arrived = self._arrived()
         while True:
+            if self._client_gone():
+                return DequeueResult((), 0.0, deliveries.now())
             sources = self._sources()
             helps = self._helps(sources)
             if first_look and (held := self._leased_before(sources)) is not None:
                 return held
             first_look = False
             looks = [self._look(source) for source in sources]
-            tasks = self._fitting(sources, self._take(looks, [], helps=helps))
+            tasks = self._deliverable(sources, self._take(looks, [], helps=helps))
             now = deliveries.now()
             free_at = _first(look.free_at for look in looks)
             if not tasks and free_at and patient and self.go_on():
@@ -220,7 +227,7 @@ class Dequeue:
             with deliveries.crowd:
                 arrived = self._wait(nap, arrived, early)
             if early is not None and early.tasks:
-                tasks, now = self._fitting(sources, early.tasks), deliveries.now()
+                tasks, now = self._deliverable(sources, early.tasks), deliveries.now()
                 if tasks:
                     return DequeueResult(tasks, self._poll_after_all(early.looks, now), now)
                 continue
@@ -229,7 +236,7 @@ class Dequeue:
 
     def take_early(self, taken: list[Task]) -> Sequence[QueueLook]:
         """Look, and lease into *taken*, within the write that brings a task; raises as run()."""
-        if not self.go_on():
+        if not self.go_on() or self._client_gone():
             return ()
         self.still_may()
         sources = self._sources()
@@ -238,6 +245,21 @@ class Dequeue:
         looks = [self._look(source) for source in sources]
         self._take(looks, taken, helps=False)
         return looks
+
+    def _client_gone(self) -> bool:
+        """Return whether nobody reads the answer of a call that waits.
+
+        A call that does not wait is answered: its client may have closed only its sending side.
+        """
+        return self.wait_seconds > 0 and self.is_gone()
+
+    def _deliverable(self, sources: Sequence[Queue], tasks: Sequence[Task]) -> tuple[Task, ...]:
+        """Return the tasks that fit one answer; give all back if the client hung up meanwhile."""
+        fitting = self._fitting(sources, tasks)
+        if not fitting or not self._client_gone():
+            return fitting
+        self.deliveries.give_back({source.name: source for source in sources}, fitting)
+        return ()
 
     def _names(self) -> Sequence[str]:
         return [self.queues] if isinstance(self.queues, str) else self.queues

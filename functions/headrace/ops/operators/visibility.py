@@ -60,6 +60,7 @@ def ended_task(
     seconds: float,
     go_on: Callable[[], bool],
     still_may: Callable[[], object],
+    is_gone: Callable[[], bool],
 ) -> Task:
     """Return a task once it has ended, or when *seconds* are over, as *by* may see it.
 
@@ -73,7 +74,7 @@ def ended_task(
 
     try:
         found = waiting.wait(
-            task_id, seconds=seconds, check=check, go_on=go_on, still_may=still_may
+            task_id, seconds=seconds, check=check, go_on=go_on, still_may=still_may, is_gone=is_gone
         )
     except NotFound:
         raise no_task(by, task_id) from None

@@ -41,11 +41,13 @@ class Waiting:
         check: Callable[[Task], None] = lambda _: None,
         go_on: Callable[[], bool] = lambda: True,
         still_may: Callable[[], object] = lambda: None,
+        is_gone: Callable[[], bool] = lambda: False,
     ) -> Task:
         """Return a task once it has ended, or as it was last seen when *seconds* are over.
 
         *check* may raise for a task that must not be seen, wherever it has gone; *go_on* tells
-        whether there is time to wait on, *still_may* raises when whoever waits may not any more.
+        whether there is time to wait on, *still_may* raises when whoever waits may not any more,
+        and *is_gone* tells that the client hung up.
         Raises NotFound, at once or as soon as it is gone.
         """
         until = self.now() + timedelta(seconds=seconds)
@@ -54,7 +56,7 @@ class Waiting:
                 task = self._look(task_id)
                 check(task)
                 left = (until - self.now()).total_seconds()
-                if task.state in FINISHED or left <= 0 or not go_on():
+                if task.state in FINISHED or left <= 0 or not go_on() or is_gone():
                     break
                 pause(left)
                 still_may()

@@ -1,0 +1,75 @@
+"""A client that hangs up while its dequeue waits takes no task along."""
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from headrace.domain.task import State
+from tests.contract.conftest import World
+
+
+def hangs_up_after(calls: int) -> Callable[[], bool]:
+    """Return what tells that the client hung up from the call numbered *calls* on."""
+    numbers = itertools.count()
+    return lambda: next(numbers) >= calls
+
+
+def test_a_client_that_hung_up_leases_nothing(world: World) -> None:
+    queue = world.queue()
+    world.put(queue, "1")
+
+    found = world.use.deliveries.dequeue(queue, wait_seconds=20, is_gone=lambda: True)
+
+    assert found.tasks == ()
+    assert world.one(queue).attempts == 1
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_was_leased_meanwhile_goes_back_with_no_attempt_used(world: World, count: int) -> None:
+    queue = world.queue()
+    ids = world.put(queue, *["1"] * count)
+
+    found = world.use.deliveries.dequeue(
+        queue, batch_size=count, wait_seconds=20, is_gone=hangs_up_after(1)
+    )
+
+    assert found.tasks == ()
+    assert {world.see(one).state for one in ids} == {State.ENQUEUED}
+    assert [(task.id, task.attempts) for task in world.take(queue, count)] == [
+        (one, 1) for one in ids
+    ]
+
+
+def test_a_task_that_comes_after_the_client_hung_up_is_not_leased(world: World) -> None:
+    queue = world.queue()
+    world.put(queue, "1", delay_in_seconds=1)
+    begun = world.clock()
+
+    found = world.use.deliveries.dequeue(
+        queue, wait_seconds=20, is_gone=lambda: (world.clock() - begun).total_seconds() > 0.5
+    )
+
+    assert found.tasks == ()
+    world.clock.forward(1)
+    assert world.one(queue).attempts == 1
+
+
+def test_a_group_lease_keeps_nothing_of_it(world: World) -> None:
+    queue = world.queue()
+    world.put(queue, "1")
+    group = world.use.leases.open(None, keepalive=60)
+
+    found = world.use.deliveries.dequeue(
+        [queue], lease_id=group.id, wait_seconds=20, is_gone=hangs_up_after(1)
+    )
+
+    assert found.tasks == ()
+    assert world.one(queue).attempts == 1
+
+
+def test_a_call_that_does_not_wait_is_answered(world: World) -> None:
+    queue = world.queue()
+    world.put(queue, "1")
+
+    assert len(world.use.deliveries.dequeue(queue, is_gone=lambda: True).tasks) == 1

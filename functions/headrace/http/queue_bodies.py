@@ -237,7 +237,7 @@ def _indexed_fields(value: list[str]) -> list[str]:
 
 
 IndexedFields: TypeAlias = Annotated[
-    list[str], AfterValidator(_indexed_fields), Field(max_length=2 * limits.INDEXED)
+    list[str], Field(max_length=2 * limits.INDEXED), AfterValidator(_indexed_fields)
 ]
 
 

@@ -24,6 +24,9 @@ from headrace.wire.base import JsonValue, without_halves
 MEMBERS: Final = 2 * WEIGHTS
 """The most members an object outside of payloads may have: more than any we know."""
 
+_NESTED: Final = 10_000
+"""The most objects and arrays a member outside of payloads may have: each takes a microsecond."""
+
 
 class JsonText(str):
     """The text of one JSON value, as it came in."""
@@ -163,7 +166,7 @@ def _objects(readers: Mapping[str, _Reader]) -> _Reader:
             return _value(value, mark)
         return [
             _object(entry, mark, readers) if _begins(entry, _OBJECT) else _value(entry, mark)
-            for entry in _entries_of(value)
+            for entry in _entries_of(value)[: MEMBERS + 1]  # enough to be refused for their number
         ]
 
     return read
@@ -184,8 +187,11 @@ def _text(value: msgspec.Raw, mark: str) -> JsonText:
 def _value(value: msgspec.Raw, mark: str) -> JsonValue:
     if not mark and memoryview(value)[0] == _STRING:
         return _string_of(value)
+    text = _text(value, mark)
+    if text.count("{") + text.count("[") > _NESTED:
+        raise _refused(f"a member of the body has more than {_NESTED:,} objects and arrays")
     try:
-        return _decode_value(_text(value, mark))
+        return _decode_value(text)
     except ValueError:  # Python's own bound on the digits of an integer
         raise _refused("a number in the body has too many digits") from None
 

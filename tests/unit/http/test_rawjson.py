@@ -1,6 +1,8 @@
 """A client's own values keep their text; everything that is not strictly JSON is refused."""
 
 import json
+import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -243,3 +245,28 @@ def test_only_escapes_that_can_go_are_decoded() -> None:
     text = JsonText('["\\n", "\\q", "\\u0041"]')  # one that is no JSON shows it
 
     assert shortest(text, 100) == '["\\n","\\q","A"]'
+
+
+_WHOLE_BODY = 4 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("frame", "entry"),
+    [
+        ('{"tasks":[%s]}', "{}"),
+        ('{"tasks":[%s]}', "1"),
+        ('{"reports":[{"spawn":[%s]}]}', "1"),
+        ('{"tasks":[{"payload":1,"tags":[%s]}]}', "{}"),
+        ('{"tasks":[{"payload":1,"tags":{"a":[%s]}}]}', "[]"),
+        ('{"ids":[%s]}', "[]"),
+        ('{"tasks":[{"payload":[%s]}]}', "{}"),
+    ],
+)
+def test_a_body_of_very_many_values_costs_little(frame: str, entry: str) -> None:
+    """What is refused for its number of entries is not decoded entry by entry before."""
+    body = frame % ",".join([entry] * (_WHOLE_BODY // (len(entry) + 1)))
+
+    began = time.thread_time()
+    with suppress(InvalidRequest):
+        assert decode(body)
+    assert time.thread_time() - began < 1.0  # 0.1 to 0.3 s; entry by entry it was 1.4 to 4 s

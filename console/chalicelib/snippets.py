@@ -1,6 +1,6 @@
-"""The same request as curl, command and Python, to copy: quoted for a shell, and without a key.
+"""The same request as curl, command and Python, to copy: safe in every POSIX shell, without a key.
 
-Whoever runs them has ``HEADRACE_URL`` and ``HEADRACE_KEY`` set, as in the guide.
+They read ``HEADRACE_URL`` and ``HEADRACE_KEY`` from the environment, as in the guide.
 """
 
 import json
@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -58,7 +59,7 @@ def of_list(queue: str, where: TaskFilter, *, descending: bool) -> tuple[Snippet
 def _shown(task_id: str) -> Iterator[Snippet]:
     does = "Show this task"
     yield Snippet(does, "curl", f'{_CURL}/v1/tasks/{quote(task_id, safe="")}"')
-    yield Snippet(does, "command", _words("headrace", "task", "show", "--", task_id))
+    yield from _command(does, "task", "show", "--", task_id)
     yield Snippet(does, "Python", _python(f"print(client.get_task({task_id!r}))"))
 
 
@@ -71,7 +72,8 @@ def _enqueued(task: Task, payload: str) -> Iterator[Snippet]:
     }
     more = {name: value for name, value in more.items() if value is not None}
     rest = "".join(f", {json.dumps(name)}: {json.dumps(value)}" for name, value in more.items())
-    body = f'{{"tasks": [{{"payload": {payload}{rest}}}]}}'
+    shown = _json_text(payload)
+    body = f'{{"tasks": [{{"payload": {shown}{rest}}}]}}'
     yield Snippet(
         does,
         "curl",
@@ -81,8 +83,7 @@ def _enqueued(task: Task, payload: str) -> Iterator[Snippet]:
     options = [word for name, value in task.tags.items() for word in ("--tag", f"{name}={value}")]
     options += ["--priority", str(more["priority"])] if "priority" in more else []
     options += ["--group", str(more["group_key"])] if "group_key" in more else []
-    command = _words("headrace", "enqueue", *options, "--", task.queue, payload)
-    yield Snippet(does, "command", command)
+    yield from _command(does, "enqueue", *options, "--", task.queue, shown)
     given = "".join(f", {name}={value!r}" for name, value in more.items())
     call = f"client.enqueue({task.queue!r}, json.loads({payload!r}){given})"
     yield Snippet(does, "Python", _python(call))
@@ -119,8 +120,7 @@ def _listed(queue: str, where: TaskFilter, *, descending: bool) -> Iterator[Snip
         for word in (f"--{'group' if name == 'group_key' else name.replace('_', '-')}", str(value))
     ]
     options += [word for name, value in where.tags.items() for word in ("--tag", f"{name}={value}")]
-    command = _words("headrace", "task", "list", *options, "--order", order, "--", queue)
-    yield Snippet(does, "command", command)
+    yield from _command(does, "task", "list", *options, "--order", order, "--", queue)
     arguments = "".join(
         f", {name}={f'datetime.fromisoformat({value!r})' if 'scheduled' in name else repr(value)}"
         for name, value in given.items()
@@ -140,21 +140,49 @@ def _python(body: str) -> str:
     return f"from datetime import datetime\n\n{text}" if "datetime." in body else text
 
 
-def _words(*words: str) -> str:
-    return " ".join(map(quoted, words))
+def _command(does: str, *words: str) -> Iterator[Snippet]:
+    """Yield the command, or nothing where a word has a NUL, which no shell can pass on."""
+    if not any("\0" in word for word in words):
+        yield Snippet(does, "command", " ".join(map(quoted, ("headrace", *words))))
 
 
 def quoted(word: str) -> str:
-    """Return *word* quoted for bash and zsh, with control and bidi characters as escapes."""
-    if all(one.isprintable() or one in "\n\t" for one in word):
-        return shlex.quote(word)
-    parts = (
-        one.replace("\\", "\\\\").replace("'", "\\'") if one.isprintable() else _escaped(one)
-        for one in word
+    """Return *word* quoted for any POSIX shell, without characters that a terminal acts on.
+
+    Control and invisible characters are written as octal bytes for ``printf``.  Raise ValueError
+    for a NUL, which no shell can pass on.
+    """
+    if "\0" in word:
+        raise ValueError("a shell word cannot hold a NUL character")
+    if word.startswith("="):  # zsh would look for a program of that name
+        return f"'='{quoted(word[1:])}" if word[1:] else "'='"
+    parts = [_quoted_run(text, plain=plain) for plain, text in _runs(word)]
+    return "".join(parts) or "''"
+
+
+def _runs(word: str) -> Iterator[tuple[bool, str]]:
+    """Split *word* where characters that are safe to paste begin or end."""
+    for plain, letters in groupby(word, lambda one: one.isprintable() or one == "\n"):
+        yield plain, "".join(letters)
+
+
+def _quoted_run(text: str, *, plain: bool) -> str:
+    if plain:
+        return shlex.quote(text)
+    octal = "".join(f"\\{byte:03o}" for byte in text.encode("utf-8", "surrogatepass"))
+    return f"\"$(printf '{octal}')\""
+
+
+def _json_text(text: str) -> str:
+    """Return the JSON *text* with control and invisible characters as JSON escapes.
+
+    Outside of strings the only ones are space between tokens.
+    """
+    return "".join(
+        one if one.isprintable() else " " if one in "\t\r\n" else _json_escape(one) for one in text
     )
-    return f"$'{''.join(parts)}'"
 
 
-def _escaped(one: str) -> str:
-    number = ord(one)
-    return f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
+def _json_escape(one: str) -> str:
+    units = one.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

@@ -26,16 +26,26 @@ PAYLOAD: Final = (
     '{"to": "o\'hara $HOME `id` \\"x\\" \\n", "n": 12345678901234567890, "u": "é\u202e"}'
 )
 BASH: Final = ["/bin/bash", "-c"]
+SHELLS: Final = (["/bin/sh", "-c"], BASH)
 TAGS: Final = {"it's": 'a "b" $(c) \x1b[0m', "-x": "=,&? ü"}
 
 
 def words(command: str) -> list[str]:
-    """Return the words that bash makes of *command*."""
+    """Return the words that the shells make of *command*: all of them the same."""
+    first, second = (words_of(shell, command) for shell in SHELLS)
+    assert first == second
+    return first
+
+
+def words_of(shell: list[str], command: str) -> list[str]:
     printing = 'show() { printf \'%s\\0\' "$@"; }; curl() { show curl "$@"; }; '
     printing += 'headrace() { show headrace "$@"; }; '
     ran = subprocess.run(
-        [*BASH, printing + command], capture_output=True, check=True,
-        env={"HEADRACE_KEY": "secret", "HEADRACE_URL": "https://q.example", "LC_ALL": "C.UTF-8"},
+        [*shell, printing + command], capture_output=True, check=True,
+        env={
+            "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8",
+            "HEADRACE_KEY": "secret", "HEADRACE_URL": "https://q.example",
+        },
     )  # fmt: skip
     assert ran.stderr == b""
     return ran.stdout.decode().split("\0")[:-1]
@@ -51,7 +61,56 @@ WORD = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 @settings(max_examples=8, deadline=None)
 @given(st.lists(WORD, min_size=1, max_size=50))
 def test_any_word_is_one_word_to_a_shell(some: list[str]) -> None:
-    assert words(f"show {' '.join(map(quoted, some))}") == some
+    text = " ".join(map(quoted, some))
+
+    assert words(f"show {text}") == some
+    assert all(one.isprintable() or one == "\n" for one in text)
+
+
+HOSTILE: Final = (
+    "\u202e'; touch owned; '",  # closes $'…' where sh does not know it
+    "\x1b[201~\n$(touch owned)",  # ends a bracketed paste
+    "\x03\ntouch owned\n",
+    "`touch owned`\u200b$(touch owned)\\",
+    "=ls",
+    "",
+    "\n",
+    "-n\u2066\U000e0001 %s \\033",
+)
+
+
+def test_hostile_text_neither_runs_nor_changes_in_any_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, admin: Browser
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    admin.queue("mail")
+    tags = {f"tag {number}": text for number, text in enumerate(HOSTILE)}
+    [task_id] = admin.put("mail", json.dumps({"x": HOSTILE}, ensure_ascii=False), tags=tags)
+    copies = of_task(admin.use.tasks.get(task_id), payload=True)
+    where = TaskFilter(tags=tags, error=HOSTILE[0], worker=HOSTILE[1])
+    copies += of_list("mail", where, descending=True)
+
+    for text in (copy.text for copy in copies if copy.form != "Python"):
+        assert all(one.isprintable() or one == "\n" for one in text)
+    command = words(by_form(copies, "Enqueue")["command"])
+    assert json.loads(command[-1]) == {"x": [*HOSTILE]}
+    assert [word for word in command if word.startswith("tag ")] == [
+        f"{name}={value}" for name, value in tags.items()
+    ]
+    body = json.loads(words(by_form(copies, "Enqueue")["curl"])[-1])
+    assert body["tasks"] == [{"payload": {"x": [*HOSTILE]}, "tags": tags}]
+    listed = words(by_form(copies, "List")["command"])
+    assert (HOSTILE[0] in listed, HOSTILE[1] in listed) == (True, True)
+    asked = parse_qs(urlsplit(words(by_form(copies, "List")["curl"])[-1]).query)
+    assert (asked["error"], asked["worker"]) == ([HOSTILE[0]], [HOSTILE[1]])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_text_with_a_nul_has_no_command_because_no_shell_can_pass_it_on() -> None:
+    copies = by_form(of_list("mail", TaskFilter(error="a\0b"), descending=True), "List")
+
+    assert set(copies) == {"curl", "Python"}
+    assert "error=a%00b" in copies["curl"]
 
 
 def test_one_like_it_is_enqueued_by_each_of_them(admin: Browser) -> None:
@@ -65,7 +124,7 @@ def test_one_like_it_is_enqueued_by_each_of_them(admin: Browser) -> None:
         "curl", "-sS", "-H", "Authorization: Bearer secret", "https://q.example/v1/queues/mail/tasks"
     ]  # fmt: skip
     body = curl[-1]
-    assert PAYLOAD in body
+    assert PAYLOAD.replace("\u202e", "\\u202e") in body
     assert json.loads(body)["tasks"] == [
         {
             "payload": json.loads(PAYLOAD),
@@ -75,7 +134,7 @@ def test_one_like_it_is_enqueued_by_each_of_them(admin: Browser) -> None:
         }
     ]
     command = words(copies["command"])
-    assert command[-3:] == ["--", "mail", PAYLOAD]
+    assert command[-3:] == ["--", "mail", PAYLOAD.replace("\u202e", "\\u202e")]
     assert command[2:10] == [
         *(word for name, value in TAGS.items() for word in ("--tag", f"{name}={value}")),
         *("--priority", "high"), *("--group", "acme ltd"),
@@ -95,12 +154,12 @@ def test_command_and_python_run_as_they_are_copied(tmp_path: Path, admin: Browse
     }
     with Client(url) as client:
         client.create_queue("mail")
-        for form, program in (("command", BASH), ("Python", [sys.executable, "-c"])):
+        for form, program in (("command", SHELLS[0]), ("Python", [sys.executable, "-c"])):
             text = by_form(copies, "Enqueue")[form]
             subprocess.run([*program, text], check=True, env=env, capture_output=True)
         made = list(client.list_tasks("mail", payload=True))
         listed = of_list("mail", TaskFilter(states=("READY",), tags=TAGS), descending=True)
-        for form, program in (("command", BASH), ("Python", [sys.executable, "-c"])):
+        for form, program in (("command", SHELLS[0]), ("Python", [sys.executable, "-c"])):
             text = by_form(listed, "List")[form]
             out = subprocess.run([*program, text], check=True, env=env, capture_output=True).stdout
             assert all(task.id in out.decode() for task in made)
@@ -171,7 +230,7 @@ def test_a_query_that_is_copied_finds_the_task(tmp_path: Path) -> None:
     program = Path(sys.executable).parent
     env = {**os.environ, "HEADRACE_URL": url, "PATH": f"{program}:/bin:/usr/bin"}
 
-    for form, runs in (("command", BASH), ("Python", [sys.executable, "-c"])):
+    for form, runs in (("command", SHELLS[0]), ("Python", [sys.executable, "-c"])):
         ran = subprocess.run([*runs, copies[form]], check=True, env=env, capture_output=True)
         assert re.findall("tsk_[0-9A-Za-z]+", ran.stdout.decode()) == [meant], form
 

@@ -243,6 +243,8 @@ def _frame(
         else "",
         flash=flash,
         undo=context.url(urls.UNDO),
+        here=context.here if context.request.method == "GET" else "",
+        back=context.back,
         units=PageCost(
             call.meter.write, call.meter.read, (time.perf_counter() - call.started) * 1000
         ),

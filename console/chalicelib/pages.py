@@ -68,7 +68,8 @@ class PageCost:
 class Frame:
     """Everything around a page.
 
-    ``token`` is what its forms carry, ``undo`` is where the button of a message leads.
+    ``token`` is what its forms carry, ``undo`` is where the button of a message leads.  ``here``
+    is the address of the page, ``back`` the list from which the visitor came.
     """
 
     now: datetime
@@ -85,6 +86,8 @@ class Frame:
     searched: str = ""
     flash: Flash | None = None
     undo: str = ""
+    here: str = ""
+    back: str = ""
     units: PageCost | None = None
     request_id: str = ""
 

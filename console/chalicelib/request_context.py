@@ -21,6 +21,13 @@ from .request import ConsoleRequest
 from .session import CookieSigning
 
 TOKEN: Final = "token"  # noqa: S105  the name of a field
+ONCE: Final = "once"
+"""The field of a form that may be sent once: a random name for it."""
+
+_ONCE_LENGTH: Final = 32
+BACK: Final = "back"
+"""The field, or the part of an address, that names the list to go back to."""
+
 _OURS: Final = ("same-origin", "none")  # none: typed or reloaded by a person
 _AT_ONCE: Final = 8  # what a page waits for is the network, not the work
 
@@ -62,6 +69,36 @@ class RequestContext:
     def cursor(self) -> str | None:
         """Where the page of a list begins that the address asks for; None for the first."""
         return self.request.param("cursor") or None
+
+    def first_time(self) -> bool:
+        """Tell whether the form, which holds `once`, is sent for the first time; it is used then.
+
+        A form without that field was not made by a page of ours: it counts as sent before.
+        """
+        form = self.request.given(ONCE)
+        if self.session is None or not form.isalnum() or len(form) != _ONCE_LENGTH:
+            return False
+        return self.use.sessions.use_form(self.session, form)
+
+    @property
+    def here(self) -> str:
+        """The address of the page that is shown, with its filter, order and cursor."""
+        return self.request.target
+
+    @property
+    def back(self) -> str:
+        """The page to go back to, as the form or the address names it; empty for none."""
+        given = self.request.given(BACK) or self.request.param(BACK)
+        return given if given and self.request.urls.safe_next(given) == given else ""
+
+    @property
+    def onward(self) -> Mapping[str, str]:
+        """The part of an address that leads back to this list, where it is filtered or paged."""
+        return {BACK: self.here} if "?" in self.here else {}
+
+    def place(self, url: str) -> str:
+        """Return the page to go back to where it is that list, else *url* as it is."""
+        return self.back if self.back.partition("?")[0] == url else url
 
     @property
     def queue(self) -> str:

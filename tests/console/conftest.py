@@ -156,6 +156,7 @@ class Browser:
     headers: dict[str, str] = field(default_factory=dict)
     stream: Streamed | None = None
     handler: Handler = handler
+    latest: tuple[str, str, bytes, Mapping[str, str]] | None = None
 
     def get(self, url: str, **headers: str) -> Shown:
         return self.send("GET", url, b"", headers)
@@ -182,6 +183,11 @@ class Browser:
                 own[each.attributes["name"]] = typed_in(each)
         return self.post(form.attributes["action"], {**own, **fields})
 
+    def reload(self) -> Shown:
+        """Send the latest request again, a form included, as a browser does."""
+        assert self.latest is not None
+        return self.send(*self.latest)
+
     def follow(self, shown: Shown) -> Shown:
         assert shown.status == 303, (shown.status, shown.text)
         return self.get(shown.headers["location"])
@@ -198,6 +204,7 @@ class Browser:
 
     def send(self, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> Shown:
         self.record()
+        self.latest = (method, url, body, headers)
         parts = urlsplit(url)
         resource, names = gateway_route(parts.path.removeprefix(self.stage))
         sent = {"Host": HOST, "X-Forwarded-Proto": "https", **self.headers, **headers}

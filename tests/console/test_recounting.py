@@ -1,4 +1,4 @@
-"""Counting a queue, and building its index, anew from its page."""
+"""Recounting a queue, and rebuilding its index, from its page."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ def test_counters_that_are_off_are_mended(off: Browser) -> None:
 
     done = operator.follow(operator.submit(operator.get(HERE).page, "/mail/recount"))
 
-    assert f"{number} tasks counted. The counters were off by 3 and are mended." in done.text
+    assert f"{number} tasks counted. The counters were off by 3 and are corrected." in done.text
     [entry] = off.use.audit.list(AuditFilter(action="recount")).shown
     assert (entry.actor, entry.matched, entry.changed) == ("the operator", number, 3)
     off.clock.forward(1)
@@ -46,15 +46,16 @@ def test_what_takes_longer_than_a_page_may_goes_on_by_a_button(off: Browser) -> 
 
     off.use.recounting.store.entries = slowly  # type: ignore[method-assign, assignment]
 
-    shown = off.submit(off.get(HERE).page, "/mail/recount")
+    shown = off.follow(off.submit(off.get(f"{HERE}?state=READY").page, "/mail/recount"))
     pages = 1
-    while shown.status == 200:
-        assert "counted so far" in shown.text
-        shown = off.submit(shown.page, "/mail/recount")
+    while "counted so far" in shown.text:
+        assert "Continue recount" in shown.text
+        shown = off.follow(off.submit(shown.page, "/mail/recount"))
         pages += 1
 
     assert pages > 1
-    assert "off by 3" in off.follow(shown).text
+    assert "off by 3" in shown.text
+    assert shown.url == f"{HERE}?state=READY"
 
 
 def test_who_may_only_look_is_offered_no_recount(off: Browser) -> None:
@@ -74,7 +75,7 @@ def test_an_index_is_built_anew_by_a_button_that_is_there_with_an_index(filled: 
 
     done = operator.follow(operator.submit(operator.get(HERE).page, INDEX))
 
-    assert "The index is built anew. Until it is, lists look at each task." in done.text
+    assert "The index is being rebuilt. Until then, lists read every task." in done.text
     [entry] = filled.use.audit.list(AuditFilter(action="reindex")).shown
     assert (entry.actor, entry.queue) == ("the operator", "mail")
     assert INDEX not in filled.as_role(Role.VIEWER).get(HERE).body

@@ -16,7 +16,8 @@ from tests.console.conftest import Browser, Shown, query_of
 def ids_of(shown: Shown) -> set[str]:
     tables = shown.page.all("table", class_="tasks")
     links = [link.attributes["href"] for table in tables for link in table.all("a")]
-    return {link.rpartition("/")[2] for link in links if "/tasks/" in link}
+    paths = {link.partition("?")[0] for link in links}
+    return {path.rpartition("/")[2] for path in paths if "/tasks/" in path}
 
 
 @pytest.fixture

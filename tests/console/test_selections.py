@@ -198,7 +198,8 @@ def test_actions_are_listed_and_found_from_their_queue_and_the_audit(mail: Brows
     listed = mail.get("/console/actions?queue=mail")
     assert "Delete 300 tasks of mail" in listed.text
     for shown in (listed, mail.get("/console/queues/mail"), mail.get("/console/audit")):
-        assert path in [link.attributes.get("href") for link in shown.page.all("a")]
+        links = [link.attributes.get("href", "") for link in shown.page.all("a")]
+        assert path in [link.partition("?")[0] for link in links]
     assert "No action fits" in mail.get("/console/actions?queue=archive").text
 
 

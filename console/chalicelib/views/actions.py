@@ -21,7 +21,7 @@ from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
 from .. import formatting, urls
 from ..pages import Flash
 from ..parts import Field, Hidden, Link
-from ..request_context import RequestContext
+from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
 from .confirm import ConfirmPage, Question, Sample, ask
 from .navigation import crumbs, queue_options
@@ -196,7 +196,9 @@ def act_on_task(context: RequestContext) -> Reply:
     except (InvalidRequest, NotFound) as error:
         return ask_of_task(context, error)
     gone = action.action is BulkAction.DELETE and answer.changed
-    where = context.url(urls.QUEUE, queue=queue) if gone else context.url(urls.TASK, id=task_id)
+    where = context.url(urls.TASK, {BACK: context.back}, id=task_id)
+    if gone:
+        where = context.back or context.url(urls.QUEUE, queue=queue)
     if answer.changed:
         undo = answer.undo.id if answer.undo else ""
         return Redirect(where, Flash("done", f"Task {task_id} is {action.done}.", undo))
@@ -225,7 +227,8 @@ def ask_of_task(context: RequestContext, error: HeadraceError | None = None) -> 
         fields=_asked(context, action, task.queue, error) if fits else (),
         hidden=(Hidden("queue", task.queue),),
     )
-    back = Link("Back to the task", context.url(urls.TASK, id=task.id))
+    here = context.url(urls.TASK, {BACK: context.back}, id=task.id)
+    back = Link("Back to the task", here)
     way = crumbs(context, task.queue, task.id)
     return ask(question, way, back=back, status=error.status if error else 200)
 
@@ -235,10 +238,7 @@ def act_on_ticked(context: RequestContext) -> Reply:
     """Ask for confirmation, or with it act on the ticked tasks."""
     action = action_named(context.request.given("action"))
     ids = tuple(dict.fromkeys(context.request.form.get("id", ())))
-    back = context.request.given("back")
-    back = context.request.urls.safe_next(back) if back else context.url(
-        urls.QUEUE, queue=context.queue
-    )  # fmt: skip
+    back = context.back or context.url(urls.QUEUE, queue=context.queue)
     if not ids:
         return Redirect(back, Flash("failed", "No task was ticked, so nothing was done."))
     if not context.request.given("confirmed"):
@@ -274,7 +274,7 @@ def _ask_of_ticked(
         hidden=(
             Hidden("action", action.name),
             Hidden("confirmed", "yes"),
-            Hidden("back", back),
+            Hidden(BACK, back),
             *(Hidden("id", task_id) for task_id in ids),
         ),
         samples=tuple(

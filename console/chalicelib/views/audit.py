@@ -18,6 +18,7 @@ from ..request_context import RequestContext
 from ..routes import Reply, routes
 from .columns import Column, Columns, numbers, times
 from .list_search import SEARCHED, ListSearch
+from .navigation import task_url
 from .search_box import list_box
 
 _SHOWN_IDS: Final = 3
@@ -129,7 +130,7 @@ def _row(context: RequestContext, entry: AuditRecord) -> AuditRow:
         filters_url=context.url(urls.QUEUE, query, queue=queue) if query else None,
         run_url=context.url(urls.ACTION, id=entry.run) if entry.run else None,
         ids=tuple(
-            Link(one, context.url(urls.TASK, id=one) if reachable and still_there else "")
+            Link(one, task_url(context, one) if reachable and still_there else "")
             for one in ids[:_SHOWN_IDS]
         ),
         more_ids=max(0, len(ids) - _SHOWN_IDS),

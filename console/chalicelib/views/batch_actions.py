@@ -1,4 +1,4 @@
-"""Actions on a batch: cancel it with all its members, and count it anew."""
+"""Actions on a batch: cancel it with all its members, and recount it."""
 
 from datetime import timedelta
 from typing import Final
@@ -8,11 +8,14 @@ from headrace.domain.batch import FoundMembers, TaskBatch
 from headrace.ops.operators import visibility
 
 from .. import formatting, urls
+from ..forms import number_of_ours
 from ..pages import Flash
-from ..parts import Choice, Confirm, Hidden, Link
-from ..request_context import RequestContext
+from ..parts import Confirm, Hidden, Link
+from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
 from .confirm import ConfirmPage, Question, ask
+from .navigation import crumb
+from .queue_actions import CONTINUE_RECOUNT, recount_button, recounted_so_far
 
 _TAKES: Final = timedelta(seconds=10)  # a page must not take longer; then it goes on
 
@@ -23,45 +26,49 @@ def cancel_link(context: RequestContext, batch: TaskBatch) -> tuple[Link, ...]:
         return ()
     if not context.allows(Permission.CANCEL):
         return ()
-    url = context.url(urls.CANCEL_BATCH, id=batch.id)
+    url = context.url(urls.CANCEL_BATCH, {BACK: context.back}, id=batch.id)
     return (Link("Cancel the whole", url, danger=True),)
 
 
 def recount_form(context: RequestContext, batch: TaskBatch) -> Confirm | None:
-    """Return the form that counts the members of a batch anew; None for who may not."""
+    """Return the form that recounts the members of a batch; None if the key may not."""
     if not context.allows(Permission.OPERATE):
         return None
-    return Confirm(context.url(urls.RECOUNT_BATCH, id=batch.id), (Choice("", "Count anew"),))
+    return recount_button(context, context.url(urls.RECOUNT_BATCH, id=batch.id))
 
 
 @routes.get(urls.CANCEL_BATCH, Permission.CANCEL)
 def ask_cancel(context: RequestContext) -> ConfirmPage:
     """Say what a cancel would do, and ask whether to do it."""
-    return _ask_cancel(context, _batch(context))
+    cancelled = number_of_ours(context.request.param("cancelled"), 0)
+    return _ask_cancel(context, _batch(context), cancelled, context.cursor)
 
 
 @routes.post(urls.CANCEL_BATCH, Permission.CANCEL)
 def cancel(context: RequestContext) -> Reply:
-    """Cancel as much as a page has time for."""
+    """Cancel members for at most ten seconds."""
     batch, use = _batch(context), context.use
     cursor = context.request.given("cursor") or None
-    number = int(context.request.given("cancelled", "0")) if cursor else 0
+    number = number_of_ours(context.request.given("cancelled"), 0) if cursor else 0
     until = use.now() + _TAKES
     while True:
         step = use.batch_cancelling.step(batch.id, cursor)
         number, cursor = number + step.cancelled, step.cursor
         if cursor is None:
             text = f"{formatting.count_of(number, 'task')} of {batch.id} cancelled."
-            return Redirect(context.url(urls.BATCH, id=batch.id), Flash("done", text))
+            here = context.url(urls.BATCH, {BACK: context.back}, id=batch.id)
+            return Redirect(here, Flash("done", text))
         if use.now() >= until:
-            return _ask_cancel(context, batch, number, cursor)
+            rest = {"cursor": cursor, "cancelled": number, BACK: context.back}
+            return Redirect(context.url(urls.CANCEL_BATCH, rest, id=batch.id))
 
 
 @routes.post(urls.RECOUNT_BATCH, Permission.OPERATE)
 def recount(context: RequestContext) -> Reply:
-    """Count the members anew and mend the batch, as much as a page has time for."""
+    """Recount the members and correct the batch, for at most ten seconds."""
     batch, use = _batch(context), context.use
-    cursor, here = context.request.given("cursor") or None, context.url(urls.BATCH, id=batch.id)
+    cursor = context.request.given("cursor") or None
+    here = context.back or context.url(urls.BATCH, id=batch.id)
     until = use.now() + _TAKES
     step = use.batch_recounting.step(batch.id, cursor)
     while step.cursor is not None and use.now() < until:
@@ -69,23 +76,14 @@ def recount(context: RequestContext) -> Reply:
     found = step.found
     number = formatting.count_of(found.succeeded + found.dead, "member")
     if step.cursor is not None:
-        return ask(
-            Question(
-                question=f"Counting batch {batch.id} anew",
-                detail=f"{number} found so far. Workers need not stop for it.",
-                action=context.url(urls.RECOUNT_BATCH, id=batch.id),
-                button="Go on counting",
-                hidden=(Hidden("cursor", step.cursor),),
-            ),
-            _crumbs(context, batch),
-        )
+        so_far = f"{number} found so far. Press {CONTINUE_RECOUNT} to count the rest."
+        return Redirect(recounted_so_far(here, step.cursor), Flash("done", so_far))
+    here = recounted_so_far(here, "")
     if step.refusal:
         text = f"{number} found. The batch stays as it was: {step.refusal}."
         return Redirect(here, Flash("failed", text[:500]))
     was, now = _ends(step.was), _ends(found)
-    return Redirect(
-        here, Flash("done", f"{number} found: {now}. The batch said {was}, and says that now.")
-    )
+    return Redirect(here, Flash("done", f"{number} found: {now}. Before, the batch said {was}."))
 
 
 def _ask_cancel(
@@ -124,5 +122,5 @@ def _batch(context: RequestContext) -> TaskBatch:
 
 
 def _crumbs(context: RequestContext, batch: TaskBatch) -> tuple[Link, ...]:
-    every = Link("Batches", context.url(urls.BATCHES))
-    return (every, Link(batch.id, context.url(urls.BATCH, id=batch.id)))
+    every = crumb(context, "Batches", urls.BATCHES)
+    return (every, Link(batch.id, context.url(urls.BATCH, {BACK: context.back}, id=batch.id)))

@@ -21,6 +21,7 @@ from ..routes import Reply, routes
 from .batch_actions import cancel_link, recount_form
 from .columns import Column, Columns, numbers, times
 from .list_search import SEARCHED, ListSearch
+from .navigation import crumb, task_url
 from .search_box import list_box
 
 _NAMES: Final = 5  # of the steps that one waits for
@@ -145,7 +146,7 @@ def show(context: RequestContext) -> Reply:
 
 def _line(context: RequestContext, batch: TaskBatch) -> BatchLine:
     return BatchLine(
-        batch=Link(batch.id, context.url(urls.BATCH, id=batch.id)),
+        batch=Link(batch.id, context.url(urls.BATCH, context.onward, id=batch.id)),
         total=batch.total,
         ended=batch.ended,
         created=batch.created,
@@ -159,7 +160,7 @@ def _line(context: RequestContext, batch: TaskBatch) -> BatchLine:
 
 
 def _crumbs(context: RequestContext, batch: TaskBatch) -> tuple[Link, ...]:
-    every = Link("Batches", context.url(urls.BATCHES))
+    every = crumb(context, "Batches", urls.BATCHES)
     whole = batch.part_of
     return (every, Link(whole, context.url(urls.BATCH, id=whole))) if whole else (every,)
 
@@ -196,7 +197,7 @@ def _facts(batch: TaskBatch) -> tuple[Fact, ...]:
 
 
 def _task_link(context: RequestContext, task_id: str, text: str) -> Link:
-    return Link(text, context.url(urls.TASK, id=task_id))
+    return Link(text, task_url(context, task_id))
 
 
 def _branch(

@@ -1,10 +1,12 @@
 """The confirmation page, the same for every action; what it asks is data."""
 
+import secrets
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ..pages import Page
 from ..parts import Choice, Confirm, Field, Hidden, Link
+from ..request_context import ONCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,11 @@ class ConfirmPage(Page):
     prompt: Question
     form: Confirm | None
     back: Link
+
+
+def once() -> Hidden:
+    """Return the field of a form that may be sent once, because its answer shows a secret."""
+    return Hidden(ONCE, secrets.token_hex(16))
 
 
 def ask(

@@ -20,7 +20,7 @@ from ..differences import DiffLine, differing
 from ..forms import FormErrors, check_json, pretty, tags_text
 from ..pages import Flash
 from ..parts import Choice, Confirm, Field, Hidden, Link
-from ..request_context import RequestContext
+from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
 from .confirm import ConfirmPage, Question, ask
 from .navigation import crumbs, priority_options, queue_options
@@ -89,7 +89,7 @@ def enqueue(context: RequestContext) -> Reply:
         errors.add("priority" if field == "priority" else "payload", made.detail or "was not taken")
         return _page(context, task, errors, status=400)
     done = Flash("done", f"Task {made.id} is in {queue}. This is the new one.")
-    return Redirect(context.url(urls.TASK, id=made.id), done)
+    return Redirect(context.url(urls.TASK, {BACK: context.back}, id=made.id), done)
 
 
 def _made(
@@ -165,7 +165,7 @@ def _differences(context: RequestContext, task: Task, payload: str) -> CopyPage:
         action=context.url(urls.ENQUEUE_AS_NEW, id=task.id),
         button="Enqueue as new",
     )
-    back = Link("Cancel", context.url(urls.TASK, id=task.id))
+    back = Link("Cancel", context.url(urls.TASK, {BACK: context.back}, id=task.id))
     typed = (Hidden(name, context.request.given(name)) for name in _TYPED)
     return CopyPage(
         title=prompt.question,

@@ -21,7 +21,7 @@ from ..parts import Choice, Empty, Hidden, Link, Pager, SearchBox
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
 from .actions import ACTIONS, action_named
-from .navigation import queue_link
+from .navigation import queue_link, task_url
 from .running import under_way
 from .selections import go_on
 
@@ -234,7 +234,7 @@ def _row(
         ),
         function=functions.get(group.sample, ""),
         sample=group.sample,
-        sample_url=context.url(urls.TASK, id=group.sample) if group.sample else "",
+        sample_url=task_url(context, group.sample) if group.sample else "",
         hidden=hidden if dead and not rare else (),
     )
 

@@ -16,8 +16,9 @@ from ..parts import Empty, Fact, Field, Heading, Link, Option, Pager, SearchBox
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
 from .columns import Column, Columns, times
-from .confirm import ConfirmPage, Question, ask
+from .confirm import ConfirmPage, Question, ask, once
 from .list_search import ListSearch
+from .navigation import crumb
 from .search_box import list_box
 
 _OVERLAPS: Final = {
@@ -99,7 +100,7 @@ def show(context: RequestContext) -> Reply:
         search=list_box(context, wanted, page.shown),
         headings=wanted.headings(COLUMNS, "created"),
         rows=wanted.rows(COLUMNS, rows),
-        create=context.url(urls.CREATE_KEY),
+        create=context.url(urls.CREATE_KEY, context.onward),
         pager=wanted.pager(len(rows)),
         empty=wanted.empty(
             Empty(
@@ -127,6 +128,8 @@ def create(context: RequestContext) -> Reply:
         errors.add("queues", f"must be of at most {limits.PATTERN_BYTES} bytes each")
     expires_at = errors.instant("expires_at", context.request.given("expires_at"))
     if not errors:
+        if not context.first_time():
+            return _sent_before(context)
         try:
             made = context.use.keys.create(context.by, name, role, queues, expires_at=expires_at)
         except (InvalidRequest, Forbidden, KeyExists) as error:
@@ -148,6 +151,9 @@ def rotate(context: RequestContext) -> Reply:
         errors.add("overlap", f"must be one of {', '.join(_OVERLAPS.values())}")
         return ask_rotate(context, errors)
     key_id = context.request.names["id"]
+    context.use.keys.get(context.by, key_id)
+    if not context.first_time():
+        return _sent_before(context)
     made = context.use.keys.rotate(context.by, key_id, overlap=timedelta(seconds=int(overlap)))
     ends = Fact("The secret before", f"stops working {_OVERLAPS[overlap]}")
     return _shown(context, "The new secret", made, ends)
@@ -181,7 +187,8 @@ def revoke(context: RequestContext) -> Reply:
     """Revoke it."""
     key = context.use.keys.get(context.by, context.request.names["id"])
     context.use.keys.revoke(context.by, key.id)
-    return Redirect(context.url(urls.KEYS), Flash("done", f"Key {key.name} is revoked."))
+    back = context.back or context.url(urls.KEYS)
+    return Redirect(back, Flash("done", f"Key {key.name} is revoked."))
 
 
 def _row(context: RequestContext, key: ShownKey) -> KeyRow:
@@ -189,8 +196,8 @@ def _row(context: RequestContext, key: ShownKey) -> KeyRow:
         key=key,
         over=key.expired(context.now),
         own=_own(context, key),
-        rotate=context.url(urls.ROTATE_KEY, id=key.id),
-        revoke=context.url(urls.REVOKE_KEY, id=key.id),
+        rotate=context.url(urls.ROTATE_KEY, context.onward, id=key.id),
+        revoke=context.url(urls.REVOKE_KEY, context.onward, id=key.id),
     )
 
 
@@ -211,7 +218,7 @@ def _shown(context: RequestContext, title: str, made: IssuedKey, *more: Fact) ->
             Fact("Expires", formatting.clock(key.expires_at) if key.expires_at else "never"),
             *more,
         ),
-        back=context.url(urls.KEYS),
+        back=context.back or context.url(urls.KEYS),
     )
 
 
@@ -235,14 +242,24 @@ def ask_rotate(context: RequestContext, errors: FormErrors = NO_ERRORS) -> Confi
             action=context.url(urls.ROTATE_KEY, id=key.id),
             button="Rotate this key",
             fields=(ends,),
+            hidden=(once(),),
         ),
         _crumbs(context),
         status=400 if errors else 200,
     )
 
 
+def _sent_before(context: RequestContext) -> Redirect:
+    """Lead to the list instead of doing the same again: the page with the secret was reloaded."""
+    text = (
+        "This form was sent before, so nothing was done again. A secret is shown only once: if it "
+        "is lost, rotate the key."
+    )
+    return Redirect(context.back or context.url(urls.KEYS), Flash("failed", text))
+
+
 def _crumbs(context: RequestContext) -> tuple[Link, ...]:
-    return (Link("Keys", context.url(urls.KEYS)),)
+    return (crumb(context, "Keys", urls.KEYS),)
 
 
 def _role(context: RequestContext, errors: FormErrors) -> Role:
@@ -280,6 +297,7 @@ def ask_new(
             action=context.url(urls.CREATE_KEY),
             button="Create key",
             fields=fields,
+            hidden=(once(),),
         ),
         _crumbs(context),
         status=status,

@@ -13,7 +13,7 @@ from headrace.ops.operators import visibility
 from .. import urls
 from ..forms import tags_text
 from ..parts import Field, Link, Option
-from ..request_context import RequestContext
+from ..request_context import BACK, RequestContext
 
 _SUGGESTED: Final = 100
 ENTRIES: Final = (
@@ -49,6 +49,11 @@ def queue_link(context: RequestContext, queue: str) -> Link:
     return Link(queue, context.url(urls.QUEUE, queue=queue))
 
 
+def task_url(context: RequestContext, task_id: str) -> str:
+    """Return the address of a task's page, from which the way leads back to this list."""
+    return context.url(urls.TASK, context.onward, id=task_id)
+
+
 def worker_link(context: RequestContext, name: str) -> str | None:
     """Return the address of a worker's page; None where there is none for this visitor."""
     if not name or not context.allows(Permission.LIST):
@@ -60,12 +65,17 @@ def worker_link(context: RequestContext, name: str) -> str | None:
     return context.url(urls.WORKER, {"name": name})
 
 
+def crumb(context: RequestContext, text: str, route: str) -> Link:
+    """Return the crumb that leads to a list, with its filter if the visitor came from there."""
+    return Link(text, context.place(context.url(route)))
+
+
 def crumbs(context: RequestContext, queue: str = "", task: str = "") -> tuple[Link, ...]:
     """Return the way to a page below all queues, below *queue* or below *task* in it."""
     return (
-        Link("Queues", context.url(urls.QUEUES)),
-        *([queue_link(context, queue)] if queue else []),
-        *([Link(task, context.url(urls.TASK, id=task))] if task else []),
+        crumb(context, "Queues", urls.QUEUES),
+        *([Link(queue, context.place(context.url(urls.QUEUE, queue=queue)))] if queue else []),
+        *([Link(task, context.url(urls.TASK, {BACK: context.back}, id=task))] if task else []),
     )
 
 

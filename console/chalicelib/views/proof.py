@@ -11,7 +11,7 @@ from ..pages import Page
 from ..parts import Empty, Fact, Link
 from ..request_context import RequestContext
 from ..routes import Reply, routes
-from .navigation import queue_link
+from .navigation import queue_link, task_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,5 +106,5 @@ def _facts(report: ProofReport) -> tuple[Fact, ...]:
 
 
 def _row(context: RequestContext, one: Finding) -> FindingRow:
-    task = Link(one.task_id, context.url(urls.TASK, id=one.task_id))
+    task = Link(one.task_id, task_url(context, one.task_id))
     return FindingRow(one, task, queue_link(context, one.queue))

@@ -194,7 +194,7 @@ def _setting_actions(context: RequestContext, queue: str) -> tuple[Link, ...]:
         (Permission.ADMINISTER, "Delete queue…", urls.DELETE_QUEUE, True),
     )
     return tuple(
-        Link(text, context.url(url, queue=queue), danger=danger)
+        Link(text, context.url(url, context.onward, queue=queue), danger=danger)
         for needs, text, url, danger in offered
         if context.allows(needs, queue)
     )

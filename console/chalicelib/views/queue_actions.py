@@ -5,6 +5,7 @@ Those that cannot be undone ask for the queue's name.
 
 from datetime import timedelta
 from typing import Final
+from urllib.parse import parse_qsl, urlencode
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
@@ -19,7 +20,7 @@ from .. import formatting, urls
 from ..forms import NO_ERRORS, FormErrors
 from ..pages import Flash
 from ..parts import Choice, Confirm, Field, Hidden, Option
-from ..request_context import RequestContext
+from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
 from .confirm import ConfirmPage, Question, ask
 from .navigation import crumbs
@@ -38,6 +39,8 @@ UNDO_SECONDS: Final = 86_400
 
 _UNDOS: Final = 50  # that a message has room for; the page of the whole has all
 _WHY: Final = "Optional; the audit keeps it for others to read."
+_RECOUNT: Final = "recount"  # the part of an address from which a recount continues
+CONTINUE_RECOUNT: Final = "Continue recount"
 _PAUSES: Final = ("15m", "1h", "4h", "1d")
 
 
@@ -69,7 +72,17 @@ def pause(context: RequestContext) -> Reply:
     context.use.queues.pause(context.queue, resume_in_seconds=seconds, reason=reason)
     until = f" It resumes by itself in {written(seconds)}." if seconds else ""
     done = Flash("done", f"Deliveries of {context.queue} are paused.{until}")
-    return Redirect(context.url(urls.QUEUE, queue=context.queue), done)
+    return Redirect(_queue_page(context), done)
+
+
+def _queue_page(context: RequestContext) -> str:
+    """Return the page of the queue, with its filter if the visitor came from there."""
+    return context.back or context.url(urls.QUEUE, queue=context.queue)
+
+
+def _here(context: RequestContext) -> tuple[Hidden, ...]:
+    """Return the field of a form of the queue's page that leads back to just this page."""
+    return (Hidden(BACK, context.here),)
 
 
 @routes.post(urls.RESUME, Permission.OPERATE)
@@ -77,13 +90,14 @@ def resume(context: RequestContext) -> Reply:
     """Let deliveries go on."""
     context.use.queues.resume(context.queue)
     done = Flash("done", f"Deliveries of {context.queue} go on.")
-    return Redirect(context.url(urls.QUEUE, queue=context.queue), done)
+    return Redirect(_queue_page(context), done)
 
 
 def pause_form(context: RequestContext) -> Confirm:
     """Return the form that pauses deliveries, for an hour unless something else is chosen."""
     url = context.url(urls.PAUSE, queue=context.queue)
-    return Confirm(url, (Choice("", "Pause"),), fields=(_resume_in("1h"), why_field("")))
+    fields = (_resume_in("1h"), why_field(""))
+    return Confirm(url, (Choice("", "Pause"),), fields=fields, hidden=_here(context))
 
 
 def _resume_in(given: str, error: str = "") -> Field:
@@ -102,7 +116,7 @@ def why_field(given: str, error: str = "") -> Field:
 def resume_form(context: RequestContext) -> Confirm:
     """Return the form that resumes deliveries."""
     url = context.url(urls.RESUME, queue=context.queue)
-    return Confirm(url, (Choice("", "Resume deliveries"),))
+    return Confirm(url, (Choice("", "Resume deliveries"),), hidden=_here(context))
 
 
 @routes.post(urls.RECOUNT, Permission.OPERATE)
@@ -113,40 +127,50 @@ def recount(context: RequestContext) -> Reply:
     step = use.recounting.step(context.queue, cursor)
     while step.cursor is not None and use.now() < until:
         step = use.recounting.step(context.queue, step.cursor)
-    here = context.url(urls.QUEUE, queue=context.queue)
+    here = _queue_page(context)
     number = formatting.count_of(sum(by_state(step.counts).values()), "task")
     if step.cursor is not None:
-        return ask(
-            Question(
-                question=f"Counting {context.queue} anew",
-                detail=f"{number} counted so far. Workers need not stop for it.",
-                action=context.url(urls.RECOUNT, queue=context.queue),
-                button="Go on counting",
-                hidden=(Hidden("cursor", step.cursor),),
-            ),
-            crumbs(context, context.queue),
-        )
+        so_far = f"{number} counted so far. Press {CONTINUE_RECOUNT} to count the rest."
+        return Redirect(recounted_so_far(here, step.cursor), Flash("done", so_far))
     off = sum(abs(right - was) for right, was in zip(step.counts, step.was, strict=True))
-    outcome = f"were off by {formatting.number(off)} and are mended" if off else "were right"
-    return Redirect(here, Flash("done", f"{number} counted. The counters {outcome}."))
+    result = f"were off by {formatting.number(off)} and are corrected" if off else "were right"
+    done = Flash("done", f"{number} counted. The counters {result}.")
+    return Redirect(recounted_so_far(here, ""), done)
 
 
 def recount_form(context: RequestContext) -> Confirm:
-    """Return the form that begins a recount."""
-    return Confirm(context.url(urls.RECOUNT, queue=context.queue), (Choice("", "Count anew"),))
+    """Return the form that begins a recount, or continues the one that the address names."""
+    url = context.url(urls.RECOUNT, queue=context.queue)
+    return recount_button(context, url)
+
+
+def recount_button(context: RequestContext, url: str) -> Confirm:
+    """Return the form with the one button of a recount, which goes to *url*."""
+    cursor = context.request.param(_RECOUNT)
+    hidden = (*_here(context), *((Hidden("cursor", cursor),) if cursor else ()))
+    return Confirm(url, (Choice("", CONTINUE_RECOUNT if cursor else "Recount"),), hidden=hidden)
+
+
+def recounted_so_far(here: str, cursor: str) -> str:
+    """Return the address *here* from which the recount at *cursor* continues; empty: it is over."""
+    path, _, query = here.partition("?")
+    pairs = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] != _RECOUNT]
+    pairs += [(_RECOUNT, cursor)] if cursor else []
+    return f"{path}?{urlencode(pairs)}" if pairs else path
 
 
 @routes.post(urls.REINDEX, Permission.OPERATE)
 def reindex(context: RequestContext) -> Reply:
     """Have the queue's index built anew."""
     context.use.queues.reindex(context.queue)
-    begun = Flash("done", "The index is built anew. Until it is, lists look at each task.")
-    return Redirect(context.url(urls.QUEUE, queue=context.queue), begun)
+    begun = Flash("done", "The index is being rebuilt. Until then, lists read every task.")
+    return Redirect(_queue_page(context), begun)
 
 
 def reindex_form(context: RequestContext) -> Confirm:
     """Return the form that has the index built anew."""
-    return Confirm(context.url(urls.REINDEX, queue=context.queue), (Choice("", "Index anew"),))
+    url = context.url(urls.REINDEX, queue=context.queue)
+    return Confirm(url, (Choice("", "Rebuild index"),), hidden=_here(context))
 
 
 @routes.post(urls.PURGE, Permission.OPERATE)
@@ -166,13 +190,14 @@ def purge(context: RequestContext) -> Reply:
         gone += " There are more, and they go on being removed in the background."
     gone += f" {undo_words()}"
     undo = done.undo.id if done.undo else ""
-    return Redirect(context.url(urls.QUEUE, queue=context.queue), Flash("done", gone, undo))
+    return Redirect(_queue_page(context), Flash("done", gone, undo))
 
 
 @routes.post(urls.UNDO, Permission.OPERATE)
 def undo(context: RequestContext) -> Reply:
     """Bring back what was deleted, as much as a page has time for."""
     use, undo_ids = context.use, context.request.given("undo").split()
+    back = context.back or context.url(urls.QUEUES)
     until, restored, left, cursor = use.now() + _COUNTS_FOR, 0, 0, None
     while undo_ids:
         answer = visibility.undo(use.undoing, context.by, undo_ids[0], cursor=cursor)
@@ -190,8 +215,8 @@ def undo(context: RequestContext) -> Reply:
         )
     if undo_ids:
         more = Flash("done", f"{text} There are more.", " ".join(undo_ids[:_UNDOS]))
-        return Redirect(context.url(urls.QUEUES), more)
-    return Redirect(context.url(urls.QUEUES), Flash("done" if restored else "failed", text))
+        return Redirect(back, more)
+    return Redirect(back, Flash("done" if restored else "failed", text))
 
 
 def undo_words(what: str = "them") -> str:

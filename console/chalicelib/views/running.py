@@ -14,12 +14,12 @@ from headrace.store.records.actions import ActionRun
 from .. import formatting, urls
 from ..pages import Flash, Page
 from ..parts import Choice, Confirm, Empty, Fact, Heading, Hidden, Link, Pager, SearchBox
-from ..request_context import RequestContext
+from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
 from .actions import ACTIONS, TaskAction, why
 from .columns import Column, Columns, numbers, times
 from .list_search import SEARCHED, ListSearch
-from .navigation import crumbs
+from .navigation import crumb, crumbs
 from .search_box import list_box
 from .selections import LASTS, which, work_on
 
@@ -79,6 +79,7 @@ class RunPage(Page):
     filter: tuple[Fact, ...]
     forms: tuple[Confirm, ...]
     rest: Link | None
+    back: Link | None
     refresh: int | None
 
 
@@ -96,7 +97,7 @@ def under_way(context: RequestContext, queue: str | None = None) -> tuple[Link, 
     if not context.allows(Permission.OPERATE, *([queue] if queue else [])):
         return ()
     return tuple(
-        Link(f"{_text(run)}: {_progress(run)}", context.url(urls.ACTION, id=run.id))
+        Link(f"{_text(run)}: {_progress(run)}", context.url(urls.ACTION, context.onward, id=run.id))
         for run in context.use.actions.under_way(allowed=allowed(context))
         if queue in (None, *run.touches)
     )
@@ -148,7 +149,7 @@ def steer(context: RequestContext) -> Reply:
     """Pause, resume or cancel an action."""
     actions, wanted = context.use.actions, context.request.given("do")
     turns = {"pause": actions.pause, "resume": actions.resume, "cancel": actions.cancel}
-    here = context.url(urls.ACTION, id=_id(context))
+    here = context.url(urls.ACTION, {BACK: context.back}, id=_id(context))
     if wanted not in turns:
         return Redirect(here)
     run = turns[wanted](_id(context), allowed=allowed(context))
@@ -163,7 +164,7 @@ def _id(context: RequestContext) -> str:
 
 def _row(context: RequestContext, run: ActionRun) -> RunRow:
     return RunRow(
-        context.url(urls.ACTION, id=run.id),
+        context.url(urls.ACTION, context.onward, id=run.id),
         _text(run),
         _WORDS[run.status],
         run.changed,
@@ -192,7 +193,7 @@ def _page(context: RequestContext, run: ActionRun) -> RunPage:
     one = run.queues[0] if len(run.queues) == 1 else ""
     return RunPage(
         title=_text(run),
-        crumbs=(*crumbs(context, one), Link("Actions", context.url(urls.ACTIONS))),
+        crumbs=(*crumbs(context, one), crumb(context, "Actions", urls.ACTIONS)),
         question=_text(run),
         summary=_summary(run, action),
         detail=_detail(run),
@@ -204,6 +205,7 @@ def _page(context: RequestContext, run: ActionRun) -> RunPage:
         filter=which(run.queues, run.where.fields(), run.to_queue, run.seen_at, run.by),
         forms=_forms(context, run),
         rest=_rest(context, run, action) if run.over else None,
+        back=Link("Back to the list", context.back) if context.back else None,
         refresh=_REFRESH_SECONDS if run.goes_on and not run.over else None,
     )
 
@@ -269,11 +271,12 @@ def _rest(context: RequestContext, run: ActionRun, action: TaskAction) -> Link |
     if not found.rest or context.now > found.seen_at + LASTS:
         return None
     text = formatting.upon(action.verb, f"the other {formatting.count_of(found.rest, 'task')}")
-    return Link(f"{text}…", context.url(urls.SELECTION, set=found.name), danger=action.danger)
+    url = context.url(urls.SELECTION, {BACK: context.back}, set=found.name)
+    return Link(f"{text}…", url, danger=action.danger)
 
 
 def _forms(context: RequestContext, run: ActionRun) -> tuple[Confirm, ...]:
-    here, forms = context.url(urls.ACTION, id=run.id), []
+    here, forms = context.url(urls.ACTION, {BACK: context.back}, id=run.id), []
     if not run.over and run.status is not ActionStatus.CANCELLED:
         turn = Choice("resume", "Resume")
         if run.goes_on:
@@ -281,7 +284,7 @@ def _forms(context: RequestContext, run: ActionRun) -> tuple[Confirm, ...]:
         forms.append(Confirm(here, (Choice("cancel", "Cancel the rest", danger=True), turn)))
     if run.undos and run.changed and not run.goes_on:
         tasks = formatting.count_of(run.changed, "task")
-        hidden = (Hidden("undo", " ".join(run.undos.values())),)
+        hidden = (Hidden("undo", " ".join(run.undos.values())), Hidden(BACK, context.here))
         undo = Choice("", f"Undo: bring {tasks} back")
         forms.append(Confirm(context.url(urls.UNDO), (undo,), hidden=hidden))
     return tuple(forms)

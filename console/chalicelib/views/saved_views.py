@@ -12,7 +12,7 @@ from headrace.ops.operators.views import place_of_list
 from .. import urls
 from ..pages import Flash
 from ..parts import Choice, Confirm, Field, Hidden, Link
-from ..request_context import RequestContext
+from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
 from .lists import LISTS
 
@@ -63,11 +63,16 @@ def links(context: RequestContext, place: ViewPlace, text: str) -> tuple[Link, .
     )
 
 
-def form(views: tuple[Link, ...], place: ViewPlace, text: str, order: str = "") -> Confirm | None:
-    """Return the form to save the query *text*, or to remove its view; None for nobody's query."""
+def form(
+    views: tuple[Link, ...], place: ViewPlace, text: str, order: str = "", *, here: str
+) -> Confirm | None:
+    """Return the form to save the query *text*, or to remove its view; None without a query.
+
+    *here* is the page that it leads back to.
+    """
     if not text or not place.may_save:
         return None
-    hidden = (Hidden("q", text), Hidden("order", order))
+    hidden = (Hidden("q", text), Hidden("order", order), Hidden(BACK, here))
     saved = next((view.text for view in views if view.current), None)
     if saved is not None:
         remove = Choice("remove", f"Remove the view {saved}")
@@ -99,7 +104,7 @@ def act_on_list(context: RequestContext) -> Reply:
 def _act(context: RequestContext, place: ViewPlace) -> Reply:
     given = context.request.given
     text, order, name = given("q"), given("order"), given("name").strip()
-    back = place.url(text, order)
+    back = context.back or place.url(text, order)
     if given("do") == "remove":
         context.use.views.remove(place.name, name)
         return Redirect(back, Flash("done", f"The view {name} is removed."))

@@ -15,7 +15,7 @@ from .. import urls
 from ..forms import FormErrors, check_json, tags_text
 from ..pages import Flash, Page
 from ..parts import Field, Link, Option
-from ..request_context import RequestContext
+from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
 from ..setting_fields import OPTIONAL, USUAL, read_retry, retry_texts
 from .navigation import priority_options, queue_link, queue_options
@@ -121,7 +121,8 @@ def _answer(
             if wanted:
                 use.put(queue, name, settings)
                 done = Flash("done", f"Schedule {name} of {queue} is saved.")
-                return Redirect(context.url(urls.SCHEDULE, queue=queue, name=name), done)
+                back = {BACK: context.back}
+                return Redirect(context.url(urls.SCHEDULE, back, queue=queue, name=name), done)
             runs = runs_of(settings, use.preview(queue, name, settings, SHOWN_RUNS))
         except NotFound as error:
             if not new:
@@ -247,7 +248,7 @@ def _page(
         else ()
     )  # fmt: skip
     queue, name = str(typed["queue"]), str(typed["name"])
-    here = context.url(urls.SCHEDULE, queue=queue, name=name)
+    here = context.url(urls.SCHEDULE, {BACK: context.back}, queue=queue, name=name)
     there = context.url(urls.EDIT_SCHEDULE, queue=queue, name=name)
     paused = " It is paused and stays so." if settings.paused else ""
     crumbs = [schedules_crumb(context)]
@@ -257,7 +258,7 @@ def _page(
         title="Create a schedule" if new else f"Edit {name} of {queue}",
         crumbs=tuple(crumbs),
         action=context.url(urls.CREATE_SCHEDULE) if new else there,
-        back=context.url(urls.SCHEDULES) if new else here,
+        back=crumbs[0].url if new else here,
         save="Create schedule" if new else "Save schedule",
         timing=(
             *names,

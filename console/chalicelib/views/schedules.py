@@ -19,12 +19,12 @@ from .. import formatting, urls
 from ..cron_words import spoken
 from ..pages import Flash, Page
 from ..parts import Empty, Fact, Heading, Link, Pager, SearchBox, Text
-from ..request_context import RequestContext, each
+from ..request_context import BACK, RequestContext, each
 from ..routes import Redirect, Reply, routes
 from .columns import Column, Columns, times
 from .confirm import Question, ask
 from .list_search import ListSearch
-from .navigation import queue_link, tag_links
+from .navigation import crumb, queue_link, tag_links
 from .search_box import list_box
 
 SHOWN_RUNS: Final = 5
@@ -132,7 +132,7 @@ _ACTIONS: Final[Mapping[str, _Action]] = {
 
 def schedules_crumb(context: RequestContext) -> Link:
     """Return the crumb that leads to all schedules."""
-    return Link("Schedules", context.url(urls.SCHEDULES))
+    return crumb(context, "Schedules", urls.SCHEDULES)
 
 
 def runs_of(settings: ScheduleSettings, runs: Iterable[datetime]) -> Runs:
@@ -180,7 +180,9 @@ def show_all(context: RequestContext) -> Reply:
         search=list_box(context, wanted, page.shown),
         headings=wanted.headings(COLUMNS, "queue"),
         rows=wanted.rows(COLUMNS, rows),
-        create=context.url(urls.CREATE_SCHEDULE) if context.allows(Permission.OPERATE) else None,
+        create=context.url(urls.CREATE_SCHEDULE, context.onward)
+        if context.allows(Permission.OPERATE)
+        else None,
         pager=wanted.pager(len(rows)),
         empty=wanted.empty(
             Empty(
@@ -219,7 +221,8 @@ def show(context: RequestContext) -> Reply:
 def ask_first(context: RequestContext) -> Reply:
     """Say what an action would do, and ask whether to do it."""
     action, schedule = _action(context), _schedule(context)
-    here = context.url(urls.SCHEDULE, queue=schedule.queue, name=schedule.name)
+    back = {BACK: context.back}
+    here = context.url(urls.SCHEDULE, back, queue=schedule.queue, name=schedule.name)
     fits = action.fits(schedule.settings)
     already = "paused already" if action.name == "pause" else "not paused"
     whole = formatting.upon(action.verb, f"schedule {schedule.name} of {schedule.queue}")
@@ -242,11 +245,12 @@ def ask_first(context: RequestContext) -> Reply:
 def act(context: RequestContext) -> Reply:
     """Do it."""
     action, schedule, use = _action(context), _schedule(context), context.use.schedules
-    here = context.url(urls.SCHEDULE, queue=schedule.queue, name=schedule.name)
+    back = {BACK: context.back}
+    here = context.url(urls.SCHEDULE, back, queue=schedule.queue, name=schedule.name)
     if action.name == "delete":
         use.delete(schedule.queue, schedule.name)
         done = Flash("done", f"Schedule {schedule.name} of {schedule.queue} is deleted.")
-        return Redirect(context.url(urls.SCHEDULES), done)
+        return Redirect(context.back or context.url(urls.SCHEDULES), done)
     if action.name == "run":
         made = use.run(schedule.queue, schedule.name)
         if made.outcome is EnqueueOutcome.CREATED and made.id:
@@ -275,13 +279,13 @@ def _action(context: RequestContext) -> _Action:
 def _buttons(context: RequestContext, schedule: Schedule) -> tuple[Link, ...]:
     if not context.allows(Permission.OPERATE, schedule.queue):
         return ()
-    queue, name = schedule.queue, schedule.name
+    queue, name, back = schedule.queue, schedule.name, {BACK: context.back}
     return (
-        Link("Edit…", context.url(urls.EDIT_SCHEDULE, queue=queue, name=name)),
+        Link("Edit…", context.url(urls.EDIT_SCHEDULE, back, queue=queue, name=name)),
         *(
             Link(
                 f"{action.verb}…",
-                context.url(urls.SCHEDULE_ACTION, queue=queue, name=name, action=action.name),
+                context.url(urls.SCHEDULE_ACTION, back, queue=queue, name=name, action=action.name),
                 danger=action.danger,
             )
             for action in _ACTIONS.values()
@@ -299,7 +303,7 @@ def _line(context: RequestContext, schedule: Schedule) -> ScheduleLine:
         queue=queue_link(context, schedule.queue),
         name=Link(
             schedule.name,
-            context.url(urls.SCHEDULE, queue=schedule.queue, name=schedule.name),
+            context.url(urls.SCHEDULE, context.onward, queue=schedule.queue, name=schedule.name),
         ),
         when=runs,
         expression="" if runs.startswith(shown) else shown,

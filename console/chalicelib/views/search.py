@@ -20,7 +20,7 @@ from ..pages import Page
 from ..parts import Empty, Link
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
-from .navigation import crumbs, queue_link, tag_links
+from .navigation import crumbs, queue_link, tag_links, task_url
 
 _LIMIT: Final = 50
 
@@ -135,7 +135,7 @@ def _page(
         rows=tuple(
             FoundRow(
                 task.id,
-                context.url(urls.TASK, id=task.id),
+                task_url(context, task.id),
                 queue_link(context, task.queue),
                 task.status(context.now),
                 task.dead_reason or "",

@@ -48,7 +48,9 @@ def search_box(context: RequestContext, wanted: TaskQuery, found: TaskList) -> S
         hidden=tuple(Hidden(name, str(value)) for name, value in kept.items() if value),
         clear=url({STATE: wanted.state}) if wanted.narrowed or wanted.errors else None,
         views=views,
-        keep=None if wanted.errors else saved_views.form(views, place, wanted.text, wanted.order),
+        keep=None
+        if wanted.errors
+        else saved_views.form(views, place, wanted.text, wanted.order, here=context.here),
         example=_TASKS,
         keys=_TASK_KEYS,
     )
@@ -84,7 +86,9 @@ def list_box(context: RequestContext, wanted: ListSearch[Row], found: Iterable[R
         hidden=tuple(Hidden(name, str(value)) for name, value in kept.items() if value),
         clear=context.url(wanted.of.route) if wanted.typed else None,
         views=views,
-        keep=None if wanted.errors else saved_views.form(views, place, wanted.text),
+        keep=None
+        if wanted.errors
+        else saved_views.form(views, place, wanted.text, here=context.here),
         things=wanted.of.name if wanted.of.name != "audit" else "entries",
         example=wanted.of.example,
         keys=tuple(f"{key}:" for key in keys),

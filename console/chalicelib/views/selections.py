@@ -32,10 +32,10 @@ from .. import formatting, urls
 from ..forms import tags_text
 from ..pages import Page
 from ..parts import Choice, Confirm, Fact, Field, Hidden, Link
-from ..request_context import RequestContext, elsewhere
+from ..request_context import BACK, RequestContext, elsewhere
 from ..routes import Redirect, Reply, routes
 from .actions import ACTIONS, TaskAction, action_named, target_fields
-from .navigation import crumbs
+from .navigation import crumb, crumbs
 from .queue_actions import UNDO_SECONDS, undo_words, why_field
 from .task_list import SEARCHED, TaskQuery
 
@@ -93,8 +93,13 @@ def look(context: RequestContext) -> Reply:
 
 def go_on(context: RequestContext, found: TaskSelection) -> Redirect:
     """Return the way to the page of *found*, which takes the look further if it is not over."""
-    query = {_GO: _go_token(context, found)} if _unfinished(found) else {}
-    return Redirect(context.url(urls.SELECTION, query, set=found.name))
+    return Redirect(_url(context, found, go=_unfinished(found)))
+
+
+def _url(context: RequestContext, found: TaskSelection, *, go: bool) -> str:
+    """Return the address of the page of *found*; with *go* it takes the look further."""
+    query = {_GO: _go_token(context, found) if go else "", BACK: context.back}
+    return context.url(urls.SELECTION, query, set=found.name)
 
 
 @routes.get(urls.SELECTION, Permission.OPERATE)
@@ -132,7 +137,7 @@ def act(context: RequestContext) -> Reply:
         page = _page(context, found, refresh=False, error=error)
         return replace(page, http_status=error.status)
     work_on(context, run)
-    return Redirect(context.url(urls.ACTION, id=run.id))
+    return Redirect(context.url(urls.ACTION, {BACK: context.back}, id=run.id))
 
 
 def work_on(context: RequestContext, run: ActionRun) -> None:
@@ -221,7 +226,7 @@ def _page(
     place = one or formatting.count_of(len(found.queues), "queue")
     way = crumbs(context, one or "")
     if not one:
-        way = (*way, Link("Errors", context.url(urls.ERRORS)))
+        way = (*way, crumb(context, "Errors", urls.ERRORS))
     tasks = formatting.count_of(found.rest, "task")
     question = f"{formatting.upon(action.verb, f'{tasks} of {place}')}?"
     if found.looking:
@@ -241,9 +246,7 @@ def _page(
         if found.count > len(found.samples)
         else "",
         decision=_decision(context, found, action, way[-1], error=error, over=over),
-        refresh=context.url(urls.SELECTION, {_GO: _go_token(context, found)}, set=found.name)
-        if refresh
-        else None,
+        refresh=_url(context, found, go=True) if refresh else None,
     )
 
 
@@ -332,6 +335,7 @@ def _decision(
     error: HeadraceError | None,
     over: bool,
 ) -> Confirm:
+    up = Link(up.text, context.back or up.url)
     asks = not (found.looking or found.handed_over or over)
     reason = reason_field(context, error)
     wrong = error.detail if error and not reason.error else ""

@@ -102,7 +102,8 @@ def save(context: RequestContext) -> Reply:
             done = Flash(
                 "done", f"Settings of {context.queue} are saved, as version {saved.version}."
             )
-            return Redirect(context.url(urls.QUEUE, queue=context.queue), done)
+            here = context.place(context.url(urls.QUEUE, queue=context.queue))
+            return Redirect(here, done)
     return _diff(context, queue, base=base, mine=mine, version=version)
 
 

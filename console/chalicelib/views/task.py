@@ -19,7 +19,7 @@ from ..calls import call_line
 from ..diagram import Diagram, lifecycle
 from ..pages import Page
 from ..parts import Fact, Link, StepBranch, Text
-from ..request_context import RequestContext
+from ..request_context import BACK, RequestContext
 from ..routes import Reply, routes
 from ..snippets import Snippet
 from ..story import Ended, StoryAttempt, StoryEvent, Strip
@@ -143,14 +143,14 @@ def show(context: RequestContext) -> Reply:
 
 
 def _actions(context: RequestContext, task: Task, status: Status) -> tuple[Link, ...]:
-    may = (Permission.ENQUEUE, Permission.DETAILS)
+    may, back = (Permission.ENQUEUE, Permission.DETAILS), {BACK: context.back}
     copies = task.uploaded is None and all(context.allows(each, task.queue) for each in may)
-    again = Link("Edit and enqueue as new", context.url(urls.ENQUEUE_AS_NEW, id=task.id))
+    again = Link("Edit and enqueue as new", context.url(urls.ENQUEUE_AS_NEW, back, id=task.id))
     copying = (again,) if copies else ()
     buttons = tuple(
         Link(
             f"{each.verb}…",
-            context.url(urls.TASK_ACTION, id=task.id, action=each.name),
+            context.url(urls.TASK_ACTION, back, id=task.id, action=each.name),
             danger=each.danger,
         )
         for each in ACTIONS.values()
@@ -165,7 +165,8 @@ def _restart(context: RequestContext, task: Task, status: Status) -> Link | None
     action = ACTIONS[BulkAction.RESTART.value]
     if not action.fits(task, status) or not context.allows(action.permission, task.queue):
         return None
-    url = context.url(urls.TASK_ACTION, id=task.id, action=action.name)
+    back = {BACK: context.back}
+    url = context.url(urls.TASK_ACTION, back, id=task.id, action=action.name)
     return Link("Restart it", url)
 
 

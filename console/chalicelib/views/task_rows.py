@@ -13,13 +13,13 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.query import Query
 from headrace.domain.task import State, Status, Task
 
-from .. import formatting, urls
+from .. import formatting
 from ..calls import CallLine, call_line
 from ..parts import Heading, Link
 from ..request_context import RequestContext
 from . import columns
 from .columns import Column, Columns, head
-from .navigation import tag_links
+from .navigation import tag_links, task_url
 
 _MEANS: Final = {
     State.ENQUEUED: "due",
@@ -55,7 +55,7 @@ def task_row(context: RequestContext, task: Task, *, mixed: bool) -> TaskRow:
     """Return the row of *task*; in a list of *mixed* states it says what its time is."""
     return TaskRow(
         id=task.id,
-        url=context.url(urls.TASK, id=task.id),
+        url=task_url(context, task.id),
         status=task.status(context.now),
         dead_reason=task.dead_reason or "",
         at=task.scheduled_at,

@@ -21,12 +21,12 @@ from headrace.domain.worker import (
 from .. import formatting, urls
 from ..pages import Flash, Page
 from ..parts import Age, Empty, Fact, Heading, Hidden, Link, Pager, SearchBox
-from ..request_context import RequestContext
+from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
 from .columns import Column, Columns, times
 from .confirm import ConfirmPage, Question, ask
 from .list_search import ListSearch
-from .navigation import queue_link
+from .navigation import crumb, queue_link, task_url
 from .search_box import list_box
 
 _OF_EACH: Final = 3  # tasks that the list shows of each worker
@@ -221,7 +221,7 @@ def ask_command(context: RequestContext) -> ConfirmPage:
             hidden=(Hidden("name", name),),
             danger=command is Command.STOP,
         ),
-        (*_crumbs(context), Link(name, context.url(urls.WORKER, {"name": name}))),
+        (*_crumbs(context), Link(name, _url(context, name))),
     )
 
 
@@ -231,8 +231,11 @@ def give_command(context: RequestContext) -> Reply:
     command, name = _command(context), context.request.given("name")
     worker = context.use.workers.ask(context.by, name, command)
     done = f"{worker.heartbeat.name} is {_ASKED[worker.command or command]}."
-    back = context.url(urls.WORKER, {"name": worker.heartbeat.name})
-    return Redirect(back, Flash("done", done))
+    return Redirect(_url(context, worker.heartbeat.name), Flash("done", done))
+
+
+def _url(context: RequestContext, name: str) -> str:
+    return context.url(urls.WORKER, {"name": name, BACK: context.back})
 
 
 def _command(context: RequestContext) -> Command:
@@ -249,14 +252,14 @@ def _worker(context: RequestContext, name: str) -> LiveWorker:
 
 
 def _crumbs(context: RequestContext) -> tuple[Link, ...]:
-    return (Link("Workers", context.url(urls.WORKERS)),)
+    return (crumb(context, "Workers", urls.WORKERS),)
 
 
 def _actions(context: RequestContext, worker: LiveWorker) -> tuple[Link, ...]:
     """Return what it can still be asked by this visitor."""
     if worker.standing(context.now) is WorkerStanding.GONE or not _may_ask(context, worker):
         return ()
-    name = {"name": worker.heartbeat.name}
+    name = {"name": worker.heartbeat.name, BACK: context.back}
     left = {None: (Command.QUIET, Command.STOP), Command.QUIET: (Command.STOP,)}
     return tuple(
         Link(
@@ -282,7 +285,7 @@ def _row(context: RequestContext, worker: LiveWorker, tasks: Sequence[Task]) -> 
     rest = len(running or ()) - len(tasks)
     return WorkerRow(
         name=heartbeat.name,
-        url=context.url(urls.WORKER, {"name": heartbeat.name}),
+        url=context.url(urls.WORKER, {"name": heartbeat.name, **context.onward}),
         standing=standing,
         seen_at=worker.seen_at,
         asked=_ASKED[worker.command] if worker.command else "",
@@ -301,7 +304,7 @@ def _at_work(context: RequestContext, task: Task) -> AtWork:
     started = task.started_at or context.now
     return AtWork(
         task.id,
-        context.url(urls.TASK, id=task.id),
+        task_url(context, task.id),
         queue_link(context, task.queue),
         Age(max(0.0, (context.now - started).total_seconds())),
         task.attempts,

@@ -34,6 +34,7 @@ from headrace.store.records.keys import (
 )
 
 _ATTEMPTS: Final = "attempts"
+_FORMS: Final = "form"  # those that were sent, of the kind that may be sent once
 IN_A_ROW: Final = 10
 EVERY: Final = timedelta(seconds=30)
 """One more attempt is granted after so long, up to IN_A_ROW."""
@@ -166,6 +167,11 @@ class Sessions:
             with suppress(Unavailable):
                 self.store.put_record(session_record(seen), replaces=session.version)
         return session, principal
+
+    def use_form(self, session: Session, form: str) -> bool:
+        """Note that *form*, a random name, was sent in this session; return False for a repeat."""
+        sent = Record(_FORMS, f"{session.name}:{form}", {}, expires_at=session.until)
+        return self.store.put_record(sent, replaces=None)
 
     def sign_out(self, session: Session) -> None:
         """End a session; the audit knows by whom."""

@@ -1,0 +1,172 @@
+"""The filter, the order and the page of a list survive what is done from it."""
+
+from urllib.parse import quote
+
+import pytest
+
+from headrace.domain.access import Role
+from tests.console.conftest import Browser, Element, Shown, form_to
+
+LIST = "/console/queues/mail?state=DEAD&q=error%3Afull&order=asc&limit=25"
+ERRORS = "/console/errors?q=error%3Afull"
+
+
+@pytest.fixture
+def mail(admin: Browser) -> Browser:
+    """Give an admin a queue with 60 dead tasks of one error."""
+    admin.queue("mail")
+    for _ in range(60):
+        admin.kill("mail", message="disk full")
+    admin.record()
+    return admin
+
+
+def second_page(browser: Browser) -> Shown:
+    """Return the second page of the filtered list."""
+    first = browser.get(LIST)
+    [link] = first.page.all("a", rel="next")
+    shown = browser.get(link.attributes["href"])
+    assert "cursor=" in shown.url
+    assert shown.page.all("input", name="id")
+    return shown
+
+
+def link_of(page: Element, text: str) -> str:
+    """Return the address of the only link with *text*."""
+    found = {link.attributes["href"] for link in page.all("a") if link.text == text}
+    assert len(found) == 1, (text, found)
+    return found.pop()
+
+
+def crumbs_of(shown: Shown) -> list[str]:
+    """Return the addresses of the breadcrumb."""
+    return [link.attributes["href"] for link in shown.page.one("nav", class_="crumbs").all("a")]
+
+
+def task_link(shown: Shown) -> str:
+    """Return the address of the first task of a list."""
+    links = [link.attributes["href"] for link in shown.page.all("a")]
+    return next(url for url in links if url.startswith("/console/tasks/"))
+
+
+def test_a_list_is_kept_by_an_action_on_ticked_tasks(mail: Browser) -> None:
+    here = second_page(mail)
+    ticked = here.page.all("input", name="id")[0].attributes["value"]
+
+    asked = mail.submit(here.page, "/mail/selected", action="restart", id=ticked)
+    done = mail.submit(asked.page, "/mail/selected")
+
+    assert link_of(asked.page, "Cancel") == here.url
+    assert done.headers["location"] == here.url
+    nothing = mail.submit(here.page, "/mail/selected", action="restart")
+    assert nothing.headers["location"] == here.url
+
+
+def test_a_list_is_kept_by_a_dry_run_that_is_cancelled(mail: Browser) -> None:
+    here = second_page(mail)
+
+    seen = mail.follow(mail.submit(here.page, "/mail/matching", action="restart"))
+
+    assert link_of(seen.page, "Cancel") == here.url
+    assert here.url in crumbs_of(seen)
+
+
+def test_a_list_is_kept_by_an_action_on_all_that_match_and_by_its_undo(mail: Browser) -> None:
+    here = second_page(mail)
+
+    seen = mail.follow(mail.submit(here.page, "/mail/matching", action="delete"))
+    done = mail.follow(mail.submit(seen.page, seen.url.partition("?")[0], do="few"))
+    undone = mail.submit(done.page, "/console/undo")
+
+    assert link_of(done.page, "Back to the list") == here.url
+    assert undone.headers["location"] == done.url
+    assert link_of(mail.follow(undone).page, "Back to the list") == here.url
+
+
+def test_a_list_is_kept_by_the_deletion_of_one_task_and_its_undo(mail: Browser) -> None:
+    here = second_page(mail)
+    task = mail.get(task_link(here))
+
+    asked = mail.get(link_of(task.page, "Delete…"))
+    deleted = mail.submit(asked.page, "/delete")
+    undone = mail.submit(mail.follow(deleted).page, "/console/undo")
+
+    assert link_of(asked.page, "Cancel") == task.url
+    assert deleted.headers["location"] == here.url
+    assert undone.headers["location"] == here.url
+    assert "1 task back." in mail.follow(undone).text
+
+
+def test_the_errors_that_were_looked_for_are_kept(mail: Browser) -> None:
+    here = mail.get(ERRORS)
+    group = here.page.one("ul", class_="groups")
+
+    seen = mail.follow(mail.submit(group, "/console/errors", action="delete"))
+    done = mail.follow(mail.submit(seen.page, seen.url.partition("?")[0], do="few"))
+    assert link_of(seen.page, "Cancel") == here.url
+    assert link_of(done.page, "Back to the list") == here.url
+
+    mail.follow(mail.submit(done.page, "/console/undo"))
+    task = mail.get(task_link(here))
+    deleted = mail.submit(mail.get(link_of(task.page, "Delete…")).page, "/delete")
+    undone = mail.submit(mail.follow(deleted).page, "/console/undo")
+    assert (deleted.headers["location"], undone.headers["location"]) == (here.url, here.url)
+
+
+def test_a_task_that_is_acted_on_leads_back_to_its_list(mail: Browser) -> None:
+    here = second_page(mail)
+    task = mail.get(task_link(here))
+
+    done = mail.follow(mail.submit(mail.get(link_of(task.page, "Restart…")).page, "/restart"))
+
+    assert here.url in crumbs_of(done)
+
+
+@pytest.mark.parametrize("action", ["pause", "recount", "reindex"])
+def test_a_list_is_kept_by_what_is_done_to_its_queue(admin: Browser, action: str) -> None:
+    admin.queue("mail", indexed_fields=("tag:tenant",))
+    url = "/console/queues/mail?state=READY&q=tag%3Aa%3D1"
+    here = admin.get(url)
+
+    done = admin.submit(here.page, f"/mail/{action}")
+    assert done.headers["location"] == url
+    if action == "pause":
+        assert admin.submit(admin.get(url).page, "/mail/resume").headers["location"] == url
+
+
+def test_a_list_is_kept_by_a_view_that_is_saved_and_removed(mail: Browser) -> None:
+    here = second_page(mail)
+
+    saved = mail.submit(here.page, "/mail/views", name="full", do="save")
+    removed = mail.submit(mail.follow(saved).page, "/mail/views", do="remove")
+
+    assert (saved.headers["location"], removed.headers["location"]) == (here.url, here.url)
+
+
+def test_other_lists_are_kept_too(mail: Browser) -> None:
+    mail.key(Role.VIEWER)
+    keys = mail.get("/console/keys?q=role%3Aviewer&sort=name")
+    asked = mail.get(link_of(keys.page, "Revoke…"))
+    assert link_of(asked.page, "Cancel") == keys.url
+    assert mail.submit(asked.page, "/revoke").headers["location"] == keys.url
+
+    mail.use.task_batches.create({}, batch_id="b")
+    batches = mail.get("/console/batches?q=b&sort=-created")
+    batch = mail.get(link_of(batches.page, "b"))
+    cancelled = mail.submit(mail.get(link_of(batch.page, "Cancel the whole")).page, "/b/cancel")
+    assert batches.url in crumbs_of(mail.follow(cancelled))
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    ["https://evil.example/console", "//evil.example", "/console\\evil", "/other", "javascript:x"],
+)
+def test_nothing_leads_back_to_another_site(mail: Browser, elsewhere: str) -> None:
+    task = task_link(mail.get(LIST)).partition("?")[0]
+
+    asked = mail.get(f"{task}/delete?back={quote(elsewhere, safe='')}")
+    deleted = mail.submit(asked.page, "/delete", back=elsewhere)
+
+    assert elsewhere not in {link.attributes["href"] for link in asked.page.all("a")}
+    assert form_to(asked.page, "/delete").all("input", name="back") == []
+    assert deleted.headers["location"] == "/console/queues/mail"

@@ -1,0 +1,210 @@
+"""Reloading the page that follows a form does nothing again: for every form that there is."""
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import pytest
+
+from console.chalicelib import urls
+from console.chalicelib.routes import routes
+from headrace.domain.access import Role
+from headrace.domain.worker import WorkerHeartbeat
+from headrace.ops.operators.keys import BOOTSTRAP
+from tests.console.conftest import KEY, Browser
+from tests.console.test_keys import SECRET
+from tests.console.test_selections import decide, look
+
+HERE: Final = "/console/queues/mail"
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A form: the page that has it, how its address ends, and what is typed into it."""
+
+    page: str
+    action: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+Scenario = Callable[[Browser], Sent]
+
+
+def _task(browser: Browser) -> str:
+    return browser.put("mail", "{}")[0]
+
+
+def _key(browser: Browser) -> str:
+    browser.use.keys.create(BOOTSTRAP, "station", Role.WORKER, ("mail",))
+    return next(key.id for key in browser.use.keys.list(BOOTSTRAP).shown if key.name == "station")
+
+
+def _schedule(browser: Browser) -> str:
+    page = browser.get("/console/create-schedule?queue=mail").page
+    made = browser.submit(page, "/create-schedule", name="nightly", cron="0 3 * * *")
+    assert made.status == 303, made.text
+    return f"{HERE}/schedules/nightly"
+
+
+def _worker(browser: Browser) -> str:
+    beat = WorkerHeartbeat("ada:1", ("mail",), browser.use.now())
+    browser.use.workers.alive(BOOTSTRAP, beat)
+    return "/console/worker/quiet?name=ada%3A1"
+
+
+def _dry_run(browser: Browser) -> str:
+    return look(browser, f"{HERE}?state=DEAD", "delete").url
+
+
+def _action(browser: Browser) -> str:
+    for _ in range(12):  # more than the first part takes
+        browser.put("mail", *["{}"] * 25)
+    browser.clock.forward(1)
+    seen = look(browser, f"{HERE}?state=READY", "delete")
+    return decide(browser, seen, "all").headers["location"].partition("?")[0]
+
+
+def _deleted(browser: Browser) -> str:
+    task = _task(browser)
+    asked = browser.get(f"/console/tasks/{task}/delete")
+    return browser.submit(asked.page, "/delete").headers["location"]
+
+
+def _batch(browser: Browser) -> str:
+    browser.use.task_batches.create({}, batch_id="night", total=2)
+    browser.put("mail", "{}", batches=("night",))
+    return "/console/batches/night"
+
+
+def _ticked(browser: Browser) -> Sent:
+    fields = {"action": "delete", "confirmed": "yes", "id": _task(browser)}
+    return Sent(HERE, "/mail/selected", fields)
+
+
+def _indexed(browser: Browser) -> str:
+    queue = browser.use.queues.get("mail")
+    settings = replace(queue.settings, indexed_fields=("tag:service",))
+    browser.use.queues.replace("mail", settings)
+    return HERE
+
+
+def _signed_out(browser: Browser) -> str:
+    browser.jar.clear()
+    return "/console/sign-in"
+
+
+def _paused(browser: Browser) -> str:
+    browser.use.queues.pause("mail")
+    return HERE
+
+
+SCENARIOS: Final[Mapping[str, Scenario]] = {
+    urls.ERRORS: lambda _: Sent("/console/errors", "/console/errors", {"action": "delete"}),
+    urls.ENQUEUE_AS_NEW: lambda browser: Sent(
+        f"/console/tasks/{_task(browser)}/enqueue", "/enqueue", {"confirmed": "yes"}
+    ),
+    urls.TASK_ACTION: lambda browser: Sent(f"/console/tasks/{_task(browser)}/delete", "/delete"),
+    urls.SELECTED: _ticked,
+    urls.WORKER_ACTION: lambda browser: Sent(_worker(browser), "/worker/quiet"),
+    urls.SETTINGS: lambda _: Sent(f"{HERE}/settings", "/settings", {"confirmed": "yes"}),
+    urls.SAVED_VIEWS: lambda _: Sent(
+        f"{HERE}?q=error:full", "/mail/views", {"name": "full", "do": "save", "q": "error:full"}
+    ),
+    urls.LIST_VIEWS: lambda _: Sent(
+        "/console/keys?q=role:worker", "/views/keys", {"name": "workers", "do": "save"}
+    ),
+    urls.ACTION: lambda browser: Sent(_action(browser), "", {"do": "cancel"}),
+    urls.SIGN_IN: lambda browser: Sent(_signed_out(browser), "/sign-in", {"key": KEY}),
+    urls.SIGN_OUT: lambda _: Sent("/console", "/sign-out"),
+    urls.PAUSE: lambda _: Sent(HERE, "/mail/pause"),
+    urls.RESUME: lambda browser: Sent(_paused(browser), "/mail/resume"),
+    urls.RECOUNT: lambda _: Sent(HERE, "/mail/recount"),
+    urls.REINDEX: lambda browser: Sent(_indexed(browser), "/mail/reindex"),
+    urls.PURGE: lambda _: Sent(f"{HERE}/purge", "/purge", {"tasks": "all", "name": "mail"}),
+    urls.UNDO: lambda browser: Sent(_deleted(browser), "/console/undo"),
+    urls.DELETE_QUEUE: lambda _: Sent(f"{HERE}/delete", "/delete", {"name": "mail"}),
+    urls.CANCEL_BATCH: lambda browser: Sent(f"{_batch(browser)}/cancel", "/cancel"),
+    urls.RECOUNT_BATCH: lambda browser: Sent(_batch(browser), "/recount"),
+    urls.MATCHING: lambda _: Sent(f"{HERE}?state=DEAD", "/mail/matching", {"action": "delete"}),
+    urls.SELECTION: lambda browser: Sent(_dry_run(browser), "", {"do": "all"}),
+    urls.CREATE_QUEUE: lambda _: Sent("/console/create-queue", "/create-queue", {"name": "sms"}),
+    urls.CREATE_SCHEDULE: lambda _: Sent(
+        "/console/create-schedule?queue=mail",
+        "/create-schedule",
+        {"name": "nightly", "cron": "0 3 * * *"},
+    ),
+    urls.EDIT_SCHEDULE: lambda browser: Sent(
+        f"{_schedule(browser)}/edit", "/edit", {"cron": "0 4 * * *"}
+    ),
+    urls.SCHEDULE_ACTION: lambda browser: Sent(f"{_schedule(browser)}/run", "/run"),
+    urls.CREATE_KEY: lambda _: Sent("/console/create-key", "/create-key", {"name": "station"}),
+    urls.ROTATE_KEY: lambda browser: Sent(f"/console/keys/{_key(browser)}/rotate", "/rotate"),
+    urls.REVOKE_KEY: lambda browser: Sent(f"/console/keys/{_key(browser)}/revoke", "/revoke"),
+}
+
+
+def test_every_form_has_its_case() -> None:
+    posts = {route.path for route in routes.found if route.method == "POST"}
+
+    assert posts == SCENARIOS.keys()
+
+
+_OF_NO_ACTION: Final = ("session", "attempts")
+
+
+def stored(browser: Browser) -> object:
+    """Return all that the service keeps, but for what any look at a page changes."""
+    stream: Any = browser.stream
+    records = {kind: of for kind, of in stream._records.items() if kind not in _OF_NO_ACTION}  # noqa: SLF001
+    return deepcopy((stream._tasks, records))  # noqa: SLF001
+
+
+@pytest.mark.parametrize("route", SCENARIOS)
+def test_a_form_is_done_once_however_often_its_page_is_reloaded(
+    filled: Browser, route: str
+) -> None:
+    sent = SCENARIOS[route](filled)
+    page = filled.get(sent.page).page
+    action = sent.action or sent.page.partition("?")[0]
+    if route == urls.ERRORS:
+        page = page.one("ul", class_="groups")
+    shown = filled.submit(page, action, **sent.fields)
+    if shown.status == 303:
+        shown = filled.follow(shown)
+    assert shown.status == 200, shown.text
+    filled.record()
+    before = stored(filled)
+
+    for _ in range(3):
+        filled.clock.forward(1)
+        filled.reload()
+
+        assert stored(filled) == before
+
+
+def test_a_secret_that_was_shown_works_after_its_page_was_reloaded(admin: Browser) -> None:
+    made = admin.submit(admin.get("/console/create-key").page, "/create-key", name="station")
+    [first] = set(SECRET.findall(made.body))
+    again = admin.follow(admin.reload())
+    assert "This form was sent before, so nothing was done again." in again.text
+    [key] = admin.use.keys.list(BOOTSTRAP).shown
+
+    page = admin.get(f"/console/keys/{key.id}/rotate").page
+    rotated = admin.submit(page, "/rotate", overlap="3600")
+    [second] = set(SECRET.findall(rotated.body))
+    for _ in range(3):
+        again = admin.reload()
+        assert again.status == 303
+        assert not SECRET.search(admin.follow(again).body)
+        page_again = admin.submit(page, "/rotate", overlap="0")  # back, and sent once more
+        assert page_again.status == 303
+
+    assert {admin.use.keys.verify(one).name for one in (first, second)} == {"station"}
+
+
+def test_a_key_is_made_again_from_a_form_that_was_corrected(admin: Browser) -> None:
+    wrong = admin.submit(admin.get("/console/create-key").page, "/create-key", name="")
+    assert wrong.status == 400
+
+    assert SECRET.search(admin.submit(wrong.page, "/create-key", name="station").body)

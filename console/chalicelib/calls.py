@@ -33,7 +33,7 @@ def call_line(payload: str | None) -> CallLine | None:
     if payload is None:
         return None
     try:
-        call = _reads.decode(payload)
+        call = _reads.decode(str(payload))  # msgspec takes no subclass of str
     except (msgspec.DecodeError, RecursionError):
         said = _cut(" ".join(payload[: 4 * _ARGUMENTS].split()), _ARGUMENTS)
         return CallLine("", said) if said not in ("null", "{}") else None

@@ -160,6 +160,6 @@ def pretty(text: str) -> str:
     Numbers are never read, so none is rounded; what is not JSON comes back as it is.
     """
     try:
-        return msgspec.json.format(text, indent=2)
+        return msgspec.json.format(str(text), indent=2)
     except (ValueError, RecursionError):
         return text

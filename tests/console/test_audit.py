@@ -1,11 +1,14 @@
 """The audit: who did what, to how many, when, and from which filter."""
 
+from dataclasses import fields, replace
+
 import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.retry import RetryStrategy
+from headrace.ops.shared.audit import AuditRecord
 from tests.console.conftest import Browser, Element, Shown, query_of
 
 
@@ -152,3 +155,37 @@ def test_changed_settings_say_what_they_were_and_are(admin: Browser) -> None:
         "description Letters → none",
         "retry_strategy.max_retries 3 → 5",
     ]
+
+
+def test_an_action_that_was_cancelled_while_it_looked_is_shown(filled: Browser) -> None:
+    use = filled.use
+    begun = use.actions.begin_all(BulkAction.DELETE, ["mail"], TaskFilter())
+    use.actions.cancel(begun.id)
+    use.action_work.run()
+
+    shown = filled.get("/console/audit")
+
+    assert shown.status == 200
+    assert "deleted 0 tasks of mail, cancelled before its tasks were counted" in shown.text
+
+
+OPTIONAL = [one.name for one in fields(AuditRecord) if one.name not in ("at", "actor", "action")]
+
+
+@pytest.mark.parametrize("action", ["delete", "pause", "update_queue", "rotate_key", "undo"])
+def test_an_entry_is_shown_whichever_of_its_fields_are_empty(admin: Browser, action: str) -> None:
+    admin.queue("mail")
+    audit = admin.use.audit
+    full = AuditRecord(
+        admin.clock(), "ada", action, "mail", {"state": "DEAD", "to_queue": "sms"}, ["tsk_1"],
+        3, 2, "request", "key_1", "because", {"shards": 1}, {"shards": 2}, "act_1",
+        {"inflight": 1}, "cancelled",
+    )  # fmt: skip
+    for name in OPTIONAL:
+        audit.write(audit.new_name(), replace(full, **{name: None}))
+    audit.write(audit.new_name(), AuditRecord(admin.clock(), "ada", action))
+
+    shown = admin.get(f"/console/audit?q=action:{action}")
+
+    assert shown.status == 200
+    assert len(rows(shown)) == len(OPTIONAL) + 1

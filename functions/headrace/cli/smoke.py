@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from headrace.cli.checks import acting, beside, counted, operators, service, tasks, waiting
+from headrace.cli.checks import acting, beside, counted, operators, pages, service, tasks, waiting
 from headrace.cli.checks.run import Check, CheckOutcome, CheckRow, Smoke, must, rows
 from headrace.cli.checks.wire import Wire, Wrong
 from headrace.cli.commands import CliCommand
@@ -34,7 +34,6 @@ OTHERS: Final = (
     Check("key: list", operators.list_keys),
     Check("key: where it may not", operators.forbidden),
     Check("key: rotate", operators.rotate_key),
-    Check("key: revoke", operators.revoke_key),
     Check("document: OpenAPI", service.openapi),
     Check("document: page", service.docs),
     Check("queue: name taken", operators.name_taken),
@@ -74,7 +73,6 @@ OTHERS: Final = (
     Check("batch: close", counted.close),
     Check("batch: cancel", counted.cancel),
     Check("batch: recount", counted.recount),
-    Check("batch: delete", counted.delete),
     Check("action: begin", acting.begin),
     Check("action: pause, resume, cancel", acting.turn),
     Check("action: show and list", acting.show),
@@ -97,7 +95,10 @@ OTHERS: Final = (
     Check("NGSI: delete", beside.delete_notified),
     Check("console: page", beside.console_page),
     Check("console: sign in", beside.sign_in),
+    Check("console: every page", pages.open_all),
     Check("console: sign out", beside.sign_out),
+    Check("batch: delete", counted.delete),
+    Check("key: revoke", operators.revoke_key),
     Check("stream: metrics", waiting.metrics),
     Check("stream: stats", waiting.stats),
     Check("queue: recount", waiting.recount),

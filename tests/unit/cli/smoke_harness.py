@@ -22,7 +22,7 @@ from headrace.testing.transport import HandlerContext
 from tests.unit.cli.cli_runner import Ran, invoke
 
 URL = "https://queue.test/prod"
-REQUESTS = 140  # more than a run makes
+REQUESTS = 175  # more than a run makes
 OPERATIONS = {
     operation["operationId"]: (method.upper(), path)
     for path, methods in document(RESOLVER)["paths"].items()

@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 import httpx2 as httpx
 import pytest
 
+from console.chalicelib import urls
+from console.chalicelib.routes import routes
 from headrace.cli.session import CliSession
 from headrace.cli.smoke import FIRST, OTHERS
 from headrace.runtime.wiring import Settings, build
@@ -16,6 +18,7 @@ from tests.unit.cli.cli_runner import invoke
 from tests.unit.cli.smoke_harness import (
     OPERATIONS,
     REQUESTS,
+    Answer,
     SmokeDeployment,
     bodies,
     for_operation,
@@ -61,6 +64,31 @@ def test_it_calls_every_operation_of_the_api(done: tuple[SmokeDeployment, Rows])
         if any(is_of(operation, *request) for request in sound.requests)
     }
     assert called == set(OPERATIONS)
+
+
+def test_it_opens_every_page_of_the_console(done: tuple[SmokeDeployment, Rows]) -> None:
+    """A page that is new fails here until the smoke test opens it."""
+    sound, _ = done
+    pages = {route.path for route in routes.found if route.method == "GET"} - {urls.ELSEWHERE}
+    opened = {path for method, path in sound.requests if method == "GET"}
+
+    # Literal parts come before parameters, as in the console itself.
+    found = {
+        next(page for page in sorted(pages, key=lambda page: (page.count("{"), page))
+             if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", page), path))
+        for path in opened
+        if path.startswith("/console")
+    }  # fmt: skip
+    assert found == pages
+
+
+def test_a_page_of_the_console_that_fails_is_told() -> None:
+    def spoil(request: httpx.Request, answer: Answer) -> httpx.Response:
+        return problem(500) if request.url.path == "/prod/console/audit" else answer()
+
+    wrong = SmokeDeployment(spoil).wrong()
+
+    assert wrong["console: every page"]["seen"] == "/console/audit: the status 500"
 
 
 def test_people_get_a_table_and_what_it_has_cost(sound: SmokeDeployment) -> None:

@@ -183,6 +183,7 @@ def test_a_service_that_goes_away_meanwhile_is_not_asked_for_ever(sound: SmokeDe
     assert ran.json["checks"][-1]["seen"] == "the service gives no answer any more"
     assert len(sound.requests) < 40
     assert [one["what"] for one in ran.json["left_behind"]] == [
+        f"key {ran.json['name']}",
         f"queue {ran.json['name']}-2",
         f"queue {ran.json['name']}",
     ]

@@ -153,7 +153,7 @@ class _PageParser(HTMLParser):
 
 def console_page(smoke: Smoke) -> str:
     """Get the page that asks for a key, and its style sheet."""
-    seen = _browse(smoke, "GET", SIGN_IN, {})
+    seen = browse(smoke, "GET", SIGN_IN, {})
     expect(seen.status, 200, "the status")
     expect(seen.content_type, "text/html", "the type")
     if "default-src 'none'" not in seen.headers.get("Content-Security-Policy", ""):
@@ -161,25 +161,25 @@ def console_page(smoke: Smoke) -> str:
     style = _PageParser(seen.body.decode(errors="replace")).style
     if style is None:
         raise Wrong("the page names no style sheet")
-    sheet = _browse(smoke, "GET", _local(smoke, SIGN_IN, style), {})
+    sheet = browse(smoke, "GET", local(smoke, SIGN_IN, style), {})
     expect((sheet.status, sheet.content_type), (200, "text/css"), "its style sheet")
     return "a form, with a strict security policy, and its style sheet"
 
 
 def sign_in(smoke: Smoke) -> str:
     """Sign in with the key, and see the first page."""
-    shown = _browse(smoke, "GET", SIGN_IN, {})
+    shown = browse(smoke, "GET", SIGN_IN, {})
     cookies = _cookies(smoke, shown)
     fields = _form(smoke, shown, SIGN_IN) | {"key": smoke.wire.settings.key}
-    entered = _browse(smoke, "POST", SIGN_IN, cookies, fields)
+    entered = browse(smoke, "POST", SIGN_IN, cookies, fields)
     expect(entered.status, 303, "the status")
-    expect(_local(smoke, SIGN_IN, entered.headers.get("Location", "")), _HOME, "the way on")
+    expect(local(smoke, SIGN_IN, entered.headers.get("Location", "")), _HOME, "the way on")
     session = {name: value for name, value in _cookies(smoke, entered).items() if value}
     if not session:
         raise Wrong("no cookie is set")
     smoke.kept |= {f"cookie {name}": value for name, value in session.items()}
     smoke.kept["signed in"] = smoke.name
-    home = _browse(smoke, "GET", _HOME, session)
+    home = browse(smoke, "GET", _HOME, session)
     expect(home.status, 200, "the status of the first page")
     smoke.kept["token"] = _form(smoke, home, SIGN_OUT).get("token", "")
     return "signed in; the cookies are HttpOnly, SameSite=Strict and for the console alone"
@@ -188,25 +188,31 @@ def sign_in(smoke: Smoke) -> str:
 def sign_out(smoke: Smoke) -> str:
     """Sign out, after which the cookie is good for nothing."""
     smoke.need("signed in", "console: sign in")
-    session = {
-        name.removeprefix("cookie "): value
-        for name, value in smoke.kept.items()
-        if name.startswith("cookie ")
-    }
-    left = _browse(smoke, "POST", SIGN_OUT, session, {"token": smoke.need("token", "sign in")})
+    session = session_cookies(smoke)
+    left = browse(smoke, "POST", SIGN_OUT, session, {"token": smoke.need("token", "sign in")})
     expect(left.status, 303, "the status")
-    home = _browse(smoke, "GET", _HOME, session)
+    home = browse(smoke, "GET", _HOME, session)
     expect(home.status, 303, "the status of the first page afterwards")
     return "signed out; the cookie of before leads to the sign-in"
 
 
-def _browse(
+def session_cookies(smoke: Smoke) -> dict[str, str]:
+    """Return the cookies that the sign-in has set."""
+    return {
+        name.removeprefix("cookie "): value
+        for name, value in smoke.kept.items()
+        if name.startswith("cookie ")
+    }
+
+
+def browse(
     smoke: Smoke,
     method: str,
     path: str,
     cookies: dict[str, str],
     fields: dict[str, str] | None = None,
 ) -> Exchange:
+    """Send a request as a browser does: with cookies, without a key; *fields* are a form."""
     headers = {"Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())}
     if fields is not None:
         headers["Content-Type"] = _FORM
@@ -223,12 +229,12 @@ def _browse(
 def _form(smoke: Smoke, seen: Exchange, target: str) -> dict[str, str]:
     """Return the fields of the form of a page that goes to *target*."""
     for action, fields in _PageParser(seen.body.decode(errors="replace")).forms.items():
-        if _local(smoke, seen.path, action) == target:
+        if local(smoke, seen.path, action) == target:
             return fields
     raise Wrong(f"the page has no form that goes to {target}")
 
 
-def _local(smoke: Smoke, page: str, link: str) -> str:
+def local(smoke: Smoke, page: str, link: str) -> str:
     """Return where *link* on a page leads, without the service's address.
 
     Raises Wrong where that is elsewhere: keys and cookies go nowhere else.

@@ -37,7 +37,7 @@ def sentence(entry: AuditRecord) -> str | None:
     if entry.action not in _DONE or (entry.run is None and not entry.reason):
         return None
     done, place = _DONE[entry.action], _place(entry)
-    if entry.changed is None or entry.matched is None:
+    if entry.changed is None:
         return _because(f"{entry.actor} {_begins(entry.action)} tasks of {place}", entry)
     parts = [f"{entry.actor} {done} {_tasks(entry, entry.changed)} of {place}"]
     left = sorted((entry.left or {}).items(), key=lambda one: (-one[1], one[0]))
@@ -45,10 +45,9 @@ def sentence(entry: AuditRecord) -> str | None:
         parts.append(_of(number, _LEFT.get(reason, f"were left alone ({reason})")))
     if more := sum(number for _, number in left[_REASONS:]):
         parts.append(_of(more, "were left alone"))
-    rest = entry.matched - entry.changed - sum((entry.left or {}).values())
     if entry.stopped is not None:
         how = "cancelled" if entry.stopped == "cancelled" else f"failed ({entry.stopped})"
-        parts.append(f"{how} with {rest:,} not touched")
+        parts.append(f"{how} {_not_touched(entry, entry.changed)}")
     return _because(", ".join(parts), entry)
 
 
@@ -60,6 +59,13 @@ def changes(entry: AuditRecord) -> tuple[str, ...]:
         for name in sorted({*before, *after})
         if before.get(name) != after.get(name)
     )
+
+
+def _not_touched(entry: AuditRecord, changed: int) -> str:
+    if entry.matched is None:
+        return "before its tasks were counted"
+    rest = entry.matched - changed - sum((entry.left or {}).values())
+    return f"with {rest:,} not touched"
 
 
 def _of(number: int, were: str) -> str:

@@ -22,6 +22,7 @@ from examples.ngsi.values import (
 )
 
 SERVICE_TAG = "fiware-service"
+TENANT_TAG = "ngsild-tenant"
 SERVICE_PATH_TAG = "fiware-servicepath"
 TIME_INDEX_TAG = "fiware-timeindex-attribute"
 CORRELATOR_TAG = "fiware-correlator"
@@ -55,30 +56,56 @@ class Row:
     attributes: dict[str, Attribute]
 
 
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The rows of a notification, and the attributes that came without a value that fits."""
+
+    rows: list[Row]
+    without_value: list[str]
+
+
 def split(notification: Json, tags: Mapping[str, str], received_at: datetime) -> list[Row]:
     """The rows of a notification, in the order of its entities.
 
     ``tags`` are the FIWARE headers that came with it, ``received_at`` (aware) is the time of an
     entity that carries none. An entity without a single value gives no row.
     """
+    return parse(notification, tags, received_at).rows
+
+
+def parse(notification: Json, tags: Mapping[str, str], received_at: datetime) -> Parsed:
+    """The rows of ``split``, and each attribute without a value by its place and name."""
     entities = _entities(notification)
-    paths = _service_paths(tags.get(SERVICE_PATH_TAG, ""), len(entities))
+    paths = _service_paths(_whole_path(notification, tags), len(entities))
     custom = tags.get(TIME_INDEX_TAG, "")
-    rows = []
+    rows: list[Row] = []
+    without_value: list[str] = []
     for place, (entity, path) in enumerate(zip(entities, paths, strict=True)):
-        attributes = _attributes(entity, f"data.{place}")
+        found = _attributes(entity, f"data.{place}")
+        without_value += [
+            f"data.{place}.{name}"
+            for name, one in found.items()
+            if one is None or one.value is None
+        ]
+        attributes = {name: one for name, one in found.items() if one is not None}
         if all(attribute.value is None for attribute in attributes.values()):
             continue
         row = Row(
             entity_id=str(entity["id"]),
-            entity_type=str(entity["type"]),
+            entity_type=_type_of(entity),
             time_index=instant_text(time_index(entity, custom, received_at)),
-            service=tags.get(SERVICE_TAG, ""),
+            service=tags.get(SERVICE_TAG) or tags.get(TENANT_TAG, ""),
             service_path=path,
             attributes=attributes,
         )
         rows.append(row)
-    return rows
+    return Parsed(rows, without_value)
+
+
+def _whole_path(notification: Json, tags: Mapping[str, str]) -> str:
+    """The header's text: a tag has only its beginning, the payload a long one as a whole."""
+    whole = notification.get(SERVICE_PATH_TAG) if isinstance(notification, dict) else None
+    return whole if isinstance(whole, str) else tags.get(SERVICE_PATH_TAG, "")
 
 
 def _entities(notification: Json) -> list[dict[str, Json]]:
@@ -92,21 +119,34 @@ def _entities(notification: Json) -> list[dict[str, Json]]:
     for place, item in enumerate(data):
         where = f"data.{place}"
         entity = _object(item, where)
-        for name in ("id", "type"):
-            _text(entity, name, where)
+        _text(entity, "id", where)
+        types = entity.get("type")
+        if isinstance(types, list) and types:
+            for number, one in enumerate(types):
+                _text({"type": one}, "type", f"{where}.type.{number}")
+        else:
+            _text(entity, "type", where)
         entities.append(entity)
     return entities
 
 
-def _attributes(entity: dict[str, Json], where: str) -> dict[str, Attribute]:
-    attributes = {}
+def _type_of(entity: dict[str, Json]) -> str:
+    """The type; of an NGSI-LD entity with several all of them, in alphabetical order."""
+    types = entity["type"]
+    return ",".join(sorted(map(str, types))) if isinstance(types, list) else str(types)
+
+
+def _attributes(entity: dict[str, Json], where: str) -> dict[str, Attribute | None]:
+    """Each attribute by its name; None for one that has neither type nor value."""
+    attributes: dict[str, Attribute | None] = {}
     for name, attribute in attributes_of(entity):
         _check_unicode(name, f"{where}, an attribute's name")
+        if name in attributes:
+            raise Unreadable(f"comes twice, without a datasetId of its own - '{where}.{name}'")
         if too_deep(attribute):
             raise Unreadable(f"nested more than {MOST_LEVELS} levels deep - '{where}.{name}'")
         typed = typed_value(attribute)
-        if typed is not None:
-            attributes[name] = Attribute(*typed, unit_of(attribute))
+        attributes[name] = None if typed is None else Attribute(*typed, unit_of(attribute))
     return attributes
 
 

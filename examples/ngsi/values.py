@@ -2,6 +2,11 @@
 
 The rules are QuantumLeap's. A value that does not fit its declared type becomes null rather than
 an error, so that one odd reading never costs the others that came with it.
+
+An attribute may come as NGSI v2 writes it, as NGSI-LD does (normalized or concise, every kind of
+property and relationship), or simplified: its value alone. Several instances of one attribute,
+which NGSI-LD tells apart by ``datasetId``, are attributes called ``name@datasetId``.
+
 Of the many times in a notified entity the first candidate that is a time is that of its row:
 
 1. the attribute that the header ``Fiware-TimeIndex-Attribute`` names, then metadata of that name
@@ -17,6 +22,7 @@ Pure: nothing here reads a clock, a file or the network.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -28,7 +34,31 @@ MOST_DIGITS = 400
 
 MOST_LEVELS = 100
 """How deep lists and objects may be nested; Python's own reader and writer give up near 1,000."""
-NOT_ATTRIBUTES = frozenset({"id", "type", "@context"})
+NOT_ATTRIBUTES = frozenset(
+    {"id", "type", "@context", "scope"}
+    | {"createdAt", "modifiedAt", "deletedAt", "observedAt", "expiresAt"}
+)
+
+VALUE_OF = {
+    "Relationship": "object",
+    "LanguageProperty": "languageMap",
+    "VocabProperty": "vocab",
+    "JsonProperty": "json",
+    "ListProperty": "valueList",
+    "ListRelationship": "objectList",
+}
+"""Where each kind of NGSI-LD attribute has its value; all others have it in ``value``."""
+
+BESIDE_VALUES = frozenset(
+    {"type", "metadata", "unitCode", "datasetId", "observedAt", "createdAt", "modifiedAt"}
+)
+GEOMETRIES = frozenset(
+    {"Point", "MultiPoint", "LineString", "MultiLineString", "Polygon", "MultiPolygon"}
+    | {"GeometryCollection"}
+)
+
+FULL_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", re.ASCII)
+"""How a text begins that is a date and time without being declared as one."""
 
 
 def instant_of(value: Json) -> datetime | None:
@@ -68,14 +98,23 @@ def typed_value(attribute: dict[str, Json]) -> tuple[str, Json] | None:
     """
     declared = attribute.get("type")
     value = attribute.get("value")
-    if declared == "Relationship":
-        return "Relationship", _finite(attribute.get("object") if value is None else value)
+    for kind, member in VALUE_OF.items():
+        if declared == kind or (member in attribute and "value" not in attribute):
+            found = attribute.get(member) if value is None else value
+            return kind, _finite(_targets(found) if kind == "ListRelationship" else found)
     if not isinstance(declared, str) or declared in {"", "Property"}:
         if value is None and not declared:
             return None
         declared = _inferred_type(value)
     convert = _CONVERTERS.get(declared)
     return declared, _finite(value if convert is None else convert(value))
+
+
+def _targets(objects: Json) -> Json:
+    """The targets of a list of relationships, each of which may be ``{"object": target}``."""
+    if not isinstance(objects, list):
+        return objects
+    return [one.get("object", one) if isinstance(one, dict) else one for one in objects]
 
 
 def unit_of(attribute: dict[str, Json]) -> str | None:
@@ -96,14 +135,21 @@ def _inferred_type(value: Json) -> str:
     if isinstance(value, list):
         return "Array"
     if isinstance(value, dict):
-        return "DateTime" if value.get("@type") == "DateTime" else "StructuredValue"
+        return _structured_type(value)
     if isinstance(value, bool):
         return "Boolean"
     if isinstance(value, int):
         return "Integer"
     if isinstance(value, float):
         return "Number"
-    return "Text" if instant_of(value) is None else "DateTime"
+    dated = isinstance(value, str) and FULL_TIME.match(value.strip()) and instant_of(value)
+    return "DateTime" if dated else "Text"
+
+
+def _structured_type(value: dict[str, Json]) -> str:
+    if value.get("type") in GEOMETRIES:
+        return "GeoProperty"
+    return "DateTime" if value.get("@type") == "DateTime" else "StructuredValue"
 
 
 def _finite(value: Json) -> Json:
@@ -181,10 +227,27 @@ _CONVERTERS: dict[str, Callable[[Json], Json]] = {
 
 
 def attributes_of(entity: dict[str, Json]) -> Iterator[tuple[str, dict[str, Json]]]:
-    """Name and object of each attribute; what is not an object is no attribute."""
-    for name, attribute in entity.items():
-        if name not in NOT_ATTRIBUTES and isinstance(attribute, dict):
-            yield name, attribute
+    """Name and object of each instance of each attribute, in the order in which they came."""
+    for name, member in entity.items():
+        if name in NOT_ATTRIBUTES:
+            continue
+        for attribute in _instances(member):
+            dataset = attribute.get("datasetId")
+            yield f"{name}@{dataset}" if isinstance(dataset, str) else name, attribute
+
+
+def _instances(member: Json) -> list[dict[str, Json]]:
+    """The attribute objects that *member* of an entity is; of a value alone, one made of it."""
+    several = member if isinstance(member, list) else [member]
+    if several and all(map(_is_attribute, several)):
+        return [one for one in several if isinstance(one, dict)]
+    return [{"value": member}]
+
+
+def _is_attribute(member: Json) -> bool:
+    if not isinstance(member, dict):
+        return False
+    return bool(member.keys() & {"value", *VALUE_OF.values()}) or member.keys() <= BESIDE_VALUES
 
 
 def time_index(entity: dict[str, Json], custom: str, received_at: datetime) -> datetime:
@@ -212,7 +275,7 @@ def _candidates(entity: dict[str, Json], custom: str) -> Iterator[datetime | Non
 
 def _of_attribute(entity: dict[str, Json], name: str) -> datetime | None:
     attribute = entity.get(name)
-    return instant_of(attribute.get("value")) if isinstance(attribute, dict) else None
+    return instant_of(attribute.get("value") if isinstance(attribute, dict) else attribute)
 
 
 def _latest_metadata(entity: dict[str, Json], name: str) -> datetime | None:

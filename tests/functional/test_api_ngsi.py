@@ -1,5 +1,7 @@
 """Notifications of a context broker, as QuantumLeap takes them."""
 
+import json
+
 import pytest
 
 from tests.functional.conftest import Service
@@ -54,3 +56,44 @@ def test_without_its_queue_there_is_nowhere_to_put_it(call: Service) -> None:
 
     assert (answer.status, answer.json["code"]) == (404, "not_found")
     assert "ngsi.notify" in answer.json["detail"]
+
+
+LONG = "/" + "/".join(["a" * 50] * 10)
+THIRTY = ", ".join(f"/district{number:02}" for number in range(30))
+
+
+@pytest.mark.parametrize("path", [LONG, THIRTY])
+@pytest.mark.parametrize("body", [NOTIFICATION, "{ }"])
+def test_a_long_service_path_is_kept_as_a_whole(call: Service, path: str, body: str) -> None:
+    queue = call.queue("ngsi.notify")
+    headers = {"Fiware-ServicePath": path, "NGSILD-Tenant": "city"}
+
+    assert call("POST", "/v2/notify", body, headers).status == 200
+    call("POST", "/v2/notify", NOTIFICATION, {"Fiware-ServicePath": path[:-1]})
+
+    listed = call("GET", "/management/queue/notifications", headers={"Fiware-ServicePath": path})
+    (found,) = listed.json
+    assert found["input"]["fiware_service_path"] == path
+    taken = call.take(queue, batch_size=2)
+    (task, other) = sorted(taken, key=lambda one: "ngsild-tenant" not in one["tags"])
+    assert task["tags"] == {"fiware-servicepath": path[:256], "ngsild-tenant": "city"}
+    assert task["payload"] == {**json.loads(body), "fiware-servicepath": path}
+    assert other["payload"]["fiware-servicepath"] == path[:-1]
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/" + "a" * 512, "paths of at most 512 bytes; one has 513"),
+        (",".join(["/a"] * 101), "at most 100 paths; it has 101"),
+    ],
+)
+def test_a_service_path_over_its_limits_is_refused(call: Service, path: str, message: str) -> None:
+    call.queue("ngsi.notify")
+
+    answer = call("POST", "/v2/notify", NOTIFICATION, {"Fiware-ServicePath": path})
+
+    assert answer.status == 400
+    (error,) = answer.json["errors"]
+    assert error["field"] == "fiware-servicepath"
+    assert message in error["message"]

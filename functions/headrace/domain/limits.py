@@ -56,6 +56,8 @@ KEY_NAME_BYTES: Final = 128  # of an API key
 PATTERN_BYTES: Final = 256  # of queues, of an API key
 TAG_KEY_BYTES: Final = 64
 TAG_VALUE_BYTES: Final = 256
+SERVICE_PATH_BYTES: Final = 512  # of one path of the header Fiware-ServicePath
+SERVICE_PATHS: Final = 100  # in one header
 PAYLOAD_PATH_BYTES: Final = 128  # that a query or an index names
 PAYLOAD_VALUE_BYTES: Final = 256  # likewise
 

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from examples.ngsi import traffic
-from examples.ngsi.ngsi import Attribute, Row, Unreadable, split
+from examples.ngsi.ngsi import Attribute, Row, Unreadable, parse, split
 from examples.ngsi.values import Json
 from headrace.client.codec import PLAIN
 
@@ -182,6 +183,118 @@ def test_a_list_of_service_paths_goes_by_the_order_of_the_entities() -> None:
     assert [(row.entity_id, row.service_path) for row in rows] == [("1", "/a"), ("3", "/c")]
 
 
+CASES = Path(__file__).parent / "notifications"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("keyvalues_v2", {"temperature": ("Integer", 23), "humidity": ("Integer", 70)}),
+        (
+            "keyvalues_ld",
+            {
+                "NO2": ("Number", 37.040001),
+                "location": ("GeoProperty", {"type": "Point", "coordinates": [-1.22, 37.96]}),
+            },
+        ),
+        (
+            "ld_attribute_kinds",
+            {
+                "temperature": ("Number", 21.5),
+                "label": ("LanguageProperty", {"fr": "ruche", "it": "alveare"}),
+                "category": ("VocabProperty", ["honey", "wax"]),
+                "blob": ("JsonProperty", {"id": "1", "nothing": None}),
+                "hours": ("ListProperty", [1, 2, 3]),
+                "isIn": ("ListRelationship", ["urn:ngsi-ld:Yard:1", "urn:ngsi-ld:Yard:2"]),
+            },
+        ),
+        (
+            "ld_dataset_ids",
+            {
+                "incoming@urn:ngsi-ld:Dataset:a": ("Integer", 1543),
+                "incoming@urn:ngsi-ld:Dataset:b": ("Integer", 1618),
+            },
+        ),
+        (
+            "ld_texts_that_look_like_dates",
+            {
+                "serial": ("Text", "20161231"),
+                "lot": ("Text", "2016W011"),
+                "installed": ("DateTime", "2016-12-31T10:00:00.000000Z"),
+            },
+        ),
+        ("ld_two_types", {"temperature": ("Number", 21.5)}),
+    ],
+)
+def test_every_shape_of_a_notification_gives_all_its_values(
+    name: str, expected: dict[str, tuple[str, Json]]
+) -> None:
+    body = json.loads((CASES / f"{name}.json").read_text(encoding="utf-8"))
+
+    parsed = parse(body, {}, RECEIVED)
+
+    (row,) = parsed.rows
+    assert {key: (one.type, one.value) for key, one in row.attributes.items()} == expected
+    assert parsed.without_value == []
+
+
+@pytest.mark.parametrize(
+    ("attribute", "expected"),
+    [
+        ({"value": 37, "unitCode": "CEL"}, Attribute("Integer", 37, "CEL")),
+        ({"object": "urn:a"}, Attribute("Relationship", "urn:a")),
+        ({"languageMap": {"en": "a"}}, Attribute("LanguageProperty", {"en": "a"})),
+        ({"json": None, "value": 1}, Attribute("Integer", 1)),
+        ({"objectList": ["urn:a", {"object": "urn:b"}]},
+         Attribute("ListRelationship", ["urn:a", "urn:b"])),
+        ({"street": "Main", "type": "home"},
+         Attribute("StructuredValue", {"street": "Main", "type": "home"})),
+        (["a", "b"], Attribute("Array", ["a", "b"])),
+        (True, Attribute("Boolean", value=True)),
+        ("2016-12-31", Attribute("Text", "2016-12-31")),
+        ([], Attribute("Array", [])),
+    ],
+)  # fmt: skip
+def test_concise_and_simplified_attributes_have_their_values(
+    attribute: Json, expected: Attribute
+) -> None:
+    (row,) = rows_of({"id": "1", "type": "T", "a": attribute})
+    assert row.attributes == {"a": expected}
+
+
+def test_an_entity_with_several_types_has_all_of_them_in_order() -> None:
+    (row,) = rows_of({"id": "1", "type": ["Sensor", "Keeper"], "a": 1})
+    assert row.entity_type == "Keeper,Sensor"
+    for wrong in ([], [5], 5):
+        with pytest.raises(Unreadable, match=r"type"):
+            rows_of({"id": "1", "type": wrong, "a": 1})
+
+
+def test_an_attribute_without_a_value_is_named() -> None:
+    entity: Json = {"id": "1", "type": "T", "a": {"metadata": {}}, "b": None, "c": {"value": 1}}
+    odd: Json = {"id": "2", "type": "T", "n": {"type": "Number", "value": "x"}}
+
+    parsed = parse({"data": [entity, odd]}, {}, RECEIVED)
+
+    assert parsed.without_value == ["data.0.a", "data.0.b", "data.1.n"]
+    assert len(parsed.rows) == 1
+
+
+def test_two_instances_without_a_dataset_are_refused_by_name() -> None:
+    with pytest.raises(Unreadable, match=r"comes twice.*'data\.0\.a'"):
+        rows_of({"id": "1", "type": "T", "a": [{"value": 1}, {"value": 2}]})
+
+
+def test_a_tenant_is_a_service_and_a_long_service_path_is_in_the_payload() -> None:
+    path = "/" + "a" * 400
+    body: Json = {"data": [{"id": "1", "type": "T", "a": 1}], "fiware-servicepath": path}
+    tags = {"ngsild-tenant": "city", "fiware-servicepath": path[:256]}
+
+    (row,) = split(body, tags, RECEIVED)
+
+    assert (row.service, row.service_path) == ("city", path)
+
+
 def test_as_many_service_paths_as_entities_or_none() -> None:
     with pytest.raises(Unreadable, match=r"^2 service paths for 1 entities"):
         rows_of({"id": "1", "type": "T"}, fiware_servicepath="/a,/b")
@@ -193,7 +306,8 @@ def test_as_many_service_paths_as_entities_or_none() -> None:
         {},
         {"a": {}},
         {"a": {"type": "Number"}, "b": {"type": "Number", "value": " "}},
-        {"a": "not an attribute"},
+        {"a": None},
+        {"observedAt": "2024-05-13T12:33:07Z", "scope": "/a"},
     ],
 )
 def test_an_entity_without_any_value_gives_no_row(attributes: dict[str, Json]) -> None:

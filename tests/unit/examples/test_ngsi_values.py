@@ -159,7 +159,6 @@ def test_an_entity_without_any_time_takes_that_of_its_receipt() -> None:
 
 def test_metadata_and_attributes_of_odd_shapes_are_passed_over() -> None:
     entity: dict[str, Json] = {
-        "TimeInstant": "2019-01-01T00:00:00Z",
         "a": {"metadata": [1]},
         "b": {"metadata": {"TimeInstant": "2019-01-01T00:00:00Z"}},
         "c": None,

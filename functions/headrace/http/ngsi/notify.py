@@ -1,23 +1,35 @@
 """Where an NGSI context broker sends its notifications, as to QuantumLeap.
 
 The notification is put into a queue exactly as it came and answered at once; workers make sense of
-it later.  What the FIWARE headers say is kept as tags.
+it later.  FIWARE headers become tags.  A service path that is longer than a tag's value is added
+to the payload too, as its last member.
 """
 
-from typing import Annotated, Final
+import json
+from typing import Annotated, Final, TypeAlias
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Header
+from pydantic import AfterValidator
 
 from headrace.domain.errors import FieldError, PayloadTooLarge
-from headrace.domain.limits import PAYLOAD_BYTES, utf8_bytes
+from headrace.domain.limits import (
+    PAYLOAD_BYTES,
+    SERVICE_PATH_BYTES,
+    SERVICE_PATHS,
+    TAG_VALUE_BYTES,
+    utf8_bytes,
+)
 from headrace.domain.plan import TaskSpec
-from headrace.http.fields import Examples, TagValue, example
+from headrace.http.fields import Examples, TagValue, example, faultless
 from headrace.http.rawjson import JsonText, object_text
 from headrace.http.routing import JSON, Answered, NounRouter
 from headrace.runtime.wiring import use_cases
 
 QUEUE: Final = "ngsi.notify"
+SERVICE_PATH: Final = "fiware-servicepath"
+"""The tag with the first bytes of the header, and the payload's member with a longer one."""
+
 router: Final = NounRouter("NGSI")
 
 NOTIFICATION: Final[Examples] = {
@@ -37,12 +49,33 @@ NOTIFICATION: Final[Examples] = {
 }
 
 
+def _service_path_fault(text: str) -> str | None:
+    paths = text.split(",")
+    if len(paths) > SERVICE_PATHS:
+        return f"must have at most {SERVICE_PATHS} paths; it has {len(paths)}"
+    longest = max(map(utf8_bytes, map(str.strip, paths)))
+    if longest > SERVICE_PATH_BYTES:
+        return f"must have paths of at most {SERVICE_PATH_BYTES} bytes; one has {longest}"
+    return None
+
+
+ServicePath: TypeAlias = Annotated[str, AfterValidator(faultless(_service_path_fault))]
+
+
+def as_tag(text: str) -> str:
+    """Return as much of *text*, from its beginning, as a tag's value may hold."""
+    return text.encode()[:TAG_VALUE_BYTES].decode(errors="ignore")
+
+
 @router.post(
     "/v2/notify",
     summary="Take an NGSI notification",
     description=(
         f"As QuantumLeap does: any JSON object is put into the queue `{QUEUE}` exactly as it came "
-        "and answered at once. FIWARE headers become tags of the same name."
+        "and answered at once. FIWARE headers become tags of the same name. `Fiware-ServicePath` "
+        f"is one path of up to {SERVICE_PATH_BYTES} bytes, or up to {SERVICE_PATHS} with commas "
+        f"between; the tag has its first {TAG_VALUE_BYTES} bytes, and of a longer one the payload "
+        f"has the whole as its last member, `{SERVICE_PATH}`."
     ),
     operation_id="notify",
     responses={
@@ -62,21 +95,33 @@ NOTIFICATION: Final[Examples] = {
 )
 def notify(
     service: Annotated[TagValue | None, Header(alias="fiware-service")] = None,
-    servicepath: Annotated[TagValue | None, Header(alias="fiware-servicepath")] = None,
+    servicepath: Annotated[ServicePath | None, Header(alias=SERVICE_PATH)] = None,
+    tenant: Annotated[TagValue | None, Header(alias="ngsild-tenant")] = None,
     correlator: Annotated[TagValue | None, Header(alias="fiware-correlator")] = None,
     time_index: Annotated[TagValue | None, Header(alias="fiware-timeindex-attribute")] = None,
 ) -> Answered:
     """Put a notification into its queue."""
     sent = {
         "fiware-service": service,
-        "fiware-servicepath": servicepath,
+        SERVICE_PATH: as_tag(servicepath or ""),
+        "ngsild-tenant": tenant,
         "fiware-correlator": correlator,
         "fiware-timeindex-attribute": time_index,
     }
-    payload = _within_limit(object_text(router.current_event.decoded_body or ""))
+    payload = object_text(router.current_event.decoded_body or "")
+    if servicepath and servicepath != sent[SERVICE_PATH]:
+        payload = _with_member(payload, SERVICE_PATH, servicepath)
+    payload = _within_limit(payload)
     tags = {name: value for name, value in sent.items() if value}
     use_cases().tasks.enqueue(QUEUE, [TaskSpec(payload, tags=tags)])
     return Response(200, "text/plain", "Notification successfully processed")
+
+
+def _with_member(payload: JsonText, name: str, value: str) -> JsonText:
+    """Return the JSON object *payload* with another member at its end, all else as it came."""
+    others = payload[:-1].rstrip()
+    comma = "" if others == "{" else ","
+    return JsonText(f"{others}{comma}{json.dumps(name)}:{json.dumps(value)}}}")
 
 
 def _within_limit(payload: JsonText) -> JsonText:

@@ -5,7 +5,9 @@ beginning of an id; ``pending`` includes what still waits for its first run, in 
 alike; a delete removes what it names and nothing else; no array ends with a null.
 """
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal, TypeAlias
 from urllib.parse import urlencode
 
@@ -19,7 +21,7 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.task import State, Task, TaskError
 from headrace.http.fields import TagValue
 from headrace.http.filters import task_filter
-from headrace.http.ngsi.notify import QUEUE
+from headrace.http.ngsi.notify import QUEUE, SERVICE_PATH, ServicePath, as_tag
 from headrace.http.rawjson import member_text
 from headrace.http.routing import (
     JSON,
@@ -45,7 +47,7 @@ _Status: TypeAlias = Annotated[
     Query(alias="taskStatus", description="Only those; left out, all."),
 ]
 _Service: TypeAlias = Annotated[TagValue | None, Header(alias="fiware-service")]
-_ServicePath: TypeAlias = Annotated[TagValue | None, Header(alias="fiware-servicepath")]
+_ServicePath: TypeAlias = Annotated[ServicePath | None, Header(alias=SERVICE_PATH)]
 _Correlator: TypeAlias = Annotated[TagValue | None, Header(alias="fiware-correlator")]
 
 _WHICH: Final = (
@@ -83,11 +85,21 @@ def notification(task: Task, max_retries: MaxRetries) -> Notification:
         runtime=runtime(task, max_retries),
         input=NotificationInput(
             fiware_service=task.tags.get("fiware-service"),
-            fiware_service_path=task.tags.get("fiware-servicepath"),
+            fiware_service_path=_service_path(task),
             fiware_correlator=task.tags.get("fiware-correlator"),
             payload=raw(_entities(task.payload or "null")),
         ),
     )
+
+
+def _service_path(task: Task) -> str | None:
+    """Return the header as it came: a long one is in the payload as a whole."""
+    tag = task.tags.get(SERVICE_PATH)
+    whole = member_text(task.payload or "", SERVICE_PATH) if tag else None
+    if tag is None or whole is None:
+        return tag
+    path = json.loads(whole)
+    return path if isinstance(path, str) and as_tag(path) == tag else tag
 
 
 def runtime(task: Task, max_retries: MaxRetries) -> NotificationRuntime:
@@ -231,11 +243,14 @@ def _where(
     """Return which tasks are meant; two of QuantumLeap's words are aliases of ours."""
     sent = {
         "fiware-service": service,
-        "fiware-servicepath": servicepath,
+        SERVICE_PATH: as_tag(servicepath or ""),
         "fiware-correlator": correlator,
     }
     state = "SUCCEEDED" if status == "succeeded" else status
-    return task_filter(state=state, tags={name: value for name, value in sent.items() if value})
+    where = task_filter(state=state, tags={name: value for name, value in sent.items() if value})
+    if servicepath and servicepath != sent[SERVICE_PATH]:
+        where = replace(where, payload={SERVICE_PATH: servicepath})
+    return where
 
 
 def _array(

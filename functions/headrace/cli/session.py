@@ -135,8 +135,14 @@ class CliSession:
         return self.given_client or self.connect(retries=self.retries)
 
     def address(self) -> str | None:
-        """Return where the service is: --url, else the environment."""
-        return self.url or self.env.get("HEADRACE_URL")
+        """Return where the service is: --url, else the environment. A file has its whole path."""
+        url = self.url or self.env.get("HEADRACE_URL")
+        if not url:
+            return url
+        from headrace.client.address import absolute_url  # noqa: PLC0415 (`--help` needs none)
+        from headrace.client.settings import working_folder  # noqa: PLC0415 (likewise)
+
+        return absolute_url(url, working_folder())
 
     def named_by(self) -> str:
         """Return where people see, and mend, which service is meant."""

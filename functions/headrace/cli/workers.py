@@ -137,10 +137,10 @@ def work_command(
         return work_again(session.note)
     weights = _weights(queues)
     named = bool(session.url or session.key or session.key_file)
-    if named:
-        # Tasks that enqueue others, and child processes, find the service where the worker does.
-        where = {"HEADRACE_URL": session.address(), "HEADRACE_KEY": session.secret}
-        os.environ |= {name: value for name, value in where.items() if value}
+    # Tasks that enqueue others, and child processes, find the service where the worker does,
+    # whatever folder they change to.
+    where = {"HEADRACE_URL": session.address(), "HEADRACE_KEY": session.secret}
+    os.environ |= {name: value for name, value in where.items() if value}
     garbage.look_seldom()
     found = load_app(app)
     client = session.connect(codec=found.codec) if named else session.given_client

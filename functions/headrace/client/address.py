@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from headrace.domain.errors import InvalidRequest
 
@@ -60,6 +60,19 @@ def read_address(url: str) -> Address:
         raise _wrong("url", "must hold no user and password; the key goes into key=…")
     host = _host(url)
     return HttpAddress(url, host, _local(host))
+
+
+def absolute_url(url: str, folder: str | Path) -> str:
+    """Return *url* with the path of a file made absolute from *folder*; others as they are.
+
+    A URL that is wrong stays as it is: `read_address` says what is wrong with it.
+    """
+    scheme, _, rest = url.partition(":")
+    if scheme.lower() != "file" or rest.startswith("/") or rest != rest.strip() or not rest:
+        return url
+    if re.match(r"[A-Za-z]:|%2F", rest, re.IGNORECASE):  # C:/tasks.db on Windows, or an absolute
+        return url
+    return f"file:{quote(Path(folder).as_posix())}/{rest}"
 
 
 def _file(url: str) -> FileAddress:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from headrace.client.address import Address, HttpAddress, read_address
+from headrace.client.address import Address, HttpAddress, absolute_url, read_address
 from headrace.domain.errors import InvalidRequest
 
 _log: Final = logging.getLogger("headrace.client")
@@ -25,8 +25,8 @@ RETRIES: Final = 6  # tries of a call after the first
 class ClientSettings:
     """Where a service is, and the key to it; ``timeout`` is seconds for one try of one call.
 
-    ``url`` is as it was given.  A file, or the tables of a deployment, have no key of ours: who may
-    use them is admin.
+    The path of a file in ``url`` is absolute, whatever folder the process changes to later.  A
+    file, or the tables of a deployment, have no key of ours: who may use them is admin.
     """
 
     url: str
@@ -36,6 +36,7 @@ class ClientSettings:
 
     def __post_init__(self) -> None:
         """Read the address.  Raises InvalidRequest."""
+        object.__setattr__(self, "url", absolute_url(self.url, working_folder()))
         object.__setattr__(self, "address", read_address(self.url))
 
     @classmethod
@@ -63,6 +64,14 @@ class ClientSettings:
             if found_url.startswith("http:") and not settings.address.local:
                 _log.warning("The key goes to %s in clear: use https", settings.address.host)
         return settings
+
+
+def working_folder() -> str:
+    """Return the working folder of this process; "." where it was removed."""
+    try:
+        return os.getcwd()  # noqa: PTH109  Path's adds nothing
+    except FileNotFoundError:
+        return "."
 
 
 def _check_key(key: str) -> None:

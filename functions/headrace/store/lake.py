@@ -129,7 +129,9 @@ def lake_at(address: str, session: object = None, access: S3Access | None = None
         place = s3_place(address)
     except ValueError as error:
         raise InvalidRequest(str(error)) from error
-    return FolderLake(Path(address)) if place is None else LakeToBe(*place, session, access)
+    return (
+        FolderLake(Path(address).absolute()) if place is None else LakeToBe(*place, session, access)
+    )
 
 
 def s3_place(address: str) -> tuple[str, str] | None:

@@ -302,7 +302,9 @@ def objects_at(address: str, session: object = None) -> ObjectStore:
     Raises ValueError for an address that is neither.
     """
     place = s3_place(address)
-    return FolderObjects(Path(address)) if place is None else ObjectsToBe(*place, session)
+    return (
+        FolderObjects(Path(address).absolute()) if place is None else ObjectsToBe(*place, session)
+    )
 
 
 def objects_beside(path: str, memory: str) -> ObjectStore:

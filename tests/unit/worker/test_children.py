@@ -75,7 +75,7 @@ class ChildHarness:
         self.children.stop()
         return [self.reports[task.task.id] for task in tasks]
 
-    def _born(self, _app_path: str) -> FakeChild:
+    def _born(self, *_: str) -> FakeChild:
         child = next(self.births)
         if isinstance(child, OSError):
             raise child

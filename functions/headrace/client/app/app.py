@@ -94,6 +94,19 @@ class App(TaskRunner):
         )
 
     @property
+    def folder(self) -> str:
+        """The working folder in which the app was made."""
+        return self._posting.folder
+
+    def fix_address(self, folder: str) -> None:
+        """Take address and key from the environment now, whatever handlers change there later.
+
+        A relative path is one of *folder*.
+        """
+        self._posting.folder = folder
+        self._posting.fix_address()
+
+    @property
     def client(self) -> Client:
         """The client that tasks are enqueued with."""
         return self._posting.client

@@ -1,6 +1,7 @@
 """How tasks of an app get to the service: its clients and queues, made when first needed."""
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from threading import Lock
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
+from headrace.client.address import absolute_url
 from headrace.client.aio import AsyncClient
 from headrace.client.app import checks
 from headrace.client.app.declared import Declared, declared, nested
@@ -23,6 +25,7 @@ from headrace.client.codec import PLAIN, Codec
 from headrace.client.filling import AsyncSender, Sender
 from headrace.client.queue_fields import QueueFields
 from headrace.client.sending import NewTask, ResultOf
+from headrace.client.settings import working_folder
 from headrace.domain import limits
 from headrace.domain.errors import Forbidden, NotFound, QueueExists
 from headrace.domain.queue import QueueSettings
@@ -160,6 +163,7 @@ class Posting:
         self._async_client = async_client
         self._async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient]
         self._async_clients = WeakKeyDictionary()
+        self.folder = working_folder()
         self._url = url
         self._key = key
         self.codec: Codec = codec or (client.codec if client is not None else PLAIN)
@@ -170,6 +174,7 @@ class Posting:
         """The client for threads.  Raises InvalidRequest when address or key are missing."""
         with self._making:
             if self._client is None:
+                self.fix_address()
                 self._client = Client(self._url, self._key, codec=self.codec)
             return self._client
 
@@ -208,9 +213,21 @@ class Posting:
 
     def _new_async_client(self) -> AsyncClient:
         if self._client is None:
+            self.fix_address()
             return AsyncClient(self._url, self._key, codec=self.codec)
         known = self._client.settings
         return AsyncClient(known.url, known.key, timeout=known.timeout, codec=self.codec)
+
+    def fix_address(self) -> None:
+        """Take address and key from the environment now, if they were not given.
+
+        A relative path is one of the folder in which the app was made: handlers may have changed
+        to another one.
+        """
+        self._url = self._url or os.environ.get("HEADRACE_URL")
+        self._key = self._key or os.environ.get("HEADRACE_KEY")
+        if self._url:
+            self._url = absolute_url(self._url, self.folder)
 
     def check_kept(self, queue: str, seconds: float) -> None:
         """Check that *queue* knows finished tasks for *seconds*.  Raises InvalidRequest."""

@@ -8,8 +8,8 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from multiprocessing.connection import Connection
@@ -21,6 +21,7 @@ from headrace.client.app.attempts import cancel
 from headrace.client.app.outcomes import Cancelled, SoftTimeLimit
 from headrace.client.codec import PLAIN, remember_codec
 from headrace.client.sending import Report
+from headrace.client.settings import working_folder
 from headrace.client.threads import stop_signals
 from headrace.client.worker.logs import Configured
 from headrace.client.worker.reporting import failed, report_of
@@ -47,8 +48,13 @@ _SIGNAL: Final = getattr(signal, "SIGUSR2", signal.SIGTERM)  # Windows has none,
 _log: Final = logging.getLogger("headrace.worker")
 
 
-def main(pipe: Connection, app_path: str, logging_as: Configured | None = None) -> None:
+def main(
+    pipe: Connection, app_path: str, logging_as: Configured | None = None, folder: str = "."
+) -> None:
     """Run what comes through *pipe* with the app at *app_path*, ``module:name``.
+
+    The worker's app was made in *folder*.  So the app is loaded there, and a relative path names
+    the same file as in the worker.
 
     *logging_as* is how the worker's own process logs; None leaves it to the app's module.
     """
@@ -59,7 +65,9 @@ def main(pipe: Connection, app_path: str, logging_as: Configured | None = None) 
     if logging_as is not None:
         logging_as.again()
     try:
-        app = load(app_path)
+        with working_in(folder):
+            app = load(app_path)
+        app.fix_address(folder)
     except Exception as error:  # noqa: BLE001 (of somebody else's module; the end of this process)
         _log.exception("The app %s cannot be loaded in a child process", app_path)
         pipe.send(("unfit", f"{type(error).__name__}: {error}"))
@@ -67,6 +75,18 @@ def main(pipe: Connection, app_path: str, logging_as: Configured | None = None) 
     if logging_as is not None:
         logging_as.again()  # as in the worker, over what the app's module has set up
     ChildWorker(pipe, app).work()
+
+
+@contextmanager
+def working_in(folder: str) -> Iterator[None]:
+    """Do a block in *folder*, if it is still there."""
+    before = working_folder()
+    with suppress(OSError):
+        os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 def load(app_path: str) -> App:

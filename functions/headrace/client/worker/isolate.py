@@ -41,10 +41,12 @@ _log = logging.getLogger("headrace.worker")
 class ChildProcess:
     """A child process and the pipe to it."""
 
-    def __init__(self, app_path: str) -> None:
+    def __init__(self, app_path: str, folder: str) -> None:
         self.pipe, theirs = _spawn.Pipe()
         self.process: SpawnProcess = _spawn.Process(
-            target=child.main, args=(theirs, app_path, logs.configured()), name="headrace-child"
+            target=child.main,
+            args=(theirs, app_path, logs.configured(), folder),
+            name="headrace-child",
         )
         self._lock = threading.Lock()  # of the pipe's sending end
         self.last_words = ""
@@ -163,7 +165,7 @@ class Children:
         fatal: Callable[[Exception], None],
     ) -> None:
         """*fatal* is called when children die before they take a task, again and again."""
-        self._app_path = app_path or path_of(app)
+        self._app_path, self._folder = app_path or path_of(app), app.folder
         self._fatal = fatal
         self._stillborn = 0
         self._stopping = threading.Event()
@@ -214,7 +216,7 @@ class Children:
         """Return a child that can take tasks; None: there cannot be one at present."""
         while not self._stopping.is_set():
             try:
-                process = ChildProcess(self._app_path)
+                process = ChildProcess(self._app_path, self._folder)
             except OSError as error:  # no memory, no processes, no open files left
                 _log.error("No child process can be started at present: %s", error)
                 self._stopping.wait(_PAUSE_SECONDS)

@@ -1,0 +1,136 @@
+"""A relative `file:` URL names one file, whatever folder the process changes to later."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from headrace import App, AsyncClient, Client
+from headrace.domain.errors import InvalidRequest
+
+SHOP = """
+import os
+from headrace import App
+
+app = App(queue="mail")
+app.queue("later")
+
+@app.task
+def first():
+    os.chdir("elsewhere")
+    os.environ["HEADRACE_URL"] = "file:wrong.db"
+    second.enqueue()
+
+@app.task(queue="later")
+def second():
+    pass
+"""
+DAEMON = """
+import os
+from headrace import Worker
+import shop
+
+if __name__ == "__main__":
+    shop.app.ensure_queues()
+    shop.first.enqueue()
+    os.makedirs("daemon/elsewhere")
+    os.chdir("daemon")
+    Worker(shop.app, isolate=True, queues=["mail"]).run(burst=True)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder with a program, and the folder that its handler changes to."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "shop.py").write_text(SHOP)
+    (tmp_path / "daemon.py").write_text(DAEMON)
+    return tmp_path
+
+
+def run(folder: Path, *command: str) -> None:
+    path = os.pathsep.join([str(folder), *filter(None, sys.path)])
+    environment = {**os.environ, "HEADRACE_URL": "file:tasks.db", "PYTHONPATH": path}
+    subprocess.run([sys.executable, *command], cwd=folder, env=environment, check=True, timeout=60)
+
+
+def waiting(folder: Path) -> int:
+    """Return how many tasks the handlers have enqueued in the first file."""
+    assert not list(folder.rglob("wrong.db"))
+    assert [path.relative_to(folder) for path in folder.rglob("tasks.db")] == [Path("tasks.db")]
+    with Client(f"file:{folder}/tasks.db") as client:
+        return client.count_tasks("later").count
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [["--isolate"], []], ids=["children", "threads"])
+def test_a_handler_that_changes_folder_enqueues_into_the_workers_file(
+    folder: Path, options: list[str]
+) -> None:
+    enqueue = "import shop; shop.app.ensure_queues(); shop.first.enqueue()"
+    run(folder, "-c", textwrap.dedent(enqueue))
+
+    run(folder, "-m", "headrace", "work", "shop:app", "--burst", "--queues", "mail", *options)
+
+    assert waiting(folder) == 1
+
+
+@pytest.mark.slow
+def test_a_program_that_changes_folder_gives_its_children_the_first_file(folder: Path) -> None:
+    run(folder, "daemon.py")
+
+    assert waiting(folder) == 1
+
+
+@pytest.mark.parametrize("named", ["argument", "environment"])
+def test_an_app_keeps_the_file_of_the_folder_that_it_was_made_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADRACE_URL", "file:tasks.db")
+    app = App(url="file:tasks.db") if named == "argument" else App()
+
+    @app.task(queue="mail")
+    def send() -> None:
+        pass
+
+    monkeypatch.chdir(tmp_path / "sub")
+    send.enqueue()
+
+    async def enqueue_on_a_loop() -> None:
+        await send.aenqueue()
+        await app.aclose()
+
+    asyncio.run(enqueue_on_a_loop())
+    assert app.client.count_tasks("mail").count == 2
+    assert app.client.url == f"file:{tmp_path}/tasks.db"
+    assert not list((tmp_path / "sub").iterdir())
+    app.close()
+
+
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+def test_a_client_names_its_file_by_the_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: type[Client | AsyncClient]
+) -> None:
+    folder = tmp_path / "a folder#1"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    made = client("file:my%20tasks.db")
+
+    assert made.url == f"file:{tmp_path}/a%20folder%231/my%20tasks.db"
+    monkeypatch.chdir(tmp_path)
+    assert client(made.url).settings.address == made.settings.address
+
+
+def test_a_url_that_names_no_file_is_still_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in ("file:", "file: tasks.db", "file:no-folder/tasks.db", "file:?tasks.db"):
+        with pytest.raises(InvalidRequest):
+            Client(url)

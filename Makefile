@@ -151,7 +151,7 @@ test-browser: $(BROWSER_VENV)/.ready node_modules/.ready ## Use the console in C
 	@$(BROWSER_VENV)/bin/python -m pytest tests/browser $(ARGS)
 
 .PHONY: test-generators
-test-generators: $(VENV)/.ready $(GENERATORS_VENV)/.ready tests/generators/node_modules/.ready ## Generate clients from the OpenAPI document with three generators, and compile them
+test-generators: $(VENV)/.ready $(GENERATORS_VENV)/.ready tests/generators/node_modules/.ready ## Generate clients from the OpenAPI document with four generators, and compile them
 	@$(PY) -m pytest tests/generators $(ARGS)
 
 .PHONY: screenshots
@@ -323,7 +323,7 @@ $(BUILD_VENV)/.ready: requirements/build.txt | $(VENV)/.packages
 	@touch $@
 
 $(GENERATORS_VENV)/.ready: requirements/generators.txt | $(VENV)/.packages
-	@echo "Setting up $(GENERATORS_VENV): openapi-python-client (half a minute, once)"
+	@echo "Setting up $(GENERATORS_VENV): openapi-python-client, openapi-generator (half a minute, once)"
 	@test -x $(GENERATORS_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(GENERATORS_VENV)
 	@$(call pinned,$(GENERATORS_VENV),requirements/generators.txt)
 	@touch $@

@@ -1,4 +1,4 @@
-"""Clients that three generators make of the OpenAPI document: complete, and they compile.
+"""Clients that four generators make of the OpenAPI document: complete, and they compile.
 
 `make test-generators` sets the generators up, each pinned, and runs this.
 """
@@ -7,6 +7,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -56,6 +57,25 @@ export type Shown = operations["get_task"]["responses"][200]["content"]["applica
 export const errors = (task: Shown): string[] => task.errors.map((error) => error.message);
 """  # noqa: E501 (a line of TypeScript)
 
+USE_OF_OPENAPI_GENERATOR = """
+import importlib, pkgutil
+from openapi_client import api, models
+
+for package in (api, models):
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+
+body = models.EnqueueBody(tasks=[models.TaskEntry(payload={"to": "ada"})])
+assert body.to_json() == '{"tasks": [{"payload": {"to": "ada"}}]}', body.to_json()
+
+at = "2026-11-21T08:00:00.000000Z"
+repeated = {"id": "key_1", "name": "ada", "role": "worker", "queues": ["*"], "prefix": "hr_1"}
+repeated |= {"created_at": at, "expires_at": None, "secret": None}
+assert models.NewKey.from_dict(repeated).secret is None
+assert models.SpawnEntry(queue="mail", payload=1).queue == "mail"
+assert not {"id", "payload_ref"} & models.CallbackEntry.model_fields.keys()
+"""
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -96,6 +116,20 @@ def test_what_openapi_python_client_makes_has_the_right_types(folder: Path) -> N
     of_its_own = "made/client.py"  # the same for every document
     wrong = [line for line in ended.stdout.splitlines() if ": error:" in line]
     assert [line for line in wrong if not line.startswith(of_its_own)] == []
+
+
+def test_what_openapi_generator_makes_is_complete_and_of_use(folder: Path) -> None:
+    command = ["generate", "-i", "openapi.json", "-g", "python", "-o", "python"]
+    run([PYTHON_TOOLS / "openapi-generator-cli", *command], folder)
+
+    made = folder / "python"
+    calls = [
+        name
+        for file in (made / "openapi_client" / "api").glob("*_api.py")
+        for name in re.findall(r"def (\w+)_with_http_info", file.read_text())
+    ]
+    assert sorted(calls) == OPERATIONS
+    run([sys.executable, "-c", USE_OF_OPENAPI_GENERATOR], made)
 
 
 def compiled(folder: Path, use: str) -> None:

@@ -20,7 +20,7 @@ from headrace.store.base import Lake
 
 POINTS: Final = 1_500
 STEP_SECONDS: Final = 60
-_LONGEST: Final = 31_536_000  # a year
+LONGEST_STEP_SECONDS: Final = 31_536_000  # a year
 _MINUTE: Final = timedelta(minutes=1)
 _HOUR: Final = timedelta(hours=1)
 
@@ -64,8 +64,8 @@ class Steps:
 
         Raises InvalidRequest naming ``from`` or ``step_seconds``.
         """
-        if not STEP_SECONDS <= step_seconds <= _LONGEST or step_seconds % STEP_SECONDS:
-            message = f"must be a multiple of {STEP_SECONDS}, up to {_LONGEST}"
+        if not STEP_SECONDS <= step_seconds <= LONGEST_STEP_SECONDS or step_seconds % STEP_SECONDS:
+            message = f"must be a multiple of {STEP_SECONDS}, up to {LONGEST_STEP_SECONDS}"
             raise InvalidRequest.of("step_seconds", message)
         end = until or now
         begin = _minute(end - MICROSECOND) + _MINUTE - _HOUR if since is None else since

@@ -6,6 +6,7 @@ without an offset is nobody's time.  Limits come from ``domain.limits``.
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, LiteralString, TypeAlias
 
@@ -15,12 +16,14 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     PlainValidator,
     ValidationError,
     WithJsonSchema,
 )
 from pydantic.fields import FieldInfo
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from headrace.domain import limits
 from headrace.domain.offload import Upload
@@ -101,14 +104,35 @@ def too_large(message: LiteralString, **values: str | float) -> PydanticCustomEr
 # ------------------------------------------------------------------------------------------ text
 
 
-def text_within(most: int, least: int = 0) -> Callable[[str], str]:
-    """Return a check that a text is *least* to *most* bytes of UTF-8."""
-    return faultless(lambda value: limits.text_fault(value, most, least))
+@dataclass(frozen=True, slots=True)
+class TextWithin:
+    """Annotate a text that has *least* to *most* bytes of UTF-8.
 
+    OpenAPI counts characters, of which a text never has more than bytes.
+    """
 
-def text_schema(most: int) -> WithJsonSchema:
-    """Return the closest schema of a text of 1 to *most* bytes: OpenAPI counts characters."""
-    return WithJsonSchema({"type": "string", "minLength": 1, "maxLength": most})
+    most: int
+    least: int = 0
+
+    def __call__(self, value: str) -> str:
+        """Return *value*. Raise the error that names its limit."""
+        fault = limits.text_fault(value, self.most, self.least)
+        if fault:
+            raise wrong("{fault}", fault=fault)
+        return value
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        """Check the text after its type."""
+        return core_schema.no_info_after_validator_function(self, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Add the limits to the OpenAPI document."""
+        least = {"minLength": 1} if self.least else {}
+        return {**handler(schema), **least, "maxLength": self.most}
 
 
 def _tags(value: object) -> object:
@@ -121,22 +145,20 @@ def _tags(value: object) -> object:
     return value
 
 
-Description: TypeAlias = Annotated[str, AfterValidator(text_within(limits.DESCRIPTION_BYTES))]
-WorkerName: TypeAlias = Annotated[str, AfterValidator(text_within(limits.WORKER_BYTES))]
-LeaseId: TypeAlias = Annotated[str, AfterValidator(text_within(_LEASE_BYTES))]
+Description: TypeAlias = Annotated[str, TextWithin(limits.DESCRIPTION_BYTES)]
+WorkerName: TypeAlias = Annotated[str, TextWithin(limits.WORKER_BYTES)]
+LeaseId: TypeAlias = Annotated[str, TextWithin(_LEASE_BYTES)]
 GroupId: TypeAlias = Annotated[str, Field(pattern=f"^{limits.GROUP_ID}$")]
-TagValue: TypeAlias = Annotated[str, AfterValidator(text_within(limits.TAG_VALUE_BYTES))]
+TagValue: TypeAlias = Annotated[str, TextWithin(limits.TAG_VALUE_BYTES)]
 DedupeKey: TypeAlias = Annotated[
     str,
-    AfterValidator(text_within(limits.DEDUPE_KEY_BYTES[1], limits.DEDUPE_KEY_BYTES[0])),
-    text_schema(limits.DEDUPE_KEY_BYTES[1]),
+    TextWithin(limits.DEDUPE_KEY_BYTES[1], limits.DEDUPE_KEY_BYTES[0]),
 ]
 GroupKey: TypeAlias = Annotated[
     str,
-    AfterValidator(text_within(limits.GROUP_KEY_BYTES[1], limits.GROUP_KEY_BYTES[0])),
-    text_schema(limits.GROUP_KEY_BYTES[1]),
+    TextWithin(limits.GROUP_KEY_BYTES[1], limits.GROUP_KEY_BYTES[0]),
 ]
-FreeText: TypeAlias = Annotated[str, AfterValidator(text_within(limits.BODY_BYTES))]
+FreeText: TypeAlias = Annotated[str, AfterValidator(TextWithin(limits.BODY_BYTES))]  # as any body
 Name: TypeAlias = Annotated[str, Field(pattern=f"^{limits.NAME}$")]
 TaskId: TypeAlias = Annotated[str, Field(pattern=f"^{limits.TASK_ID}$")]
 BatchId: TypeAlias = Annotated[str, Field(pattern=f"^{limits.TASK_ID}$")]
@@ -146,6 +168,10 @@ Tags: TypeAlias = Annotated[
     Field(
         description=f"At most {limits.TAGS}, names of 1 to {limits.TAG_KEY_BYTES} bytes, "
         f"values of up to {limits.TAG_VALUE_BYTES}.",
+        json_schema_extra={
+            "maxProperties": limits.TAGS,
+            "additionalProperties": {"type": "string", "maxLength": limits.TAG_VALUE_BYTES},
+        },
     ),
 ]
 
@@ -222,7 +248,7 @@ PauseLength: TypeAlias = Annotated[
 ]
 Reason: TypeAlias = Annotated[
     str,
-    AfterValidator(text_within(limits.REASON_BYTES)),
+    TextWithin(limits.REASON_BYTES),
     WithJsonSchema({"type": "string", "maxLength": limits.REASON_BYTES}),
     Field(description="Why, in your words, for others to read."),
 ]

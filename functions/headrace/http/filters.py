@@ -23,9 +23,8 @@ from headrace.http.fields import (
     Level,
     RequestBody,
     Tags,
+    TextWithin,
     refusal,
-    text_schema,
-    text_within,
     wrong,
 )
 
@@ -80,12 +79,8 @@ _States: TypeAlias = Annotated[
         {"type": "string", "pattern": f"^{_ONE}(,{_ONE})*$", "maxLength": _STATE_LENGTH}
     ),
 ]
-_Worker: TypeAlias = Annotated[
-    str, AfterValidator(text_within(limits.WORKER_BYTES, 1)), text_schema(limits.WORKER_BYTES)
-]
-_Error: TypeAlias = Annotated[
-    str, AfterValidator(text_within(limits.ERROR_BYTES, 1)), text_schema(limits.ERROR_BYTES)
-]
+_Worker: TypeAlias = Annotated[str, TextWithin(limits.WORKER_BYTES, 1)]
+_Error: TypeAlias = Annotated[str, TextWithin(limits.ERROR_BYTES, 1)]
 _Attempts: TypeAlias = Annotated[int, Field(ge=limits.COUNT[0], le=limits.COUNT[1])]
 
 StateFilter: TypeAlias = Annotated[_States | None, Query(description=_STATES)]

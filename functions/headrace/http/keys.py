@@ -13,9 +13,9 @@ from headrace.http.fields import (
     Instant,
     Overlap,
     RequestBody,
+    TextWithin,
     example,
     faultless,
-    text_within,
 )
 from headrace.http.filters import ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
@@ -31,10 +31,10 @@ router: Final = NounRouter("Keys")
 
 KeyName: TypeAlias = Annotated[
     str,
-    AfterValidator(text_within(limits.KEY_NAME_BYTES, 1)),
+    TextWithin(limits.KEY_NAME_BYTES, 1),
     AfterValidator(faultless(key_name_fault)),
 ]
-Pattern: TypeAlias = Annotated[str, AfterValidator(text_within(limits.PATTERN_BYTES, 1))]
+Pattern: TypeAlias = Annotated[str, TextWithin(limits.PATTERN_BYTES, 1)]
 
 
 class CreateKeyBody(RequestBody):

@@ -4,13 +4,13 @@ from typing import Annotated, Final, TypeAlias
 from urllib.parse import unquote
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from headrace.domain import limits
 from headrace.domain.errors import NotFound
 from headrace.domain.ids import is_group_id
 from headrace.domain.lease import LeaseGroup
-from headrace.http.fields import Examples, Keepalive, RequestBody, example, text_schema, text_within
+from headrace.http.fields import Examples, Keepalive, RequestBody, TextWithin, example
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
 from headrace.http.routing import Answered, NounRouter, answers, json_answer, no_body
@@ -25,7 +25,7 @@ LeaseInPath: TypeAlias = Annotated[str, Path(description="The id of the lease.")
 
 _LEAST, _MOST = limits.LEASE_NAME_BYTES
 
-LeaseName = Annotated[str, AfterValidator(text_within(_MOST, _LEAST)), text_schema(_MOST)]
+LeaseName = Annotated[str, TextWithin(_MOST, _LEAST)]
 
 
 class LeaseBody(RequestBody):

@@ -172,6 +172,7 @@ class TargetBody(RequestBody):
 
     url: str | None = Field(
         default=None,
+        json_schema_extra={"maxLength": limits.TARGET_URL_BYTES},
         description="https on port 443 of a public host, or a host that the deployment lists.",
     )
     function: str | None = Field(

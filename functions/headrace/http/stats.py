@@ -6,7 +6,13 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from headrace.domain import limits
 from headrace.domain.task import Status
-from headrace.history.metrics import POINTS, STEP_SECONDS, MetricPoint, MetricSeries
+from headrace.history.metrics import (
+    LONGEST_STEP_SECONDS,
+    POINTS,
+    STEP_SECONDS,
+    MetricPoint,
+    MetricSeries,
+)
 from headrace.history.tally import COUNTED, Histogram
 from headrace.http.fields import Instant
 from headrace.http.routing import (
@@ -161,7 +167,16 @@ def series(
     ] = None,
     until: Annotated[Instant | None, Query(alias="to", description="Left out: now.")] = None,
     step_seconds: Annotated[
-        int, Query(description=f"A multiple of {STEP_SECONDS}.", examples=[STEP_SECONDS])
+        int,
+        Query(
+            description=f"A multiple of {STEP_SECONDS}.",
+            examples=[STEP_SECONDS],
+            json_schema_extra={
+                "minimum": STEP_SECONDS,
+                "maximum": LONGEST_STEP_SECONDS,
+                "multipleOf": STEP_SECONDS,
+            },
+        ),
     ] = STEP_SECONDS,
 ) -> Answered:
     """Show what happened in a queue."""

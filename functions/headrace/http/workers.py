@@ -5,13 +5,13 @@ from typing import Annotated, Final, TypeAlias
 from urllib.parse import unquote
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.limits import WORKER_BYTES, utf8_bytes
 from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
-from headrace.http.fields import Examples, Instant, Name, RequestBody, TaskId, example, text_within
+from headrace.http.fields import Examples, Instant, Name, RequestBody, TaskId, TextWithin, example
 from headrace.http.filters import ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
@@ -37,7 +37,7 @@ _LEAST, _MOST = limits.WORKER_QUEUES
 Concurrency: TypeAlias = Annotated[
     int, Field(ge=limits.WORKER_CONCURRENCY[0], le=limits.WORKER_CONCURRENCY[1])
 ]
-WorkerVersion: TypeAlias = Annotated[str, AfterValidator(text_within(limits.WORKER_VERSION_BYTES))]
+WorkerVersion: TypeAlias = Annotated[str, TextWithin(limits.WORKER_VERSION_BYTES)]
 
 
 class SignBody(RequestBody):

@@ -257,3 +257,72 @@ def test_members_of_a_body_are_not_described_a_second_time_by_cases() -> None:
     """Generators make a class of each case, without the other members."""
     for name, schema in SCHEMAS.items():
         assert "properties" not in schema or not schema.keys() & {"oneOf", "anyOf", "allOf"}, name
+
+
+UNLIMITED = {
+    "indexed_fields[]": "names of tags and payload paths, which have limits of their own",
+    "headers.*": "headers of a target have one limit together",
+    "lambda": "an ARN that the deployment lists",
+    "type": "cut to what is kept of an error",
+    "message": "likewise",
+    "detail": "likewise",
+    "payload_ref": "a name that the service has granted",
+    "on_dead": "an enum that may be null",
+}
+"""Texts of bodies and queries without a length in the document, and why."""
+
+
+def limitless(schema: dict[str, Any], at: str, seen: frozenset[str]) -> Iterator[str]:
+    """Yield the members of a request, by name, whose length, size or range has no limit."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        if name not in seen:
+            yield from limitless(SCHEMAS[name], at, seen | {name})
+        return
+    for option in (*schema.get("anyOf", ()), *schema.get("allOf", ()), *schema.get("oneOf", ())):
+        shared = {word: of for word, of in schema.items() if word in {"maxLength", "enum"}}
+        yield from limitless(option if "$ref" in option else option | shared, at, seen)
+    match schema.get("type"):
+        case "string" if not {"maxLength", "pattern", "enum", "const", "format"} & schema.keys():
+            yield at
+        case "integer" | "number" if not {"maximum", "enum"} & schema.keys():
+            yield at
+        case "array" if "maxItems" not in schema:
+            yield at
+    if "items" in schema:
+        yield from limitless(schema["items"], f"{at}[]", seen)
+    for name, inner in schema.get("properties", {}).items():
+        yield from limitless(inner, name, seen)
+    if isinstance(others := schema.get("additionalProperties"), dict):
+        yield from limitless(others, f"{at}.*", seen)
+
+
+def test_every_limit_of_a_request_is_in_the_document() -> None:
+    found = set()
+    for path, _, operation in OPERATIONS:
+        if not path.startswith("/v1/"):
+            continue
+        for body in operation.get("requestBody", {}).get("content", {}).values():
+            found |= {*limitless(body["schema"], "body", frozenset())}
+        for parameter in operation.get("parameters", ()):
+            if parameter["in"] == "query":
+                found |= {*limitless(parameter["schema"], parameter["name"], frozenset())}
+
+    assert found - UNLIMITED.keys() == set()
+
+
+def test_no_member_is_always_null() -> None:
+    """openapi-generator's target for Python fails on the type null."""
+    always_null = [
+        (name, member)
+        for name, schema in SCHEMAS.items()
+        for member, of in schema.get("properties", {}).items()
+        if of.get("type") == "null"
+    ]
+
+    assert always_null == []
+
+
+@pytest.mark.parametrize("answer", ["NewKey", "SigningSecret"])
+def test_a_secret_is_null_in_the_answer_to_a_repeat(answer: str) -> None:
+    assert {"type": "null"} in SCHEMAS[answer]["properties"]["secret"]["anyOf"]

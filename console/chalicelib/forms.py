@@ -5,7 +5,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, NoReturn
+from enum import StrEnum
+from typing import Final, NoReturn, TypeVar
 
 import msgspec
 
@@ -15,6 +16,8 @@ from headrace.domain.payload_paths import QUOTED
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Priority
 
+W = TypeVar("W", bound=StrEnum)
+D = TypeVar("D")
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _OURS: Final = re.compile(r"[0-9]{1,9}")
 _TAG: Final = re.compile(
@@ -94,10 +97,14 @@ class FormErrors:
 
     def priority(self, name: str, text: str) -> Priority | None:
         """Read a priority; None for nothing."""
-        if text and text not in [*Priority]:
-            self.add(name, f"must be one of {', '.join(Priority)}")
-            return None
-        return Priority(text) if text else None
+        return self.one_of(name, text, Priority, None) if text else None
+
+    def one_of(self, name: str, text: str, words: type[W], otherwise: D) -> W | D:
+        """Read one of *words*; *otherwise* if it is none of them."""
+        if text not in [*words]:
+            self.add(name, f"must be one of {', '.join(words)}")
+            return otherwise
+        return words(text)
 
     def name(self, name: str, text: str) -> None:
         """Check the name of something that is to be made."""

@@ -9,7 +9,7 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import DeadReason, State
+from headrace.domain.task import DeadReason, Missed, OnExpiry, State
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
@@ -146,7 +146,7 @@ def test_a_scheduler_that_dies_in_the_middle_loses_and_doubles_nothing(
     assert due(world, queue) == [at("08:05:00"), at("08:06:00"), at("08:07:00")]
 
 
-def test_missed_ticks_are_skipped_save_the_newest_within_a_minute(world: World) -> None:
+def test_of_missed_ticks_the_newest_is_made_up_for(world: World) -> None:
     queue = schedule(world, world.queue(), every_seconds=20)
     world.clock.forward(600 + 15)  # nobody has looked for ten minutes
 
@@ -198,13 +198,129 @@ def test_a_tick_that_comes_after_its_expiry_is_a_dead_letter(
         assert world.use.schedules.run(queue, NAME).outcome is EnqueueOutcome.CREATED
 
 
-def test_a_tick_missed_by_more_than_a_minute_is_gone(world: World) -> None:
-    queue = schedule(world, world.queue(), "0 * * * *")
-    world.clock.forward(3600 + 61)
+@pytest.mark.parametrize(
+    ("missed", "made"),
+    [
+        ("skip", []),
+        ("latest", ["11:00:00"]),
+        ("all", ["09:00:00", "10:00:00", "11:00:00"]),
+    ],
+)
+def test_a_schedule_says_which_missed_ticks_are_made_up_for(
+    world: World, missed: str, made: list[str]
+) -> None:
+    queue = schedule(world, world.queue(), "0 * * * *", missed=Missed(missed))
+    world.clock.forward(3 * 3600 + 1800)
 
+    assert world.use.ticking.run().enqueued == len(made)
+
+    assert due(world, queue) == [at(one) for one in made]
+    last = world.use.schedules.get(queue, NAME).last_run_at
+    assert last == (at(made[-1]) if made else None)
     assert world.use.ticking.run().enqueued == 0
-    assert due(world, queue) == []
-    assert world.use.schedules.get(queue, NAME).last_run_at is None
+
+
+@pytest.mark.parametrize(("missed", "made"), [("latest", 1), ("all", 24)])
+def test_missed_ticks_are_looked_for_in_the_last_24_hours(
+    world: World, missed: str, made: int
+) -> None:
+    queue = world.queue(expires_in_seconds=0)
+    schedule(world, queue, "30 * * * *", missed=Missed(missed))
+    world.clock.forward(50 * 3600)
+
+    assert world.use.ticking.run().enqueued == made
+    assert due(world, queue)[0] > world.clock() - timedelta(hours=24)
+
+
+@pytest.mark.parametrize(("hours", "made"), [(24.9, 1), (25.1, 0)])
+def test_a_tick_that_is_older_than_24_hours_is_not_made_up_for(
+    world: World, hours: float, made: int
+) -> None:
+    schedule(world, world.queue(), "0 9 21 * *")  # in an hour
+    world.clock.forward(hours * 3600)
+
+    assert world.use.ticking.run().enqueued == made
+
+
+def test_of_all_missed_ticks_the_newest_hundred_are_made_once(world: World) -> None:
+    queue = schedule(world, world.queue(), every_seconds=10, missed=Missed.ALL)
+    world.clock.forward(7200 + 5)
+    newest = world.clock() - timedelta(seconds=5)
+
+    world.use.ticking.run()
+
+    late = [one for one in due(world, queue) if at("08:03:00") < one <= newest]
+    assert late == [newest - timedelta(seconds=10 * number) for number in range(99, -1, -1)]
+    for _ in range(5):
+        for task in world.take(queue, 25):
+            world.say(task, "SUCCEEDED")
+    before = len(due(world, queue))
+    assert world.use.ticking.run().enqueued == 0  # the older ones are given up
+    assert len(due(world, queue)) == before
+
+
+def test_of_missed_ticks_with_a_dedupe_key_the_first_is_made(world: World) -> None:
+    queue = schedule(world, world.queue(), dedupe_key="k", missed=Missed.ALL)
+    minutes(world, 1)
+    world.say(world.one(queue), "SUCCEEDED")
+    world.use.queues.purge(queue, (State.ENQUEUED,))
+    world.clock.forward(600 + 5)
+
+    assert world.use.ticking.run().enqueued == 1
+    (late,) = waiting(world, queue)
+    assert late.due_at < world.clock() - timedelta(minutes=8)
+    world.say(world.one(queue), "SUCCEEDED")
+    world.use.ticking.run()
+
+    assert all(one > world.clock() for one in due(world, queue))
+
+
+@pytest.mark.parametrize("missed", list(Missed))
+def test_nothing_is_missed_while_a_schedule_is_paused(world: World, missed: Missed) -> None:
+    queue = schedule(world, world.queue(), missed=missed, paused=True)
+    world.clock.forward(600 + 5)
+    schedule(world, queue, missed=missed)
+
+    assert min(due(world, queue)) > world.clock()
+
+
+@pytest.mark.parametrize("dedupe_key", [None, "k"])
+def test_a_tick_that_expires_before_its_delivery_is_dropped_if_its_schedule_says_so(
+    world: World, dedupe_key: str | None
+) -> None:
+    queue = schedule(
+        world,
+        world.queue(),
+        "*/10 * * * *",
+        expires_in_seconds=30,
+        dedupe_key=dedupe_key,
+        on_expiry=OnExpiry.DROP,
+    )
+    world.clock.forward(600 + 45)
+    assert world.use.ticking.run().enqueued == 1
+
+    assert world.use.reaping.run().expired == 1
+
+    assert world.store.read([id_of_tick(world, queue, at("08:10:00"))]) == {}
+    assert world.use.inspect.count(queue).count == 0
+    assert world.use.ticking.run().enqueued == 0
+    if dedupe_key:
+        assert world.use.schedules.run(queue, NAME).outcome is EnqueueOutcome.CREATED
+
+
+def test_a_tick_that_was_delivered_and_a_run_by_hand_are_not_dropped(world: World) -> None:
+    queue = schedule(world, world.queue(), expires_in_seconds=90, on_expiry=OnExpiry.DROP)
+    minutes(world, 1)
+    task = world.one(queue)
+    world.say(task, "RELEASED")
+    by_hand = world.use.schedules.run(queue, NAME).id
+    world.clock.forward(100)
+
+    world.use.reaping.run()
+
+    for task_id in (task.id, str(by_hand)):
+        seen = world.see(task_id)
+        assert (seen.state, seen.dead_reason) == (State.DEAD, DeadReason.EXPIRED)
 
 
 def test_what_was_due_before_the_schedule_was_made_is_not_missed(world: World) -> None:
@@ -260,7 +376,7 @@ def test_a_schedule_enqueues_so_many_bytes_ahead_and_loses_no_tick_for_it(
     assert len(seen) >= 120
 
 
-def test_a_tick_whose_dedupe_key_is_held_waits_until_it_is_missed(world: World) -> None:
+def test_a_tick_whose_dedupe_key_is_held_is_tried_for_a_minute(world: World) -> None:
     queue = schedule(world, world.queue(), dedupe_key="one at a time")
     assert due(world, queue) == [at("08:01:00")]  # it lives, so the next ones cannot
     minutes(world, 1)

@@ -10,7 +10,7 @@ from itertools import takewhile
 
 import pytest
 
-from headrace.domain.schedule import GRACE, LOOK_AHEAD, tick_id
+from headrace.domain.schedule import LOOK_AHEAD, LOOK_BACK, tick_id
 from headrace.domain.ticks import cron_ticks, zone
 from headrace.ops.shared.stack_secret import IDS, StackSecret
 from headrace.runtime.cron import read_cron
@@ -46,7 +46,7 @@ def wanted_by(moments: list[datetime], ticks: list[datetime]) -> set[datetime]:
     """Return the ticks that must have been enqueued by schedulers run at these moments."""
     wanted: set[datetime] = set()
     for now in moments:
-        near = ticks[bisect_right(ticks, now - GRACE) : bisect_right(ticks, now + LOOK_AHEAD)]
+        near = ticks[bisect_right(ticks, now - LOOK_BACK) : bisect_right(ticks, now + LOOK_AHEAD)]
         missed = [tick for tick in near if tick <= now]
         wanted |= {*(tick for tick in near if tick > now), *missed[-1:]}
     return wanted

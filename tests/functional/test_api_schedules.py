@@ -52,6 +52,8 @@ def test_a_schedule_is_made_with_its_defaults_and_shown(call: Service, path: str
         "keepalive_timeout_in_seconds": None,
         "retry_strategy": None,
         "priority": None,
+        "missed": "latest",
+        "on_expiry": "dead",
         "paused": False,
         "next_run_at": "2026-11-21T08:05:00.000000Z",
         "last_run_at": None,
@@ -72,6 +74,8 @@ def test_what_get_shows_can_be_sent_back(call: Service, path: str) -> None:
         "expires_in_seconds": 0,
         "keepalive_timeout_in_seconds": 5,
         "retry_strategy": {"kind": "intervals", "intervals": [1, 2]},
+        "missed": "all",
+        "on_expiry": "drop",
         "paused": True,
     }
     first = shown(put(call, path, **body))
@@ -174,6 +178,9 @@ def test_run_answers_as_enqueue_does(call: Service, path: str) -> None:
         ),
         ({"every_seconds": 60, "expires_in_seconds": 0.5}, {"expires_in_seconds"}),
         ({"every_seconds": 60, "retry_strategy": {"kind": "x"}}, {"retry_strategy.kind"}),
+        ({"every_seconds": 60, "missed": "some"}, {"missed"}),
+        ({"every_seconds": 60, "missed": None}, {"missed"}),
+        ({"every_seconds": 60, "on_expiry": "keep"}, {"on_expiry"}),
         ({"every_seconds": 60, "name": "another"}, {"name"}),
         ({"every_seconds": 60, "id": "x"}, {"id"}),
         ({"every_seconds": 60, "queue": "mail"}, {"queue"}),

@@ -1,5 +1,6 @@
 """Making and changing a schedule: the form, and the runs it would lead to before it is saved."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 from zoneinfo import available_timezones
@@ -10,6 +11,7 @@ from headrace.domain.durations import EXAMPLES, written
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
+from headrace.domain.task import Missed, OnExpiry
 
 from .. import urls
 from ..forms import FormErrors, check_json, tags_text
@@ -19,7 +21,15 @@ from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
 from ..setting_fields import OPTIONAL, USUAL, read_retry, retry_texts
 from .navigation import priority_options, queue_link, queue_options
-from .schedules import SHOWN_RUNS, Runs, runs_of, schedules_crumb, when
+from .schedules import (
+    MISSED_TEXTS,
+    ON_EXPIRY_TEXTS,
+    SHOWN_RUNS,
+    Runs,
+    runs_of,
+    schedules_crumb,
+    when,
+)
 
 _EVERY: Final = (1, 31_536_000)  # seconds
 _ZONES: Final = ("UTC", "Europe/Madrid", "Europe/London", "America/New_York", "Asia/Tokyo")
@@ -174,6 +184,10 @@ def _read(context: RequestContext, errors: FormErrors, old: ScheduleSettings) ->
         priority=errors.priority("priority", given("priority"))
         if "priority" in context.request.form
         else old.priority,
+        missed=errors.one_of("missed", given("missed") or old.missed, Missed, old.missed),
+        on_expiry=errors.one_of(
+            "on_expiry", given("on_expiry") or old.on_expiry, OnExpiry, old.on_expiry
+        ),
     )
 
 
@@ -219,6 +233,8 @@ def _typed_from(settings: ScheduleSettings, *, queue: str, name: str) -> dict[st
         "tags": tags_text(settings.tags),
         "dedupe_key": settings.dedupe_key or "",
         "priority": settings.priority or "",
+        "missed": settings.missed,
+        "on_expiry": settings.on_expiry,
         "expires_in_seconds": text(settings.expires_in_seconds),
         "keepalive_timeout_in_seconds": text(settings.keepalive_timeout_in_seconds),
         **(retry_texts(settings.retry_strategy) if settings.retry_strategy else {}),
@@ -277,6 +293,10 @@ def _page(
             field("dedupe_key", "Dedupe key", "A run is skipped while a task holds it.", width="l"),
             field("expires_in_seconds", "Expires after", "Empty: as the queue says; 0: never."),
             field("keepalive_timeout_in_seconds", "Lease", "Empty: as the queue says."),
+            field("on_expiry", "When expired", "Of a run that no worker took in time.",
+                  kind="select", options=_choices(ON_EXPIRY_TEXTS, typed.get("on_expiry"))),
+            field("missed", "Missed runs", "Of the last 24 hours, after no scheduler ran.",
+                  kind="select", options=_choices(MISSED_TEXTS, typed.get("missed"))),
             field("priority", "Priority", "In a queue with priorities.", kind="select",
                   options=priority_options(str(typed.get("priority", "")), "as usual")),
         ),
@@ -286,6 +306,10 @@ def _page(
         when="",
         runs=None,
     )  # fmt: skip
+
+
+def _choices(texts: Mapping[Any, str], chosen: object) -> tuple[Option, ...]:
+    return tuple(Option(value, text, value == chosen) for value, text in texts.items())
 
 
 def _zones() -> tuple[Option, ...]:

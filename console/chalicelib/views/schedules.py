@@ -10,7 +10,7 @@ from headrace.domain.access import Permission
 from headrace.domain.durations import written
 from headrace.domain.errors import NotFound
 from headrace.domain.schedule import Schedule, ScheduleSettings
-from headrace.domain.task import Status
+from headrace.domain.task import Missed, OnExpiry, Status
 from headrace.domain.ticks import zone
 from headrace.ops.scheduling.schedules import LastRun
 from headrace.ops.tasks.enqueue import EnqueueOutcome
@@ -28,6 +28,12 @@ from .navigation import crumb, queue_link, tag_links
 from .search_box import list_box
 
 SHOWN_RUNS: Final = 5
+MISSED_TEXTS: Final = {
+    Missed.LATEST: "run the latest",
+    Missed.ALL: "run all, at most 100",
+    Missed.SKIP: "skip them",
+}
+ON_EXPIRY_TEXTS: Final = {OnExpiry.DEAD: "dead letter", OnExpiry.DROP: "remove it"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +351,8 @@ def _facts(schedule: Schedule) -> tuple[Fact, ...]:
         Fact("Dedupe key", settings.dedupe_key, code=True) if settings.dedupe_key else None,
         Fact("Priority", settings.priority) if settings.priority else None,
         Fact("Expires", _expiry(settings)),
+        Fact("When expired", ON_EXPIRY_TEXTS[settings.on_expiry]),
+        Fact("Missed runs", MISSED_TEXTS[settings.missed]),
         Fact("Lease", "as the queue says" if keepalive is None else written(keepalive)),
         Fact("Retries", "as the queue says" if retry is None else formatting.retries(retry)),
         Fact("Created", at=schedule.created_at),

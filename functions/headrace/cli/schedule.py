@@ -16,6 +16,7 @@ from headrace.cli.commands import (
 from headrace.cli.output import answer, done, facts, made_fields, pretty, rows, span
 from headrace.cli.params import PRIORITY, TIME
 from headrace.cli.session import CliSession
+from headrace.domain.task import Missed, OnExpiry
 from headrace.wire.queues import Schedule, ScheduleInShort
 
 
@@ -47,6 +48,16 @@ def schedule_command() -> None:
     "--priority",
     **PRIORITY,
     help="In a queue with priorities.",
+)
+@click.option(
+    "--missed",
+    type=click.Choice([one.value for one in Missed]),
+    help="Ticks missed while no scheduler ran: else latest.",
+)
+@click.option(
+    "--on-expiry",
+    type=click.Choice([one.value for one in OnExpiry]),
+    help="Of a tick that nobody took in time: else dead.",
 )
 @click.option("--paused", is_flag=True, help="No tasks until it is put again without this.")
 @click.pass_obj
@@ -159,6 +170,8 @@ def _show(schedule: Schedule) -> None:
             ("dedupe_key", schedule.dedupe_key),
             ("expires in", span(schedule.expires_in_seconds)),
             ("priority", schedule.priority),
+            ("missed", schedule.missed),
+            ("on expiry", schedule.on_expiry),
             ("payload", pretty(bytes(schedule.payload_json))),
         ]
     )

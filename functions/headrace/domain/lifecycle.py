@@ -118,6 +118,7 @@ LIFECYCLE: Final[tuple[Rule, ...]] = (
     Rule(Action.CANCEL,    _I,   _D,   Actor.OPERATOR, _L.NONE,   Clock.NOW,     _DEAD_LETTERS),
     *(Rule(Action.DELETE,  of, None, Actor.OPERATOR, _L.NONE,   Clock.NONE) for of in _ALL),
     *(Rule(Action.DELETE,  of, _X,   Actor.OPERATOR, _L.NONE,   Clock.NOW)  for of in _ALL),
+    Rule(Action.DELETE,    _E,   None, Actor.SERVICE,  _L.NONE,   Clock.NONE),
     *(Rule(Action.PURGE,   of, None, Actor.OPERATOR, _L.NONE,   Clock.NONE) for of in _ALL),
     *(Rule(Action.PURGE,   of, _X,   Actor.OPERATOR, _L.NONE,   Clock.NOW)  for of in _ALL),
     Rule(Action.DELETE,    _X, None, Actor.SERVICE,  _L.NONE,   Clock.NONE),

@@ -193,7 +193,7 @@ def _move(task: Task, target: Queue, *, now: datetime, turn: Turn | None) -> Cha
     change = replace(
         moved,
         put={**moved.put, "trail": trail},
-        clear=(*moved.clear, "keepalive", "retry", "dedupe_key"),
+        clear=(*moved.clear, "keepalive", "retry", "dedupe_key", "on_expiry"),
         done_when=(*_itself(task), Equals("enqueued_at", now), Equals("trail", trail)),
     )
     return plan.parted(change, task)

@@ -28,7 +28,7 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.fairness import Turn
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.lease import LeaseGroup
-from headrace.domain.lifecycle import Action, rule
+from headrace.domain.lifecycle import Action, Actor, rule
 from headrace.domain.offload import Upload
 from headrace.domain.queue import Queue, place_in, waiting
 from headrace.domain.retry import RetryStrategy, Seconds
@@ -37,6 +37,7 @@ from headrace.domain.task import (
     TURN_LANE,
     DeadReason,
     Membership,
+    OnExpiry,
     Overwritable,
     Priority,
     State,
@@ -47,7 +48,7 @@ LEASE: Final = ("lease_id", "lease_expires_at", "lease_length")
 _FORGOTTEN: Final = (
     *("place", "scheduled_at", "payload", "tags", "dedupe_key", "expires_at"),
     *("keepalive", "retry", *LEASE, "worker", "progress", "result", "errors", "trail"),
-    *("slot", "priority", "group_key", "turn", "after"),
+    *("slot", "priority", "group_key", "turn", "after", "on_expiry"),
 )
 """What nobody needs of a task that is gone."""
 
@@ -80,6 +81,7 @@ class TaskSpec:
     batches: tuple[str, ...] = ()
     group_key: str | None = None
     upload: Upload | None = None
+    on_expiry: OnExpiry | None = None
 
     def due_at(self, now: datetime) -> datetime:
         """Return when the task falls due: never before *now*."""
@@ -164,6 +166,7 @@ def enqueue(  # noqa: PLR0913  all that a new task is made of
         priority=priority,
         batches=_memberships(new, parent),
         group_key=new.group_key,
+        on_expiry=new.on_expiry,
     )
     own = Equals("enqueue_token", token) if token else Equals("id", task_id)
     change = Change(row, task_id, insert=task, done_when=(own,))
@@ -283,12 +286,21 @@ def under_stay(delivery: Change, due_at: datetime) -> Change:
 
 
 def expire(of: Entry | Task, queue: Queue, *, now: datetime) -> Change:
-    """Plan the end of a task that waited past its ``expires_at``."""
+    """Plan the end of a task that waited past its ``expires_at``.
+
+    The task is removed if its schedule says so and it was never delivered.  That the schedule does
+    not is assumed of an index entry: then the condition is the write's.
+    """
+    when: tuple[Condition, ...] = (In(queue.name, State.ENQUEUED), AtMost("expires_at", now))
+    task = of if isinstance(of, Task) else None
+    if task is None:
+        when = (*when, Unset("on_expiry"))
+    elif task.on_expiry is OnExpiry.DROP and task.started_at is None:
+        row = rule(Action.DELETE, State.ENQUEUED, None, actor=Actor.SERVICE)
+        return parted(Change(row, task.id, when=(*when, *unchanged(task)), gone=True), task)
     row = rule(Action.EXPIRE, State.ENQUEUED, State.DEAD)
-    when = (In(queue.name, State.ENQUEUED), AtMost("expires_at", now))
     task_id = of.id if isinstance(of, Task) else of.task_id
     change = Change(row, task_id, when=when, put={"dead_reason": DeadReason.EXPIRED})
-    task = of if isinstance(of, Task) else None
     return end(change, queue, now=now, retention=dead_retention(queue), of=task)
 
 

@@ -2,6 +2,7 @@
 
 import hmac
 from bisect import insort
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -12,13 +13,19 @@ from headrace.domain.instants import micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.retry import RetryStrategy, Seconds
-from headrace.domain.task import Priority
+from headrace.domain.task import Missed, OnExpiry, Priority
 
 LOOK_AHEAD: Final = timedelta(minutes=3)
 """Ticks this near are enqueued now, so that a scheduler may come late or not at all."""
 
 GRACE: Final = timedelta(minutes=1)
-"""The newest tick missed by no more than this still runs."""
+"""A tick whose dedupe key is held is tried for so long after its time, and then skipped."""
+
+LOOK_BACK: Final = timedelta(hours=24)
+"""How far back missed ticks are looked for."""
+
+MOST_MISSED: Final = 100
+"""How many missed ticks are made up for, the newest."""
 
 _STRETCHES: Final = 8
 
@@ -28,7 +35,7 @@ class ScheduleSettings:
     """What the owner of a schedule decides: one of ``cron`` and ``every_seconds``, and the task.
 
     ``payload`` is JSON text; ``expires_in_seconds`` counts from the due time (None: as the queue
-    says, 0: never).
+    says, 0: never).  ``on_expiry`` is what happens to a task that expires before it was delivered.
     """
 
     cron: str | None = None
@@ -42,6 +49,8 @@ class ScheduleSettings:
     retry_strategy: RetryStrategy | None = None
     paused: bool = False
     priority: Priority | None = None
+    missed: Missed = Missed.LATEST
+    on_expiry: OnExpiry = OnExpiry.DEAD
 
     def same_times(self, other: "ScheduleSettings") -> bool:
         """Tell whether these are due when *other* are."""
@@ -92,9 +101,10 @@ class Schedule:
         done = tuple((first, last) for first, last in progress.done if last <= now)
         return replace(progress, edition=self.edition, done=done)
 
-    def new_task(self) -> TaskSpec:
-        """Return the task that each tick makes."""
+    def new_task(self, *, by_hand: bool = False) -> TaskSpec:
+        """Return the task that each tick makes, or that a run *by_hand* makes."""
         settings = self.settings
+        drops = settings.on_expiry is OnExpiry.DROP and not by_hand
         return TaskSpec(
             settings.payload,
             keepalive=settings.keepalive_timeout_in_seconds,
@@ -103,7 +113,14 @@ class Schedule:
             dedupe_key=settings.dedupe_key,
             schedule=self.name,
             priority=settings.priority,
+            on_expiry=OnExpiry.DROP if drops else None,
         )
+
+    def look_from(self, progress: "Progress", now: datetime) -> datetime:
+        """Return behind which instant ticks may be missing at *now*."""
+        if self.settings.missed is Missed.SKIP:
+            return now
+        return max(now - LOOK_BACK, progress.made_until(now) or self.since)
 
     @property
     def most_ahead(self) -> int:
@@ -147,27 +164,35 @@ class Progress:
         """Tell whether *tick* has been enqueued."""
         return tick in self.recent or any(first <= tick <= last for first, last in self.done)
 
+    def made_until(self, now: datetime) -> datetime | None:
+        """Return the end of what has been enqueued, *now* at most; None if there is nothing."""
+        ends = [min(last, now) for first, last in self.done if first <= now]
+        return max((*ends, *(tick for tick in self.recent if tick <= now)), default=None)
+
     def wanted(
-        self, ticks: Iterable[datetime], now: datetime, *, most_ahead: int | None = None
+        self,
+        ticks: Iterable[datetime],
+        now: datetime,
+        *,
+        missed: Missed = Missed.LATEST,
+        most_ahead: int | None = None,
     ) -> list[datetime]:
         """Return which of *ticks*, in order, are to be enqueued at *now*.
 
-        Of the missed ones only the newest counts.  With those there are, no more than *most_ahead*
-        wait for their time.
+        *missed* says which of those that are past count.  With those there are, no more than
+        *most_ahead* wait for their time.
         """
-        missed: datetime | None = None
-        wanted: list[datetime] = []
+        most_missed = {Missed.SKIP: 0, Missed.LATEST: 1, Missed.ALL: MOST_MISSED}[missed]
+        past: deque[datetime] = deque(maxlen=most_missed)
+        ahead: list[datetime] = []
         for tick in ticks:
             if tick > now + LOOK_AHEAD:
                 break
             if tick <= now:
-                missed = tick
+                past.append(tick)
             else:
-                wanted.append(tick)
-        wanted = wanted[:most_ahead]
-        if missed is not None:
-            wanted.insert(0, missed)
-        return [tick for tick in wanted if not self.has(tick)]
+                ahead.append(tick)
+        return [tick for tick in (*past, *ahead[:most_ahead]) if not self.has(tick)]
 
     def plus(
         self,

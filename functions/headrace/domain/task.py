@@ -56,6 +56,26 @@ class DeadReason(StrEnum):
     CANCELLED = "cancelled"
 
 
+class Missed(StrEnum):
+    """Which ticks of a schedule are made up for after no scheduler ran."""
+
+    SKIP = "skip"
+    LATEST = "latest"
+    ALL = "all"
+
+
+class OnExpiry(StrEnum):
+    """What happens to the task of a schedule that expires before its first delivery."""
+
+    DEAD = "dead"
+    DROP = "drop"
+
+
+MissedTicks: TypeAlias = Literal["skip", "latest", "all"] | Missed
+WhenExpired: TypeAlias = Literal["dead", "drop"] | OnExpiry
+"""These two as programs write them."""
+
+
 class ErrorKind(StrEnum):
     """How an attempt ended badly."""
 
@@ -210,6 +230,7 @@ class Task:
     in the lane of turns, where it is ``scheduled_at``, and stays until it waits elsewhere
     (see ``domain.fairness``).  ``after`` is the place before its own in the line of a strict group
     (see ``domain.strict``).
+    ``on_expiry`` is set where its schedule lets it be removed instead of becoming a dead letter.
     ``tells_of`` is set where the service made the task to tell of something: of what.
     ``deleted_*`` exist exactly while the task is DELETED: the undo that may bring it back, the
     state it was in, and the retention that it had there.
@@ -263,6 +284,7 @@ class Task:
     turn: datetime | None = None
     tells_of: str | None = None
     after: str | None = None
+    on_expiry: OnExpiry | None = None
 
     @property
     def queue(self) -> str:

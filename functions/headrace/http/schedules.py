@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.schedule import ScheduleSettings
+from headrace.domain.schedule import MOST_MISSED, ScheduleSettings
+from headrace.domain.task import Missed, OnExpiry
 from headrace.http.fields import (
     PLAIN,
     DedupeKey,
@@ -58,6 +59,9 @@ EverySeconds: TypeAlias = Annotated[
     float, Field(ge=limits.EVERY_SECONDS[0], le=limits.EVERY_SECONDS[1], allow_inf_nan=False), PLAIN
 ]
 
+MissedTicks: TypeAlias = Annotated[Missed, Field(strict=False)]
+WhenExpired: TypeAlias = Annotated[OnExpiry, Field(strict=False)]
+
 
 class ScheduleBody(RequestBody):
     """A schedule, in the form in which it is shown."""
@@ -87,6 +91,16 @@ class ScheduleBody(RequestBody):
     retry_strategy: RetryStrategyBody | None = None
     priority: Level | None = Field(
         default=None, description="Of each task, in a queue whose settings have `priority`."
+    )
+    missed: MissedTicks = Field(
+        default=_DEFAULT.missed,
+        description="Which ticks of the last 24 hours are made up for after no scheduler ran: none "
+        f"(`skip`), the newest (`latest`), or up to {MOST_MISSED} (`all`).",
+    )
+    on_expiry: WhenExpired = Field(
+        default=_DEFAULT.on_expiry,
+        description="What happens to a tick that expires before its first delivery: it becomes a "
+        "dead letter (`dead`), or is removed and counts as deleted (`drop`). Not for `…/run`.",
     )
     paused: bool = Field(default=_DEFAULT.paused, description="No ticks, and none made up for.")
     next_run_at: Ignored = None

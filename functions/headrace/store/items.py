@@ -21,6 +21,7 @@ from headrace.domain.task import (
     Hop,
     Membership,
     OffloadedText,
+    OnExpiry,
     Place,
     Priority,
     State,
@@ -143,6 +144,7 @@ LENGTH: Final = Form(
 PLACE: Final = Form(lambda place: {"S": partition(place)}, lambda value: _place(value["S"]))
 RETRY: Final = Form(lambda retry: {"S": retry_text(retry)}, lambda value: _retry(value["S"]))
 PRIORITY: Final = Form(lambda level: {"S": str(level)}, lambda value: Priority(value["S"]))
+ON_EXPIRY: Final = Form(lambda choice: {"S": str(choice)}, lambda value: OnExpiry(value["S"]))
 STATE: Final = Form(lambda state: {"S": str(state)}, lambda value: State(value["S"]))
 REASON: Final = Form(lambda reason: {"S": str(reason)}, lambda value: DeadReason(value["S"]))
 TAGS: Final = Form(
@@ -218,6 +220,7 @@ FIELDS: Final[dict[str, tuple[str, Form]]] = {
     "turn": ("turn", MICROS),
     "tells_of": ("tells_of", TEXT),
     "after": ("after", TEXT),
+    "on_expiry": ("on_expiry", ON_EXPIRY),
 }
 MAPS: Final[dict[str, tuple[str, ...]]] = {
     "lease": tuple(name for name, (path, _) in FIELDS.items() if path.startswith("lease."))

@@ -27,7 +27,13 @@ def test_schedules_are_put_with_what_is_declared_for_the_task() -> None:
         keepalive=30,
         dedupe="r",
     )(report)
-    app.periodic(cron="0 8 * * *", timezone="Europe/Madrid", args={"kind": "weekly"})(task)
+    app.periodic(
+        cron="0 8 * * *",
+        timezone="Europe/Madrid",
+        args={"kind": "weekly"},
+        missed="all",
+        on_expiry="drop",
+    )(task)
     app.sync_schedules()
     stored = sent.schedules["report"]
     assert (stored["cron"], stored["timezone"]) == ("0 8 * * *", "Europe/Madrid")
@@ -35,6 +41,7 @@ def test_schedules_are_put_with_what_is_declared_for_the_task() -> None:
     assert (stored["tags"], stored["dedupe_key"]) == ({"a": "1"}, "r")
     assert (stored["expires_in_seconds"], stored["keepalive_timeout_in_seconds"]) == (60, 30)
     assert stored["retry_strategy"]["max_retries"] == 2
+    assert (stored["missed"], stored["on_expiry"]) == ("all", "drop")
     assert not stored["paused"]
 
 
@@ -87,6 +94,8 @@ def test_a_key_that_may_not_put_schedules_hears_the_command() -> None:
         ({"cron": 5}, "cron must be a text, not int"),
         ({"every": 0}, "every must be a number from 1 to 31536000 seconds, not 0"),
         ({"every": 5, "name": "a b"}, "name must be"),
+        ({"every": 5, "missed": "some"}, "missed must be one of skip, latest, all, not 'some'"),
+        ({"every": 5, "on_expiry": "x"}, "on_expiry must be one of dead, drop, not 'x'"),
         ({"every": 5, "args": {"kind": 5}}, "args.kind expected `str`, got `int`"),
         ({"every": 5, "args": {"sort": "x"}}, "args.sort is no argument of report"),
     ],

@@ -14,6 +14,7 @@ from headrace.domain.schedule import (
     ScheduleSettings,
     tick_id,
 )
+from headrace.domain.task import Missed
 from headrace.domain.ticks import interval_ticks, ticks
 from headrace.runtime.cron import read_cron
 from headrace.store.records import schedules as schedule_records
@@ -93,6 +94,15 @@ def test_wanted_are_the_ticks_ahead_and_the_newest_missed() -> None:
     assert Progress("e").wanted(near, now, most_ahead=2) == near[1:4]
     assert Progress("e", recent=(NOW, NOW + MINUTE)).wanted(near, now, most_ahead=2) == [near[3]]
     assert Progress("e", recent=tuple(near[1:4])).wanted(near, now, most_ahead=2) == []
+
+
+def test_the_schedule_says_which_of_the_missed_are_wanted() -> None:
+    now = NOW + timedelta(seconds=30)
+    near = [NOW - number * MINUTE for number in range(150, -1, -1)]
+
+    assert Progress("e").wanted(near, now, missed=Missed.SKIP) == []
+    assert Progress("e").wanted(near, now, missed=Missed.ALL) == near[-100:]
+    assert Progress("e", recent=(NOW,)).wanted(near, now, missed=Missed.LATEST) == []
 
 
 def test_what_is_done_is_told_in_one_stretch_however_long() -> None:

@@ -26,7 +26,7 @@ from headrace.client.client import Client
 from headrace.client.codec import Codec
 from headrace.client.queue_fields import QueueFields
 from headrace.client.settings import utc_now
-from headrace.domain.task import Level
+from headrace.domain.task import Level, MissedTicks, WhenExpired
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -314,6 +314,8 @@ class App(TaskRunner):
         timezone: str | None = None,
         name: str | None = None,
         args: Mapping[str, Any] | None = None,
+        missed: MissedTicks = "latest",
+        on_expiry: WhenExpired = "dead",
     ) -> Callable[[F], F]:
         """Have a task enqueued by a schedule; stands above or below ``@app.task``.
 
@@ -323,13 +325,17 @@ class App(TaskRunner):
             timezone: of IANA; what the local times of cron mean.
             name: the schedule's, else the task's.
             args: the arguments of the call.
+            missed: which ticks of the last 24 hours are made up for after no scheduler ran:
+                ``"skip"``, ``"latest"`` or ``"all"``, of which at most 100 are made.
+            on_expiry: what happens to a tick that expires before its first delivery: it is
+                ``"dead"``, or with ``"drop"`` it is removed.
 
         Raises:
             InvalidRequest: not exactly one of cron and every, or arguments that do not fit.
             ValueError: the queue has a schedule of this name.
 
         """
-        beat = Timing(cron, every, timezone, name, dict(args or {}))
+        beat = Timing(cron, every, timezone, name, dict(args or {}), missed, on_expiry)
 
         def declare(target: F) -> F:
             self._schedules.declare(target, beat)

@@ -6,7 +6,8 @@ reports as a whole; so what it would refuse is refused here.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeAlias
+from enum import StrEnum
+from typing import Any, Final, TypeAlias, TypeVar
 
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
@@ -101,13 +102,21 @@ def tags(field: str, value: Mapping[str, str]) -> dict[str, str]:
     return dict(value)
 
 
+W = TypeVar("W", bound=StrEnum)
+
+
+def one_of(field: str, value: object, words: type[W]) -> W:
+    """Return *value* as one of *words*.  Raises InvalidRequest."""
+    try:
+        return words(value)  # type: ignore[arg-type]  # it says itself what is none
+    except ValueError:
+        known = ", ".join(words)
+        raise wrong(field, f"must be one of {known}, not {value!r:.140}") from None
+
+
 def priority(field: str, value: object) -> Priority:
     """Return *value* as a priority.  Raises InvalidRequest."""
-    try:
-        return Priority(value)  # type: ignore[arg-type]  # it says itself what is none
-    except ValueError:
-        words = ", ".join(Priority)
-        raise wrong(field, f"must be one of {words}, not {value!r:.140}") from None
+    return one_of(field, value, Priority)
 
 
 def group(field: str, value: object) -> str:

@@ -11,6 +11,7 @@ from headrace.client.app.drift import Fields, ScheduleName, schedule_fields
 from headrace.client.app.function import TaskFunction
 from headrace.client.app.signature import name_of
 from headrace.domain import limits
+from headrace.domain.task import Missed, OnExpiry
 
 _CRON_FIELDS: Final = range(5, 8)
 _CRON_CHARACTERS: Final = re.compile(r"[A-Za-z0-9*,/?#\s-]+")
@@ -45,6 +46,8 @@ class Timing:
     timezone: str | None
     name: str | None
     args: Mapping[str, Any]
+    missed: str = Missed.LATEST
+    on_expiry: str = OnExpiry.DEAD
 
     def __post_init__(self) -> None:
         """Check what was declared."""
@@ -55,6 +58,8 @@ class Timing:
         self.every_seconds()
         if self.name is not None:
             checks.name("name", self.name)
+        checks.one_of("missed", self.missed, Missed)
+        checks.one_of("on_expiry", self.on_expiry, OnExpiry)
 
     def every_seconds(self) -> float | None:
         """The seconds between two ticks, if that is given."""
@@ -97,6 +102,8 @@ class Periodic:
             "keepalive_timeout_in_seconds": declared.keepalive_seconds(),
             "retry_strategy": declared.retry_strategy(),
             "priority": declared.level(),
+            "missed": str(beat.missed),
+            "on_expiry": str(beat.on_expiry),
         }
         return cls(name, function, fields)
 

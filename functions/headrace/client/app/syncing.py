@@ -288,4 +288,6 @@ _SCHEDULE_FIELDS: Final = (
     "keepalive_timeout_in_seconds",
     "retry_strategy",
     "priority",
+    "missed",
+    "on_expiry",
 )

@@ -26,7 +26,7 @@ from headrace.client.queue_fields import QueueFields
 from headrace.client.sending import carried
 from headrace.domain import limits
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import Level
+from headrace.domain.task import Level, MissedTicks, WhenExpired
 from headrace.wire.base import JsonValue
 from headrace.wire.queues import (
     Group,
@@ -213,9 +213,15 @@ def put_schedule(  # noqa: PLR0913 (the API's own fields)
     keepalive_timeout_in_seconds: float | None = None,
     retry_strategy: RetryStrategy | Mapping[str, Any] | None = None,
     priority: Level | None = None,
+    missed: MissedTicks | None = None,
+    on_expiry: WhenExpired | None = None,
     paused: bool = False,
 ) -> ApiCall[Schedule]:
-    """Create or replace a schedule, with exactly one of *cron* and *every_seconds*."""
+    """Create or replace a schedule, with exactly one of *cron* and *every_seconds*.
+
+    *missed* says which ticks of the last 24 hours are made up for after no scheduler ran, and
+    *on_expiry* what happens to a tick that expires before its first delivery.
+    """
     fields = without_none(
         cron=cron,
         every_seconds=every_seconds,
@@ -226,6 +232,8 @@ def put_schedule(  # noqa: PLR0913 (the API's own fields)
         keepalive_timeout_in_seconds=keepalive_timeout_in_seconds,
         retry_strategy=retry_strategy,
         priority=priority,
+        missed=missed,
+        on_expiry=on_expiry,
         paused=paused,
     )
 

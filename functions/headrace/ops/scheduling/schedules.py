@@ -172,7 +172,7 @@ class Schedules:
         target = schedule.target(self.ticking.queues.get(queue))
         now = self.now()
         with self.audit.action("run_schedule", queue=queue, where={"schedule": name}) as outcome:
-            result = self.ticking.tasks.create(target, schedule.new_task(), due_at=now)
+            result = self.ticking.tasks.create(target, schedule.new_task(by_hand=True), due_at=now)
             created = result.outcome is EnqueueOutcome.CREATED
             outcome.changed = int(created)
             if created:

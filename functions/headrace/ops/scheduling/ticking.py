@@ -16,7 +16,7 @@ key lock is a fence.
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, TypeGuard
 
 from headrace.domain import limits, plan
@@ -26,7 +26,7 @@ from headrace.domain.ids import new_request_token
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.schedule import GRACE, Progress, Schedule, tick_id
-from headrace.domain.task import State, Task
+from headrace.domain.task import Missed, State, Task
 from headrace.domain.ticks import ReadCron, ticks
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
@@ -117,8 +117,8 @@ class TickTasks:
                 continue
             for tick in chunk:  # of one key only one can live; or one is there already
                 outcome, at = self._enqueue_one(schedule, target, at, tick, following)
-                if outcome is EnqueueOutcome.DUPLICATE:
-                    return made  # the tick is tried again until it is missed
+                if outcome is EnqueueOutcome.DUPLICATE and not at.progress.has(tick):
+                    return made  # the tick is tried again
                 made += outcome is EnqueueOutcome.CREATED
         return made
 
@@ -130,14 +130,21 @@ class TickTasks:
         tick: datetime,
         following: Callable[[datetime], datetime | None],
     ) -> tuple[EnqueueOutcome, At]:
-        """Enqueue one tick; under another id if the task that has its id is not its own."""
+        """Enqueue one tick; under another id if the task that has its id is not its own.
+
+        A duplicate counts as made when it is too late to try it again.
+        """
         new = schedule.new_task()
         for number in range(_LOOKS):
             task_id = tick_id(self.secret.value(), schedule.queue, schedule.name, tick, number)
             then, fence = at.moved([tick], following, {tick: task_id} if number else None)
             result = self.create(queue, replace(new, id=task_id), due_at=tick, fence=fence)
+            if result.outcome is EnqueueOutcome.DUPLICATE:
+                if not _over(schedule, tick, at.now):
+                    return result.outcome, at
+                move(self.store, fence)
             if result.outcome is not EnqueueOutcome.EXISTING:
-                return result.outcome, at if result.outcome is EnqueueOutcome.DUPLICATE else then
+                return result.outcome, then
             found = with_id(self.store, task_id)
             if found is None or found.schedule == schedule.name:  # only a tick has both
                 move(self.store, fence)
@@ -253,6 +260,12 @@ def move(store: Store, lock: KeyLock) -> None:
     """Write a key lock by itself.  Raises OvertakenError when it is not what it was."""
     if not store.set_key_lock(lock):
         raise OvertakenError
+
+
+def _over(schedule: Schedule, tick: datetime, now: datetime) -> bool:
+    """Tell whether *tick*, whose dedupe key is held, counts as made."""
+    grace = timedelta() if schedule.settings.missed is Missed.ALL else GRACE
+    return tick <= now - grace
 
 
 def _untouched(task: Task, queue: str, name: str, tick: datetime) -> bool:
@@ -403,8 +416,9 @@ class Ticking:
     def _wanted(self, schedule: Schedule, progress: Progress, now: datetime) -> list[datetime]:
         if schedule.settings.paused:
             return []
-        near = ticks(schedule, self.read_cron, now - GRACE)
-        return progress.wanted(near, now, most_ahead=schedule.most_ahead)
+        near = ticks(schedule, self.read_cron, schedule.look_from(progress, now))
+        missed = schedule.settings.missed
+        return progress.wanted(near, now, missed=missed, most_ahead=schedule.most_ahead)
 
     def _key_lock(self, name: str) -> str | None:
         return self.store.key_lock(schedule_records.PROGRESS, name)

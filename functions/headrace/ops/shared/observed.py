@@ -57,12 +57,12 @@ def commit_proposed(
 ) -> list[Outcome]:
     """Commit what *plan* makes of index entries, and of the task itself where that matters.
 
-    It does of one that holds a key, or is counted in a batch.
+    It does of one that holds a key, is counted in a batch, or is dropped when it expires.
     """
     outcomes = store.commit([plan(entry) for entry in entries])
     for place, outcome in enumerate(outcomes):
         task = None if isinstance(outcome, Done) else outcome.task
-        if task is not None and (task.dedupe_key or task.batches):
+        if task is not None and (task.dedupe_key or task.batches or task.on_expiry):
             outcomes[place] = commit(store, [plan(task)])[0]
     return outcomes
 

@@ -116,10 +116,11 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class AlertNote:
-    """An alert that is on, in words."""
+    """An alert that is on, in words; *recovers* when its value is below the limit again."""
 
     text: str
     since: datetime
+    recovers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The audit: who did what, to how many, when, and from which filter."""
 
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
@@ -182,7 +183,8 @@ def test_an_entry_is_shown_whichever_of_its_fields_are_empty(admin: Browser, act
         {"inflight": 1}, "cancelled",
     )  # fmt: skip
     for name in OPTIONAL:
-        audit.write(audit.new_name(), replace(full, **{name: None}))
+        empty: Any = {name: None}
+        audit.write(audit.new_name(), replace(full, **empty))
     audit.write(audit.new_name(), AuditRecord(admin.clock(), "ada", action))
 
     shown = admin.get(f"/console/audit?q=action:{action}")

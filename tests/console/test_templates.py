@@ -68,7 +68,7 @@ class Builder:
             kinds = typing.get_args(given[0]) or given[:1]  # one of each
             return () if empty or deep > DEEP else tuple(self.of(one, deep=deep) for one in kinds)
         if origin is Mapping:
-            return {} if empty else self._mapping(*given, deep)
+            return {} if empty else self._mapping(given[0], given[1], deep)
         return self._simple(kind, deep, empty=empty)
 
     def _mapping(self, name: Any, value: Any, deep: int) -> Any:
@@ -76,7 +76,7 @@ class Builder:
         return {one: self.of(value, deep=deep) for one in names}
 
     def _simple(self, kind: Any, deep: int, *, empty: bool) -> Any:
-        if dataclasses.is_dataclass(kind):
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
             return self.dataclass(kind, deep + 1)
         if isinstance(kind, type) and issubclass(kind, Enum):
             return next(iter(kind))

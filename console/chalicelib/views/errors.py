@@ -1,6 +1,6 @@
 """What goes wrong in all queues: a group for each kind of error, counted by the recorder."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import ClassVar, Final
@@ -9,8 +9,10 @@ from headrace.domain import query
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import FINGERPRINT_RE, TaskFilter
+from headrace.domain.list_query import called_function
 from headrace.domain.operate import BulkAction
 from headrace.domain.query import Query
+from headrace.domain.task import Task
 from headrace.history.errors import ErrorGroup, Errors
 
 from .. import charts, formatting, urls
@@ -18,19 +20,20 @@ from ..charts import Spark
 from ..forms import number_of_ours
 from ..pages import Page
 from ..parts import Choice, Empty, Hidden, Link, Pager, SearchBox
-from ..request_context import RequestContext
+from ..request_context import RequestContext, each
 from ..routes import Redirect, Reply, routes
 from .actions import ACTIONS, action_named
 from .navigation import queue_link, task_url
 from .running import under_way
 from .selections import go_on
+from .workers import remembered
 
 _GROUPS: Final = 50  # of a page
 _FROM: Final = "from"
 _SEARCHED: Final = "q"
 _TERMS: Final = "queue:orders error:Timeout"
 _QUEUES: Final = 12
-_WORKERS: Final = 250
+_LOOK_AT: Final = 100  # tasks of a queue, for a sample
 _LONGEST: Final = 128  # letters of a name
 _OFFERED: Final = (BulkAction.RESTART, BulkAction.DELETE)
 
@@ -104,7 +107,7 @@ def show(context: RequestContext) -> Reply:
     versions = _versions(context) if errors.groups else {}
     begin = number_of_ours(context.request.param(_FROM), 0)
     groups = errors.groups[begin : begin + _GROUPS]
-    functions = context.use.errors.functions(context.by, groups)
+    samples = _samples(context, groups)
     return ErrorsPage(
         title="Errors",
         here=context.url(urls.ERRORS),
@@ -113,7 +116,9 @@ def show(context: RequestContext) -> Reply:
         summary=_summary(errors),
         as_of=errors.as_of,
         uncounted=tuple(queue_link(context, name) for name in errors.uncounted[:_QUEUES]),
-        groups=tuple(_row(context, group, versions, functions) for group in groups),
+        groups=tuple(
+            _row(context, group, versions, samples.get(group.fingerprint)) for group in groups
+        ),
         pager=_pager(context, {"name": prefix, _SEARCHED: typed}, begin, len(errors.groups)),
         actions=tuple(
             Choice(each.value, f"{ACTIONS[each.value].verb}…", ACTIONS[each.value].danger)
@@ -202,7 +207,7 @@ def _row(
     context: RequestContext,
     group: ErrorGroup,
     versions: Mapping[str, str],
-    functions: Mapping[str, str],
+    sample: Task | None,
 ) -> ErrorRow:
     rare = not group.fingerprint
     left = len(group.queues) - _QUEUES
@@ -232,17 +237,49 @@ def _row(
         workers=", ".join(
             f"{name} ({versions[name]})" if versions.get(name) else name for name in group.workers
         ),
-        function=functions.get(group.sample, ""),
-        sample=group.sample,
-        sample_url=task_url(context, group.sample) if group.sample else "",
+        function=called_function(sample.payload) if sample else "",
+        sample=sample.id if sample else "",
+        sample_url=task_url(context, sample.id) if sample else "",
         hidden=hidden if dead and not rare else (),
     )
 
 
+def _samples(context: RequestContext, groups: Sequence[ErrorGroup]) -> dict[str, Task]:
+    """Return a task of each kind that is dead of it, or tried again after it, by fingerprint.
+
+    The task that failed last may have succeeded since, or be deleted: then another is looked for.
+    """
+    found = dict(context.use.errors.samples(context.by, groups))
+    past = [group for group in groups if group.fingerprint not in found and group.fingerprint]
+    others = each(lambda group: _another(context, group), past)
+    found |= {task_fault: task for task_fault, task in others if task is not None}
+    return found
+
+
+def _another(context: RequestContext, group: ErrorGroup) -> tuple[str, Task | None]:
+    """Return another task of a kind, where one of its queues shows one soon."""
+    states = ("DEAD",) if group.dead else ("pending",)
+    where = TaskFilter(states=states, fingerprint=group.fingerprint)
+    for queue in group.queues:
+        if not (queue.dead if group.dead else queue.retried):
+            continue
+        page = context.use.inspect.list(
+            queue.name,
+            where,
+            descending=True,
+            limit=1,
+            payload=context.allows(Permission.DETAILS, queue.name),
+            look_at=_LOOK_AT,
+            fetch=False,
+        )
+        return group.fingerprint, next(iter(page.tasks), None)
+    return group.fingerprint, None
+
+
 def _versions(context: RequestContext) -> Mapping[str, str]:
-    """Return the versions of the workers that are alive, by name."""
-    page = context.use.workers.list(context.by, limit=_WORKERS)
-    return {one.heartbeat.name: one.heartbeat.version for one in page.shown}
+    """Return the versions of the workers, by name."""
+    workers, _ = remembered(context)
+    return {one.heartbeat.name: one.heartbeat.version for one in workers}
 
 
 def _summary(errors: Errors) -> str:

@@ -125,7 +125,7 @@ def show(context: RequestContext) -> Reply:
         listening=_listening(context, queue, on_duty.by_queue.get(queue.name, 0))
         if lists
         else None,
-        alerts=alerts_of(stats.alerts),
+        alerts=alerts_of(stats.alerts, stats.age_of_oldest_ready),
         actions=running.under_way(context, queue.name),
         search=search_box(context, wanted, tasks) if tasks else None,
         filter=task_list.filter_form(context, wanted) if lists else None,

@@ -242,7 +242,7 @@ def _row(context: RequestContext, queue: Queue, stats: Glance, on_duty: "OnDuty"
         paused=queue.settings.dequeuing_settings.dequeuing_paused,
         resume_at=queue.resume_at,
         limited=limits_of(queue),
-        alerts=alerts_of(stats.alerts),
+        alerts=alerts_of(stats.alerts, stats.age_of_oldest_ready),
         silent=stats.counts[Status.READY] > 0
         and on_duty.silent(queue, stats.rates.dequeued, context.now),
         grown=delta(stats.grown),
@@ -252,10 +252,20 @@ def _row(context: RequestContext, queue: Queue, stats: Glance, on_duty: "OnDuty"
     )
 
 
-def alerts_of(on: Mapping[Threshold, "Alert"] | None) -> tuple[AlertNote, ...]:
-    """Return the alerts that are *on*, by the names of their limits, in words."""
+def alerts_of(
+    on: Mapping[Threshold, "Alert"] | None, oldest_ready: float | None
+) -> tuple[AlertNote, ...]:
+    """Return the alerts that are *on*, by the names of their limits, in words.
+
+    *oldest_ready* is the age now, in seconds; None when nothing is ready.
+    """
+
+    def recovers(name: Threshold, alert: "Alert") -> bool:
+        below = name is Threshold.OLDEST_READY and (oldest_ready or 0.0) < alert.limit
+        return below or alert.quiet_since is not None
+
     return tuple(
-        AlertNote(limit_words(name, alert.limit), alert.since)
+        AlertNote(limit_words(name, alert.limit), alert.since, recovers(name, alert))
         for name, alert in (on or {}).items()
         if alert.since is not None
     )

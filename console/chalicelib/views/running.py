@@ -282,9 +282,10 @@ def _forms(context: RequestContext, run: ActionRun) -> tuple[Confirm, ...]:
         if run.goes_on:
             turn = Choice("pause", "Pause")
         forms.append(Confirm(here, (Choice("cancel", "Cancel the rest", danger=True), turn)))
-    if run.undos and run.changed and not run.goes_on:
+    undos = [] if run.goes_on else [*filter(context.use.undoing.remains, run.undos.values())]
+    if undos and run.changed:
         tasks = formatting.count_of(run.changed, "task")
-        hidden = (Hidden("undo", " ".join(run.undos.values())), Hidden(BACK, context.here))
+        hidden = (Hidden("undo", " ".join(undos)), Hidden(BACK, context.here))
         undo = Choice("", f"Undo: bring {tasks} back")
         forms.append(Confirm(context.url(urls.UNDO), (undo,), hidden=hidden))
     return tuple(forms)

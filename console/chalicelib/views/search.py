@@ -53,6 +53,7 @@ class SearchPage(Page):
     rows: tuple[FoundRow, ...]
     shown: str
     left: tuple[Link, ...]
+    audit: Link | None
     empty: Empty
 
 
@@ -147,7 +148,18 @@ def _page(
         ),
         shown=f"{at_least}{formatting.count_of(len(found.tasks), 'task')}",
         left=tuple(Link(queue, context.url(urls.QUEUE, rest, queue=queue)) for queue in found.left),
+        audit=None if found.tasks else _audit(context, asked),
         empty=_empty(asked, found, error),
+    )
+
+
+def _audit(context: RequestContext, asked: Query | None) -> Link | None:
+    """Return the link to what was done by hand to a task that is not there any more."""
+    wanted = asked.where.id_prefix if asked else None
+    if wanted is None or not context.allows(Permission.OPERATE):
+        return None
+    return Link(
+        "Look for it in the audit", context.url(urls.AUDIT, {"q": written_term("id", wanted)})
     )
 
 

@@ -62,7 +62,7 @@ _TIMES: Final = {
     "": "When",
     "SCHEDULED": "Due",
     "READY": "Due since",
-    "INFLIGHT": "Lease granted until",
+    "INFLIGHT": "Lease ends",
     "SUCCEEDED": "Succeeded",
     "DEAD": "Died",
 }
@@ -284,7 +284,7 @@ def tasks(
             task_rows.headings(
                 _TIMES.get(wanted.state, "When"),
                 wanted.sort,
-                order=order if wanted.state in _TIMES and wanted.state and not by_creation else "",
+                order=order if _in_order_of_time(queue, wanted) and not by_creation else "",
                 whole=whole,
                 ranked=queue.settings.priority is not None,
                 url=lambda sort, order: context.url(
@@ -321,6 +321,13 @@ def tasks(
         if cursor is not None and not rows
         else None,
     )
+
+
+def _in_order_of_time(queue: Queue, wanted: TaskQuery) -> bool:
+    """Tell whether the list is sorted by the time that it shows: not where tasks take turns."""
+    if queue.settings.groups is not None and wanted.state in ("SCHEDULED", "READY"):
+        return False
+    return wanted.state in _TIMES and bool(wanted.state)
 
 
 def _why_all(queue: Queue, wanted: TaskQuery) -> str:

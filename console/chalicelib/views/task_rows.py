@@ -23,7 +23,7 @@ from .navigation import tag_links, task_url
 
 _MEANS: Final = {
     State.ENQUEUED: "due",
-    State.INFLIGHT: "lease granted until",
+    State.INFLIGHT: "lease ends",
     State.SUCCEEDED: "succeeded",
     State.DEAD: "died",
 }
@@ -58,7 +58,7 @@ def task_row(context: RequestContext, task: Task, *, mixed: bool) -> TaskRow:
         url=task_url(context, task.id),
         status=task.status(context.now),
         dead_reason=task.dead_reason or "",
-        at=task.scheduled_at,
+        at=_own_time(task),
         at_means=_MEANS.get(task.state, "") if mixed else "",
         attempts=task.attempts,
         worker=task.worker or "",
@@ -68,6 +68,18 @@ def task_row(context: RequestContext, task: Task, *, mixed: bool) -> TaskRow:
         terms=tuple(_terms_of(task)),
         call=call_line(task.payload),
     )
+
+
+def _own_time(task: Task) -> datetime:
+    """Return the time that a list shows, which is not always the one that it is sorted by.
+
+    A task with a turn is sorted by that, and a lease may have been extended.
+    """
+    if task.state is State.ENQUEUED:
+        return task.due_at
+    if task.state is State.INFLIGHT:
+        return task.lease_expires_at or task.scheduled_at
+    return task.scheduled_at
 
 
 def _terms_of(task: Task) -> Iterator[str]:

@@ -114,7 +114,11 @@ def reasons_of(
         failed = formatting.number(failing.failed)
         text = f"{_percent(failing.share)} of attempts fail{usual}: {failed} failed in 10 min"
         found.append(TroubleReason(Rank.FAILING, "failing", text))
-    found += [TroubleReason(Rank.ALERT, "alert", one.text, since=one.since) for one in alerts]
+    found += [
+        TroubleReason(Rank.ALERT, "alert", one.text, since=one.since)
+        for one in alerts
+        if not one.recovers
+    ]
     return tuple(sorted(found, key=lambda reason: reason.rank))
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 from headrace.domain import access, limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
+from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.task import Task
 from headrace.domain.worker import (
     FORGOTTEN_AFTER,
@@ -17,6 +18,7 @@ from headrace.domain.worker import (
     LiveWorker,
     WorkerStanding,
 )
+from headrace.ops.shared.paging import Found
 
 from .. import formatting, urls
 from ..pages import Flash, Page
@@ -29,6 +31,7 @@ from .list_search import ListSearch
 from .navigation import crumb, queue_link, task_url
 from .search_box import list_box
 
+_PAGES: Final = 8  # of workers, that a page reads to count them
 _OF_EACH: Final = 3  # tasks that the list shows of each worker
 _ASKED: Final = {Command.QUIET: "asked to take no more", Command.STOP: "asked to stop"}
 _VERBS: Final = {
@@ -150,15 +153,15 @@ def show(context: RequestContext) -> Reply:
     )
     tasks = workers.tasks(context.by, page.shown, of_each=_OF_EACH)
     rows = [_row(context, worker, tasks[worker.heartbeat.name]) for worker in page.shown]
-    by_standing = Counter(row.standing for row in rows)
+    standings, more = _standings(context, wanted, page)
     return WorkersPage(
         title="Workers",
         http_status=wanted.status,
         search=list_box(context, wanted, page.shown),
         summary=", ".join(
-            f"{formatting.number(by_standing[one])} {one}"
+            f"{'at least ' if more else ''}{formatting.number(standings[one])} {one}"
             for one in WorkerStanding
-            if by_standing[one]
+            if standings[one]
         ),
         headings=wanted.headings(COLUMNS, "name"),
         rows=wanted.rows(COLUMNS, rows),
@@ -166,6 +169,33 @@ def show(context: RequestContext) -> Reply:
         empty=wanted.empty(_NONE, _nobody_listens(wanted.where.named.get("queue"))),
         explained=_EXPLAINED,
     )
+
+
+def _standings(
+    context: RequestContext, wanted: ListSearch[LiveWorker], page: Found[LiveWorker]
+) -> tuple[Counter[WorkerStanding], bool]:
+    """Count all workers of the list by their standing; True: there are more than are counted."""
+    shown, more = page.shown, False
+    if not wanted.errors and not wanted.whole:
+        shown, more = remembered(context, wanted.where)
+    return Counter(worker.standing(context.now) for worker in shown), more
+
+
+def remembered(
+    context: RequestContext, where: ListQuery[LiveWorker] = EVERY_ROW
+) -> tuple[tuple[LiveWorker, ...], bool]:
+    """Return the workers of all pages, and whether there are more than a page has time for."""
+    found: list[LiveWorker] = []
+    cursor: str | None = None
+    for _ in range(_PAGES):
+        page = context.use.workers.remembered(
+            context.by, where=where, limit=limits.LIST_PAGE, cursor=cursor
+        )
+        found += page.shown
+        cursor = page.cursor
+        if cursor is None:
+            break
+    return tuple(found), cursor is not None
 
 
 @routes.get(urls.WORKER, Permission.LIST)

@@ -7,9 +7,9 @@ from typing import Final
 
 from headrace.domain import access
 from headrace.domain.access import Permission, Principal
+from headrace.domain.filters import standing_fault_of
 from headrace.domain.instants import instant_of, micros_of
-from headrace.domain.list_query import called_function
-from headrace.domain.task import State
+from headrace.domain.task import State, Task
 from headrace.history.counters import Counters
 from headrace.history.faults import (
     FAULTS,
@@ -116,20 +116,22 @@ class ErrorOperations:
         as_of = None if totals.as_of is None else instant_of(totals.as_of)
         return Errors(tuple(shown), sum(one.dead for one in shown), tuple(uncounted), as_of)
 
-    def functions(self, by: Principal, groups: Sequence[ErrorGroup]) -> Mapping[str, str]:
-        """Return which task function the sample of each of *groups* is a call of, by its id.
+    def samples(self, by: Principal, groups: Sequence[ErrorGroup]) -> Mapping[str, Task]:
+        """Return the samples of *groups* by fingerprint, as *by* may see them.
 
-        Of payloads that are no calls, kept elsewhere or not for *by* nothing is said.
+        A sample that has succeeded, was restarted or is not kept since is left out.
         """
         by.require(Permission.LIST)
         found = self.counters.store.read([group.sample for group in groups if group.sample])
-        seen = {name: access.as_seen_by(by, task) for name, task in found.items()}
-        calls = {
-            name: called_function(task.payload)
-            for name, task in seen.items()
-            if by.covers(task.queue)
-        }
-        return {name: function for name, function in calls.items() if function}
+        samples = {}
+        for group in groups:
+            task = found.get(group.sample)
+            fault = None if task is None else standing_fault_of(task)
+            if task is None or fault is None or not by.covers(task.queue):
+                continue
+            if group.fingerprint in ("", fault):
+                samples[group.fingerprint] = access.as_seen_by(by, task)
+        return samples
 
 
 @dataclass(slots=True)

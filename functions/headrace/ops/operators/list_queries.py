@@ -139,6 +139,7 @@ AUDIT: Final[ListLanguage[AuditRecord]] = ListLanguage(
         "action": ListKey(_TEXT, lambda one, _: [one.action]),
         "actor": ListKey(_TEXT, lambda one, _: _actors(one)),
         "queue": ListKey(queue_name, lambda one, _: _some(one.queue)),
+        "id": ListKey(_TEXT, lambda one, _: one.ids or ()),
         "reason": ListKey(_REASON, lambda one, _: _some(one.reason), a_part),
         "after": ListKey(instant, lambda one, _: [one.at], not_before),
         "before": ListKey(instant, lambda one, _: [one.at], earlier),

@@ -90,6 +90,25 @@ class Undoing:
         changed = sum(one.outcome == _RESTORED for one in results)
         return BulkAnswer(len(results), changed, tuple(results), after)
 
+    def remains(self, undo_id: str) -> bool:
+        """Tell whether *undo_id* still has tasks that it could bring back."""
+        found = self.undos.find(undo_id)
+        if found is None:
+            return False
+        undo, ids = found
+        try:
+            queue = self.queues.cached(undo.queue)
+        except NotFound:
+            return False
+        if queue.created_at > undo.at:
+            return False
+        if ids is not None:
+            return any(task.deleted_by == undo.id for task in self.store.spent(ids).values())
+        return any(
+            self.store.entries(place, since=undo.at, until=undo.at, limit=1).entries
+            for place in queue.places(State.DELETED)
+        )
+
     def _named(
         self, queue: Queue, undo: Undo, ids: tuple[str, ...]
     ) -> Iterator[tuple[list[BulkOutcome], Any]]:

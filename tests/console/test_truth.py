@@ -1,0 +1,160 @@
+"""What the console says of a task, an error, an alert or a worker is true now."""
+
+from datetime import timedelta
+
+import pytest
+
+from headrace.domain.access import Role
+from headrace.domain.alerts import Measured
+from headrace.domain.fairness import GroupMode, GroupSettings
+from headrace.domain.queue import AlertSettings
+from headrace.domain.retry import RetryStrategy
+from headrace.domain.worker import WorkerHeartbeat
+from headrace.ops.delivery.reports import ReportStatus, WorkerError
+from headrace.ops.operators.keys import BOOTSTRAP
+from tests.console.conftest import Browser, Shown
+from tests.console.test_selections import decide, look
+
+FAILS = WorkerError("TimeoutError", "no answer", "")
+
+
+def only_row(shown: Shown) -> str:
+    [row] = shown.page.one("table", class_="tasks").one("tbody").all("tr")
+    return row.text
+
+
+@pytest.mark.parametrize("state", ["", "READY"])
+def test_a_ready_task_of_a_fair_group_is_due_since_its_due_time(admin: Browser, state: str) -> None:
+    admin.queue("mail", groups=GroupSettings(GroupMode.FAIR))
+    admin.put("mail", group_key="acme")
+    admin.clock.forward(120)
+
+    shown = admin.get(f"/console/queues/mail?state={state}")
+
+    assert "2 min ago" in only_row(shown)
+    assert " d ago" not in only_row(shown)
+    assert not [head for head in shown.page.all("th") if "aria-sort" in head.attributes]
+
+
+def test_a_lease_that_was_extended_ends_when_it_does(admin: Browser) -> None:
+    admin.queue("mail", keepalive_timeout_in_seconds=30)
+    admin.put("mail")
+    [task] = admin.take("mail")
+    for _ in range(3):
+        admin.clock.forward(20)
+        admin.say(task, ReportStatus.INFLIGHT)
+
+    row = only_row(admin.get("/console/queues/mail"))
+
+    assert "lease ends in 30 s" in row
+    assert "ago" not in row
+    assert "Lease ends" in admin.get("/console/queues/mail?state=INFLIGHT").text
+
+
+def failed_twice(browser: Browser) -> list[str]:
+    """Have two tasks fail alike, the second one later, and be tried again."""
+    browser.queue("mail", retry_strategy=RetryStrategy(max_retries=3, base_seconds=0))
+    ids = []
+    for _ in range(2):
+        ids += browser.put("mail")
+        browser.clock.forward(1)
+        [task] = [one for one in browser.take("mail", 5) if one.id == ids[-1]]
+        browser.say(task, ReportStatus.FAILED, error=FAILS, delay_in_seconds=60)
+    browser.record()
+    return ids
+
+
+def samples(shown: Shown) -> list[str]:
+    group = shown.page.one("ul", class_="groups")
+    links = [link.attributes["href"] for link in group.all("a")]
+    return [link.rpartition("/")[2] for link in links if "/tasks/" in link]
+
+
+def test_the_sample_of_an_error_is_a_task_that_has_it_now(admin: Browser) -> None:
+    first, second = failed_twice(admin)
+    assert samples(admin.get("/console/errors")) == [second]
+
+    admin.clock.forward(61)
+    for task in admin.take("mail", 5):
+        if task.id == second:
+            admin.say(task, ReportStatus.SUCCEEDED)
+    admin.record()
+
+    assert samples(admin.get("/console/errors")) == [first]
+    admin.use.tasks.delete(first)
+    admin.record()
+    assert "Tasks that failed would be here" in admin.get("/console/errors").text
+
+
+def test_an_alert_whose_limit_is_not_reached_now_says_so_and_is_no_trouble(
+    admin: Browser,
+) -> None:
+    alerts = AlertSettings("ops", 300)
+    admin.queue("ops")
+    queue = admin.queue("mail", alerts=alerts)
+    admin.use.alerts.settle(admin.use.queues.get(queue), alerts, Measured(400.0))
+    admin.clock.forward(86_400)
+    admin.sign_in()
+
+    here = admin.get("/console/queues/mail").text
+    home = admin.get("/console")
+
+    assert "oldest ready for 5m, since 1 d ago ; now below the limit" in here
+    assert "now below the limit" in home.text
+    [troubles] = home.page.all("section")  # that the task of the alert waits in ops
+    assert "mail" not in troubles.text
+    admin.put("mail")
+    admin.clock.forward(301)
+    assert "now below the limit" not in admin.get("/console/queues/mail").text
+
+
+def test_all_workers_are_counted_and_not_those_of_a_page(admin: Browser) -> None:
+    admin.queue("mail")
+    for number in range(120):
+        beat = WorkerHeartbeat(f"ada:{number}", ("mail",), admin.clock(), 1, (), "1.4.2")
+        admin.use.workers.alive(BOOTSTRAP, beat)
+
+    first = admin.get("/console/workers")
+    second = admin.get(first.page.one("a", rel="next").attributes["href"])
+
+    assert "120 alive" in first.text
+    assert "120 alive" in second.text
+    assert "50 workers here" in first.text
+
+
+def test_a_task_that_was_deleted_is_found_in_the_audit_by_its_id(filled: Browser) -> None:
+    (task_id,) = filled.put("mail")
+    operator = filled.as_role(Role.OPERATOR)
+    operator.submit(operator.get(f"/console/tasks/{task_id}/delete").page, "/delete")
+
+    searched = operator.get(f"/console/search?q={task_id}")
+    [link] = [one for one in searched.page.all("a") if one.text == "Look for it in the audit"]
+    found = operator.get(link.attributes["href"])
+
+    [row] = found.page.one("tbody").all("tr")
+    assert "the operator delete mail" in row.text
+    viewer = filled.as_role(Role.VIEWER)
+    assert "in the audit" not in viewer.get(f"/console/search?q={task_id}").text
+
+
+def test_an_action_offers_an_undo_only_while_it_would_bring_something_back(
+    filled: Browser,
+) -> None:
+    filled.record()
+    seen = look(filled, "/console/queues/mail?state=DEAD", "delete")
+    action = filled.follow(decide(filled, seen, "all"))
+    assert "Undo: bring" in action.text
+
+    back = filled.follow(filled.submit(action.page, "/console/undo"))
+    assert "1 task back." in back.text
+    assert "Undo: bring" not in filled.get(action.url).text
+
+
+def test_an_undo_that_is_over_is_not_offered(filled: Browser) -> None:
+    filled.record()
+    action = filled.follow(
+        decide(filled, look(filled, "/console/queues/mail?state=DEAD", "delete"), "all")
+    )
+    filled.clock.forward(timedelta(days=1).total_seconds() + 1)
+
+    assert "Undo: bring" not in filled.another().sign_in().get(action.url).text

@@ -158,3 +158,24 @@ def test_an_undo_that_is_over_is_not_offered(filled: Browser) -> None:
     filled.clock.forward(timedelta(days=1).total_seconds() + 1)
 
     assert "Undo: bring" not in filled.another().sign_in().get(action.url).text
+
+
+def test_a_queue_whose_workers_are_all_busy_says_so(admin: Browser) -> None:
+    admin.queue("mail")
+    (task_id,) = admin.put("mail")
+    admin.clock.forward(120)
+    beat = WorkerHeartbeat("ada:1", ("mail", "sms"), admin.clock(), 1, ("tsk_1",), "1.4.2")
+    admin.use.workers.alive(BOOTSTRAP, beat)
+
+    assert "1 worker listens, all busy" in admin.get("/console/queues/mail").text
+    assert "the only worker is busy with other tasks" in admin.get("/console").text
+    task = admin.get(f"/console/tasks/{task_id}").text
+    assert "behind The only worker of queue mail is busy with other tasks." in task
+
+
+def test_a_task_that_is_tried_again_says_what_failed_before(admin: Browser) -> None:
+    first, _ = failed_twice(admin)
+
+    text = admin.get(f"/console/tasks/{first}").text
+
+    assert "Attempt 2 is not due yet; attempt 1 failed: TimeoutError: no answer." in text

@@ -15,8 +15,10 @@ def it(store: Store, clock: ManualClock) -> Recorder:
     return new_recorder(store, clock)
 
 
-def beat(it: Recorder, *queues: str) -> None:
-    it.world.use.workers.alive(BOOTSTRAP, WorkerHeartbeat("ada:1", queues, it.world.clock()))
+def beat(it: Recorder, *queues: str, name: str = "ada:1", running: int = 0) -> None:
+    ids = tuple(f"tsk_{number}" for number in range(running))
+    heartbeat = WorkerHeartbeat(name, queues, it.world.clock(), concurrency=2, running=ids)
+    it.world.use.workers.alive(BOOTSTRAP, heartbeat)
 
 
 def codes(it: Recorder, task_id: str) -> list[str]:
@@ -62,3 +64,48 @@ def test_a_paused_queue_may_rest_and_one_asked_to_stop_listens_no_more(it: Recor
     assert codes(it, task_id) == [ReasonCode.NO_WORKERS]
     use.queues.pause(queue)
     assert codes(it, task_id) == [ReasonCode.PAUSED]
+
+
+def details(it: Recorder, task_id: str) -> list[tuple[str, str]]:
+    reasons = it.world.use.explain.reasons(it.world.see(task_id))
+    return [(str(one.code), one.detail) for one in reasons]
+
+
+def test_a_task_whose_workers_are_all_busy_elsewhere_says_so(it: Recorder) -> None:
+    queue = it.world.queue()
+    first, second = it.world.put(queue, "1", "2")
+    it.world.clock.forward(11)
+    beat(it, queue, "another", running=2)
+
+    busy = f"the only worker of queue {queue} is busy with other tasks"
+    assert details(it, first) == [("behind", busy)]
+    assert details(it, second) == [("behind", f"1 task is due before it; {busy}")]
+    beat(it, queue, name="ada:2", running=2)
+    both = f"all 2 workers of queue {queue} are busy with other tasks"
+    assert details(it, first) == [("behind", both)]
+    beat(it, queue, name="ada:2", running=1)
+    assert details(it, first) == []
+
+
+def test_busy_workers_do_not_hold_up_what_is_paused_or_due_just_now(it: Recorder) -> None:
+    queue = it.world.queue()
+    beat(it, queue, running=2)
+    [task_id] = it.world.put(queue)
+
+    assert details(it, task_id) == []
+    it.world.clock.forward(10)
+    it.world.use.queues.pause(queue)
+    assert [code for code, _ in details(it, task_id)] == ["paused"]
+
+
+def test_a_worker_of_more_tasks_than_a_heartbeat_names_is_busy_with_a_hundred(
+    it: Recorder,
+) -> None:
+    queue = it.world.queue()
+    [task_id] = it.world.put(queue)
+    it.world.clock.forward(10)
+    ids = tuple(f"tsk_{number}" for number in range(100))
+    heartbeat = WorkerHeartbeat("ada:1", (queue,), it.world.clock(), 500, ids)
+    it.world.use.workers.alive(BOOTSTRAP, heartbeat)
+
+    assert [code for code, _ in details(it, task_id)] == ["behind"]

@@ -9,6 +9,7 @@ from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, QueueSettings, RateLimiting
+from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome, WorkerError
 from headrace.ops.operators.bulk import BulkAnswer
@@ -260,6 +261,45 @@ def test_why_a_task_is_not_running(world: World) -> None:
     assert (paused.code, paused.until) == ("paused", world.clock() + timedelta(seconds=9))
     world.say(task, "SUCCEEDED")
     assert reasons(world, first) == ["finished"]
+
+
+def test_why_a_retry_waits_names_the_attempt_and_its_error(world: World) -> None:
+    queue = world.queue(retry_strategy=RetryStrategy(max_retries=3, base_seconds=60, jitter=0))
+    (task_id,) = world.put(queue)
+    error = WorkerError("TimeoutError", "no answer from smtp", "Traceback")
+    world.say(world.one(queue), "FAILED", error=error)
+
+    (reason,) = world.use.explain.reasons(world.see(task_id))
+
+    assert (reason.code, reason.until) == ("scheduled", world.clock() + timedelta(seconds=60))
+    assert reason.detail == (
+        "attempt 2 is not due yet; attempt 1 failed: TimeoutError: no answer from smtp"
+    )
+
+
+def test_why_a_task_that_was_restarted_or_put_off_waits_names_no_error(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=30)
+    (task_id,) = world.put(queue)
+    world.say(world.one(queue), "RELEASED", delay_in_seconds=60)
+
+    (reason,) = world.use.explain.reasons(world.see(task_id))
+
+    assert (reason.code, reason.detail) == ("scheduled", "the task is not due yet")
+
+
+def test_why_a_lapsed_task_waits_names_the_lapse(world: World) -> None:
+    retries = RetryStrategy(max_retries=3, base_seconds=600, jitter=0)
+    queue = world.queue(keepalive_timeout_in_seconds=30, retry_strategy=retries)
+    (task_id,) = world.put(queue)
+    world.one(queue)
+    world.clock.forward(31)
+    assert not world.take(queue)
+
+    (reason,) = world.use.explain.reasons(world.see(task_id))
+
+    assert reason.detail == (
+        "attempt 2 is not due yet; attempt 1 failed: LeaseExpired: lease expired (worker ada:1)"
+    )
 
 
 def test_every_action_is_noted_before_and_after(world: World) -> None:

@@ -278,7 +278,7 @@ def test_why_a_task_waits_goes_by_turns(world: World) -> None:
         return [reason.detail for reason in world.use.explain.reasons(world.see(task_id))]
 
     assert behind(high) == []
-    assert behind(normal) == ["1 tasks have their turn before it, by due time and priority"]
+    assert behind(normal) == ["1 task has its turn before it, by due time and priority"]
     assert behind(low) == ["2 tasks have their turn before it, by due time and priority"]
 
 

@@ -416,3 +416,30 @@ def test_where_the_time_of_deletion_is_over_the_broom_takes_it(world: World) -> 
     assert task.retained_until is not None
     left = task.retained_until - world.clock()
     assert timedelta(seconds=59) < left < timedelta(seconds=61)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_an_undo_remains_until_it_has_brought_all_back_or_is_over(
+    world: World, named: bool
+) -> None:
+    queue = world.queue()
+    ids = world.put(queue, "1", "2", "3")
+    world.clock.forward(1)
+    if named:
+        undo_id = delete(world, ids[0])
+    else:
+        answer = world.use.bulk.by_filter(
+            queue, BulkAction.DELETE, TaskFilter(), undo_in_seconds=DAY
+        )
+        assert answer.undo is not None
+        undo_id = answer.undo.id
+    remains = world.use.undoing.remains
+
+    assert remains(undo_id)
+    back(world, undo_id)
+    assert not remains(undo_id)
+
+    again = delete(world, ids[0])
+    world.clock.forward(DAY + 1)
+    assert not remains(again)
+    assert not remains("und_unknown")

@@ -9,6 +9,7 @@ from headrace.domain.durations import written
 from headrace.domain.fairness import GroupSettings, OnDead
 from headrace.domain.queue import Pause, Queue, Threshold
 from headrace.domain.task import Status
+from headrace.history.listening import OnDuty
 from headrace.history.stats import GroupGlance, QueueStats
 from headrace.ops.shared.push_status import PushStatus
 
@@ -122,9 +123,7 @@ def show(context: RequestContext) -> Reply:
         backing_off=_backing_off(push),
         silent=stats.counts[Status.READY] > 0
         and on_duty.silent(queue, stats.rates.dequeued, context.now),
-        listening=_listening(context, queue, on_duty.by_queue.get(queue.name, 0))
-        if lists
-        else None,
+        listening=_listening(context, queue, on_duty) if lists else None,
         alerts=alerts_of(stats.alerts, stats.age_of_oldest_ready),
         actions=running.under_way(context, queue.name),
         search=search_box(context, wanted, tasks) if tasks else None,
@@ -153,12 +152,14 @@ def show(context: RequestContext) -> Reply:
     )
 
 
-def _listening(context: RequestContext, queue: Queue, workers: int) -> Link | None:
-    """Return the link to those who listen; None where it is pushed to a target."""
+def _listening(context: RequestContext, queue: Queue, on_duty: OnDuty) -> Link | None:
+    """Return the link to the workers of *queue*; None where it is pushed to a target."""
+    workers = on_duty.by_queue.get(queue.name, 0)
     if queue.settings.target is not None:
         return None
     verb = "listens" if workers == 1 else "listen"
-    text = f"{formatting.count_of(workers, 'worker')} {verb}"
+    busy = ", all busy" if on_duty.all_busy(queue.name) else ""
+    text = f"{formatting.count_of(workers, 'worker')} {verb}{busy}"
     return Link(text, context.url(urls.WORKERS, {"q": f"queue:{queue.name}"}))
 
 

@@ -138,6 +138,13 @@ def _why_stalled(queue: Queue, glance: Glance, on_duty: OnDuty) -> str:
         return f": its limit of {formatting.number(most)} in flight is reached"
     if queue.settings.target is not None:
         return ", though they are pushed to a target"
+    if workers := on_duty.all_busy(queue.name):
+        who = (
+            "the only worker is"
+            if workers == 1
+            else f"all {formatting.number(workers)} workers are"
+        )
+        return f": {who} busy with other tasks"
     if workers := on_duty.by_queue.get(queue.name, 0):
         verb = "listens" if workers == 1 else "listen"
         return f", though {formatting.count_of(workers, 'worker')} {verb}"

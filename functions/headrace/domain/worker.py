@@ -16,6 +16,7 @@ from typing import Final
 from zlib import crc32
 
 from headrace.domain.change import Entry
+from headrace.domain.limits import WORKER_TASKS
 
 FORGOTTEN_AFTER: Final = timedelta(minutes=5)
 """A worker that is silent for so long counts as gone, whenever the table's broom comes."""
@@ -84,11 +85,28 @@ class LiveWorker:
             return WorkerStanding.GONE
         return WorkerStanding.LATE if now - self.seen_at >= _ON_DUTY_FOR else WorkerStanding.ALIVE
 
+    @property
+    def busy(self) -> bool:
+        """Whether it runs as many tasks as it can, as far as a heartbeat names them."""
+        running = self.heartbeat.running or ()
+        return len(running) >= min(self.heartbeat.concurrency, WORKER_TASKS)
+
     def on_duty(self, now: datetime) -> tuple[str, ...]:
         """Return the queues whose tasks it takes now; none once it is asked to stop."""
         if self.command is not None or now - self.seen_at >= _ON_DUTY_FOR:
             return ()
         return self.heartbeat.queues
+
+
+@dataclass(frozen=True, slots=True)
+class QueueWorkers:
+    """The workers of one queue: ``silent`` when there are none.
+
+    ``all_busy`` is their number when each runs as many tasks as it can, else 0.
+    """
+
+    silent: bool = False
+    all_busy: int = 0
 
 
 TURN: Final = timedelta(seconds=5)

@@ -13,6 +13,7 @@ from typing import Final
 
 from headrace.domain.instants import micros_of
 from headrace.domain.queue import Queue
+from headrace.domain.worker import QueueWorkers
 from headrace.history.counters import Counters
 from headrace.history.tally import MINUTE
 from headrace.history.transitions import Event
@@ -29,12 +30,19 @@ _LATELY: Final = timedelta(seconds=10)  # a third of what passes between two hea
 class OnDuty:
     """How many workers take tasks of each queue; ``complete`` unless there were more of them.
 
+    ``busy`` is how many of them run as many tasks as they can.
     ``versions`` are those of its workers, by queue, each with when the first of them began.
     """
 
     by_queue: Mapping[str, int]
     complete: bool
     versions: Mapping[str, Mapping[str, datetime]] = field(default_factory=dict)
+    busy: Mapping[str, int] = field(default_factory=dict)
+
+    def all_busy(self, queue: str) -> int:
+        """Return how many workers *queue* has if all of them are busy, else 0."""
+        workers = self.by_queue.get(queue, 0)
+        return workers if self.complete and workers == self.busy.get(queue, 0) else 0
 
     def silent(self, queue: Queue, started: float, now: datetime) -> bool:
         """Tell whether nobody listens to *queue*, in which *started* tasks were begun lately.
@@ -66,6 +74,7 @@ class Listening:
         """Return who is on duty now: a look at the workers, not at any queue."""
         now = self.now()
         found: Counter[str] = Counter()
+        busy: Counter[str] = Counter()
         versions: dict[str, dict[str, datetime]] = {}
         after, more, pages = "", True, 0
         with flat_rate():  # it tells of queues, not of workers that may be others'
@@ -77,19 +86,22 @@ class Listening:
                     worker = from_record(record)
                     queues = worker.on_duty(now)
                     found.update(queues)
+                    if worker.busy:
+                        busy.update(queues)
                     if (version := worker.heartbeat.version) != "":
                         began = worker.heartbeat.started_at
                         for queue in queues:
                             first = versions.setdefault(queue, {})
                             first[version] = min(began, first.get(version, began))
-        return OnDuty(found, not more, versions)
+        return OnDuty(found, not more, versions, busy)
 
-    def silent(self, queue: Queue) -> bool:
-        """Tell whether nobody listens to *queue*; what it costs depends on nothing of others."""
+    def of(self, queue: Queue) -> QueueWorkers:
+        """Return how the workers of *queue* are; what it costs depends on no other queue."""
         now = self.now()
         with flat_rate():
             buffers = self.counters.buffers()
             last = micros_of(now) // MINUTE
             minutes = self.counters.minutes(queue.name, buffers, last - 1, last + 1)
             started = sum(activity.number(Event.STARTED) for _, activity in minutes)
-        return self.on_duty().silent(queue, started, now)
+        on_duty = self.on_duty()
+        return QueueWorkers(on_duty.silent(queue, started, now), on_duty.all_busy(queue.name))

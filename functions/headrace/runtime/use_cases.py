@@ -364,7 +364,7 @@ class UseCases:
             self._limiting,
             self._group_lines,
             self.now,
-            lambda queue: self.listening.silent(queue),  # noqa: PLW0108  imported when needed
+            lambda queue: self.listening.of(queue),  # noqa: PLW0108  imported when needed
         )
 
     @_once

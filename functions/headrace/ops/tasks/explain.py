@@ -1,14 +1,16 @@
 """Why a task is not running, without touching it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
 from headrace.domain.fairness import shown_turn, turn_of_instant
+from headrace.domain.filters import standing_fault_of
 from headrace.domain.queue import Queue
 from headrace.domain.task import FINISHED, TURN_LANE, DeadReason, State, Task
+from headrace.domain.worker import QueueWorkers
 from headrace.ops.shared.lanes import ShardReader, turn_of
 from headrace.ops.shared.limiting import Limiting
 from headrace.ops.shared.lines import Lines
@@ -55,7 +57,7 @@ class Explain:
     limiting: Limiting
     lines: Lines
     now: Callable[[], datetime]
-    silent: Callable[[Queue], bool] = lambda _: False
+    workers: Callable[[Queue], QueueWorkers] = lambda _: QueueWorkers()
 
     def reasons(self, task: Task) -> tuple[NotRunningReason, ...]:
         """Return every reason that keeps *task*, as just read, from being started now.
@@ -73,13 +75,15 @@ class Explain:
         queue = self.queues.get(task.queue)
         reasons = [*self._of_queue(queue, now)]
         if task.due_at > now:
-            reasons.insert(
-                0, NotRunningReason(ReasonCode.SCHEDULED, "the task is not due yet", task.due_at)
-            )
-        else:
-            if now - task.due_at >= _NOTICED_AFTER and self.silent(queue):
-                reasons.insert(0, NotRunningReason(ReasonCode.NO_WORKERS, _nobody(queue)))
-            reasons += self._behind(task, queue, now)
+            reasons.insert(0, NotRunningReason(ReasonCode.SCHEDULED, _not_due(task), task.due_at))
+            return tuple(reasons)
+        noticed = now - task.due_at >= _NOTICED_AFTER
+        workers = self.workers(queue) if noticed else QueueWorkers()
+        if workers.silent:
+            reasons.insert(0, NotRunningReason(ReasonCode.NO_WORKERS, _nobody(queue)))
+        reasons += self._behind(task, queue, now)
+        if workers.all_busy and not queue.paused(now):
+            reasons = _with_busy_workers(reasons, queue, workers.all_busy)
         return tuple(reasons)
 
     def _of_queue(self, queue: Queue, now: datetime) -> list[NotRunningReason]:
@@ -120,9 +124,11 @@ class Explain:
         if count == 0:
             return []
         more = "at least " if count == _COUNTED and not reader.over else ""
-        what = "tasks are due before it"
+        what = "task is" if count == 1 else "tasks are"
+        what = f"{what} due before it"
         if queue.lanes != [0]:
-            what = "tasks have their turn before it, by due time and priority"
+            what = "task has its turn" if count == 1 else "tasks have their turn"
+            what = f"{what} before it, by due time and priority"
         return [NotRunningReason(ReasonCode.BEHIND, f"{more}{count} {what}")]
 
     def _group_limited(self, task: Task, queue: Queue) -> list[NotRunningReason]:
@@ -146,12 +152,40 @@ class Explain:
             return []
         more = "at least " if count == _COUNTED and page.last is not None else ""
         if task.place.lane != TURN_LANE:
-            what = "tasks that were delayed or came back are due before it"
+            what = "task that was" if count == 1 else "tasks that were"
+            what = f"{what} delayed or came back {'is' if count == 1 else 'are'} due before it"
             return [NotRunningReason(ReasonCode.BEHIND, f"{more}{count} {what}")]
         turn = shown_turn(turn_of_instant(task.scheduled_at))
         delivered = shown_turn(self.lines.delivered(queue))
-        what = f"tasks have their turn before it: its turn is {turn:g}, delivered is {delivered:g}"
+        what = "task has its turn" if count == 1 else "tasks have their turn"
+        what = f"{what} before it: its turn is {turn:g}, delivered is {delivered:g}"
         return [NotRunningReason(ReasonCode.BEHIND, f"{more}{count} {what}")]
+
+
+def _with_busy_workers(
+    reasons: list[NotRunningReason], queue: Queue, workers: int
+) -> list[NotRunningReason]:
+    """Return *reasons* with that one that says that all *workers* of *queue* are busy.
+
+    That has no code of its own: the task is behind the tasks that they run.
+    """
+    who = f"all {workers} workers of queue {queue.name} are"
+    if workers == 1:
+        who = f"the only worker of queue {queue.name} is"
+    busy = f"{who} busy with other tasks"
+    before = next((one for one in reasons if one.code is ReasonCode.BEHIND), None)
+    if before is None:
+        return [*reasons, NotRunningReason(ReasonCode.BEHIND, busy)]
+    both = replace(before, detail=f"{before.detail}; {busy}")
+    return [both if one is before else one for one in reasons]
+
+
+def _not_due(task: Task) -> str:
+    """Return that *task* is not due yet; of a retry also what the attempt before it failed of."""
+    if not task.errors or standing_fault_of(task) is None:
+        return "the task is not due yet"
+    attempt = task.errors[-1].attempt
+    return f"attempt {attempt + 1} is not due yet; attempt {attempt} failed: {_latest_error(task)}"
 
 
 def _nobody(queue: Queue) -> str:
@@ -168,10 +202,14 @@ def _ended(task: Task) -> str:
     said = f"the task is {task.state} ({task.dead_reason})"
     if not task.errors or task.dead_reason not in (DeadReason.REJECTED, DeadReason.EXHAUSTED):
         return said
+    return f"{said} after attempt {task.errors[-1].attempt}: {_latest_error(task)}"
+
+
+def _latest_error(task: Task) -> str:
     error = task.errors[-1]
-    words = ": ".join(filter(None, (error.type, error.message))) or str(error.kind)
-    short = words if len(words) <= _ERROR else f"{words[:_ERROR]}…"
-    return f"{said} after attempt {error.attempt}: {short}"
+    words = ": ".join(filter(None, (error.type, error.message)))
+    words = words or str(error.kind).replace("_", " ")
+    return words if len(words) <= _ERROR else f"{words[:_ERROR]}…"
 
 
 def _leased(task: Task, now: datetime) -> NotRunningReason:

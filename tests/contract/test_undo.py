@@ -13,7 +13,8 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, QueueSettings
-from headrace.domain.task import SHOWN_STATES, State, Task
+from headrace.domain.retry import RetryStrategy
+from headrace.domain.task import SHOWN_STATES, DeadReason, State, Task
 from headrace.domain.undo import Undo
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.operators.bulk import BulkAnswer
@@ -75,18 +76,46 @@ def test_deleting_and_undoing_leaves_a_task_as_it_was(world: World, state: State
     assert as_kept(world.see(task.id)) == as_kept(task)
 
 
-def test_what_was_in_flight_waits_again_due_now_with_its_attempts(world: World) -> None:
+def test_what_was_in_flight_waits_again_due_now_and_the_attempt_does_not_count(
+    world: World,
+) -> None:
     queue = world.queue()
     task = in_each_state(world, queue)[State.INFLIGHT]
 
     back(world, delete(world, task.id))
 
     found = world.see(task.id)
-    assert (found.state, found.attempts, found.due_at) == (State.ENQUEUED, 1, world.clock())
+    assert (found.state, found.attempts, found.due_at) == (State.ENQUEUED, 0, world.clock())
     assert found.lease_id is None
     assert world.say(task, "SUCCEEDED").outcome is ReportOutcome.NOT_INFLIGHT
     again = next(one for one in world.take(queue, 5) if one.id == task.id)
-    assert again.attempts == 2
+    assert again.attempts == 1
+
+
+@pytest.mark.parametrize("how", ["delete", "bulk", "purge"])
+def test_n_retries_are_n_plus_one_deliveries_though_one_was_interrupted(
+    world: World, how: str
+) -> None:
+    queue = world.queue(retry_strategy=RetryStrategy(max_retries=1, base_seconds=0, jitter=0))
+    (task_id,) = world.put(queue)
+    world.say(world.one(queue), "FAILED")
+    world.one(queue)
+    world.clock.forward(0.001)
+    undo: Undo | None
+    if how == "delete":
+        undo = world.use.tasks.delete(task_id, undo_in_seconds=60)
+    elif how == "bulk":
+        undo = world.use.bulk.by_ids(queue, BulkAction.DELETE, [task_id], undo_in_seconds=60).undo
+    else:
+        undo = world.use.queues.purge(queue, (State.INFLIGHT,), undo_in_seconds=60).undo
+    assert undo is not None
+
+    back(world, undo.id)
+
+    last = world.one(queue)
+    assert last.attempts == 2
+    world.say(last, "FAILED")
+    assert world.see(task_id).dead_reason is DeadReason.EXHAUSTED
 
 
 def test_a_deleted_task_is_hidden_from_everybody(world: World) -> None:

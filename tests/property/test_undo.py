@@ -226,6 +226,7 @@ class UndoMachine(RuleBasedStateMachine):
                 due_at=now,
                 scheduled_at=now,
                 returned_at=now,
+                attempts=before.attempts - 1,
             )
         assert as_kept(after) == as_kept(before)
         assert after.version == before.version + 2

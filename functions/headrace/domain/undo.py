@@ -68,8 +68,9 @@ def undelete(
 ) -> Change | Unfit:
     """Plan the return of a deleted *task* of *queue*, only as it was read.
 
-    One that waited does so again, and one that was in flight, due now: its attempts stay.  What
-    was finished is so again.  Of a task that waits the dedupe key is taken again.
+    One that waited does so again.  One that was in flight waits, due now, and the attempt that the
+    deletion interrupted does not count.  What was finished is so again.  A task that waits takes
+    its dedupe key again.
     *turn* is a new one, where ``takes_place`` says that it takes one.
     """
     if task.deleted_retention is not None and task.deleted_retention <= now:
@@ -81,6 +82,8 @@ def undelete(
     clear: tuple[str, ...] = _MARKS
     if target is State.ENQUEUED:
         put, unset = _waits_again(task, queue, origin, now, turn)
+        if origin is State.INFLIGHT:
+            put["attempts"] = task.attempts - 1
         clear = (*_MARKS, "retained_until", *unset)
     else:
         place = Place(queue.name, target, task.place.shard)

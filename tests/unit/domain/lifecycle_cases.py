@@ -1,7 +1,7 @@
 """Tasks in every state, and the acts that try to move them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +11,7 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import SHOWN_STATES, State, Task
+from headrace.domain.task import SHOWN_STATES, OnExpiry, State, Task
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
@@ -176,10 +176,15 @@ def delete_with_an_undo(case: LifecycleCase) -> None:
     delete(case, undo_in_seconds=60)
 
 
-def forget_for_a_new_one(case: LifecycleCase) -> None:
-    """Delete what is hidden, as an enqueue of its id does."""
+def delete_by_the_service(case: LifecycleCase) -> None:
+    """Delete what is hidden, as an enqueue of its id does, or drop a tick that has expired."""
     if (task := case.stored) and task.state is DELETED:
         case.world.store.commit([plan.delete(task)])
+    elif task and task.state is ENQUEUED:
+        tick = replace(task, on_expiry=OnExpiry.DROP)
+        case.world.clock.forward(EXPIRY.total_seconds())
+        queue = case.world.use.queues.cached("mail")
+        case.world.store.commit([plan.expire(tick, queue, now=case.world.clock())])
 
 
 def delete_its_queue(case: LifecycleCase) -> None:

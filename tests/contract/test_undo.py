@@ -449,7 +449,7 @@ def test_where_the_time_of_deletion_is_over_the_broom_takes_it(world: World) -> 
 
 @pytest.mark.parametrize("named", [True, False])
 def test_an_undo_remains_until_it_has_brought_all_back_or_is_over(
-    world: World, named: bool
+    world: World, *, named: bool
 ) -> None:
     queue = world.queue()
     ids = world.put(queue, "1", "2", "3")

@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace import App, Context, RetryStrategy
-from headrace.client.app.loads import LOAD, child_of, entry_of, in_loads
+from headrace.client.app.loads import entry_of, in_loads
 from headrace.client.codec import PLAIN
-from headrace.client.sending import SpawnedTask
+from headrace.client.sending import SpawnedTask, later_child
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, PayloadTooLarge
+from headrace.domain.reserved import SPAWN
 from headrace.testing import MemoryService
 
 app = App(queue="work")
@@ -87,7 +88,7 @@ def test_a_report_never_makes_more_than_it_may() -> None:
         loads = [one for one in made if isinstance(one.payload, dict)]
         carried = [entry for load in loads for entry in load.payload["args"]["tasks"]]
         assert len(carried) + len(made) - len(loads) == len(children)
-        assert {load.payload["task"] for load in loads} == {LOAD}
+        assert {load.payload["task"] for load in loads} == {SPAWN}
 
 
 def test_a_load_brings_every_option_of_a_task() -> None:
@@ -103,7 +104,7 @@ def test_a_load_brings_every_option_of_a_task() -> None:
         batches=("b",),
     )
 
-    again = child_of(PLAIN.decode(PLAIN.encode(entry_of(task))))
+    again = later_child(PLAIN.decode(PLAIN.encode(entry_of(task))))
 
     assert entry_of(again) == entry_of(task)
     assert again.retry_strategy == task.retry_strategy

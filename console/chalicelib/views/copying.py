@@ -10,6 +10,7 @@ from headrace.domain.durations import EXAMPLES
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import new_task_id
 from headrace.domain.plan import TaskSpec
+from headrace.domain.reserved import RESERVED_TASK, reserved_task
 from headrace.domain.task import Task
 from headrace.ops.operators import visibility
 from headrace.ops.shared.audit import checked_reason
@@ -118,7 +119,10 @@ def _payload(context: RequestContext, task: Task, errors: FormErrors) -> str:
     """Return the payload as typed; the text of the old task where it was not touched."""
     typed = context.request.given("payload").strip()
     old = task.payload or "null"
-    if typed == pretty(old).strip():
+    unchanged = typed == pretty(old).strip()
+    if reserved_task(old if unchanged else typed):
+        errors.add("payload", f"names a task that {RESERVED_TASK}")
+    if unchanged:
         return old
     fault = limits.json_fault(limits.utf8_bytes(typed), limits.PAYLOAD_BYTES)
     if fault:

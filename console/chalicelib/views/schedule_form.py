@@ -9,6 +9,7 @@ from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.durations import EXAMPLES, written
 from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.reserved import RESERVED_TASK, reserved_task
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import Missed, OnExpiry
@@ -213,6 +214,9 @@ def _payload(errors: FormErrors, text: str) -> str:
         text.encode()
     except (ValueError, RecursionError) as error:
         errors.add("payload", f"must be JSON: {error}")
+        return "{}"
+    if reserved_task(text):
+        errors.add("payload", f"names a task that {RESERVED_TASK}")
         return "{}"
     return text.strip()
 

@@ -28,7 +28,8 @@ from headrace.client.workflow_runs import AsyncWorkflowRun, WorkflowRun
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import new_task_id
-from headrace.domain.workflow import RELAY, STEP_TAG, WORKFLOW_TAG, is_relay, part_id, root_id
+from headrace.domain.reserved import RELAY
+from headrace.domain.workflow import STEP_TAG, WORKFLOW_TAG, is_relay, part_id, root_id
 from headrace.wire.tasks import Enqueued, Task
 
 if TYPE_CHECKING:

@@ -176,10 +176,14 @@ def _first(most: int, *lists: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """The task that a batch makes for an event, and the queue that it goes to."""
+    """The task that a batch makes for an event, and the queue that it goes to.
+
+    A *relay* stands for the members of the batch in the results of the batches that it joins.
+    """
 
     queue: str
     new: TaskSpec
+    relay: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
+from headrace.domain.reserved import PREFIX, reserved_member
+
 if TYPE_CHECKING:
     from headrace.domain.task import Task
 
@@ -67,6 +69,7 @@ TRAIL_KEPT: Final = 50
 PATTERNS: Final = (1, 100)  # of queues, of an API key
 BATCH: Final = 25  # enqueue, dequeue, report
 SPAWN: Final = 24  # tasks of one report
+SPAWNED_LATER: Final = 2_000  # tasks that one task of a report spawns
 BULK_IDS: Final = 250
 WORKER_QUEUES: Final = (1, 100)
 DEQUEUE_QUEUES: Final = (1, 32)  # that one dequeue names
@@ -244,6 +247,8 @@ def result_fault(result: str | None) -> str:
         check_json(result)
     except (ValueError, RecursionError) as error:
         return f"must be JSON: {error}"
+    if member := reserved_member(result):
+        return f"must not have the member {member}: names that begin with {PREFIX} are reserved"
     return ""
 
 

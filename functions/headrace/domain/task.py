@@ -182,13 +182,17 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class BatchEnd:
-    """A batch as it stood when it made a callback: ``total`` counts all its members."""
+    """A batch as it stood when it made a callback: ``total`` counts all its members.
+
+    ``relay`` is set by the service alone: the callback stands for the members of the batch.
+    """
 
     id: str
     total: int
     succeeded: int
     dead: int
     deleted: int
+    relay: bool = False
 
 
 @dataclass(frozen=True, slots=True)

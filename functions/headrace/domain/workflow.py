@@ -24,13 +24,6 @@ STEP_TAG: Final = "step"
 """The tags that hold the ids of a step's workflow, and the step's name."""
 
 
-RELAY: Final = "headrace.relay"
-"""What the payload of a relay names as its task."""
-
-MEMBERS_OF: Final = "headrace.members_of"
-"""In the result of a relay: the batch for whose members it stands."""
-
-
 def relay_name(number: int) -> str:
     """Return the name of a relay of a workflow; no step has one that begins so."""
     return f"-{number}"

@@ -1,14 +1,16 @@
 """Batches: make, close, show, list, delete, results."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from headrace.domain import limits
 from headrace.domain.batch import BatchEvent, Callback, TaskBatch
+from headrace.domain.reserved import RELAY_PAYLOAD
 from headrace.http.fields import (
     BatchId,
     BatchLife,
@@ -16,12 +18,13 @@ from headrace.http.fields import (
     Examples,
     NotInCallback,
     RequestBody,
+    contradiction,
     example,
 )
 from headrace.http.filters import ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import RECOUNT, RecountBody
-from headrace.http.report_bodies import SpawnEntry
+from headrace.http.report_bodies import QueuedEntry
 from headrace.http.routing import (
     Answered,
     Cursor,
@@ -36,19 +39,37 @@ from headrace.ops.operators.list_queries import BATCHES
 from headrace.ops.tasks.steps import BatchStep, steps_of
 from headrace.runtime.wiring import use_cases
 from headrace.wire import batches as batch_wire
-from headrace.wire.base import instant, raw
+from headrace.wire.base import LEFT_OUT, instant, raw
 
 router: Final = NounRouter("Batches")
 
 BatchInPath: TypeAlias = Annotated[str, Path(description="The id of the batch.")]
 
 
-class CallbackEntry(SpawnEntry):
+class CallbackEntry(QueuedEntry):
     """A task that a batch enqueues, in whatever queue; its id is the batch's to choose."""
 
     id: NotInCallback = None
     dedupe_key: NotInCallback = None
     payload_ref: NotInCallback = None
+    relay: bool = Field(
+        default=False,
+        description="Instead of a payload: the task runs nothing. In the results of the batches "
+        "that it joins it stands for the members of this batch.",
+    )
+
+    @model_validator(mode="after")
+    def _relays_or_carries(self) -> "CallbackEntry":
+        if self.relay and self.payload is not None:
+            raise contradiction(("relay", "excludes payload"))
+        return self
+
+    def callback(self) -> Callback:
+        """Return the entry as the use case takes it."""
+        queue, new = self.child()
+        if self.relay:
+            new = replace(new, payload=RELAY_PAYLOAD)
+        return Callback(queue, new, relay=self.relay)
 
 
 class CallbacksBody(RequestBody):
@@ -67,7 +88,7 @@ class CallbacksBody(RequestBody):
     def callbacks(self) -> dict[BatchEvent, Callback]:
         """Return those that were given."""
         given = {event: getattr(self, event) for event in BatchEvent}
-        return {event: Callback(*entry.child()) for event, entry in given.items() if entry}
+        return {event: entry.callback() for event, entry in given.items() if entry}
 
 
 class CreateBatchBody(RequestBody):
@@ -263,7 +284,11 @@ def results(id: BatchInPath) -> Answered:
     members = use.texts.filled(use.task_batches.results(batch.id), ("result",))
     shown = [
         batch_wire.BatchResult(
-            id=task.id, queue=task.queue, state=task.state, result_json=raw(task.result)
+            id=task.id,
+            queue=task.queue,
+            state=task.state,
+            result_json=raw(task.result),
+            stands_for=task.batch.id if task.batch is not None and task.batch.relay else LEFT_OUT,
         )
         for task in members
     ]

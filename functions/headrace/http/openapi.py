@@ -144,6 +144,7 @@ _ANSWERS: Final = (
     _Shown("CancelledBatch", batches.CancelledBatch),
     _Shown("BatchSteps", batches.BatchSteps),
     _Shown("BatchRecount", batches.BatchRecount),
+    _Shown("BatchResult", batches.BatchResult, sometimes=frozenset({"stands_for"})),
     _Shown("BatchResults", batches.BatchResults),
     _Shown("Leased", tasks.Leased, sometimes=frozenset({"cancelled"})),
     _Shown("NewKey", service.NewKey, never=frozenset({"last_used_at"})),

@@ -261,7 +261,7 @@ _BODY: Final[Mapping[str, _Reader]] = {
             "payload": _text,
             "result": _text,
             "progress": _text,
-            "spawn": _objects({"payload": _text}),
+            "spawn": _objects({"payload": _text, "spawn": _objects({"payload": _text})}),
         }
     ),
 }

@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Final, LiteralString
 
+import msgspec
 from pydantic import Field, model_validator
 
 from headrace.domain import limits
 from headrace.domain.plan import TaskSpec
+from headrace.domain.reserved import RESERVED_TASK, reserved_task, spawn_payload
 from headrace.http.fields import (
     Delay,
     Examples,
@@ -94,8 +97,8 @@ class ErrorBody(RequestBody):
         return WorkerError(*shorten(texts, _ERROR_ROOM))
 
 
-class SpawnEntry(NewTaskBody):
-    """One task to make together with the report, in whatever queue."""
+class QueuedEntry(NewTaskBody):
+    """One task to make in whatever queue."""
 
     queue: Name
     overwrite_on_duplicate: LeftOut = None
@@ -103,6 +106,57 @@ class SpawnEntry(NewTaskBody):
     def child(self) -> tuple[str, TaskSpec]:
         """Return the entry as the use case takes it."""
         return self.queue, self.new_task()
+
+    def spawned_later(self) -> str:
+        """Return the entry as the payload of a task that spawns it has it."""
+        given = self.model_dump(
+            mode="json", exclude_unset=True, exclude_none=True, exclude={"payload", "payload_ref"}
+        )
+        if self.payload is not None:
+            given["payload"] = msgspec.Raw(self.payload.encode())
+        if self.payload_ref is not None:
+            given["payload_ref"] = self.payload_ref.name
+        return msgspec.json.encode(given).decode()
+
+
+class SpawnEntry(QueuedEntry):
+    """One task to make together with the report, or one that makes more of them."""
+
+    spawn: (
+        Annotated[list[QueuedEntry], Field(min_length=1, max_length=limits.SPAWNED_LATER)] | None
+    ) = Field(
+        default=None,
+        description="Instead of a payload: the task spawns these when an SDK's worker runs it. "
+        "They are checked against the rights of the key that reports now.",
+    )
+
+    @model_validator(mode="after")
+    def _spawns_or_carries(self) -> "SpawnEntry":
+        if self.spawn is None:
+            return self
+        if self.payload is not None or self.payload_ref is not None:
+            raise contradiction(("spawn", "excludes payload and payload_ref"))
+        joined = set(self.batches or ())
+        if any(not joined.issuperset(entry.batches or ()) for entry in self.spawn):
+            raise contradiction(("spawn", "names batches that are not in batches of this entry"))
+        size = limits.utf8_bytes(self._spawn_payload())
+        if size > limits.PAYLOAD_BYTES:
+            message: LiteralString = "takes {size} bytes as a payload; at most {most} are taken"
+            raise refusal(("spawn", too_large(message, most=limits.PAYLOAD_BYTES, size=size)))
+        return self
+
+    def child(self) -> tuple[str, TaskSpec]:
+        """Return the entry as the use case takes it."""
+        new = self.new_task()
+        return self.queue, replace(new, payload=self._spawn_payload()) if self.spawn else new
+
+    @property
+    def size(self) -> int:
+        """How many bytes the payload takes."""
+        return limits.utf8_bytes(self._spawn_payload() if self.spawn else self.payload or "")
+
+    def _spawn_payload(self) -> str:
+        return spawn_payload([entry.spawned_later() for entry in self.spawn or ()])
 
 
 _ONLY_WITH: Final = {
@@ -148,6 +202,12 @@ class ReportEntry(RequestBody):
     )
 
     @model_validator(mode="after")
+    def _names_no_reserved_task(self) -> "ReportEntry":
+        if self.payload is not None and reserved_task(self.payload):
+            raise contradiction(("payload.task", RESERVED_TASK))
+        return self
+
+    @model_validator(mode="after")
     def _goes_together(self) -> "ReportEntry":
         if self.status is ReportStatus.MOVED and self.to_queue is None:
             raise contradiction(("to_queue", "is required with the status MOVED"))
@@ -167,7 +227,7 @@ class ReportEntry(RequestBody):
     def _spawns_what_one_write_takes(self) -> "ReportEntry":
         if not self.spawn:  # as in most
             return self
-        size = sum(limits.utf8_bytes(entry.payload or "") for entry in self.spawn)
+        size = sum(entry.size for entry in self.spawn)
         if size > limits.SPAWNED_BYTES:
             message: LiteralString = "payloads take {size} bytes together; at most {most} are taken"
             raise refusal(("spawn", too_large(message, most=limits.SPAWNED_BYTES, size=size)))

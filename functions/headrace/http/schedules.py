@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
+from headrace.domain.reserved import RESERVED_TASK, reserved_task
 from headrace.domain.schedule import MOST_MISSED, ScheduleSettings
 from headrace.domain.task import Missed, OnExpiry
 from headrace.http.fields import (
@@ -113,6 +114,12 @@ class ScheduleBody(RequestBody):
         if (self.cron is None) == (self.every_seconds is None):
             message: LiteralString = "give exactly one of cron and every_seconds"
             raise contradiction(("cron", message), ("every_seconds", message))
+        return self
+
+    @model_validator(mode="after")
+    def _names_no_reserved_task(self) -> "ScheduleBody":
+        if self.payload is not None and reserved_task(self.payload):
+            raise contradiction(("payload.task", RESERVED_TASK))
         return self
 
     def settings_of(self, name: str) -> ScheduleSettings:

@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from headrace.domain import limits
 from headrace.domain.plan import TaskSpec
+from headrace.domain.reserved import RESERVED_TASK, reserved_task
 from headrace.domain.task import Overwritable
 from headrace.http.fields import (
     BatchId,
@@ -99,6 +100,12 @@ class NewTaskBody(RequestBody):
             raise contradiction(("overwrite_on_duplicate", other))
         if self.id is not None and self.id != self.payload_ref.task_id:
             raise contradiction(("id", "must be the one that payload_ref is for, or left out"))
+        return self
+
+    @model_validator(mode="after")
+    def _names_no_reserved_task(self) -> "NewTaskBody":
+        if self.payload is not None and reserved_task(self.payload):
+            raise contradiction(("payload.task", RESERVED_TASK))
         return self
 
     @model_validator(mode="after")

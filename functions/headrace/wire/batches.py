@@ -148,6 +148,10 @@ class BatchResult(Carrying, frozen=True, kw_only=True):
     queue: str
     state: State
     result_json: msgspec.Raw = msgspec.field(name="result", default_factory=nothing)
+    stands_for: Annotated[
+        str | msgspec.UnsetType,
+        Meta(description="Only of a relay: the batch for whose members it stands."),
+    ] = msgspec.UNSET
 
     @property
     def result(self) -> JsonValue:

@@ -20,8 +20,6 @@ from headrace.domain import limits
 from headrace.domain.batch import RESULTS
 from headrace.domain.errors import LeaseLost, PayloadTooLarge
 from headrace.domain.task import Level, State
-from headrace.domain.workflow import MEMBERS_OF
-from headrace.wire.base import Unreadable
 from headrace.wire.batches import BatchResult, BatchResults
 from headrace.wire.tasks import BatchEnd, LeasedTask
 
@@ -103,12 +101,15 @@ class EndedBatch:
     def _looked(self) -> "_Looked":
         """Return the first hundred members, and whether there are more."""
         client, members, more = self._known().client, list[BatchResult](), False
-        left = [self.id]
-        while left:
-            found = client.batch_results(left.pop(0))
+        ids = [self.id]  # grows while it is read: with the batches that relays stand for
+        for id in ids:
+            found = client.batch_results(id)
             more = more or found.truncated
-            left += filter(None, map(_stands_for, found.results))
-            members += (one for one in found.results if _stands_for(one) is None)
+            for one in found.results:
+                if not one.stands_for:
+                    members.append(one)
+                elif one.stands_for not in ids:
+                    ids.append(one.stands_for)
         return members[:RESULTS], more or len(members) > RESULTS
 
     async def amembers(self) -> Sequence[BatchResult]:
@@ -121,12 +122,15 @@ class EndedBatch:
 
     async def _alooked(self) -> "_Looked":
         client, members, more = self._known().async_client, list[BatchResult](), False
-        left = [self.id]
-        while left:
-            found = await client.batch_results(left.pop(0))
+        ids = [self.id]  # likewise
+        for id in ids:
+            found = await client.batch_results(id)
             more = more or found.truncated
-            left += filter(None, map(_stands_for, found.results))
-            members += (one for one in found.results if _stands_for(one) is None)
+            for one in found.results:
+                if not one.stands_for:
+                    members.append(one)
+                elif one.stands_for not in ids:
+                    ids.append(one.stands_for)
         return members[:RESULTS], more or len(members) > RESULTS
 
     def _succeeded(self, members: Sequence[BatchResult], more: bool) -> list[JsonValue]:  # noqa: FBT001  as looked up
@@ -144,16 +148,6 @@ class EndedBatch:
         if self._clients is None:
             raise RuntimeError("this attempt has no client to ask for the members of its batch")
         return self._clients
-
-
-def _stands_for(member: BatchResult) -> str | None:
-    """Return the batch for whose members *member* stands, None where it stands for itself."""
-    try:
-        result = member.result
-    except Unreadable:
-        return None
-    found = result.get(MEMBERS_OF) if isinstance(result, dict) and len(result) == 1 else None
-    return found if isinstance(found, str) else None
 
 
 class Context:

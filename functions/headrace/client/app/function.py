@@ -171,6 +171,12 @@ class RawHandler(Runnable):
                 f"{self.signature} is given the payload as one argument, and takes {taken}"
             )
 
+    def invoke(self, ctx: Context) -> object:
+        """Call the function; one that takes no payload runs whatever the payload is."""
+        if self.signature.hints:
+            return super().invoke(ctx)
+        return self.function(**({self.signature.context: ctx} if self.signature.context else {}))
+
     def arguments(self, payload: JsonValue) -> dict[str, Any]:
         """The payload, under the name of its parameter, if there is one."""
         hints = self.signature.hints

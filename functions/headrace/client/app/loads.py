@@ -8,7 +8,7 @@ So they come a moment later, and still exactly once, or not at all.
 A load is a member of every batch that a task in it is named into, so that a batch waits for it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any, Final
@@ -20,15 +20,13 @@ from headrace.client.app.execution import Timeouts
 from headrace.client.app.failing import ErrorRules
 from headrace.client.app.function import ARGS, TASK, RawHandler
 from headrace.client.codec import Codec
-from headrace.client.sending import SpawnedTask
+from headrace.client.sending import SpawnedTask, later_child
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, PayloadTooLarge
+from headrace.domain.reserved import RELAY, reserved_task
+from headrace.domain.reserved import SPAWN as LOAD
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.workflow import MEMBERS_OF, RELAY
-from headrace.shapes import convert
-
-LOAD: Final = "headrace.spawn"
-"""What the payload of a load names as its task."""
+from headrace.wire.tasks import LeasedTask
 
 _ALONE: Final = 96 * limits.KIB  # what is larger is no part of a load; of 2 MiB 21 may be so large
 _TASKS: Final = "tasks"
@@ -92,31 +90,39 @@ def _plain(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def child_of(entry: Mapping[str, Any]) -> SpawnedTask:
-    """Return the task that *entry* is."""
-    given = dict(entry)
-    for name in ("scheduled_at", "expires_at"):
-        if name in given:
-            given[name] = datetime.fromisoformat(given[name])
-    retry = given.get("retry_strategy")
-    if isinstance(retry, dict):
-        given["retry_strategy"] = convert(retry, RetryStrategy)
-    return SpawnedTask(**given)
+class _Args(msgspec.Struct):
+    tasks: list[dict[str, msgspec.Raw]]
 
 
-def _make(ctx: Context, payload: dict[str, Any]) -> None:
-    """Make what a load carries."""
-    ctx.spawned += [child_of(entry) for entry in payload[ARGS][_TASKS]]
+class _Load(msgspec.Struct):
+    args: _Args
 
 
-def _relay(ctx: Context) -> dict[str, str] | None:
-    """Say for whose members a relay of a workflow stands."""
-    return None if ctx.batch is None else {MEMBERS_OF: ctx.batch.id}
+def _make(ctx: Context) -> None:
+    """Spawn the tasks of a load, which the service has written; their payloads are encoded."""
+    for entry in msgspec.json.decode(ctx.task.payload_json, type=_Load).args.tasks:
+        payload = ctx._codec.decode(bytes(entry.pop("payload", b"null")))  # noqa: SLF001  as its payload
+        given = {name: msgspec.json.decode(value) for name, value in entry.items()}
+        ctx.spawned.append(later_child({**given, "payload": payload}))
+
+
+def _relay(_ctx: Context) -> None:
+    """Do nothing: the service knows for whose members a relay of a workflow stands."""
 
 
 def built_in() -> dict[str, RawHandler]:
     """Return what works on loads, and on relays of workflows."""
     return {LOAD: _handler(LOAD, _make), RELAY: _handler(RELAY, _relay)}
+
+
+def built_in_name(task: LeasedTask) -> str | None:
+    """Return the name of the built-in task that *task* calls.
+
+    The service refuses these names in payloads from outside and writes them in clear, so what a
+    codec has encoded is no such task, whatever it holds.
+    """
+    text = bytes(task.payload_json)
+    return None if b"headrace." not in text else reserved_task(text.decode())
 
 
 def _handler(name: str, function: Callable[..., Any]) -> RawHandler:

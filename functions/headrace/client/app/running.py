@@ -8,7 +8,7 @@ from headrace.client.app.attempts import AttemptRun, Middleware, unknown
 from headrace.client.app.context import Context
 from headrace.client.app.execution import AttemptControl, TaskRoute
 from headrace.client.app.function import TASK, RawHandler, Runnable, TaskFunction, is_call
-from headrace.client.app.loads import built_in
+from headrace.client.app.loads import built_in, built_in_name
 from headrace.client.app.posting import Posting
 from headrace.client.sending import Report
 from headrace.wire.tasks import LeasedTask
@@ -80,10 +80,12 @@ class TaskRunner:
         A call of an unknown task never goes to the queue's raw handler, which would take it for
         data.  Raises UnknownTask, or Unreadable for its payload.
         """
+        found: Runnable | None = self._built_in.get(built_in_name(task) or "")
+        if found is not None:
+            return found
         named = _named(task)
-        found: Runnable | None
         if isinstance(named, str):
-            found = self._built_in.get(named) or self._functions.get(named)
+            found = self._functions.get(named)
         else:
             found = self._handlers.get(task.queue)
         if found is None:

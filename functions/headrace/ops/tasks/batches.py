@@ -410,7 +410,8 @@ class BatchOperations:
         birth = plan.enqueue(
             callback.new, queue, task_id=task_id, due_at=due_at, now=now, token=None
         )
-        return replace(birth, insert=birth.insert and replace(birth.insert, batch=batch.end))
+        end = replace(batch.end, relay=callback.relay)
+        return replace(birth, insert=birth.insert and replace(birth.insert, batch=end))
 
     def callback_id(self, batch: TaskBatch, event: BatchEvent) -> str:
         """Return the id of the task that a callback made, or would make."""

@@ -25,6 +25,7 @@ from headrace.domain.limits import (
     utf8_bytes,
 )
 from headrace.domain.plan import TaskSpec
+from headrace.domain.reserved import RESERVED_TASK, reserved_task
 from headrace.domain.task import Priority
 from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
 
@@ -173,6 +174,9 @@ def json_text(name: str, text: str) -> str:
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
         message = f"{name} must be JSON text: {error}"
         raise BadRow(message) from error
+    if reserved_task(text):
+        message = f"{name}.task {RESERVED_TASK}"
+        raise BadRow(message)
     return text
 
 

@@ -97,13 +97,14 @@ def callback_body(callback: Callback) -> dict[str, Any]:
         for name, value in body_of(callback.new).items()
         if value not in (None, [], {}, ())
     }
-    return {"queue": callback.queue, "new": kept}
+    return {"queue": callback.queue, "new": kept, **({"relay": True} if callback.relay else {})}
 
 
 def callback_of(record: Record) -> Callback:
     """Return the callback of *record*."""
     new = {**record.body["new"], "payload": unpacked(record.body["new"]["payload"])}
-    return Callback(record.body["queue"], read_body(new, TaskSpec))
+    relay = record.body.get("relay", False)
+    return Callback(record.body["queue"], read_body(new, TaskSpec), relay=relay)
 
 
 def callback_name(batch: TaskBatch, event: BatchEvent) -> str:

@@ -1,0 +1,253 @@
+"""Names that are reserved for the service: refused wherever a client may write them."""
+
+from typing import Any
+
+import pytest
+
+from headrace import App, Context
+from headrace.client.codec import PLAIN
+from headrace.domain.access import Role
+from headrace.domain.reserved import RELAY, SPAWN, reserved_member, reserved_task
+from headrace.testing import MemoryService
+from tests.functional.conftest import Answer, Service
+from tests.functional.roles import keyed
+
+RESERVED = [
+    {"task": SPAWN, "args": {"tasks": []}},
+    {"task": RELAY},
+    {"task": "headrace."},
+    {"a": "é", "task": "headrace.anything"},
+]
+ESCAPED = [
+    r'{"task": "\u0068eadrace.spawn"}',
+    r'{"\u0074ask": "headrace\u002espawn"}',
+    '{"task": "mine", "task": "headrace.spawn"}',
+    r'{"task": "headrace.spawn", "half": "\ud800"}',
+    '\n {"task": "headrace.spawn"}',
+    '{"n": ' + "9" * 5_000 + ', "task": "headrace.spawn"}',
+]
+FREE: list[Any] = [
+    {"task": "headrace"},
+    {"task": "myheadrace.spawn"},
+    {"task": ["headrace.spawn"]},
+    {"task": 1, "headrace.spawn": 2},
+    {"args": {"task": "headrace.spawn"}},
+    ["headrace.spawn", {"task": "headrace.spawn"}],
+    "headrace.spawn",
+    '{"task": "headrace.spawn"}',
+]
+
+
+@pytest.fixture
+def mail(call: Service) -> str:
+    call.queue("other")
+    return call.queue("mail")
+
+
+def refused(answer: Answer, field: str) -> None:
+    assert (answer.status, answer.json["code"]) == (400, "invalid_request"), answer.body
+    assert answer.fields == {field}
+    assert "headrace." in answer.json["errors"][0]["message"]
+
+
+@pytest.mark.parametrize("payload", RESERVED)
+def test_an_enqueue_is_refused_as_a_whole(call: Service, mail: str, payload: Any) -> None:
+    answer = call("POST", f"{mail}/tasks", {"tasks": [{"payload": 1}, {"payload": payload}]})
+
+    refused(answer, "tasks[1].payload.task")
+    assert call.take(mail, 2) == []
+
+
+@pytest.mark.parametrize("text", ESCAPED)
+def test_a_reserved_name_is_found_however_it_is_written(
+    call: Service, mail: str, text: str
+) -> None:
+    answer = call("POST", f"{mail}/tasks", '{"tasks": [{"payload": ' + text + "}]}")
+
+    refused(answer, "tasks[0].payload.task")
+
+
+@pytest.mark.parametrize("payload", FREE)
+def test_other_payloads_are_not_looked_at(call: Service, mail: str, payload: Any) -> None:
+    call.put(mail, payload)
+
+    assert call.take(mail)[0]["payload"] == payload
+
+
+def test_a_duplicate_cannot_overwrite_a_payload_with_one(call: Service, mail: str) -> None:
+    call.put(mail, 1, dedupe_key="k")
+    entry = {"payload": RESERVED[0], "dedupe_key": "k", "overwrite_on_duplicate": ["payload"]}
+
+    refused(call("POST", f"{mail}/tasks", {"tasks": [entry]}), "tasks[0].payload.task")
+
+
+@pytest.mark.parametrize("status", ["SUCCEEDED", "MOVED"])
+def test_a_spawn_is_refused(call: Service, mail: str, status: str) -> None:
+    call.put(mail, 1)
+    (task,) = call.take(mail)
+    target = {"to_queue": "other"} if status == "MOVED" else {}
+    spawn = [{"queue": "mail", "payload": 1}, {"queue": "mail", "payload": RESERVED[0]}]
+
+    answer = report(call, task, status, spawn=spawn, **target)
+
+    refused(answer, "reports[0].spawn[1].payload.task")
+    assert call.say(task, "INFLIGHT")["outcome"] == "OK"
+
+
+def report(call: Service, task: dict[str, Any], status: str, **fields: Any) -> Answer:
+    entry = {"task_id": task["id"], "lease_id": task["lease"]["id"], "status": status, **fields}
+    return call("POST", f"/v1/queues/{task['queue']}/reports", {"reports": [entry]})
+
+
+def test_a_move_with_such_a_payload_is_refused(call: Service, mail: str) -> None:
+    call.put(mail, 1)
+    (task,) = call.take(mail)
+
+    answer = report(call, task, "MOVED", to_queue="other", payload=RESERVED[1])
+
+    refused(answer, "reports[0].payload.task")
+
+
+def test_a_schedule_is_refused(call: Service, mail: str) -> None:
+    body = {"every_seconds": 60, "payload": RESERVED[0]}
+
+    refused(call("PUT", f"{mail}/schedules/s", body), "payload.task")
+
+
+@pytest.mark.parametrize("event", ["ended", "succeeded", "failed"])
+def test_a_callback_is_refused(call: Service, mail: str, event: str) -> None:
+    body = {"on": {event: {"queue": "mail", "payload": RESERVED[1]}}}
+
+    refused(call("POST", "/v1/batches", body), f"on.{event}.payload.task")
+
+
+@pytest.mark.parametrize(
+    "result",
+    [{"headrace.members_of": "bat_1"}, {"headrace.x": 1, "more": 2}, r'{"headrace\u002ex": 1}'],
+)
+def test_a_result_with_a_reserved_member_is_invalid(call: Service, mail: str, result: Any) -> None:
+    call.put(mail, 1, 2)
+    one, other = call.take(mail, 2)
+    entries = [
+        {"task_id": task["id"], "lease_id": task["lease"]["id"], "status": "SUCCEEDED"}
+        for task in (one, other)
+    ]
+    text = PLAIN.encode(entries[1]).decode()
+    given = result if isinstance(result, str) else PLAIN.encode(result).decode()
+    first = PLAIN.encode(entries[0]).decode()[:-1] + f',"result":{given}' + "}"
+
+    answer = call("POST", f"{mail}/reports", f'{{"reports": [{first}, {text}]}}')
+
+    assert answer.status == 200
+    invalid, fine = answer.json["results"]
+    assert (invalid["outcome"], fine["outcome"]) == ("INVALID", "OK")
+    assert invalid["detail"].startswith("result ")
+    assert "headrace." in invalid["detail"]
+    assert call.say(one, "SUCCEEDED", result={"deep": {"headrace.x": 1}})["outcome"] == "OK"
+
+
+def test_texts_are_read_whatever_they_are() -> None:
+    assert reserved_task('{"task": "headrace.spawn", "deep": ' + "[" * 100_000) is None
+    assert reserved_task("{" * 10) is None
+    assert reserved_member(r'{"\u0068eadrace.x": 1e999}') == "headrace.x"
+
+
+# ---------------------------------------------------------- what the service writes for the SDK
+
+
+def test_a_spawn_of_many_goes_only_to_queues_of_the_key_that_reports(call: Service) -> None:
+    mail = call.queue("mail")
+    call.queue("secret")
+    worker = keyed(call, Role.WORKER, "mail")
+    call.put(mail, 1)
+    (task,) = worker.take(mail)
+
+    spawn = [{"queue": "mail", "spawn": [{"queue": "mail"}, {"queue": "secret", "payload": 1}]}]
+    answer = report(worker, task, "SUCCEEDED", spawn=spawn)
+
+    assert (answer.status, answer.json["code"]) == (403, "forbidden")
+    assert answer.fields == {"reports[0].spawn[0].spawn[1].queue"}
+    assert call.say(task, "INFLIGHT")["outcome"] == "OK"
+
+
+def test_a_spawn_of_many_is_checked_as_any_other(call: Service, mail: str) -> None:
+    call("POST", "/v1/batches", {"id": "b"})
+    call.put(mail, 1)
+    (task,) = call.take(mail)
+
+    def spawning(**entry: Any) -> Answer:
+        return report(call, task, "SUCCEEDED", spawn=[{"queue": "mail", **entry}])
+
+    path = "reports[0].spawn[0]"
+    inner = {"queue": "mail", "payload": RESERVED[0]}
+    refused(spawning(spawn=[inner]), f"{path}.spawn[0].payload.task")
+    assert spawning(spawn=[{"queue": "mail", "batches": ["b"]}]).fields == {f"{path}.spawn"}
+    assert spawning(spawn=[{"queue": "mail"}], payload=1).fields == {f"{path}.spawn"}
+    assert spawning(spawn=[]).status == 400
+    twice = [{"queue": "mail", "spawn": [{"queue": "mail"}]}]
+    assert spawning(spawn=twice).fields == {f"{path}.spawn[0].spawn"}
+
+
+class Rot13:
+    """A codec whose texts tell a client that knows it from one that does not."""
+
+    private = True
+
+    def encode(self, value: object) -> bytes:
+        return PLAIN.encode({"secret": PLAIN.encode(value).hex()})
+
+    def decode(self, text: bytes) -> Any:
+        found = PLAIN.decode(text)
+        assert isinstance(found, dict)
+        return PLAIN.decode(bytes.fromhex(str(found["secret"])))
+
+
+def test_an_encoded_payload_is_never_a_built_in_task() -> None:
+    app = App(queue="work", codec=Rot13())
+
+    @app.task
+    def known() -> None: ...
+
+    with MemoryService() as made, made.serving(app):
+        app.ensure_queues()
+        payload = {"task": SPAWN, "args": {"tasks": [{"queue": "work", "payload": 1}]}}
+        task = app.client.enqueue("work", payload)
+
+        made.run(app)
+
+        dead = app.client.get_task(str(task.id))
+        assert dead.attempts == 1
+        assert dead.errors[-1].type == "UnknownTask"
+
+
+def test_children_of_a_spawn_of_many_are_encoded_once() -> None:
+    app = App(queue="work", codec=Rot13())
+    seen: list[int] = []
+
+    @app.task
+    def child(number: int) -> None:
+        seen.append(number)
+
+    @app.task
+    def parent(ctx: Context) -> None:
+        for number in range(100):
+            ctx.spawn(child, {"number": number})
+
+    with MemoryService() as made, made.serving(app):
+        app.ensure_queues()
+        parent.enqueue()
+
+        made.run(app, limit=500)
+
+    assert sorted(seen) == list(range(100))
+
+
+def test_a_relay_stands_for_the_batch_whose_callback_it_is(call: Service, mail: str) -> None:
+    call("POST", "/v1/batches", {"id": "outer"})
+    on = {"ended": {"queue": "mail", "relay": True, "batches": ["outer"]}}
+    made = call("POST", "/v1/batches", {"id": "inner", "total": 1, "on": on})
+    assert made.status == 201, made.body
+    again = call("POST", "/v1/batches", {"id": "inner", "total": 1, "on": on})
+    assert again.status == 200
+    both = {"ended": {"queue": "mail", "relay": True, "payload": 1}}
+    assert call("POST", "/v1/batches", {"on": both}).fields == {"on.ended.relay"}

@@ -66,6 +66,39 @@ def test_only_an_open_group_is_given_tasks(world: World, shards: ShardDeliveries
         taken(world, shards, lease=group.id)
 
 
+def test_tasks_are_taken_by_id_whether_due_or_not_unless_something_has_changed_them(
+    world: World, shards: ShardDeliveries
+) -> None:
+    queue = world.queue()
+    changed, due = world.put(queue, "1", "2")
+    (later,) = world.put(queue, delay_in_seconds=600)
+    read = world.store.read([changed, due, later])
+    world.say(world.one(queue), "RELEASED")
+    world.use.queues.pause(queue)
+    world.clock.forward(60)
+    group = world.use.leases.open(None, keepalive=30).id
+
+    mine = shards.take(queue, list(read.values()), worker="ada:1", lease_id=group)
+
+    assert {task.id for task in mine} == {due, later}
+    assert {(task.state, task.attempts) for task in mine} == {(State.INFLIGHT, 1)}
+    assert (world.see(changed).state, world.see(changed).attempts) == (State.ENQUEUED, 0)
+
+
+def test_tasks_are_taken_by_id_past_the_rate_of_their_queue_and_within_its_limit_in_flight(
+    world: World, shards: ShardDeliveries
+) -> None:
+    slow = DequeuingSettings(3, RateLimiting(1, 3_600))
+    world.use.queues.create("slow", QueueSettings(dequeuing_settings=slow))
+    tasks = world.store.read(world.put("slow", *("{}" for _ in range(5))))
+    world.clock.forward(1)
+    group = world.use.leases.open(None, keepalive=30).id
+
+    mine = shards.take("slow", list(tasks.values()), worker="ada:1", lease_id=group)
+
+    assert len(mine) == 3
+
+
 def test_what_expired_is_buried_and_not_handed_out(world: World, shards: ShardDeliveries) -> None:
     world.queue(expires_in_seconds=60)
     (old,) = world.put("mail")

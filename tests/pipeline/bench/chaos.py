@@ -36,6 +36,7 @@ from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES
 from headrace.spark.session import session
 from infra import PROJECT_ROOT
+from tests.pipeline import processes
 from tests.pipeline.bench.streaming import ROWS
 
 STATIONS = ("first", "second")
@@ -43,7 +44,6 @@ STREAM = "stream"
 _LONGEST = 2_400.0  # seconds
 _HALF = 0.5
 _LOOK_EVERY = 0.5
-_FORKED = "-m headrace.spark.stations.daemon"
 
 
 @dataclass
@@ -84,19 +84,8 @@ class Drivers:
 
     def kill_worker(self, chance: random.Random) -> bool:
         """Kill one of the Python processes that tasks are in; tell whether there was one."""
-        workers = [
-            pid
-            for process in self.running.values()
-            for pid, parent in _descendants(process.pid).items()
-            if _FORKED in _command(pid) and _FORKED in _command(parent)
-        ]
-        if not workers:
-            return False
-        try:
-            os.kill(chance.choice(workers), signal.SIGKILL)
-        except ProcessLookupError:
-            return False
-        return True
+        found = [pid for process in self.running.values() for pid in processes.workers(process.pid)]
+        return bool(found) and processes.killed(chance.choice(found))
 
     def stop(self) -> list[int]:
         """Ask all to end; return their exit codes."""
@@ -265,29 +254,6 @@ def _lake(
         written = spark.read.parquet(str(folder / ROWS)).where("NOT lapsed").select("id")
         rows, once = written.count(), written.distinct().count()
     return proof(lake), planned, (rows, once)
-
-
-def _descendants(pid: int) -> dict[int, int]:
-    """Return the processes below *pid* with their parents."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                stat = (entry / "stat").read_text()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
-    below = {pid}
-    while grown := {one for one, parent in parents.items() if parent in below} - below:
-        below |= grown
-    return {one: parents[one] for one in below if one != pid}
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path("/proc", str(pid), "cmdline").read_text().replace("\0", " ")
-    except OSError:
-        return ""
 
 
 def main() -> int:

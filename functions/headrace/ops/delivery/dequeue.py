@@ -118,13 +118,20 @@ class Deliveries(Leasing):
         ).run()
 
     def lease(
-        self, queue: Queue, entries: Sequence[Entry], *, worker: str, group: LeaseGroup
+        self,
+        queue: Queue,
+        entries: Sequence[Entry],
+        *,
+        worker: str,
+        group: LeaseGroup,
+        rated: bool = True,
     ) -> list[Task]:
-        """Put those of *entries* under *group* that can be had, as far as the queue's limits allow.
+        """Lease *entries* under *group* as far as the limits of *queue* allow; return the tasks.
 
-        They are what the index shows as due; how many they are is the caller's business.
+        They are what the index shows as due; how many they are is the caller's business.  If not
+        *rated*, they do not count for the queue's rate.
         """
-        look = QueueLook(self, queue, len(entries), worker, group=group)
+        look = QueueLook(self, queue, len(entries), worker, group=group, rated=rated)
         return self.whole({queue.name: queue}, look.lease(entries, len(entries)))
 
     def give_back(self, sources: Mapping[str, Queue], surplus: Sequence[Task]) -> None:

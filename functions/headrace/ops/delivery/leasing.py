@@ -91,6 +91,7 @@ class QueueLook:
     worker: str
     keepalive: Seconds | None = None
     group: LeaseGroup | None = None
+    rated: bool = True  # whether its deliveries count for the queue's rate
     batch: DeliveryBatch | None = None
     next_due: datetime | None = None  # when the next task falls due, as far as seen
     free_at: datetime | None = None  # when something of others' may be taken
@@ -289,7 +290,8 @@ class QueueLook:
 
     def _lease(self, ready: Sequence[Entry], count: int) -> list[Task]:
         wanted = min(count, len(ready))
-        if wanted == 0 or self.queue.settings.dequeuing_settings.rate_limiting is None:
+        limited = self.rated and self.queue.settings.dequeuing_settings.rate_limiting is not None
+        if wanted == 0 or not limited:
             return self._race(ready, wanted).won
         tokens = self.leasing.limiting.tokens
         granted = tokens.take(self.queue, wanted)

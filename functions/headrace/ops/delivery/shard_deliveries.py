@@ -3,14 +3,15 @@
 For workers beside the tables, such as the stations on Spark, which divide a queue by its shards.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from headrace.domain.change import Entry
+from headrace.domain.change import Change, Entry
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.lease import LeaseGroup
+from headrace.domain.operate import BulkAction, operate
 from headrace.domain.queue import Queue
 from headrace.domain.task import TURN_LANE, State, Task
 from headrace.ops.delivery.dequeue import Deliveries
@@ -18,8 +19,9 @@ from headrace.ops.delivery.reaping import Reaping
 from headrace.ops.shared.lanes import ShardReader, some_due
 from headrace.ops.shared.leases import Leases
 from headrace.ops.shared.limiting import limited
+from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
-from headrace.store.base import Store
+from headrace.store.base import Done, Store
 
 _LOOK_EVERY: Final = timedelta(seconds=1)  # at the group
 
@@ -112,6 +114,29 @@ class ShardDeliveries:
                 yield tasks
             if reader.over or (ready and not tasks and limited(source)):
                 return
+
+    def take(self, queue: str, tasks: Sequence[Task], *, worker: str, lease_id: str) -> list[Task]:
+        """Lease *tasks* that wait in *queue*, due or not, under a group; return those it has now.
+
+        For a caller whose work on them is done, and who only settles them: neither a pause nor a
+        rate limit matters, but a limit of tasks in flight does.  A task that is not due yet is made
+        due, which is one write more; one that has changed since it was read is left alone.
+        Raises NotFound when there is no such queue, InvalidRequest for one with a target, and
+        LeaseLost unless the group is open.
+        """
+        source, now = self.source(queue), self.now()
+        group = self.leases.open_for(lease_id, queue)
+        planned = [operate(BulkAction.RUN, task, source, target=None, now=now) for task in tasks]
+        changes = [one for one in planned if isinstance(one, Change)]
+        made_due = [one.task for one in commit(self.store, changes) if isinstance(one, Done)]
+        due = [task for task in tasks if task.due_at <= now] + made_due
+        versions = {task.id: task.version + 1 for task in due}
+        leased = self.deliveries.lease(
+            source, [Entry.of(task) for task in due], worker=worker, group=group, rated=False
+        )
+        changed = [task for task in leased if task.version != versions[task.id]]
+        self.deliveries.give_back({queue: source}, changed)
+        return [task for task in leased if task not in changed]
 
     def contended(self, queue: str, shard: int) -> bool:
         """Tell whether tasks of a shard seem due that nothing but others' leasing holds back.

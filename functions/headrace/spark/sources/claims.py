@@ -36,6 +36,7 @@ INLINE: Final = 32 * 1024
 _PAGE: Final = 300_000  # bytes of a record; DynamoDB takes 400 KB
 _RECORDS: Final = 25  # read at a time, all of which may be as large
 _ROWS: Final = "rows"
+_LAPSED: Final = "lapsed"
 _COLUMNS: Final = ("id", "lease", "payload")
 # Not by pa.array(), which imports pandas: Spark plans each read in a process that has no other use.
 _NOTHING: Final = pa.RecordBatch.from_arrays(
@@ -68,22 +69,41 @@ class GroupClaims:
         return _decoded(there.body[_ROWS])
 
     def every(self) -> Iterator[pa.RecordBatch]:
-        """Yield the pages that there are."""
+        """Yield the pages that were written."""
         for record in self._records():
-            if record.name != pace_name(self.group):
+            if _ROWS in record.body:
                 yield _decoded(record.body[_ROWS])
 
     def leases(self) -> dict[str, str]:
         """Return the lease of each task that was claimed, by its id."""
         return {id_: lease for page in self.every() for id_, lease in leases_in(page)}
 
+    def note_planned(self, *, now: datetime) -> None:
+        """Write down that a micro-batch of this group is planned, until forget() removes it."""
+        record = Record(KIND, self._batch, {_LAPSED: False}, expires_at=now + KEPT)
+        self.store.put_record(record, replaces=None)
+
+    def note_lapsed(self, *, now: datetime) -> None:
+        """Write down that the rows of this group's micro-batch are shown as lapsed from now on."""
+        record = Record(KIND, self._batch, {_LAPSED: True}, expires_at=now + KEPT)
+        self.store.renew_record(record)
+
+    def has_lapsed(self) -> bool | None:
+        """Return whether note_lapsed() was called; None if no micro-batch is written down."""
+        record = self.store.record(KIND, self._batch)
+        return None if record is None else bool(record.body[_LAPSED])
+
     def forget(self) -> None:
-        """Remove what is written down of a batch that is over."""
+        """Remove everything that is written down of this group."""
         for record in list(self._records()):
             self.store.drop_record(KIND, record.name)
 
     def _records(self) -> Iterator[Record]:
         return every_record(self.store, KIND, prefix=f"{self.group}/", page=_RECORDS)
+
+    @property
+    def _batch(self) -> str:
+        return f"{self.group}/batch"
 
     def _name(self, shard: int, number: int) -> str:
         return f"{self.group}/{shard:04d}/{number:06d}"
@@ -171,22 +191,31 @@ class ShardShare:
         return only(rows, [one not in self._known for one in leases_in(rows)])
 
 
-def standing(
-    rows: pa.RecordBatch, queue: str, group: str, tasks: Mapping[str, Task], *, opened: bool
-) -> tuple[list[bool], list[bool]]:
-    """Tell of each of *rows* whether it is held still, and whether it has lapsed, as *tasks* stand.
+def held_in(
+    rows: pa.RecordBatch, queue: str, tasks: Mapping[str, Task], *, opened: bool
+) -> list[bool]:
+    """Return whether each of *rows* is still held; *opened* is whether the group is open."""
+    return [opened and is_leased(tasks.get(id_), lease, queue) for id_, lease in leases_in(rows)]
 
-    Lapsed is what is neither held by its lease, whose group is *opened*, nor was settled under it:
-    it comes again, or has come, in another batch.
+
+def lapsed_in(
+    rows: pa.RecordBatch, queue: str, group: str, tasks: Mapping[str, Task]
+) -> list[bool]:
+    """Return whether each of *rows*, none of which is held any more, was never settled.
+
+    Such a task comes again, or has come, in another batch.
     """
-    held, lapsed = [], []
-    for id_, lease in leases_in(rows):
-        task = tasks.get(id_)
-        here = task is not None and task.queue == queue
-        holds = opened and here and task is not None and task.lease_id == _secret(lease)
-        held.append(holds)
-        lapsed.append(here and not holds and not settled(task, lease, group))
-    return held, lapsed
+    found = [(tasks.get(id_), lease) for id_, lease in leases_in(rows)]
+    return [
+        task is not None and task.queue == queue and not settled(task, lease, group)
+        for task, lease in found
+    ]
+
+
+def is_leased(task: Task | None, lease: str, queue: str) -> bool:
+    """Return whether *task* is in flight in *queue* under this very *lease*."""
+    here = task is not None and task.queue == queue
+    return here and task is not None and task.lease_id == _secret(lease)
 
 
 def settled(task: Task | None, lease: str, group: str) -> bool:

@@ -1,28 +1,40 @@
-"""How a batch of a stream ends that is committed: what is left of it is settled, or goes back.
+"""How a committed micro-batch ends: the rest of its tasks is settled, or given back.
 
-Any of this may be done again, and from several processes at once: every task is settled by a
-conditional write that asks for its lease, and a group ends once.
+All of this may run again, and in several processes at once: each task is settled by a conditional
+write that requires its lease, and a group ends once.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from headrace.domain.errors import HeadraceError, Unavailable
+from headrace.domain.ids import LeaseName
 from headrace.domain.lease import LeaseGroup
+from headrace.domain.lifecycle import Action
 from headrace.domain.limits import NAME_RE, pattern_fault
+from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.spark.sources import QUEUE
 from headrace.spark.sources.claims import GroupClaims, Lease, leases_in, settled
 from headrace.spark.sources.connect import StoreConnection, opened, store
-from headrace.spark.sources.leasing import ROWS, dropped, leftovers, release
+from headrace.spark.sources.leasing import (
+    ROWS,
+    dropped,
+    leftovers,
+    release,
+    shard_deliveries,
+)
 from headrace.spark.sources.rows import chunks
 
 _LOG: Final = logging.getLogger(__name__)
 _COMES_AGAIN: Final = 60.0
-"""Seconds until tasks come again that nothing settled: whoever reads the warning has time to act,
-and a stream that settles nothing does not read the same tasks all the time."""
+"""Seconds until tasks come again that nothing settled: an operator has time to act on the warning,
+and a stream whose sink settles nothing does not read the same tasks all the time."""
+_SETTLING: Final = 60.0
+"""Seconds of the lease under which tasks that were taken back are settled."""
+_WORKER: Final = "spark.on_commit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +87,14 @@ class Ending:
     settles: bool = False
 
     def end(self, group_id: str) -> MicroBatchEnd:
-        """End a batch that is committed.
+        """End a micro-batch that is committed.
 
+        A batch whose rows were shown as lapsed settles nothing: its sink has left them out, and
+        their tasks come again in a later batch.
         Raises Unavailable when the tables stay away: then it may be called again.
         """
+        if self._claims(group_id).has_lapsed():
+            return MicroBatchEnd(self.settles, self.forget(group_id))
         settles = self.settles
         if self.on_commit is not None:
             self._settle(self.on_commit, group_id)
@@ -100,9 +116,18 @@ class Ending:
         return MicroBatchEnd(settles, self.forget(group_id))
 
     def forget(self, group_id: str) -> bool:
-        """Give back what a group holds still, no attempt used, and forget what it had claimed.
+        """Give back what a group still holds, no attempt used, and forget what it had claimed.
 
-        Return whether its lease had lapsed by then.
+        Return whether its lease had lapsed before.
+        """
+        lapsed = self.give_back(group_id)
+        self._claims(group_id).forget()
+        return lapsed
+
+    def give_back(self, group_id: str) -> bool:
+        """Give back what a group still holds, no attempt used, of a batch that may be read again.
+
+        Return whether its lease had lapsed before.
         """
         found: list[LeaseGroup] = []
         try:
@@ -111,9 +136,11 @@ class Ending:
             raise
         except HeadraceError:
             _LOG.debug("%s: a group of queue %s was over before", QUEUE, self.queue)
-        GroupClaims(store(self.connection), group_id).forget()
         now = opened(self.connection).now()
         return any(group.has_lapsed(now) for group in found)
+
+    def _claims(self, group_id: str) -> GroupClaims:
+        return GroupClaims(store(self.connection), group_id)
 
     def _settle(self, what: OnCommit, group_id: str) -> None:
         late = 0
@@ -121,20 +148,47 @@ class Ending:
             results = opened(self.connection).reports.report(
                 queue, [what.report(task) for task in tasks]
             )
-            late += sum(
-                one.outcome is not ReportOutcome.OK
+            refused = {
+                task[0]: task[1]
+                for task, one in zip(tasks, results, strict=True)
+                if one.outcome is not ReportOutcome.OK
                 and one.task is not None
-                and not settled(one.task, lease, group_id)
-                for (_, lease), one in zip(tasks, results, strict=True)
-            )
+                and not settled(one.task, task[1], group_id)
+            }
+            late += len(refused)
+            if refused:
+                late -= self._settle_taken_back(what, queue, refused)
         if late:
             _LOG.warning(
                 "%s: %s tasks of queue %s had lost their lease before their micro-batch was"
-                " committed, so they come again in a later one: a longer lease_seconds helps",
+                " settled, and something else has happened to them since: they may come again in"
+                " a later one. A longer lease_seconds helps",
                 QUEUE,
                 f"{late:,}",
                 self.queue,
             )
+
+    def _settle_taken_back(self, what: OnCommit, queue: str, leases: Mapping[str, str]) -> int:
+        """Settle the tasks of *leases* that have only waited since this lease was taken back.
+
+        Their rows are in the sink.  Each is leased once more, under a group of its own, and settled
+        under that.  Return how many were settled; any other is left as it is.
+        """
+        uses = opened(self.connection)
+        found = store(self.connection).read(leases, payload=False)
+        waiting = [task for id_, task in found.items() if _only_waited(task, leases[id_], queue)]
+        if not waiting:
+            return 0
+        group = uses.leases.open(None, keepalive=_SETTLING)
+        try:
+            taken = shard_deliveries(self.connection).take(
+                queue, waiting, worker=_WORKER, lease_id=group.id
+            )
+            reports = [what.report((task.id, str(LeaseName.of(task)))) for task in taken]
+            results = uses.reports.report(queue, reports) if reports else []
+            return sum(one.outcome is ReportOutcome.OK for one in results)
+        finally:
+            self.give_back(group.id)
 
     def _postpone(self, left: Sequence[tuple[str, Sequence[Lease]]]) -> None:
         """Give tasks of queues back that a sink that is not ours has left."""
@@ -166,6 +220,18 @@ class Ending:
 
     def _claimed(self, group_id: str) -> Iterator[tuple[str, Sequence[Lease]]]:
         """Yield what was claimed, page by page, each of one queue."""
-        for page in GroupClaims(store(self.connection), group_id).every():
+        for page in self._claims(group_id).every():
             if page.num_rows:
                 yield page.column("queue")[0].as_py(), leases_in(page)
+
+
+def _only_waited(task: Task, lease: str, queue: str) -> bool:
+    """Return whether the last thing that happened to *task* is that *lease* was taken back."""
+    name = LeaseName.parse(lease)
+    return (
+        task.queue == queue
+        and task.state is State.ENQUEUED
+        and task.last_move == Action.RECLAIM
+        and name is not None
+        and task.started_at == name.started_at
+    )

@@ -16,23 +16,27 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.client.threads import PeriodicThread, Step
-from headrace.domain.errors import HeadraceError, LeaseLost
+from headrace.domain.change import Entry
+from headrace.domain.errors import HeadraceError, LeaseLost, Unavailable
 from headrace.domain.ids import LeaseName, group_of
 from headrace.domain.instants import micros_of
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
 from headrace.ops.delivery.shard_deliveries import ShardDeliveries
-from headrace.ops.shared.leases import Leases
+from headrace.ops.shared.leases import GroupStatuses, Leases
 from headrace.runtime.wiring import UseCases
+from headrace.spark.sources import QUEUE
 from headrace.spark.sources.claims import (
     INLINE,
     GroupClaims,
     Lease,
     ShardShare,
+    held_in,
+    is_leased,
     lacking,
+    lapsed_in,
     leases_in,
     only,
-    standing,
     with_payloads,
 )
 from headrace.spark.sources.connect import StoreConnection, opened, store
@@ -58,9 +62,10 @@ SCHEMA: Final = (
 )
 ARROW: Final = schema_of(SCHEMA)
 FRAME: Final = f"{SCHEMA}, lapsed boolean"
-"""Of a frame and a stream, where rows may come again: ``lapsed`` is one that comes once more.
+"""The columns of a frame and a stream, whose rows may be read again.
 
-Its lease ended before anybody settled it, so its task is, or will be, in another batch too.
+``lapsed`` marks a row whose lease ended before its task was settled.  The task was taken back
+before the row was shown, so this lease can no longer settle it: it comes again in a later batch.
 """
 FRAME_ARROW: Final = schema_of(FRAME)
 
@@ -68,8 +73,8 @@ FRAME_ARROW: Final = schema_of(FRAME)
 class Reading(StrEnum):
     """Who reads, and so what a reader is given of what was claimed before.
 
-    A station's job only what it holds still; a frame, and a stream whose batch comes again, all of
-    it as it was.  A stream's batch ends where its group does, the others fail then.
+    A station's job is given only what it still holds; a frame, and a stream whose batch comes
+    again, all of it as it was.  A stream's batch ends with its group; the others fail then.
     """
 
     STATION = "station"
@@ -84,7 +89,7 @@ class Intake:
     They are shared out over *shards*, as *rooms* says or else evenly; if neither is known, each
     shard may give as many.  *rate* is how many tasks a second the whole group may lease; None is as
     many as there are.  *first* is the number of its first shard among those of all queues that the
-    group leases from.
+    group leases from.  *lapsed* is of a stream: the rows of this micro-batch are shown as lapsed.
     """
 
     connection: StoreConnection
@@ -97,6 +102,7 @@ class Intake:
     reading: Reading = Reading.STATION
     rooms: tuple[int, ...] | None = None
     first: int = 0
+    lapsed: bool = False
 
     def room(self, shard: int) -> int:
         """Return how many tasks *shard* may give, always the same for one group."""
@@ -116,7 +122,8 @@ def leased(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:
 def claimed(intake: Intake, shard: int) -> Iterator[tuple[pa.RecordBatch, list[bool]]]:
     """Yield rows as leased() does, and of each whether its lease has lapsed.
 
-    Then its task comes again, or has come, in another batch.
+    All reads of one attempt at a micro-batch agree on that: the driver decides it when it plans
+    the attempt.  A frame has no such moment, so each read of a frame decides for itself.
     """
     uses = opened(intake.connection)
     again = intake.reading is not Reading.STATION
@@ -131,17 +138,50 @@ def claimed(intake: Intake, shard: int) -> Iterator[tuple[pa.RecordBatch, list[b
         INLINE if again else 0,
     )
     for page, before in share.pages():
-        if not before:
-            yield page, [False] * page.num_rows
-            continue
-        tasks = store(intake.connection).read(page.column("id").to_pylist(), payload=False)
-        group = store(intake.connection).group(intake.group)
-        alive = group is not None and group.holds(uses.now())
-        held, lapsed = standing(page, intake.queue, intake.group, tasks, opened=alive)
+        none_lapsed = [False] * page.num_rows
         if again:
-            yield _as_it_was(uses, page), lapsed
-        elif any(held):
-            yield from ((rows, [False] * rows.num_rows) for rows in _still(intake, page, held))
+            over = intake.lapsed or (
+                before and intake.reading is Reading.FRAME and not _is_open(intake)
+            )
+            lapsed = _taken_back(intake, page) if over else none_lapsed
+            yield (_as_it_was(uses, page) if before else page), lapsed
+        elif not before:
+            yield page, none_lapsed
+        else:
+            tasks = store(intake.connection).read(page.column("id").to_pylist(), payload=False)
+            held = held_in(page, intake.queue, tasks, opened=_is_open(intake))
+            if any(held):
+                yield from ((rows, [False] * rows.num_rows) for rows in _still(intake, page, held))
+
+
+def _is_open(intake: Intake) -> bool:
+    group = store(intake.connection).group(intake.group)
+    return group is not None and group.holds(opened(intake.connection).now())
+
+
+def _taken_back(intake: Intake, page: pa.RecordBatch) -> list[bool]:
+    """Take back what a group that is over still holds of *page*; return which rows have lapsed.
+
+    A late report counts until a task is taken back.  So this comes before a row is shown as lapsed:
+    afterwards no report under the lease can settle its task, whoever makes it.
+    Raises Unavailable if the tasks keep changing.
+    """
+    uses, tables = opened(intake.connection), store(intake.connection)
+    for _ in range(_LOOKS):
+        tasks = tables.read(page.column("id").to_pylist(), payload=False)
+        held = [
+            tasks[id_]
+            for id_, lease in leases_in(page)
+            if is_leased(tasks.get(id_), lease, intake.queue)
+        ]
+        if not held:
+            return lapsed_in(page, intake.queue, intake.group, tasks)
+        entries = [Entry.of(task) for task in held]
+        queue = uses.queues.cached(intake.queue)
+        statuses = GroupStatuses(tables, uses.now)
+        list(uses.reaping.take_back(queue, entries, statuses))
+    message = f"{QUEUE}: tasks of queue {intake.queue} keep changing while they are taken back"
+    raise Unavailable(message)
 
 
 def framed(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:

@@ -248,23 +248,35 @@ class QueueReading:
         most = getattr(limit, "max_rows", None)
         return max(self.max_rows, min(due, MOST_ROWS)) if most is None else int(most)
 
-    def shares(
-        self, group_id: str, shards: Shards, rooms: int | Sequence[int], reading: Reading
-    ) -> list[QueuePartition]:
-        """Return the shares of a group: always the same for the same arguments.
+    def by_queue(self, shards: Shards) -> dict[str, int]:
+        """Return how many shards are read of each queue, in the order of their names.
 
-        *rooms* is how many tasks each shard may give, or all of them together.
         Raises InvalidRequest where *shards* are those of one queue, and this is of several.
         """
         if not isinstance(shards, int):
-            numbers = dict(sorted(shards.items()))
-        elif self.queue is not None:
-            numbers = {self.queue: shards}
-        else:
-            message = f"{QUEUE}: this checkpoint is of one queue: name it by the option queue"
-            raise InvalidRequest(message, errors=[FieldError("queue", message)])
+            return dict(sorted(shards.items()))
+        if self.queue is not None:
+            return {self.queue: shards}
+        message = f"{QUEUE}: this checkpoint is of one queue: name it by the option queue"
+        raise InvalidRequest(message, errors=[FieldError("queue", message)])
+
+    def shares(
+        self,
+        group_id: str,
+        shards: Shards,
+        rooms: int | Sequence[int],
+        reading: Reading,
+        *,
+        lapsed: bool = False,
+    ) -> list[QueuePartition]:
+        """Return the shares of a group: always the same for the same arguments.
+
+        *rooms* is how many tasks each shard may give, or all of them together.  *lapsed* shows the
+        rows of a micro-batch as lapsed.
+        Raises as by_queue() does.
+        """
         made: list[QueuePartition] = []
-        for queue, of in numbers.items():
+        for queue, of in self.by_queue(shards).items():
             first = len(made)
             part = None if isinstance(rooms, int) else tuple(rooms[first : first + of])
             intake = Intake(
@@ -278,6 +290,7 @@ class QueueReading:
                 reading,
                 part,
                 first,
+                lapsed,
             )
             made += [QueuePartition(intake, shard) for shard in range(of)]
         return made

@@ -1,10 +1,13 @@
 """The stream of the format ``headrace``: batch after batch, each under a group of its own.
 
-The offset of a batch names its group, and what the group has leased stands in the claim log.  So a
-query that is started again from its checkpoint gets the very rows of the batch that it was in, be
-they settled by now or not; a heartbeat goes on extending the group if it is open still.  Where it
-has lapsed, what nobody had settled comes again in a later batch; the old one has it still, marked
-``lapsed``, because its sink may have half of it.
+The offset of a batch names its group, and the claim log has what the group has leased.  So a query
+that is started again from its checkpoint gets the very rows of the batch that it was in, whether
+they are settled by now or not, and a heartbeat extends the group again if it is still open.
+
+Once the group is over, the batch has lapsed.  That is decided when a query plans the batch for the
+first time, and written down: from then on the batch still has its rows, because its sink may have
+half of them, but those that were not settled are marked ``lapsed``.  The sink leaves them out, so
+the batch never settles them (``ending``); they come again in a later one.
 """
 
 import logging
@@ -20,9 +23,10 @@ from pyspark.sql import datasource as api
 from typing_extensions import override
 
 from headrace.client.threads import PeriodicThread
-from headrace.domain.errors import HeadraceError, Unavailable
+from headrace.domain.errors import HeadraceError, LeaseLost, Unavailable
 from headrace.domain.instants import micros_of
 from headrace.spark.sources import QUEUE, committed
+from headrace.spark.sources.claims import GroupClaims
 from headrace.spark.sources.connect import opened, store
 from headrace.spark.sources.ending import Ending
 from headrace.spark.sources.leasing import Reading, framed, group_heartbeat
@@ -43,7 +47,19 @@ Offset = dict[str, Any]
 
 _AWAY: Final = 8  # looks in a row that the tables were away for
 _WATCH: Final = "commits of a stream"
+_STALE: Final = (
+    f"{QUEUE}: the checkpoint asks for a micro-batch of queue {{about}} that was settled and"
+    " forgotten long ago, so it cannot be read again. Start the query with a new checkpoint (and a"
+    " sink of files with a new folder): every task that is not settled yet comes there"
+)
 _LOG: Final = logging.getLogger(__name__)
+
+
+class StaleCheckpoint(HeadraceError):
+    """The checkpoint of a stream is older than the batches that its tables remember."""
+
+    code = "stale_checkpoint"
+    title = "Stale checkpoint"
 
 
 class QueueStream(api.DataSourceStreamReader, Drained):
@@ -60,6 +76,7 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         self.reading = reading
         self._idle = IdleLooks(reading.poll_after_seconds, clock)
         self._beats: dict[str, PeriodicThread] = {}
+        self._shown_as_lapsed: dict[str, bool] = {}  # of each group that this query has planned
         self._ended: str | None = None
         self._closing: str | None = None
         self._last: Offset | None = None
@@ -137,7 +154,9 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         self._idle.found()
         plan = reading.plan()
         group = uses.leases.open(None, keepalive=reading.lease_seconds)
-        self._extend(group.id)
+        self._claims(group.id).note_planned(now=uses.now())
+        self._shown_as_lapsed[group.id] = False
+        self._beat(group.id)
         self._backlog = {"epoch": epoch, "backlog": sum(plan.due)}
         rooms = rooms_by(reading.most(limit, sum(plan.due)), plan.due, group.id)
         offset: Offset = {"epoch": epoch, "group": group.id}
@@ -151,17 +170,22 @@ class QueueStream(api.DataSourceStreamReader, Drained):
 
         With no batch between *start* and *end* Spark tells, when a query is started again, which
         offset it wrote last: that batch may be committed or not, and nothing of it is ended yet.
+        Raises StaleCheckpoint for a batch that is not written down any more, and InvalidRequest
+        for one of another query.
         """
         if start == end:
             self._last = end
             return []
         group_id = end.get("group")
+        if group_id is not None:
+            self.reading.by_queue(end["shards"])  # refused before anything is decided
         with self._lock:
             self._end_others(start, but=end)
             if group_id is None:
                 return []
-            self._extend(group_id)
-        return self.reading.shares(group_id, end["shards"], end["rows"], Reading.STREAM)
+            lapsed = self._has_lapsed(group_id)
+        shards, rooms = end["shards"], end["rows"]
+        return self.reading.shares(group_id, shards, rooms, Reading.STREAM, lapsed=lapsed)
 
     def read(self, partition: api.InputPartition) -> Iterator[Any]:
         """Yield what the share has claimed already, and what it can lease."""
@@ -174,11 +198,12 @@ class QueueStream(api.DataSourceStreamReader, Drained):
             self._end(end)
 
     def stop(self) -> None:
-        """Give back what is held, no attempt used, if Spark lets it.
+        """Give back what is held, no attempt used, if Spark lets this process live so long.
 
-        Where a query ends within a batch Spark kills this process, mostly before it comes to this.
-        Then the heartbeat is over too, and what is held comes back when the lease ends.  Of a
-        stream that settles on commit nothing goes back: the batch may be committed.
+        Where a query ends within a batch, Spark mostly kills this process before.  Then the
+        heartbeat ends too, and what is held comes back when the lease ends.  A stream that settles
+        on commit gives nothing back, because its batch may be committed.  What was claimed is not
+        forgotten: the batch may be read again.
         """
         if self._watch is not None:
             self._watch.stop()
@@ -189,7 +214,7 @@ class QueueStream(api.DataSourceStreamReader, Drained):
                     self._end({"group": group_id})
             elif self.reading.on_commit is None:
                 with suppress(HeadraceError):  # the reaper does it
-                    self._ending.forget(group_id)
+                    self._ending.give_back(group_id)
 
     # -- the groups of batches -------------------------------------------------------------------
 
@@ -222,21 +247,42 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         self._rest(group_id)
         committed.unmark(group_id)
 
-    def _extend(self, group_id: str) -> None:
-        """Begin to extend a group, if it is open."""
-        if group_id in self._beats:
-            return
-        uses = opened(self.reading.connection)
-        group = store(self.reading.connection).group(group_id)
-        if group is None or not group.holds(uses.now()):
+    def _claims(self, group_id: str) -> GroupClaims:
+        return GroupClaims(store(self.reading.connection), group_id)
+
+    def _has_lapsed(self, group_id: str) -> bool:
+        """Return whether the rows of a batch are shown as lapsed; else its group is extended.
+
+        Decided once for each query, so that all reads of one attempt at the batch agree.
+        """
+        if group_id in self._shown_as_lapsed:
+            return self._shown_as_lapsed[group_id]
+        claims = self._claims(group_id)
+        lapsed = claims.has_lapsed()
+        if lapsed is None:
+            raise StaleCheckpoint(_STALE.format(about=self.reading.about))
+        if not lapsed:
+            uses = opened(self.reading.connection)
+            try:
+                uses.leases.extend(group_id)
+                self._beat(group_id)
+            except LeaseLost:
+                claims.note_lapsed(now=uses.now())
+                lapsed = True
+        if lapsed:
             _LOG.warning(
-                "%s: a micro-batch of queue %s is read again whose lease has ended: rows that"
-                " nothing had settled are marked lapsed, and come again in a later one",
+                "%s: a micro-batch of queue %s is read again whose lease has ended: rows whose"
+                " tasks are not settled are marked lapsed, and come again in a later one",
                 QUEUE,
                 self.reading.about,
             )
             self._count_lapse(group_id)
-            return
+        self._shown_as_lapsed[group_id] = lapsed
+        return lapsed
+
+    def _beat(self, group_id: str) -> None:
+        """Begin to extend a group from a thread."""
+        uses = opened(self.reading.connection)
         seconds = self.reading.lease_seconds
         lost = partial(self._lost, group_id)
         beat = group_heartbeat(uses.leases, group_id, lease_seconds=seconds, on_lost=lost)
@@ -276,6 +322,7 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         return news
 
     def _rest(self, group_id: str) -> None:
+        self._shown_as_lapsed.pop(group_id, None)
         beat = self._beats.pop(group_id, None)
         if beat is not None:
             beat.stop()

@@ -83,13 +83,13 @@ class GroupClaims:
         record = Record(KIND, self._batch, {_LAPSED: False}, expires_at=now + KEPT)
         self.store.put_record(record, replaces=None)
 
-    def note_lapsed(self, *, now: datetime) -> None:
-        """Write down that the rows of this group's micro-batch are shown as lapsed from now on."""
+    def note_shown_as_lapsed(self, *, now: datetime) -> None:
+        """Write down that rows of this group's micro-batch are now shown as lapsed."""
         record = Record(KIND, self._batch, {_LAPSED: True}, expires_at=now + KEPT)
         self.store.renew_record(record)
 
-    def has_lapsed(self) -> bool | None:
-        """Return whether note_lapsed() was called; None if no micro-batch is written down."""
+    def shown_as_lapsed(self) -> bool | None:
+        """Return whether rows were shown as lapsed; None if no micro-batch is written down."""
         record = self.store.record(KIND, self._batch)
         return None if record is None else bool(record.body[_LAPSED])
 

@@ -137,6 +137,8 @@ def claimed(intake: Intake, shard: int) -> Iterator[tuple[pa.RecordBatch, list[b
         uses.now,
         INLINE if again else 0,
     )
+    if intake.lapsed:
+        share.claims.note_shown_as_lapsed(now=uses.now())
     for page, before in share.pages():
         none_lapsed = [False] * page.num_rows
         if again:

@@ -5,9 +5,9 @@ that is started again from its checkpoint gets the very rows of the batch that i
 they are settled by now or not, and a heartbeat extends the group again if it is still open.
 
 Once the group is over, the batch has lapsed.  That is decided when a query plans the batch for the
-first time, and written down: from then on the batch still has its rows, because its sink may have
-half of them, but those that were not settled are marked ``lapsed``.  The sink leaves them out, so
-the batch never settles them (``ending``); they come again in a later one.
+first time: it still has its rows, because its sink may have half of them, but those that were not
+settled are marked ``lapsed``.  The sink leaves them out, so the batch never settles them
+(``ending``); they come again in a later one.
 """
 
 import logging
@@ -76,7 +76,7 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         self.reading = reading
         self._idle = IdleLooks(reading.poll_after_seconds, clock)
         self._beats: dict[str, PeriodicThread] = {}
-        self._shown_as_lapsed: dict[str, bool] = {}  # of each group that this query has planned
+        self._lapsed_batches: dict[str, bool] = {}  # by group, as this query has decided
         self._ended: str | None = None
         self._closing: str | None = None
         self._last: Offset | None = None
@@ -155,7 +155,7 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         plan = reading.plan()
         group = uses.leases.open(None, keepalive=reading.lease_seconds)
         self._claims(group.id).note_planned(now=uses.now())
-        self._shown_as_lapsed[group.id] = False
+        self._lapsed_batches[group.id] = False
         self._beat(group.id)
         self._backlog = {"epoch": epoch, "backlog": sum(plan.due)}
         rooms = rooms_by(reading.most(limit, sum(plan.due)), plan.due, group.id)
@@ -255,21 +255,14 @@ class QueueStream(api.DataSourceStreamReader, Drained):
 
         Decided once for each query, so that all reads of one attempt at the batch agree.
         """
-        if group_id in self._shown_as_lapsed:
-            return self._shown_as_lapsed[group_id]
-        claims = self._claims(group_id)
-        lapsed = claims.has_lapsed()
-        if lapsed is None:
+        if group_id in self._lapsed_batches:
+            return self._lapsed_batches[group_id]
+        if self._claims(group_id).shown_as_lapsed() is None:
             raise StaleCheckpoint(_STALE.format(about=self.reading.about))
-        if not lapsed:
-            uses = opened(self.reading.connection)
-            try:
-                uses.leases.extend(group_id)
-                self._beat(group_id)
-            except LeaseLost:
-                claims.note_lapsed(now=uses.now())
-                lapsed = True
-        if lapsed:
+        try:
+            opened(self.reading.connection).leases.extend(group_id)
+        except LeaseLost:
+            lapsed = True
             _LOG.warning(
                 "%s: a micro-batch of queue %s is read again whose lease has ended: rows whose"
                 " tasks are not settled are marked lapsed, and come again in a later one",
@@ -277,7 +270,10 @@ class QueueStream(api.DataSourceStreamReader, Drained):
                 self.reading.about,
             )
             self._count_lapse(group_id)
-        self._shown_as_lapsed[group_id] = lapsed
+        else:
+            lapsed = False
+            self._beat(group_id)
+        self._lapsed_batches[group_id] = lapsed
         return lapsed
 
     def _beat(self, group_id: str) -> None:
@@ -322,7 +318,7 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         return news
 
     def _rest(self, group_id: str) -> None:
-        self._shown_as_lapsed.pop(group_id, None)
+        self._lapsed_batches.pop(group_id, None)
         beat = self._beats.pop(group_id, None)
         if beat is not None:
             beat.stop()

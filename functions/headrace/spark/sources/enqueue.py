@@ -31,6 +31,7 @@ from headrace.spark.sources.arrow import ArrowSink, rows_in
 from headrace.spark.sources.badrows import DROP, FAIL, BadRows, bad_rows, dead_letter
 from headrace.spark.sources.newrows import (
     Identity,
+    check_readable,
     new_task,
     queue_of,
     random_ids,
@@ -94,6 +95,7 @@ class Sending:
     rate: float | None = None
     bad_rows: BadRows = FAIL
     line: str = ""  # by which all parts of the job keep to the rate
+    ntz: frozenset[str] = frozenset()  # the columns whose timestamps are in no time zone
 
 
 @dataclass(slots=True)
@@ -162,6 +164,7 @@ class EnqueueSource(DataSource):
             chosen["rate"],
             bad,
             begun() if chosen["rate"] else "",
+            frozenset(name for name, kind in fields if kind == "timestamp_ntz"),
         )
 
 
@@ -172,7 +175,7 @@ class EnqueueWriter(DataSourceArrowWriter):
         self.sending = sending
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> EnqueueSummary:
-        return enqueued(self.sending, (row for batch in iterator for row in batch.to_pylist()))
+        return enqueued(self.sending, rows_in(iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         _ended(messages, self.sending)
@@ -189,7 +192,7 @@ class EnqueueStreamWriter(ArrowSink):
         self.sending = sending
 
     def write(self, iterator: Iterator[Any]) -> EnqueueSummary:
-        return enqueued(self.sending, rows_in(iterator))
+        return enqueued(self.sending, rows_in(iterator, self.sending.ntz))
 
     @override
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
@@ -216,6 +219,7 @@ def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> EnqueueSumm
         bad = _Refusals(sending, summary)
         for row in some:
             try:
+                check_readable(row)
                 queue = sending.queue or queue_of(row)
                 task = new_task(row, sending.identity, queue)
                 _check_payload(task, payloads.setdefault((queue, task.id), task.payload))

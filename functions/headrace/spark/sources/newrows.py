@@ -16,6 +16,7 @@ from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.spark.sources.arrow import Unreadable, plain
 from headrace.spark.sources.rows import (
     BadRow,
     group_in,
@@ -92,7 +93,7 @@ class Identity:
             message = f"the id comes from {', '.join(self.id_from)}: not all of it may be null"
             raise BadRow(message)
         parts = [self.run, queue, values]
-        text = json.dumps(parts, default=_plain, ensure_ascii=False, sort_keys=True)
+        text = json.dumps(parts, default=plain, ensure_ascii=False, sort_keys=True)
         return f"row-{blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
 
 
@@ -154,6 +155,14 @@ def new_task(row: Mapping[str, Any], identity: Identity, queue: str) -> TaskSpec
     return task
 
 
+def check_readable(row: Mapping[str, Any]) -> None:
+    """Raise BadRow for a value that Python has none for."""
+    for name, value in row.items():
+        if isinstance(value, Unreadable):
+            message = f"{name} {value.reason}"
+            raise BadRow(message)
+
+
 def queue_of(row: Mapping[str, Any]) -> str:
     """Return where *row* goes.  Raises BadRow."""
     return queue_in("queue", row["queue"])
@@ -201,12 +210,6 @@ def _retry(name: str, text: str | None) -> RetryStrategy | None:
         raise BadRow(message) from error
     except InvalidRequest as wrong:
         raise BadRow(str(wrong)) from wrong
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
-    return str(value)
 
 
 _READ: Final[Mapping[str, Callable[[str, Any], Any]]] = {

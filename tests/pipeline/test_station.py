@@ -101,6 +101,74 @@ def test_a_task_that_makes_the_transform_fail_is_found_and_spares_the_others(
     )
 
 
+def counted(transform: Any, calls: list[int]) -> Any:
+    """Return *transform*, noting each of its calls: one for each plan that a batch makes."""
+
+    def call(tasks: Any) -> Any:
+        calls.append(1)
+        return transform(tasks)
+
+    return call
+
+
+def test_many_tasks_that_make_the_transform_fail_are_found_with_few_plans(
+    spark: SparkSession, pipeline: PipelineHarness
+) -> None:
+    """Each plan takes seconds on a busy machine: to halve five hundred tasks took a hundred."""
+    pipeline.fill("in", 500)
+    calls: list[int] = []
+
+    done = run(spark, pipeline, counted(transforms.poisoned_often, calls))
+
+    assert (done.counts["poison"], done.batches) == (10, 1)
+    assert (pipeline.states("in"), pipeline.states("out")) == ({"DEAD": 10}, {"ENQUEUED": 490})
+    assert len(calls) <= 1 + 2  # to look at it, for the batch, and for the search
+
+
+def test_more_tasks_than_a_search_has_partitions_are_divided_once_more(
+    spark: SparkSession, pipeline: PipelineHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.spark.stations.batch._PARTS", 8)
+    pipeline.fill("in", 100)
+    calls: list[int] = []
+
+    done = run(spark, pipeline, counted(transforms.poisoned_often, calls))
+
+    assert done.counts["poison"] == 2
+    assert (pipeline.states("in"), pipeline.states("out")) == ({"DEAD": 2}, {"ENQUEUED": 98})
+    assert len(calls) <= 1 + 5
+
+
+def test_a_transform_that_always_fails_is_given_up_after_a_few_tries(
+    spark: SparkSession, pipeline: PipelineHarness
+) -> None:
+    pipeline.fill("in", 400)
+    calls: list[int] = []
+
+    with pytest.raises(StationFailed, match="more than 20 tasks of one batch: KeyError"):
+        run(spark, pipeline, counted(transforms.always_failing, calls))
+
+    assert len(calls) <= 1 + 2
+    assert pipeline.states("in") == {"ENQUEUED": 400}
+    assert {task.attempts for task in pipeline.tasks("in")} == {0}
+
+
+def test_a_search_that_needs_a_plan_for_each_job_ends_after_some_of_them(
+    spark: SparkSession,
+    pipeline: PipelineHarness,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headrace.spark.stations.batch._HALVING_JOBS", 4)
+    pipeline.fill("in", 60)
+
+    with pytest.raises(StationFailed, match="4 jobs did not find all tasks at fault: ValueError"):
+        run(spark, pipeline, transforms.sorted_and_poisoned_often, claim_log=str(tmp_path))
+
+    assert "INFLIGHT" not in pipeline.states("in")
+    assert "DEAD" not in pipeline.states("in")
+
+
 def test_a_transform_that_fails_for_too_many_is_broken_itself_and_keeps_no_task(
     spark: SparkSession, pipeline: PipelineHarness
 ) -> None:

@@ -55,6 +55,16 @@ def poisoned(tasks: DataFrame) -> DataFrame:
     return tasks.withColumn("payload", f.struct(_raising(_checked)(number()).alias("n")))
 
 
+def poisoned_often(tasks: DataFrame) -> DataFrame:
+    """Raise an error at every fiftieth number, far from each other."""
+    return tasks.withColumn("payload", f.struct(_raising(_fiftieth)(number()).alias("n")))
+
+
+def sorted_and_poisoned_often(tasks: DataFrame) -> DataFrame:
+    """Bring all tasks together, and raise an error at every fiftieth number."""
+    return poisoned_often(tasks.orderBy("created_at"))
+
+
 def unnamed(tasks: DataFrame) -> DataFrame:
     """Drop the column that says of which queue a task is."""
     return tasks.drop("queue")
@@ -71,6 +81,12 @@ def _raising(function: Any) -> Any:
 
 def _checked(n: int) -> int:
     if n % 100 == POISON:
+        raise ValueError(f"{n} cannot be worked on")
+    return n
+
+
+def _fiftieth(n: int) -> int:
+    if n % 50 == POISON:
         raise ValueError(f"{n} cannot be worked on")
     return n
 

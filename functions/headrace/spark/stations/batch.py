@@ -1,12 +1,13 @@
 """One batch of a station: open a group, lease, transform, settle, sweep, close."""
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, NoReturn
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
@@ -22,6 +23,7 @@ from headrace.spark.sources.connect import opened, store
 from headrace.spark.sources.leasing import group_heartbeat, sweep
 from headrace.spark.sources.outlet import Outlet
 from headrace.spark.sources.reading import QueuePartition, QueueReading
+from headrace.spark.sources.rows import chunks
 from headrace.spark.sources.settling import SettleSummary
 from headrace.spark.stations import jobs
 from headrace.spark.stations.figures import Batch
@@ -39,6 +41,10 @@ _LOG: Final = logging.getLogger(__name__)
 _CRASHES: Final = 3
 """So often a single task's job must have died before that counts as the task's doing, and so often
 in turn the claim log may fail before the station does."""
+_PARTS: Final = 1_000
+"""Partitions of a search for tasks at fault: each is a part of a job, which costs milliseconds."""
+_HALVING_JOBS: Final = 100
+"""Jobs of a search that needs a plan for each, which costs seconds."""
 _CANCELLED: Final = "SPARK_JOB_CANCELLED"
 _LOOK_EVERY: Final = 0.1  # seconds, for a shutdown
 
@@ -50,9 +56,18 @@ class _Under:
     group_id: str
     called_off: bool = False
     lost: bool = False
+    claimed: bool = False  # whether the claim log has what its job leased
     jobs: int = 0
     shares: int = 0
     summary: SettleSummary = field(default_factory=SettleSummary)
+
+
+@dataclass(slots=True)
+class _Poison:
+    """The tasks of a batch at fault, by id, and whether the transform works for any other."""
+
+    errors: dict[str, Exception] = field(default_factory=dict)
+    works: bool = False
 
 
 class BatchRunner:
@@ -129,11 +144,10 @@ class BatchRunner:
         shares = self._reading.batch(under.group_id)
         under.shares = len(shares)
         error = self._tried(under, partial(self._leased, under, shares))
+        if error is not None and not under.called_off and job_error(error) is JobError.CRASHED:
+            error = self._part(under, self._held(under))  # mostly not a task's doing
         if error is not None and not under.called_off:
-            parts = [self._held(under)]
-            if job_error(error) is JobError.RAISED:
-                parts = _halves(parts[0])
-            self._search(under, parts)
+            self._search(under, self._held(under))
         if not under.called_off:
             for queue in self._queues(under):
                 swept = sweep(self._connection, queue, under.group_id)
@@ -161,23 +175,32 @@ class BatchRunner:
         return jobs.only(self._spark, self._connection, under.group_id, ids, under.shares)
 
     def _tried(self, under: _Under, given: Callable[[], DataFrame]) -> Exception | None:
-        """Run one job over the frame that is *given*; return an error that the tasks may cause.
+        """Run one job over the frame that is *given*.  Return and raise as _ran() does."""
+        return self._ran(under, partial(self._settled, under, given))
+
+    def _settled(self, under: _Under, given: Callable[[], DataFrame]) -> SettleSummary:
+        leased = given()
+        if self._claims is not None:
+            leased = self._claims.written(leased, under.group_id, under.jobs)
+            under.claimed, self._unclaimed = True, 0
+        return jobs.settled(self._made(leased), self._outlet)
+
+    def _made(self, leased: DataFrame) -> DataFrame:
+        """Return the settling frame that the transform makes of what is *leased*."""
+        made = settling_frame(self._station.transform(leased), several=self._outlet.queue is None)
+        return (
+            made.repartition("id").sortWithinPartitions("id") if self._analysis.scatters else made
+        )
+
+    def _ran(self, under: _Under, job: Callable[[], SettleSummary]) -> Exception | None:
+        """Run a *job* and note its outcomes; return an error that the tasks may cause.
 
         Raises Unavailable when it was the tables' doing, and what Spark says of a wrong plan.
         """
         under.jobs += 1
-        claimed = self._claims is None
+        under.claimed = self._claims is None
         try:
-            leased = given()
-            if self._claims is not None:
-                leased = self._claims.written(leased, under.group_id, under.jobs)
-                claimed, self._unclaimed = True, 0
-            made = settling_frame(
-                self._station.transform(leased), several=self._outlet.queue is None
-            )
-            if self._analysis.scatters:
-                made = made.repartition("id").sortWithinPartitions("id")
-            under.summary.merge(jobs.settled(made, self._outlet))
+            under.summary.merge(job())
         except AnalysisException:
             raise
         except (PySparkException, Py4JError) as error:
@@ -190,7 +213,7 @@ class BatchRunner:
                 raise Unavailable(cause.value) from error
             if cause is JobError.OVER:
                 under.lost = under.called_off = True
-            elif not claimed:
+            elif not under.claimed:
                 self._release(under, error)
             _LOG.warning(
                 "a job of station %s failed: %s", self._station.about, worker_error(error).message
@@ -220,44 +243,129 @@ class BatchRunner:
             for task in self._uses.leases.held(under.group_id, queue, place.shard, payload=False)
         ]
 
-    def _search(self, under: _Under, parts: list[list[str]]) -> None:
-        """Work off one part after the other, halving each that fails, down to the tasks at fault.
+    def _search(self, under: _Under, ids: list[str]) -> None:
+        """Find the tasks of *ids* that make the transform fail, and settle all others.
 
         Those are dead with the error.  Raises StationFailed when there are too many of them: then
         they are dead only if the transform has worked for any other, else it is to blame.
+
+        The tasks are divided into partitions, mostly of one task, and the frame is planned once.
+        Then some partitions at a time are run, and where that fails each of them by itself.
         """
-        crashes, works = 0, False
-        poison: dict[str, Exception] = {}
+        found = _Poison()
+        while ids and not under.called_off:
+            parts = jobs.divided(ids, _PARTS)
+            planned = self._planned(under, parts)
+            if planned is None:
+                self._halve(under, _halves(ids), found)
+                break
+            ids = []
+            for number, error in self._failing(under, planned, len(parts), found):
+                if len(parts[number]) == 1:
+                    found.errors[parts[number][0]] = error
+                else:
+                    ids += parts[number]
+        self._dead_letter(under, {} if under.called_off else found.errors)
+
+    def _planned(self, under: _Under, parts: Sequence[Sequence[str]]) -> jobs.PartitionJobs | None:
+        """Return the jobs of a frame with a partition for each of *parts*.
+
+        None where the transform brings rows of several partitions together.
+        """
+        if self._claims is not None or self._analysis.scatters:
+            return None
+        given = jobs.of_parts(self._spark, self._connection, under.group_id, parts)
+        made = self._made(given)
+        try:
+            planned = jobs.PartitionJobs(made, self._outlet)
+            return planned if planned.partitions == len(parts) else None
+        except (PySparkException, Py4JError):  # what a plan has run already, such as a broadcast
+            return None
+
+    def _failing(
+        self, under: _Under, planned: jobs.PartitionJobs, partitions: int, found: _Poison
+    ) -> Iterator[tuple[int, Exception]]:
+        """Run all *partitions*; yield each that fails, with its error.
+
+        Raises StationFailed when there are too many of them.
+        """
+        number = len(found.errors)
+        for some in chunks(iter(range(partitions)), math.isqrt(partitions) + 1):
+            if under.called_off:
+                return
+            if self._ran(under, partial(planned.run, some)) is None:
+                found.works = True
+                continue
+            for one in some:
+                error = self._ran_alone(under, partial(planned.run, [one]))
+                if under.called_off:
+                    return
+                if error is None:
+                    found.works = True
+                    continue
+                yield one, error
+                number += 1
+                if number > self._station.max_poison:
+                    self._give_up(under, found, error, self._too_many)
+
+    def _ran_alone(self, under: _Under, job: Callable[[], SettleSummary]) -> Exception | None:
+        """Run a *job* once more each time that a process dies in it, a few times in all."""
+        error = self._ran(under, job)
+        for _ in range(_CRASHES - 1):
+            if error is None or under.called_off or job_error(error) is not JobError.CRASHED:
+                break
+            error = self._ran(under, job)
+        return error
+
+    def _halve(self, under: _Under, parts: list[list[str]], found: _Poison) -> None:
+        """Work off one part after the other, halving each that fails, down to the tasks at fault.
+
+        For a transform that brings rows of several tasks together, so that each part needs a plan
+        of its own.  Raises StationFailed when too many tasks fail or too many jobs were needed.
+        """
+        most = under.jobs + _HALVING_JOBS
         while parts and not under.called_off:
             part = parts.pop()
             if not part:
                 continue
-            error = self._part(under, part)
-            if error is None or under.called_off:
-                works = works or error is None
-                continue
-            if len(part) > 1:
+            error = self._ran_alone(under, self._job_of(under, part))
+            if error is None:
+                found.works = True
+            elif len(part) > 1:
                 parts += _halves(part)
+            elif not under.called_off:
+                found.errors[part[0]] = error
+            if error is None or under.called_off:
                 continue
-            crashes = crashes + 1 if job_error(error) is JobError.CRASHED else _CRASHES
-            if crashes < _CRASHES:
-                parts.append(part)
-                continue
-            crashes = 0
-            poison[part[0]] = error
-            if len(poison) > self._station.max_poison:
-                works = works or any(not self._part(under, rest) for rest in parts if rest)
-                self._dead_letter(under, poison if works else {})
-                cause = worker_error(error)
-                message = (
-                    f"max_poison: the transform fails for more than {self._station.max_poison}"
-                    f" tasks of one batch: {cause.type}: {cause.message}"
+            if len(found.errors) > self._station.max_poison:
+                found.works = found.works or self._works_for_any(under, parts, most)
+                self._give_up(under, found, error, self._too_many)
+            if under.jobs >= most:
+                why = (
+                    f"the transform fails, and {_HALVING_JOBS} jobs did not find all tasks at fault"
                 )
-                raise StationFailed(message) from error
-        self._dead_letter(under, {} if under.called_off else poison)
+                self._give_up(under, found, error, why)
+
+    def _works_for_any(self, under: _Under, parts: Sequence[Sequence[str]], most: int) -> bool:
+        return any(under.jobs < most and not self._part(under, rest) for rest in parts if rest)
+
+    @property
+    def _too_many(self) -> str:
+        most = self._station.max_poison
+        return f"max_poison: the transform fails for more than {most} tasks of one batch"
+
+    def _give_up(self, under: _Under, found: _Poison, error: Exception, why: str) -> NoReturn:
+        """End the station; the tasks that were found are dead if the transform works for others."""
+        self._dead_letter(under, found.errors if found.works else {})
+        cause = worker_error(error)
+        message = f"{why}: {cause.type}: {cause.message}"
+        raise StationFailed(message) from error
 
     def _part(self, under: _Under, ids: Sequence[str]) -> Exception | None:
-        return self._tried(under, partial(self._only, under, ids))
+        return self._ran(under, self._job_of(under, ids))
+
+    def _job_of(self, under: _Under, ids: Sequence[str]) -> Callable[[], SettleSummary]:
+        return partial(self._settled, under, partial(self._only, under, ids))
 
     def _dead_letter(self, under: _Under, poison: Mapping[str, Exception]) -> None:
         """End the tasks that make the transform fail, if they are still ours."""

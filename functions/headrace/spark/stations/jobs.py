@@ -53,17 +53,59 @@ def only(
     partitions: int,
 ) -> DataFrame:
     """Return the frame of those tasks of *ids* that a group still holds."""
-    parts = [list(ids[place::partitions]) for place in range(min(partitions, len(ids)))]
+    return of_parts(spark, connection, group_id, divided(ids, partitions))
+
+
+def divided(ids: Sequence[str], most: int) -> list[list[str]]:
+    """Divide *ids* into as many even parts as there are ids, *most* at the most."""
+    return [list(ids[place::most]) for place in range(min(most, len(ids)))]
+
+
+def of_parts(
+    spark: SparkSession,
+    connection: StoreConnection,
+    group_id: str,
+    parts: Sequence[Sequence[str]],
+) -> DataFrame:
+    """Return the frame of the tasks of *parts* that a group still holds, a partition for each."""
     return _numbered(spark, len(parts), partial(_named, connection, group_id, parts))
 
 
 def settled(frame: DataFrame, outlet: Outlet) -> SettleSummary:
     """Run the job: settle every row of *frame*; return what became of them."""
+    return _merged(_settling(frame, outlet).collect())
+
+
+def _settling(frame: DataFrame, outlet: Outlet) -> DataFrame:
+    return frame.mapInArrow(partial(_settled, outlet), "summary string")
+
+
+def _merged(rows: Iterable[Sequence[str]]) -> SettleSummary:
     summary = SettleSummary()
-    for (text,) in frame.mapInArrow(partial(_settled, outlet), "summary string").collect():
+    for (text,) in rows:
         counts, reasons = json.loads(text)
         summary.merge(SettleSummary(Counter(counts), reasons))
     return summary
+
+
+class PartitionJobs:
+    """A settling frame that is planned once, of which some partitions at a time are run.
+
+    Such a job takes milliseconds, where to plan the frame anew takes seconds.
+    """
+
+    def __init__(self, frame: DataFrame, outlet: Outlet) -> None:
+        self._context = frame.sparkSession.sparkContext
+        self._rows = _settling(frame, outlet).rdd
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the plan has."""
+        return self._rows.getNumPartitions()
+
+    def run(self, partitions: Sequence[int]) -> SettleSummary:
+        """Run one job: settle every row of these *partitions*; return the outcomes."""
+        return _merged(self._context.runJob(self._rows, list, list(partitions)))
 
 
 def _numbered(

@@ -7,7 +7,7 @@ nothing.  A page's links carry what its own request carried.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 ROOT: Final = "/console"
 
@@ -94,7 +94,8 @@ class Urls:
         """Return *wanted* if it is one of our pages, else the first page: never another site's."""
         inside = wanted == self.root or wanted.startswith((f"{self.root}/", f"{self.root}?"))
         plain = wanted.isascii() and wanted.isprintable() and "\\" not in wanted
-        return wanted if inside and plain else self.root
+        climbs = ".." in unquote(wanted.partition("?")[0]).split("/")
+        return wanted if inside and plain and not climbs else self.root
 
 
 def _joined(parts: Iterable[str]) -> str:

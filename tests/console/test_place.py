@@ -159,7 +159,15 @@ def test_other_lists_are_kept_too(mail: Browser) -> None:
 
 @pytest.mark.parametrize(
     "elsewhere",
-    ["https://evil.example/console", "//evil.example", "/console\\evil", "/other", "javascript:x"],
+    [
+        "https://evil.example/console",
+        "//evil.example",
+        "/console\\evil",
+        "/other",
+        "javascript:x",
+        "/console/../other",
+        "/console/%2e%2E/other",
+    ],
 )
 def test_nothing_leads_back_to_another_site(mail: Browser, elsewhere: str) -> None:
     task = task_link(mail.get(LIST)).partition("?")[0]

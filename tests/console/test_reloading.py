@@ -203,6 +203,25 @@ def test_a_secret_that_was_shown_works_after_its_page_was_reloaded(admin: Browse
     assert {admin.use.keys.verify(one).name for one in (first, second)} == {"station"}
 
 
+def test_a_sign_in_that_led_back_to_a_form_is_done_once(admin: Browser) -> None:
+    form = admin.get("/console/create-queue").page
+    admin.clock.forward(3_601)  # the session ends
+    asked = admin.submit(form, "/create-queue", name="mail")
+    assert admin.submit(asked.page, "/sign-in", key=KEY).status == 200
+    sessions = len(sessions_of(admin))
+
+    again = admin.reload()
+
+    assert again.status == 403
+    assert len(sessions_of(admin)) == sessions
+    assert admin.get("/console/queues/mail").status == 404
+
+
+def sessions_of(browser: Browser) -> list[str]:
+    records, _ = browser.use.sessions.store.records("session", limit=100)
+    return [record.name for record in records]
+
+
 def test_a_key_is_made_again_from_a_form_that_was_corrected(admin: Browser) -> None:
     wrong = admin.submit(admin.get("/console/create-key").page, "/create-key", name="")
     assert wrong.status == 400

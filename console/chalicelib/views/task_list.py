@@ -324,10 +324,14 @@ def tasks(
 
 
 def _in_order_of_time(queue: Queue, wanted: TaskQuery) -> bool:
-    """Tell whether the list is sorted by the time that it shows: not where tasks take turns."""
-    if queue.settings.groups is not None and wanted.state in ("SCHEDULED", "READY"):
-        return False
-    return wanted.state in _TIMES and bool(wanted.state)
+    """Tell whether the list is sorted by the time that it shows.
+
+    It is not where tasks take turns, and where leases may have been extended.
+    """
+    by_turn = queue.settings.groups is not None and wanted.state in ("SCHEDULED", "READY")
+    return (
+        bool(wanted.state) and wanted.state in _TIMES and wanted.state != "INFLIGHT" and not by_turn
+    )
 
 
 def _why_all(queue: Queue, wanted: TaskQuery) -> str:

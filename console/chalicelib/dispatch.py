@@ -62,8 +62,11 @@ def answer(route: ConsoleRoute, event: Mapping[str, Any], request_id: str) -> Co
         call = _ConsoleCall(event, request_id, meter, time.perf_counter())
         context: RequestContext | None = None
         try:
-            request = read_request(event, request_id)
-            context = _enter(request, use_cases())
+            use = use_cases()
+            request = read_request(
+                event, request_id, insecure_cookies=use.settings.insecure_cookies
+            )
+            context = _enter(request, use)
             made = _finish(_reply(route, context), context, call)
             _note_refusal(route, context, made)
             return made
@@ -98,6 +101,8 @@ def _reply(route: ConsoleRoute, context: RequestContext) -> Reply:
     request = context.request
     if route.needs is not None and context.principal is None:
         return _redirect_to_sign_in(context)
+    if route.path == urls.SIGN_IN and request.loses_cookies and DOOR not in request.cookies:
+        return signin.needs_https(context)
     if route.method == "POST":
         check_form(request, context.signing, _nonce(context))
     if route.needs is not None:

@@ -33,13 +33,28 @@ class ConsoleRequest:
     source: str
     request_id: str
     parts: str | None = None  #: the parts of the page that are wanted, None for all
+    insecure_cookies: bool = False  #: whether the service allows cookies over plain http
 
     @property
     def secure(self) -> bool:
         """Whether cookies are for https only: everywhere except on the local machine."""
+        plain = self.headers.get("x-forwarded-proto") == "http"
+        return not (plain and (self.insecure_cookies or self._is_local))
+
+    @property
+    def loses_cookies(self) -> bool:
+        """Whether the browser will not keep our cookies: it came by plain http from elsewhere.
+
+        A proxy with TLS that is not trusted looks the same. But over TLS, browsers say from which
+        site a request comes.
+        """
+        plain = self.headers.get("x-forwarded-proto") == "http"
+        return plain and self.secure and "sec-fetch-site" not in self.headers
+
+    @property
+    def _is_local(self) -> bool:
         host = self.headers.get("host", "")
-        local = host.rsplit(":", 1)[0] in _LOCAL or host in _LOCAL
-        return not (local and self.headers.get("x-forwarded-proto") == "http")
+        return host.rsplit(":", 1)[0] in _LOCAL or host in _LOCAL
 
     def param(self, name: str, default: str = "") -> str:
         """Return a query parameter, without the space around it."""
@@ -50,7 +65,9 @@ class ConsoleRequest:
         return self.form.get(name, (default,))[-1]
 
 
-def read_request(event: Mapping[str, Any], request_id: str) -> ConsoleRequest:
+def read_request(
+    event: Mapping[str, Any], request_id: str, *, insecure_cookies: bool = False
+) -> ConsoleRequest:
     """Read the event.  Raises InvalidRequest for a form that cannot be read."""
     headers = {name.lower(): str(value) for name, value in (event.get("headers") or {}).items()}
     query = event.get("multiValueQueryStringParameters") or {}
@@ -69,6 +86,7 @@ def read_request(event: Mapping[str, Any], request_id: str) -> ConsoleRequest:
         source=str((context.get("identity") or {}).get("sourceIp") or ""),
         request_id=request_id,
         parts=headers.get("x-part"),
+        insecure_cookies=insecure_cookies,
     )
 
 

@@ -1,6 +1,8 @@
 """Signing in: keys, sessions, cookies, and the forms that others would like to send."""
 
+from dataclasses import replace
 from datetime import timedelta
+from urllib.parse import urlencode
 
 import pytest
 
@@ -363,3 +365,57 @@ def test_a_restricted_key_sees_and_touches_only_its_queues(filled: Browser) -> N
     assert filled.use.tasks.get(other).queue == "mail"
     moved = browser.get(f"/console/tasks/{own}/move").page
     assert browser.submit(moved, "/move", to_queue="mail").status == 403
+
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+PLAIN = {"X-Forwarded-Proto": "http", "Host": "queue.lan:8080"}
+
+
+def test_over_plain_http_the_page_says_what_signing_in_needs(browse: Browser) -> None:
+    shown = browse.get("/console/sign-in", **PLAIN)
+
+    assert "needs https" in shown.text
+    assert "queue.lan:8080" in shown.text
+    for way in ("TLS", "localhost", "--insecure-cookies", "--trusted-proxies"):
+        assert way in shown.text
+    assert not shown.page.all("form")
+
+
+def test_a_form_sent_over_plain_http_is_answered_with_the_same_page(browse: Browser) -> None:
+    form = {"key": KEY, "token": "made-elsewhere"}
+    shown = browse.send("POST", "/console/sign-in", urlencode(form).encode(), {**PLAIN, **FORM})
+
+    assert shown.status == 403
+    assert "needs https" in shown.text
+    assert "Not with this key" not in shown.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Forwarded-Proto": "http", "Host": "localhost:8080"},
+        {"X-Forwarded-Proto": "http", "Host": "[::1]:8080"},
+        # A proxy with TLS that the service does not trust: only over TLS is this header sent.
+        {**PLAIN, "Sec-Fetch-Site": "none"},
+    ],
+)
+def test_where_the_browser_keeps_cookies_it_asks_for_a_key(
+    browse: Browser, headers: dict[str, str]
+) -> None:
+    browse.headers = headers
+
+    assert browse.sign_in().get("/console").status == 200
+
+
+@pytest.mark.parametrize(("proto", "secure"), [("http", ""), ("https", "secure")])
+def test_a_network_that_is_trusted_may_sign_in_over_plain_http(
+    browse: Browser, proto: str, secure: str
+) -> None:
+    settings = replace(browse.use.settings, insecure_cookies=True)
+    browse.use = build(settings, browse.use.push.store, now=browse.clock)
+    browse.headers = {**PLAIN, "X-Forwarded-Proto": proto}
+    page = browse.get("/console/sign-in").page
+    entered = browse.submit(page, "/sign-in", key=KEY)
+
+    assert bool(entered.cookies[SESSION]["secure"]) is bool(secure)
+    assert browse.follow(entered).status == 200

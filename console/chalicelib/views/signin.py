@@ -32,6 +32,14 @@ class SignInPage(Page):
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsecurePage(Page):
+    """Why the browser cannot stay signed in at *address*."""
+
+    template: ClassVar[str] = "insecure.html"
+    address: str
+
+
 @routes.get(urls.SIGN_IN, None)
 def show(context: RequestContext) -> Reply:
     """Ask for a key."""
@@ -48,6 +56,16 @@ def interrupted(context: RequestContext, kept: str) -> SignInPage:
         note="Your session had ended, so nothing was done. What you typed is kept: sign in to go "
         "on with it.",
         hidden=(*page.hidden, Hidden(FIELD, kept)),
+    )
+
+
+def needs_https(context: RequestContext) -> InsecurePage:
+    """Say why nobody can sign in here, and what to do."""
+    sent = context.request.method == "POST"
+    return InsecurePage(
+        title="Sign in needs https",
+        http_status=HTTPStatus.FORBIDDEN if sent else HTTPStatus.OK,
+        address=context.request.headers.get("host", ""),
     )
 
 

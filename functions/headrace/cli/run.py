@@ -63,6 +63,18 @@ _NEEDED: Final = (
     metavar="KEY",
     help="Better HEADRACE_ADMIN_KEY; without either, one is made and kept with the data.",
 )
+@click.option(
+    "--trusted-proxies",
+    metavar="ADDRESSES",
+    help="Proxies whose X-Forwarded-Proto, -Host, -Prefix and -For are honoured: addresses or "
+    "networks, separated by commas; else HEADRACE_TRUSTED_PROXIES, else none.",
+)
+@click.option(
+    "--insecure-cookies",
+    is_flag=True,
+    help="Let people sign in to the console over plain http from other machines: only on a network "
+    "that you trust; else HEADRACE_INSECURE_COOKIES=1.",
+)
 @click.pass_obj
 def run_command(
     session: CliSession,
@@ -72,6 +84,9 @@ def run_command(
     data_dir: str | None,
     processes: int | None,
     admin_key: str | None,
+    trusted_proxies: str | None,
+    *,
+    insecure_cookies: bool,
 ) -> None:
     """Start a service on this machine.
 
@@ -91,6 +106,8 @@ def run_command(
         data_dir=data_dir,
         processes=processes,
         admin_key=admin_key,
+        trusted_proxies=trusted_proxies,
+        insecure_cookies=insecure_cookies,
     )
     # -P: a `console` of one's own in this folder is another one.
     become([sys.executable, "-P", "-m", "headrace.local", SAY_OPTIONS], env)
@@ -123,6 +140,8 @@ def environment(
     data_dir: str | None = None,
     processes: int | None = None,
     admin_key: str | None = None,
+    trusted_proxies: str | None = None,
+    insecure_cookies: bool = False,
 ) -> dict[str, str]:
     """The environment of the service; the key goes this way, so that no list of processes has it.
 
@@ -139,6 +158,10 @@ def environment(
         given["HEADRACE_PROCESSES"] = str(processes)
     if admin_key is not None:
         given["HEADRACE_ADMIN_KEY"] = admin_key
+    if trusted_proxies is not None:
+        given["HEADRACE_TRUSTED_PROXIES"] = trusted_proxies
+    if insecure_cookies:
+        given["HEADRACE_INSECURE_COOKIES"] = "1"
     return given
 
 

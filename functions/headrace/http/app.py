@@ -33,7 +33,12 @@ from headrace.http import (
 )
 from headrace.http.ngsi import notify, quantumleap
 from headrace.http.problems import CONTENT_TYPE, ProblemAnswer, is_ours, problem
-from headrace.http.request import presented_key, request_id_of, with_body_text
+from headrace.http.request import (
+    presented_key,
+    request_id_of,
+    with_body_text,
+    without_base_path,
+)
 from headrace.http.routing import ApiAnswer, Resolver, no_unknown_parameters
 from headrace.ops.operators.keys import acting
 from headrace.runtime.function import ALWAYS, in_time
@@ -80,7 +85,7 @@ def _build() -> Resolver:
 
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one request, as Lambda brings and takes it."""
-    status, headers, body = answer(event, context)
+    status, headers, body = answer(without_base_path(event), context)
     return {
         "statusCode": status,
         "multiValueHeaders": {name: [value] for name, value in headers.items()},

@@ -35,10 +35,12 @@ def api_event(
     headers: Mapping[str, str],
     query: str = "",
     body: bytes = b"",
+    base: str = "",
 ) -> dict[str, Any]:
     """Make as much of an event as the API reads.
 
-    *path* and *query* are still percent-encoded.  The body is text, unless it is not UTF-8, which
+    *path* and *query* are still percent-encoded; *base* comes before *path* where the client sees
+    it, as a stage does.  The body is text, unless it is not UTF-8, which
     the API refuses.
     """
     event: dict[str, Any] = {
@@ -48,7 +50,7 @@ def api_event(
         "multiValueHeaders": {name: [value] for name, value in headers.items()},
         "queryStringParameters": None,
         "multiValueQueryStringParameters": None,
-        "requestContext": {"requestId": request_id, "path": path},
+        "requestContext": {"requestId": request_id, "path": base + path},
         "body": None,
         "isBase64Encoded": False,
     }
@@ -79,6 +81,7 @@ def proxy_event(  # noqa: PLR0913 (a request has as many parts)
     parameters: Mapping[str, str] | None = None,
     protocol: str = "HTTP/1.1",
     source_ip: str = "127.0.0.1",
+    base: str = "",
 ) -> dict[str, Any]:
     """Make the event (payload format 1.0).
 
@@ -99,7 +102,7 @@ def proxy_event(  # noqa: PLR0913 (a request has as many parts)
             "resourceId": resource or path,
             "resourcePath": resource or path,
             "httpMethod": method,
-            "path": path,
+            "path": base + path,
             "stage": STAGE,
             "protocol": protocol,
             "requestId": request_id,

@@ -8,7 +8,7 @@ from pydantic import Field
 from headrace.domain import limits
 from headrace.domain.task import OffloadedText
 from headrace.http.fields import Examples, RequestBody, TaskId, example
-from headrace.http.request import header
+from headrace.http.request import header, stage_path
 from headrace.http.routing import (
     Answered,
     NounRouter,
@@ -94,4 +94,4 @@ def _origin() -> str | None:
     host = header(event, "host")
     if host is None:
         return None
-    return f"{header(event, 'x-forwarded-proto') or 'http'}://{host}"
+    return f"{header(event, 'x-forwarded-proto') or 'http'}://{host}{stage_path(event)}"

@@ -2,8 +2,10 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest, PayloadTooLarge, Unauthenticated
@@ -23,9 +25,27 @@ def request_id_of(event: Mapping[str, Any], context: object) -> str:
 
 
 def stage_path(event: Mapping[str, Any]) -> str:
-    """Return API Gateway's prefix of our paths: the stage, as ``/dev``, or nothing."""
+    """Return API Gateway's prefix of our paths: the stage, a base path, or nothing."""
     whole = (event.get("requestContext") or {}).get("path")
     return str(whole or "").removesuffix(event["path"])
+
+
+def without_base_path(event: dict[str, Any]) -> dict[str, Any]:
+    """Return *event* with the path that our routes know.
+
+    API Gateway leaves the base path of a custom domain's mapping in ``path``. What follows it is
+    the ``resource``, with the path parameters in their places.
+    """
+    given, path = event.get("pathParameters") or {}, str(event.get("path") or "")
+    ours = re.sub(
+        r"\{(\w+)\+?\}", lambda name: str(given.get(name[1], "")), event.get("resource") or ""
+    ).rstrip("/")
+    seen = unquote(path).rstrip("/")
+    for end in (ours, unquote(ours)):
+        base = seen.removesuffix(end)
+        if end and base and base != seen and path.startswith(base):
+            return {**event, "path": path.removeprefix(base)}
+    return event
 
 
 def presented_key(event: Mapping[str, Any]) -> str | None:

@@ -37,6 +37,8 @@ _OPTIONS: Final = {
     "HEADRACE_DATA_DIR": "--data-dir",
     "HEADRACE_PROCESSES": "--processes",
     "HEADRACE_ADMIN_KEY": "--admin-key",
+    "HEADRACE_TRUSTED_PROXIES": "--trusted-proxies",
+    "HEADRACE_INSECURE_COOKIES": "--insecure-cookies",
 }
 IN_CLEAR: Final = (
     "warning: it listens on {}, and http carries keys and tasks in clear: let only a network that"

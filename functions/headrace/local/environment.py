@@ -14,6 +14,7 @@ from typing import Final
 
 from headrace.local import SettingInvalid
 from headrace.local.folder import is_key
+from headrace.local.proxies import TrustedProxies, networks
 from headrace.local.tables import DynamoDBClient, TableNames
 
 DEFAULT_HOST: Final = "127.0.0.1"
@@ -50,6 +51,9 @@ class LocalSettings:
         admin_key: None makes one and keeps it in the data folder.
         processes: that answer requests; each runs on one processor.
         dynamodb_url: an endpoint of DynamoDB to use in place of the file.
+        trusted_proxies: addresses and networks, separated by commas, whose X-Forwarded headers are
+            honoured.
+        insecure_cookies: whether the console's sign-in works over plain http from other machines.
 
     """
 
@@ -59,6 +63,8 @@ class LocalSettings:
     dynamodb_url: str | None = None
     host: str = DEFAULT_HOST
     processes: int = 1
+    trusted_proxies: str = ""
+    insecure_cookies: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot work.
@@ -79,6 +85,13 @@ class LocalSettings:
             )
         if self.processes > 1 and sys.platform == "win32":
             raise SettingInvalid("HEADRACE_PROCESSES must be 1 on Windows.")
+        try:
+            networks(self.trusted_proxies)
+        except ValueError as error:
+            raise SettingInvalid(
+                "HEADRACE_TRUSTED_PROXIES must be addresses or networks, separated by commas, as"
+                f" 10.0.0.5,192.168.0.0/16: {error}."
+            ) from error
         if self.admin_key is not None and not is_key(self.admin_key):
             raise SettingInvalid(
                 "HEADRACE_ADMIN_KEY must be 16 to 256 visible ASCII characters; leave it out to"
@@ -88,6 +101,11 @@ class LocalSettings:
             raise SettingInvalid(
                 f"HEADRACE_DYNAMODB_URL must be an http or https address, not {self.dynamodb_url}."
             )
+
+    @property
+    def proxies(self) -> TrustedProxies:
+        """The proxies that are trusted."""
+        return TrustedProxies(networks(self.trusted_proxies))
 
     @property
     def at(self) -> str:
@@ -118,6 +136,8 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> LocalSettings:
         dynamodb_url=environment.get("HEADRACE_DYNAMODB_URL") or None,
         host=environment.get("HEADRACE_HOST") or DEFAULT_HOST,
         processes=_number(environment, "HEADRACE_PROCESSES", 1),
+        trusted_proxies=environment.get("HEADRACE_TRUSTED_PROXIES") or "",
+        insecure_cookies=_switch(environment, "HEADRACE_INSECURE_COOKIES"),
     )
 
 
@@ -126,6 +146,13 @@ def _number(environment: Mapping[str, str], name: str, default: int) -> int:
     if not re.fullmatch(r"-?[0-9]{1,5}", text):
         raise SettingInvalid(f"{name} must be a number, not {text!r}.")
     return int(text)
+
+
+def _switch(environment: Mapping[str, str], name: str) -> bool:
+    text = environment.get(name) or "0"
+    if text not in ("0", "1"):
+        raise SettingInvalid(f"{name} must be 1 or 0, not {text!r}.")
+    return text == "1"
 
 
 def function_environment(

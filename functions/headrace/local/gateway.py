@@ -28,6 +28,7 @@ from headrace.http.events import (
 )
 from headrace.local import TemplateInvalid
 from headrace.local.payloads import PayloadStreams
+from headrace.local.proxies import NO_PROXIES, TrustedProxies
 from headrace.local.requests import Incoming, LocalRequest, WaitsFor, refusal
 from headrace.local.tables import ApiRoute, Function
 from headrace.runtime.function import ALWAYS
@@ -153,6 +154,7 @@ class Gateway:
         short_ways: Mapping[str, ShortWay] | None = None,
         stopping: Stopping = lambda: False,
         payloads: PayloadStreams | None = None,
+        proxies: TrustedProxies = NO_PROXIES,
     ) -> None:
         """Prepare the routes; `handlers` has each by the name that the template gives it.
 
@@ -160,6 +162,7 @@ class Gateway:
         makes, and their answers need not be read, nor headers added.
         `payloads` answers for those that are uploaded, which S3 would do on AWS.
         """
+        self._proxies = proxies
         self._payloads = payloads or PayloadStreams(lambda: use_cases().uploads)
         self._paths = _grouped(routes)
         # All in one, for one after the other takes longer than most handlers.
@@ -173,6 +176,7 @@ class Gateway:
     def __call__(self, request: LocalRequest) -> GatewayAnswer:
         """Answer one request, whatever it is."""
         request_id = str(uuid4())
+        request = self._proxies.read(request)
         try:
             if self._payloads.are_at(request.path):
                 return self._payloads.answer(request)
@@ -204,7 +208,7 @@ class Gateway:
         found = self._find(raw_path)
         if found is None and raw_path in ("", "/") and method in ("GET", "HEAD"):
             # Who opens the address that the service printed wants to see something.
-            headers = [("Location", CONSOLE_PATH), *ALWAYS.items()]
+            headers = [("Location", request.base + CONSOLE_PATH), *ALWAYS.items()]
             return GatewayAnswer(HTTPStatus.SEE_OTHER, headers, b"")
         if found is None:
             return refusal(HTTPStatus.NOT_FOUND, f"There is nothing at {raw_path}.")
@@ -232,6 +236,7 @@ class Gateway:
             resource=path.template,
             parameters=parameters,
             protocol=request.protocol,
+            base=request.base,
             source_ip=request.source,
         )
         return _sendable(read_answer(self._handlers[function.handler](event, context)))
@@ -258,6 +263,7 @@ def _short(
         headers=_headers(request),
         query=request.query,
         body=request.body,
+        base=request.base,
     )
     status, headers, body = way(event, context)
     lines = [(name, header_value(value)) for name, value in headers.items()]
@@ -305,8 +311,7 @@ def _headers(request: LocalRequest) -> dict[str, str]:
         title = name.title()
         between = "; " if name == "cookie" else ", "
         headers[title] = f"{headers[title]}{between}{value}" if title in headers else value
-    forwarded = [headers.get("X-Forwarded-For"), request.source]
-    headers["X-Forwarded-For"] = ", ".join(address for address in forwarded if address)
-    headers["X-Forwarded-Proto"] = "http"
+    headers["X-Forwarded-For"] = request.source
+    headers["X-Forwarded-Proto"] = request.proto
     headers["X-Forwarded-Port"] = str(request.port)
     return headers

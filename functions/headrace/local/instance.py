@@ -16,7 +16,9 @@ from headrace import garbage
 from headrace.domain.errors import Unavailable
 from headrace.embedded.service import service_at
 from headrace.local.child import SupervisedProcess, begin, module_command, until_stdin_ends
+from headrace.local.environment import settings_from
 from headrace.local.gateway import Gateway, Handler, ShortWay, load_handler, load_short_ways
+from headrace.local.proxies import NO_PROXIES, TrustedProxies
 from headrace.local.server import ApiServer
 from headrace.local.tables import Template, load_template, routes
 from headrace.runtime.wiring import Settings, serving
@@ -27,7 +29,12 @@ _log: Final = logging.getLogger("headrace.local")
 class Instance:
     """Answers what comes to *listening*, once it is started, by the routes of *template*."""
 
-    def __init__(self, template: Template, listening: socket.socket) -> None:
+    def __init__(
+        self,
+        template: Template,
+        listening: socket.socket,
+        proxies: TrustedProxies = NO_PROXIES,
+    ) -> None:
         self.handlers: dict[str, Handler] = {}
         self.stopping = threading.Event()
         self._routes = routes(template)
@@ -37,6 +44,7 @@ class Instance:
             self.handlers,
             short_ways=self._short_ways,
             stopping=self.stopping.is_set,
+            proxies=proxies,
         )
         self._server = ApiServer(gateway, listening)
 
@@ -79,7 +87,7 @@ def main(number: int, path: str | None = None) -> int:
             return 1
         undo.callback(embedded.close)
         undo.enter_context(serving(embedded.use))
-        instance = Instance(load_template(), listening)
+        instance = Instance(load_template(), listening, settings_from().proxies)
         undo.callback(instance.stop)
         instance.start()
         until_stdin_ends()

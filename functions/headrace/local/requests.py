@@ -61,6 +61,8 @@ class LocalRequest:
         target: path and query as the client sent them, still percent-encoded.
         headers: in the order they came, names in lower case.
         source: the client's address.
+        proto: how the client reaches the service, "http" or "https".
+        base: what a proxy removed from the path: it comes before all paths of ours in links.
         port: ours.
         incoming: the body, where it is not in `body`.
         client_gone: returns whether the client has closed the connection, or its side of it.
@@ -76,6 +78,8 @@ class LocalRequest:
     port: int = 0
     incoming: Incoming | None = None
     client_gone: Callable[[], bool] = lambda: False
+    proto: str = "http"
+    base: str = ""
 
     @property
     def path(self) -> str:

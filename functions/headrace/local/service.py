@@ -88,7 +88,7 @@ class Service:
             undo.enter_context(instance_process(listening, path))
             for _ in range(1, self.settings.processes)
         ]
-        instance = Instance(template, listening)
+        instance = Instance(template, listening, self.settings.proxies)
         undo.callback(instance.stop)
         instance.start()
         self._check_health()

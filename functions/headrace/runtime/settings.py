@@ -30,8 +30,9 @@ class Settings:
     `with_secrets` reads.  ``function`` is the name of the Lambda function that this is, None
     elsewhere.  ``push`` is what may be a target; ``dispatcher`` names the function that sends to
     targets, None where this process does, or nobody; ``reaper`` the one that works on actions, None
-    where that looks by itself.  ``tables_named`` is whether the names of the
-    tables were given, or are those of a service on one machine.
+    where that looks by itself.  ``insecure_cookies`` lets people sign in to the console over plain
+    http.  ``tables_named`` is whether the names of the tables were given, or are those of a service
+    on one machine.
     """
 
     tasks_table: str = "headrace-tasks"
@@ -56,6 +57,7 @@ class Settings:
     push: PushRules = field(default_factory=PushRules)
     dispatcher: str | None = None
     reaper: str | None = None
+    insecure_cookies: bool = False
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "Settings":
@@ -91,6 +93,7 @@ class Settings:
             push=_push(env),
             dispatcher=env.get("HEADRACE_DISPATCHER") or None,
             reaper=env.get("HEADRACE_REAPER") or None,
+            insecure_cookies=env.get("HEADRACE_INSECURE_COOKIES") == "1",
         )
 
     def with_secrets(self, read: Callable[[str], str]) -> "Settings":

@@ -1,0 +1,69 @@
+"""A custom domain whose mapping has a base path: API Gateway leaves it in the path."""
+
+import json
+from typing import Any
+
+import pytest
+
+from headrace.domain.queue import QueueSettings
+from headrace.http.app import handle as handler
+from headrace.http.events import proxy_event
+from headrace.local.gateway import InvocationContext
+from headrace.local.tables import Function
+from headrace.runtime.wiring import Settings, UseCases, build, using
+from headrace.store.memory import MemoryStore
+
+KEY = "a-key-for-the-tests"
+REQUEST_ID = "b1946ac9-2d9e-4c38-8a5e-5a5f4b6a1b1a"
+
+
+def _context() -> Any:
+    return InvocationContext(Function("Api", "api.handler", 29, 512), lambda: False)
+
+
+@pytest.fixture
+def use() -> UseCases:
+    made = build(Settings(admin_key=KEY), MemoryStore())
+    made.queues.create("mail", QueueSettings())
+    return made
+
+
+@pytest.mark.parametrize(
+    ("path", "resource", "parameters", "status"),
+    [
+        ("/tasks/v1/health", "/v1/health", None, 200),
+        ("/v1/v1/health", "/v1/health", None, 200),
+        ("/tasks/v1/queues/mail", "/v1/{proxy+}", {"proxy": "queues/mail"}, 200),
+        ("/v1/v1/queues/mail", "/v1/{proxy+}", {"proxy": "queues/mail"}, 200),
+        ("/tasks/v1/queues/mail/", "/v1/{proxy+}", {"proxy": "queues/mail"}, 200),
+        ("/tasks/v1/queues/m%61il", "/v1/{proxy+}", {"proxy": "queues/mail"}, 200),
+        ("/tasks/v1/queues/m%61il", "/v1/{proxy+}", {"proxy": "queues/m%61il"}, 200),
+        ("/v1/queues/mail", "/v1/{proxy+}", {"proxy": "queues/mail"}, 200),
+        ("/tasks/v1/queues/nobody", "/v1/{proxy+}", {"proxy": "queues/nobody"}, 404),
+    ],
+)
+def test_a_custom_domain_may_have_a_base_path(
+    use: UseCases, path: str, resource: str, parameters: Any, status: int
+) -> None:
+    event = proxy_event(
+        "GET",
+        path,
+        request_id=REQUEST_ID,
+        headers={"Authorization": f"Bearer {KEY}"},
+        resource=resource,
+        parameters=parameters,
+    )
+    with using(use):
+        answer = handler(event, _context())
+
+    assert answer["statusCode"] == status, answer["body"]
+    assert "nothing at" not in answer["body"]
+
+
+def test_the_document_names_the_base_path(use: UseCases) -> None:
+    path, resource = "/tasks/v1/openapi.json", "/v1/openapi.json"
+    event = proxy_event("GET", path, request_id=REQUEST_ID, headers={}, resource=resource)
+    with using(use):
+        answer = handler(event, _context())
+
+    assert [server["url"] for server in json.loads(answer["body"])["servers"]] == ["/tasks"]

@@ -11,9 +11,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
+from hypothesis.errors import Flaky
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -28,9 +30,10 @@ from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
-from headrace.spark.sources import connect
+from headrace.spark.sources import connect, ending, leasing
+from headrace.spark.sources.claims import GroupClaims, lapsed_in
 from headrace.spark.sources.connect import StoreConnection, opened, store
-from headrace.spark.sources.leasing import framed
+from headrace.spark.sources.leasing import Intake, framed
 from headrace.spark.sources.outlet import Outlet
 from headrace.spark.sources.reading import QueueReading
 from headrace.spark.sources.rows import SettlingRow
@@ -521,7 +524,7 @@ class StreamMachine(RuleBasedStateMachine):
         assert len(every) == len(set(every))
 
 
-def walk(folder: Path, examples: int, steps: int) -> None:
+def walk(folder: Path, examples: int, steps: int, **how: Any) -> None:
     class Walk(StreamMachine):
         numbers = count()
 
@@ -531,7 +534,8 @@ def walk(folder: Path, examples: int, steps: int) -> None:
             return made
 
     run_state_machine_as_test(
-        Walk, settings=settings(max_examples=examples, stateful_step_count=steps, deadline=None)
+        Walk,
+        settings=settings(max_examples=examples, stateful_step_count=steps, deadline=None, **how),
     )
 
 
@@ -544,3 +548,27 @@ def test_whatever_befalls_a_stream_what_it_settles_is_in_its_sink_on_long_walks(
     tmp_path: Path,
 ) -> None:
     walk(tmp_path, 1_000, 40)
+
+
+def not_taken_back(intake: Intake, page: pa.RecordBatch) -> list[bool]:
+    """Show rows as lapsed, and leave their tasks under the old lease."""
+    tasks = store(intake.connection).read(page.column("id").to_pylist(), payload=False)
+    return lapsed_in(page, intake.queue, intake.group, tasks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("owner", "name", "fault"),
+    [
+        pytest.param(GroupClaims, "shown_as_lapsed", lambda _: False, id="settles what is lapsed"),
+        pytest.param(leasing, "_taken_back", not_taken_back, id="does not take tasks back"),
+        pytest.param(ending, "_only_waited", lambda *_: False, id="forgets a committed batch"),
+    ],
+)
+def test_the_walk_finds_a_source_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, fault: Any
+) -> None:
+    monkeypatch.setattr(owner, name, fault)
+
+    with pytest.raises((AssertionError, Flaky)):  # ids are drawn: a replay may go another way
+        walk(tmp_path, 400, 20, database=None, phases=[Phase.generate], report_multiple_bugs=False)

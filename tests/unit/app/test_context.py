@@ -17,17 +17,23 @@ def attempt(
     handle: Callable[[Context], Any], held: FakeControl | None = None, **settings: Any
 ) -> Report:
     """Let *handle* do as it likes with the context, and return the report."""
+    report = run(handle, held, **settings)
+    assert report is not None
+    assert report.status in {"SUCCEEDED", "MOVED"}, report.error
+    reports_body([report], PLAIN)  # it can be sent
+    return report
+
+
+def run(
+    handle: Callable[[Context], Any], held: FakeControl | None = None, **settings: Any
+) -> Report | None:
     app = FakeHttp().app()
 
     @app.handler(queue="mail", **settings)
     def load(ctx: Context) -> Any:
         return handle(ctx)
 
-    report = app.execute(leased({"a": 1}, tags={"t": "1"}), held or FakeControl())
-    assert report is not None
-    assert report.status in {"SUCCEEDED", "MOVED"}, report.error
-    reports_body([report], PLAIN)  # it can be sent
-    return report
+    return app.execute(leased({"a": 1}, tags={"t": "1"}), held or FakeControl())
 
 
 def test_the_context_says_which_task_this_is() -> None:
@@ -78,15 +84,34 @@ def test_the_deadline_is_the_time_limit_else_the_end_of_the_lease() -> None:
 
 
 def test_a_handler_can_ask_whether_its_lease_is_lost() -> None:
-    def handle(ctx: Context) -> bool:
+    def handle(ctx: Context) -> None:
         ctx.check()
         held.lost = True
         with pytest.raises(LeaseLost, match="the lease of task tsk_1 is over"):
             ctx.check()
-        return ctx.lost
+        seen.append(ctx.lost)
+
+    held, seen = FakeControl(), list[bool]()
+    run(handle, held)
+    assert seen == [True]
+
+
+def test_a_handler_that_was_shown_a_lost_lease_reports_nothing_although_it_returns() -> None:
+    """It may have left its work undone, and a late report may still count."""
+
+    def gives_up(ctx: Context) -> None:
+        held.lost = True
+        if ctx.lost:
+            held.lost = False  # such as by a heartbeat that got through after all
+            assert ctx.lost
+
+    def does_not_look(ctx: Context) -> str:
+        held.lost = True
+        return "done"
 
     held = FakeControl()
-    assert attempt(handle, held).result is True
+    assert run(gives_up, held) is None
+    assert attempt(does_not_look, held).result == "done"
 
 
 def test_a_handler_can_ask_whether_its_task_was_cancelled() -> None:

@@ -115,8 +115,14 @@ class AttemptRun:
 
     # ------------------------------------------------------------------------------- its report
 
-    def _reported(self, result: object) -> Report:
-        """Return the report of a handler that ran to its end."""
+    def _reported(self, result: object) -> Report | None:
+        """Return the report of a handler that ran to its end.
+
+        None if the handler was shown that its lease was over: it may have left its work undone.
+        """
+        if self._ctx.was_shown_as_lost:
+            self._log_lost()
+            return None
         try:
             return self._returned(result)
         except Exception as error:  # noqa: BLE001 (of a codec of somebody else's, too)
@@ -150,17 +156,17 @@ class AttemptRun:
             )
         return value
 
+    def _log_lost(self) -> None:
+        text = "the lease of %s is lost; its attempt counts for nothing"
+        _log.warning(text, self._called, extra=self._about())
+
     def _failed(self, error: BaseException) -> Report | None:
         ctx = self._ctx
         if ctx.cancelled:  # whatever it raises on its way out
             _log.info("%s ends: its task was cancelled", self._called, extra=self._about())
             return None
         if isinstance(error, LeaseLost | HardTimeLimit) and ctx.lost:
-            _log.warning(
-                "the lease of %s is lost; its attempt counts for nothing",
-                self._called,
-                extra=self._about(),
-            )
+            self._log_lost()
             return None
         if isinstance(error, Snooze) or (isinstance(error, Stopped) and ctx.stopping):
             return self._released(error)

@@ -171,6 +171,7 @@ class Context:
         self._control = control
         self._codec = codec
         self._now = now
+        self.was_shown_as_lost = False
         self._hard_end = None if hard_timeout is None else now() + timedelta(seconds=hard_timeout)
         self._spawned_bytes = 0
         self.task = task
@@ -245,8 +246,13 @@ class Context:
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is over, so that whatever this attempt does counts for nothing."""
-        return self._control.lost
+        """Whether the lease is over.
+
+        Once this was true the attempt counts for nothing: whatever the handler returns is not
+        reported, and the task comes again.
+        """
+        self.was_shown_as_lost = self.was_shown_as_lost or self._control.lost
+        return self.was_shown_as_lost
 
     @property
     def cancelled(self) -> bool:

@@ -322,7 +322,7 @@ class Dequeue:
             self.worker,
             self.keepalive,
             self.group,
-            self.batch,
+            batch=self.batch,
         )
 
     def _helps(self, sources: Sequence[Queue]) -> bool:

@@ -91,11 +91,11 @@ class QueueLook:
     worker: str
     keepalive: Seconds | None = None
     group: LeaseGroup | None = None
-    rated: bool = True  # whether its deliveries count for the queue's rate
     batch: DeliveryBatch | None = None
     next_due: datetime | None = None  # when the next task falls due, as far as seen
     free_at: datetime | None = None  # when something of others' may be taken
     limited_for: float | None = None  # seconds until the rate may let something through
+    rated: bool = True  # whether its deliveries count for the queue's rate
     no_slot: bool = False  # whether as many are in flight as may be; nobody knows until when
     _portion: Portion | None = field(default=None, init=False)
     _turns: dict[str, TurnKey] = field(default_factory=dict, init=False)

@@ -61,6 +61,10 @@ class _Under:
     shares: int = 0
     summary: SettleSummary = field(default_factory=SettleSummary)
 
+    def is_over(self) -> bool:
+        """Return whether another thread has called it off by now."""
+        return self.called_off
+
 
 @dataclass(slots=True)
 class _Poison:
@@ -291,15 +295,13 @@ class BatchRunner:
         """
         number = len(found.errors)
         for some in chunks(iter(range(partitions)), math.isqrt(partitions) + 1):
-            if under.called_off:
-                return
             if self._ran(under, partial(planned.run, some)) is None:
                 found.works = True
                 continue
             for one in some:
-                error = self._ran_alone(under, partial(planned.run, [one]))
-                if under.called_off:
+                if under.is_over():
                     return
+                error = self._ran_alone(under, partial(planned.run, [one]))
                 if error is None:
                     found.works = True
                     continue

@@ -109,6 +109,7 @@ TABLE: list[tuple[set[Role], list[str]]] = [
             "POST /v1/keys",
             "POST /v1/keys/{id}/rotate",
             "GET /v1/keys",
+            "GET /v1/keys/{id}",
             "DELETE /v1/keys/{id}",
         ],
     ),

@@ -1,5 +1,7 @@
 """Actions on many tasks over HTTP: begun, watched, paused, resumed, cancelled, by whom they may."""
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -203,3 +205,101 @@ def test_why_something_is_done_at_once_is_in_the_audit(call: Service, meant: Any
     (entry,) = call("GET", "/v1/audit", query={"action": "delete"}).json["entries"]
     assert entry["reason"] == "test data"
     assert (too_long.status, too_long.fields) == (400, {"reason"})
+
+
+def key_of(call: Service, name: str) -> str:
+    keys = call("GET", "/v1/keys").json["keys"]
+    return next(key["id"] for key in keys if key["name"] == name)
+
+
+@pytest.mark.parametrize("looked", [False, True])
+def test_an_action_stops_when_the_key_that_began_it_is_revoked(
+    call: Service, *, looked: bool
+) -> None:
+    path = call.queue()
+    dead(call, path, 6)
+    operator = keyed(call, Role.OPERATOR, "mail")
+    run = begun(operator, "delete", filter={"state": "DEAD"})
+    work = replace(call.use.action_work, part=2)
+    if looked:
+        parts = iter([1, 1, 0])
+        work.run(time_left=lambda: next(parts, 0))
+        assert len(states(call, path)) == 4
+    assert call("DELETE", f"/v1/keys/{key_of(call, 'the operator')}").status == 204
+
+    work.run()
+
+    stopped = call("GET", f"/v1/actions/{run['id']}").json
+    assert stopped["status"] == "PAUSED"
+    assert "the operator" in stopped["trouble"]
+    assert "revoked" in stopped["trouble"]
+    assert len(states(call, path)) == (4 if looked else 6)
+
+
+def test_an_action_stops_between_two_parts(call: Service) -> None:
+    path = call.queue()
+    dead(call, path, 6)
+    operator = keyed(call, Role.OPERATOR, "mail")
+    run = begun(operator, "delete", filter={"state": "DEAD"})
+    key_id = key_of(call, "the operator")
+    work = replace(call.use.action_work, part=2)
+    revoked = []
+
+    def time_left() -> float:
+        if len(states(call, path)) == 4 and not revoked:
+            revoked.append(call("DELETE", f"/v1/keys/{key_id}").status)
+        return 60
+
+    work.run(time_left=time_left)
+
+    assert revoked == [204]
+    stopped = call("GET", f"/v1/actions/{run['id']}").json
+    assert (stopped["status"], stopped["changed"] < 6) == ("PAUSED", True)
+    assert len(states(call, path)) == 6 - stopped["changed"]
+
+
+def test_an_action_of_an_expired_key_stops_and_whoever_resumes_it_takes_it_over(
+    call: Service,
+) -> None:
+    path = call.queue()
+    dead(call, path, 3)
+    ends = (call.clock() + timedelta(seconds=60)).isoformat()
+    body = {"name": "brief", "role": "operator", "queues": ["mail"], "expires_at": ends}
+    made = call("POST", "/v1/keys", body).json
+    run = begun(replace(call, key=made["secret"]), "delete", filter={"state": "DEAD"})
+    call.clock.forward(61)
+    call.use.action_work.run()
+    assert call("GET", f"/v1/actions/{run['id']}").json["status"] == "PAUSED"
+    assert call("GET", f"/v1/keys/{made['id']}").json["actions"] == [run["id"]]
+    operator = keyed(call, Role.OPERATOR, "mail")
+    other = keyed(call, Role.OPERATOR, "sms")
+    assert other("POST", f"/v1/actions/{run['id']}/resume").status == 403
+
+    resumed = operator("POST", f"/v1/actions/{run['id']}/resume").json
+    call.use.action_work.run()
+
+    assert (resumed["actor"], resumed["trouble"]) == ("the operator", "")
+    done = call("GET", f"/v1/actions/{run['id']}").json
+    assert (done["status"], done["changed"], done["actor"]) == ("DONE", 3, "the operator")
+    assert call("GET", f"/v1/keys/{made['id']}").json["actions"] == []
+    begun_by, resumed_by = (
+        call("GET", "/v1/audit", query={"action": action}).json["entries"]
+        for action in ("delete", "resume_action")
+    )
+    assert [entry["actor"] for entry in begun_by] == ["brief"]
+    assert [entry["actor"] for entry in resumed_by] == ["the operator"]
+
+
+def test_a_paused_action_that_is_resumed_stops_with_the_key_that_resumed_it(call: Service) -> None:
+    path = call.queue()
+    dead(call, path, 2)
+    run = begun(call, "delete", filter={"state": "DEAD"})
+    call("POST", f"/v1/actions/{run['id']}/pause")
+    operator = keyed(call, Role.OPERATOR, "mail")
+    operator("POST", f"/v1/actions/{run['id']}/resume")
+    call("DELETE", f"/v1/keys/{key_of(call, 'the operator')}")
+
+    call.use.action_work.run()
+
+    assert call("GET", f"/v1/actions/{run['id']}").json["status"] == "PAUSED"
+    assert len(states(call, path)) == 2

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from headrace.domain.access import Role
 from headrace.store.base import Record, Store
+from tests.documented import check_documented
 from tests.functional.conftest import Service
 from tests.functional.roles import ADMIN, keyed
 
@@ -306,3 +307,111 @@ def test_a_dequeue_that_waits_looks_at_its_key_every_ten_seconds(
     assert worker("POST", f"{queue}/dequeue", {"wait_seconds": wait}).status == 200
 
     assert store.read.count("key") == reads
+
+
+def brief_admin(call: Service, seconds: float = 3_600) -> tuple[Service, str]:
+    """Return the service as an admin key calls it that expires, and when that is."""
+    until = (call.clock() + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    body = {"name": "brief", "role": "admin", "queues": ["*"], "expires_at": until}
+    made = call("POST", "/v1/keys", body)
+    assert made.status == 201, made.body
+    return replace(call, key=made.json["secret"]), until
+
+
+def test_a_key_that_expires_makes_and_rotates_none_that_lives_longer(call: Service) -> None:
+    brief, until = brief_admin(call)
+    lasting = call("POST", "/v1/keys", {"name": "a", "role": "viewer", "queues": ["*"]}).json
+    later = (call.clock() + timedelta(seconds=3_601)).isoformat()
+    own = next(key["id"] for key in call("GET", "/v1/keys").json["keys"] if key["name"] == "brief")
+
+    for expiry in ({}, {"expires_at": None}, {"expires_at": later}):
+        body = {"name": "b", "role": "viewer", "queues": ["*"], **expiry}
+        answer = brief("POST", "/v1/keys", body)
+        assert (answer.status, answer.json["code"]) == (403, "forbidden")
+        assert answer.fields == {"expires_at"}
+    rotated = brief("POST", f"/v1/keys/{lasting['id']}/rotate")
+    assert (rotated.status, rotated.json["code"]) == (403, "forbidden")
+    assert replace(call, key=lasting["secret"])("GET", "/v1/queues").status == 200
+
+    made = brief("POST", "/v1/keys", {**body, "expires_at": until})
+    assert made.status == 201, made.body
+    assert brief("POST", f"/v1/keys/{made.json['id']}/rotate").status == 200
+    assert brief("POST", f"/v1/keys/{own}/rotate").status == 200
+
+
+def test_a_key_shows_what_goes_on_that_was_begun_with_it(call: Service) -> None:
+    call.queue("mail")
+    made = call("POST", "/v1/keys", {"name": "op", "role": "operator", "queues": ["mail"]}).json
+    operator = replace(call, key=made["secret"])
+    put = {"every_seconds": 60}
+    for name in ("hourly", "daily"):
+        assert operator("PUT", f"/v1/queues/mail/schedules/{name}", put).status == 200
+    call("PUT", "/v1/queues/mail/schedules/other", put)
+    run = operator("POST", "/v1/actions", {"action": "restart", "queues": ["mail"], "filter": {}})
+
+    shown = call("GET", f"/v1/keys/{made['id']}")
+
+    assert shown.status == 200, shown.body
+    check_documented("KeyInFull", shown.json)
+    listed = next(key for key in call("GET", "/v1/keys").json["keys"] if key["id"] == made["id"])
+    assert shown.json == {
+        **listed,
+        "revoked_at": None,
+        "schedules": [
+            {"queue": "mail", "name": "daily"},
+            {"queue": "mail", "name": "hourly"},
+        ],
+        "actions": [run.json["id"]],
+    }
+
+
+def test_schedules_of_a_revoked_key_go_on_and_are_taken_over_by_putting_them_again(
+    call: Service,
+) -> None:
+    call.queue("mail")
+    made = call("POST", "/v1/keys", {"name": "op", "role": "operator", "queues": ["mail"]}).json
+    body = {"every_seconds": 60, "payload": {"report": 1}}
+    replace(call, key=made["secret"])("PUT", "/v1/queues/mail/schedules/s", body)
+    revoked_at = call.clock()
+    call("DELETE", f"/v1/keys/{made['id']}")
+    call.clock.forward(300)
+    assert call.use.ticking.run().enqueued > 0
+
+    shown = call("GET", f"/v1/keys/{made['id']}").json
+    assert shown["schedules"] == [{"queue": "mail", "name": "s"}]
+    assert datetime.fromisoformat(shown["revoked_at"]) >= revoked_at
+    waiting = call("GET", "/v1/queues/mail/count").json
+    assert call("PUT", "/v1/queues/mail/schedules/s", body).status == 200
+
+    assert call("GET", f"/v1/keys/{made['id']}").json["schedules"] == []
+    assert call("GET", "/v1/queues/mail/count").json["by_state"] == waiting["by_state"]
+
+
+def test_revoked_and_expired_keys_are_shown_for_ninety_days(call: Service) -> None:
+    revoked = call("POST", "/v1/keys", {"name": "a", "role": "viewer", "queues": ["*"]}).json
+    call("DELETE", f"/v1/keys/{revoked['id']}")
+    brief_admin(call, 1)
+    keys = call("GET", "/v1/keys").json["keys"]
+    expired = next(key["id"] for key in keys if key["name"] == "brief")
+    assert revoked["id"] not in {key["id"] for key in keys}
+
+    call.clock.forward(89 * 86_400)
+    shown = [call("GET", f"/v1/keys/{id_}").json for id_ in (revoked["id"], expired)]
+    assert [one["revoked_at"] is None for one in shown] == [False, True]
+    assert call("DELETE", f"/v1/keys/{revoked['id']}").status == 404
+    call.clock.forward(2 * 86_400)
+    for id_ in (revoked["id"], expired):
+        assert call("GET", f"/v1/keys/{id_}").status == 404
+
+
+def test_only_an_admin_whose_key_is_not_narrower_is_shown_a_key(call: Service) -> None:
+    made = call("POST", "/v1/keys", {"name": "a", "role": "viewer", "queues": ["*"]}).json
+    for revoked in (False, True):
+        if revoked:
+            call("DELETE", f"/v1/keys/{made['id']}")
+        path = f"/v1/keys/{made['id']}"
+        assert keyed(call, Role.ADMIN, "mail")("GET", path).status == 403
+        assert keyed(call, Role.OPERATOR)("GET", path).status == 403
+        assert keyed(call, Role.ADMIN)("GET", path).status == 200
+    assert call("GET", "/v1/keys/key_00000000000000000000").status == 404
+    assert keyed(call, Role.ADMIN, "x")("GET", "/v1/keys/key_00000000000000000000").status == 403

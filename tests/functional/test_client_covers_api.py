@@ -95,6 +95,7 @@ def _each_method(client: Client) -> None:
         lambda: client.delete_batch("B"),
         lambda: client.create_key("k", "viewer", ["*"]),
         lambda: client.rotate_key("K"),
+        lambda: client.get_key("K"),
         lambda: list(client.list_keys()),
         lambda: client.delete_key("K"),
         lambda: list(client.list_audit()),

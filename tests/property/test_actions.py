@@ -143,7 +143,9 @@ class Scene:
 
     def worker(self) -> ActionWork:
         use = self.theirs
-        made = self.make_work(self.watched, use.actions, use.bulk, use.action_work.undos, self.now)
+        made = self.make_work(
+            self.watched, use.actions, use.bulk, use.action_work.undos, use.keys, self.now
+        )
         return replace(made, part=2)
 
     def work(self, parts: int = 100) -> None:

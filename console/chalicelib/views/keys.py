@@ -21,6 +21,7 @@ from .list_search import ListSearch
 from .navigation import crumb
 from .search_box import list_box
 
+_NAMED: Final = 5  # schedules that a question names
 _OVERLAPS: Final = {
     "0": "at once",
     "600": "in 10 minutes",
@@ -173,7 +174,7 @@ def ask_revoke(context: RequestContext) -> Reply:
             question=f"Revoke key {key.name}?",
             detail=f"A {key.role.value} key for {', '.join(key.queues)}, {used}. Whoever has it is "
             "shut out within 10 seconds, a minute behind a caching authorizer. "
-            f"It cannot be undone.{own}",
+            f"It cannot be undone.{own}{_goes_on(context, key)}",
             action=context.url(urls.REVOKE_KEY, id=key.id),
             button="Revoke this key",
             danger=True,
@@ -189,6 +190,20 @@ def revoke(context: RequestContext) -> Reply:
     context.use.keys.revoke(context.by, key.id)
     back = context.back or context.url(urls.KEYS)
     return Redirect(back, Flash("done", f"Key {key.name} is revoked."))
+
+
+def _goes_on(context: RequestContext, key: ShownKey) -> str:
+    """Say what happens to the schedules and actions of a key that is revoked."""
+    found = context.use.keys.traces(context.by, key.id)
+    texts = []
+    if found.schedules:
+        named = [f"{queue}/{name}" for queue, name in found.schedules]
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        texts.append(f" Its schedules go on: {', '.join(named[:_NAMED])}{more}.")
+    if found.actions:
+        number = formatting.count_of(len(found.actions), "action")
+        texts.append(f" {number} that it began will be paused.")
+    return "".join(texts)
 
 
 def _row(context: RequestContext, key: ShownKey) -> KeyRow:

@@ -24,7 +24,7 @@ from headrace.cli.commands import (
     split,
     yes_option,
 )
-from headrace.cli.output import answer, document, done, line, many, rows, span, when
+from headrace.cli.output import answer, document, done, facts, line, many, rows, span, when
 from headrace.cli.params import INSTANT, TIME, open_stdin
 from headrace.cli.session import CliSession, Exit, Failed
 from headrace.domain.access import Role
@@ -137,6 +137,35 @@ def list_(session: CliSession, query: str | None) -> None:
                 )
                 for k in keys
             ),
+        ),
+    )
+
+
+@key_command.command("show", example="headrace key show key_01")
+@click.argument("id")
+@click.pass_obj
+def show(session: CliSession, id: str) -> None:
+    """Show a key, with the schedules that it put and its actions that have not ended.
+
+    Revoked and expired keys are shown for 90 days.  Their schedules go on.
+    """
+    key = session.client.get_key(id)
+    answer(
+        session,
+        key,
+        lambda: facts(
+            [
+                ("key", key.id),
+                ("name", key.name),
+                ("role", key.role),
+                ("queues", key.queues),
+                ("created", key.created_at),
+                ("last used", key.last_used_at),
+                ("expires", _end_of(key, session.now())),
+                ("revoked", key.revoked_at),
+                ("schedules", [f"{one.queue}/{one.name}" for one in key.schedules]),
+                ("actions", key.actions),
+            ]
         ),
     )
 

@@ -453,6 +453,7 @@ class Client(Uploading, Batching, Looking):
 
     create_key = _sent(service.create_key)
     rotate_key = _sent(service.rotate_key)
+    get_key = _sent(service.get_key)
     list_keys = _listed(service.list_keys)
     delete_key = _sent(service.delete_key)
     list_audit = _listed(service.list_audit)

@@ -122,7 +122,7 @@ class Principal:
     """Who is asking: a key by its id and name, its role, and the patterns of its queues.
 
     ``digest`` is the hash of the secret that was presented, for whoever asks again later whether
-    it still works.
+    it still works.  ``expires_at`` is when the key expires, None for never.
     """
 
     key_id: str
@@ -130,6 +130,7 @@ class Principal:
     role: Role
     patterns: tuple[str, ...]
     digest: str | None = field(default=None, repr=False, compare=False)
+    expires_at: datetime | None = field(default=None, compare=False)
 
     @property
     def everywhere(self) -> bool:
@@ -151,6 +152,17 @@ class Principal:
     def may(self, permission: Permission, queue: str | None = None) -> bool:
         """Tell whether the key has *permission*, and has it for *queue* if one is named."""
         return may(self.role, permission) and (queue is None or self.covers(queue))
+
+    def require_expiry(self, expires_at: datetime | None) -> None:
+        """Raise Forbidden if a key that expires at *expires_at* would outlive this one."""
+        if self.expires_at is None:
+            return
+        if expires_at is None or expires_at > self.expires_at:
+            until = f"{self.expires_at:%Y-%m-%dT%H:%M:%SZ}"
+            detail = (
+                f"this key expires at {until}: it cannot make or rotate a key that lives longer"
+            )
+            raise Forbidden(detail, errors=[FieldError("expires_at", detail)])
 
     def require(self, permission: Permission, *queues: str) -> None:
         """Raise Forbidden unless the key has *permission*, and has it for each of *queues*."""
@@ -273,7 +285,7 @@ class ShownKey:
     @property
     def principal(self) -> Principal:
         """Who presents this key."""
-        return Principal(self.id, self.name, self.role, self.queues)
+        return Principal(self.id, self.name, self.role, self.queues, expires_at=self.expires_at)
 
     @property
     def listed_until(self) -> datetime | None:
@@ -287,6 +299,20 @@ class ShownKey:
     def forgotten(self, now: datetime) -> bool:
         """Tell whether it is as good as gone, whenever the table's broom comes."""
         return self.listed_until is not None and self.listed_until <= now
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTraces:
+    """A key, also a revoked one, and what goes on that was begun with it.
+
+    ``schedules`` are the queue and the name of each schedule that it put last, at most 100;
+    ``actions`` the ids of its actions that have not ended.
+    """
+
+    key: ShownKey
+    revoked_at: datetime | None
+    schedules: tuple[tuple[str, str], ...]
+    actions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

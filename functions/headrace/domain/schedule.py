@@ -65,7 +65,8 @@ class Schedule:
     It has no ticks before ``since``, when it was last changed; ``anchor`` is what the ticks of
     ``every_seconds`` are counted from.  ``edition`` is made anew by each of its
     ``changes``.
-    ``queue_created_at`` tells its queue from a later one of the same name.
+    ``queue_created_at`` tells its queue from a later one of the same name.  ``put_by`` is the id
+    of the key that put it last.
     """
 
     queue: str
@@ -79,6 +80,7 @@ class Schedule:
     queue_created_at: datetime
     changes: int = 0
     version: int = 1
+    put_by: str | None = None
 
     def changed(self, settings: ScheduleSettings, *, now: datetime, edition: str) -> "Schedule":
         """Return the schedule with other settings; an interval that stays keeps its beat."""

@@ -24,7 +24,7 @@ from headrace.ops.operators.keys import IssuedKey
 from headrace.ops.operators.list_queries import KEYS
 from headrace.runtime.wiring import use_cases
 from headrace.wire import service as service_wire
-from headrace.wire.base import LEFT_OUT
+from headrace.wire.base import LEFT_OUT, instant
 
 router: Final = NounRouter("Keys")
 
@@ -100,7 +100,8 @@ def new_key_answer(made: IssuedKey) -> service_wire.NewKey:
     summary="Make a key",
     description=(
         "The answer is the only place where its `secret` is ever shown: only a hash of it is kept. "
-        "A key may not be for more queues than the one that makes it; its role may be any. "
+        "A key may not be for more queues than the one that makes it, nor live longer; its role "
+        "may be any. "
         "409 `key_exists`: a living key has this name."
     ),
     operation_id="create_key",
@@ -133,6 +134,34 @@ def list_keys(query: ListQueryText = None, limit: Limit = 50, cursor: Cursor = N
     page = use_cases().keys.list(principal(), where=where, limit=limit, cursor=cursor)
     shown = [service_wire.Key.of(key) for key in page.shown]
     return json_answer(service_wire.Keys(keys=shown, cursor=page.cursor))
+
+
+@router.get(
+    "/v1/keys/<id>",
+    summary="Show a key, and what goes on that was begun with it",
+    description=(
+        "`schedules` are those that the key was the last to put, 100 at most: they go on when the "
+        "key is revoked or has expired, until an admin deletes them or puts them again. `actions` "
+        "are those that it began, or resumed last, and that have not ended. Revoked and expired "
+        "keys are shown for 90 days."
+    ),
+    operation_id="get_key",
+    responses=answers(200, "The key.", "KeyInFull"),
+)
+def show(id: Annotated[str, Path(description="The id of the key.")]) -> Answered:
+    """Show a key."""
+    found = use_cases().keys.traces(principal(), id)
+    return json_answer(
+        service_wire.KeyInFull.of(
+            found.key,
+            revoked_at=instant(found.revoked_at),
+            schedules=[
+                service_wire.ScheduleOfKey(queue=queue, name=name)
+                for queue, name in found.schedules
+            ],
+            actions=list(found.actions),
+        )
+    )
 
 
 @router.post(

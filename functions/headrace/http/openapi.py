@@ -148,6 +148,7 @@ _ANSWERS: Final = (
     _Shown("BatchResults", batches.BatchResults),
     _Shown("Leased", tasks.Leased, sometimes=frozenset({"cancelled"})),
     _Shown("NewKey", service.NewKey, never=frozenset({"last_used_at"})),
+    _Shown("KeyInFull", service.KeyInFull),
     _Shown("KeyPage", service.Keys),
     _Shown(
         "AuditEntry", service.AuditEntry, sometimes=frozenset({"reason", "before", "after", "run"})

@@ -113,6 +113,7 @@ NEEDS: Final[Mapping[str, Needs]] = {
     "POST /v1/keys": _needs(Permission.ADMINISTER),
     "POST /v1/keys/{id}/rotate": _needs(Permission.ADMINISTER),
     "GET /v1/keys": _needs(Permission.ADMINISTER),
+    "GET /v1/keys/{id}": _needs(Permission.ADMINISTER),
     "DELETE /v1/keys/{id}": _needs(Permission.ADMINISTER),
     # As QuantumLeap
     "GET /management/queue/notifications": _needs(

@@ -453,7 +453,8 @@ class UseCases:
     def action_work(self) -> "ActionWork":
         from headrace.ops.operators.action_work import ActionWork
 
-        return ActionWork(self._store, self.actions, self.bulk, self._undos, self.now)
+        keys = self.keys
+        return ActionWork(self._store, self.actions, self.bulk, self._undos, keys, self.now)
 
     @_once
     def audit(self) -> "Audit":

@@ -45,7 +45,9 @@ class ActionSeen(Answer, frozen=True, kw_only=True):
     actor_id: str | None
     started_at: At
     ended_at: Annotated[At | None, Meta(description="null: it is not over.")]
-    trouble: Annotated[str, Meta(description="Why it FAILED; else empty.")]
+    trouble: Annotated[
+        str, Meta(description="Why it is FAILED, or PAUSED by the service; else empty.")
+    ]
 
 
 class Actions(Answer, frozen=True, kw_only=True):

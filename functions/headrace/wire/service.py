@@ -56,6 +56,21 @@ class Key(Answer, frozen=True, kw_only=True):
     last_used_at: Annotated[At | None, Meta(description="Right to the hour; null: never.")] = None
 
 
+class ScheduleOfKey(Answer, frozen=True, kw_only=True):
+    """A schedule that a key was the last to put."""
+
+    queue: str
+    name: str
+
+
+class KeyInFull(Key, frozen=True, kw_only=True):
+    """A key, and what goes on that was begun with it."""
+
+    revoked_at: At | None = None
+    schedules: list[ScheduleOfKey]
+    actions: Annotated[list[str], Meta(description="Ids of actions that have not ended.")]
+
+
 class NewKey(Key, frozen=True, kw_only=True):
     """A key just made or rotated."""
 

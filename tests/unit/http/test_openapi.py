@@ -104,6 +104,7 @@ def test_every_route_of_the_contract_is_there() -> None:
         "POST /v1/keys",
         "POST /v1/keys/{id}/rotate",
         "GET /v1/keys",
+        "GET /v1/keys/{id}",
         "DELETE /v1/keys/{id}",
         "DELETE /v1/tasks/{id}",
         "GET /v1/health",

@@ -96,12 +96,15 @@ def create_key(smoke: Smoke) -> str:
 
 
 def list_keys(smoke: Smoke) -> str:
-    """Find it among the keys, without its secret."""
+    """Find it among the keys, and by its id, without its secret."""
     id, secret = smoke.need("key", "key: make"), smoke.need("secret", "key: make")
     found = any(key.id == id for key in smoke.wire.each(service.list_keys()))
     if secret.encode() in smoke.wire.last.body:
         raise Wrong("the list shows its secret")
     expect(found, right=True, what="whether the list has it")
+    expect(smoke.send(service.get_key(id)).schedules, [], "its schedules")
+    if secret.encode() in smoke.wire.last.body:
+        raise Wrong("the key shows its secret")
     return "there, without its secret"
 
 

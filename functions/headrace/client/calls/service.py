@@ -24,7 +24,7 @@ from headrace.domain import limits
 from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.ids import new_idempotency_key
 from headrace.wire.base import Answer, JsonValue
-from headrace.wire.service import AuditEntries, AuditEntry, Health, Key, Keys, NewKey
+from headrace.wire.service import AuditEntries, AuditEntry, Health, Key, KeyInFull, Keys, NewKey
 
 
 class _Made(Answer, frozen=True, kw_only=True):
@@ -76,6 +76,14 @@ def list_keys(*, query: str | None = None) -> PagedCall[Key]:
     """
     params = params_of(query=query, limit=limits.LIST_PAGE)
     return lists(path_of("keys"), Keys, lambda page: page.keys, params)
+
+
+def get_key(id: str) -> ApiCall[KeyInFull]:
+    """Return a key with its schedules and the actions that have not ended, also a revoked one.
+
+    Raises NotFound.
+    """
+    return ApiCall("GET", path_of("keys", id), reads(KeyInFull))
 
 
 def delete_key(id: str) -> ApiCall[None]:

@@ -18,10 +18,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from headrace.domain.errors import Conflict, HeadraceError, Unavailable
+from headrace.domain.access import ID
+from headrace.domain.errors import Conflict, HeadraceError, Unauthenticated, Unavailable
 from headrace.domain.operate import ActionStatus
 from headrace.ops.operators.actions import ActionOperations, entry_of
 from headrace.ops.operators.bulk import BulkOperations, BulkOutcome
+from headrace.ops.operators.keys import KeyOperations
 from headrace.ops.shared.undos import Undos
 from headrace.store.base import Record, Store, every_record
 from headrace.store.records import readable
@@ -50,6 +52,7 @@ class ActionWork:
     actions: ActionOperations
     bulk: BulkOperations
     undos: Undos
+    keys: KeyOperations
     now: Callable[[], datetime]
     part: int = PART
 
@@ -96,6 +99,9 @@ class ActionWork:
             return 0
 
     def _go_on(self, run: ActionRun, time_left: Callable[[], float]) -> int | None:
+        if run.goes_on and (trouble := self._lost_rights(run)):
+            self._put(replace(run, status=ActionStatus.PAUSED, trouble=trouble))
+            return 0
         if run.status is ActionStatus.LOOKING:
             return self._look(run)
         found = self.actions.selections.get(run.set_name)
@@ -111,6 +117,16 @@ class ActionWork:
         if claimed is not None and claimed.at == claimed.until:
             self._end(claimed, found)
         return dealt_with
+
+    def _lost_rights(self, run: ActionRun) -> str:
+        """Return why the key that *run* works for has lost its rights; empty if it has not."""
+        if run.by_id is None or not ID.fullmatch(run.by_id):  # the service, the deployment or IAM
+            return ""
+        try:
+            self.keys.known(run.by_id)
+        except Unauthenticated:
+            return f"key {run.by} ({run.by_id}), on whose behalf it ran, is revoked or has expired"
+        return ""
 
     def _look(self, run: ActionRun) -> int | None:
         """Look for its tasks a little further."""
@@ -182,6 +198,8 @@ class ActionWork:
         it meanwhile: that stays so.
         """
         done = _counted(run, outcomes).released()
+        if done.at != done.until and done.goes_on and (trouble := self._lost_rights(run)):
+            done = replace(done, status=ActionStatus.PAUSED, trouble=trouble)
         while True:
             goes_on = more and done.status is ActionStatus.RUNNING and done.at != done.until
             saved = self._put(self._with_part(done, found) if goes_on else done)
@@ -190,7 +208,9 @@ class ActionWork:
             stored = self.actions.get(run.id)
             if stored.part != run.part:
                 return None
-            done = replace(done, status=stored.status, version=stored.version)
+            done = replace(
+                done, status=stored.status, trouble=stored.trouble, version=stored.version
+            )
 
     def _end(self, run: ActionRun, found: TaskSelection) -> int | None:
         """End it, after a part that was cut off is finished, or what was done of it is counted."""

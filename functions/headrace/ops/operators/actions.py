@@ -157,7 +157,10 @@ class ActionOperations:
         return self._turn(run_id, ActionStatus.PAUSED, allowed)
 
     def resume(self, run_id: str, *, allowed: Allowed = _anyone) -> ActionRun:
-        """Let an action go on that rests.  Raises as pause()."""
+        """Let an action go on that rests; from now on the rights of the caller count.
+
+        Raises as pause().
+        """
         return self._turn(run_id, ActionStatus.RUNNING, allowed)
 
     def cancel(self, run_id: str, *, allowed: Allowed = _anyone) -> ActionRun:
@@ -244,9 +247,22 @@ class ActionOperations:
                 message = f"action {run.id} is over: it is {run.status}"
                 raise Finished(message)
             changed = replace(run, status=status, trouble="")
+            if wanted is ActionStatus.RUNNING:
+                changed = self._taken_over(changed)
             if self.put(changed):
                 self.kick()
                 return self.get(run_id)
+
+    def _taken_over(self, run: ActionRun) -> ActionRun:
+        """Return *run* with the rights of the caller, who resumes it."""
+        who = caller()
+        if who.actor_id == run.by_id:
+            return run
+        begun_by, begun_by_id = run.begun_by or run.by, run.begun_by_id or run.by_id
+        with self.audit.action("resume_action", where={"action": run.id}):
+            return replace(
+                run, by=who.actor, by_id=who.actor_id, begun_by=begun_by, begun_by_id=begun_by_id
+            )
 
     def put(self, changed: ActionRun) -> bool:
         """Write *changed*, which was read with its version, if nobody else has written."""
@@ -278,14 +294,14 @@ def entry_of(run: ActionRun) -> AuditRecord:
         stopped = run.trouble
     return AuditRecord(
         run.started_at,
-        run.by,
+        run.begun_by or run.by,
         str(run.action),
         run.queues[0] if len(run.queues) == 1 else None,
         where,
         matched=run.total if run.over else None,
         changed=run.changed if run.over else None,
         request_id=run.request_id,
-        actor_id=run.by_id,
+        actor_id=run.begun_by_id if run.begun_by else run.by_id,
         reason=run.reason or None,
         run=run.id,
         left=dict(run.left) if run.over and run.left else None,

@@ -11,11 +11,13 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, Final
 
 from headrace.domain import access
 from headrace.domain.access import (
     ID,
+    KeyTraces,
     Permission,
     Principal,
     Role,
@@ -39,9 +41,12 @@ from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.paging import Cursors, Found, seek
 from headrace.ops.shared.slots import remember
-from headrace.store.base import Record, Store
+from headrace.store.base import Record, Store, every_record
 from headrace.store.call_scope import Caller, calling, during, flat_rate, restricted_to
 from headrace.store.records import keys as key_records
+from headrace.store.records import schedules as schedule_records
+from headrace.store.records.actions import KIND as ACTION
+from headrace.store.records.actions import UNDER_WAY, ActionRun
 from headrace.store.records.keys import end_all
 
 
@@ -58,6 +63,8 @@ REVOKED_WITHIN: Final = timedelta(seconds=10)
 
 _USE_NOTED_EVERY: Final = timedelta(hours=1)
 _KNOWN: Final = 2_000  # keys remembered, and as many ids that are no key's
+_PAGE: Final = 250
+_SCHEDULES: Final = 100  # of a key that are shown
 _TRIES: Final = 10  # at a key, or a name, that others change too
 
 _ACTOR: Final[ContextVar[Principal | None]] = ContextVar("headrace_actor", default=None)
@@ -186,8 +193,9 @@ class KeyOperations:
     ) -> IssuedKey:
         """Make a key.
 
-        Raises Forbidden when it would be wider than *by*'s own, InvalidRequest for a name that
-        none can have and an expiry in the past, and KeyExists when a living key has the name.
+        Raises Forbidden when it would be wider than *by*'s own or live longer, InvalidRequest for
+        a name that none can have and an expiry in the past, and KeyExists when a living key has
+        the name.
         """
         by.require(Permission.ADMINISTER)
         for place, pattern in enumerate(queues):
@@ -200,6 +208,7 @@ class KeyOperations:
         key = ShownKey(self.new_id(now), name, role, queues, now, expires_at=expires_at)
         if key.expired(now):
             raise InvalidRequest.of("expires_at", "must be in the future")
+        by.require_expiry(expires_at)
         secret = f"{key.prefix}_{self.new_secret()}"
         granted: dict[str, Any] = {"name": name, "role": role.value, "queues": list(queues)}
         if expires_at is not None:
@@ -218,9 +227,11 @@ class KeyOperations:
 
         Here the change is known at once, elsewhere within 10 seconds; the new secret works
         everywhere from the start.
-        Raises as revoke(), and NotFound for a key that has expired.
+        Raises as revoke(), NotFound for a key that has expired, and Forbidden for one that lives
+        longer than *by*'s own.
         """
         stored = self._own(by, key_id)
+        by.require_expiry(stored.key.expires_at)
         secret = f"{stored.key.prefix}_{self.new_secret()}"
         noted = {"name": stored.key.name, "overlap_seconds": overlap.total_seconds()}
         with self.audit.action("rotate_key", where=noted, ids=[key_id]):
@@ -263,6 +274,39 @@ class KeyOperations:
         """Return a key not wider than *by*'s own.  Raises NotFound and Forbidden as revoke()."""
         return self._own(by, key_id).key
 
+    def traces(self, by: Principal, key_id: str) -> KeyTraces:
+        """Return a key not wider than *by*'s own, with the schedules and actions begun with it.
+
+        A key that is revoked or has expired is found for 90 days.  Raises as revoke().
+        """
+        by.require(Permission.ADMINISTER)
+        key, revoked_at = self._living_or_revoked(key_id)
+        if key is None or not by.covers_all(key.queues):
+            raise _missing(by, key_id)
+        schedules = (
+            schedule_records.from_record(record)
+            for record in every_record(self.store, schedule_records.KIND, page=_PAGE)
+        )
+        marks = every_record(self.store, UNDER_WAY, page=_PAGE)
+        records = (self.store.record(ACTION, mark.name) for mark in marks)
+        runs = (ActionRun.of(record) for record in records if record is not None)
+        put = ((one.queue, one.name) for one in schedules if one.put_by == key_id)
+        return KeyTraces(
+            key,
+            revoked_at,
+            tuple(islice(put, _SCHEDULES)),
+            tuple(run.id for run in runs if run.by_id == key_id and not run.over),
+        )
+
+    def _living_or_revoked(self, key_id: str) -> tuple[ShownKey | None, datetime | None]:
+        found = self._read(key_id) if ID.fullmatch(key_id) else None
+        if found is not None:
+            return found.stored.key, None
+        record = self.store.record(key_records.REVOKED, key_id)
+        if record is None or (record.expires_at or self.now()) <= self.now():
+            return None, None
+        return key_records.revoked_of(record)
+
     def revoke(self, by: Principal, key_id: str) -> None:
         """Remove a key; here it stops working at once, elsewhere within 10 seconds.
 
@@ -272,6 +316,7 @@ class KeyOperations:
         """
         key = self.get(by, key_id)
         with self.audit.action("revoke_key", where={"name": key.name}, ids=[key_id]) as done:
+            self.store.renew_record(key_records.revoked_record(key, self.now()))
             done.changed = int(self.store.drop_record(key_records.KIND, key_id))
         self._forget(key_id)
         end_all(self.store, key_id)

@@ -21,6 +21,7 @@ from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.paging import Found, seek
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from headrace.store.base import Record, Store
+from headrace.store.call_scope import caller
 from headrace.store.records import schedules as schedule_records
 
 
@@ -226,11 +227,12 @@ class Schedules:
         self, old: Schedule | None, owner: Queue, name: str, settings: ScheduleSettings
     ) -> Schedule:
         """Return the schedule that replaces *old*; one of another queue does not count."""
-        now, edition = self.now(), self.new_edition()
+        now, edition, by = self.now(), self.new_edition(), caller().actor_id
         if old is not None and old.queue_created_at == owner.created_at:
             if settings == old.settings:
-                return old
-            return old.changed(settings, now=now, edition=edition)
+                same = old.put_by == by
+                return old if same else replace(old, put_by=by, version=old.version + 1)
+            return replace(old.changed(settings, now=now, edition=edition), put_by=by)
         return Schedule(
             owner.name,
             name,
@@ -242,6 +244,7 @@ class Schedules:
             edition=edition,
             queue_created_at=owner.created_at,
             version=old.version + 1 if old is not None else 1,
+            put_by=by,
         )
 
     def _seen(self, schedule: Schedule, progress: Progress | None) -> Seen:

@@ -41,7 +41,8 @@ class ActionRun:
 
     Those before ``at`` are dealt with: ``changed`` of them, and ``left`` are reasons for leaving
     the others alone, with how many.  ``until`` is None before the set is known.
-    ``by`` is the name of the key that asked, ``by_id`` its id, ``request_id`` the request.
+    ``by`` is the name of the key whose rights count, ``by_id`` its id, ``request_id`` the request;
+    ``begun_by`` and ``begun_by_id`` are the key that began it, where another one has resumed it.
     ``trouble`` is what stopped it.  ``noted`` is its entry in the audit.
     What it deletes can be brought back for ``undo_for`` seconds, in each queue by its undo.
     """
@@ -71,6 +72,8 @@ class ActionRun:
     trouble: str = ""
     part: ActionPart | None = None
     busy_until: datetime | None = None
+    begun_by: str | None = None
+    begun_by_id: str | None = None
     version: int = 1
 
     @property

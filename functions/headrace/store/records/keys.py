@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from headrace.domain.access import Former, ShownKey, StoredKey
+from headrace.domain.access import LISTED_FOR, Former, ShownKey, StoredKey
 from headrace.shapes import convert
 from headrace.store.base import Record, Store, every_record
 from headrace.store.records import body_of, read_body
@@ -29,6 +29,22 @@ def from_record(record: Record) -> StoredKey:
     body = {**record.body}
     hash_, former = body.pop("hash"), convert(body.pop("former", None), Former | None)
     return StoredKey(read_body(body, ShownKey, id=record.name), hash_, former, record.version)
+
+
+REVOKED: Final = "revoked_key"
+
+
+def revoked_record(key: ShownKey, now: datetime) -> Record:
+    """Return the record of a key that was revoked *now*; it holds no hash."""
+    body = {**body_of(key, "id"), "revoked_at": now.isoformat()}
+    return Record(REVOKED, key.id, body, 1, now + LISTED_FOR)
+
+
+def revoked_of(record: Record) -> tuple[ShownKey, datetime]:
+    """Return the revoked key of *record*, and when it was revoked.  Raises NewerRecord."""
+    body = {**record.body}
+    revoked_at = datetime.fromisoformat(body.pop("revoked_at"))
+    return read_body(body, ShownKey, id=record.name), revoked_at
 
 
 def name_record(key: ShownKey) -> Record:

@@ -298,10 +298,12 @@ class BatchRunner:
             if self._ran(under, partial(planned.run, some)) is None:
                 found.works = True
                 continue
+            if under.is_over():
+                return
             for one in some:
-                if under.is_over():
-                    return
                 error = self._ran_alone(under, partial(planned.run, [one]))
+                if under.is_over():  # what it ended with is no task's doing
+                    return
                 if error is None:
                     found.works = True
                     continue

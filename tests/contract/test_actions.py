@@ -7,8 +7,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from headrace.domain.errors import Conflict, InvalidRequest, NewerRecord, NotFound, Unavailable
-from headrace.domain.filters import TaskFilter
+from headrace.domain.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from headrace.domain.filters import NewerRecord, TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
 from headrace.ops.operators.action_work import CLAIMED_FOR

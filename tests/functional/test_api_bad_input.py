@@ -283,7 +283,7 @@ CASES = [
         "/management/queue/notifications",
         None,
         "fiware-servicepath",
-        headers={"Fiware-ServicePath": "/" * 257},
+        headers={"Fiware-ServicePath": "/" * 513},
     ),
     listing("limit", "5", "/v1/queues/mail/count"),
     listing("payload", "1", "/v1/tasks/held"),

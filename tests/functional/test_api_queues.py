@@ -39,7 +39,7 @@ def test_a_queue_is_created_with_defaults_and_shown(call: Service) -> None:
     assert created.json["created_at"] == "2026-11-21T08:00:00.000000Z"
     shown = call("GET", "/v1/queues/mail").json
     assert set(shown.pop("stats")["counts"].values()) == {0}
-    assert shown == {**created.json, "schedules": []}
+    assert shown == {**created.json, "schedules": [], "schedules_cursor": None}
 
 
 def test_every_setting_is_kept(call: Service) -> None:

@@ -78,7 +78,7 @@ def put(session: CliSession, /, queue: str, name: str, **given: Any) -> None:
 @click.pass_obj
 def list_(session: CliSession, queue: str) -> None:
     """List the schedules of a queue."""
-    schedules = session.client.get_queue(queue).schedules or []
+    schedules = list(session.client.list_schedules(queue))
     answer(
         session,
         schedules,
@@ -102,7 +102,7 @@ def next_(session: CliSession, queues: tuple[str, ...]) -> None:
     found = [
         {"queue": name, "schedule": one.name, "next_run_at": one.next_run_at}
         for name in names
-        for one in client.get_queue(name).schedules or ()
+        for one in client.list_schedules(name)
         if one.next_run_at is not None
     ]
     found.sort(key=lambda one: str(one["next_run_at"]))

@@ -258,6 +258,7 @@ class Client(Uploading, Batching, Looking):
     get_group = _sent(queues.get_group)
     put_schedule = _sent(queues.put_schedule)
     get_schedule = _sent(queues.get_schedule)
+    list_schedules = _listed(queues.list_schedules)
     delete_schedule = _sent(queues.delete_schedule)
     run_schedule = _sent(queues.run_schedule)
 
@@ -399,7 +400,7 @@ class Client(Uploading, Batching, Looking):
     get_batch = _sent(batches.get_batch)
     list_batches = _listed(batches.list_batches)
     close_batch = _sent(batches.close_batch)
-    batch_results = _sent(batches.batch_results)
+    batch_results = _stepped(batches.batch_results)
     batch_steps = _sent(batches.batch_steps)
     cancel_batch = _stepped(batches.cancel_batch)
     recount_batch = _stepped(batches.recount_batch)

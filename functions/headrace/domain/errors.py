@@ -212,20 +212,6 @@ class Unavailable(HeadraceError):
         self.retry_after_seconds = retry_after_seconds
 
 
-class NewerRecord(Unavailable):
-    """A newer version of Headrace wrote a record, and this version does not know all its fields.
-
-    To ignore a filter, a limit or a right would do something that nobody asked for.
-    """
-
-    def __init__(self, field: str) -> None:
-        super().__init__(
-            f"a newer version of Headrace wrote this record (unknown field: {field}):"
-            " update this process",
-            retry_after_seconds=30,  # about as long as a rolling update takes
-        )
-
-
 for _kind in [one for one in vars().values() if isinstance(one, type)]:
     if issubclass(_kind, HeadraceError):
         _kind.__module__ = "headrace"

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Any, Final, Self
 
 from headrace.domain.change import Entry
-from headrace.domain.errors import FieldError, InvalidRequest, NewerRecord
+from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.payload_paths import read_payload, text_at
 from headrace.domain.task import SHOWN_STATES, Priority, State, Status, Task
@@ -83,6 +83,22 @@ def fault_of(task: Task) -> tuple[str, str]:
         return "", str(task.dead_reason or "")
     latest = task.errors[-1]
     return latest.type, latest.message
+
+
+class NewerRecord(Unavailable):
+    """A newer version of Headrace wrote a record, and this version does not know all its fields.
+
+    To ignore a filter, a limit or a right would do something that nobody asked for.
+    """
+
+    @classmethod
+    def of(cls, field: str) -> Self:
+        """Return the error about a record with this unknown *field*."""
+        message = (
+            f"a newer version of Headrace wrote this record (unknown field: {field}):"
+            " update this process"
+        )
+        return cls(message, retry_after_seconds=30)  # about as long as a rolling update takes
 
 
 ORDER: Final = (State.ENQUEUED, State.INFLIGHT, State.DEAD, State.SUCCEEDED)
@@ -223,7 +239,7 @@ class TaskFilter:
         """
         for name in named:
             if name != "state" and name not in cls.__dataclass_fields__:
-                raise NewerRecord(f"where.{name}")
+                raise NewerRecord.of(f"where.{name}")
         times = {
             name: datetime.fromisoformat(named[name])
             for name in ("scheduled_after", "scheduled_before")

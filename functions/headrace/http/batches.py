@@ -9,7 +9,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 from pydantic import Field, field_validator, model_validator
 
 from headrace.domain import limits
-from headrace.domain.batch import BatchEvent, Callback, TaskBatch
+from headrace.domain.batch import RESULTS, BatchEvent, Callback, TaskBatch
 from headrace.domain.reserved import RELAY_PAYLOAD
 from headrace.http.fields import (
     BatchId,
@@ -272,16 +272,17 @@ def close(
     description=(
         "The up to 100 members that were counted first, as they stand; without those that are not "
         "kept any more (a member is kept for an hour at least), and those that have moved to a "
-        "queue that is not the key's. Not for viewers."
+        "queue that is not the key's. A page ends early where it would be too large. Not for "
+        "viewers."
     ),
     operation_id="batch_results",
     responses=answers(200, "The members.", "BatchResults"),
 )
-def results(id: BatchInPath) -> Answered:
+def results(id: BatchInPath, cursor: Cursor = None) -> Answered:
     """Show results."""
     batch = _own(id)
     use = use_cases()
-    members = use.texts.filled(use.task_batches.results(batch.id), ("result",))
+    page = use.task_batches.results_page(batch.id, use.texts, cursor)
     shown = [
         batch_wire.BatchResult(
             id=task.id,
@@ -290,10 +291,12 @@ def results(id: BatchInPath) -> Answered:
             result_json=raw(task.result),
             stands_for=task.batch.id if task.batch is not None and task.batch.relay else LEFT_OUT,
         )
-        for task in members
+        for task in page.shown
     ]
-    truncated = batch.created > len(shown)
-    return json_answer(batch_wire.BatchResults(results=shown, truncated=truncated))
+    truncated = batch.created > RESULTS
+    return json_answer(
+        batch_wire.BatchResults(results=shown, truncated=truncated, cursor=page.cursor)
+    )
 
 
 @router.get(

@@ -112,6 +112,7 @@ _ANSWERS: Final = (
     _Shown("Metrics", queues.Metrics),
     _Shown("Group", queues.Group),
     _Shown("Schedule", queues.Schedule, sometimes=frozenset({"payload"})),
+    _Shown("SchedulePage", queues.ScheduleList),
     _Shown("Task", tasks.Task, sometimes=_UPLOADED),
     _Shown(
         "TaskWithoutPayload",

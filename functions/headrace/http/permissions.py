@@ -52,6 +52,7 @@ NEEDS: Final[Mapping[str, Needs]] = {
     "GET /v1/queues/{queue}/metrics": _needs(Permission.READ),
     "GET /v1/queues/{queue}/groups/{key}": _needs(Permission.READ),
     "GET /v1/queues/{queue}/count": _needs(Permission.READ),
+    "GET /v1/queues/{queue}/schedules": _needs(Permission.READ),
     "GET /v1/queues/{queue}/schedules/{name}": _needs(Permission.READ),
     "GET /v1/tasks/{id}": _needs(Permission.READ),
     "GET /v1/tasks/{id}/explain": _needs(Permission.READ),

@@ -316,6 +316,7 @@ class ReplaceQueueBody(SettingsBody):
     pause: Ignored = None
     stats: Ignored = None
     schedules: Ignored = None
+    schedules_cursor: Ignored = None
 
     def settings_of(self, name: str) -> QueueSettings:
         """Return the settings.  Raises InvalidRequest when they are another queue's."""

@@ -1,6 +1,5 @@
 """Queues: create, list, show, replace, delete, pause, resume, purge."""
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from urllib.parse import unquote
 
@@ -51,6 +50,8 @@ from headrace.http.stats import blocked_answer, stats_answer
 
 KeyInPath: TypeAlias = Annotated[str, Path(description="The key of the group.")]
 
+_SCHEDULES: Final = 100  # that a queue shows of its own; the list has all
+
 router: Final = NounRouter("Queues")
 _BACKGROUND: Final = "It goes on in the background."
 
@@ -59,7 +60,7 @@ _BACKGROUND: Final = "It goes on in the background."
 
 
 def queue_answer(
-    queue: Queue, stats: "QueueStats | None" = None, schedules: "Iterable[Seen] | None" = None
+    queue: Queue, stats: "QueueStats | None" = None, schedules: "Found[Seen] | None" = None
 ) -> queue_wire.Queue:
     """A queue; in full with its stats and schedules."""
     return queue_wire.Queue.of(
@@ -75,7 +76,8 @@ def queue_answer(
         stats=LEFT_OUT if stats is None else stats_answer(stats),
         schedules=LEFT_OUT
         if schedules is None
-        else [schedule_in_short(seen) for seen in schedules],
+        else [schedule_in_short(seen) for seen in schedules.shown],
+        schedules_cursor=LEFT_OUT if schedules is None else schedules.cursor,
     )
 
 
@@ -183,7 +185,7 @@ def show(queue: QueueInPath) -> Answered:
     """Show a queue."""
     use = use_cases()
     found = use.queues.get(queue_name(queue))
-    schedules = use.schedules.of_queue(found)
+    schedules = use.schedules.page(found, limit=_SCHEDULES, short=True)
     return json_answer(queue_answer(found, use.stats.of(found.name), schedules))
 
 

@@ -31,6 +31,8 @@ from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody, RetryStrategyBody
 from headrace.http.routing import (
     Answered,
+    Cursor,
+    Limit,
     NounRouter,
     QueueInPath,
     answers,
@@ -193,6 +195,22 @@ def put(
     called = unquote(name)
     seen = use_cases().schedules.put(queue_name(queue), called, body.settings_of(called))
     return json_answer(schedule_answer(seen, payload=True))
+
+
+@router.get(
+    "/v1/queues/<queue>/schedules",
+    summary="List the schedules of a queue",
+    description="By name, each as its own request shows it. A page may be short.",
+    operation_id="list_schedules",
+    responses=answers(200, "A page of schedules.", "SchedulePage"),
+)
+def list_schedules(queue: QueueInPath, limit: Limit = 50, cursor: Cursor = None) -> Answered:
+    """List schedules."""
+    use = use_cases()
+    found = use.schedules.page(use.queues.get(queue_name(queue)), limit=limit, cursor=cursor)
+    payload = principal().may(Permission.DETAILS)
+    shown = [schedule_answer(seen, payload=payload) for seen in found.shown]
+    return json_answer(queue_wire.ScheduleList(schedules=shown, cursor=found.cursor))
 
 
 @router.get(

@@ -163,4 +163,5 @@ class BatchResults(Answer, frozen=True, kw_only=True):
     """The members that were counted first, with what they came to."""
 
     results: list[BatchResult]
-    truncated: Annotated[bool, Meta(description="Whether there are more members than these.")]
+    truncated: Annotated[bool, Meta(description="Whether the batch has more than 100 members.")]
+    cursor: Cursor = None

@@ -212,6 +212,13 @@ class Schedule(ScheduleInShort, frozen=True, kw_only=True):
         return self.decoded("payload", self.payload_json)
 
 
+class ScheduleList(Answer, frozen=True, kw_only=True):
+    """A page of the schedules of a queue, by name."""
+
+    schedules: list[Schedule]
+    cursor: Cursor
+
+
 # ---------------------------------------------------------------------------------------- queues
 
 
@@ -309,7 +316,13 @@ class Queue(Answer, frozen=True, kw_only=True):
         ),
     ] = None
     stats: Stats | None = None
-    schedules: Annotated[list[ScheduleInShort] | None, Meta(description="By name.")] = None
+    schedules: Annotated[
+        list[ScheduleInShort] | None, Meta(description="The first 100, by name.")
+    ] = None
+    schedules_cursor: Annotated[
+        str | None,
+        Meta(description="The `cursor` with which the list of schedules continues; null: all are."),
+    ] = None
 
 
 class Queues(Answer, frozen=True, kw_only=True):

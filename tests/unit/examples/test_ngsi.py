@@ -265,7 +265,8 @@ def test_concise_and_simplified_attributes_have_their_values(
 def test_an_entity_with_several_types_has_all_of_them_in_order() -> None:
     (row,) = rows_of({"id": "1", "type": ["Sensor", "Keeper"], "a": 1})
     assert row.entity_type == "Keeper,Sensor"
-    for wrong in ([], [5], 5):
+    wrong_types: tuple[Json, ...] = ([], [5], 5)
+    for wrong in wrong_types:
         with pytest.raises(Unreadable, match=r"type"):
             rows_of({"id": "1", "type": wrong, "a": 1})
 

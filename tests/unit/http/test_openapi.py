@@ -90,6 +90,7 @@ def test_every_route_of_the_contract_is_there() -> None:
         "GET /v1/batches/{id}/steps",
         "DELETE /v1/batches/{id}",
         "PUT /v1/queues/{queue}/schedules/{name}",
+        "GET /v1/queues/{queue}/schedules",
         "GET /v1/queues/{queue}/schedules/{name}",
         "DELETE /v1/queues/{queue}/schedules/{name}",
         "POST /v1/queues/{queue}/schedules/{name}/run",

@@ -15,8 +15,7 @@ from typing import Any, Final
 import pytest
 
 from headrace.domain.access import Former, Role, ShownKey, StoredKey
-from headrace.domain.errors import NewerRecord
-from headrace.domain.filters import TaskFilter
+from headrace.domain.filters import NewerRecord, TaskFilter
 from headrace.domain.operate import ActionStatus, BulkAction
 from headrace.domain.queue import (
     DeadLetterConfig,

@@ -48,6 +48,8 @@ def get_schedule(smoke: Smoke) -> str:
     """Show it."""
     shown = smoke.send(queues.get_schedule(smoke.other, smoke.need("schedule", "schedule: put")))
     expect((shown.paused, shown.payload), (False, {"tick": True}), "the schedule")
+    listed = smoke.wire.each(queues.list_schedules(smoke.other))
+    expect([one.name for one in listed], [shown.name], "the list")
     if shown.next_run_at is None:
         return "no next run"
     return f"next run at {shown.next_run_at:%H:%M:%SZ}"

@@ -34,6 +34,7 @@ from headrace.client.app.drift import (
 )
 from headrace.client.calls.queues import merged
 from headrace.client.client import Client
+from headrace.domain import limits
 from headrace.domain.errors import (
     Conflict,
     FieldError,
@@ -97,12 +98,10 @@ class AppSync:
             if queue is None:
                 continue
             settings[name] = _settings_of(queue)
-            for short in queue.schedules or ():
-                tags[name, short.name] = short.tags
-        for key in self._declares.schedules:
-            found = self._schedule(key) if key in tags else None
-            if found is not None:
-                schedules[key] = _fields_of(found)
+            for one in self._client.list_schedules(name, limit=limits.LIST_PAGE):
+                tags[name, one.name] = one.tags
+                if (name, one.name) in self._declares.schedules:
+                    schedules[name, one.name] = _fields_of(one)
         return plan_sync(self._declares, FoundState(settings, schedules, tags), prune=prune)
 
     def _names(self, *, everywhere: bool) -> list[str]:

@@ -202,7 +202,11 @@ def lists(
 
     def read(answer: RawAnswer) -> ListPage[T]:
         page = reads(shape)(answer)
-        return ListPage(entries(page), page.cursor)
+        listed = entries(page)
+        for one in listed:
+            if isinstance(one, Carrying):
+                remember_codec(one, answer.codec)
+        return ListPage(listed, page.cursor)
 
     return CallChain(
         lambda cursor: ApiCall("GET", path, read, params={**params, **params_of(cursor=cursor)})

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from headrace.client.calls import (
     ApiCall,
     PagedCall,
@@ -105,8 +107,8 @@ def close_batch(id: str, total: int) -> ApiCall[BatchSeen]:
     )
 
 
-def batch_results(id: str) -> ApiCall[BatchResults]:
-    """Return what the first hundred members came to.  Raises NotFound."""
+def batch_results(id: str) -> SteppedCall[BatchResults]:
+    """Return the results of the first hundred members, page by page.  Raises NotFound."""
 
     def read(answer: RawAnswer) -> BatchResults:
         found = reads(BatchResults)(answer)
@@ -114,7 +116,15 @@ def batch_results(id: str) -> ApiCall[BatchResults]:
             remember_codec(one, answer.codec)
         return found
 
-    return ApiCall("GET", path_of("batches", id, "results"), read)
+    def at(cursor: str | None) -> ApiCall[BatchResults]:
+        path = path_of("batches", id, "results")
+        return ApiCall("GET", path, read, params=params_of(cursor=cursor))
+
+    def total(pages: Sequence[BatchResults]) -> BatchResults:
+        results = [one for page in pages for one in page.results]
+        return msgspec.structs.replace(pages[-1], results=results)
+
+    return SteppedCall(at, total)
 
 
 def cancel_batch(id: str) -> SteppedCall[CancelledBatch]:

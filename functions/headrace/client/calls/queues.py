@@ -36,12 +36,13 @@ from headrace.wire.queues import (
     Queues,
     Recount,
     Schedule,
+    ScheduleList,
     SigningSecret,
     Stats,
 )
 from headrace.wire.tasks import Enqueued
 
-_SHOWN_ONLY: Final = ("stats", "schedules")
+_SHOWN_ONLY: Final = ("stats", "schedules", "schedules_cursor")
 
 
 def create_queue(name: str, **settings: Unpack[QueueFields]) -> ApiCall[Queue]:
@@ -249,6 +250,12 @@ def put_schedule(  # noqa: PLR0913 (the API's own fields)
 def get_schedule(queue: str, name: str) -> ApiCall[Schedule]:
     """Return a schedule.  Raises NotFound."""
     return ApiCall("GET", path_of("queues", queue, "schedules", name), reads(Schedule))
+
+
+def list_schedules(queue: str, *, limit: int | None = None) -> PagedCall[Schedule]:
+    """Go through the schedules of a queue by name, *limit* of them a page.  Raises NotFound."""
+    path = path_of("queues", queue, "schedules")
+    return lists(path, ScheduleList, lambda page: page.schedules, params_of(limit=limit))
 
 
 def delete_schedule(queue: str, name: str) -> ApiCall[None]:

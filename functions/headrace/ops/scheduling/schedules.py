@@ -18,7 +18,7 @@ from headrace.domain.task import Task
 from headrace.domain.ticks import cron_ticks, ticks, zone
 from headrace.ops.scheduling.ticking import Ticking
 from headrace.ops.shared.audit import Audit
-from headrace.ops.shared.paging import Found, seek
+from headrace.ops.shared.paging import Found, seek, text_of_record
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from headrace.store.base import Record, Store
 from headrace.store.call_scope import caller
@@ -85,6 +85,36 @@ class Schedules:
         """Return a schedule.  Raises NotFound."""
         key = schedule_records.key(queue, name)
         return self._seen(self._stored(queue, name), self.ticking.progress(key))
+
+    def page(
+        self, queue: Queue, *, limit: int, cursor: str | None = None, short: bool = False
+    ) -> Found[Seen]:
+        """Return a page of the schedules of a queue by name; *short*: for their short form.
+
+        A page may be short and still have a cursor.  Raises InvalidRequest for a forged cursor.
+        """
+
+        def own(record: Record) -> Schedule | None:
+            schedule = schedule_records.from_record(record)
+            return schedule if schedule.queue_created_at == queue.created_at else None
+
+        found = seek(
+            self.store,
+            schedule_records.KIND,
+            own,
+            self.ticking.queues.cursors,
+            f"schedules of {queue.name}",
+            limit=limit,
+            cursor=cursor,
+            prefix=schedule_records.key(queue.name, ""),
+            now=self.now,
+            text_of=_whole_text if not short else lambda *_: "",
+        )
+        shown: list[Seen] = []
+        for one in found.shown:
+            key = schedule_records.key(one.queue, one.name)
+            shown.append(self._seen(one, None if short else self.ticking.progress(key)))
+        return Found(tuple(shown), found.cursor)
 
     def of_queue(self, queue: Queue) -> list[Seen]:
         """Return the schedules of a queue by name, without their latest run."""
@@ -254,3 +284,8 @@ class Schedules:
             with suppress(InvalidRequest):  # it could be read when it was made
                 next_run_at = next(ticks(schedule, self.ticking.read_cron, now), None)
         return Seen(schedule, next_run_at, progress.last_run_at(now) if progress else None)
+
+
+def _whole_text(record: Record, schedule: Schedule) -> str:
+    """Return the record as JSON, and the payload, which the record may have compressed."""
+    return text_of_record(record, schedule) + schedule.settings.payload

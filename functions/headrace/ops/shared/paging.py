@@ -18,6 +18,7 @@ from math import ceil
 from typing import Any, Final, Generic, TypeVar
 
 from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.limits import AnswerRoom
 from headrace.store.base import Record, Store
 from headrace.store.call_scope import flat_rate, restricted
 
@@ -79,6 +80,7 @@ LOOKS_FOR: Final = timedelta(seconds=5)
 
 _STRIDE: Final = 250
 _READ_BYTES: Final = 4096
+_ROW_BYTES: Final = 8192  # of what an answer says of one besides what its record holds, at most
 _KEY_BYTES: Final = 100  # of what a record takes beside its body, about
 
 _T = TypeVar("_T")
@@ -92,6 +94,11 @@ class Found(Generic[_T]):
     cursor: str | None
 
 
+def text_of_record(record: Record, _shown: object) -> str:
+    """Return the body of *record* as JSON."""
+    return json.dumps(record.body, ensure_ascii=False, default=str)
+
+
 def seek(  # noqa: PLR0913  of whom, what, whence and how many
     store: Store,
     kind: str,
@@ -103,15 +110,18 @@ def seek(  # noqa: PLR0913  of whom, what, whence and how many
     cursor: str | None,
     prefix: str = "",
     now: Callable[[], datetime],
+    text_of: Callable[[Record, _T], str] = text_of_record,
 ) -> Found[_T]:
     """Return up to *limit* records of *kind* as *keep* makes them, without those it leaves out.
 
     They come behind *cursor*, which is good for *scope*; raises InvalidRequest for a forged one.
-    A page is full if there is enough to fill it within what one call looks at; else it is short,
-    or empty, and there may be more.  Whoever may not know of all queues pays for what is shown.
+    A page is full if there is enough to fill it within what one call looks at and one answer
+    holds; else it is short, or empty, and there may be more.  *text_of* returns about what the
+    answer shows of one.  Whoever may not know of all queues pays for what is shown.
     """
     until, looked_at, stride = now() + LOOKS_FOR, 0, min(_STRIDE, limit + 1)
     shown: list[_T] = []
+    room = AnswerRoom()
     after, last = cursors.read(scope, cursor) if cursor else "", ""
     with flat_rate() as rate:
         while True:
@@ -119,7 +129,8 @@ def seek(  # noqa: PLR0913  of whom, what, whence and how many
             for record in records:
                 kept = keep(record)
                 if kept is not None:
-                    if len(shown) == limit:  # one more than wanted: there is a next page
+                    fits = room.takes(text_of(record, kept), besides=_ROW_BYTES) or not shown
+                    if len(shown) == limit or not fits:  # this one begins the next page
                         rate.read = read_units(shown)
                         return Found(tuple(shown), cursors.write(scope, last))
                     shown.append(kept)

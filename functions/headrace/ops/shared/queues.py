@@ -23,7 +23,7 @@ from headrace.domain.retry import Seconds
 from headrace.domain.task import ORDINARY, State
 from headrace.domain.undo import Undo
 from headrace.ops.shared.audit import Audit, changed_settings, checked_reason
-from headrace.ops.shared.paging import Cursors, Found
+from headrace.ops.shared.paging import Cursors, Found, seek
 from headrace.ops.shared.removals import Removals
 from headrace.store.base import Store
 from headrace.store.call_scope import caller, visible
@@ -115,16 +115,18 @@ class QueueOperations:
 
     def list(self, *, prefix: str = "", limit: int = 50, cursor: str | None = None) -> Found[Queue]:
         """Return a page of queues by name.  Raises InvalidRequest for a forged cursor."""
-        scope = f"queues {prefix}"
-        after = self.cursors.read(scope, cursor) if cursor else ""
-        # One more than asked for, and a full page that is the last does not lead to an empty one.
-        records, more = self.store.records(
-            queue_records.KIND, prefix=prefix, after=after, limit=limit + 1
-        )
-        more = more or len(records) > limit
         now = self.now()
-        queues = tuple(queue_records.from_record(record).as_seen(now) for record in records[:limit])
-        return Found(queues, self.cursors.write(scope, queues[-1].name) if more else None)
+        return seek(
+            self.store,
+            queue_records.KIND,
+            lambda record: queue_records.from_record(record).as_seen(now),
+            self.cursors,
+            f"queues {prefix}",
+            limit=limit,
+            cursor=cursor,
+            prefix=prefix,
+            now=self.now,
+        )
 
     def replace(self, name: str, settings: QueueSettings, *, version: int | None = None) -> Queue:
         """Replace the settings; *version*, when given, must be the stored one.

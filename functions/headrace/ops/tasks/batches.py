@@ -8,7 +8,7 @@ Long, because every change goes through that one write, whoever makes it: maker,
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -33,10 +33,12 @@ from headrace.domain.errors import (
 )
 from headrace.domain.ids import new_task_id
 from headrace.domain.instants import micros_of
+from headrace.domain.limits import AnswerRoom
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Membership, Task
 from headrace.domain.workflow import part_of
+from headrace.ops.shared.offloaded import OffloadedTexts
 from headrace.ops.shared.paging import Cursors, Found, seek
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.shared.stack_secret import DerivedIds
@@ -46,6 +48,7 @@ from headrace.store.call_scope import draw_batch_id, visible
 from headrace.store.records import batches as batch_records
 
 _TRIES: Final = 50
+_RESULT_BYTES: Final = 512  # of what else an answer says of one
 
 _log: Final = logging.getLogger(__name__)
 
@@ -207,10 +210,32 @@ class BatchOperations:
         have moved to a queue that the batch knows nothing of.  Raises NotFound for a batch that is
         not there.
         """
-        ids = self.names.members(self.get(batch_id))
+        return [task for _, task in self._members(batch_id, 0)]
+
+    def results_page(self, batch_id: str, texts: OffloadedTexts, cursor: str | None) -> Found[Task]:
+        """Return as many of results() as one answer holds, each with its result from *texts*.
+
+        Raises NotFound for a batch that is not there, InvalidRequest for a forged cursor.
+        """
+        scope = f"results {batch_id}"
+        shown, room = list[Task](), AnswerRoom()
+        for place, member in self._members(
+            batch_id, self.cursors.read(scope, cursor) if cursor else 0
+        ):
+            (task,) = texts.filled([member], ("result",))
+            if not room.takes(task.result or "", besides=_RESULT_BYTES) and shown:
+                return Found(tuple(shown), self.cursors.write(scope, place))
+            shown.append(task)
+        return Found(tuple(shown), None)
+
+    def _members(self, batch_id: str, first: int) -> Iterator[tuple[int, Task]]:
+        """Yield the members of results() from the place *first* on, each with its place."""
+        ids = self.names.members(self.get(batch_id))[first:]
         found, now = self.store.read(ids, payload=False), self.now()
-        members = (found[id_] for id_ in ids if id_ in found)
-        return [task for task in members if not task.hidden(now) and visible(task.queue)]
+        for place, id_ in enumerate(ids, first):
+            task = found.get(id_)
+            if task is not None and not task.hidden(now) and visible(task.queue):
+                yield place, task
 
     # -- for those who make members ------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_type_hints
 
-from headrace.domain.errors import NewerRecord
+from headrace.domain.filters import NewerRecord
 from headrace.shapes import convert
 from headrace.store.base import Record
 
@@ -43,7 +43,7 @@ def refuse_unknown_fields(body: Mapping[str, Any], shape: type, path: str = "") 
     known = _shapes_of(shape)
     for name, value in body.items():
         if name not in known:
-            raise NewerRecord(f"{path}{name}")
+            raise NewerRecord.of(f"{path}{name}")
         inner = known[name]
         if inner is not None and isinstance(value, Mapping):
             refuse_unknown_fields(value, inner, f"{path}{name}.")

@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -139,26 +140,28 @@ def test_ctrl_c_ends_what_follows_with_130(service: Launched) -> None:
 
 @contextlib.contextmanager
 def running(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run `headrace run` in *folder*; give the process and what it greets with."""
+    """Run `headrace run` in *folder*; give the process and what it greets with on a terminal."""
+    terminal, its_end = os.openpty()
     process = subprocess.Popen(
         [*HEADRACE, "run", *words],
         env=environment(),
         cwd=folder,
-        stdout=subprocess.PIPE,
+        stdout=its_end,
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
-    try:
-        greeting = ""
-        while "Ctrl-C stops it." not in greeting:
-            line = process.stdout.readline()
-            assert line, process.stderr and process.stderr.read()
-            greeting += line
-        yield process, greeting
-    finally:
-        process.kill()
-        process.communicate()
+    os.close(its_end)
+    with os.fdopen(terminal) as output:
+        try:
+            greeting = ""
+            while "Ctrl-C stops it." not in greeting:
+                line = output.readline()
+                assert line, process.stderr and process.stderr.read()
+                greeting += line
+            yield process, greeting
+        finally:
+            process.kill()
+            process.communicate()
 
 
 def test_run_prints_two_lines_to_paste_and_ends_as_the_service_does(tmp_path: Path) -> None:
@@ -180,6 +183,29 @@ def test_run_prints_two_lines_to_paste_and_ends_as_the_service_does(tmp_path: Pa
         assert process.wait(20) == 0
         assert re.fullmatch(readme_greeting(), greeting)
     assert (tmp_path / ".headrace").is_dir()
+
+
+@pytest.mark.parametrize("given", [None, "a-key-of-sixteen-characters"])
+def test_run_shows_the_key_to_a_terminal_only(tmp_path: Path, given: str | None) -> None:
+    env = environment() | ({"HEADRACE_ADMIN_KEY": given} if given else {})
+    with (tmp_path / "output").open("w+") as output:
+        process = subprocess.Popen(
+            [*HEADRACE, "run", "--port", "0"], env=env, cwd=tmp_path, stdout=output, stderr=output
+        )
+        deadline = time.monotonic() + 60
+        while "Ctrl-C stops it." not in (text := Path(output.name).read_text()):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        lines = "\n".join(re.findall(r"^  export .*$", text, re.MULTILINE))
+        script = f"{lines}\n{' '.join(HEADRACE)} queue create mail"
+        done = subprocess.run(["/bin/sh", "-c", script], env=env, timeout=60, check=False)
+        process.terminate()
+        process.wait(20)
+
+    key = given or (tmp_path / ".headrace" / "admin.key").read_text().strip()
+    assert key not in text
+    assert done.returncode == 0
 
 
 def readme_greeting() -> str:

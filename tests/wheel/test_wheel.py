@@ -222,7 +222,7 @@ def serving(own: Place) -> Iterator[tuple[str, str]]:
         text = "".join(lines)
         exported = dict(re.findall(r"export (\w+)=(\S+)", text))
         assert exported, text
-        yield exported["HEADRACE_URL"], exported["HEADRACE_KEY"]
+        yield exported["HEADRACE_URL"], (own.folder / "data" / "admin.key").read_text().strip()
         service.send_signal(signal.SIGTERM)
         assert service.wait(10) == 0
     assert (own.folder / "data").is_dir()

@@ -25,6 +25,14 @@ class HttpAddress:
     host: str
     local: bool
 
+    @property
+    def this_machine(self) -> bool:
+        """Whether what is sent there never leaves this machine."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost" or self.host.endswith(".localhost")
+
 
 @dataclass(frozen=True, slots=True)
 class FileAddress:

@@ -101,7 +101,7 @@ class HttpCalls:
             "Accept": "application/json",
             "User-Agent": "headrace-python",
         }
-        over_network = isinstance(settings.address, HttpAddress)
+        self._over_network = over_network = isinstance(settings.address, HttpAddress)
         self.turns = MOST_CONNECTIONS // 2 if over_network else sys.maxsize
         self.turn_seconds = _TURN_SECONDS if over_network else float(WAIT_SECONDS)
 
@@ -205,9 +205,13 @@ class HttpCalls:
 
     def _answer(self, response: ReceivedAnswer) -> RawAnswer:
         poll_after = _seconds(response, POLL_HEADER)
-        if poll_after is None:
-            return RawAnswer(response.status_code, response.content, self._codec)
-        return RawAnswer(response.status_code, response.content, self._codec, poll_after)
+        return RawAnswer(
+            response.status_code,
+            response.content,
+            self._codec,
+            1.0 if poll_after is None else poll_after,
+            self._over_network,
+        )
 
 
 def refusal(

@@ -226,7 +226,7 @@ def _copied(stream: BinaryIO, path: Path) -> None:
     part = path.with_name(f"{path.name}+{os.getpid()}.part")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with part.open("wb") as file:
+        with open(part, "wb", opener=_private) as file:
             shutil.copyfileobj(stream, file, _PART)
             file.flush()
             os.fsync(file.fileno())
@@ -236,6 +236,11 @@ def _copied(stream: BinaryIO, path: Path) -> None:
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that only its owner may read, whatever the umask."""
+    return os.open(path, flags, 0o600)
 
 
 @contextmanager

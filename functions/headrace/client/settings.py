@@ -61,7 +61,7 @@ class ClientSettings:
         settings = cls(found_url, found_key, timeout)
         if isinstance(settings.address, HttpAddress):
             _check_key(found_key)
-            if found_url.startswith("http:") and not settings.address.local:
+            if found_url.startswith("http:") and not settings.address.this_machine:
                 _log.warning("The key goes to %s in clear: use https", settings.address.host)
         return settings
 

@@ -19,7 +19,7 @@ from headrace.local import (
     ServiceUnhealthy,
 )
 from headrace.local.environment import settings_from
-from headrace.local.folder import IN_MEMORY
+from headrace.local.folder import ADMIN_KEY_NAME, IN_MEMORY
 from headrace.local.gateway import CONSOLE_PATH
 from headrace.local.service import Service
 
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(refusal(error, say_options=options.say_options), file=sys.stderr)
         unusable = isinstance(error, DataFolderUnusable | ServiceUnhealthy)
         return UNUSABLE if unusable and not isinstance(error, DataFolderInUse) else CANNOT_START
-    print(greeting(service), flush=True)
+    print(greeting(service, show_key=sys.stdout.isatty()), flush=True)
     if service.settings.open_to_others:
         print(IN_CLEAR.format(service.settings.host), file=sys.stderr, flush=True)
     # Another thread may get the signal, and only the main one can run what it is for.
@@ -114,8 +114,17 @@ def refusal(error: LocalServiceError, *, say_options: bool) -> str:
     return f"error: {text}"
 
 
-def greeting(service: Service) -> str:
-    """Tell where everything is; the only place that ever shows the admin key."""
+def greeting(service: Service, *, show_key: bool) -> str:
+    """Tell where everything is.
+
+    Nothing else ever shows the admin key. Where the output is no terminal, it may go to a log that
+    others read, so it names the file of the key instead.
+    """
+    given = service.settings.admin_key is not None
+    key = "HEADRACE_ADMIN_KEY" if given else str(service.folder / ADMIN_KEY_NAME)
+    variable = shlex.quote(service.admin_key)
+    if not show_key:
+        variable = '"$HEADRACE_ADMIN_KEY"' if given else f'"$(cat {shlex.quote(key)})"'
     kept = "" if service.settings.data_dir != IN_MEMORY else ", in memory: gone when it stops"
     data = f"{service.folder}{kept}"
     if service.settings.dynamodb_url is not None:
@@ -126,11 +135,11 @@ def greeting(service: Service) -> str:
             f"  URL        {service.url}",
             f"  Console    {service.url}{CONSOLE_PATH}",
             f"  Docs       {service.url}/v1/docs",
-            f"  Admin key  {service.admin_key}",
+            f"  Admin key  {service.admin_key if show_key else f'in {key}'}",
             f"  Data       {data}",
             "For the SDK and the command `headrace`, in another terminal:",
             f"  export HEADRACE_URL={service.url}",
-            f"  export HEADRACE_KEY={shlex.quote(service.admin_key)}",
+            f"  export HEADRACE_KEY={variable}",
             "Ctrl-C stops it.",
         ]
     )

@@ -23,6 +23,7 @@ IN_MEMORY: Final = ":memory:"
 LAKE_NAME: Final = "lake"
 
 _PREFIX: Final = "headrace-"
+ADMIN_KEY_NAME: Final = "admin.key"
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 (the tmpfs itself; the folder in it is private)
 _OURS: Final = re.compile(rf"{re.escape(DATABASE_NAME)}.*|admin\.key(\.new)?|lock|{LAKE_NAME}")
 _KEY: Final = re.compile(r"[!-~]{16,256}")
@@ -84,7 +85,7 @@ def kept_admin_key(folder: Path) -> str:
         DataFolderUnusable: what is kept there is no key, or cannot be read.
 
     """
-    path = folder / "admin.key"
+    path = folder / ADMIN_KEY_NAME
     try:
         if not path.exists():
             _write_privately(path, f"hr_{secrets.token_urlsafe(32)}\n")

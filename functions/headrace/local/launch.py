@@ -99,7 +99,8 @@ def launched(
         output = Path(folder)
         process = _spawn(variables, output)
         try:
-            service = _wait_until_ready(process, output)
+            key = variables.get("HEADRACE_ADMIN_KEY")
+            service = _wait_until_ready(process, output, key)
             yield service
             service.stop()
         finally:
@@ -120,7 +121,9 @@ def _spawn(variables: Mapping[str, str], output: Path) -> subprocess.Popen[bytes
         )
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], output: Path) -> Launched:
+def _wait_until_ready(
+    process: subprocess.Popen[bytes], output: Path, admin_key: str | None
+) -> Launched:
     deadline = time.monotonic() + _START_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         ended = process.poll() is not None
@@ -129,7 +132,8 @@ def _wait_until_ready(process: subprocess.Popen[bytes], output: Path) -> Launche
             values = dict(re.findall(r"^  (\w[\w ]*?)  +(\S.*)$", text, flags=re.MULTILINE))
             return Launched(
                 url=values["URL"],
-                admin_key=values["Admin key"],
+                admin_key=admin_key
+                or Path(values["Admin key"].removeprefix("in ")).read_text().strip(),
                 data=values["Data"].partition(", ")[0],
                 process=process,
                 output=output,

@@ -45,7 +45,7 @@ class FolderObjects:
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 path.parent.mkdir(mode=0o700, exist_ok=True)
                 new = path.with_name(path.name + _PART)
-                with new.open("wb") as file:
+                with open(new, "wb", opener=_private) as file:
                     file.write(content)
                     file.flush()
                     os.fsync(file.fileno())
@@ -130,7 +130,7 @@ class ReceivedFile:
     def __init__(self, path: Path) -> None:
         self._to = path
         self._path = path.with_name(f"{path.name}{_TRY}{new_request_token()}{_PART}")
-        self._file = self._path.open("xb")
+        self._file = open(self._path, "xb", opener=_private)  # noqa: SIM115  closed below
 
     def write(self, part: bytes) -> None:
         """Take the next part.  Raises Unavailable."""
@@ -167,6 +167,11 @@ class _ReceivedBytes(BytesIO):
     def abandon(self) -> None:
         """Forget them."""
         self.close()
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that only its owner may read, whatever the umask."""
+    return os.open(path, flags, 0o600)
 
 
 def _part_of(name: str) -> str:

@@ -272,11 +272,13 @@ def test_an_address_that_is_none_is_refused_at_once(url: str, message: str) -> N
         ("https://queue.example.com", False),
         ("http://localhost:8080", False),
         ("http://127.0.0.1:8080", False),
-        ("http://10.0.0.7", False),
-        ("http://headrace:8080", False),
+        ("http://10.0.0.7", True),
+        ("http://headrace:8080", True),
+        ("http://[::1]:8080", False),
+        ("http://a.localhost", False),
     ],
 )
-def test_a_key_in_clear_on_the_open_net_is_warned_of(
+def test_a_key_in_clear_to_another_machine_is_warned_of(
     url: str,
     warned: bool,  # noqa: FBT001 (a parameter of the test)
     caplog: pytest.LogCaptureFixture,

@@ -48,13 +48,15 @@ class CallFailed(Exception):
 class RawAnswer:
     """A response, before it is decoded.
 
-    ``poll_after_seconds`` is after how long to ask again for what is still to come.
+    ``poll_after_seconds`` is after how long to ask again for what is still to come;
+    ``over_network`` is false for a service within this process.
     """
 
     status: int
     body: bytes
     codec: Codec
     poll_after_seconds: float = 1.0
+    over_network: bool = False
 
     @property
     def in_background(self) -> bool:
@@ -187,9 +189,23 @@ def reads(shape: type[T]) -> Read[T]:
         for one in getattr(found, "tasks", (found,)):
             if isinstance(one, Carrying):
                 remember_codec(one, answer.codec)
+            if answer.over_network:
+                _check_no_file(one)
         return found
 
     return read
+
+
+def _check_no_file(found: object) -> None:
+    """Raise HeadraceError if a service on the network names a file of this machine.
+
+    Only a service within this process may: else a service could read and write any file here.
+    """
+    for name in ("payload_url", "url"):
+        url = getattr(found, name, None)
+        if isinstance(url, str) and url.lstrip().lower().startswith("file:"):
+            message = f"the service named a file of this machine as {name}, which is refused: {url}"
+            raise HeadraceError(message)
 
 
 def lists(

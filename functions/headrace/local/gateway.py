@@ -38,6 +38,9 @@ from headrace.runtime.wiring import use_cases
 _OWN_HEADERS: Final = {"content-length", "connection", "transfer-encoding", "date", "server"}
 # Who waits says so, be it with letters of the word escaped.
 CONSOLE_PATH: Final = "/console/"
+# An echo of the headers would hand cookies to scripts, and a tunnel would lead anywhere.
+_NEVER_ALLOWED: Final = ("TRACE", "CONNECT")
+_ALLOWED: Final = "DELETE, GET, HEAD, OPTIONS, POST, PUT"
 _LONG_POLL: Final = "/dequeue"
 _A_TASK: Final = re.compile(r"/v1/tasks/[^/]+")
 _WAIT: Final = re.compile(rb'"(?:wait_seconds|worker)"|\\u')  # a worker leaves others theirs
@@ -175,6 +178,10 @@ class Gateway:
 
     def __call__(self, request: LocalRequest) -> GatewayAnswer:
         """Answer one request, whatever it is."""
+        if request.method in _NEVER_ALLOWED:
+            answer = refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"No path takes {request.method}.")
+            answer.headers.append(("Allow", _ALLOWED))
+            return answer
         request_id = str(uuid4())
         request = self._proxies.read(request)
         try:

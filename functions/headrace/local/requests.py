@@ -20,6 +20,11 @@ from headrace.runtime.function import ALWAYS
 
 # A client may name us in full, as to a proxy: only what is behind the host tells where to.
 _OUR_NAME: Final = re.compile(r"https?://[^/?]*", re.IGNORECASE)
+# A name, an IPv4 address or an IPv6 address in brackets, with a port or without (RFC 9110, 7.2).
+_HOST: Final = re.compile(
+    rb"([0-9A-Za-z._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2}){0,255}(:[0-9]{0,5})?"
+    rb"|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{0,5})?"
+)
 _END: Final = re.compile(rb"\n\r?\n")
 _FOLDED: Final = re.compile(rb"\n[ \t]")
 _BARE: Final = re.compile(rb"(?<!\r)\n")
@@ -142,6 +147,8 @@ def check_head(head: h11.Request, raw: bytes | bytearray, *, max_head: int) -> N
         wrong = "Transfer-Encoding and Content-Length exclude each other"
     elif b"transfer-encoding" in names and head.http_version < b"1.1":
         wrong = "there is no Transfer-Encoding in HTTP/1.0"
+    elif any(_HOST.fullmatch(value) is None for name, value in head.headers if name == b"host"):
+        wrong = "the Host header names no host"
     if wrong:
         raise not_http(wrong)
     if not head.http_version.startswith(b"1."):

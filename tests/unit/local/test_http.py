@@ -202,3 +202,44 @@ def test_an_answer_that_cannot_be_sent_is_a_500(
     with serving(FakeHandler({"statusCode": 200, "headers": headers})) as served:
         assert_refused(served.raw(NEXT), 500, "internal_error")
     assert "cannot be sent" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        b"a b", b"a/b", b"http://x", b"x@y", b"x:80:80", b"x:port", b"[::1", b"::1", b"x?y", b"x#y",
+        b"<x>", b'"x"', b"\xff", b"a,b\\c", b"x%zz", b"[evil]", b"a" * 256,
+    ],
+)  # fmt: skip
+def test_a_host_that_cannot_be_one_is_a_400(served: Served, host: bytes) -> None:
+    answer = served.raw(b"GET /v1/x HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+
+    assert_refused(answer, 400, "invalid_request")
+    assert served.handler.events == []
+
+
+@pytest.mark.parametrize(
+    "host", [b"x", b"example.org:8080", b"10.0.0.1", b"[::1]:80", b"a_b", b"x:", b"", b"a%20b"]
+)
+def test_a_host_that_can_be_one_is_taken(served: Served, host: bytes) -> None:
+    head = b"GET /v1/x HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n"
+
+    assert served.raw(head).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("target", [b"/v1/x", b"/nowhere", b"/", b"*"])
+def test_a_trace_is_a_405_that_names_what_is_allowed(served: Served, target: bytes) -> None:
+    head = (
+        b"TRACE " + target + b" HTTP/1.1\r\nHost: x\r\nCookie: secret\r\nConnection: close\r\n\r\n"
+    )
+    answer = served.raw(head)
+
+    assert_refused(answer, 405, "invalid_request")
+    assert b"\r\nAllow: DELETE, GET, HEAD, OPTIONS, POST, PUT\r\n" in answer
+    assert b"secret" not in answer
+
+
+def test_a_connect_is_a_405_too(served: Served) -> None:
+    head = b"CONNECT x:443 HTTP/1.1\r\nHost: x:443\r\nConnection: close\r\n\r\n"
+
+    assert_refused(served.raw(head), 405, "invalid_request")

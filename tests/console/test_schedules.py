@@ -11,7 +11,7 @@ from console.chalicelib.setting_fields import retry_texts
 from headrace.domain.access import Role
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
-from headrace.domain.task import Missed, OnExpiry
+from headrace.domain.task import DedupeUntil, Missed, OnExpiry
 from headrace.ops.delivery.reports import ReportStatus
 from headrace.ops.shared.audit import AuditFilter
 from tests.console.conftest import Browser
@@ -228,17 +228,29 @@ def test_a_schedule_has_retries_of_its_own(planned: Browser) -> None:
 def test_a_schedule_says_what_becomes_of_missed_and_expired_runs(planned: Browser) -> None:
     typed = {"payload": NIGHTLY.payload, "do": "save"}
     form = planned.get(f"{HERE}/edit").page
-    saved = planned.submit(form, "/edit", **typed, missed="all", on_expiry="drop")
+    saved = planned.submit(
+        form, "/edit", **typed, missed="all", on_expiry="drop", dedupe_key="k", dedupe_until="start"
+    )
 
     shown = planned.follow(saved).text
     assert "When expired remove it" in shown
+    assert "Key held until the task starts" in shown
     assert "Missed runs run all, at most 100" in shown
     settings = planned.use.schedules.get("mail", "nightly").schedule.settings
-    assert settings == replace(NIGHTLY, missed=Missed.ALL, on_expiry=OnExpiry.DROP)
+    assert settings == replace(
+        NIGHTLY,
+        missed=Missed.ALL,
+        on_expiry=OnExpiry.DROP,
+        dedupe_key="k",
+        dedupe_until=DedupeUntil.START,
+    )
     planned.submit(planned.get(f"{HERE}/edit").page, "/edit", **typed)
     assert planned.use.schedules.get("mail", "nightly").schedule.settings == settings
     wrong = planned.submit(planned.get(f"{HERE}/edit").page, "/edit", **typed, missed="some")
     assert "must be one of skip, latest, all" in wrong.text
+    keyless = {"dedupe_key": "", "dedupe_until": "start"}
+    wrong = planned.submit(planned.get(f"{HERE}/edit").page, "/edit", **typed, **keyless)
+    assert "needs a dedupe key" in wrong.text
 
 
 def test_retries_that_were_set_elsewhere_stay_until_they_are_cleared(planned: Browser) -> None:

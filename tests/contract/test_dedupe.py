@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from headrace.domain import limits
+from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import DeadReason, State
+from headrace.domain.task import DeadReason, DedupeUntil, State
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
-from tests.contract.conftest import World
+from headrace.store.memory import MemoryStore
+from tests.contract.conftest import World, new_world
 
 CREATED, DUPLICATE = EnqueueOutcome.CREATED, EnqueueOutcome.DUPLICATE
 
@@ -173,3 +175,206 @@ def test_an_id_that_nobody_sees_any_more_is_free_though_an_expired_task_holds_th
     assert world.one(queue).payload == '"new"'
     twin = put(world, queue)
     assert (twin.outcome, twin.id) == (DUPLICATE, "order-1")
+
+
+def start(world: World, queue: str, **fields: Any) -> str:
+    """Put a task whose key is free from its first delivery on; return its id."""
+    made = put(world, queue, dedupe_until=DedupeUntil.START, **fields)
+    assert made.outcome is CREATED
+    return str(made.id)
+
+
+def test_a_key_that_is_held_until_the_start_is_free_from_the_first_delivery_on(
+    world: World,
+) -> None:
+    queue = world.queue()
+    first = start(world, queue)
+    waiting = put(world, queue, dedupe_until=DedupeUntil.START)
+    assert (waiting.outcome, waiting.id) == (DUPLICATE, first)
+
+    running = world.one(queue)
+
+    second = start(world, queue)  # an event that came while the first ran
+    assert (running.id, world.see(first).dedupe_key) == (first, "k")
+    assert world.say(running, "SUCCEEDED").outcome is ReportOutcome.OK
+    assert put(world, queue).id == second  # the first has not freed what is the second's
+    world.say(world.one(queue), "SUCCEEDED")
+    assert world.store.key_locks(f"dedupe:{queue}") == {}
+
+
+@pytest.mark.parametrize("how", ["FAILED", "RELEASED", "lapse"])
+def test_a_retry_does_not_take_back_a_key_that_was_held_until_the_start(
+    world: World, how: str
+) -> None:
+    queue = world.queue(retry_strategy=RetryStrategy(base_seconds=0, jitter=0))
+    first = start(world, queue)
+    task = world.one(queue, keepalive=10)
+    if how == "lapse":
+        world.clock.forward(10)
+        world.use.reaping.run()
+    else:
+        world.say(task, how)
+
+    assert world.see(first).state is State.ENQUEUED
+    second = start(world, queue)
+    assert {one.id for one in world.take(queue, 2)} == {first, second}
+
+
+@pytest.mark.parametrize("how", ["cancel", "delete", "purge", "expire", "move"])
+def test_a_key_held_until_the_start_is_free_when_the_task_ends_before_it(
+    world: World, how: str
+) -> None:
+    queue = world.queue()
+    world.queue("other")
+    first = start(world, queue, expires_at=world.clock() + timedelta(seconds=60))
+    if how == "cancel":
+        world.use.cancelling.cancel(first)
+    elif how == "delete":
+        world.use.tasks.delete(first)
+    elif how == "purge":
+        world.clock.forward(0.001)
+        world.use.queues.purge(queue, (State.ENQUEUED,))
+    elif how == "move":
+        world.use.bulk.by_ids(queue, BulkAction.MOVE, [first], to_queue="other")
+    else:
+        world.clock.forward(60)
+        world.use.reaping.run()
+
+    assert world.store.key_locks(f"dedupe:{queue}") == {}
+    start(world, queue)
+
+
+@pytest.mark.parametrize("how", ["restart", "undo"])
+def test_a_restart_and_an_undo_take_a_key_that_was_held_until_the_start_again(
+    world: World, how: str
+) -> None:
+    queue = world.queue()
+    first = start(world, queue)
+    task = world.one(queue)
+    world.clock.forward(0.001)
+
+    def again() -> str | None:
+        if how == "restart":
+            (done,) = world.use.bulk.by_ids(queue, BulkAction.RESTART, [first]).results
+        else:
+            (done,) = world.use.undoing.undo(undo_id).results
+        return done.detail
+
+    if how == "restart":
+        world.say(task, "SUCCEEDED")
+    else:
+        undo = world.use.tasks.delete(first, undo_in_seconds=600)
+        undo_id = undo.id if undo else ""
+    second = start(world, queue)
+    world.clock.forward(0.001)
+    assert again() == "dedupe_conflict"
+
+    world.say(world.one(queue), "SUCCEEDED")
+    assert world.see(second).state is State.SUCCEEDED
+    assert again() is None
+    assert put(world, queue).id == first
+    assert world.one(queue).id == first
+    start(world, queue)
+
+
+def test_a_task_that_did_not_fit_the_answer_still_holds_its_key(world: World) -> None:
+    queue = world.queue()
+    large = f'"{"x" * (limits.PAYLOAD_BYTES - 2)}"'
+    ids = [start(world, queue, payload=large, key=str(number)) for number in range(25)]
+
+    given = world.take(queue, 25)
+
+    assert 0 < len(given) < 25
+    held = set(world.store.key_locks(f"dedupe:{queue}").values())
+    assert held == set(ids) - {task.id for task in given}
+    returned = ids.index(min(held))
+    assert put(world, queue, key=str(returned)).id == ids[returned]
+    while world.take(queue, 25):
+        pass
+    assert world.store.key_locks(f"dedupe:{queue}") == {}
+
+
+def test_a_child_takes_a_key_that_its_parent_no_longer_holds(world: World) -> None:
+    queue = world.queue()
+    start(world, queue)
+    parent = world.one(queue)
+
+    result = world.say(parent, "SUCCEEDED", spawn=((queue, TaskSpec("1", dedupe_key="k")),))
+
+    assert [child.outcome for child in result.spawned] == [CREATED]
+    assert put(world, queue).id == result.spawned[0].id
+
+
+# ------------------------------------------------------------------------------- unique in a window
+
+
+def unique(world: World, queue: str, seconds: float = 3600, **fields: Any) -> EnqueueResult:
+    return put(world, queue, unique_for=seconds, **fields)
+
+
+def test_in_a_window_one_task_is_made_even_after_it_has_ended(world: World) -> None:
+    queue, other = world.queue(), world.queue("other")
+    first = unique(world, queue)
+    assert (first.outcome, unique(world, queue).outcome) == (CREATED, EnqueueOutcome.EXISTING)
+    world.say(world.one(queue), "SUCCEEDED")
+
+    again = unique(world, queue)
+    assert (again.outcome, again.id) == (EnqueueOutcome.EXISTING, first.id)
+    assert unique(world, other).outcome is CREATED
+    assert unique(world, queue, key="another").outcome is CREATED
+    assert unique(world, queue, seconds=7200).outcome is CREATED
+    world.clock.forward(3600)
+    world.say(world.one(queue), "SUCCEEDED")
+    world.say(world.one(queue), "SUCCEEDED")
+    assert unique(world, queue).outcome is CREATED
+
+
+def test_a_task_of_the_window_before_that_lives_is_met_by_its_key(world: World) -> None:
+    queue = world.queue()
+    first = unique(world, queue)
+    world.clock.forward(3600)
+
+    again = unique(world, queue)
+
+    assert (again.outcome, again.id) == (DUPLICATE, first.id)
+
+
+def test_the_id_of_a_window_cannot_be_computed_without_the_secret(world: World) -> None:
+    queue = world.queue()
+    id_ = str(unique(world, queue).id)
+    other = new_world(MemoryStore(), world.clock)
+    other.queue(queue)
+
+    assert unique(other, queue).id != id_
+
+
+def test_a_task_of_another_queue_that_has_the_id_of_a_window_keeps_none_out(world: World) -> None:
+    queue, other = world.queue(), world.queue("other")
+    taken = str(unique(world, queue).id)
+    world.use.tasks.delete(taken)
+    world.put(other, id=taken)
+
+    first, again = unique(world, queue), unique(world, queue)
+
+    assert (first.outcome, again.outcome) == (CREATED, EnqueueOutcome.EXISTING)
+    assert taken != first.id == again.id
+    world.use.bulk.by_ids(queue, BulkAction.MOVE, [str(first.id)], to_queue=other)
+    assert unique(world, queue).outcome is EnqueueOutcome.EXISTING  # it was there
+
+
+def test_a_spawned_task_is_unique_in_its_window_too(world: World) -> None:
+    queue = world.queue()
+    world.put(queue, "1", "2")
+    spawn = (("left", TaskSpec("1", dedupe_key="k", unique_for=3600)),)
+    world.queue("left")
+    one, two = world.take(queue, 2)
+
+    first = world.say(one, "SUCCEEDED", spawn=spawn)
+    world.say(world.one("left"), "SUCCEEDED")
+    second = world.say(two, "SUCCEEDED", spawn=spawn)
+    again = world.say(one, "SUCCEEDED", spawn=spawn)
+
+    assert [child.outcome for child in first.spawned] == [CREATED]
+    assert [child.outcome for child in second.spawned] == [EnqueueOutcome.EXISTING]
+    assert [child.id for child in again.spawned] == [child.id for child in first.spawned]
+    assert world.use.inspect.count("left").count == 1

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from headrace.domain.ids import LeaseName
+from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import ErrorKind, State
+from headrace.domain.task import ErrorKind, State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
 from headrace.store.call_scope import metered
 from tests.contract.conftest import World, lease_name
@@ -159,15 +160,58 @@ def test_heartbeats_keep_a_lease_past_every_reaper(world: World) -> None:
     assert world.use.reaping.run().retried == 1
 
 
-def test_progress_is_cleared_by_the_next_delivery(world: World) -> None:
-    queue = world.queue(retry_strategy=AT_ONCE)
+def end_delivery(world: World, task: Task, how: str) -> None:
+    """End a delivery in a way after which the task is delivered again."""
+    if how == "lapse":
+        world.clock.forward(60)
+        world.use.reaping.run()
+    else:
+        world.say(task, how)
+
+
+@pytest.mark.parametrize("how", ["FAILED", "RELEASED", "lapse"])
+def test_the_next_delivery_has_the_progress_of_the_one_before_as_its_last(
+    world: World, how: str
+) -> None:
+    queue = world.queue(retry_strategy=AT_ONCE, keepalive_timeout_in_seconds=30)
+    world.put(queue)
+    first = world.one(queue)
+    assert (first.own_progress, first.last_progress) == (None, None)
+    world.say(first, "INFLIGHT", progress="1")
+    assert (world.see(first.id).own_progress, world.see(first.id).last_progress) == ("1", None)
+    end_delivery(world, first, how)
+    assert (world.see(first.id).own_progress, world.see(first.id).last_progress) == ("1", None)
+
+    second = world.one(queue)
+    assert (second.own_progress, second.last_progress) == (None, "1")
+    assert world.see(second.id).last_progress == "1"
+    world.say(second, "INFLIGHT", progress="2")
+    end_delivery(world, second, how)
+
+    third = world.one(queue)
+    assert (third.own_progress, third.last_progress) == (None, "2")
+
+
+@pytest.mark.parametrize("how", ["restart", "reported move", "operator's move"])
+def test_after_a_restart_or_a_move_there_is_no_last_progress(world: World, how: str) -> None:
+    queue, other = world.queue(), world.queue("other")
     world.put(queue)
     task = world.one(queue)
     world.say(task, "INFLIGHT", progress="1")
-    world.say(task, "FAILED")
+    if how == "restart":
+        world.say(task, "FAILED", retryable=False)
+        world.use.bulk.by_ids(queue, BulkAction.RESTART, [task.id])
+        other = queue
+    elif how == "reported move":
+        world.say(task, "MOVED", to_queue=other)
+    else:
+        world.say(task, "RELEASED")
+        world.use.bulk.by_ids(queue, BulkAction.MOVE, [task.id], to_queue=other)
+    world.clock.forward(1)
 
-    assert world.see(task.id).progress == "1"
-    assert world.one(queue).progress is None
+    assert world.see(task.id).own_progress is None
+    again = world.one(other)
+    assert (again.own_progress, again.last_progress) == (None, None)
 
 
 def test_keepalive_is_the_calls_else_the_tasks_else_the_queues(world: World) -> None:

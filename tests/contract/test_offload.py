@@ -143,13 +143,15 @@ def test_small_progress_after_large_is_what_is_shown(world: OffloadWorld) -> Non
     assert world.objects.names() == []
 
 
-def test_the_next_delivery_has_no_progress_of_the_one_before(world: OffloadWorld) -> None:
+def test_the_next_delivery_has_the_large_progress_of_the_one_before(world: OffloadWorld) -> None:
     world.put("mail", SMALL)
     task = world.one("mail")
     world.say(task, "INFLIGHT", progress=LARGE)
     world.say(task, "RELEASED")
 
-    assert world.one("mail").progress is None
+    task = world.one("mail")
+    assert (task.own_progress, task.last_progress) == (None, LARGE)
+    world.say(task, "INFLIGHT", progress=SMALL)
     world.record()
     assert world.objects.names() == []
 

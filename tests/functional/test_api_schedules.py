@@ -54,6 +54,7 @@ def test_a_schedule_is_made_with_its_defaults_and_shown(call: Service, path: str
         "priority": None,
         "missed": "latest",
         "on_expiry": "dead",
+        "dedupe_until": "end",
         "paused": False,
         "next_run_at": "2026-11-21T08:05:00.000000Z",
         "last_run_at": None,
@@ -76,6 +77,7 @@ def test_what_get_shows_can_be_sent_back(call: Service, path: str) -> None:
         "retry_strategy": {"kind": "intervals", "intervals": [1, 2]},
         "missed": "all",
         "on_expiry": "drop",
+        "dedupe_until": "start",
         "paused": True,
     }
     first = shown(put(call, path, **body))
@@ -181,6 +183,8 @@ def test_run_answers_as_enqueue_does(call: Service, path: str) -> None:
         ({"every_seconds": 60, "missed": "some"}, {"missed"}),
         ({"every_seconds": 60, "missed": None}, {"missed"}),
         ({"every_seconds": 60, "on_expiry": "keep"}, {"on_expiry"}),
+        ({"every_seconds": 60, "dedupe_until": "start"}, {"dedupe_until"}),
+        ({"every_seconds": 60, "dedupe_key": "k", "dedupe_until": "x"}, {"dedupe_until"}),
         ({"every_seconds": 60, "name": "another"}, {"name"}),
         ({"every_seconds": 60, "id": "x"}, {"id"}),
         ({"every_seconds": 60, "queue": "mail"}, {"queue"}),

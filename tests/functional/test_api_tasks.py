@@ -8,6 +8,7 @@ import pytest
 
 from headrace.domain import limits
 from tests.functional.conftest import Service
+from tests.functional.roles import VIEWER, keyed
 
 EXACT = '{ "price": 1.10, "big": 123456789012345678901234567890, "e": 1E5, "u": "\\u00e9é" }'
 
@@ -396,3 +397,63 @@ def test_a_body_that_is_no_json_is_refused_whole(call: Service, result: str) -> 
     )
 
     assert (answer.status, answer.json["code"]) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"dedupe_until": "start"}, "dedupe_until"),
+        ({"dedupe_until": "never", "dedupe_key": "k"}, "dedupe_until"),
+        ({"dedupe_until": None, "dedupe_key": "k"}, "dedupe_until"),
+        ({"unique_for_seconds": 60}, "unique_for_seconds"),
+        ({"unique_for_seconds": 0, "dedupe_key": "k"}, "unique_for_seconds"),
+        ({"unique_for_seconds": 31_536_001, "dedupe_key": "k"}, "unique_for_seconds"),
+        ({"unique_for_seconds": 60, "dedupe_key": "k", "id": "mine"}, "id"),
+    ],
+)
+def test_fields_about_dedupe_keys_are_checked(
+    call: Service, fields: dict[str, Any], wrong: str
+) -> None:
+    path = call.queue("mail")
+    call.put(path)
+    (task,) = call.take(path)
+    report = {"task_id": task["id"], "lease_id": task["lease"]["id"], "status": "SUCCEEDED"}
+    reports = {"reports": [{**report, "spawn": [{"queue": "mail", **fields}]}]}
+
+    enqueued = call("POST", f"{path}/tasks", {"tasks": [fields]})
+    reported = call("POST", f"{path}/reports", reports)
+
+    assert (enqueued.status, enqueued.fields) == (400, {f"tasks[0].{wrong}"})
+    assert (reported.status, reported.fields) == (400, {f"reports[0].spawn[0].{wrong}"})
+
+
+def test_a_key_that_is_free_at_the_start_and_the_progress_of_the_delivery_before(
+    call: Service,
+) -> None:
+    path = call.queue("mail")
+    entry = {"dedupe_key": "k", "dedupe_until": "start"}
+    made = call("POST", f"{path}/tasks", {"tasks": [entry, entry]}).json["results"]
+    (task,) = call.take(path)
+    later = call("POST", f"{path}/tasks", {"tasks": [entry]}).json["results"]
+
+    assert [one["outcome"] for one in made + later] == ["CREATED", "DUPLICATE", "CREATED"]
+    assert (task["dedupe_until"], task["last_progress"]) == ("start", None)
+    call.say(task, "INFLIGHT", progress={"page": 4})
+    call.say(task, "RELEASED")
+    again = next(one for one in call.take(path, 2) if one["id"] == task["id"])
+    assert (again["progress"], again["last_progress"]) == (None, {"page": 4})
+    assert call.see(task["id"])["last_progress"] == {"page": 4}
+    seen = keyed(call, VIEWER)("GET", f"/v1/tasks/{task['id']}").json
+    assert (seen["progress"], seen["last_progress"]) == (None, None)
+
+
+def test_a_task_is_unique_in_a_window(call: Service) -> None:
+    path = call.queue("mail")
+    entry = {"dedupe_key": "k", "unique_for_seconds": 3600}
+    (made,) = call("POST", f"{path}/tasks", {"tasks": [entry]}).json["results"]
+    (task,) = call.take(path)
+    call.say(task, "SUCCEEDED")
+    (again,) = call("POST", f"{path}/tasks", {"tasks": [entry]}).json["results"]
+
+    assert (made["outcome"], again["outcome"]) == ("CREATED", "EXISTING")
+    assert made["id"] == again["id"] == task["id"]

@@ -168,7 +168,7 @@ def known(task: Task) -> Known:
         lease_end=task.lease_expires_at,
         lease_length=task.lease_length.total_seconds() if task.lease_length else None,
         worker=task.worker,
-        progress=task.progress,
+        progress=task.own_progress,
         started=task.started_at,
         finished=task.finished_at,
         result=task.result,
@@ -325,6 +325,7 @@ class Model:
         task.returned = now
         task.payload = payload if payload is not None else task.payload
         task.expires, task.keepalive, task.retry, task.attempts = fresh.expires, None, None, 0
+        task.progress = None
         self._unlease(task, "move")
         self._put(task, "move", "ENQUEUED", task.due)
 

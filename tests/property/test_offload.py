@@ -182,8 +182,8 @@ class OffloadMachine(RuleBasedStateMachine):
             for task in self.world.take(queue, number):
                 there = task.payload is not None or task.uploaded is not None
                 assert there, "a delivery without its payload"
-                assert task.progress is None, "progress of the delivery before"
-                assert task.progress_ref is None, "progress of the delivery before"
+                assert task.own_progress is None, "progress of the delivery before"
+                assert (task.progress_ref is None) or task.last_progress, "its text is missing"
                 self.held.append(task)
 
     @rule(

@@ -12,7 +12,7 @@ from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.reserved import RESERVED_TASK, reserved_task
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
-from headrace.domain.task import Missed, OnExpiry
+from headrace.domain.task import DedupeUntil, Missed, OnExpiry
 
 from .. import urls
 from ..forms import FormErrors, check_json, tags_text
@@ -23,6 +23,7 @@ from ..routes import Redirect, Reply, routes
 from ..setting_fields import OPTIONAL, USUAL, read_retry, retry_texts
 from .navigation import priority_options, queue_link, queue_options
 from .schedules import (
+    KEY_HELD_TEXTS,
     MISSED_TEXTS,
     ON_EXPIRY_TEXTS,
     SHOWN_RUNS,
@@ -185,6 +186,7 @@ def _read(context: RequestContext, errors: FormErrors, old: ScheduleSettings) ->
         priority=errors.priority("priority", given("priority"))
         if "priority" in context.request.form
         else old.priority,
+        dedupe_until=_held_until(errors, given("dedupe_until") or old.dedupe_until, dedupe_key),
         missed=errors.one_of("missed", given("missed") or old.missed, Missed, old.missed),
         on_expiry=errors.one_of(
             "on_expiry", given("on_expiry") or old.on_expiry, OnExpiry, old.on_expiry
@@ -237,6 +239,7 @@ def _typed_from(settings: ScheduleSettings, *, queue: str, name: str) -> dict[st
         "tags": tags_text(settings.tags),
         "dedupe_key": settings.dedupe_key or "",
         "priority": settings.priority or "",
+        "dedupe_until": settings.dedupe_until,
         "missed": settings.missed,
         "on_expiry": settings.on_expiry,
         "expires_in_seconds": text(settings.expires_in_seconds),
@@ -295,6 +298,8 @@ def _page(
         ),
         limits=(
             field("dedupe_key", "Dedupe key", "A run is skipped while a task holds it.", width="l"),
+            field("dedupe_until", "Key held until", kind="select",
+                  options=_choices(KEY_HELD_TEXTS, typed.get("dedupe_until"))),
             field("expires_in_seconds", "Expires after", "Empty: as the queue says; 0: never."),
             field("keepalive_timeout_in_seconds", "Lease", "Empty: as the queue says."),
             field("on_expiry", "When expired", "Of a run that no worker took in time.",
@@ -310,6 +315,13 @@ def _page(
         when="",
         runs=None,
     )  # fmt: skip
+
+
+def _held_until(errors: FormErrors, text: str, dedupe_key: str | None) -> DedupeUntil:
+    until = errors.one_of("dedupe_until", text, DedupeUntil, DedupeUntil.END)
+    if until is DedupeUntil.START and dedupe_key is None:
+        errors.add("dedupe_until", "needs a dedupe key")
+    return until
 
 
 def _choices(texts: Mapping[Any, str], chosen: object) -> tuple[Option, ...]:

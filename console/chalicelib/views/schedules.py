@@ -10,7 +10,7 @@ from headrace.domain.access import Permission
 from headrace.domain.durations import written
 from headrace.domain.errors import NotFound
 from headrace.domain.schedule import Schedule, ScheduleSettings
-from headrace.domain.task import Missed, OnExpiry, Status
+from headrace.domain.task import DedupeUntil, Missed, OnExpiry, Status
 from headrace.domain.ticks import zone
 from headrace.ops.scheduling.schedules import LastRun
 from headrace.ops.tasks.enqueue import EnqueueOutcome
@@ -33,6 +33,7 @@ MISSED_TEXTS: Final = {
     Missed.ALL: "run all, at most 100",
     Missed.SKIP: "skip them",
 }
+KEY_HELD_TEXTS: Final = {DedupeUntil.END: "the task ends", DedupeUntil.START: "the task starts"}
 ON_EXPIRY_TEXTS: Final = {OnExpiry.DEAD: "dead letter", OnExpiry.DROP: "remove it"}
 
 
@@ -349,6 +350,9 @@ def _facts(schedule: Schedule) -> tuple[Fact, ...]:
         Fact("Time zone", settings.timezone) if settings.cron else None,
         Fact("Every", written(settings.every_seconds)) if settings.every_seconds else None,
         Fact("Dedupe key", settings.dedupe_key, code=True) if settings.dedupe_key else None,
+        Fact("Key held until", KEY_HELD_TEXTS[settings.dedupe_until])
+        if settings.dedupe_key
+        else None,
         Fact("Priority", settings.priority) if settings.priority else None,
         Fact("Expires", _expiry(settings)),
         Fact("When expired", ON_EXPIRY_TEXTS[settings.on_expiry]),

@@ -185,6 +185,7 @@ def _facts(task: Task, worker_url: str | None) -> tuple[Fact, ...]:
         Fact("Finished", at=task.finished_at) if task.finished_at else None,
         Fact("Kept until", at=task.retained_until) if task.retained_until else None,
         Fact("Dedupe key", task.dedupe_key, code=True) if task.dedupe_key else None,
+        Fact("Key held until", "the task starts") if task.dedupe_until else None,
         Fact("Schedule", task.schedule) if task.schedule else None,
     )
     return tuple(fact for fact in every if fact is not None)
@@ -318,7 +319,12 @@ def _texts(context: RequestContext, task: Task) -> tuple[tuple[Text, ...], str]:
         f"{name} ({formatting.size(task.offloaded[name].bytes)})"
         for name in context.use.texts.lost(task)
     ]
-    every = (("Payload", task.payload), ("Result", task.result), ("Progress", task.progress))
+    every = (
+        ("Payload", task.payload),
+        ("Result", task.result),
+        ("Progress", task.own_progress),
+        ("Progress of the delivery before", task.last_progress),
+    )
     shown = tuple(Text.of(title, text) for title, text in every if text is not None)
     words = " and ".join(missing)
     notes = [f"Kept outside the table, and not to be read now: {words}."] if words else []

@@ -26,6 +26,7 @@ from headrace.client.settings import utc_now
 from headrace.domain.errors import HeadraceError
 from headrace.domain.escaping import escape_unseen
 from headrace.domain.ids import new_task_id
+from headrace.domain.task import DedupeUntil
 from headrace.wire.tasks import Enqueued
 
 _STDIN: Final = "-"
@@ -36,6 +37,16 @@ _task_options = options(
     click.option("--expires-at", **INSTANT, help="Not delivered after."),
     click.option("--id", metavar="ID", help="An id of your own: the same again changes nothing."),
     click.option("--dedupe-key", metavar="TEXT", help="One live task at a time under this key."),
+    click.option(
+        "--dedupe-until",
+        type=click.Choice([one.value for one in DedupeUntil]),
+        help="Free the key when the task starts or has ended; else end.",
+    ),
+    click.option(
+        "--unique-for",
+        **TIME,
+        help="One task in each window of this length under the --dedupe-key, even if it has ended.",
+    ),
     click.option(
         "--overwrite",
         multiple=True,
@@ -120,6 +131,13 @@ def _check(queue: str, payload: str | None, given: dict[str, Any]) -> None:
         "--overwrite needs a --dedupe-key": given["overwrite"]
         and given["dedupe_key"] is None
         and not given["tasks"],
+        "--dedupe-until and --unique-for need a --dedupe-key": (
+            given["dedupe_until"] is not None or given["unique_for"] is not None
+        )
+        and given["dedupe_key"] is None
+        and not given["tasks"],
+        "give --id or --unique-for, not both": given["id"] is not None
+        and given["unique_for"] is not None,
         "give --task or --tasks: whole tasks have their payload in the line": given["function"]
         and given["tasks"],
         "say the QUEUE before the PAYLOAD": queue.startswith(("{", "[")),
@@ -165,6 +183,8 @@ def _defaults(given: dict[str, Any]) -> Defaults:
         "delay_in_seconds": given["delay"],
         "expires_at": given["expires_at"],
         "dedupe_key": given["dedupe_key"],
+        "dedupe_until": given["dedupe_until"],
+        "unique_for_seconds": given["unique_for"],
         "overwrite_on_duplicate": list(given["overwrite"]) or None,
         "keepalive_timeout_in_seconds": given["keepalive"],
         "retry_strategy": None if retries is None else {"max_retries": retries},

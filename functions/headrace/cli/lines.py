@@ -101,6 +101,7 @@ class _WholeTask(NewTask):
 
     overwrite_on_duplicate: list[str] | None = None  # type: ignore[assignment]  # the service checks
     retry_strategy: dict[str, Any] | None = None
+    dedupe_until: str | None = None  # type: ignore[assignment]  # likewise
     priority: str | None = None  # type: ignore[assignment]  # likewise
 
 
@@ -170,6 +171,8 @@ def enqueue_lines(
         task = one.task(defaults, whole=whole, function=function)
         if run is None or task.id is not None:
             return task
+        if task.unique_for_seconds is not None:
+            return task  # the service chooses the id
         return replace(task, id=f"{run}-{one.number}")
 
     for number, result in _results(client, queue, lines, read):

@@ -16,7 +16,7 @@ from headrace.cli.commands import (
 from headrace.cli.output import answer, done, facts, made_fields, pretty, rows, span
 from headrace.cli.params import PRIORITY, TIME
 from headrace.cli.session import CliSession
-from headrace.domain.task import Missed, OnExpiry
+from headrace.domain.task import DedupeUntil, Missed, OnExpiry
 from headrace.wire.queues import Schedule, ScheduleInShort
 
 
@@ -41,6 +41,11 @@ def schedule_command() -> None:
 @click.option("--payload", metavar="JSON", help="Of each task; - is stdin.")
 @tag_option("Of each.")
 @click.option("--dedupe-key", metavar="TEXT", help="No task while one lives under this key.")
+@click.option(
+    "--dedupe-until",
+    type=click.Choice([one.value for one in DedupeUntil]),
+    help="Free the key when a task starts or has ended: else end.",
+)
 @click.option("--expires", "expires_in_seconds", **TIME, help="Not run later than that.")
 @click.option("--keepalive", "keepalive_timeout_in_seconds", **TIME, help="How long a lease lasts.")
 @click.option("--max-retries", type=int, metavar="N", help="Instead of the queue's.")
@@ -168,6 +173,7 @@ def _show(schedule: Schedule) -> None:
             ("last", schedule.last_run_at),
             ("tags", schedule.tags),
             ("dedupe_key", schedule.dedupe_key),
+            ("dedupe until", schedule.dedupe_until if schedule.dedupe_key else None),
             ("expires in", span(schedule.expires_in_seconds)),
             ("priority", schedule.priority),
             ("missed", schedule.missed),

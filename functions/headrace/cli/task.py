@@ -85,7 +85,7 @@ def _show(task: Task) -> None:
                 f"{error.kind} at {when(error.at)}{by}: {error_line(error)}",
             )
         )
-    for name in ("progress", "result", "payload"):
+    for name in ("progress", "last_progress", "result", "payload"):
         raw = bytes(getattr(task, f"{name}_json"))
         if raw != b"null":
             pairs.append((name, pretty(raw)))

@@ -94,7 +94,7 @@ def remember_codec(answer: Carrying, codec: Codec) -> None:
 # was written.  msgspec refuses a whole answer for it; here it is taken out before, and put back
 # into the payload's own text after, so that it is the business of one task only.
 T = TypeVar("T")
-_CARRIED: Final = ("payload_json", "result_json", "progress_json")
+_CARRIED: Final = ("payload_json", "result_json", "progress_json", "last_progress_json")
 
 
 def decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:

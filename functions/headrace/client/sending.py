@@ -19,7 +19,7 @@ from headrace.domain.errors import InvalidRequest, PayloadTooLarge
 from headrace.domain.ids import new_task_id
 from headrace.domain.reserved import RELAY, SPAWN
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import Level, Overwritable
+from headrace.domain.task import KeyHeld, Level, Overwritable
 from headrace.shapes import convert
 from headrace.wire.tasks import LeasedTask, Task
 
@@ -48,7 +48,8 @@ _CARRIED: Final = {
 class NewTask:
     """A task to be made.  Without an id it gets one here, which makes the call safe to repeat.
 
-    ``payload_ref`` stands for a payload that was uploaded, and has an id.
+    With ``unique_for_seconds`` the service chooses the id.  ``payload_ref`` stands for a payload
+    that was uploaded, and has an id.
     """
 
     payload: Any = None
@@ -58,6 +59,8 @@ class NewTask:
     delay_in_seconds: Seconds | None = None
     expires_at: datetime | None = None
     dedupe_key: str | None = None
+    dedupe_until: KeyHeld | None = None
+    unique_for_seconds: Seconds | None = None
     overwrite_on_duplicate: Sequence[Overwritable] | None = None
     keepalive_timeout_in_seconds: Seconds | None = None
     retry_strategy: RetryStrategy | Mapping[str, Any] | None = None
@@ -279,7 +282,7 @@ def carried(value: object, codec: Codec, *, field: str, most: int) -> msgspec.Ra
 
 def _new_task(task: NewTask, codec: Codec, path: str) -> dict[str, Any]:
     entry = _traced_entry(task, codec, path)
-    if task.payload_ref is None:  # that has its own
+    if task.payload_ref is None and task.unique_for_seconds is None:  # those have their own
         entry.setdefault("id", new_task_id(utc_now()))
     return entry
 

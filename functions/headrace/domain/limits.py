@@ -96,6 +96,7 @@ SPENT_SECONDS: Final = 15 * 60  # that the id of a task nobody keeps is taken
 SETTINGS_TTL_SECONDS: Final = (0, 60)  # how old settings may be when tasks are handled
 KEEPALIVE_SECONDS: Final = (1, 43_200)
 EXPIRES_SECONDS: Final = (1, 31_536_000)  # and 0: never
+UNIQUE_SECONDS: Final = (1, 31_536_000)
 RETENTION_SECONDS: Final = (0, 31_536_000)
 UNDO_SECONDS: Final = (0, 604_800)  # that what was deleted can be brought back
 PAUSE_SECONDS: Final = (0, 31_536_000)

@@ -16,7 +16,8 @@ from headrace.domain.lifecycle import LIFECYCLE, Action, Actor, rule, rules
 from headrace.domain.queue import Queue, new_life, waiting
 from headrace.domain.task import Hop, State, Task
 
-_FINISH: Final = ("finished_at", "result", "dead_reason", "retained_until", "progress")
+_FINISH: Final = ("finished_at", "result", "dead_reason", "retained_until")
+_PROGRESS: Final = ("progress", "has_progress")
 
 
 class BulkAction(StrEnum):
@@ -193,7 +194,7 @@ def _move(task: Task, target: Queue, *, now: datetime, turn: Turn | None) -> Cha
     change = replace(
         moved,
         put={**moved.put, "trail": trail},
-        clear=(*moved.clear, "keepalive", "retry", "dedupe_key", "on_expiry"),
+        clear=tuple(dict.fromkeys((*moved.clear, *plan.STAYS_BEHIND))),
         done_when=(*_itself(task), Equals("enqueued_at", now), Equals("trail", trail)),
     )
     return plan.parted(change, task)
@@ -214,7 +215,7 @@ def _reborn(
         change,
         when=plan.unchanged(task),
         put=put,
-        clear=(*_FINISH, *unset),
+        clear=(*_FINISH, *_PROGRESS, *unset),
         done_when=(*_itself(task), Equals("due_at", due_at)),
     )
 

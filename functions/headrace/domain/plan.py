@@ -36,6 +36,7 @@ from headrace.domain.slots import Reservation
 from headrace.domain.task import (
     TURN_LANE,
     DeadReason,
+    DedupeUntil,
     Membership,
     OnExpiry,
     Overwritable,
@@ -45,10 +46,17 @@ from headrace.domain.task import (
 )
 
 LEASE: Final = ("lease_id", "lease_expires_at", "lease_length")
+STAYS_BEHIND: Final = (
+    *("keepalive", "retry", "dedupe_key", "dedupe_until", "on_expiry"),
+    *("progress", "has_progress"),
+)
+"""What a task that moves does not take along."""
+
 _FORGOTTEN: Final = (
     *("place", "scheduled_at", "payload", "tags", "dedupe_key", "expires_at"),
     *("keepalive", "retry", *LEASE, "worker", "progress", "result", "errors", "trail"),
     *("slot", "priority", "group_key", "turn", "after", "on_expiry"),
+    *("dedupe_until", "has_progress"),
 )
 """What nobody needs of a task that is gone."""
 
@@ -82,6 +90,8 @@ class TaskSpec:
     group_key: str | None = None
     upload: Upload | None = None
     on_expiry: OnExpiry | None = None
+    dedupe_until: DedupeUntil | None = None
+    unique_for: Seconds | None = None
 
     def due_at(self, now: datetime) -> datetime:
         """Return when the task falls due: never before *now*."""
@@ -122,7 +132,21 @@ def freed(task: Task) -> tuple[KeyLock, ...]:
     """Return the key lock to take away when *task* no longer lives in its queue, if it has one."""
     if task.dedupe_key is None or task.state not in (State.ENQUEUED, State.INFLIGHT):
         return ()
+    if task.dedupe_until is DedupeUntil.START and _was_delivered(task):
+        return ()
     return (holder(task.queue, task.dedupe_key, value=None, expects=task.id),)
+
+
+def _was_delivered(task: Task) -> bool:
+    """Tell whether *task* was delivered in its present life."""
+    return task.started_at is not None and task.started_at >= task.enqueued_at
+
+
+def release_at_start(task: Task) -> KeyLock | None:
+    """Return the key lock to take away when *task* is delivered; None if it keeps its key."""
+    if task.dedupe_key is None or task.dedupe_until is not DedupeUntil.START:
+        return None
+    return holder(task.queue, task.dedupe_key, value=None, expects=task.id)
 
 
 def enqueue(  # noqa: PLR0913  all that a new task is made of
@@ -167,6 +191,7 @@ def enqueue(  # noqa: PLR0913  all that a new task is made of
         batches=_memberships(new, parent),
         group_key=new.group_key,
         on_expiry=new.on_expiry,
+        dedupe_until=new.dedupe_until,
     )
     own = Equals("enqueue_token", token) if token else Equals("id", task_id)
     change = Change(row, task_id, insert=task, done_when=(own,))
@@ -259,7 +284,7 @@ def dequeue(
             "started_at": now,
             **({"worker": worker} if worker else {}),
         },
-        clear=("progress",) if worker else ("progress", "worker"),
+        clear=("has_progress",) if worker else ("has_progress", "worker"),
         add={"attempts": 1},
         done_when=(Equals("lease_id", lease_id),),
     )

@@ -13,7 +13,7 @@ from headrace.domain.instants import micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.retry import RetryStrategy, Seconds
-from headrace.domain.task import Missed, OnExpiry, Priority
+from headrace.domain.task import DedupeUntil, Missed, OnExpiry, Priority
 
 LOOK_AHEAD: Final = timedelta(minutes=3)
 """Ticks this near are enqueued now, so that a scheduler may come late or not at all."""
@@ -51,6 +51,7 @@ class ScheduleSettings:
     priority: Priority | None = None
     missed: Missed = Missed.LATEST
     on_expiry: OnExpiry = OnExpiry.DEAD
+    dedupe_until: DedupeUntil = DedupeUntil.END
 
     def same_times(self, other: "ScheduleSettings") -> bool:
         """Tell whether these are due when *other* are."""
@@ -106,6 +107,7 @@ class Schedule:
     def new_task(self, *, by_hand: bool = False) -> TaskSpec:
         """Return the task that each tick makes, or that a run *by_hand* makes."""
         settings = self.settings
+        until = settings.dedupe_until
         drops = settings.on_expiry is OnExpiry.DROP and not by_hand
         return TaskSpec(
             settings.payload,
@@ -113,6 +115,7 @@ class Schedule:
             retry=settings.retry_strategy,
             tags=settings.tags,
             dedupe_key=settings.dedupe_key,
+            dedupe_until=None if until is DedupeUntil.END else until,
             schedule=self.name,
             priority=settings.priority,
             on_expiry=OnExpiry.DROP if drops else None,

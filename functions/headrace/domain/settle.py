@@ -30,7 +30,7 @@ from headrace.domain.fairness import Turn
 from headrace.domain.ids import group_of, leases_of, opened_at
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.lifecycle import Action, Actor, LeaseRule, Rule, rule
-from headrace.domain.plan import LEASE, dead_retention, end, parted
+from headrace.domain.plan import LEASE, STAYS_BEHIND, dead_retention, end, parted
 from headrace.domain.queue import Queue, new_life, place_in, turn_kept, waiting
 from headrace.domain.retry import Seconds
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Priority, State, Task, TaskError
@@ -106,7 +106,7 @@ def heartbeat(
             put["scheduled_at"] = until
             put["place"] = place_in(queue, State.INFLIGHT, held.task_id)
     if progress is not None:
-        put["progress"] = progress
+        put |= {"progress": progress, "has_progress": True}
     return Change(row, held.task_id, when=when, put=put)
 
 
@@ -246,7 +246,7 @@ def move(
     )
     given = {"payload": payload, "tags": tags}
     put |= {name: value for name, value in given.items() if value is not None}
-    clear = (*LEASE, "keepalive", "retry", "dedupe_key", *unset)
+    clear = (*LEASE, *STAYS_BEHIND, *unset)
     return parted(altered(change, put={**change.put, **put}, clear=clear), held.task)
 
 

@@ -71,6 +71,16 @@ class OnExpiry(StrEnum):
     DROP = "drop"
 
 
+class DedupeUntil(StrEnum):
+    """How long a task keeps others of its dedupe key out."""
+
+    START = "start"  #: until its first delivery
+    END = "end"  #: until it has ended
+
+
+KeyHeld: TypeAlias = Literal["start", "end"] | DedupeUntil
+"""This as programs write it."""
+
 MissedTicks: TypeAlias = Literal["skip", "latest", "all"] | Missed
 WhenExpired: TypeAlias = Literal["dead", "drop"] | OnExpiry
 """These two as programs write them."""
@@ -235,6 +245,9 @@ class Task:
     (see ``domain.fairness``).  ``after`` is the place before its own in the line of a strict group
     (see ``domain.strict``).
     ``on_expiry`` is set where its schedule lets it be removed instead of becoming a dead letter.
+    ``dedupe_until`` is set where its dedupe key is free from its first delivery on.
+    ``has_progress`` is set while ``progress`` is of the latest delivery; else an earlier one
+    reported it.
     ``tells_of`` is set where the service made the task to tell of something: of what.
     ``deleted_*`` exist exactly while the task is DELETED: the undo that may bring it back, the
     state it was in, and the retention that it had there.
@@ -289,6 +302,8 @@ class Task:
     tells_of: str | None = None
     after: str | None = None
     on_expiry: OnExpiry | None = None
+    dedupe_until: DedupeUntil | None = None
+    has_progress: bool | None = None
 
     @property
     def queue(self) -> str:
@@ -299,6 +314,17 @@ class Task:
     def state(self) -> State:
         """The stored state."""
         return self.place.state
+
+    @property
+    def last_progress(self) -> str | None:
+        """The progress that an earlier delivery left to the present one."""
+        past = self.place.state is State.INFLIGHT and not self.has_progress
+        return self.progress if past else None
+
+    @property
+    def own_progress(self) -> str | None:
+        """The progress of the latest delivery."""
+        return self.progress if self.has_progress else None
 
     @property
     def batch_ids(self) -> tuple[str, ...]:

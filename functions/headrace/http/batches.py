@@ -51,6 +51,7 @@ class CallbackEntry(QueuedEntry):
 
     id: NotInCallback = None
     dedupe_key: NotInCallback = None
+    unique_for_seconds: NotInCallback = None
     payload_ref: NotInCallback = None
     relay: bool = Field(
         default=False,

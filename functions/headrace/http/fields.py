@@ -28,7 +28,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 from headrace.domain import limits
 from headrace.domain.offload import Upload
 from headrace.domain.offload import read as read_upload
-from headrace.domain.task import Priority
+from headrace.domain.task import DedupeUntil, Priority
 from headrace.http.rawjson import JsonText, shortest
 from headrace.wire.base import JsonValue
 
@@ -276,6 +276,8 @@ AlertSilence: TypeAlias = Annotated[
     float, _range(limits.ALERT_SILENCE_SECONDS, "Without a worker or a delivery."), PLAIN
 ]
 Level: TypeAlias = Annotated[Priority, Field(strict=False)]
+HeldUntil: TypeAlias = Annotated[DedupeUntil, Field(strict=False)]
+UniqueFor: TypeAlias = Annotated[float, _range(limits.UNIQUE_SECONDS), PLAIN]
 Shards: TypeAlias = Annotated[int, _count(limits.SHARDS)]
 Count: TypeAlias = Annotated[int, _count(limits.COUNT, "0: no limit.")]
 Inflight: TypeAlias = Annotated[

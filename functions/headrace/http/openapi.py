@@ -78,6 +78,7 @@ _SETTINGS: Final = {
     "DeadLetterConfig": "DeadLetterBody",
 }
 _UPLOADED: Final = frozenset({"payload_url", "payload_bytes", "payload_sha256"})
+_SOMETIMES: Final = _UPLOADED | {"dedupe_until"}
 _ANSWERS: Final = (
     _Shown("Problem", service.Problem, sometimes=frozenset({"request_id"})),
     _Shown(
@@ -113,15 +114,16 @@ _ANSWERS: Final = (
     _Shown("Group", queues.Group),
     _Shown("Schedule", queues.Schedule, sometimes=frozenset({"payload"})),
     _Shown("SchedulePage", queues.ScheduleList),
-    _Shown("Task", tasks.Task, sometimes=_UPLOADED),
+    _Shown("Task", tasks.Task, sometimes=_SOMETIMES),
     _Shown(
         "TaskWithoutPayload",
         tasks.Task,
         never=frozenset({"payload"}) | _UPLOADED,
+        sometimes=frozenset({"dedupe_until"}),
         description="A task as it stands.",
     ),
-    _Shown("CancelledTask", tasks.CancelledTask, sometimes=_UPLOADED),
-    _Shown("LeasedTask", tasks.LeasedTask, sometimes=_UPLOADED),
+    _Shown("CancelledTask", tasks.CancelledTask, sometimes=_SOMETIMES),
+    _Shown("LeasedTask", tasks.LeasedTask, sometimes=_SOMETIMES),
     _Shown("UploadGranted", tasks.UploadGranted),
     _Shown("TaskPage", tasks.Tasks, refers={"Task": "ShownTask"}),
     _Shown("Enqueued", tasks.Enqueued, refers={"Task": "TaskWithoutPayload"}),

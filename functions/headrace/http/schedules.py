@@ -11,12 +11,13 @@ from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.reserved import RESERVED_TASK, reserved_task
 from headrace.domain.schedule import MOST_MISSED, ScheduleSettings
-from headrace.domain.task import Missed, OnExpiry
+from headrace.domain.task import DedupeUntil, Missed, OnExpiry
 from headrace.http.fields import (
     PLAIN,
     DedupeKey,
     Examples,
     Expiry,
+    HeldUntil,
     Ignored,
     Keepalive,
     Level,
@@ -87,6 +88,11 @@ class ScheduleBody(RequestBody):
     dedupe_key: DedupeKey | None = Field(
         default=None, description="A tick for which it is held is tried for a minute, then skipped."
     )
+    dedupe_until: HeldUntil = Field(
+        default=_DEFAULT.dedupe_until,
+        description="How long a tick holds the dedupe_key: until it has ended (`end`), or until "
+        "its first delivery (`start`). `start` needs a dedupe_key.",
+    )
     expires_in_seconds: Expiry | None = Field(
         default=None, description="Of each task, from its due time; null: as the queue says."
     )
@@ -122,6 +128,12 @@ class ScheduleBody(RequestBody):
     def _names_no_reserved_task(self) -> "ScheduleBody":
         if self.payload is not None and reserved_task(self.payload):
             raise contradiction(("payload.task", RESERVED_TASK))
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_dedupe_key(self) -> "ScheduleBody":
+        if self.dedupe_until is DedupeUntil.START and self.dedupe_key is None:
+            raise contradiction(("dedupe_until", "needs a dedupe_key"))
         return self
 
     def settings_of(self, name: str) -> ScheduleSettings:

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, model_validator
 from headrace.domain import limits
 from headrace.domain.plan import TaskSpec
 from headrace.domain.reserved import RESERVED_TASK, reserved_task
-from headrace.domain.task import Overwritable
+from headrace.domain.task import DedupeUntil, Overwritable
 from headrace.http.fields import (
     BatchId,
     BatchSize,
@@ -16,6 +16,7 @@ from headrace.http.fields import (
     Examples,
     GroupId,
     GroupKey,
+    HeldUntil,
     Instant,
     Keepalive,
     Level,
@@ -26,6 +27,7 @@ from headrace.http.fields import (
     RequestBody,
     Tags,
     TaskId,
+    UniqueFor,
     Wait,
     WorkerName,
     contradiction,
@@ -65,6 +67,16 @@ class NewTaskBody(RequestBody):
         default=None,
         description="While a task of the queue waits or is worked on under this key, no other "
         f"one is made. Up to {limits.DEDUPE_KEY_BYTES[1]} bytes.",
+    )
+    dedupe_until: HeldUntil = Field(
+        default=DedupeUntil.END,
+        description="How long the dedupe_key keeps others out: until the task has ended (`end`), "
+        "or until its first delivery (`start`). `start` needs a dedupe_key.",
+    )
+    unique_for_seconds: UniqueFor | None = Field(
+        default=None,
+        description="With a dedupe_key: at most one task is made in each window of this length, "
+        "even after that task has ended. The service chooses the id, so give none.",
     )
     keepalive_timeout_in_seconds: Keepalive | None = Field(
         default=None, description="How long a lease of this task lasts; else as the queue says."
@@ -109,6 +121,21 @@ class NewTaskBody(RequestBody):
         return self
 
     @model_validator(mode="after")
+    def _has_a_dedupe_key(self) -> "NewTaskBody":
+        unique = self.unique_for_seconds is not None
+        if self.dedupe_key is None:
+            message: LiteralString = "needs a dedupe_key"
+            if self.dedupe_until is DedupeUntil.START:
+                raise contradiction(("dedupe_until", message))
+            if unique:
+                raise contradiction(("unique_for_seconds", message))
+        if unique and (self.id is not None or self.payload_ref is not None):
+            field: LiteralString = "id" if self.id is not None else "payload_ref"
+            excluded: LiteralString = "excludes unique_for_seconds: the service chooses the id"
+            raise contradiction((field, excluded))
+        return self
+
+    @model_validator(mode="after")
     def _has_one_time(self) -> "NewTaskBody":
         if self.scheduled_at is None:
             return self
@@ -132,6 +159,8 @@ class NewTaskBody(RequestBody):
             retry=self.retry_strategy.strategy() if self.retry_strategy else None,
             tags=self.tags or {},
             dedupe_key=self.dedupe_key,
+            dedupe_until=None if self.dedupe_until is DedupeUntil.END else self.dedupe_until,
+            unique_for=self.unique_for_seconds,
             overwrite=self.overwritten(),
             priority=self.priority,
             batches=tuple(self.batches or ()),

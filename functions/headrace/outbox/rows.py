@@ -20,7 +20,7 @@ from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.ids import new_task_id
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import Overwritable
+from headrace.domain.task import DedupeUntil, Overwritable
 from headrace.shapes import convert
 
 TABLE: Final = "headrace_outbox"
@@ -66,7 +66,11 @@ def new_row(queue: str, task: NewTask, codec: Codec, *, now: datetime) -> NewRow
     due_at = task.scheduled_at
     if task.delay_in_seconds:
         due_at = now + timedelta(seconds=task.delay_in_seconds)
-    dated = replace(task, id=task_id, scheduled_at=due_at, delay_in_seconds=None)
+    if task.unique_for_seconds is not None:
+        # The window is that of the write, and the service chooses the id.
+        dated = replace(task, scheduled_at=due_at or now, delay_in_seconds=None)
+    else:
+        dated = replace(task, id=task_id, scheduled_at=due_at, delay_in_seconds=None)
     return NewRow(task_id, queue, task_entry(dated, codec, path="task").decode(), now)
 
 
@@ -101,6 +105,7 @@ def _checks(queue: str, task: NewTask) -> Iterator[Callable[[], object]]:
 
 _OTHERS: Final[Mapping[str, Callable[[str, Any], object]]] = {
     "dedupe_key": checks.key,
+    "dedupe_until": lambda field, value: checks.one_of(field, value, DedupeUntil),
     "tags": checks.tags,
     "priority": checks.priority,
     "group_key": checks.group,
@@ -108,6 +113,7 @@ _OTHERS: Final[Mapping[str, Callable[[str, Any], object]]] = {
 _SECONDS: Final = {
     "delay_in_seconds": limits.DELAY_SECONDS,
     "keepalive_timeout_in_seconds": limits.KEEPALIVE_SECONDS,
+    "unique_for_seconds": limits.UNIQUE_SECONDS,
 }
 
 
@@ -129,8 +135,16 @@ def _agree(task: NewTask) -> None:
     unknown = [name for name in named or () if name not in get_args(Overwritable)]
     if unknown:
         raise checks.wrong("task.overwrite_on_duplicate", f"cannot name {', '.join(unknown)}")
-    if named and task.dedupe_key is None:
-        raise checks.wrong("task.overwrite_on_duplicate", "needs a dedupe_key")
+    if task.dedupe_key is None:
+        needing = {
+            "overwrite_on_duplicate": named,
+            "dedupe_until": task.dedupe_until == DedupeUntil.START,
+            "unique_for_seconds": task.unique_for_seconds is not None,
+        }
+        for field in filter(needing.get, needing):
+            raise checks.wrong(f"task.{field}", "needs a dedupe_key")
+    if task.unique_for_seconds is not None and task.id is not None:
+        raise checks.wrong("task.id", "and unique_for_seconds exclude each other")
 
 
 def _too_early(end: object, start: object) -> bool:

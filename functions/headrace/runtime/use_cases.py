@@ -158,6 +158,7 @@ class UseCases:
             self._undos,
             self._group_lines,
             lambda new, queue: self.uploads.faults(new, queue),  # noqa: PLW0108  likewise
+            self.derived_ids,
         )
 
     @_once
@@ -321,6 +322,7 @@ class UseCases:
             self.task_batches,
             lines,
             lambda new, queue: self.uploads.faults(new, queue),  # noqa: PLW0108  imported when needed
+            self.derived_ids,
         )
         return Reports(self._store, self.queues, self.now, spawning, lines)
 

@@ -17,6 +17,7 @@ from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import (
     BatchEnd,
     DeadReason,
+    DedupeUntil,
     ErrorKind,
     Hop,
     Membership,
@@ -145,6 +146,8 @@ PLACE: Final = Form(lambda place: {"S": partition(place)}, lambda value: _place(
 RETRY: Final = Form(lambda retry: {"S": retry_text(retry)}, lambda value: _retry(value["S"]))
 PRIORITY: Final = Form(lambda level: {"S": str(level)}, lambda value: Priority(value["S"]))
 ON_EXPIRY: Final = Form(lambda choice: {"S": str(choice)}, lambda value: OnExpiry(value["S"]))
+DEDUPE_UNTIL: Final = Form(lambda end: {"S": str(end)}, lambda value: DedupeUntil(value["S"]))
+FLAG: Final = Form(lambda flag: {"BOOL": bool(flag)}, lambda value: bool(value["BOOL"]))
 STATE: Final = Form(lambda state: {"S": str(state)}, lambda value: State(value["S"]))
 REASON: Final = Form(lambda reason: {"S": str(reason)}, lambda value: DeadReason(value["S"]))
 TAGS: Final = Form(
@@ -221,6 +224,8 @@ FIELDS: Final[dict[str, tuple[str, Form]]] = {
     "tells_of": ("tells_of", TEXT),
     "after": ("after", TEXT),
     "on_expiry": ("on_expiry", ON_EXPIRY),
+    "dedupe_until": ("dedupe_until", DEDUPE_UNTIL),
+    "has_progress": ("has_progress", FLAG),
 }
 MAPS: Final[dict[str, tuple[str, ...]]] = {
     "lease": tuple(name for name, (path, _) in FIELDS.items() if path.startswith("lease."))
@@ -300,6 +305,8 @@ def _value_bytes(value: Value) -> int:
     ((kind, content),) = value.items()
     if kind == "S":
         return len(str(content).encode())
+    if kind == "BOOL":
+        return 1
     if kind == "N":
         digits = len(str(content).strip("-0").replace(".", ""))
         return -(-digits // 2) + 1 + str(content).startswith("-")

@@ -8,7 +8,7 @@ from msgspec import Meta
 from headrace.domain.fairness import GroupSettings
 from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, PrioritySettings
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import Missed, OnExpiry, Priority, State
+from headrace.domain.task import DedupeUntil, Missed, OnExpiry, Priority, State
 from headrace.wire.base import Answer, At, ByState, Carrying, Cursor, JsonValue, nothing
 from headrace.wire.tasks import Undoable
 
@@ -196,6 +196,7 @@ class Schedule(ScheduleInShort, frozen=True, kw_only=True):
     priority: Priority | None = None
     missed: Missed = Missed.LATEST
     on_expiry: OnExpiry = OnExpiry.DEAD
+    dedupe_until: DedupeUntil = DedupeUntil.END
     last_run_at: Annotated[
         At | None,
         Meta(description="The latest tick that has come, or when it was run by hand."),

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from headrace.domain.task import Priority, State, Status
+from headrace.domain.task import DedupeUntil, Priority, State, Status
 from headrace.wire.base import Answer, At, ByState, Carrying, Cursor, JsonValue, nothing, words_of
 
 
@@ -81,6 +81,10 @@ class Task(Carrying, frozen=True, kw_only=True):
     payload_json: msgspec.Raw = msgspec.field(name="payload", default_factory=nothing)
     tags: dict[str, str]
     dedupe_key: str | None
+    dedupe_until: Annotated[
+        DedupeUntil | msgspec.UnsetType,
+        Meta(description="`start`: the key is free from the first delivery on; else left out."),
+    ] = msgspec.UNSET
     created_at: At
     scheduled_at: Annotated[At, Meta(description="The due time it was last scheduled for.")]
     expires_at: At | None
@@ -92,6 +96,13 @@ class Task(Carrying, frozen=True, kw_only=True):
     lease_expires_at: At | None
     worker: str | None
     progress_json: msgspec.Raw = msgspec.field(name="progress", default_factory=nothing)
+    last_progress_json: Annotated[
+        msgspec.Raw,
+        Meta(
+            description="Of a task in flight: the last progress that an earlier delivery reported; "
+            "null after a restart or a move, and once this delivery has reported its own."
+        ),
+    ] = msgspec.field(name="last_progress", default_factory=nothing)
     started_at: At | None
     finished_at: At | None
     result_json: msgspec.Raw = msgspec.field(name="result", default_factory=nothing)
@@ -137,6 +148,11 @@ class Task(Carrying, frozen=True, kw_only=True):
     def progress(self) -> JsonValue:
         """How far its worker says it is.  Raises Unreadable."""
         return self.decoded("progress", self.progress_json)
+
+    @property
+    def last_progress(self) -> JsonValue:
+        """The progress that an earlier delivery left to this one.  Raises Unreadable."""
+        return self.decoded("last_progress", self.last_progress_json)
 
     def __repr__(self) -> str:
         """A short form for logs, without the payload."""

@@ -69,7 +69,7 @@ class FakeHttp(httpx.BaseTransport, httpx.AsyncBaseTransport):
             if self.outcome != "INVALID":
                 self.tasks.append({**entry, "queue": queue})
             results.append(
-                {"outcome": self.outcome, "id": entry["id"], "task": None, "detail": "too late"}
+                {"outcome": self.outcome, "id": entry.get("id"), "task": None, "detail": "too late"}
             )
         return reply(200, {"results": results})
 

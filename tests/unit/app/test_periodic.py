@@ -26,6 +26,7 @@ def test_schedules_are_put_with_what_is_declared_for_the_task() -> None:
         expires=60,
         keepalive=30,
         dedupe="r",
+        dedupe_until="start",
     )(report)
     app.periodic(
         cron="0 8 * * *",
@@ -42,6 +43,7 @@ def test_schedules_are_put_with_what_is_declared_for_the_task() -> None:
     assert (stored["expires_in_seconds"], stored["keepalive_timeout_in_seconds"]) == (60, 30)
     assert stored["retry_strategy"]["max_retries"] == 2
     assert (stored["missed"], stored["on_expiry"]) == ("all", "drop")
+    assert stored["dedupe_until"] == "start"
     assert not stored["paused"]
 
 

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from headrace import App, Context, InvalidRequest
-from headrace.client.app import options
 from headrace.domain import limits
-from headrace.domain.ids import derived_task_id, new_task_id
+from headrace.domain.errors import NotEnqueued
+from headrace.domain.ids import new_task_id
+from headrace.domain.plan import TaskSpec
+from headrace.ops.shared.stack_secret import DerivedIds
+from headrace.ops.tasks import unique_ids
 from headrace.testing import MemoryService
 from tests.unit.app.app_doubles import FakeHttp, run
 
@@ -98,18 +101,21 @@ def test_in_every_order_of_enqueueing_finishing_and_waiting_one_window_has_one_t
     check_all_orders(service, length)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        lambda start, _seed: new_task_id(start),  # nothing is known of the window
-        lambda _start, seed: derived_task_id(datetime(2026, 1, 1, tzinfo=UTC), seed),  # one for all
-    ],
-    ids=["random", "no-window"],
-)
+def not_of_the_window(
+    ids: DerivedIds, _queue: str, new: TaskSpec, now: datetime, _number: int
+) -> str:
+    return ids.task_id(now.replace(year=2000, month=1, day=1, hour=0), str(new.dedupe_key))
+
+
+def random_id(_ids: DerivedIds, _queue: str, _new: TaskSpec, now: datetime, _number: int) -> str:
+    return new_task_id(now)
+
+
+@pytest.mark.parametrize("fault", [random_id, not_of_the_window])
 def test_these_orders_find_ids_that_are_not_of_the_window(
-    fault: Callable[[datetime, str], str], monkeypatch: pytest.MonkeyPatch, service: MemoryService
+    fault: Callable[..., str], monkeypatch: pytest.MonkeyPatch, service: MemoryService
 ) -> None:
-    monkeypatch.setattr(options, "derived_task_id", fault)
+    monkeypatch.setattr(unique_ids, "_id_of", fault)
     with pytest.raises(AssertionError):
         check_all_orders(service)
 
@@ -164,10 +170,10 @@ def test_the_key_may_be_declared_or_chosen_and_is_sent_as_well() -> None:
         task.enqueue("a", note="x")
         task.enqueue("a", note="y")
 
-    ids = [task["id"] for task in sent.tasks]
-    assert ids[0] != ids[1]
-    assert ids[2] == ids[3]
-    assert ids[4] == ids[5]
+    assert [task["unique_for_seconds"] for task in sent.tasks] == [60] * 6
+    assert not any("id" in task for task in sent.tasks)
+    keys = [task["dedupe_key"] for task in sent.tasks]
+    assert keys[0] != keys[1]
     assert [task["dedupe_key"] for task in sent.tasks[2:]] == ["a", "a", "k", "k"]
     assert sent.tasks[0]["dedupe_key"] == by_one_digest(by_all)
 
@@ -187,23 +193,35 @@ def test_a_call_without_a_key_is_not_held_back() -> None:
     task.enqueue("")
     task.enqueue("")
     assert len({each["id"] for each in sent.tasks}) == 2
+    assert "unique_for_seconds" not in sent.tasks[0]
     assert "dedupe_key" not in sent.tasks[0]
 
 
-def ids_at(*options: dict[str, Any]) -> list[Any]:
-    """Return the ids of calls with these options, enqueued at 08:00."""
-    task = FakeHttp().app().task(name="send")(send)
-    return [task.options(**each).prepare("a").task.id for each in options]
+def ids_at(service: MemoryService, *options: dict[str, Any]) -> list[Any]:
+    """Return the ids that calls with these options find free; their tasks are deleted again."""
+    app = App()
+    task = app.task(name="send")(send)
+    app.queue("default", history_retention_in_seconds=10 * 86_400)
+    ids = []
+    with service.serving(app):
+        for each in options:
+            ids.append(task.options(**each).enqueue("a").id)
+            service.client.delete_task(str(ids[-1]))
+    return ids
 
 
-def test_a_window_is_one_of_the_due_time_and_begins_at_a_multiple_since_1970() -> None:
+def test_a_window_is_one_of_the_due_time_and_begins_at_a_multiple_since_1970(
+    service: MemoryService,
+) -> None:
     early, late, after = ids_at(
+        service,
         {"unique_for": HOUR, "delay": 1},
         {"unique_for": HOUR, "at": START},
         {"unique_for": HOUR, "delay": HOUR},
     )
     assert early == late != after
     day, same_day, next_day = ids_at(
+        service,
         {"unique_for": timedelta(days=1)},
         {"unique_for": 86_400, "at": datetime(2026, 11, 21, 23, 59, 59, tzinfo=UTC)},
         {"unique_for": 86_400, "at": datetime(2026, 11, 22, tzinfo=UTC)},
@@ -212,13 +230,25 @@ def test_a_window_is_one_of_the_due_time_and_begins_at_a_multiple_since_1970() -
     assert day != early
 
 
-def test_a_prepared_call_has_the_id_of_its_window() -> None:
+def test_a_prepared_call_leaves_the_id_to_the_service() -> None:
     app = FakeHttp().app()
-    task = app.task(unique_for=60)(send)
-    one, two = task.prepare("a"), task.prepare("a")
-    assert one.task.id is not None
-    assert one.task.id == two.task.id
-    assert limits.TASK_ID_RE.fullmatch(one.task.id)
+    one = app.task(unique_for=60)(send).prepare("a").task
+    assert (one.id, one.unique_for_seconds) == (None, 60)
+
+
+def test_an_id_of_the_window_that_this_key_may_not_see_is_an_error(service: MemoryService) -> None:
+    app, client = App(), service.client
+    task = app.task(queue="mail", unique_for=HOUR)(send)
+    client.create_queue("mail")
+    client.create_queue("secret")
+    with service.serving(app):
+        first = str(task.enqueue("a").id)
+    client.move_tasks("mail", "secret", ids=[first])
+    key = client.create_key("ada", "producer", ["mail"]).secret
+    producer = App(service.connect(key))
+
+    with pytest.raises(NotEnqueued, match="belongs to a task that this key may not see"):
+        producer.task(queue="mail", unique_for=HOUR, name=task.name)(send).enqueue("a")
 
 
 @pytest.mark.parametrize(
@@ -259,7 +289,7 @@ def test_a_window_longer_than_finished_tasks_are_known_is_refused_with_what_to_d
         "not 172800: declare app.queue('mail', history_retention_in_seconds=172800)"
     )
     app.queue("mail", history_retention_in_seconds=172_800)
-    assert task.prepare("a").task.id is not None
+    assert task.prepare("a").task.unique_for_seconds == 172_800
 
     app.queue("mail", history_retention_in_seconds=0)
     with pytest.raises(InvalidRequest, match="at most 900 seconds"):

@@ -54,6 +54,15 @@ def test_every_field_of_a_task_has_an_option(cli: Cli) -> None:
     assert task["tags"] == {"team": "sales", "x": "a=b"}
 
 
+def test_a_task_may_free_its_key_at_the_start_and_be_unique_in_a_window(cli: Cli) -> None:
+    words = ("enqueue", "mail", "1", "--json", "--dedupe-key", "k", "--unique-for", "1h")
+    made = cli(*words, "--dedupe-until", "start").json
+    again = cli(*words).json
+
+    assert made["task"]["dedupe_until"] == "start"
+    assert (again["outcome"], again["id"]) == ("EXISTING", made["id"])
+
+
 def test_a_call_of_a_function_is_the_payload_that_an_app_makes(cli: Cli) -> None:
     cli("enqueue", "mail", "--task", "mail.send", '{"to": "ada"}', "--id", "a")
     cli("enqueue", "mail", "--task", "mail.digest")
@@ -126,6 +135,9 @@ def test_a_dash_reads_one_payload_from_stdin(cli: Cli) -> None:
         (("{to: 1}",), "PAYLOAD: not JSON"),
         (("1", "--file", "x"), "give PAYLOAD or --file, not both"),
         (("1", "--delay", "1", "--at", "+1h"), "give --delay or --at, not both"),
+        (("1", "--dedupe-until", "start"), "need a --dedupe-key"),
+        (("1", "--unique-for", "1h"), "need a --dedupe-key"),
+        (("1", "--unique-for", "1h", "--dedupe-key", "k", "--id", "i"), "--id or --unique-for"),
         (("1", "--overwrite", "tags"), "--overwrite needs a --dedupe-key"),
         (("--file", "x", "--id", "a"), "--id is of one task"),
         (("1", "--skip-bad"), "--skip-bad goes with --file"),

@@ -24,7 +24,7 @@ def cli(headrace_service: MemoryService) -> Cli:
 def test_a_schedule_is_put_and_shown(cli: Cli) -> None:
     put = cli(
         *("schedule", "put", "mail", "digest", "--cron", "0 8 * * MON", "--json"),
-        *("--missed", "skip", "--on-expiry", "drop"),
+        *("--missed", "skip", "--on-expiry", "drop", "--dedupe-until", "start"),
         *("--timezone", "Europe/Madrid", "--payload", '{"kind": "digest"}', "--tag", "a=b"),
         *("--expires", "1h", "--keepalive", "2m", "--max-retries", "1", "--dedupe-key", "d"),
     )
@@ -36,6 +36,7 @@ def test_a_schedule_is_put_and_shown(cli: Cli) -> None:
     assert shown["expires_in_seconds"] == 3600
     assert shown["retry_strategy"]["max_retries"] == 1
     assert (shown["missed"], shown["on_expiry"]) == ("skip", "drop")
+    assert shown["dedupe_until"] == "start"
     assert "Europe/Madrid" in cli("schedule", "show", "mail", "digest").out
 
 

@@ -221,6 +221,8 @@ def _value_bytes(value: Value) -> int:
         case "N":
             digits = str(inner).lstrip("-").replace(".", "").strip("0")
             return (len(digits) + 1) // 2 + 1
+        case "BOOL":
+            return 1
         case "L":
             return 3 + sum(1 + _value_bytes(entry) for entry in inner)
         case "M":

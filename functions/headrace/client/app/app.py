@@ -26,7 +26,7 @@ from headrace.client.client import Client
 from headrace.client.codec import Codec
 from headrace.client.queue_fields import QueueFields
 from headrace.client.settings import utc_now
-from headrace.domain.task import Level, MissedTicks, WhenExpired
+from headrace.domain.task import KeyHeld, Level, MissedTicks, WhenExpired
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -175,6 +175,7 @@ class App(TaskRunner):
         timeout: Duration | None = None,
         soft_timeout: Duration | None = None,
         dedupe: Dedupe | None = None,
+        dedupe_until: KeyHeld | None = None,
         unique_for: Duration | None = None,
         keepalive: Duration | None = None,
         tags: Mapping[str, str] | None = None,
@@ -197,6 +198,7 @@ class App(TaskRunner):
         timeout: Duration | None = None,
         soft_timeout: Duration | None = None,
         dedupe: Dedupe | None = None,
+        dedupe_until: KeyHeld | None = None,
         unique_for: Duration | None = None,
         keepalive: Duration | None = None,
         tags: Mapping[str, str] | None = None,
@@ -220,6 +222,8 @@ class App(TaskRunner):
             soft_timeout: the handler is asked to end after that, by SoftTimeLimit.
             dedupe: a format over the arguments (``"mail:{to}"``), a function of them, or True: a
                 digest of all; while a task lives under this key, no other is made.
+            dedupe_until: ``"start"`` frees that key when the task starts, so that an event which
+                arrives while the task runs is not lost; ``"end"``, the default, when it has ended.
             unique_for: also at most one in each window of this length, even after that one has
                 ended; the key is a digest of all arguments unless *dedupe* makes another.
             keepalive: how long a lease lasts between two heartbeats.
@@ -243,6 +247,7 @@ class App(TaskRunner):
             keepalive=keepalive,
             tags=tags,
             expires=expires,
+            dedupe_until=dedupe_until,
             unique_for=unique_for,
             priority=priority,
             group=group,

@@ -19,7 +19,7 @@ from headrace.client.sending import NewTask, SpawnedTask, carried, spawned
 from headrace.domain import limits
 from headrace.domain.batch import RESULTS
 from headrace.domain.errors import LeaseLost, PayloadTooLarge
-from headrace.domain.task import Level, State
+from headrace.domain.task import KeyHeld, Level, State
 from headrace.wire.batches import BatchResult, BatchResults
 from headrace.wire.tasks import BatchEnd, LeasedTask
 
@@ -335,6 +335,7 @@ class Context:
         delay: Duration | None = None,
         at: datetime | None = None,
         key: str | None = None,
+        dedupe_until: KeyHeld | None = None,
         tags: Mapping[str, str] | None = None,
         expires: Duration | datetime | None = None,
         retries: Retries | None = None,
@@ -361,6 +362,7 @@ class Context:
             delay=delay,
             at=at,
             key=key,
+            dedupe_until=dedupe_until,
             tags=tags,
             expires=expires,
             retries=retries,
@@ -377,7 +379,8 @@ class Context:
             if unique_for is not None:
                 raise checks.wrong("unique_for", "needs a task function as the target")
             where = checks.name("queue", target)
-            task = options.task(payload, self._now(), where)
+            options.check_key()
+            task = options.task(payload, self._now())
         elif not hasattr(target, "new_task"):
             raise TypeError(_TARGET.format(verb="spawn", given=type(target).__name__))
         else:

@@ -219,4 +219,9 @@ def _changes(wanted: Fields, found: Fields, fields: Collection[str]) -> tuple[Fi
 
 
 _TELLS: Final = ("on_end", "alerts")
-_DEFAULTS: Final[Fields] = {"timezone": "UTC", "missed": "latest", "on_expiry": "dead"}
+_DEFAULTS: Final[Fields] = {
+    "timezone": "UTC",
+    "missed": "latest",
+    "on_expiry": "dead",
+    "dedupe_until": "end",
+}

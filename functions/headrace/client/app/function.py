@@ -41,7 +41,7 @@ from headrace.client.calls.waiting import result_of
 from headrace.client.codec import JsonValue
 from headrace.client.sending import FunctionCall, NewTask, called
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.task import Level
+from headrace.domain.task import KeyHeld, Level
 from headrace.wire.base import Unreadable
 from headrace.wire.tasks import Task
 
@@ -196,7 +196,7 @@ class Chosen(Generic[P, R]):
         self._options = options
         self._posting = posting
         self._to = options.queue or function.queue
-        options.task(None, posting.now(), self._to)  # says now what is wrong with the options
+        options.task(None, posting.now())  # says now what is wrong with the options
 
     @overload
     def enqueue(
@@ -353,6 +353,7 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, P, R]):
         delay: Duration | None = None,
         at: datetime | None = None,
         key: str | None = None,
+        dedupe_until: KeyHeld | None = None,
         tags: Mapping[str, str] | None = None,
         expires: Duration | datetime | None = None,
         retries: Retries | None = None,
@@ -372,6 +373,7 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, P, R]):
             delay=delay,
             at=at,
             key=key,
+            dedupe_until=dedupe_until,
             tags=tags,
             expires=expires,
             retries=retries,
@@ -406,7 +408,8 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, P, R]):
             self._posting.check_kept(queue, seconds)
         if options.key is None and (key := key_of(given)) is not None:
             options = Options(key=key).over(options)
-        return options.task(payload, self._posting.now(), queue)
+        options.check_key()
+        return options.task(payload, self._posting.now())
 
     def _envelope(self, given: Mapping[str, Any]) -> dict[str, Any]:
         return {TASK: self.name, ARGS: self.signature.plain(given)}

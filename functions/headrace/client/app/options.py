@@ -4,10 +4,9 @@ Whoever writes an option that is none reads what they may have meant.
 """
 
 import inspect
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
@@ -17,14 +16,11 @@ from headrace.client.app.checks import Duration, Retries
 from headrace.client.codec import JsonValue
 from headrace.client.sending import NewTask
 from headrace.domain import limits
-from headrace.domain.ids import derived_task_id
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import Level
+from headrace.domain.task import DedupeUntil, KeyHeld, Level
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 ELSEWHERE: Final = {
     "delay": "say {0}.enqueue(…), or {0}.options(delay=…).enqueue(…)",
@@ -94,6 +90,8 @@ class Options:
         delay: how long it waits before it is due.
         at: when it is due, an aware datetime; instead of ``delay``.
         key: while a task of the queue lives under this key, no other is made.
+        dedupe_until: ``"start"`` frees the key when the task starts, so that an event which
+            arrives while the task runs is not lost; ``"end"`` when the task has ended.
         tags: for filters; added to those declared with the function.
         expires: how long after it is due it is still worth running, or an aware datetime.
         retries: how often and when a failed attempt is repeated; a number keeps the usual backoff.
@@ -111,6 +109,7 @@ class Options:
     delay: Duration | None = None
     at: datetime | None = None
     key: str | None = None
+    dedupe_until: KeyHeld | None = None
     tags: Mapping[str, str] | None = None
     expires: Duration | datetime | None = None
     retries: Retries | None = None
@@ -132,8 +131,8 @@ class Options:
             given["tags"] = {**declared.tags, **self.tags}
         return replace(declared, **given) if given else declared
 
-    def task(self, payload: JsonValue, now: datetime, queue: str) -> NewTask:
-        """Return the task to be made of *payload* in *queue*.
+    def task(self, payload: JsonValue, now: datetime) -> NewTask:
+        """Return the task to be made of *payload*.
 
         Raises InvalidRequest naming the option.
         """
@@ -144,13 +143,16 @@ class Options:
         at = None if self.at is None else checks.aware("at", self.at)
         delay = checks.optional("delay", self.delay, limits.DELAY_SECONDS)
         due = at or now + timedelta(seconds=delay or 0)
+        until, unique = self.held_until(), self.unique_seconds()
         return NewTask(
             payload=payload,
-            id=self._id(queue, due),
+            id=self._id(),
             scheduled_at=at,
             delay_in_seconds=delay,
             expires_at=self._expires_at(due),
             dedupe_key=None if self.key is None else checks.key("key", self.key),
+            dedupe_until=None if self.key is None else until,
+            unique_for_seconds=None if self.key is None else unique,
             keepalive_timeout_in_seconds=self.keepalive_seconds(),
             retry_strategy=self.retry_strategy(),
             tags=checks.tags("tags", self.tags) if self.tags is not None else None,
@@ -184,23 +186,24 @@ class Options:
 
     def unique_seconds(self) -> float | None:
         """Return the length of the windows, if that is given."""
-        return checks.optional("unique_for", self.unique_for, limits.EXPIRES_SECONDS)
+        return checks.optional("unique_for", self.unique_for, limits.UNIQUE_SECONDS)
 
-    def _id(self, queue: str, due: datetime) -> str | None:
-        """Return the id of a task due at *due*: with ``unique_for``, one that its window has.
+    def held_until(self) -> DedupeUntil | None:
+        """Return how long the key is held, if that is given."""
+        given = self.dedupe_until
+        return None if given is None else checks.one_of("dedupe_until", given, DedupeUntil)
 
-        The service makes no second task of an id, for as long as it keeps the first.
-        """
-        seconds = self.unique_seconds()
-        if self.id is not None:
-            if seconds is not None:
-                raise checks.wrong("id", "and unique_for exclude each other")
-            return checks.task_id("id", self.id)
-        if seconds is None or self.key is None:
+    def check_key(self) -> None:
+        """Raise InvalidRequest if the options need a key and have none."""
+        if self.key is None and self.held_until() is DedupeUntil.START:
+            raise checks.wrong("dedupe_until", "needs a dedupe key")
+
+    def _id(self) -> str | None:
+        if self.id is None:
             return None
-        window = timedelta(seconds=seconds)
-        start = due - (due - _EPOCH) % window
-        return derived_task_id(start, json.dumps(["unique", queue, self.key, float(seconds)]))
+        if self.unique_for is not None:
+            raise checks.wrong("id", "and unique_for exclude each other")
+        return checks.task_id("id", self.id)
 
     def _expires_at(self, due: datetime) -> datetime | None:
         if not isinstance(self.expires, datetime):

@@ -11,7 +11,7 @@ from headrace.client.app.drift import Fields, ScheduleName, schedule_fields
 from headrace.client.app.function import TaskFunction
 from headrace.client.app.signature import name_of
 from headrace.domain import limits
-from headrace.domain.task import Missed, OnExpiry
+from headrace.domain.task import DedupeUntil, Missed, OnExpiry
 
 _CRON_FIELDS: Final = range(5, 8)
 _CRON_CHARACTERS: Final = re.compile(r"[A-Za-z0-9*,/?#\s-]+")
@@ -91,13 +91,18 @@ class Periodic:
         if declared.group is not None:
             message = "has no meaning for a schedule, whose tasks take no turn; leave it out"
             raise checks.wrong("group", message)
+        key = declared.key or function.dedupe_key(beat.args)
+        until = declared.held_until() or DedupeUntil.END
+        if until is DedupeUntil.START and key is None:
+            raise checks.wrong("dedupe_until", "needs a dedupe key")
         fields = {
             "cron": beat.cron,
             "every_seconds": beat.every_seconds(),
             "timezone": beat.timezone,
             "payload": function.envelope(beat.args),
             "tags": dict(declared.tags) if declared.tags else None,
-            "dedupe_key": declared.key or function.dedupe_key(beat.args),
+            "dedupe_key": key,
+            "dedupe_until": str(until),
             "expires_in_seconds": declared.expires_seconds(),
             "keepalive_timeout_in_seconds": declared.keepalive_seconds(),
             "retry_strategy": declared.retry_strategy(),

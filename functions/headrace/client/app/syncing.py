@@ -289,4 +289,5 @@ _SCHEDULE_FIELDS: Final = (
     "priority",
     "missed",
     "on_expiry",
+    "dedupe_until",
 )

@@ -26,7 +26,7 @@ from headrace.client.queue_fields import QueueFields
 from headrace.client.sending import carried
 from headrace.domain import limits
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import Level, MissedTicks, WhenExpired
+from headrace.domain.task import KeyHeld, Level, MissedTicks, WhenExpired
 from headrace.wire.base import JsonValue
 from headrace.wire.queues import (
     Group,
@@ -210,6 +210,7 @@ def put_schedule(  # noqa: PLR0913 (the API's own fields)
     payload: JsonValue = None,
     tags: Mapping[str, str] | None = None,
     dedupe_key: str | None = None,
+    dedupe_until: KeyHeld | None = None,
     expires_in_seconds: float | None = None,
     keepalive_timeout_in_seconds: float | None = None,
     retry_strategy: RetryStrategy | Mapping[str, Any] | None = None,
@@ -229,6 +230,7 @@ def put_schedule(  # noqa: PLR0913 (the API's own fields)
         timezone=timezone,
         tags=tags,
         dedupe_key=dedupe_key,
+        dedupe_until=dedupe_until,
         expires_in_seconds=expires_in_seconds,
         keepalive_timeout_in_seconds=keepalive_timeout_in_seconds,
         retry_strategy=retry_strategy,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -30,7 +30,7 @@ from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest, NotEnqueued
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import SHOWN_STATES, Level, Overwritable, State
+from headrace.domain.task import SHOWN_STATES, KeyHeld, Level, Overwritable, State
 from headrace.wire.base import JsonValue
 from headrace.wire.tasks import (
     Bulk,
@@ -87,6 +87,8 @@ def enqueue(  # noqa: PLR0913 (the API's own fields)
     delay_in_seconds: float | None = None,
     expires_at: datetime | None = None,
     dedupe_key: str | None = None,
+    dedupe_until: KeyHeld | None = None,
+    unique_for_seconds: float | None = None,
     overwrite_on_duplicate: Sequence[Overwritable] | None = None,
     keepalive_timeout_in_seconds: float | None = None,
     retry_strategy: RetryStrategy | Mapping[str, Any] | None = None,
@@ -98,7 +100,9 @@ def enqueue(  # noqa: PLR0913 (the API's own fields)
 ) -> ApiCall[Enqueued]:
     """Put one task into *queue*.  Repeats are safe: a task without an id gets one here.
 
-    *payload_ref*, from ``upload``, takes the place of *payload*.
+    *payload_ref*, from ``upload``, takes the place of *payload*.  *dedupe_until* ``"start"`` frees
+    the *dedupe_key* at the first delivery.  With *unique_for_seconds* at most one task is made
+    under the *dedupe_key* in each window of that length, and the service chooses the id.
 
     Raises NotFound for a missing queue, InvalidRequest naming the field, and NotEnqueued, which
     is one too, for what only the service's clock or tables could tell.
@@ -110,6 +114,8 @@ def enqueue(  # noqa: PLR0913 (the API's own fields)
         delay_in_seconds=delay_in_seconds,
         expires_at=expires_at,
         dedupe_key=dedupe_key,
+        dedupe_until=dedupe_until,
+        unique_for_seconds=unique_for_seconds,
         overwrite_on_duplicate=overwrite_on_duplicate,
         keepalive_timeout_in_seconds=keepalive_timeout_in_seconds,
         retry_strategy=retry_strategy,
@@ -131,8 +137,22 @@ def enqueue_task(queue: str, task: NewTask) -> ApiCall[Enqueued]:
             entry.append(task_entry(task, codec, path="tasks[0]"))
         return tasks_body(entry)
 
+    def read(answer: RawAnswer) -> Enqueued:
+        result = read_one(answer)
+        if task.unique_for_seconds is not None and names_no_task(result):
+            raise not_enqueued({"task": UNKNOWN_HOLDER}, [result])
+        return result
+
     path = path_of("queues", queue, "tasks")
-    return ApiCall("POST", path, read_one, body=body, key=new_idempotency_key())
+    return ApiCall("POST", path, read, body=body, key=new_idempotency_key())
+
+
+UNKNOWN_HOLDER: Final = "the id of its window belongs to a task that this key may not see"
+
+
+def names_no_task(result: Enqueued) -> bool:
+    """Tell whether *result* is of a task that exists, without saying which or where."""
+    return result.outcome == "EXISTING" and result.task is None and result.queue is None
 
 
 def read_one(answer: RawAnswer) -> Enqueued:

@@ -17,7 +17,7 @@ from functools import partial
 from heapq import nsmallest
 from typing import Final
 
-from headrace.domain import settle
+from headrace.domain import plan, settle
 from headrace.domain.change import Entry
 from headrace.domain.errors import FieldError, NotFound, Unavailable
 from headrace.domain.lease import LeaseGroup
@@ -102,7 +102,7 @@ class Deliveries(Leasing):
         Raises NotFound for a queue that is missing, LeaseLost unless the group is open, as *batch*
         does, and what *still_may* raises; nothing is leased then.
         """
-        return Dequeue(
+        result = Dequeue(
             self,
             queues,
             order,
@@ -116,6 +116,8 @@ class Deliveries(Leasing):
             still_may,
             is_gone,
         ).run()
+        self.release_keys(result.tasks)
+        return result
 
     def lease(
         self,
@@ -132,7 +134,20 @@ class Deliveries(Leasing):
         *rated*, they do not count for the queue's rate.
         """
         look = QueueLook(self, queue, len(entries), worker, group=group, rated=rated)
-        return self.whole({queue.name: queue}, look.lease(entries, len(entries)))
+        tasks = self.whole({queue.name: queue}, look.lease(entries, len(entries)))
+        self.release_keys(tasks)
+        return tasks
+
+    def release_keys(self, tasks: Iterable[Task]) -> None:
+        """Free the dedupe keys that *tasks*, which are about to be handed out, hold until then.
+
+        If the process dies before this, the key is free after the next delivery.
+        """
+        for task in tasks:
+            lock = plan.release_at_start(task)
+            if lock is not None:
+                with suppress(Unavailable):
+                    self.store.set_key_lock(lock)
 
     def give_back(self, sources: Mapping[str, Queue], surplus: Sequence[Task]) -> None:
         """Release at once what was leased of *sources* in vain, its turn kept."""
@@ -165,7 +180,7 @@ class Deliveries(Leasing):
             if not inside:
                 raise
             return inside
-        lost = [task for task in filled if self.texts.lost(task)]
+        lost = [task for task in filled if "payload" in self.texts.lost(task)]
         if not lost:
             return filled
         now = self.now()

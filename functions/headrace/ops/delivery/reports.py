@@ -236,7 +236,12 @@ class Reports:
         secret = _secret(report)
         if task is not None and _repeated(report, source, task):
             born = _begun(report) or task.started_at or now
-            again = self.spawning.repeated(report.spawn, secret=secret, born=born)
+            again = self.spawning.repeated(
+                report.spawn,
+                secret=secret,
+                born=born,
+                settled_at=task.finished_at or task.enqueued_at,
+            )
             return ReportResult(report.task_id, ReportOutcome.OK, task, spawned=again)
         refusal = _refusal(report, source, task, now)
         if task is None or refusal is not None:

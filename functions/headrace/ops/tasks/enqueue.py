@@ -25,8 +25,10 @@ from headrace.ops.shared.leases import with_present_ends
 from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.stack_secret import DerivedIds
 from headrace.ops.shared.strict_notes import note_left, note_unused
 from headrace.ops.shared.undos import Undos
+from headrace.ops.tasks.unique_ids import with_unique_ids
 from headrace.store.base import Done, Outcome, Refused, Store
 from headrace.store.call_scope import draw_task_id
 
@@ -120,6 +122,7 @@ class TaskOperations:
     undos: Undos
     lines: Lines
     uploads: Callable[[Iterable[TaskSpec], str], Mapping[str, str]]
+    derived_ids: DerivedIds
     new_id: Callable[[datetime], str] = draw_task_id
     new_token: Callable[[], str] = new_request_token
 
@@ -133,6 +136,9 @@ class TaskOperations:
         wanted = [batch_id for one in new for batch_id in one.batches]
         keys, refused = self.joining(wanted) if wanted else ({}, {})
         new = [_with_keys(one, keys) for one in new]
+        if any(one.unique_for is not None for one in new):
+            unique = [(target.name, one) for one in new]
+            new = with_unique_ids(self.store, self.derived_ids, unique, now)
         taken: dict[datetime, datetime] = {}
         results: list[EnqueueResult] = []
         plain: list[_Entry] = []
@@ -267,7 +273,8 @@ class TaskOperations:
             there = with_id(self.store, entry.task_id)
             if there is not None and _takes_id(there, queue, now):
                 return existing(there, queue.name)
-        return EnqueueResult(EnqueueOutcome.INVALID, entry.new.id, detail=fault)
+        given = None if entry.new.unique_for is not None else entry.new.id
+        return EnqueueResult(EnqueueOutcome.INVALID, given, detail=fault)
 
     def _insert(self, changes: Sequence[Change], queue: Queue, now: datetime) -> list[Outcome]:
         """Commit new tasks; an id whose last holder is past its retention is free again."""

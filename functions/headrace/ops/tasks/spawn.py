@@ -20,6 +20,7 @@ from headrace.domain.strict import PLACE_GOOD_FOR
 from headrace.domain.task import Task
 from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.stack_secret import DerivedIds
 from headrace.ops.shared.strict_notes import note_unused
 from headrace.ops.tasks.batches import BatchOperations
 from headrace.ops.tasks.enqueue import (
@@ -30,6 +31,7 @@ from headrace.ops.tasks.enqueue import (
     key_holder,
     with_id,
 )
+from headrace.ops.tasks.unique_ids import with_unique_ids
 from headrace.store.base import Done, Store
 
 _BEAR: Final = (str(Action.SUCCEED), str(Action.MOVE))
@@ -72,6 +74,7 @@ class Spawning:
     batches: BatchOperations
     lines: Lines
     uploads: Callable[[Iterable[TaskSpec], str], Mapping[str, str]]
+    derived_ids: DerivedIds
 
     def children(
         self,
@@ -89,6 +92,7 @@ class Spawning:
         or whose time is over.
         """
         made: list[Child] = []
+        spawn = self._with_unique_ids(spawn, now)
         wanted = [batch_id for _, new in spawn for batch_id in new.batches]
         keys, refused = self.batches.joining(wanted, parent=parent) if wanted else ({}, {})
         for place, (name, new) in enumerate(spawn):
@@ -111,6 +115,14 @@ class Spawning:
             joined = replace(new, batches=tuple(keys[one] for one in new.batches))
             made.append(Child(queue, joined, _id_of(place, new, secret, born), due_at))
         return self._in_line(made, now)
+
+    def _with_unique_ids(
+        self, spawn: Sequence[tuple[str, TaskSpec]], now: datetime
+    ) -> Sequence[tuple[str, TaskSpec]]:
+        if all(new.unique_for is None for _, new in spawn):
+            return spawn
+        specs = with_unique_ids(self.store, self.derived_ids, spawn, now)
+        return [(queue, new) for (queue, _), new in zip(spawn, specs, strict=True)]
 
     def _in_line(self, made: Sequence[Child], now: datetime) -> tuple[Child, ...]:
         """Return children with their turns, where their queues have groups."""
@@ -199,9 +211,15 @@ class Spawning:
             note_unused(self.store, name, taken)
 
     def repeated(
-        self, spawn: Sequence[tuple[str, TaskSpec]], *, secret: str, born: datetime
+        self,
+        spawn: Sequence[tuple[str, TaskSpec]],
+        *,
+        secret: str,
+        born: datetime,
+        settled_at: datetime,
     ) -> tuple[EnqueueResult, ...]:
-        """Return the results for the children of a report that took effect before."""
+        """Return the results for the children of a report that took effect *settled_at*."""
+        spawn = self._with_unique_ids(spawn, settled_at)
         ids = [_id_of(place, new, secret, born) for place, (_, new) in enumerate(spawn)]
         now, found = self.now(), {**self.store.read(ids), **self.store.spent(ids)}
         there = {task_id for task_id, task in found.items() if task.has_id(now)}
@@ -240,7 +258,7 @@ class Spawning:
         return {name: task for name, task in found.items() if task.has_id(now)}
 
     def _birth(self, child: Child, replaces: str | None, parent: Task) -> Change:
-        if (parent.queue, parent.dedupe_key) == child.key:
+        if (parent.queue, parent.dedupe_key) == child.key and plan.freed(parent):
             replaces = replaces or parent.id  # the parent hands its key on
         return plan.enqueue(
             child.new,

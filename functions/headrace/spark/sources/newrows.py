@@ -16,6 +16,7 @@ from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import DedupeUntil
 from headrace.spark.sources.arrow import Unreadable, plain
 from headrace.spark.sources.rows import (
     BadRow,
@@ -53,6 +54,7 @@ COLUMNS: Final = (
     Accepted("delay_in_seconds", _NUMBERS, "instead of scheduled_at"),
     Accepted("expires_at", ("timestamp",), "not delivered after; else as the queue says"),
     Accepted("dedupe_key", ("string",), "while a live task has it, no other one is made"),
+    Accepted("dedupe_until", ("string",), "start or end: when the dedupe key is free again"),
     Accepted("tags", ("map<string,string>",), "its tags"),
     Accepted("keepalive_timeout_in_seconds", _NUMBERS, "of its leases; else as the queue says"),
     Accepted("priority", ("string",), "high, normal or low, in a queue with priorities"),
@@ -148,6 +150,9 @@ def new_task(row: Mapping[str, Any], identity: Identity, queue: str) -> TaskSpec
     if task.scheduled_at is not None and task.delay_in_seconds is not None:
         message = "delay_in_seconds and scheduled_at exclude each other"
         raise BadRow(message)
+    if task.dedupe_until is not None and task.dedupe_key is None:
+        message = "dedupe_until needs a dedupe_key"
+        raise BadRow(message)
     due, expires = task.scheduled_at, task.expires_at
     if due is not None and expires is not None and expires <= due:
         message = "expires_at must be after scheduled_at"
@@ -212,12 +217,24 @@ def _retry(name: str, text: str | None) -> RetryStrategy | None:
         raise BadRow(str(wrong)) from wrong
 
 
+def _until(name: str, text: str | None) -> DedupeUntil | None:
+    """Return what a task keeps of its ``dedupe_until``.  Raises BadRow."""
+    if text is None:
+        return None
+    try:
+        until = checks.one_of(name, text, DedupeUntil)
+    except InvalidRequest as wrong:
+        raise BadRow(str(wrong)) from wrong
+    return None if until is DedupeUntil.END else until
+
+
 _READ: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "payload": _payload,
     "scheduled_at": _aware,
     "delay_in_seconds": _within(limits.DELAY_SECONDS),
     "expires_at": _aware,
     "dedupe_key": _key,
+    "dedupe_until": _until,
     "tags": _tags,
     "keepalive_timeout_in_seconds": _within(limits.KEEPALIVE_SECONDS),
     "retry_strategy": _retry,

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headrace.domain.access import Principal, Role
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.on_end import OnEnd
@@ -15,6 +16,7 @@ from headrace.domain.task import State, Task
 from headrace.history.transitions import transition
 from headrace.http.task_answers import task_answer
 from headrace.ops.delivery.reports import WorkerError
+from headrace.ops.operators.keys import acting
 from headrace.store.base import Store
 from headrace.store.call_scope import metered, restricted_to
 from headrace.store.sqlite import SqliteStore
@@ -381,3 +383,35 @@ def test_an_event_whose_id_another_task_holds_is_made_once_under_another_id(
     assert event.tells_of == task.id
     assert event.id != usual
     assert f"has the id {usual}" in caplog.text
+
+
+def test_an_event_names_no_queue_outside_the_key_that_set_on_end(told: Told) -> None:
+    for name in ("acme.in", "acme.out", "secret"):
+        told.world.queue(name)
+    told.world.put("acme.in")
+    told.world.say(told.world.one("acme.in"), "MOVED", to_queue="secret")
+    told.world.say(told.world.one("secret"), "MOVED", to_queue="acme.out")
+    admin = Principal("key_1", "acme", Role.ADMIN, ("acme.*", "told"))
+    with acting(admin):
+        told.use.queues.replace("acme.out", QueueSettings(on_end=OnEnd("told")))
+    # Other settings change nothing of whose on_end it is.
+    settings = QueueSettings(on_end=OnEnd("told"), description="by another admin")
+    told.use.queues.replace("acme.out", settings)
+    told.world.say(told.world.one("acme.out"), "SUCCEEDED")
+
+    (message,) = told.messages()
+
+    assert message["data"]["queue"] == "acme.out"
+    assert [hop["queue"] for hop in message["data"]["trail"]] == ["acme.in", None]
+
+
+def test_an_event_names_every_queue_to_a_key_for_all_of_them(told: Told) -> None:
+    told.work()
+    told.world.queue("before")
+    told.world.put("before")
+    told.world.say(told.world.one("before"), "MOVED", to_queue="work")
+    told.world.say(told.world.one("work"), "SUCCEEDED")
+
+    (message,) = told.messages()
+
+    assert [hop["queue"] for hop in message["data"]["trail"]] == ["before"]

@@ -209,7 +209,7 @@ def test_why_something_is_done_at_once_is_in_the_audit(call: Service, meant: Any
 
 def key_of(call: Service, name: str) -> str:
     keys = call("GET", "/v1/keys").json["keys"]
-    return next(key["id"] for key in keys if key["name"] == name)
+    return next(str(key["id"]) for key in keys if key["name"] == name)
 
 
 @pytest.mark.parametrize("looked", [False, True])
@@ -243,7 +243,7 @@ def test_an_action_stops_between_two_parts(call: Service) -> None:
     run = begun(operator, "delete", filter={"state": "DEAD"})
     key_id = key_of(call, "the operator")
     work = replace(call.use.action_work, part=2)
-    revoked = []
+    revoked: list[int] = []
 
     def time_left() -> float:
         if len(states(call, path)) == 4 and not revoked:

@@ -150,7 +150,7 @@ def test_a_key_sees_batches_whose_queues_are_all_its_own(counted: Counted) -> No
     worker = keyed(counted, Role.WORKER, "work")
 
     assert worker("GET", "/v1/batches").json["batches"] == []  # whose members they will be?
-    worker.put("/v1/queues/work", 1, batches=["mine"])
+    counted.put("/v1/queues/work", 1, batches=["mine"])
     for task in counted.take("/v1/queues/work"):
         counted.say(task, "SUCCEEDED")
     counted.record()

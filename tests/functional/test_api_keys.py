@@ -324,9 +324,9 @@ def test_a_key_that_expires_makes_and_rotates_none_that_lives_longer(call: Servi
     later = (call.clock() + timedelta(seconds=3_601)).isoformat()
     own = next(key["id"] for key in call("GET", "/v1/keys").json["keys"] if key["name"] == "brief")
 
+    body = {"name": "b", "role": "viewer", "queues": ["*"]}
     for expiry in ({}, {"expires_at": None}, {"expires_at": later}):
-        body = {"name": "b", "role": "viewer", "queues": ["*"], **expiry}
-        answer = brief("POST", "/v1/keys", body)
+        answer = brief("POST", "/v1/keys", {**body, **expiry})
         assert (answer.status, answer.json["code"]) == (403, "forbidden")
         assert answer.fields == {"expires_at"}
     rotated = brief("POST", f"/v1/keys/{lasting['id']}/rotate")

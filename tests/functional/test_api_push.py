@@ -109,3 +109,18 @@ def test_a_repeated_rotation_shows_no_secret_and_makes_none(call: Service) -> No
 def test_a_missing_queue_has_no_secret(call: Service) -> None:
     assert call("GET", "/v1/queues/nobody/signing-secret").status == 404
     assert call("POST", "/v1/queues/nobody/signing-secret/rotate").status == 404
+
+
+def test_a_queue_that_is_created_again_has_another_secret(call: Service) -> None:
+    path = call.queue(target=TARGET)
+    leaked = call("GET", f"{path}/signing-secret").json["secret"]
+    rotated = call("POST", f"{path}/signing-secret/rotate").json["secret"]
+    assert call("DELETE", path).status in {202, 204}
+    call.clock.forward(1)
+    call.use.reaping.run()
+
+    call.queue(target=TARGET)
+    again = call("GET", f"{path}/signing-secret").json["secret"]
+    later = call("POST", f"{path}/signing-secret/rotate").json["secret"]
+
+    assert {again, later}.isdisjoint({leaked, rotated})

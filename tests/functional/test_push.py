@@ -160,3 +160,28 @@ def test_a_worker_gets_nothing_of_such_a_queue(
     service.use.tasks.enqueue("hooks", [TaskSpec("1")])
     service.use.queues.resume("hooks")
     assert service.use.deliveries.dequeue("hooks", worker="ada", batch_size=5).tasks == ()
+
+
+def test_the_first_request_after_a_rotation_carries_the_new_signature(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    receiver.answer = lambda _: GivenAnswer(204, b"")
+    rules = PushRules(PushHosts.parse("127.0.0.1"))
+    settings = Settings(admin_key="k", poll_after_seconds=0.02, settings_ttl_seconds=10)
+    path = str(tmp_path / "tasks.db")
+    service = service_on(path, replace(settings, push=rules))
+    other = service_on(path, replace(settings, push=rules))
+    with Timers(service, now=service.use.now):
+        (first,) = pushed(service, receiver.url, 1)
+        ended(service, first)
+        before = other.use.signing.of(other.use.queues.get("hooks"))
+
+        after = other.use.signing.of(other.use.queues.rotate_signing("hooks"))
+        (task,) = other.use.tasks.enqueue("hooks", [TaskSpec("2")])
+        ended(service, str(task.id))
+
+    got = receiver.received[-1]
+    webhooks.verify(got.body, got.headers, after.secret)
+    webhooks.verify(got.body, got.headers, before.secret)
+    service.close()
+    other.close()

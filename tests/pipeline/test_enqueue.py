@@ -31,7 +31,7 @@ from headrace.spark.sources.claims import KIND
 from headrace.spark.sources.connect import StoreConnection
 from headrace.spark.sources.enqueue import EnqueueSource, EnqueueWriter, Sending, enqueued
 from headrace.spark.sources.newrows import Identity, new_task
-from headrace.spark.sources.rows import BadRow
+from headrace.spark.sources.rows import BadRow, json_text
 
 
 def schema_of(text: str) -> StructType:
@@ -441,3 +441,10 @@ def test_a_wrong_policy_for_bad_rows_is_refused(
 
     with pytest.raises(HeadraceError, match=message):
         EnqueueSource(options).writer(schema, overwrite=False)
+
+
+def test_a_row_that_calls_a_reserved_task_is_bad() -> None:
+    for text in ('{"task": "headrace.spawn"}', '{"task": "\\u0068eadrace.relay", "args": {}}'):
+        with pytest.raises(BadRow, match=r"payload\.task must not begin with headrace\."):
+            json_text("payload", text)
+    assert json_text("payload", '{"task": "mine"}') == '{"task": "mine"}'

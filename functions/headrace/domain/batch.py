@@ -284,16 +284,14 @@ class TaskBatch:
 
     @property
     def known_by(self) -> tuple[str, ...]:
-        """The queues, or patterns of such, that all must be somebody's who may know of it.
+        """The queues, or patterns of queues, that a key must be for to see and to join the batch.
 
-        Before a member is seen nobody can tell whose they will be: then it is its maker's.
+        Without members and callbacks these are the patterns of its maker.  A restricted key's
+        batch keeps them until a member is seen.
         """
-        return self.queues if self.created else (*self.queues, *self.made_for)
-
-    @property
-    def joined_by(self) -> tuple[str, ...]:
-        """Those of who may put members into it: into one of somebody for all queues, anybody."""
-        return self.queues if ANY_QUEUE in self.made_for else self.known_by
+        if self.created or (self.queues and ANY_QUEUE in self.made_for):
+            return self.queues
+        return (*self.queues, *self.made_for)
 
     @property
     def ended(self) -> int:

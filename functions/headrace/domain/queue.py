@@ -152,6 +152,7 @@ class Queue:
     ``uncounted_since`` is when ``max_inflight_tasks`` was last set or lowered, until all tasks in
     flight are counted by it.  ``signing_generation`` is which secret signs what its target gets,
     since ``rotated_at``.  It has had ``settings.alerts`` since ``alerts_since``.
+    ``on_end_for`` are the patterns of the key that set ``settings.on_end``; none is all queues.
     """
 
     name: str
@@ -170,6 +171,7 @@ class Queue:
     signing_generation: int = 0
     rotated_at: datetime | None = None
     alerts_since: datetime | None = None
+    on_end_for: tuple[str, ...] = ()
     pause: Pause | None = None
 
     def shards_of(self, state: State) -> int:

@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Final
 
 from headrace.domain.errors import HeadraceError
+from headrace.domain.instants import micros_of
 
 ID_HEADER: Final = "webhook-id"
 TIMESTAMP_HEADER: Final = "webhook-timestamp"
@@ -37,12 +38,16 @@ class WebhookInvalid(HeadraceError):
     title = "Webhook cannot be trusted"
 
 
-def derived_secret(stack_secret: bytes, queue: str, generation: int) -> str:
-    """Return the secret of one *generation* of *queue*, as receivers know it.
+def derived_secret(stack_secret: bytes, queue: str, generation: int, created_at: datetime) -> str:
+    """Return the secret of one *generation* of the *queue* that was created at this instant.
+
+    A queue that is deleted and created again has other secrets.
 
     Nobody stores it: who has the secret of the stack can make it anew.
     """
-    key = hmac.digest(stack_secret, f"push {generation} {queue}".encode(), sha256)
+    key = hmac.digest(
+        stack_secret, f"push {generation} {micros_of(created_at)} {queue}".encode(), sha256
+    )
     return _PREFIX + base64.b64encode(key).decode()
 
 

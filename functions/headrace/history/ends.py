@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from headrace.domain import limits, plan
+from headrace.domain.access import covers
 from headrace.domain.change import Change
 from headrace.domain.copies import altered
 from headrace.domain.errors import NotFound, Unavailable
@@ -233,6 +234,11 @@ def as_ended(write: TaskWrite) -> Task:
     )
 
 
+def _shown(queue: str, patterns: Sequence[str]) -> str | None:
+    """Return the name of *queue* if one of *patterns* covers it, or there are none."""
+    return queue if not patterns or any(covers(one, queue) for one in patterns) else None
+
+
 def message(task: Task, queue: Queue, at: datetime) -> str:
     """Return the JSON that tells of *task* of *queue*, which ended at this instant."""
     from headrace.wire import base, tasks  # noqa: PLC0415  few recorders need them
@@ -243,7 +249,7 @@ def message(task: Task, queue: Queue, at: datetime) -> str:
         at,
         lambda _: retries,
         payload=False,
-        trail=[tasks.Hop.of(hop) for hop in task.trail],
+        trail=[tasks.Hop.of(hop, queue=_shown(hop.queue, queue.on_end_for)) for hop in task.trail],
         errors=[tasks.TaskError.of(error) for error in task.errors],
         batch=None if task.batch is None else tasks.BatchEnd.of(task.batch),
     )

@@ -34,7 +34,7 @@ class LeaseBody(RequestBody):
     name: LeaseName | None = Field(
         default=None,
         description="While a lease of this name is open, and for a day after it ended, no other "
-        f"one is opened. Up to {_MOST} bytes.",
+        f"one is opened; keys for some queues have names of their own. Up to {_MOST} bytes.",
     )
     keepalive_timeout_in_seconds: Keepalive = Field(
         default=60, description="How long it lasts, and what each extension makes it last again."
@@ -69,8 +69,10 @@ def open_lease(
 ) -> Answered:
     """Open a group lease."""
     wanted = body or LeaseBody()
-    leases = use_cases().leases
-    return _shown(leases.open(wanted.name, keepalive=wanted.keepalive_timeout_in_seconds), 201)
+    by, length = principal(), wanted.keepalive_timeout_in_seconds
+    patterns = () if by.everywhere else by.patterns
+    opened = use_cases().leases.open(wanted.name, keepalive=length, patterns=patterns)
+    return _shown(opened, 201)
 
 
 @router.post(
@@ -79,7 +81,8 @@ def open_lease(
     description=(
         "It lasts as long again as it was opened for, counted from now, with all that is under "
         "it. `cancelled` are the tasks under it that were cancelled. One write unit. "
-        "409 `lease_lost`: it has ended; what ended is never open again."
+        "409 `lease_lost`: it has ended; what ended is never open again. Takes a key that is for "
+        "all queues it was used with."
     ),
     operation_id="extend_lease",
     responses=answers(200, "The lease, with its new end.", "Leased"),

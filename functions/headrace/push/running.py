@@ -7,11 +7,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Final, Protocol, TypeAlias
 
-from headrace.domain.errors import HeadraceError, Unavailable
+from headrace.domain.errors import HeadraceError, NotFound, Unavailable
 from headrace.domain.push import REFUSED_TYPE, Target
 from headrace.domain.push_answers import TargetAnswer
 from headrace.domain.task import Task
@@ -67,6 +68,7 @@ class PushLoop:
     monotonic: Callable[[], float] = time.monotonic
     sent: int = field(default=0, init=False)
     _look_at: float = field(default=float("-inf"), init=False)
+    _secrets: Sequence[str] = field(default=(), init=False)
     _work: SimpleQueue[_Work | None] = field(default_factory=SimpleQueue, init=False)
     _done: SimpleQueue[_Done] = field(default_factory=SimpleQueue, init=False)
     _threads: list[threading.Thread] = field(default_factory=list, init=False)
@@ -120,10 +122,14 @@ class PushLoop:
         if not self._goes_on() or not self.steps.room:
             return 0
         wait = 0.0 if self.steps.inflight else self.wait_seconds
-        secrets = self.steps.secrets()
+        secrets = self._secrets or self.steps.secrets()  # it may fail: so before tasks are taken
         tasks = self.steps.fetch(wait_seconds=wait)
         if not tasks:  # each look costs, in the cloud
             self._look_at = self.monotonic() + self.steps.poll_after
+        else:
+            with suppress(NotFound, Unavailable):  # they may have been rotated meanwhile
+                secrets = self.steps.secrets()
+        self._secrets = secrets
         for task in tasks:
             self._work.put((task, target, secrets))
         while len(self._threads) < len(self.steps.inflight):

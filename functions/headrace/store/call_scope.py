@@ -116,11 +116,15 @@ def flat_rate(*, write: float = 0.0, read: float = 1.0) -> Iterator[Meter]:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is calling, and by which request; ``actor_id`` is of a key, None for the service."""
+    """Who is calling, and by which request; ``actor_id`` is of a key, None for the service.
+
+    ``patterns`` are those of the queues that the key is for.
+    """
 
     actor: str = SERVICE
     request_id: str | None = None
     actor_id: str | None = None
+    patterns: tuple[str, ...] = ("*",)
 
 
 _CALLER: Final[ContextVar[Caller]] = ContextVar("headrace_caller", default=Caller())  # noqa: B039  frozen

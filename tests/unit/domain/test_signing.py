@@ -13,8 +13,9 @@ from headrace import webhooks
 from headrace.domain.signing import derived_secret, signature, signing_generations
 from headrace.webhooks import WebhookInvalid
 
-SECRET = derived_secret(b"s" * 32, "mail", 0)
-OTHER = derived_secret(b"s" * 32, "mail", 1)
+CREATED = datetime(2031, 5, 4, tzinfo=UTC)
+SECRET = derived_secret(b"s" * 32, "mail", 0, CREATED)
+OTHER = derived_secret(b"s" * 32, "mail", 1, CREATED)
 NOW = 1_800_000_000
 
 
@@ -115,15 +116,16 @@ def test_what_is_no_secret_is_a_mistake_of_the_program(secret: str) -> None:
         webhooks.verify(b"{}", headers(b"{}"), secret, clock=clock())
 
 
-def test_secrets_differ_by_stack_queue_and_generation() -> None:
+def test_secrets_differ_by_stack_queue_its_creation_and_generation() -> None:
     made = {
-        derived_secret(stack, queue, generation)
+        derived_secret(stack, queue, generation, created_at)
+        for created_at in (CREATED, CREATED + timedelta(microseconds=1))
         for stack in (b"a" * 32, b"b" * 32)
         for queue in ("mail", "mail2", "2 mail")
         for generation in (0, 1, 12)
     }
-    assert len(made) == 18
-    assert derived_secret(b"s" * 32, "mail", 0) == SECRET
+    assert len(made) == 36
+    assert derived_secret(b"s" * 32, "mail", 0, CREATED) == SECRET
 
 
 def test_the_secret_before_a_rotation_signs_for_a_day_more() -> None:

@@ -29,7 +29,7 @@ from headrace.push.sending import TargetSender, function_event
 from tests.unit.push.receiver import GivenAnswer, Receiver, receiving, scripted
 
 NOW = datetime(2026, 11, 23, 17, tzinfo=UTC)
-SECRET = derived_secret(b"s" * 32, "mail", 0)
+SECRET = derived_secret(b"s" * 32, "mail", 0, NOW)
 TASK = Task(
     id="tsk_1",
     place=Place("mail", State.INFLIGHT, 0),

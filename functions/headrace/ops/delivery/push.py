@@ -164,8 +164,11 @@ class PushRun:
         return self.dispatch.target_of(self.queue)
 
     def secrets(self) -> Sequence[str]:
-        """Return what signs requests now.  Raises NotFound, Unavailable."""
-        return self.dispatch.signing.of(self.dispatch.queues.cached(self.queue)).all
+        """Return what signs requests now, also right after a rotation; one read.
+
+        Raises NotFound, Unavailable.
+        """
+        return self.dispatch.signing.of(self.dispatch.queues.get(self.queue)).all
 
     def fetch(self, *, wait_seconds: float = 0) -> Sequence[Task]:
         """Take tasks to send, as many as may be under way.

@@ -82,7 +82,9 @@ class acting:  # noqa: N801  a block, as those of contextlib, in less than half 
 
     def __init__(self, principal: Principal, *, request_id: str | None = None) -> None:
         self._actor = during(_ACTOR, principal)
-        self._caller = calling(Caller(principal.name, request_id, principal.key_id))
+        self._caller = calling(
+            Caller(principal.name, request_id, principal.key_id, principal.patterns)
+        )
         self._sees = restricted_to(None if principal.everywhere else principal.covers)
 
     def __enter__(self) -> None:

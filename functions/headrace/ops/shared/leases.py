@@ -5,6 +5,7 @@ Closing a group marks it first and gives its tasks back after; what the index di
 what there was no time for, the reaper gives back, for which the closing is written down.
 """
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -13,7 +14,7 @@ from typing import Final
 
 from headrace.domain import lease as groups
 from headrace.domain import settle
-from headrace.domain.errors import InvalidRequest, LeaseLost, NotFound
+from headrace.domain.errors import Forbidden, InvalidRequest, LeaseLost, NotFound
 from headrace.domain.ids import group_of, new_group_id
 from headrace.domain.lease import GroupState, LeaseGroup
 from headrace.domain.limits import LEASE_QUEUES
@@ -23,6 +24,7 @@ from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
 from headrace.store.base import Done, Position, Record, Store, every_record
+from headrace.store.call_scope import restricted, visible
 
 _CLOSING: Final = "closing"
 _PAGE: Final = 100
@@ -44,15 +46,19 @@ class Leases:
     patience: float = 15.0
     new_id: Callable[[str | None, datetime], str] = new_group_id
 
-    def open(self, name: str | None, *, keepalive: Seconds) -> LeaseGroup:
+    def open(
+        self, name: str | None, *, keepalive: Seconds, patterns: Sequence[str] = ()
+    ) -> LeaseGroup:
         """Open a group for *keepalive* seconds.
 
+        The names of a key for some queues are its own: *patterns* are those of the key.
         Raises LeaseLost when *name* is taken: by an open group, or one that ended a day ago or
         less.
         """
         now = self.now()
+        own_name = json.dumps([name, *sorted(patterns)]) if name and patterns else name
         group = LeaseGroup.opened(
-            name, keepalive=keepalive, now=now, group_id=self.new_id(name, now)
+            name, keepalive=keepalive, now=now, group_id=self.new_id(own_name, now)
         )
         if not self.store.open_group(group, now=now):
             message = f"name: a lease named {name} is open, or has ended within the last day"
@@ -62,8 +68,11 @@ class Leases:
     def extend(self, group_id: str) -> LeaseGroup:
         """Put the end of a group off by its own length, counted from now; one write unit.
 
-        Raises LeaseLost for one that has ended, or never was.
+        Raises LeaseLost for one that has ended, or never was, and Forbidden where the caller may
+        not know of all queues that it was used with; for such a caller it is one read more.
         """
+        if restricted():
+            _check_queues(self.store.group(group_id))
         extended = self.store.change_group(groups.extend(group_id, now=self.now()))
         if extended is None:
             raise _lost(self.store.group(group_id))
@@ -95,10 +104,12 @@ class Leases:
     def open_for(self, group_id: str, *queues: str) -> LeaseGroup:
         """Return a group that may take tasks of *queues* now, noting that it does.
 
-        Raises LeaseLost unless it is open, and InvalidRequest if it has too many queues.
+        Raises LeaseLost unless it is open, InvalidRequest if it has too many queues, and Forbidden
+        where the caller may not know of all queues that it was used with.
         """
         now = self.now()
         group = self.store.group(group_id)
+        _check_queues(group)
         if group is None or not group.holds(now):
             raise _lost(group)
         if len(group.queues.union(queues)) > LEASE_QUEUES:
@@ -239,6 +250,12 @@ def with_present_ends(store: Store, tasks: Sequence[Task]) -> tuple[Task, ...]:
         group = find(group_id) if group_id is not None else None
         shown.append(task if group is None else replace(task, lease_expires_at=group.expires_at))
     return tuple(shown)
+
+
+def _check_queues(group: LeaseGroup | None) -> None:
+    """Raise Forbidden unless the caller may know of every queue that *group* was used with."""
+    if group is not None and not all(map(visible, group.queues)):
+        raise Forbidden("this key is not for all queues of this lease")
 
 
 def _lost(group: LeaseGroup | None) -> LeaseLost:

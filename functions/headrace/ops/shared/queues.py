@@ -85,6 +85,7 @@ class QueueOperations:
             lanes_in_use=lanes,
             lanes_ever=lanes,
             alerts_since=None if settings.alerts is None else now,
+            on_end_for=_caller_patterns() if settings.on_end else (),
             pause=_pause_by(now) if settings.dequeuing_settings.dequeuing_paused else None,
         )
         with self.audit.action("create_queue", queue=name):
@@ -151,6 +152,7 @@ class QueueOperations:
                 pause=before if paused else None,
                 uncounted_since=self._uncounted_since(queue, wanted),
                 alerts_since=self._alerts_since(queue, wanted),
+                on_end_for=_on_end_for(queue, wanted),
             )
 
         stored = self._stored(name)
@@ -379,3 +381,16 @@ def _paused(queue: Queue, pause: Pause | None, resume_at: datetime | None = None
     dequeuing = replace(queue.settings.dequeuing_settings, dequeuing_paused=pause is not None)
     settings = replace(queue.settings, dequeuing_settings=dequeuing)
     return replace(queue, settings=settings, resume_at=resume_at, pause=pause)
+
+
+def _caller_patterns() -> tuple[str, ...]:
+    """Return the patterns of the key that is calling; none for all queues."""
+    patterns = caller().patterns
+    return () if "*" in patterns else patterns
+
+
+def _on_end_for(queue: Queue, wanted: QueueSettings) -> tuple[str, ...]:
+    """Return whose ``on_end`` it is: that of the key which changes it."""
+    if wanted.on_end is None:
+        return ()
+    return queue.on_end_for if wanted.on_end == queue.settings.on_end else _caller_patterns()

@@ -34,7 +34,7 @@ class Signing:
         """Return what signs the requests of *queue* now."""
         stack = self.stack.value()
         made = [
-            derived_secret(stack, queue.name, generation)
+            derived_secret(stack, queue.name, generation, queue.created_at)
             for generation in signing_generations(
                 queue.signing_generation, queue.rotated_at, self.now()
             )

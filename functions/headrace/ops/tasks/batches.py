@@ -251,7 +251,7 @@ class BatchOperations:
         refused: dict[str, str] = {}
         for batch_id in dict.fromkeys(wanted):
             batch = self._find(batch_id)
-            if batch is None or not all(map(visible, batch.joined_by)):
+            if batch is None or not visible_batch(batch):
                 refused[batch_id] = f"there is no batch {batch_id}"
             elif batch.cancelled_at is not None:
                 refused[batch_id] = f"batch {batch_id} was cancelled"

@@ -19,6 +19,7 @@ _SELDOM: Final = (
     "signing_generation",
     "rotated_at",
     "alerts_since",
+    "on_end_for",
     "pause",
 )
 _LANES: Final = ("lanes_in_use", "lanes_ever")  # seldom others than the ordinary

@@ -6,6 +6,7 @@ from typing import Any
 
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
+from headrace.domain.task import Task
 from headrace.domain.worker import Command, WorkerHeartbeat
 from headrace.ops.delivery.dequeue import DequeueResult
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
@@ -23,7 +24,13 @@ class Fleet:
     """
 
     def __init__(
-        self, services: int, *, shards: int = 1, seed: int = 1, workers: int | None = None
+        self,
+        services: int,
+        *,
+        shards: int = 1,
+        seed: int = 1,
+        workers: int | None = None,
+        **settings: Any,
     ) -> None:
         self.seed = seed
         self.stage = Stage(random.Random(seed))
@@ -38,7 +45,7 @@ class Fleet:
         far = Distant(store, self.stage, self.claimed)
         self._services = [self._service(far) for _ in range(services)]
         self._names = [f"host-{self._number():08x}" for _ in range(workers or services)]
-        self._near.queues.create("mail", QueueSettings(shards=shards))
+        self._near.queues.create("mail", QueueSettings(shards=shards, **settings))
 
     def _number(self) -> int:
         return self.stage.chance.getrandbits(32)
@@ -66,14 +73,16 @@ class Fleet:
     def command(self, place: int, command: Command) -> None:
         self._near.workers.ask(BOOTSTRAP, self._names[place], command)
 
-    def enqueue(self, count: int) -> None:
+    def enqueue(self, count: int, **fields: Any) -> list[str]:
         tasks = [
-            TaskSpec("{}", id=f"task-{self.seed}-{self.made + number}") for number in range(count)
+            TaskSpec("{}", id=f"task-{self.seed}-{self.made + number}", **fields)
+            for number in range(count)
         ]
         for first in range(0, count, 25):
             self._near.tasks.enqueue("mail", tasks[first : first + 25])
             self.stage.sleep(0.001)  # the next call comes behind
         self.made += count
+        return [str(task.id) for task in tasks]
 
     def play(self, actors: Sequence[Callable[[], Any]]) -> None:
         self.stage.play(actors)
@@ -108,6 +117,14 @@ class Fleet:
                 "mail", [TaskReport(task.id, lease_name(task), done) for task in answer.tasks]
             )
         return answer
+
+    def take(
+        self, place: int, batch_size: int, *, named: bool = True
+    ) -> tuple[Sequence[Task], UseCases]:
+        """Dequeue once, and return the tasks and the service that leased them."""
+        use = self._services[place % len(self._services)]
+        worker = self._names[place] if named else ""
+        return use.deliveries.dequeue("mail", batch_size=batch_size, worker=worker).tasks, use
 
     def worker(
         self,

@@ -91,6 +91,7 @@ class Claimed:
 
     tried: int = 0
     lost: int = 0
+    won: list[str] = field(default_factory=list)  # ids of tasks, in the order of their deliveries
 
     @property
     def share(self) -> float:
@@ -128,7 +129,10 @@ class Distant:
         for change, outcome in zip(changes, outcomes, strict=True):
             if change.rule.action is Action.DEQUEUE:
                 self.claimed.tried += 1
-                self.claimed.lost += not isinstance(outcome, Done)
+                if isinstance(outcome, Done):
+                    self.claimed.won.append(outcome.task.id)
+                else:
+                    self.claimed.lost += 1
         return outcomes
 
     def _wait(self) -> None:

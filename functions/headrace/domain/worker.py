@@ -1,10 +1,10 @@
-"""Workers: what one says of itself, what it is asked to do, and which waiting tasks are whose.
+"""Workers: what a worker says of itself, what it is asked to do, and its share of the tasks.
 
-Every worker knows the same list of those who are alive, so none has to ask another.  With as many
-shards as workers each has shards of its own; with fewer, those who share a shard divide it by a
-hash of the task's id.  Every few seconds each takes over the part of the one before it, so that
-nothing lies long with one who does not ask.  Whose a task is decides only who tries it first: a
-conditional write decides who has it.
+Every process computes the same shares from the list of living workers, so no worker asks another.
+With as many shards as workers, each worker has shards of its own.  With fewer shards, the workers
+of a shard divide it by a hash of the task's id.  Every few seconds each worker takes over the share
+of the one before it.  A share decides only who tries to lease a task first: a conditional write
+decides who gets it.
 """
 
 from collections.abc import Sequence
@@ -112,9 +112,6 @@ class QueueWorkers:
 TURN: Final = timedelta(seconds=5)
 """How long a part is somebody's."""
 
-_APART: Final = timedelta(milliseconds=30)
-_FARTHEST: Final = timedelta(seconds=2)
-
 
 @lru_cache
 def _sharing(members: int, shards: int, shard: int) -> int:
@@ -128,11 +125,16 @@ def _number(task_id: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """The part of the worker that is *rank*-th of *members*, in a queue with so many *shards*."""
+    """The share of the worker that is *rank*-th of *members*, in a queue with so many *shards*."""
 
     rank: int
     members: int
     shards: int
+
+    @property
+    def of(self) -> int:
+        """How many workers have a share."""
+        return self.members
 
     @property
     def own_shards(self) -> list[int]:
@@ -161,9 +163,12 @@ class Portion:
             owner = shard + number % _sharing(self.members, self.shards, shard) * self.shards
         return (self.rank - owner) % self.members
 
-    def wait(self, away: int) -> timedelta:
-        """Return how long we leave a task to the members that are before us."""
-        return away * min(_APART, _FARTHEST / self.members)
+    def may_take(self, entry: Entry, overtaken: int) -> bool:
+        """Tell whether to take *entry*, which this process has overtaken so many times.
+
+        Each time twice as many members may take it: 1, 2, 4, and in the end all of them.
+        """
+        return self.away(entry) < 1 << overtaken
 
 
 def portion(members: Sequence[str], name: str, shards: int, now: datetime) -> Portion | None:

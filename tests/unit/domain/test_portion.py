@@ -1,7 +1,5 @@
 """Every waiting task is one worker's, and of each worker in turn."""
 
-from datetime import timedelta
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,12 +71,13 @@ def test_members_of_one_shard_have_about_as_many_tasks_each() -> None:
     assert max(shares) < 140
 
 
-def test_the_farthest_member_leaves_a_task_two_seconds_at_most() -> None:
-    for members in (2, 16, 64, 1000):
-        one = Portion(0, members, 1)
-        assert one.wait(0) == timedelta(0)
-        assert one.wait(1) <= timedelta(milliseconds=30)
-        assert one.wait(members - 1) < timedelta(seconds=2)
+def test_each_time_a_task_is_overtaken_twice_as_many_members_may_take_it() -> None:
+    task = waiting("task-1")
+    members = portions(6, 1)
+
+    may = [sum(one.may_take(task, overtaken) for one in members) for overtaken in range(4)]
+
+    assert may == [1, 2, 4, 6]
 
 
 def test_one_who_is_not_on_the_list_has_no_part() -> None:

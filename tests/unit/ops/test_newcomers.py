@@ -4,13 +4,7 @@ from datetime import timedelta
 
 from headrace.domain.queue import QueueSettings
 from headrace.domain.worker import WorkerHeartbeat
-from headrace.ops.delivery.contention import (
-    ALL,
-    LISTED_FOR,
-    LISTED_WHERE_CHEAP_FOR,
-    Claims,
-    Members,
-)
+from headrace.ops.delivery.contention import LISTED_FOR, LISTED_WHERE_CHEAP_FOR, Members
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.runtime.wiring import Settings, build
 from headrace.store.memory import MemoryStore
@@ -26,15 +20,13 @@ class Pool:
         store = MemoryStore()
         self._use = build(Settings(admin_key="test"), store, now=self.clock)
         self.queue = self._use.queues.create("mail", QueueSettings())
-        self.claims = Claims()
-        self.members = Members(store, self.clock, self.claims, listed_for)
+        self.members = Members(store, self.clock, listed_for)
 
     def comes(self, worker: str) -> None:
         sign = WorkerHeartbeat(worker, ("mail",), self.clock())
         self._use.workers.alive(BOOTSTRAP, sign)
 
     def loses(self) -> None:
-        self.claims.raced("mail", 25, 0, self.clock())
         self.members.raced("mail", 25, 0)
 
     def asks(self) -> bool:
@@ -42,7 +34,7 @@ class Pool:
         return not self.members.known(self.queue, "ada")[1]
 
 
-def test_who_lost_to_a_newcomer_shares_with_it_and_takes_all_of_its_part_at_once() -> None:
+def test_a_worker_that_lost_leases_to_a_newcomer_divides_the_queue_with_it() -> None:
     pool = Pool(listed_for=LISTED_WHERE_CHEAP_FOR)
     pool.comes("ada")
     assert pool.members.ask(pool.queue, "ada") is None
@@ -51,25 +43,10 @@ def test_who_lost_to_a_newcomer_shares_with_it_and_takes_all_of_its_part_at_once
 
     pool.loses()
 
-    assert pool.claims.part("mail", pool.clock()) != ALL
     assert pool.asks()
     portion = pool.members.ask(pool.queue, "ada")
     assert portion is not None
     assert portion.members == 2
-    assert pool.claims.part("mail", pool.clock()) == ALL
-
-
-def test_who_loses_to_somebody_it_knows_keeps_to_a_part_of_its_part() -> None:
-    pool = Pool(listed_for=LISTED_WHERE_CHEAP_FOR)
-    pool.comes("ada")
-    pool.comes("bob")
-    pool.members.ask(pool.queue, "ada")
-    pool.clock.forward(0.05)
-
-    pool.loses()
-    pool.members.ask(pool.queue, "ada")
-
-    assert pool.claims.part("mail", pool.clock()) != ALL
 
 
 def test_who_has_lost_asks_again_ten_times_as_soon() -> None:

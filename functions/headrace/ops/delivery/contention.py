@@ -1,20 +1,20 @@
-"""Who takes which of the waiting tasks, so that workers seldom race for the same one.
+"""Decide which waiting tasks a process tries to lease, so that processes seldom try the same ones.
 
-The index shows every worker the same head of the queue, and losing a race costs a write.  Three
-things keep them apart:
+The index shows every process the same head of the queue, and a lease that came too late costs a
+write.  Three things keep the processes apart:
 
-- ``Claims``: the threads of one process note what they are about to take, so that no two of them
-  pick the same.  Processes notice each other by the races that they lose: one that loses some keeps
-  to a part of the tasks, chosen by a number of its own, then to half of that, until it loses no
-  more.  While it wins, its part grows, in the end to all of them.
-- ``Members``: workers that send heartbeats are counted, and one that gives its name takes the part
-  that is its own (``domain.worker``).  Only where nothing of its own is due it takes from the
-  others', and little: tasks that it has seen waiting for a while.  If nothing has gone of what it
-  saw, nobody else is taking tasks, and it takes from all.  A process whose callers are all the
-  workers of a queue has no need of this, and does without until it loses a race.
-- ``Crowd``: the callers that wait in one process look no oftener together than it can stand.  In
-  Lambda a process has one caller.  The local service may have hundreds, each of whom would look ten
-  times a second.
+- ``Claims``: the threads of one process note which tasks they are about to lease, so that no two
+  threads try the same task.
+- A share of the tasks for each process.  Workers that send heartbeats are listed (``Members``), and
+  each has its own share (``domain.worker``).  A process without this list learns of the others when
+  it loses leases: it then keeps to a half, a quarter or an eighth of the tasks (``Part``), and to
+  more again while it loses none.
+- ``Crowd``: limits how often the callers that wait in one process look at the store.
+
+A share never makes a process skip a task for long.  Whenever a process leases a task that is behind
+another one, it remembers that it has overtaken the other task.  Each time, more processes may take
+that task, until all may.  So at most a few chunks of each process overtake a task, whatever the
+worker does whose share it is.
 """
 
 import random
@@ -30,7 +30,7 @@ from zlib import crc32
 from headrace.domain.change import Entry
 from headrace.domain.ids import new_chance
 from headrace.domain.queue import Queue
-from headrace.domain.task import Task
+from headrace.domain.task import TURN_LANE, Task
 from headrace.domain.worker import Portion, portion
 from headrace.ops.shared.slots import remember
 from headrace.store.base import Done, Outcome, Store
@@ -41,10 +41,12 @@ _Key = tuple[str, datetime]
 
 _REMEMBERED: Final = 20_000
 _CLAIM_LASTS: Final = timedelta(seconds=10)  # longer than a slow table takes for page and writes
-_MOST_HALVINGS: Final = 5
+_MOST_HALVINGS: Final = 3
+_SHRINKS_BY: Final = 1.0  # halvings, at most, for each race in which a lease was lost
 _GROWS_PER_WIN: Final = 0.01  # halvings, and for each win in a row as many more
 _GROWS_PER_SECOND: Final = 0.1  # halvings
-_TURNS_EVERY: Final = 2  # seconds: tasks that are nobody's part are somebody's soon
+OVERTAKES_EVERY: Final = timedelta(milliseconds=20)
+"""Calls of one process within this time count as one: the owner needs time to take its tasks."""
 
 
 def _key(entry: Entry) -> _Key:
@@ -55,17 +57,16 @@ def _key(entry: Entry) -> _Key:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a queue's tasks: those that fall on ``number`` out of ``of`` this ``turn``."""
+    """A part of a queue's tasks: those that fall on ``number`` out of ``of``, a power of two."""
 
     of: int = 1
     number: int = 0
-    turn: int = 0
 
-    def has(self, entry: Entry) -> bool:
-        """Tell whether *entry* is in this part."""
+    def may_take(self, entry: Entry, overtaken: int) -> bool:
+        """Tell whether to take *entry*, which this process has overtaken so many times."""
+        of = self.of >> 2 * overtaken  # a quarter as many parts each time
         # By other bits than those of shards and portions: of each, some tasks are in every part.
-        high = crc32(entry.task_id.encode()) >> 16
-        return (high + self.turn) % self.of == self.number
+        return of <= 1 or (crc32(entry.task_id.encode()) >> 16) % of == self.number % of
 
 
 ALL: Final = Part()
@@ -87,40 +88,30 @@ class _Share:
 
 @dataclass(slots=True)
 class Claims:
-    """What the threads of this process are taking, and where races were lost lately."""
+    """The tasks that the threads of this process are leasing, and what it has overtaken or lost."""
 
     chance: random.Random = field(default_factory=new_chance)
     _taken: OrderedDict[_Key, datetime] = field(default_factory=OrderedDict)
+    _overtaken: OrderedDict[_Key, tuple[int, datetime]] = field(default_factory=OrderedDict)
     _shares: dict[str, _Share] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def part(self, queue: str, now: datetime) -> Part:
-        """Return the part of *queue* to take from: all of it, unless races were lost lately."""
+        """Return the part of *queue* to take from: all of it, unless leases were lost lately."""
         share = self._shares.get(queue)
         of = 1 << round(share.left(now)) if share else 1
-        if share is None or of == 1:
-            return ALL
-        return Part(of, share.number % of, int(now.timestamp()) // _TURNS_EVERY)
+        return ALL if share is None or of == 1 else Part(of, share.number % of)
 
-    def raced(
-        self, queue: str, tried: int, won: int, now: datetime, *, portioned: bool = False
-    ) -> None:
-        """Note how a race for tasks of *queue* went: the fewer were won, the smaller our part.
-
-        Who is *portioned* keeps to a portion.  These move on by the clock, and whoever looked a
-        moment before takes what is another's now: so one race lost says nothing, two in a row do.
-        """
+    def raced(self, queue: str, tried: int, won: int, now: datetime) -> None:
+        """Note that *won* of the *tried* leases succeeded: lost ones make our part smaller."""
         with self._lock:
-            known = self._shares.get(queue)
-            share = known or _Share(0.0, self.chance.getrandbits(32), now)
-            if portioned and known is None and won < tried:
-                self._shares[queue] = share
-                return
+            share = self._shares.get(queue) or _Share(0.0, self.chance.getrandbits(32), now)
             halvings, number, wins = share.left(now), share.number, 0
             if won < tried:
                 if round(halvings) == _MOST_HALVINGS:  # somebody has the same part
                     number = self.chance.getrandbits(32)
-                halvings = min(_MOST_HALVINGS, halvings + log2((tried + 1) / (won + 1)))
+                lost = min(_SHRINKS_BY, log2((tried + 1) / (won + 1)))
+                halvings = min(_MOST_HALVINGS, halvings + lost)
             else:
                 wins = share.wins + 1
                 halvings -= _GROWS_PER_WIN * wins
@@ -129,35 +120,63 @@ class Claims:
             else:
                 self._shares.pop(queue, None)
 
-    def forget(self, queue: str) -> None:
-        """Take from all of *queue* again: those that races were lost to are known from now on."""
-        with self._lock:
-            self._shares.pop(queue, None)
-
     def free(self, entries: Sequence[Entry]) -> int:
-        """Return how many of *entries* nobody here is taking."""
+        """Return how many of *entries* no thread of this process is taking."""
         with self._lock:
             return sum(_key(entry) not in self._taken for entry in entries)
 
     def pick(
-        self, window: Sequence[Entry], count: int, *, now: datetime, part: Part
+        self, window: Sequence[Entry], count: int, *, now: datetime, mine: Part | Portion
     ) -> list[Entry]:
-        """Claim up to *count* entries of *window*, in its order: the first that are in *part*.
+        """Claim up to *count* entries of *window*, in its order: the first that we *may_take*.
 
-        If there are none, some of the others, but few: they are somebody's.
+        If there are none, the first of the others, but few.
         """
         with self._lock:
             self._forget(now)
             free = [entry for entry in window if _key(entry) not in self._taken]
-            picked = free[:count]
-            if part.of > 1:
-                picked = [entry for entry in free if part.has(entry)][:count]
-                if not picked:
-                    few = min(ceil(count / part.of), len(free))
-                    picked = [free[at] for at in sorted(self.chance.sample(range(len(free)), few))]
+            picked = free[:count] if mine.of == 1 else self._first_of(free, count, now, mine)
             for entry in picked:
                 self._taken[_key(entry)] = now
+                self._overtaken.pop(_key(entry), None)
         return picked
+
+    def _first_of(
+        self, free: Sequence[Entry], count: int, now: datetime, mine: Part | Portion
+    ) -> list[Entry]:
+        """Return the entries to take, and note that those before them are overtaken."""
+        picked, passed = list[Entry](), list[Entry]()
+        before = 0
+        for entry in free:
+            times, _ = self._overtaken.get(_key(entry), (0, now))
+            if mine.may_take(entry, times):
+                picked.append(entry)
+                before = len(passed)
+                if len(picked) == count:
+                    break
+            else:
+                passed.append(entry)
+        if len(picked) < count:  # we found too little: the rest was overtaken by a whole call
+            before = len(passed)
+        few = [] if picked else passed[: ceil(count / mine.of)]
+        for entry in passed[len(few) : before]:
+            times, at = self._overtaken.get(_key(entry), (0, now - OVERTAKES_EVERY))
+            if now - at >= OVERTAKES_EVERY:
+                remember(self._overtaken, _key(entry), (times + 1, now), most=_REMEMBERED)
+        return picked or few
+
+    def first_passed(self, window: Sequence[Entry], last: str) -> Entry | None:
+        """Return the first entry with a turn before task *last* that still waits, if there is one.
+
+        Still waits means: no thread of this process has tried to lease it.
+        """
+        with self._lock:
+            for entry in window:
+                if entry.task_id == last:
+                    return None
+                if entry.place.lane == TURN_LANE and _key(entry) not in self._taken:
+                    return entry
+        return None
 
     def drop(self, entries: Sequence[Entry]) -> None:
         """Let go of what could not be taken after all, or was given back."""
@@ -184,22 +203,7 @@ _PAGES: Final = 40
 _MOST: Final = 1_000  # workers of a queue; more do not divide it
 _HERE_FOR: Final = timedelta(minutes=5)
 _LOST_FOR: Final = timedelta(minutes=10)
-_PATIENCE: Final = timedelta(seconds=0.15)  # a worker at work asks several times in it
-_VIEW_LASTS: Final = timedelta(seconds=2)
 _CALLERS: Final = 20_000
-_VIEWS: Final = 256  # shards
-
-
-@dataclass(slots=True)
-class _View:
-    """What was ready in a shard and others' to take: since when each has been seen there.
-
-    Since ``still_since`` they took none of it; ``at`` is when it was last looked at.
-    """
-
-    still_since: datetime
-    at: datetime
-    seen: dict[_Key, datetime]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -208,14 +212,12 @@ class Members:
 
     store: Store
     now: Callable[[], datetime]
-    claims: Claims
     listed_for: timedelta = LISTED_FOR
     _listed: dict[str, list[str]] = field(default_factory=dict)  # by queue
     _listed_at: datetime | None = None
     _pages: int = 1
     _callers: OrderedDict[tuple[str, str], datetime] = field(default_factory=OrderedDict)
     _lost_at: dict[str, datetime] = field(default_factory=dict)
-    _views: OrderedDict[tuple[str, int], _View] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def known(self, queue: Queue, worker: str) -> tuple[Portion | None, bool]:
@@ -247,13 +249,9 @@ class Members:
                         listed.setdefault(name, []).append(record.name)
         with self._lock:
             # Of too many records all see the same first ones; who is not among them has no part.
-            before = self._listed.get(queue.name, [])
             self._listed = {name: of for name, of in listed.items() if len(of) <= _MOST}
             self._listed_at, self._pages = now, pages
-            mine = self._portion(queue, worker, now)
-        if mine is not None and not set(self._listed.get(queue.name, [])) <= set(before):
-            self.claims.forget(queue.name)
-        return mine
+            return self._portion(queue, worker, now)
 
     def raced(self, queue: str, tried: int, won: int) -> None:
         """Note how a race went: who loses some does not know of all the others."""
@@ -262,61 +260,9 @@ class Members:
         now = self.now()
         with self._lock:
             self._lost_at[queue] = now
-            for (name, _), view in self._views.items():
-                if name == queue:
-                    view.still_since = now
             again_after = self.listed_for / _AGAIN * self._pages
             if self._listed_at is not None and now - self._listed_at >= again_after:
                 self._listed_at = None
-
-    def divide(
-        self, queue: str, ready: Sequence[Entry], wanted: int, mine: Portion
-    ) -> tuple[list[Entry], datetime | None]:
-        """Return those of the *ready* tasks to take, in their order; if none, also when to."""
-        now = self.now()
-        shards: dict[int, list[tuple[Entry, int]]] = {}
-        own = list[Entry]()
-        for entry in ready:
-            if away := mine.away(entry):
-                shards.setdefault(entry.place.shard, []).append((entry, away))
-            else:
-                own.append(entry)
-        free = list[tuple[Entry, datetime]]()
-        for shard, others in shards.items():
-            with self._lock:
-                view = self._look(queue, shard, [entry for entry, _ in others], now)
-            if view.still_since + _PATIENCE + mine.wait(others[0][1]) <= now:
-                return list(ready), None
-            for entry, away in () if len(own) >= wanted else others:
-                free.append((entry, view.seen[_key(entry)] + _PATIENCE + mine.wait(away)))
-        lying = [entry for entry, at in free if at <= now]
-        few = min(ceil(len(lying) / mine.members), max(0, wanted - len(own)))
-        helped = self.claims.chance.sample(lying, few)
-        if helped:
-            taken = {entry.task_id for entry in (*own, *helped)}
-            return [entry for entry in ready if entry.task_id in taken], None
-        if own:
-            return own, None
-        return [], min((at for _, at in free), default=None)
-
-    def take(self, entries: Sequence[Entry]) -> None:
-        """Note that *entries* are being taken here: that they go says nothing of others."""
-        with self._lock:
-            for entry in entries:
-                view = self._views.get((entry.place.queue, entry.place.shard))
-                if view is not None:
-                    view.seen.pop(_key(entry), None)
-
-    def _look(self, queue: str, shard: int, others: Sequence[Entry], now: datetime) -> _View:
-        keys = [_key(entry) for entry in others]
-        last = self._views.get((queue, shard)) or _View(now, now, {})
-        there = set(keys)
-        still = now - last.at < _VIEW_LASTS if not last.seen else last.seen.keys() <= there
-        view = _View(
-            last.still_since if still else now, now, {key: last.seen.get(key, now) for key in keys}
-        )
-        remember(self._views, (queue, shard), view, most=_VIEWS)
-        return view
 
     def _portion(self, queue: Queue, worker: str, now: datetime) -> Portion | None:
         members = self._listed.get(queue.name, [])

@@ -218,7 +218,6 @@ class Dequeue:
         deliveries = self.deliveries
         until = deliveries.now() + timedelta(seconds=self.wait_seconds)
         pause, first_look = deliveries.poll_after_seconds, True
-        patient = self.wait_seconds == 0  # who waits has looked often enough by then
         arrived = self._arrived()
         while True:
             if self._client_gone():
@@ -231,18 +230,12 @@ class Dequeue:
             looks = [self._look(source) for source in sources]
             tasks = self._deliverable(sources, self._take(looks, [], helps=helps))
             now = deliveries.now()
-            free_at = _first(look.free_at for look in looks)
-            if not tasks and free_at and patient and self.go_on():
-                patient = False  # only once, but something is there: so do not answer at once
-                deliveries.sleep(max(0.001, (free_at - now).total_seconds()))
-                self.still_may()
-                continue
             if tasks or now >= until or not self.go_on():
                 if not tasks and self.batch is not None and not self.batch.note_nothing(now=now):
                     return self._leased_before(sources) or DequeueResult((), 0.0, now)
                 return DequeueResult(tasks, self._poll_after_all(looks, now), now)
             nap = min(deliveries.crowd.pause(pause), (until - now).total_seconds())
-            due = _first([free_at, *(look.next_due for look in looks)])
+            due = _first(look.next_due for look in looks)
             if due is not None:
                 nap = min(nap, max(0.001, (due - now).total_seconds()))
             early = _EarlyLook(self) if self._looks_early(sources) else None
@@ -434,10 +427,9 @@ class Dequeue:
             return max(usual, min(look.limited_for, _LIMITED_POLL_SECONDS))
         if look.no_slot:
             return usual * _POLL_CEILING
-        due = _first([look.free_at, look.next_due])
-        if due is None:
+        if look.next_due is None:
             return usual
-        return max(0.0, min(usual, (due - now).total_seconds()))
+        return max(0.0, min(usual, (look.next_due - now).total_seconds()))
 
     def _fitting(self, sources: Sequence[Queue], tasks: Sequence[Task]) -> tuple[Task, ...]:
         """Return the tasks that fit one answer; the surplus goes back at once, its turn kept."""

@@ -43,7 +43,6 @@ _ROUNDS: Final = 4  # tries to fill a batch when races are lost
 _WIDEST: Final = 1000  # entries to look at when many race for them
 _MORE_PAGES: Final = 20  # looked at behind pages of what is expired or being taken
 _FIRSTS: Final = 6  # a multiple of however many take turns
-_PAGES_FOR_OWN: Final = 4  # looked at for tasks of one's own part, in front of which others' lie
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,7 +69,7 @@ class Leasing:
 
     def __post_init__(self) -> None:
         self.windows = GroupWindows(self.limiting.groups)
-        self.members = Members(self.tables, self.now, self.claims, self.members_listed_for)
+        self.members = Members(self.tables, self.now, self.members_listed_for)
 
     def first_lane(self, queue: Queue) -> int:
         """Return which of the lanes that take turns begins this time: another one each time."""
@@ -93,7 +92,6 @@ class QueueLook:
     group: LeaseGroup | None = None
     batch: DeliveryBatch | None = None
     next_due: datetime | None = None  # when the next task falls due, as far as seen
-    free_at: datetime | None = None  # when something of others' may be taken
     limited_for: float | None = None  # seconds until the rate may let something through
     rated: bool = True  # whether its deliveries count for the queue's rate
     no_slot: bool = False  # whether as many are in flight as may be; nobody knows until when
@@ -143,8 +141,7 @@ class QueueLook:
             self._portion = self.leasing.members.ask(self.queue, self.worker)
             if self._portion is not None:
                 ready = self._candidates_of_all()
-        own = self._own(ready, self.count)
-        return own if self.queue.settings.groups else sorted(own, key=self.turn)
+        return ready if self.queue.settings.groups else sorted(ready, key=self.turn)
 
     def turn(self, entry: Entry) -> TurnKey:
         """Return the sort key of *entry* among those of all queues that it may be taken from."""
@@ -197,7 +194,6 @@ class QueueLook:
             wanted = self.count - len(taken)
             if before:
                 ready = self._candidates(shard, wanted)
-            ready = self._own(ready, wanted)
             taken += self.lease(ready, wanted)
             if len(taken) == self.count:
                 return
@@ -225,19 +221,18 @@ class QueueLook:
         Of lanes that are merged each is read so far.  Not bounded by the clock: the first task
         that is not due yet says when to ask again.
         """
-        ready, within = list[Entry](), list[Entry]()
+        ready = list[Entry]()
         first = self.leasing.first_lane(self.queue)
         reader = ShardReader(self.leasing.tables, self.queue, shard, self.leasing.now, first=first)
         sieve = self.leasing.windows.sieve(self.queue, shard) if self.queue.group_limit else None
         if sieve is not None:
             reader.skip(sieve.begins)
             ready = sieve.parked()
-            within = [*self._within_portion(ready)]
-        learnt = self._parts()
-        parts = learnt if self._portion is None else learnt * self._portion.sharing(shard)
+        portion = self._portion
+        parts = self._parts() if portion is None else portion.sharing(shard)
         narrow, wide = 2 * count + 16, parts * (count + count // 4 + 2)
         limit = max(narrow, min(wide, _WIDEST))
-        for number in range(1, _MORE_PAGES + 1):
+        for _ in range(_MORE_PAGES):
             page = reader.page(limit)
             now = self.leasing.now()
             over, fresh = list[Entry](), list[Entry]()
@@ -249,31 +244,15 @@ class QueueLook:
                 if len(fresh) < len(page) // 2:
                     limit = min(2 * limit, _WIDEST)
             ready += fresh
-            within += self._within_portion(fresh)
             if over:  # or the reaper would leave them in our way
                 list(self.leasing.reaping.dead_letter(self.queue, over))
-            # One that is quicker than the others has theirs before it, and few of its own.
-            own = ready if number >= _PAGES_FOR_OWN else within
-            if reader.over or self.leasing.claims.free(own) >= count:
+            if reader.over or self.leasing.claims.free(ready) >= count:
                 break
         again = [] if reader.next_due is None else [reader.next_due]
         if sieve is not None and sieve.held_back:
             again.append(self.leasing.now() + self.leasing.look_at_groups_after)
         self.next_due = min([*again, self.next_due] if self.next_due else again, default=None)
         return ready
-
-    def _within_portion(self, ready: list[Entry]) -> list[Entry]:
-        portion = self._portion
-        return ready if portion is None else [one for one in ready if not portion.away(one)]
-
-    def _own(self, ready: list[Entry], wanted: int) -> list[Entry]:
-        """Return those of *ready* that the caller may take now."""
-        if self._portion is None:
-            return ready
-        own, soon = self.leasing.members.divide(self.queue.name, ready, wanted, self._portion)
-        if soon is not None:
-            self.free_at = min(self.free_at or soon, soon)
-        return own
 
     # -- limits ----------------------------------------------------------------------------------
 
@@ -285,7 +264,8 @@ class QueueLook:
             for task in won
         )
         if self.queue.settings.groups is not None:
-            self.leasing.lines.note(self.queue, won)
+            passed = self.leasing.claims.first_passed(ready, won[-1].id) if won else None
+            self.leasing.lines.note(self.queue, won, passed)
         return won
 
     def _lease(self, ready: Sequence[Entry], count: int) -> list[Task]:
@@ -333,17 +313,16 @@ class QueueLook:
     # -- the race --------------------------------------------------------------------------------
 
     def _race(self, ready: Sequence[Entry], count: int) -> Race:
-        """Take up to *count* of the *ready* entries; in a crowd only from the part that is ours."""
+        """Take up to *count* of the *ready* entries, those of our share first."""
         name, claims, members = self.queue.name, self.leasing.claims, self.leasing.members
         race = Race()
         window, wanted = list(ready), count
         for _ in range(_ROUNDS):
             now = self.leasing.now()
-            part = claims.part(name, now)
-            picked = claims.pick(window, wanted, now=now, part=part)
+            mine = self._portion or claims.part(name, now)
+            picked = claims.pick(window, wanted, now=now, mine=mine)
             if not picked:
                 break
-            members.take(picked)
             try:
                 allowed = self._allowed(picked)
                 reserved = self._reserved(allowed)
@@ -355,8 +334,8 @@ class QueueLook:
                 raise
             won = race.note(outcomes)
             members.raced(name, len(reserved), won)
-            portioned = self._portion is not None
-            claims.raced(name, len(reserved), won, now, portioned=portioned)
+            if self._portion is None:
+                claims.raced(name, len(reserved), won, now)
             if len(reserved) < len(allowed):
                 self.no_slot = True
                 break

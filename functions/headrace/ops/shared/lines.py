@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from headrace.domain.change import Entry
 from headrace.domain.errors import Unavailable
 from headrace.domain.fairness import (
     DELIVERED_KEPT,
@@ -159,12 +160,18 @@ class Lines:
             remember(self._delivered, queue.name, here, most=_QUEUES)
             return here.turn
 
-    def note(self, queue: Queue, tasks: Iterable[Task]) -> None:
-        """Note that *tasks* were delivered; write how far that is, at most once a second."""
+    def note(self, queue: Queue, tasks: Iterable[Task], passed: Entry | None = None) -> None:
+        """Note that *tasks* were delivered; write how far that is, at most once a second.
+
+        *passed* is the first entry before the last of them that may still wait: turns are delivered
+        up to there.
+        """
         groups = queue.settings.groups
         if groups is None:
             return
         turns = [turn_of_instant(task.turn) for task in tasks if task.turn is not None]
+        if turns and passed is not None:
+            turns = [min(max(turns), turn_of_instant(passed.scheduled_at))]
         now = self.now()
         with self._lock:
             here = self._delivered.get(queue.name) or _Delivered()

@@ -21,7 +21,7 @@ from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.runtime.wiring import UseCases, utc_now
 from tests.contract.conftest import lease_name
-from tests.contract.test_race import Engine, on_engine, together
+from tests.contract.test_race import Engine, On, on_engine, together
 
 __all__ = ["on_engine"]
 
@@ -49,7 +49,7 @@ def test_a_newcomer_is_not_behind_a_busy_group(
     *,
     named: bool,
 ) -> None:
-    on = "batch" if request.config.getoption("--engine") == "dynamodb" else "file"
+    on: On = "batch" if request.config.getoption("--engine") == "dynamodb" else "file"
     services = [on_engine.service(on) for _ in (*sizes, "producer")]
     settings: dict[str, Any] = (
         {"groups": GroupSettings(GroupMode.FAIR)}
@@ -58,9 +58,9 @@ def test_a_newcomer_is_not_behind_a_busy_group(
     )
     near = services[-1]
     near.queues.create("race", QueueSettings(**settings))
-    busy = {"group_key": "busy"} if kind == "fair" else {}
+    busy = TaskSpec("{}", group_key="busy" if kind == "fair" else None)
     for _ in range(BUSY // 25):
-        near.tasks.enqueue("race", [TaskSpec("{}", **busy)] * 25)
+        near.tasks.enqueue("race", [busy] * 25)
     if named:
         for number in range(len(sizes)):
             near.workers.alive(BOOTSTRAP, WorkerHeartbeat(f"worker-{number}", ("race",), utc_now()))
@@ -120,9 +120,8 @@ def producer(
                     else TaskSpec("{}", priority=Priority.HIGH)
                 )
                 (result,) = use.tasks.enqueue("race", [spec])
-                name = str(result.id)
-                newcomers.append(name)
-                until(lambda name=name: any(task.id == name for task in list(delivered)))
+                newcomers.append(str(result.id))
+                until(lambda: newcomers[-1] in [task.id for task in list(delivered)])
         finally:
             over.set()
 

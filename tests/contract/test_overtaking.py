@@ -8,6 +8,8 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -70,12 +72,12 @@ def test_a_newcomer_is_not_behind_a_busy_group(
         worker(use, f"worker-{number}" if named else "", size, delivered, over)
         for number, (use, size) in enumerate(zip(services, sizes, strict=False))
     ]
-    newcomers: list[str] = []
+    newcomers: dict[str, datetime] = {}  # when their enqueues were answered
     acts.append(producer(near, kind, newcomers, delivered, over))
 
     together(len(acts), lambda number: acts[number]())
 
-    waits = [tasks_before(name, delivered) for name in newcomers]
+    waits = [tasks_before(name, since, delivered) for name, since in newcomers.items()]
     assert len(waits) >= 3
     assert max(waits) <= 3 + 25 + 2 * sum(sizes), waits
 
@@ -105,7 +107,11 @@ def worker(
 
 
 def producer(
-    use: UseCases, kind: str, newcomers: list[str], delivered: list[Task], over: threading.Event
+    use: UseCases,
+    kind: str,
+    newcomers: dict[str, datetime],
+    delivered: list[Task],
+    over: threading.Event,
 ) -> Callable[[], None]:
     """Return what enqueues newcomers, each when the one before it was delivered."""
 
@@ -120,8 +126,9 @@ def producer(
                     else TaskSpec("{}", priority=Priority.HIGH)
                 )
                 (result,) = use.tasks.enqueue("race", [spec])
-                newcomers.append(str(result.id))
-                until(lambda: newcomers[-1] in [task.id for task in list(delivered)])
+                name = str(result.id)
+                newcomers[name] = utc_now()
+                until(partial(delivers, name, delivered))
         finally:
             over.set()
 
@@ -136,11 +143,15 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-def tasks_before(name: str, delivered: Sequence[Task]) -> int:
-    """Return how many tasks were delivered after *name* was enqueued and before its delivery."""
+def delivers(name: str, delivered: Sequence[Task]) -> bool:
+    return name in [task.id for task in list(delivered)]
+
+
+def tasks_before(name: str, since: datetime, delivered: Sequence[Task]) -> int:
+    """Return how many tasks were delivered *since* a time and before task *name*."""
     newcomer = next(task for task in delivered if task.id == name)
     return sum(
-        newcomer.created_at < task.started_at < newcomer.started_at
+        since < task.started_at < newcomer.started_at
         for task in delivered
         if task.started_at is not None and newcomer.started_at is not None
     )

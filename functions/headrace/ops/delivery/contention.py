@@ -45,7 +45,7 @@ _MOST_HALVINGS: Final = 3
 _SHRINKS_BY: Final = 1.0  # halvings, at most, for each race in which a lease was lost
 _GROWS_PER_WIN: Final = 0.01  # halvings, and for each win in a row as many more
 _GROWS_PER_SECOND: Final = 0.1  # halvings
-OVERTAKES_EVERY: Final = timedelta(milliseconds=20)
+OVERTAKES_EVERY: Final = timedelta(milliseconds=5)
 """Calls of one process within this time count as one: the owner needs time to take its tasks."""
 
 

@@ -3,6 +3,7 @@
 import http.client
 import uuid
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -45,6 +46,28 @@ def test_creating_again_changes_nothing(
     create_tables(dynamodb, template, names)
 
     assert dynamodb.scan(TableName=names.control)["Count"] == 1
+
+
+class _Earlier:
+    """A client that saw the tables before another service had set their time to live."""
+
+    def __init__(self, client: DynamoDBClient) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def describe_time_to_live(self, **_: str) -> dict[str, Any]:
+        return {"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}}
+
+
+def test_two_services_that_start_on_fresh_tables_both_start(
+    dynamodb: DynamoDBClient, template: Template, names: TableNames
+) -> None:
+    create_tables(_Earlier(dynamodb), template, names)
+
+    ttl = dynamodb.describe_time_to_live(TableName=names.tasks)["TimeToLiveDescription"]
+    assert ttl["TimeToLiveStatus"] == "ENABLED"
 
 
 def test_a_service_on_an_endpoint_of_ones_own_keeps_everything_there(

@@ -4,7 +4,6 @@ import hashlib
 import http.client
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -62,7 +61,7 @@ class Proxy:
 
 
 @pytest.fixture
-def proxy(service: Launched) -> Iterator[Proxy]:
+def proxy(service: Launched) -> Proxy:
     return Proxy(service)
 
 

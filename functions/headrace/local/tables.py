@@ -159,7 +159,12 @@ def _create_table(client: DynamoDBClient, template: Template, resource: str, nam
     # Looked at even when the table was there: the last start may have ended before this call.
     answer = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
     if answer.get("TimeToLiveStatus") not in {"ENABLED", "ENABLING"}:
-        client.update_time_to_live(TableName=name, TimeToLiveSpecification=ttl)
+        try:
+            client.update_time_to_live(TableName=name, TimeToLiveSpecification=ttl)
+        except ClientError as error:
+            # Another service that starts on the same tables was faster.
+            if "already enabled" not in str(error):
+                raise
 
 
 def _wait_until_active(client: DynamoDBClient, name: str) -> None:

@@ -12,7 +12,8 @@ import pytest
 from headrace import Client
 from headrace.client.payloads import fetched
 from headrace.domain.errors import HeadraceError
-from tests.unit.client.test_calls import AT, TASK
+from tests.unit.client.network import AT
+from tests.unit.client.test_calls import TASK
 
 
 def serving(answer: Callable[[], object]) -> Client:

@@ -87,8 +87,7 @@ def _weights(texts: tuple[str, ...]) -> dict[str, float] | None:
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
-    default="text",
-    help="Of the log, on stderr: text.",
+    help="Log to stderr in this format; else as the app's module sets up logging, or as text.",
 )
 @click.option(
     "--prometheus",
@@ -127,7 +126,8 @@ def work_command(
     tasks, lets those that run end, and gives the others back with no attempt used; a second Ctrl-C
     ends it at once.
     """
-    from headrace.client.worker.worker import Worker  # noqa: PLC0415 (for --help, not needed)
+    from headrace.client.worker import logs  # noqa: PLC0415 (for --help, not needed)
+    from headrace.client.worker.worker import Worker  # noqa: PLC0415 (likewise)
 
     if given["prune"] and not given["sync"]:
         raise click.UsageError("--prune needs --sync")
@@ -143,6 +143,8 @@ def work_command(
     os.environ |= {name: value for name, value in where.items() if value}
     garbage.look_seldom()
     found = load_app(app)
+    if given["log_format"] is None and not logs.is_configured():
+        given["log_format"] = "text"
     client = session.connect(codec=found.codec) if named else session.given_client
     with _metrics(prometheus) as observers:
         try:

@@ -3,7 +3,6 @@
 Address and key are those of arguments, else those of the environment.
 """
 
-import logging
 import os
 import re
 from collections.abc import Mapping
@@ -13,8 +12,9 @@ from typing import Final
 
 from headrace.client.address import Address, HttpAddress, absolute_url, read_address
 from headrace.domain.errors import InvalidRequest
+from headrace.safe_logging import safe_logger
 
-_log: Final = logging.getLogger("headrace.client")
+_log: Final = safe_logger("headrace.client")
 
 _wrong: Final = InvalidRequest.of
 

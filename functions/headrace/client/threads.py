@@ -6,8 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Final, Self, TypeAlias
+
+from headrace.safe_logging import SafeLogger
+
+Died: TypeAlias = Callable[[BaseException], None]
+"""Takes the error that has ended a thread; called in that thread."""
 
 Step: TypeAlias = Callable[[], float | None]
 """Does something once; returns the seconds to rest before the next time, or None: there is none."""
@@ -31,20 +37,23 @@ class PeriodicThread:
         step: Step,
         *,
         first_after: float = 0.0,
-        log: logging.Logger,
+        log: logging.Logger | SafeLogger,
         fault: str = "%s failed; it runs again in time",
         after_fault: float = 1.0,
+        died: Died | None = None,
     ) -> None:
         """Prepare; *first_after* seconds lie before the first step, *after_fault* after a bad one.
 
-        *fault* is what *log* says of that, with the name of the thread in it.
+        *fault* is what *log* says of that, with the name of the thread in it.  *died* is called
+        when the thread ends with an error that is no Exception.
         """
         self.name, self.step = name, step
         self._first_after = first_after
-        self._log, self._fault, self._after_fault = log, fault, after_fault
+        self._log, self._fault, self._after_fault = SafeLogger(log), fault, after_fault
         self._stopping = False
         self._woken = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        run = self._run if died is None else partial(call_on_death, died, self._run)
+        self._thread = threading.Thread(target=run, name=name, daemon=True)
 
     def start(self) -> None:
         """Begin."""
@@ -91,6 +100,14 @@ class PeriodicThread:
                 return
             if rest > 0 and not self._stopping:
                 self._woken.wait(rest)
+
+
+def call_on_death(died: Died, run: Callable[[], object]) -> None:
+    """Run *run* in a thread; call *died* with any error that comes out of it."""
+    try:
+        run()
+    except BaseException as error:  # noqa: BLE001 (the edge of a thread)
+        died(error)
 
 
 def every(seconds: float, action: Callable[[], object]) -> Step:

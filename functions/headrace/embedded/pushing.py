@@ -1,6 +1,5 @@
 """Dispatchers of the queues that have a target, in the process that runs the timers."""
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -9,13 +8,14 @@ from typing import Final
 from headrace.domain.errors import Unavailable
 from headrace.runtime.pushing import dispatcher_of
 from headrace.runtime.wiring import UseCases
+from headrace.safe_logging import safe_logger
 
 _LOOK_SECONDS: Final = 1.0
 _ALL_EVERY: Final = 10.0  # seconds between looks at all queues for targets
 _WAIT_SECONDS: Final = 0.5  # for the next task, where waiting costs nothing
 _END_WITHIN: Final = 5.0
 
-_log: Final = logging.getLogger("headrace.push")
+_log: Final = safe_logger("headrace.push")
 
 
 class Dispatchers:

@@ -1,11 +1,11 @@
 """The recorder of a service on one machine whose tasks are in DynamoDB tables."""
 
-import logging
 import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from headrace.runtime.wiring import UseCases
+from headrace.safe_logging import safe_logger
 from headrace.store.dynamo.table_stream import IteratorUnusable, StreamShard, TableStream
 from headrace.store.stream import writes_of
 
@@ -14,7 +14,7 @@ _IDLE_SECONDS: Final = 0.25  # Amazon allows five reads a second for each shard
 _RETRY_SECONDS: Final = 1.0
 _NEW_SHARDS_EVERY: Final = 10.0
 
-_log: Final = logging.getLogger("headrace.timers")
+_log: Final = safe_logger("headrace.timers")
 
 
 class StreamRecorder:

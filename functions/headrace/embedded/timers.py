@@ -5,7 +5,6 @@ holder gives it up, does not renew it for a minute, or was killed.  Two processe
 moment do no harm: each job may run twice at the same time.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -22,6 +21,7 @@ from headrace.embedded.pushing import Dispatchers
 from headrace.embedded.service import EmbeddedService
 from headrace.ops.shared.seats import RENEWED_EVERY, Seat, has_ended
 from headrace.runtime.wiring import UseCases
+from headrace.safe_logging import safe_logger
 from headrace.store.base import Store
 from headrace.store.sqlite import SqliteStore
 
@@ -37,7 +37,7 @@ _BATCH: Final = 1000  # writes
 _FEW: Final = 50
 _IDLE: Final = 0.25  # seconds
 
-_log: Final = logging.getLogger("headrace.timers")
+_log: Final = safe_logger("headrace.timers")
 
 
 def timers_seat(

@@ -9,7 +9,6 @@ Dead tasks are those of the busier of the last two whole minutes: the recorder m
 end of one, and then the next look sees it.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from headrace.ops.shared.lanes import oldest_ready
 from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.shared.stack_secret import DerivedIds
+from headrace.safe_logging import safe_logger
 from headrace.store.base import Record, Store, every_record
 from headrace.store.records import alerts as alert_records
 from headrace.store.records import workers as worker_records
@@ -41,7 +41,7 @@ _FIRST: Final = 20  # waiting tasks that are looked at in each place; all may ha
 _PAGE: Final = 200
 _MICROSECONDS: Final = 6  # decimals of a second
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = safe_logger(__name__)
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -9,7 +9,6 @@ Where the queue that is told has groups, a webhook takes a turn of its task's gr
 comes again takes its turns again, which are then nobody's.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -32,6 +31,7 @@ from headrace.history.transitions import MALFORMED, Event, Happening, Transition
 from headrace.ops.shared.offloaded import OffloadedTexts
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.shared.stack_secret import DerivedIds
+from headrace.safe_logging import safe_logger
 from headrace.store.base import Outcome, Refused, Store
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _ENDS: Final = {
 
 _TRIES: Final = 5
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = safe_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

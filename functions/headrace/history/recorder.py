@@ -14,7 +14,6 @@ Before a batch counts, other queues are told of the tasks that it ends; see ``en
 A queue that is counted anew gets what the new count has not seen; see ``recount``.
 """
 
-import logging
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,8 +41,9 @@ from headrace.history.transitions import (
     index_entry,
     transition,
 )
+from headrace.safe_logging import safe_logger
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = safe_logger(__name__)
 
 _TRIES: Final = 20
 _HELD_TRIES: Final = 100  # longer than any buffer is held

@@ -14,6 +14,7 @@ from typing import Final, Self
 
 from headrace import garbage
 from headrace.client.threads import PeriodicThread
+from headrace.safe_logging import SafeLogger
 
 _AGAIN_SECONDS: Final = 2.0
 """From the end of a child that should go on until there is another."""
@@ -52,11 +53,11 @@ class SupervisedProcess:
         name: str,
         command: Sequence[str],
         *,
-        log: logging.Logger,
+        log: logging.Logger | SafeLogger,
         inherits: Sequence[int] = (),
         again_seconds: float = _AGAIN_SECONDS,
     ) -> None:
-        self._name, self._command, self._log = name, command, log
+        self._name, self._command, self._log = name, command, SafeLogger(log)
         self._inherits = inherits
         self._again_seconds = again_seconds
         self._lock = threading.Lock()  # of what follows

@@ -7,7 +7,6 @@ different requests is refused, and the connection ends with it: by h11 first of 
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,6 +29,7 @@ from headrace.local.requests import (
     not_http,
     refusal,
 )
+from headrace.safe_logging import safe_logger
 
 Done: TypeAlias = Callable[[GatewayAnswer], None]
 
@@ -45,7 +45,7 @@ _PIECES: Final = 4  # of them at a time: others are on this loop too
 
 _NO_BODY: Final = {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
 
-_log = logging.getLogger(__name__)
+_log = safe_logger(__name__)
 
 
 class Owner(Protocol):

@@ -5,7 +5,6 @@ context, and its answer is written back. Routes are those of template.yaml.
 """
 
 import importlib
-import logging
 import re
 import sys
 import time
@@ -33,6 +32,7 @@ from headrace.local.requests import Incoming, LocalRequest, WaitsFor, refusal
 from headrace.local.tables import ApiRoute, Function
 from headrace.runtime.function import ALWAYS
 from headrace.runtime.wiring import use_cases
+from headrace.safe_logging import safe_logger
 
 # The server's business, not the handler's.
 _OWN_HEADERS: Final = {"content-length", "connection", "transfer-encoding", "date", "server"}
@@ -52,7 +52,7 @@ Stopping: TypeAlias = Callable[[], bool]
 _INSTALLED_CONSOLE: Final = Path(__file__).parents[1] / "console"
 _CHECKOUT: Final = Path(__file__).resolve().parents[3]  # has the console where none is installed
 
-_log = logging.getLogger(__name__)
+_log = safe_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ share is the store.
 """
 
 import contextlib
-import logging
 import socket
 import sys
 import threading
@@ -22,8 +21,9 @@ from headrace.local.proxies import NO_PROXIES, TrustedProxies
 from headrace.local.server import ApiServer
 from headrace.local.tables import Template, load_template, routes
 from headrace.runtime.wiring import Settings, serving
+from headrace.safe_logging import safe_logger
 
-_log: Final = logging.getLogger("headrace.local")
+_log: Final = safe_logger("headrace.local")
 
 
 class Instance:

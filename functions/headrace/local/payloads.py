@@ -3,7 +3,6 @@
 They pass a part at a time, whatever their size; on AWS they pass S3 instead, under the same shape.
 """
 
-import logging
 from collections.abc import Callable
 from hashlib import sha256
 from http import HTTPStatus
@@ -16,10 +15,11 @@ from headrace.http.events import GatewayAnswer
 from headrace.local.requests import LocalRequest, RequestRefused, refusal
 from headrace.ops.tasks.uploads import Uploads
 from headrace.runtime.function import ALWAYS
+from headrace.safe_logging import safe_logger
 
 _BINARY: Final = "application/octet-stream"
 
-_log = logging.getLogger(__name__)
+_log = safe_logger(__name__)
 
 
 class IncomingPayload:

@@ -4,7 +4,6 @@ To count what was written takes a sixth of the CPU of a task here.  A process of
 thread at a time, so in the one that answers every request would wait for that.
 """
 
-import logging
 import sys
 from typing import Final
 
@@ -13,8 +12,9 @@ from headrace.embedded.service import service_at
 from headrace.embedded.timers import Timers
 from headrace.local.child import SupervisedProcess, begin, module_command, until_stdin_ends
 from headrace.runtime.wiring import Settings
+from headrace.safe_logging import safe_logger
 
-_log: Final = logging.getLogger("headrace.timers")
+_log: Final = safe_logger("headrace.timers")
 
 
 def timers_process(path: str | None) -> SupervisedProcess:

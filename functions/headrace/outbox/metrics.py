@@ -5,7 +5,6 @@ Needs ``headrace[prometheus]``::
     REGISTRY.register(OutboxMetrics(outbox.open(engine)))
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Final
@@ -16,8 +15,9 @@ from prometheus_client.registry import Collector
 from headrace.client.settings import utc_now
 from headrace.domain.errors import HeadraceError
 from headrace.outbox.relay import OutboxTable
+from headrace.safe_logging import safe_logger
 
-_log: Final = logging.getLogger("headrace.outbox")
+_log: Final = safe_logger("headrace.outbox")
 
 
 class OutboxMetrics(Collector):

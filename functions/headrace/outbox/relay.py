@@ -32,6 +32,7 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.outbox.rows import OutboxRow
+from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import Enqueued
 
 INTERVAL: Final = 1.0
@@ -49,7 +50,7 @@ _BATCH_BYTES: Final = limits.BODY_BYTES - 1024  # the brackets around the entrie
 _KEY_BYTES: Final = 16
 _ENTRY: Final = re.compile(r"tasks\[(\d+)\]")
 
-_log: Final = logging.getLogger("headrace.outbox")
+_log: Final = safe_logger("headrace.outbox")
 
 
 @dataclass(frozen=True, slots=True)

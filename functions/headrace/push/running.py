@@ -3,7 +3,6 @@
 Only the loop speaks to the tables; a thread gets a task, sends it, and hands back what came of it.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from headrace.domain.push import REFUSED_TYPE, Target
 from headrace.domain.push_answers import TargetAnswer
 from headrace.domain.task import Task
 from headrace.push.sending import PushSender
+from headrace.safe_logging import safe_logger
 
 NewSender: TypeAlias = Callable[[], PushSender]
 
@@ -24,7 +24,7 @@ _LOOK_SECONDS: Final = 0.05  # between looks while requests are under way
 _NEXT_SECONDS: Final = 0.001  # for the next answer, until there are so many:
 _TOGETHER: Final = 25
 _END_MARGIN: Final = 5.0  # seconds kept for the reports at the end
-_log: Final = logging.getLogger(__name__)
+_log: Final = safe_logger(__name__)
 
 
 class PushSteps(Protocol):

@@ -14,6 +14,7 @@ from contextvars import copy_context
 from typing import Any, Final, Protocol, TypeAlias
 
 from headrace.domain.errors import Unavailable
+from headrace.safe_logging import safe_logger
 from headrace.store.call_scope import CALL_SECONDS, ends_within
 
 
@@ -75,7 +76,7 @@ def _never() -> bool:
     return False
 
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = safe_logger(__name__)
 
 Event: TypeAlias = Mapping[str, Any]
 Again: TypeAlias = Callable[[Event], bool]

@@ -2,7 +2,9 @@
 
 import gc
 import logging
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +14,10 @@ import pytest
 from prometheus_client import REGISTRY, start_http_server
 
 from headrace.cli.session import CliSession
+from headrace.client.worker.inflight import InflightTask
 from headrace.domain.errors import Unavailable
 from headrace.testing import MemoryService
+from infra import PROJECT_ROOT
 from tests.unit.cli.cli_runner import Ran, invoke
 
 APP = """
@@ -91,13 +95,13 @@ def test_garbage_is_looked_for_seldom_and_not_in_what_is_loaded(
         gc.set_threshold(*usual)
 
 
-def stopped_by(name: str, service: MemoryService, folder: Path) -> Ran:
+def stopped_by(name: str, service: MemoryService, folder: Path, *words: str) -> Ran:
     """Run a worker whose one task sends it the signal *name*."""
     (folder / "a_stopping.py").write_text(STOPPING)
     service.client.create_queue("mail")
     service.client.enqueue("mail", {"task": "a_stopping.stop", "args": {"name": name}}, id="a")
     service.clock.forward(1)
-    return work("a_stopping:app", "--shutdown-timeout", "0.5s", service=service)
+    return work("a_stopping:app", "--shutdown-timeout", "0.5s", *words, service=service)
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
@@ -119,7 +123,7 @@ def test_results_that_could_not_be_delivered_are_in_its_exit_code(
     monkeypatch.setattr("headrace.client.worker.worker._LAST_REPORTS_SECONDS", 0.1)
     monkeypatch.setattr("headrace.client.worker.service.WorkerService.report", away)
 
-    ran = stopped_by("SIGTERM", headrace_service, folder)
+    ran = stopped_by("SIGTERM", headrace_service, folder, "--log-format", "text")
 
     assert ran.code == 6
     assert "What came of 1 tasks could not be reported before the end" in ran.err
@@ -268,3 +272,65 @@ def test_pruning_goes_with_syncing() -> None:
     ran = work("a_shop:app", "--prune")
 
     assert (ran.code, ran.error) == (2, "error: --prune needs --sync")
+
+
+LOGGING = """
+import logging
+logging.basicConfig(
+    filename="all.log", level="INFO", format="%(name)s says %(message)s", force=True
+)
+"""
+
+
+@pytest.mark.parametrize(
+    ("setup", "words", "in_file", "on_stderr"),
+    [
+        (LOGGING, (), "headrace.worker says Worker w takes", ""),
+        (
+            LOGGING,
+            ("--log-format", "json"),
+            "headrace.worker says Worker w",
+            '"message": "Worker w',
+        ),
+        ("", (), "", "INFO headrace.worker: Worker w takes tasks of mail"),
+    ],
+)
+def test_the_logging_of_the_program_stays(
+    folder: Path, setup: str, words: tuple[str, ...], in_file: str, on_stderr: str
+) -> None:
+    (folder / "all.log").touch()
+    (folder / "a_logging.py").write_text(setup + APP)
+
+    ran = subprocess.run(
+        [
+            *(sys.executable, "-m", "headrace", "--url", f"file:{folder}/queue.db"),
+            *("work", "a_logging:app", "--burst", "--name", "w", *words),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(PROJECT_ROOT / "functions")},
+    )
+
+    assert in_file in (folder / "all.log").read_text()
+    assert bool((folder / "all.log").read_text()) == bool(in_file)
+    assert on_stderr in ran.stderr
+    assert bool(ran.stderr) == bool(on_stderr)
+
+
+def test_a_worker_whose_thread_ends_leaves_with_exit_code_1_and_says_why(
+    headrace_service: MemoryService, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(*_: object) -> None:
+        raise SystemExit(7)
+
+    monkeypatch.setattr(InflightTask, "begin", leave)
+    monkeypatch.setattr(InflightTask, "end", leave)
+    headrace_service.client.create_queue("mail")
+    headrace_service.client.enqueue("mail", {"task": "a_shop.double", "args": {"n": 21}})
+    headrace_service.clock.forward(1)
+
+    ran = work("a_shop:app", "--shutdown-timeout", "0.1s", service=headrace_service)
+
+    assert ran.code == 1
+    assert "thread headrace-task-0 of the worker has ended: SystemExit: 7" in ran.err

@@ -65,6 +65,7 @@ class ChildHarness:
             self._ended,
             time.monotonic,
             fatal=self.fatal.append,
+            died=lambda error: pytest.fail(str(error)),
         )
 
     def run(self, *tasks: InflightTask) -> list[Report | None]:

@@ -37,7 +37,9 @@ def test_a_thousand_interruptions_at_any_moment_lose_no_task_and_no_thread() -> 
     app = App()
     app.handler(queue="mail")(lambda payload: sum(range(200)))
     ended = Ended()
-    threads = Threads(app, 2, Observer(), ended, time.monotonic)
+    threads = Threads(
+        app, 2, Observer(), ended, time.monotonic, died=lambda error: pytest.fail(str(error))
+    )
     tasks = [held(number) for number in range(1000)]
 
     for number, task in enumerate(tasks):

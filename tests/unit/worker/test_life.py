@@ -5,6 +5,7 @@ Long, because running, stopping and failing are tested on the same worker with o
 
 import asyncio
 import contextlib
+import io
 import logging
 import sys
 import threading
@@ -922,3 +923,100 @@ def test_a_task_that_another_handler_cancels_before_it_begins_has_failed(
     assert statuses.pop(first) == "SUCCEEDED"
     assert statuses.keys() == set(others)
     assert set(statuses.values()) <= {"FAILED", "RELEASED"}
+
+
+class RaisingFilter(logging.Filter):
+    """A filter of the program that always fails."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        raise RuntimeError(f"no room for {record.msg}")
+
+
+@pytest.fixture(params=["a filter raises", "stderr is closed"])
+def _faulty_logging(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Make each log call of the worker raise."""
+    logger = logging.getLogger("headrace")
+    level = logger.level
+    logger.setLevel(logging.DEBUG)
+    closed = io.StringIO()
+    handler = logging.StreamHandler(closed)
+    if request.param == "a filter raises":
+        handler.addFilter(RaisingFilter())
+    else:
+        closed.close()
+        monkeypatch.setattr(sys, "stderr", closed)
+    logger.addHandler(handler)
+    with pytest.raises((RuntimeError, ValueError)):
+        logger.error("this call raises")
+    yield
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("_faulty_logging")
+def test_a_log_call_that_raises_ends_no_thread_and_loses_no_report(
+    harness: WorkerHarness,
+) -> None:
+    async def handler(payload: str) -> str:
+        if payload == "raises":
+            raise ValueError("no luck")
+        if payload == "leaves":
+            asyncio.get_running_loop().call_soon(sys.exit)
+            await asyncio.sleep(0.01)
+        return payload
+
+    harness.handle(handler)
+    harness.app.handler(queue="sync")(lambda payload: 1 // payload)
+    ids = harness.service.put("returns", "raises", "leaves")
+    ids += harness.service.put(0, 1, queue="sync")
+    harness.service.fault = Unavailable("away at first")
+
+    worker = harness.start(queues=["mail", "sync"])
+    wait_until(lambda: worker.threads["fetching"].join(0) is False)
+    harness.service.fault = None
+    harness.service.wait_for(*ids)
+    worker.stop()
+    harness.ends()
+
+    outcomes = list(harness.service.statuses().values())
+    assert (outcomes.count("SUCCEEDED"), outcomes.count("FAILED")) == (3, 2)
+    assert harness.raised == []
+
+
+@pytest.mark.parametrize("thread", ["fetching", "reports", "heartbeats", "worker-heartbeat"])
+def test_an_internal_thread_that_ends_takes_the_worker_with_it(
+    harness: WorkerHarness, thread: str
+) -> None:
+    harness.handle(lambda payload: payload)
+    worker = Worker(harness.app, service=harness.service, queues=["mail"], shutdown_timeout=0.1)
+
+    def leave() -> None:
+        raise SystemExit(7)
+
+    worker.threads[thread].step = leave
+
+    with pytest.raises(
+        HeadraceError, match=f"thread headrace-{thread} of the worker has ended: SystemExit: 7"
+    ):
+        worker.run()
+
+
+def test_a_thread_for_handlers_that_ends_takes_the_worker_with_it(
+    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(*_: object) -> None:
+        raise SystemExit(7)
+
+    harness.handle(lambda payload: payload)
+    harness.service.put("a")
+    monkeypatch.setattr(InflightTask, "begin", leave)
+    monkeypatch.setattr(InflightTask, "end", leave)
+
+    harness.start(shutdown_timeout=0.1)
+    harness.ends()
+
+    assert [str(error) for error in harness.raised] == [
+        "thread headrace-task-0 of the worker has ended: SystemExit: 7"
+    ]

@@ -318,6 +318,7 @@ def test_another_format_is_refused() -> None:
 
 @pytest.mark.usefixtures("root")
 def test_another_process_can_be_told_to_log_the_same_way() -> None:
+    logging.getLogger().handlers.clear()  # those of pytest
     configure("json", level="WARNING", stream=sys.stdout)
     reported = configured()
     configure("text")
@@ -408,6 +409,7 @@ def test_a_warning_in_a_block_is_written_at_once_behind_the_lines_before_it() ->
 
 @pytest.mark.usefixtures("root")
 def test_a_line_that_cannot_be_made_keeps_no_other_back(capsys: pytest.CaptureFixture[str]) -> None:
+    logging.getLogger().handlers.clear()  # those of pytest
     out = io.StringIO()
     configure("text", stream=out)
 
@@ -422,6 +424,7 @@ def test_a_line_that_cannot_be_made_keeps_no_other_back(capsys: pytest.CaptureFi
 
 @pytest.mark.usefixtures("root")
 def test_times_are_as_the_base_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    logging.getLogger().handlers.clear()  # those of pytest
     configure("text", stream=io.StringIO())
     record = logging.makeLogRecord({"created": 1_800_000_000.25, "msecs": 250.0})
     for converter in (time.gmtime, time.localtime):
@@ -429,3 +432,17 @@ def test_times_are_as_the_base_writes_them(monkeypatch: pytest.MonkeyPatch) -> N
         (handler,) = logging.getLogger().handlers
         assert handler.formatter is not None
         assert handler.formatter.formatTime(record) == logging.Formatter().formatTime(record)
+
+
+@pytest.mark.usefixtures("root")
+def test_handlers_that_do_not_write_to_the_terminal_stay() -> None:
+    root = logging.getLogger()
+    memory, terminal = logging.StreamHandler(io.StringIO()), logging.StreamHandler(sys.stderr)
+    root.handlers[:] = [memory, terminal]
+
+    configure("text", stream=io.StringIO())
+    configure("json", stream=io.StringIO())
+
+    assert memory in root.handlers
+    assert terminal not in root.handlers
+    assert len(root.handlers) == 2

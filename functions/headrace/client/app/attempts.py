@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import logging
 import os
 import random
 import sys
@@ -36,10 +35,11 @@ from headrace.client.codec import Codec, Unreadable
 from headrace.client.current import part_of, within
 from headrace.client.sending import Report
 from headrace.domain.errors import LeaseLost
+from headrace.safe_logging import safe_logger
 
 Middleware: TypeAlias = Callable[[Context], AbstractContextManager[Any]]
 
-_log: Final = logging.getLogger("headrace.task")
+_log: Final = safe_logger("headrace.task")
 _NEAR: Final = 3  # names that may have been meant
 _cancelled_for: Final[WeakKeyDictionary["asyncio.Task[Any]", BaseException]] = WeakKeyDictionary()
 

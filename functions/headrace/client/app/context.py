@@ -1,6 +1,5 @@
 """What a handler knows of its attempt, and may do besides returning."""
 
-import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +19,11 @@ from headrace.domain import limits
 from headrace.domain.batch import RESULTS
 from headrace.domain.errors import LeaseLost, PayloadTooLarge
 from headrace.domain.task import KeyHeld, Level, State
+from headrace.safe_logging import safe_logger
 from headrace.wire.batches import BatchResult, BatchResults
 from headrace.wire.tasks import BatchEnd, LeasedTask
 
-_log: Final = logging.getLogger("headrace.task")
+_log: Final = safe_logger("headrace.task")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TARGET: Final = "{verb} takes a queue, or {verb}(function, {{argument: value}}), no {given}"
 

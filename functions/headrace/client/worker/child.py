@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib
-import logging
 import os
 import queue
 import signal
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Final, Literal, TypeAlias
@@ -22,10 +22,11 @@ from headrace.client.app.outcomes import Cancelled, SoftTimeLimit
 from headrace.client.codec import PLAIN, remember_codec
 from headrace.client.sending import Report
 from headrace.client.settings import working_folder
-from headrace.client.threads import stop_signals
+from headrace.client.threads import call_on_death, stop_signals
 from headrace.client.worker.logs import Configured
 from headrace.client.worker.reporting import failed, report_of
 from headrace.client.worker.service import seconds_awake
+from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import LeasedTask
 
 ToChild: TypeAlias = (
@@ -45,7 +46,7 @@ FromChild: TypeAlias = (
 _SIGNAL: Final = getattr(signal, "SIGUSR2", signal.SIGTERM)  # Windows has none, nor isolate
 
 
-_log: Final = logging.getLogger("headrace.worker")
+_log: Final = safe_logger("headrace.worker")
 
 
 def main(
@@ -116,7 +117,8 @@ class ChildWorker:
     def work(self) -> None:
         """Run tasks until there are no more to come."""
         signal.signal(_SIGNAL, self._interrupted)
-        threading.Thread(target=self._listen, name="headrace-parent", daemon=True).start()
+        listen = partial(call_on_death, _kill_group, self._listen)
+        threading.Thread(target=listen, name="headrace-parent", daemon=True).start()
         self._say(("ready",))
         while (given := self._tasks.get()) is not None:
             report = self._run(*given)
@@ -178,8 +180,8 @@ class ChildWorker:
         while True:
             try:
                 message: ToChild = self._pipe.recv()
-            except (EOFError, OSError):  # the worker is gone, and nobody waits for a report
-                os.killpg(os.getpgrp(), signal.SIGKILL)
+            except (EOFError, OSError) as error:  # the worker is gone, and takes no report
+                _kill_group(error)
                 return
             running = self._running
             if message[0] == "run":
@@ -223,6 +225,11 @@ class ChildControl:
     def progress(self, value: object) -> None:
         """Send *value* with the next heartbeat."""
         self._say(("progress", value))
+
+
+def _kill_group(_error: BaseException) -> None:
+    """End this process and all that it has started: it hears nothing from the worker any more."""
+    os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def _plain(report: Report | None, task: LeasedTask) -> Report | None:

@@ -7,7 +7,6 @@ left out until their pause is over.
 Long, because when and what a worker asks for is read in one place.
 """
 
-import logging
 import random
 import re
 from collections.abc import Mapping, Sequence
@@ -29,6 +28,7 @@ from headrace.domain.errors import (
 )
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.limits import BATCH, DEQUEUE_QUEUES
+from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import Dequeued, LeasedTask
 
 _GROWTH: Final = 5
@@ -55,7 +55,7 @@ _AHEAD_SECONDS: Final = 0.5
 _MOST_AHEAD: Final = 50
 _WEIGHT: Final = 0.1  # of the latest task in the mean
 
-_log = logging.getLogger("headrace.worker")
+_log = safe_logger("headrace.worker")
 
 
 class Source:

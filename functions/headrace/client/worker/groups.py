@@ -10,18 +10,18 @@ the group is extended they do not come back.  So nothing more is put under it, a
 soon as what is known of it has been settled: then they are given back.
 """
 
-import logging
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from headrace.client.worker.service import Monotonic, WorkerService
 from headrace.domain.errors import HeadraceError, LeaseLost, NotFound
+from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import Lease
 
 KEEPALIVE: Final = 60.0
 """Seconds that a group lasts between two extensions, by default."""
 
-_log = logging.getLogger("headrace.worker")
+_log = safe_logger("headrace.worker")
 
 
 class GroupLease:

@@ -5,7 +5,6 @@ Each kind runs so many at a time, and the others wait within it.  What ends goes
 
 import asyncio
 import ctypes
-import logging
 import queue
 import threading
 from collections import deque
@@ -16,15 +15,17 @@ from typing import Any, Final
 from headrace.client.app.app import App
 from headrace.client.app.attempts import cancel
 from headrace.client.sending import Report
+from headrace.client.threads import Died, call_on_death
 from headrace.client.worker.inflight import Ended, InflightTask, Interruption, RunningHandler
 from headrace.client.worker.isolate import Children
 from headrace.client.worker.observing import Observer
 from headrace.client.worker.reporting import THROWN, report_of
 from headrace.client.worker.service import Monotonic
 from headrace.client.worker.settings import WorkerSettings
+from headrace.safe_logging import safe_logger
 
 _set_async_exc: Final = ctypes.pythonapi.PyThreadState_SetAsyncExc
-_log = logging.getLogger("headrace.worker")
+_log = safe_logger("headrace.worker")
 
 
 class ThreadAttempt(RunningHandler):
@@ -58,8 +59,10 @@ class Threads:
         observer: Observer,
         ended: Ended,
         monotonic: Monotonic,
+        *,
+        died: Died,
     ) -> None:
-        self._app, self._most = app, most
+        self._app, self._most, self._died = app, most, died
         self._observer, self._ended, self._monotonic = observer, ended, monotonic
         self._waiting: queue.SimpleQueue[InflightTask | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -68,9 +71,8 @@ class Threads:
         """Run *held* as soon as a thread is free.  Called from one thread only."""
         if len(self._threads) < self._most:
             number = len(self._threads)
-            thread = threading.Thread(
-                target=self._work, name=f"headrace-task-{number}", daemon=True
-            )
+            work = partial(call_on_death, self._died, self._work)
+            thread = threading.Thread(target=work, name=f"headrace-task-{number}", daemon=True)
             self._threads.append(thread)
             thread.start()
         self._waiting.put(held)
@@ -138,8 +140,10 @@ class Coroutines:
         observer: Observer,
         ended: Ended,
         monotonic: Monotonic,
+        *,
+        died: Died,
     ) -> None:
-        self._app, self._most = app, most
+        self._app, self._most, self._died = app, most, died
         self._observer, self._ended, self._monotonic = observer, ended, monotonic
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: deque[InflightTask] = deque()
@@ -150,7 +154,8 @@ class Coroutines:
         """Run *held* as soon as there is room.  Called from one thread only."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            threading.Thread(target=self._work, name="headrace-asyncio", daemon=True).start()
+            work = partial(call_on_death, self._died, self._work)
+            threading.Thread(target=work, name="headrace-asyncio", daemon=True).start()
         self._loop.call_soon_threadsafe(self._arrived, held)
 
     def stop(self) -> None:
@@ -223,7 +228,8 @@ class Coroutines:
 class Handlers:
     """Runs what is held, up to the concurrency of each kind at a time.
 
-    *ended* is called where a handler ran, with its report; *fatal* when none can run at all.
+    *ended* is called where a handler ran, with its report; *fatal* when none can run at all;
+    *died* in a thread that an error has ended.
     """
 
     def __init__(
@@ -236,13 +242,16 @@ class Handlers:
         *,
         app_path: str | None = None,
         fatal: Callable[[Exception], None],
+        died: Died,
     ) -> None:
         most = settings.concurrency
         self._children: Children | None = None
         if settings.isolate:
-            self._children = Children(app, app_path, most, observer, ended, monotonic, fatal=fatal)
-        self._threads = Threads(app, most, observer, ended, monotonic)
-        self._coroutines = Coroutines(app, most, observer, ended, monotonic)
+            self._children = Children(
+                app, app_path, most, observer, ended, monotonic, fatal=fatal, died=died
+            )
+        self._threads = Threads(app, most, observer, ended, monotonic, died=died)
+        self._coroutines = Coroutines(app, most, observer, ended, monotonic, died=died)
 
     def start(self, held: InflightTask) -> None:
         """Run *held* as soon as there is room."""

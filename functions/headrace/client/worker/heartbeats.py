@@ -1,6 +1,5 @@
 """Heartbeats: more time when a third of a lease is over, and word that the worker is there."""
 
-import logging
 import random
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.domain.limits import BATCH, WORKER_TASKS
+from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import Reported
 
 _LONGEST_REST: Final = 0.25
@@ -44,7 +44,7 @@ _WORKER_SECONDS: Final = 30.0
 _FORGOTTEN_SECONDS: Final = 300.0
 """After so long the service forgets a worker that is silent."""
 
-_log = logging.getLogger("headrace.worker")
+_log = safe_logger("headrace.worker")
 
 
 class LostLease(NamedTuple):

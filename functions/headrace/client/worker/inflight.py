@@ -1,7 +1,6 @@
 """The in-flight tasks of a worker, each with its stage."""
 
 import enum
-import logging
 import math
 import threading
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from headrace.client.sending import Report, carried
 from headrace.client.worker.groups import GroupLease
 from headrace.client.worker.service import Monotonic
 from headrace.domain.limits import PROGRESS_BYTES
+from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import LeasedTask
 
 NOTHING: Final = object()
@@ -26,7 +26,7 @@ CANCEL_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 1.0
 """How long a handler may swallow the hard limit before it comes again."""
 
-_log = logging.getLogger("headrace.worker")
+_log = safe_logger("headrace.worker")
 
 
 class Interruption(enum.Enum):

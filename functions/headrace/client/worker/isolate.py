@@ -1,6 +1,5 @@
 """Handlers in child processes, which can be killed: one task each at a time."""
 
-import logging
 import multiprocessing
 import os
 import queue
@@ -10,18 +9,21 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from importlib.machinery import ModuleSpec
 from multiprocessing.context import SpawnProcess
 from typing import Final
 
 from headrace.client.app.app import App
 from headrace.client.sending import Report
+from headrace.client.threads import Died, call_on_death
 from headrace.client.worker import child, logs
 from headrace.client.worker.inflight import Ended, InflightTask, Interruption, RunningHandler
 from headrace.client.worker.observing import Observer
 from headrace.client.worker.reporting import failed, released
 from headrace.client.worker.service import Monotonic
 from headrace.domain.errors import HeadraceError, InvalidRequest
+from headrace.safe_logging import safe_logger
 
 _END_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.5
@@ -35,7 +37,7 @@ _STILLBORN: Final = 3
 """Children in a row that die before they take a task: then it is no accident."""
 
 _spawn: Final = multiprocessing.get_context("spawn")
-_log = logging.getLogger("headrace.worker")
+_log = safe_logger("headrace.worker")
 
 
 class ChildProcess:
@@ -163,8 +165,13 @@ class Children:
         monotonic: Monotonic,
         *,
         fatal: Callable[[Exception], None],
+        died: Died,
     ) -> None:
-        """*fatal* is called when children die before they take a task, again and again."""
+        """*fatal* is called when children die before they take a task, again and again.
+
+        *died* is called in a thread that an error has ended.
+        """
+        self._died = died
         self._app_path, self._folder = app_path or path_of(app), app.folder
         self._fatal = fatal
         self._stillborn = 0
@@ -178,7 +185,8 @@ class Children:
         """Run *held* as soon as a child is free.  Called from one thread only."""
         if len(self._threads) < self._most:
             name = f"headrace-child-{len(self._threads)}"
-            thread = threading.Thread(target=self._tend, name=name, daemon=True)
+            work = partial(call_on_death, self._died, self._tend)
+            thread = threading.Thread(target=work, name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
         self._waiting.put(held)

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -161,6 +161,11 @@ class LineHandler(logging.StreamHandler[TextIO]):
         else:
             self._of_thread.latest = record
 
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the base's name)
+        """Report the error in hand as the base does; raise nothing if stderr itself is closed."""
+        with suppress(Exception):
+            super().handleError(record)
+
     @contextmanager
     def together(self) -> Iterator[None]:
         """Keep what this thread logs in the block, and write it at the end."""
@@ -234,12 +239,27 @@ def _plain(value: object) -> object:
     return value
 
 
+def is_configured() -> bool:
+    """Whether the program has set up logging: a handler gets the records of this package."""
+    return logging.getLogger("headrace.worker").hasHandlers()
+
+
+def _writes_to_terminal(handler: logging.Handler) -> bool:
+    """Whether *handler* was made by `configure`, or writes to stdout or stderr."""
+    if isinstance(handler, LineHandler):
+        return True
+    stream = getattr(handler, "stream", None)
+    standard = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+    return stream is not None and any(stream is one for one in standard)
+
+
 def configure(
     log_format: LogFormat = "text", *, level: int | str = "INFO", stream: TextIO | None = None
 ) -> None:
-    """Let everything that is logged appear on *stream* (stderr), for programs that do not care.
+    """Let everything that is logged appear on *stream* (stderr).
 
-    Raises ValueError for an unknown *log_format*.
+    It replaces handlers of the root logger that write to stdout or stderr.  Others stay, such as
+    those that write to files.  Raises ValueError for an unknown *log_format*.
     """
     global _configured  # noqa: PLW0603 (there is one root logger in a process)
     formatters = {"text": TextFormatter, "json": JsonFormatter}
@@ -250,7 +270,8 @@ def configure(
     handler.addFilter(TaskLogFilter())
     root = logging.getLogger()
     for old in root.handlers[:]:
-        root.removeHandler(old)
+        if _writes_to_terminal(old):
+            root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level)
     _configured = Configured(log_format, level, to_stdout=stream is sys.stdout)

@@ -1,15 +1,15 @@
 """What a worker tells those who count and measure."""
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import Concatenate, ParamSpec
 
 from headrace.client.app.execution import TaskRoute
+from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import LeasedTask
 
 P = ParamSpec("P")
 
-_log = logging.getLogger("headrace.worker")
+_log = safe_logger("headrace.worker")
 
 
 class Observer:

@@ -1,7 +1,6 @@
 """Reports of tasks: how attempts end in one, and how they are gathered, sent, and sent again."""
 
 import asyncio
-import logging
 import random
 import threading
 from collections import deque
@@ -34,6 +33,7 @@ from headrace.domain.errors import (
 )
 from headrace.domain.limits import BATCH
 from headrace.domain.task import State
+from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import LeasedTask, Reported
 
 _LINGER_SECONDS: Final = 0.005
@@ -42,7 +42,7 @@ _LATE_SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 10.0
 _TENTHS_BELOW: Final = 10
 
-_log = logging.getLogger("headrace.worker")
+_log = safe_logger("headrace.worker")
 
 
 class LeaseOver(LeaseLost):

@@ -3,7 +3,6 @@
 Each call is tried once, because each step of the worker has a backoff of its own.
 """
 
-import logging
 import random
 import re
 import time
@@ -21,6 +20,7 @@ from headrace.client.codec import Codec
 from headrace.client.sending import Failure, Report
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import Forbidden, InvalidRequest, NotFound, VersionMismatch
+from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import Dequeued, Lease, Reported
 
 Monotonic: TypeAlias = Callable[[], float]
@@ -266,7 +266,7 @@ def without_progress(report: Report, _refused: Refused) -> Report | None:
 
 _ROUNDS: Final = 3  # of a sync while others change the same
 
-_log = logging.getLogger("headrace.worker")
+_log = safe_logger("headrace.worker")
 
 
 def prepare(client: Client, app: App, settings: WorkerSettings) -> None:

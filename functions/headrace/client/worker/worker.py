@@ -11,6 +11,7 @@ Long, because that is to be read in one place, and a third of it is the settings
 import logging
 import queue
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -40,8 +41,9 @@ from headrace.client.worker.service import (
     seconds_awake,
 )
 from headrace.client.worker.settings import Queues, WorkerSettings
-from headrace.domain.errors import Unavailable
+from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.limits import BATCH
+from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import LeasedTask, Reported
 
 _UNREPORTED: Final = 250
@@ -66,7 +68,7 @@ _LAST_REPORTS_SECONDS: Final = 5.0
 _BURST_SECONDS: Final = 30.0
 """How long a burst waits for a service that is away."""
 
-_log = logging.getLogger("headrace.worker")
+_log = safe_logger("headrace.worker")
 
 
 class Worker:
@@ -177,17 +179,18 @@ class Worker:
             monotonic,
             app_path=app_path,
             fatal=self._fail,
+            died=self._thread_died,
         )
         self._heartbeats = Heartbeats(service, clock, keepalive=keepalive, chance=chance)
         self._registry = Registry(service, self.settings, version=version, started_at=now())
         self.reporter = Reporter(service, clock, chance=chance)
-        self._fetching = _thread("fetching", self._fetch)
-        self._reporting = _thread("reports", self._report)
+        self._fetching = self._thread("fetching", self._fetch)
+        self._reporting = self._thread("reports", self._report)
         self.threads = {
-            "heartbeats": _thread("heartbeats", self._beat),
-            "time-limits": _thread("time-limits", self._interrupt_late),
+            "heartbeats": self._thread("heartbeats", self._beat),
+            "time-limits": self._thread("time-limits", self._interrupt_late),
             "reports": self._reporting,
-            "worker-heartbeat": _thread("worker-heartbeat", self._beat_for_itself),
+            "worker-heartbeat": self._thread("worker-heartbeat", self._beat_for_itself),
             "fetching": self._fetching,
         }
 
@@ -423,6 +426,19 @@ class Worker:
         self._failure = error
         self._commands.put("failed")
 
+    def _thread(self, name: str, step: Step) -> PeriodicThread:
+        fault = "A fault of the worker itself, in thread %s"
+        return PeriodicThread(
+            f"headrace-{name}", step, log=_log, fault=fault, died=self._thread_died
+        )
+
+    def _thread_died(self, error: BaseException) -> None:
+        """End the worker: without one of its threads it would take tasks and not report them."""
+        thread = threading.current_thread().name
+        _log.error("Thread %s of the worker has ended", thread, exc_info=error)
+        message = f"thread {thread} of the worker has ended: {type(error).__name__}: {error}"
+        self._fail(HeadraceError(message))
+
     def _obey(self) -> None:
         """Wait, in the thread of `run`, for the command to stop."""
         while self._commands.get() == "quiet":
@@ -496,11 +512,6 @@ class Worker:
     def _release_waiting(self, held: InflightTask) -> None:
         if held.withdraw():
             self._let_go(held, released(held.task))
-
-
-def _thread(name: str, step: Step) -> PeriodicThread:
-    fault = "A fault of the worker itself, in thread %s"
-    return PeriodicThread(f"headrace-{name}", step, log=_log, fault=fault)
 
 
 def _shutdown_wait(running: int, unreported: int, seconds: float) -> str:

@@ -8,7 +8,6 @@ Here is what it does with the tables, step by step; who sends, and in how many t
 business of ``push/running``.
 """
 
-import logging
 import random
 import time
 from collections import deque
@@ -41,6 +40,7 @@ from headrace.ops.shared.push_status import SEATS, PushCounts, seat_name
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.shared.seats import LASTS, RENEWED_EVERY, Seat
 from headrace.ops.shared.signing import Signing
+from headrace.safe_logging import safe_logger
 from headrace.store.base import Position, Store
 
 _TOGETHER: Final = 25  # tasks of one dequeue
@@ -52,7 +52,7 @@ _STATUS: Final = {
     Action.FAIL: ReportStatus.FAILED,
 }
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = safe_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,7 +13,6 @@ Tasks of ticks are made together with the key lock that notes them, and taken ba
 key lock is a fence.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -38,6 +37,7 @@ from headrace.ops.tasks.enqueue import (
     key_holder,
     with_id,
 )
+from headrace.safe_logging import safe_logger
 from headrace.store.base import Done, Refused, Store, every_record
 from headrace.store.call_scope import draw_task_id
 from headrace.store.records import readable
@@ -46,7 +46,7 @@ from headrace.store.records import schedules as schedule_records
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
 _TOGETHER: Final = 24  # tasks of one transaction
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = safe_logger(__name__)
 
 
 class OvertakenError(Exception):

@@ -4,7 +4,6 @@ Which settings of a queue a change has changed, as the audit keeps them: no secr
 """
 
 import json
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -19,11 +18,12 @@ from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.push import MASK
 from headrace.domain.queue import QueueSettings
 from headrace.ops.shared.paging import Cursors, Found
+from headrace.safe_logging import safe_logger
 from headrace.store.base import Record, Store
 from headrace.store.call_scope import caller
 from headrace.store.records import body_of
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = safe_logger(__name__)
 
 KIND: Final = "audit"
 KEPT: Final = timedelta(days=90)

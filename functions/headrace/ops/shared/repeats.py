@@ -5,7 +5,6 @@ come at once one runs.  It says until when that one can be at work; should its p
 goes on after that.  Who is done writes the answer in the marker's place.
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -14,11 +13,12 @@ from typing import Final
 from headrace.domain.errors import Unavailable
 from headrace.domain.instants import micros_of
 from headrace.domain.repeat import First, KeyedRequest, RecordedAnswer, still_running
+from headrace.safe_logging import safe_logger
 from headrace.store.base import Record, Store
 from headrace.store.call_scope import Draws
 from headrace.store.records.repeats import FIRST, first_of, kind_of, part_name, parts_of, record_of
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = safe_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

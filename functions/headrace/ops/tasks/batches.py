@@ -43,6 +43,7 @@ from headrace.ops.shared.paging import Cursors, Found, seek
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.shared.stack_secret import DerivedIds
 from headrace.ops.tasks.batch_names import BatchNames, Uncounted, note
+from headrace.safe_logging import safe_logger
 from headrace.store.base import Record, Store
 from headrace.store.call_scope import draw_batch_id, visible
 from headrace.store.records import batches as batch_records
@@ -50,7 +51,7 @@ from headrace.store.records import batches as batch_records
 _TRIES: Final = 50
 _RESULT_BYTES: Final = 512  # of what else an answer says of one
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = safe_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

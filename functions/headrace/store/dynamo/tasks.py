@@ -1,6 +1,5 @@
 """The tasks table: conditional writes in batches, and consistent reads."""
 
-import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from botocore.exceptions import ClientError
 from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
 from headrace.domain.task import Task
+from headrace.safe_logging import safe_logger
 from headrace.store import keys
 from headrace.store.base import Done, Noting, NotingRefused, Outcome, Refused, refused
 from headrace.store.call_scope import charge
@@ -34,7 +34,7 @@ from headrace.store.items import (
 from headrace.store.services import AwsClient
 from headrace.store.statements import single_write, statement
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = safe_logger(__name__)
 _BATCH: Final = 25  # statements of one BatchExecuteStatement
 _READ_BATCH: Final = 100  # items of one BatchGetItem
 _TRIES: Final = 5

@@ -1,6 +1,5 @@
 """Records of the control table: one module per kind, with functions to write and read it."""
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
@@ -8,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_type_hints
 
 from headrace.domain.filters import NewerRecord
+from headrace.safe_logging import safe_logger
 from headrace.shapes import convert
 from headrace.store.base import Record
 
@@ -25,7 +25,7 @@ def body_of(thing: "DataclassInstance", *without: str) -> dict[str, Any]:
 
 
 _T = TypeVar("_T")
-_log: Final = logging.getLogger(__name__)
+_log: Final = safe_logger(__name__)
 
 
 def read_body(body: Mapping[str, Any], shape: type[_T], **named: object) -> _T:

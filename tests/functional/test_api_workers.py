@@ -118,6 +118,7 @@ def test_a_name_that_can_be_none_is_refused(call: Service, name: str) -> None:
         ("version", "é" * 33, "version"),
         ("version", 1.4, "version"),
         ("started_at", "yesterday", "started_at"),
+        ("stopped", "yes", "stopped"),
         ("command", "stop", "command"),
         ("seen_at", "2026-11-21T08:00:00Z", "seen_at"),
     ],
@@ -185,3 +186,16 @@ def test_keys_for_some_queues_stay_inside(call: Service) -> None:
     assert call("PUT", ADA, SIGN).json == {"command": None}
     (entry,) = operator("GET", "/v1/audit").json["entries"]
     assert (entry["action"], entry["queue"], entry["ids"]) == ("stop_worker", "mail", ["mine"])
+
+
+def test_a_worker_that_has_stopped_is_not_listed_and_its_name_is_free(call: Service) -> None:
+    call("PUT", ADA, SIGN)
+
+    assert call("PUT", ADA, {**SIGN, "stopped": True}).json == {"command": None}
+
+    assert call("GET", "/v1/workers").json["workers"] == []
+    assert call("POST", f"{ADA}/stop").status == 404
+    other = keyed(call, Role.WORKER, "other")
+    assert other("PUT", ADA, {"queues": ["other"]}).status == 200
+    assert call("PUT", ADA, SIGN).status == 200
+    assert len(call("GET", "/v1/workers").json["workers"]) == 1

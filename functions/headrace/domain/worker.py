@@ -46,7 +46,8 @@ class Command(StrEnum):
 class WorkerHeartbeat:
     """A heartbeat, as the worker sent it; ``started_at`` tells a process from the next one.
 
-    ``running`` are ids of tasks; None where they are not shown.
+    ``running`` are ids of tasks; None where they are not shown.  ``stopped`` marks the last
+    heartbeat of a worker that ends.
     """
 
     name: str
@@ -55,6 +56,7 @@ class WorkerHeartbeat:
     concurrency: int = 1
     running: tuple[str, ...] | None = ()
     version: str = ""
+    stopped: bool = False
 
     @property
     def host(self) -> str:
@@ -72,12 +74,12 @@ class LiveWorker:
     command: Command | None = None
 
     def alive(self, now: datetime) -> bool:
-        """Tell whether it was heard of lately."""
-        return now - self.seen_at < FORGOTTEN_AFTER
+        """Tell whether it was heard of lately, and has not stopped since."""
+        return not self.heartbeat.stopped and now - self.seen_at < FORGOTTEN_AFTER
 
     def remembered(self, now: datetime) -> bool:
-        """Tell whether people are still shown it."""
-        return now - self.seen_at < REMEMBERED_FOR
+        """Tell whether people are still shown it: one that went silent, not one that stopped."""
+        return not self.heartbeat.stopped and now - self.seen_at < REMEMBERED_FOR
 
     def standing(self, now: datetime) -> WorkerStanding:
         """Return what to think of it."""
@@ -93,7 +95,8 @@ class LiveWorker:
 
     def on_duty(self, now: datetime) -> tuple[str, ...]:
         """Return the queues whose tasks it takes now; none once it is asked to stop."""
-        if self.command is not None or now - self.seen_at >= _ON_DUTY_FOR:
+        silent = now - self.seen_at >= _ON_DUTY_FOR
+        if silent or self.heartbeat.stopped or self.command is not None:
             return ()
         return self.heartbeat.queues
 

@@ -66,6 +66,14 @@ class SignBody(RequestBody):
         ),
     ] = None
 
+    stopped: Annotated[
+        bool,
+        Field(
+            description="True in the last heartbeat of a worker that ends. The worker is then no "
+            "longer listed, and its name is free."
+        ),
+    ] = False
+
     def heartbeat_of(self, name: str, now: datetime) -> WorkerHeartbeat:
         """Return this as the heartbeat of worker *name*, one that begins *now* if it is new."""
         return WorkerHeartbeat(
@@ -75,6 +83,7 @@ class SignBody(RequestBody):
             self.concurrency,
             tuple(self.running),
             self.version,
+            self.stopped,
         )
 
 
@@ -109,7 +118,8 @@ def worker_answer(worker: LiveWorker) -> service_wire.WorkerSeen:
     summary="Give a sign of life",
     description=(
         "A worker says every 30 seconds what it is doing, and is told what it is asked to do. "
-        "Names are one space for all queues. After 5 minutes of silence a worker counts as gone. "
+        "Names are one space for all queues. A worker counts as gone after 5 minutes of silence, "
+        "or after a heartbeat with `stopped`. "
         "A command holds for the process that it was given to: a worker of another `started_at` "
         "is not asked anything yet. 403 also where a worker of this name is alive on queues that "
         "the key is not for. One write unit for each KiB."

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace import App, Client, Context, Reject, Retry, Snooze, Stopped, Worker
+from headrace import App, Client, Context, Observer, Reject, Retry, Snooze, Stopped, Worker
 from headrace.client.queue_fields import DequeuingFields, RetryFields
 from headrace.domain.errors import Forbidden, LeaseLost
 from headrace.testing import MemoryService
@@ -427,3 +427,20 @@ def test_a_task_that_is_put_off_uses_no_attempt_and_sees_its_last_progress() -> 
     assert [attempt for attempt, _ in seen] == [1, 1, 1, 1]
     assert (task.result, task.errors) == ("ready", [])
     assert elapsed >= timedelta(minutes=30)
+
+
+def test_a_worker_that_stops_is_listed_no_longer(service: MemoryService, story: AppStory) -> None:
+    story.note.enqueue(what="a")
+    listed: list[str] = []
+
+    class Looks(Observer):
+        def ended(self, *_: object) -> None:
+            deadline = time.monotonic() + 10
+            while not listed and time.monotonic() < deadline:
+                listed.extend(one.name for one in service.client.list_workers())
+
+    worker = Worker(story.app, client=service.client, name="ada:1", observers=[Looks()])
+    worker.run(burst=True)
+
+    assert [one.name for one in service.client.list_workers()] == []
+    assert listed == ["ada:1"]

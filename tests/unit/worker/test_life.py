@@ -588,7 +588,8 @@ def test_an_operator_can_stop_it(harness: WorkerHarness) -> None:
 
     harness.ends()
 
-    (sign,) = harness.service.signs
+    sign, last = harness.service.signs
+    assert last["stopped"]
     assert (sign["name"], sign["queues"], sign["version"]) == ("host-1:4711", ["mail"], "1.2")
 
 

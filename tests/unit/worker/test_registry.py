@@ -90,3 +90,25 @@ def test_a_service_that_knows_no_signs_is_given_no_more() -> None:
     harness.service.fault = NotFound("no such route")
 
     assert harness.step() == UNTIL_WOKEN
+
+
+def test_a_worker_that_ends_signs_off_if_it_was_listed() -> None:
+    harness = RegistryHarness()
+    harness.registry.sign_off()
+    assert harness.service.signs == []
+
+    harness.step()
+    harness.registry.sign_off()
+
+    last = harness.service.signs[-1]
+    assert (last["name"], last["running"], last["stopped"]) == ("host-1:4711", [], True)
+
+
+def test_a_service_that_is_away_does_not_keep_a_worker_from_ending() -> None:
+    harness = RegistryHarness()
+    harness.step()
+    harness.service.fault = Unavailable("away")
+
+    harness.registry.sign_off()
+
+    assert len(harness.service.signs) == 1

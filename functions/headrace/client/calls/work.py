@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Literal, TypeAlias, TypedDict, Unpack
+from typing import Literal, NotRequired, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -145,6 +145,7 @@ class WorkerSign(TypedDict):
     running: Sequence[str]
     version: str
     started_at: datetime
+    stopped: NotRequired[bool]
 
 
 def put_worker(name: str, **sign: Unpack[WorkerSign]) -> ApiCall[str | None]:

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from headrace.client.calls.work import WorkerSign
 from headrace.client.sending import Report
 from headrace.client.threads import UNTIL_WOKEN
 from headrace.client.worker.groups import GroupLease
@@ -43,6 +44,9 @@ _SHORTEST_TIMEOUT: Final = 1.0
 _WORKER_SECONDS: Final = 30.0
 _FORGOTTEN_SECONDS: Final = 300.0
 """After so long the service forgets a worker that is silent."""
+
+_SIGN_OFF_SECONDS: Final = 2.0
+"""How long a worker that stops waits for the answer to its last heartbeat."""
 
 _log = safe_logger("headrace.worker")
 
@@ -214,6 +218,7 @@ class Registry:
         self._service, self._settings = service, settings
         self._version, self._started_at = version, started_at
         self._last_received: str | None = None
+        self._listed = False
         self.rest = 0.0
         """Seconds until the next worker heartbeat."""
 
@@ -222,14 +227,7 @@ class Registry:
         running = [held.task.id for held in inflight if held.running]
         self.rest = _WORKER_SECONDS
         try:
-            received = self._service.sign(
-                self._settings.name,
-                queues=list(self._settings.queues),
-                concurrency=self._settings.concurrency,
-                running=running[:WORKER_TASKS],
-                version=self._version,
-                started_at=self._started_at,
-            )
+            received = self._service.sign(self._settings.name, **self._sign(running))
         except (Unavailable, RateLimited) as error:
             _log.debug("No worker heartbeat could be sent: %s", error)
         except Forbidden as error:  # until then, a worker of other queues may have had the name
@@ -239,7 +237,28 @@ class Registry:
             _log.warning("This worker will not be listed: %s", error)
             self.rest = UNTIL_WOKEN
         else:
+            self._listed = True
             before, self._last_received = self._last_received, received
             # Once: a worker that is stopped a second time does not wait.
             return None if received == before else received
         return None
+
+    def sign_off(self) -> None:
+        """Send the last heartbeat, so that the service lists the worker no longer."""
+        if not self._listed:
+            return
+        try:
+            self._service.sign(
+                self._settings.name, within=_SIGN_OFF_SECONDS, stopped=True, **self._sign([])
+            )
+        except HeadraceError as error:
+            _log.debug("The last worker heartbeat could not be sent: %s", error)
+
+    def _sign(self, running: Sequence[str]) -> WorkerSign:
+        return {
+            "queues": list(self._settings.queues),
+            "concurrency": self._settings.concurrency,
+            "running": running[:WORKER_TASKS],
+            "version": self._version,
+            "started_at": self._started_at,
+        }

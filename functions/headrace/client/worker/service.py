@@ -121,9 +121,14 @@ class WorkerService:
         call: ApiCall[list[Reported]] = work.report_batch(queue, reports)
         return self._client.send(call, again=False, timeout=within)
 
-    def sign(self, name: str, **sign: Unpack[work.WorkerSign]) -> str | None:
-        """Send a worker heartbeat and return the command of an operator; the next follows soon."""
-        return self._client.send(work.put_worker(name, **sign), again=False)
+    def sign(
+        self, name: str, *, within: float | None = None, **sign: Unpack[work.WorkerSign]
+    ) -> str | None:
+        """Send a worker heartbeat and return the command of an operator; the next follows soon.
+
+        Raises Unavailable when nothing is heard for *within* seconds.
+        """
+        return self._client.send(work.put_worker(name, **sign), again=False, timeout=within)
 
 
 class ServiceClock:

@@ -65,6 +65,9 @@ _UNWIND_CHECK_SECONDS: Final = 0.01
 _LAST_REPORTS_SECONDS: Final = 5.0
 """The least time that finished results have to reach the service when a worker ends."""
 
+_LAST_SIGN_SECONDS: Final = 1.0
+"""How long a worker that ends waits for a worker heartbeat under way."""
+
 _BURST_SECONDS: Final = 30.0
 """How long a burst waits for a service that is away."""
 
@@ -475,6 +478,10 @@ class Worker:
             )
         if self._groups is not None:
             self._groups.close()
+        signs = self.threads["worker-heartbeat"]
+        signs.stop()
+        if signs.join(_LAST_SIGN_SECONDS):  # else a heartbeat under way would come after the last
+            self._registry.sign_off()
         _log.info("Stopped")
 
     def _wait_until(self, done: Callable[[], bool], until: float) -> bool:

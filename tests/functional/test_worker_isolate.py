@@ -1,5 +1,7 @@
 """Handlers in child processes: what kills one is a failed attempt, and nothing else."""
 
+import importlib
+import multiprocessing
 import os
 import signal
 import sys
@@ -7,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -379,3 +382,82 @@ def test_a_handler_puts_its_task_off_here_too(harness: IsolatedWorkerHarness) ->
 
     report = harness.service.done[task]
     assert (report.status, report.delay_in_seconds) == ("RELEASED", 9.5)
+
+
+BLOCKED = """
+import multiprocessing, os, time
+if multiprocessing.parent_process() is not None:
+    open(os.environ["STARTED"], "a").write("x")
+    time.sleep(600)
+from headrace import App, Worker
+app = App()
+@app.handler(queue="mail", timeout=0.5)
+def load(payload):
+    return payload
+"""
+
+
+@pytest.fixture
+def blocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """An app whose module blocks when a child process imports it."""
+    (tmp_path / "blocked_app.py").write_text(BLOCKED)
+    monkeypatch.setenv("STARTED", str(tmp_path / "started"))
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("blocked_app")
+    del sys.modules["blocked_app"]
+
+
+def test_a_module_that_blocks_at_import_in_the_child_fails_attempts_and_ends_the_worker(
+    blocked: ModuleType,
+) -> None:
+    service = FakeService(time.monotonic)
+    ids = service.put(1, 2, 3)
+    worker = Worker(
+        blocked.app, service=service, isolate=True, concurrency=1, child_start_timeout=0.5
+    )
+
+    with pytest.raises(HeadraceError, match=r"took longer than 0\.5 s to load the app"):
+        worker.run()
+
+    errors = [service.done[task].error for task in ids]
+    assert [error.type for error in errors if error] == ["ProcessNotStarted"] * 3
+    assert worker.unreported_tasks == 0
+
+
+def test_a_worker_stops_while_its_child_blocks_at_import(
+    blocked: ModuleType, tmp_path: Path
+) -> None:
+    service = FakeService(time.monotonic)
+    (task,) = service.put(1)
+    worker = Worker(blocked.app, service=service, isolate=True, concurrency=1)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    wait_until((tmp_path / "started").exists)
+
+    worker.stop()
+    thread.join(SOON)
+
+    assert not thread.is_alive()
+    assert service.statuses() == {task: "RELEASED"}
+    assert multiprocessing.active_children() == []
+
+
+def test_a_child_that_reads_nothing_holds_up_neither_heartbeats_nor_the_stop(
+    harness: IsolatedWorkerHarness,
+) -> None:
+    """Its pipe is full of a large task, and the rest of the worker must not wait for room."""
+    (first,) = harness.service.put(["pid"])
+    worker = harness.start(queues=["mail", "limited"], shutdown_timeout=0.1)
+    harness.service.wait_for(first)
+    (child,) = multiprocessing.active_children()
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGSTOP)
+    payload = ["tidy", "x" * 200_000]  # more than a pipe holds
+    (stuck,) = harness.service.put(payload, queue="limited")
+    harness.service.wait_for(stuck)
+    assert harness.outcome(stuck)[:2] == ("FAILED", "TimeLimit")  # in spite of the soft limit
+
+    worker.stop()
+    harness.thread.join(SOON)
+
+    assert not harness.thread.is_alive()

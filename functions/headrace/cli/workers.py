@@ -80,6 +80,13 @@ def _weights(texts: tuple[str, ...]) -> dict[str, float] | None:
     metavar="TIME",
     help="What running tasks may take to end when it is stopped: 30s.",
 )
+@click.option(
+    "--child-start-timeout",
+    type=params.seconds,
+    default="30s",
+    metavar="TIME",
+    help="What a process of --isolate may take to load the app: 30s.",
+)
 @click.option("--keepalive", **TIME, help="How long leases last.")
 @click.option("--group-lease", is_flag=True, help="One lease over all tasks, of 60s.")
 @click.option("--sync", is_flag=True, help="Before that, do as `headrace sync` does.")

@@ -6,7 +6,6 @@ Gateway's 29 seconds.  So a slow table is a 503 of ours, which says when to try 
 """
 
 import gc
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext

@@ -15,6 +15,7 @@ from headrace.client.worker import isolate
 from headrace.client.worker.inflight import InflightTask
 from headrace.client.worker.isolate import ChildProcess, Children
 from headrace.client.worker.observing import Observer
+from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import HeadraceError
 from tests.unit.worker.worker_harness import SOON, held
 
@@ -22,12 +23,13 @@ from tests.unit.worker.worker_harness import SOON, held
 class FakeChild:
     """A child that runs nothing, but answers, or dies as it is told to."""
 
-    def __init__(self, *, ready: bool = True, last_words: str = "") -> None:
-        self.ready, self.last_words = ready, last_words
+    def __init__(self, *, ready: bool = True, last_words: str = "", too_slow: bool = False) -> None:
+        self.ready, self.last_words, self.too_slow = ready, last_words, too_slow
         self.fault: Exception | None = None
         self.killed = 0
 
-    def is_ready(self) -> bool:
+    def is_ready(self, within: float, stopping: threading.Event) -> bool:
+        assert within == 5
         return self.ready
 
     def say(self, message: tuple[Any, ...]) -> None:
@@ -60,7 +62,7 @@ class ChildHarness:
         self.children = Children(
             App(),
             "shop:app",
-            1,
+            WorkerSettings.of(["mail"], concurrency=1, child_start_timeout=5),
             Observer(),
             self._ended,
             time.monotonic,
@@ -130,6 +132,37 @@ def test_three_in_a_row_that_cannot_begin_end_the_worker_with_what_the_last_one_
     (error,) = harness.fatal
     assert isinstance(error, HeadraceError)
     assert "ended with exit code 1: ImportError: no shop" in str(error)
+
+
+def test_a_task_whose_child_does_not_start_in_time_has_failed(
+    harness: ChildHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness.births = iter([FakeChild(ready=False, too_slow=True), FakeChild()])
+
+    first, second = harness.run(held(1), held(2))
+
+    assert first is not None
+    assert first.status == "FAILED"
+    assert first.error is not None
+    assert (first.error.type, first.error.message) == (
+        "ProcessNotStarted",
+        "its child process took longer than 5 s to load the app and was killed",
+    )
+    assert second is not None
+    assert second.status == "SUCCEEDED"
+    assert "A child process took longer than 5 s to load the app" in caplog.text
+
+
+def test_a_system_that_starts_no_process_for_long_ends_the_worker(
+    harness: ChildHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolate, "_NO_PROCESS_SECONDS", 0.0)
+    harness.births = iter([OSError(11, "no processes left")] * 2)
+
+    harness.run(held(1), held(2))
+
+    (error,) = harness.fatal
+    assert "no child process could be started" in str(error)
 
 
 def test_a_fault_beside_a_task_ends_it_and_replaces_its_child(harness: ChildHarness) -> None:

@@ -248,7 +248,7 @@ class Handlers:
         self._children: Children | None = None
         if settings.isolate:
             self._children = Children(
-                app, app_path, most, observer, ended, monotonic, fatal=fatal, died=died
+                app, app_path, settings, observer, ended, monotonic, fatal=fatal, died=died
             )
         self._threads = Threads(app, most, observer, ended, monotonic, died=died)
         self._coroutines = Coroutines(app, most, observer, ended, monotonic, died=died)

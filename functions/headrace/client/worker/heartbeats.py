@@ -247,10 +247,10 @@ class Registry:
         """Send the last heartbeat, so that the service lists the worker no longer."""
         if not self._listed:
             return
+        sign = self._sign([])
+        sign["stopped"] = True
         try:
-            self._service.sign(
-                self._settings.name, within=_SIGN_OFF_SECONDS, stopped=True, **self._sign([])
-            )
+            self._service.sign(self._settings.name, within=_SIGN_OFF_SECONDS, **sign)
         except HeadraceError as error:
             _log.debug("The last worker heartbeat could not be sent: %s", error)
 

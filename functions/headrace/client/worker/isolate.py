@@ -3,9 +3,11 @@
 import multiprocessing
 import os
 import queue
+import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -22,6 +24,7 @@ from headrace.client.worker.inflight import Ended, InflightTask, Interruption, R
 from headrace.client.worker.observing import Observer
 from headrace.client.worker.reporting import failed, released
 from headrace.client.worker.service import Monotonic
+from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from headrace.safe_logging import safe_logger
 
@@ -29,8 +32,17 @@ _END_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.5
 """How often a silent child is looked at."""
 
+_START_LOOK_SECONDS: Final = 0.1
+"""How often a child that starts is looked at."""
+
+_BRIEF_SECONDS: Final = 0.2
+"""How long a short message may wait for one that is being sent."""
+
 _LATER_SECONDS: Final = 5.0
 """How long a task is left alone that no child could be started for."""
+
+_NO_PROCESS_SECONDS: Final = 60.0
+"""How long the system may refuse to start processes before the worker ends."""
 
 _PAUSE_SECONDS: Final = 0.5
 _STILLBORN: Final = 3
@@ -52,6 +64,7 @@ class ChildProcess:
         )
         self._lock = threading.Lock()  # of the pipe's sending end
         self.last_words = ""
+        self.too_slow = False
         try:
             self.process.start()
         except BaseException:
@@ -60,10 +73,22 @@ class ChildProcess:
         finally:
             theirs.close()
 
-    def is_ready(self) -> bool:
-        """Wait until it can take tasks; False: it has died before."""
+    def is_ready(self, within: float, stopping: threading.Event) -> bool:
+        """Wait until it can take tasks; False: it has died before.
+
+        A child that takes longer than *within* seconds is killed, and `too_slow` is set; so is
+        one that still starts when the worker is *stopping*.
+        """
+        until = time.monotonic() + within
         try:
-            message = self.hear()
+            while not self.pipe.poll(_START_LOOK_SECONDS):
+                self.too_slow = time.monotonic() >= until
+                if self.too_slow or stopping.is_set():
+                    self.kill()
+                    return False
+                if not self.process.is_alive() and not self.pipe.poll(0):
+                    return False
+            message: child.FromChild = self.pipe.recv()
         except (EOFError, OSError):
             return False
         if message[0] == "unfit":
@@ -87,6 +112,23 @@ class ChildProcess:
         with suppress(OSError), self._lock:
             self.pipe.send(message)
 
+    def say_briefly(self, message: child.ToChild) -> None:
+        """Send a short *message* if that needs no waiting.
+
+        A child that does not read, because it is stopped or blocked, must not hold up the thread
+        that keeps leases or time limits.  It is killed when its time is over.
+        """
+        if not self._lock.acquire(timeout=_BRIEF_SECONDS):
+            return
+        try:
+            with suppress(OSError, ValueError):
+                room = select.poll()
+                room.register(self.pipe.fileno(), select.POLLOUT)
+                if room.poll(0):
+                    self.pipe.send(message)
+        finally:
+            self._lock.release()
+
     def kill(self) -> None:
         """Kill it and what it has started."""
         pid = self.process.pid
@@ -99,7 +141,7 @@ class ChildProcess:
 
     def end(self) -> None:
         """Let it end by itself, or kill it when it does not."""
-        self.say(("end",))
+        self.say_briefly(("end",))
         self.process.join(_END_SECONDS)
         if self.process.is_alive():
             self.kill()
@@ -132,9 +174,9 @@ class ChildAttempt(RunningHandler):
     def interrupt(self, why: Interruption) -> None:
         """Send it the soft limit, or that it was cancelled; kill it for anything else."""
         if why is Interruption.SOFT_LIMIT:
-            self._process.say(("soft",))
+            self._process.say_briefly(("soft",))
         elif why is Interruption.CANCELLED:
-            self._process.say(("cancel",))
+            self._process.say_briefly(("cancel",))
         else:
             self._kill(why)
 
@@ -149,17 +191,17 @@ class ChildAttempt(RunningHandler):
 
     def prolonged(self, expires_at: datetime, seconds: float) -> None:
         """Send it the new end."""
-        self._process.say(("lease", expires_at, seconds))
+        self._process.say_briefly(("lease", expires_at, seconds))
 
 
 class Children:
-    """Up to *most* child processes, begun as they are needed and replaced when they die."""
+    """As many child processes as the concurrency, begun as they are needed and replaced when they die."""
 
     def __init__(
         self,
         app: App,
         app_path: str | None,
-        most: int,
+        settings: WorkerSettings,
         observer: Observer,
         ended: Ended,
         monotonic: Monotonic,
@@ -167,16 +209,17 @@ class Children:
         fatal: Callable[[Exception], None],
         died: Died,
     ) -> None:
-        """*fatal* is called when children die before they take a task, again and again.
+        """*fatal* is called when no child can start, again and again.
 
         *died* is called in a thread that an error has ended.
         """
-        self._died = died
+        self._died, self._start_timeout = died, settings.child_start_timeout
         self._app_path, self._folder = app_path or path_of(app), app.folder
         self._fatal = fatal
         self._stillborn = 0
+        self._refused_since: float | None = None  # monotonic
         self._stopping = threading.Event()
-        self._most = most
+        self._most = settings.concurrency
         self._observer, self._ended, self._monotonic = observer, ended, monotonic
         self._waiting: queue.SimpleQueue[InflightTask | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -205,7 +248,7 @@ class Children:
         while (held := self._waiting.get()) is not None:
             try:
                 if process is None and not held.over:
-                    process = self._new_child()
+                    process = self._new_child(held)
                 if process is None:
                     self._release(held)
                 elif not self._run(held, process):
@@ -220,29 +263,54 @@ class Children:
         if process is not None:
             process.end()
 
-    def _new_child(self) -> ChildProcess | None:
-        """Return a child that can take tasks; None: there cannot be one at present."""
-        while not self._stopping.is_set():
+    def _new_child(self, held: InflightTask) -> ChildProcess | None:
+        """Return a child that can take *held*; None: there cannot be one at present.
+
+        If the child takes too long to start, the attempt of *held* fails: a task must not wait
+        without end.
+        """
+        while not (self._stopping.is_set() or held.over):
             try:
                 process = ChildProcess(self._app_path, self._folder)
             except OSError as error:  # no memory, no processes, no open files left
                 _log.error("No child process can be started at present: %s", error)
+                self._refused(error)
                 self._stopping.wait(_PAUSE_SECONDS)
                 return None
-            if process.is_ready():
+            self._refused_since = None
+            if process.is_ready(self._start_timeout, self._stopping):
                 self._stillborn = 0
                 return process
-            how_it_died = process.reap()
-            if process.last_words:
-                how_it_died = f"{how_it_died}: {process.last_words}"
-            _log.error("A child process %s before it could take a task", how_it_died)
+            how_it_ended = process.reap()
+            if self._stopping.is_set():
+                return None
+            if process.too_slow:
+                how_it_ended = f"took longer than {self._start_timeout:g} s to load the app"
+                self._fail_waiting(held, f"its child process {how_it_ended} and was killed")
+            elif process.last_words:
+                how_it_ended = f"{how_it_ended}: {process.last_words}"
+            _log.error("A child process %s before it could take a task", how_it_ended)
             self._stillborn += 1
             if self._stillborn >= _STILLBORN:
                 message = f"{_STILLBORN} child processes in a row could not begin; the last one"
-                self._fatal(HeadraceError(f"{message}: {how_it_died}"))
+                self._fatal(HeadraceError(f"{message}: {how_it_ended}"))
                 return None
             self._stopping.wait(_PAUSE_SECONDS)
         return None
+
+    def _refused(self, error: OSError) -> None:
+        """Note that the system starts no process; end the worker if that lasts too long."""
+        now = self._monotonic()
+        if self._refused_since is None:
+            self._refused_since = now
+        elif now - self._refused_since >= _NO_PROCESS_SECONDS:
+            message = f"no child process could be started for {_NO_PROCESS_SECONDS:g} s: {error}"
+            self._fatal(HeadraceError(message))
+
+    def _fail_waiting(self, held: InflightTask, message: str) -> None:
+        """Fail the attempt of a task that has not begun."""
+        if held.withdraw():
+            self._ended(held, failed(held.task, "ProcessNotStarted", message))
 
     def _release(self, held: InflightTask) -> None:
         """Release a task that there is no child for; it has not begun."""

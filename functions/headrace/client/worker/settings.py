@@ -18,6 +18,8 @@ THREADS: Final = 10
 
 _LONGEST_PREFETCH: Final = 1000
 
+_CHILD_START_SECONDS: Final = (0.1, 3600.0)
+
 _wrong: Final = InvalidRequest.of
 
 
@@ -38,6 +40,7 @@ class WorkerSettings:
     prefetch: int | None = None
     name: str
     shutdown_timeout: float = 30.0
+    child_start_timeout: float = 30.0
     keepalive: float | None = None
     group_lease: bool = False
     app_path: str | None = None
@@ -55,6 +58,7 @@ class WorkerSettings:
         prefetch: int | None = None,
         name: str | None = None,
         shutdown_timeout: float = 30.0,
+        child_start_timeout: float = 30.0,
         keepalive: float | None = None,
         group_lease: bool = False,
         app_path: str | None = None,
@@ -67,6 +71,7 @@ class WorkerSettings:
         name = name or f"{socket.gethostname()}:{os.getpid()}"
         _within("concurrency", concurrency, limits.WORKER_CONCURRENCY, whole=True)
         _within("shutdown_timeout", shutdown_timeout, (0, math.inf))
+        _within("child_start_timeout", child_start_timeout, _CHILD_START_SECONDS)
         if prefetch is not None:
             _within("prefetch", prefetch, (0, _LONGEST_PREFETCH), whole=True)
         if keepalive is not None:
@@ -86,6 +91,7 @@ class WorkerSettings:
             prefetch=prefetch,
             name=name,
             shutdown_timeout=shutdown_timeout,
+            child_start_timeout=child_start_timeout,
             keepalive=keepalive,
             group_lease=group_lease,
             app_path=app_path,

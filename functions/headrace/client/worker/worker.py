@@ -87,6 +87,7 @@ class Worker:
         prefetch: tasks to hold beyond those that run; None: what starts within half a second.
         name: how operators see it; host and process by default.
         shutdown_timeout: seconds that running tasks may take to end when it stops.
+        child_start_timeout: seconds that a child process of *isolate* may take to load the app.
         keepalive: seconds that leases last between two heartbeats; the task's own by default.
         group_lease: hold all tasks under one lease, which lasts *keepalive* (60) seconds and is
             extended by one call.
@@ -116,6 +117,7 @@ class Worker:
         prefetch: int | None = None,
         name: str | None = None,
         shutdown_timeout: float = 30.0,
+        child_start_timeout: float = 30.0,
         keepalive: float | None = None,
         group_lease: bool = False,
         sync: bool = False,
@@ -138,6 +140,7 @@ class Worker:
             prefetch=prefetch,
             name=name,
             shutdown_timeout=shutdown_timeout,
+            child_start_timeout=child_start_timeout,
             keepalive=keepalive,
             group_lease=group_lease,
             app_path=app_path,

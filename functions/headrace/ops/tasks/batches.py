@@ -7,7 +7,6 @@ so each is made once, whatever is repeated and wherever a process ends.
 Long, because every change goes through that one write, whoever makes it: maker, member, recorder.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta

@@ -5,6 +5,7 @@ Long, because running, stopping and failing are tested on the same worker with o
 
 import asyncio
 import contextlib
+import ctypes
 import io
 import logging
 import sys
@@ -33,6 +34,7 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.wire.tasks import LeasedTask
+from tests.unit.worker import worker_harness
 from tests.unit.worker.worker_harness import KEEPALIVE, SOON, FakeService, leased
 
 BLOCK = 0.002  # seconds between two steps of a handler that waits for an exception
@@ -1021,3 +1023,85 @@ def test_a_thread_for_handlers_that_ends_takes_the_worker_with_it(
     assert [str(error) for error in harness.raised] == [
         "thread headrace-task-0 of the worker has ended: SystemExit: 7"
     ]
+
+
+def hold_the_lock(seconds: float) -> None:
+    """Wait in a call into C that lets no other thread of Python run."""
+    ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+
+
+def test_after_a_standstill_leases_are_renewed_late_and_what_has_not_begun_is_released(
+    harness: WorkerHarness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_harness, "KEEPALIVE", 1.0)
+    lost: list[str] = []
+
+    class Noting(Observer):
+        def lost(self, task: LeasedTask, why: str) -> None:
+            lost.append(why)
+
+    def handler(payload: str) -> str:
+        if payload == "holds":
+            hold_the_lock(2.5)
+            for _ in range(50):  # as long as another thread wants to throw something in here
+                time.sleep(0.01)
+        return payload
+
+    harness.handle(handler)
+    ids = harness.service.put("holds", "a", "b", "c")
+
+    worker = harness.start(concurrency=1, prefetch=5, observers=[Noting()])
+    harness.service.wait_for(*ids)
+    worker.stop()
+    harness.ends()
+
+    statuses = [harness.service.done[task].status for task in ids]
+    assert statuses[0] == "SUCCEEDED"
+    assert set(statuses[1:]) <= {"RELEASED", "SUCCEEDED"}
+    assert lost == []
+    assert "This process stood still for 2." in caplog.text
+
+
+def test_a_lease_that_was_taken_back_during_a_standstill_is_lost_for_that_reason(
+    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_harness, "KEEPALIVE", 1.0)
+    lost: list[str] = []
+
+    class Noting(Observer):
+        def lost(self, task: LeasedTask, why: str) -> None:
+            lost.append(why)
+
+    def handler(payload: str) -> None:
+        harness.service.leases.clear()
+        hold_the_lock(2.5)
+        harness.wait()
+
+    harness.handle(handler)
+    harness.service.put("holds")
+    harness.start(concurrency=1, observers=[Noting()])
+    wait_until(lambda: lost != [])
+
+    (why,) = lost
+    assert why.startswith("the service says STALE_LEASE; this process stood still for 2.")
+
+
+def test_a_task_whose_lease_has_ended_does_not_begin_and_is_released(
+    harness: WorkerHarness,
+) -> None:
+    clock = Hurried()
+    ran: list[str] = []
+
+    def handler(payload: str) -> None:
+        ran.append(payload)
+        clock.ahead += 2 * KEEPALIVE
+
+    harness.handle(handler)
+    first, second = harness.service.put("first", "second")
+    worker = harness.start(concurrency=1, prefetch=5, monotonic=clock)
+    harness.service.wait_for(first, second)
+    worker.stop()
+    harness.ends()
+
+    assert harness.service.statuses()[first] == "SUCCEEDED"
+    assert (ran == ["first"]) == (harness.service.statuses()[second] == "RELEASED")

@@ -19,7 +19,7 @@ from headrace.client.threads import Died, call_on_death
 from headrace.client.worker.inflight import Ended, InflightTask, Interruption, RunningHandler
 from headrace.client.worker.isolate import Children
 from headrace.client.worker.observing import Observer
-from headrace.client.worker.reporting import THROWN, report_of
+from headrace.client.worker.reporting import THROWN, released, report_of
 from headrace.client.worker.service import Monotonic
 from headrace.client.worker.settings import WorkerSettings
 from headrace.safe_logging import safe_logger
@@ -93,6 +93,8 @@ class Threads:
 
     def _run(self, held: InflightTask) -> None:
         if not held.begin(ThreadAttempt(), self._monotonic()):
+            if held.expired_unbegun:
+                self._ended(held, released(held.task))
             return
         report: Report | None = None
         error: BaseException | None = None
@@ -213,6 +215,8 @@ class Coroutines:
         if task is None or self._loop is None:
             return
         if not held.begin(CoroutineAttempt(self._loop, task), self._monotonic()):
+            if held.expired_unbegun:
+                self._ended(held, released(held.task))
             return
         self._observer.started(held.task, held.route)
         report: Report | None

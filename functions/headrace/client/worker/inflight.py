@@ -23,6 +23,9 @@ NOTHING: Final = object()
 CANCEL_SECONDS: Final = 5.0
 """How long a handler whose task was cancelled may take to end, where it can be killed."""
 
+_LATE_HEARTBEAT_SECONDS: Final = 5.0
+"""How long a late heartbeat may take after the process stood still over the end of a lease."""
+
 _AGAIN_SECONDS: Final = 1.0
 """How long a handler may swallow the hard limit before it comes again."""
 
@@ -87,9 +90,12 @@ class InflightTask:
         """
         self.task, self.route, self.group = task, route, group
         self.lease_lost = self.cancelled = self.abandoned = self.stopping = False
+        self.expired_unbegun = False
         self.killed_at = math.inf
         self.started_at = self.seconds = 0.0
         self.soft_at = self.hard_at = math.inf
+        self.stalled_seconds = 0.0
+        self._asked_until = -math.inf
         self.beaten_at = now
         self.lease_ends = lease_ends
         self.lease_expires_at: datetime = task.lease.expires_at
@@ -155,9 +161,15 @@ class InflightTask:
     # ------------------------------------------------------------------------------------- stages
 
     def begin(self, attempt: RunningHandler, now: float) -> bool:
-        """Let it run from *now* on; False: it was withdrawn, or its lease is lost."""
+        """Let it run from *now* on; False: it was withdrawn.
+
+        A task whose lease has ended does not begin: it is withdrawn, and `expired_unbegun` is set.
+        """
         with self._lock:
             if self._stage is not _Stage.WAITING:
+                return False
+            if self.seconds_left <= 0:
+                self._stage, self.expired_unbegun = _Stage.OVER, True
                 return False
             self._stage, self._attempt = _Stage.RUNNING, attempt
         self.started_at = now
@@ -231,6 +243,7 @@ class InflightTask:
     def prolong(self, expires_at: datetime, *, now: float, lease_ends: float) -> None:
         """Note that the service granted more time at *now*."""
         self.lease_expires_at, self.beaten_at, self.lease_ends = expires_at, now, lease_ends
+        self.stalled_seconds = 0.0
         attempt = self._attempt
         if attempt is not None:
             attempt.prolonged(expires_at, self.seconds_left)
@@ -240,13 +253,28 @@ class InflightTask:
         """When to ask for more time: a third of the lease after it was last granted."""
         return self.beaten_at + (self.lease_ends - self.beaten_at) / 3
 
+    def stood_still(self, seconds: float, now: float) -> bool:
+        """Note that the process did nothing for *seconds* until *now*; return whether that matters.
+
+        If the lease ended meanwhile, the worker could not renew it, and perhaps the service has
+        not taken the task back yet.  So the task has a few seconds more, for a late heartbeat.
+        """
+        if self.lease_lost or not now - seconds <= self.lease_ends <= now:
+            return False
+        self.stalled_seconds, self._asked_until = seconds, now + _LATE_HEARTBEAT_SECONDS
+        return True
+
+    def awaits_late_heartbeat(self, now: float) -> bool:
+        """Whether its lease has ended at *now* and is not known to be lost."""
+        return self.group is None and not self.lease_lost and self.lease_ends <= now
+
     def overdue(self, now: float) -> Interruption | None:
         """Why it is to be interrupted at *now*: its lease or its time is over.
 
         The soft limit is said once, the hard one each second: it alone is left where a handler goes
         on though its lease is over.
         """
-        if not self.lease_lost and self.lease_ends <= now:
+        if not self.lease_lost and max(self.lease_ends, self._asked_until) <= now:
             return Interruption.LEASE_LOST
         if self.hard_at <= now:
             self.hard_at = now + _AGAIN_SECONDS

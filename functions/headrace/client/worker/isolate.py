@@ -195,7 +195,7 @@ class ChildAttempt(RunningHandler):
 
 
 class Children:
-    """As many child processes as the concurrency, begun as they are needed and replaced when they die."""
+    """Child processes, one for each task at a time; begun as needed, replaced when they die."""
 
     def __init__(
         self,
@@ -329,6 +329,8 @@ class Children:
         """Run one task; return whether the child is good for another."""
         attempt = ChildAttempt(process)
         if not held.begin(attempt, self._monotonic()):
+            if held.expired_unbegun:
+                self._ended(held, released(held.task))
             return True
         self._observer.started(held.task, held.route)
         process.say(("run", held.task, held.route.kind, held.seconds_left))

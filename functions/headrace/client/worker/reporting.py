@@ -234,6 +234,14 @@ class Reporter:
         due = [self._due_at(line, idle=idle) for line in self._waiting()]
         return max(0.0, min(due, default=now + UNTIL_WOKEN) - now)
 
+    def has_late(self, now: float) -> bool:
+        """Whether there are reports on leases that have ended at *now*."""
+        return any(
+            kept.held.lease_ends <= now
+            for line in list(self._lines.values())
+            for kept in list(line.kept)
+        )
+
     def hurry(self) -> None:
         """Try now what waits for the service to come back."""
         for line in self._waiting():

@@ -53,6 +53,9 @@ _UNREPORTED_SECONDS: Final = 0.1
 _LIMITS_SECONDS: Final = 0.1
 """How late a time limit may be."""
 
+_STALL_SECONDS: Final = 0.5
+"""How long a process must do nothing to have stood still; it looks every 0.1 s."""
+
 _CHECK_SECONDS: Final = 0.05
 
 _LET_BEGIN_SECONDS: Final = 0.0005
@@ -177,6 +180,7 @@ class Worker:
             service, clock, self.settings, app, groups=self._groups, chance=chance
         )
         self.inflight = InflightTasks()
+        self._awake, self._awake_at = threading.Lock(), monotonic()
         self._handlers = Handlers(
             app,
             self.settings,
@@ -246,8 +250,8 @@ class Worker:
         """Ask for tasks if there is room, and start them; return the seconds until the next try."""
         if self._quiet:
             return UNTIL_WOKEN
-        if self.reporter.is_retrying or len(self.reporter) >= _UNREPORTED:
-            return _UNREPORTED_SECONDS  # what is done comes before what is to be done
+        if self._has_overdue_calls():
+            return _UNREPORTED_SECONDS
         fetched = self._fetcher.fetch(self._room(), self._groups_in_use(), may_wait=not self._burst)
         if fetched is None:
             return UNTIL_WOKEN
@@ -271,6 +275,17 @@ class Worker:
         elif self._burst:
             self._end_burst(fetched)
         return fetched.rest
+
+    def _has_overdue_calls(self) -> bool:
+        """Whether reports or heartbeats have to come before the next dequeue.
+
+        A dequeue reclaims tasks whose lease has ended.  After a standstill of the process it would
+        take back tasks that this worker can still renew or report on.
+        """
+        reporter, now = self.reporter, self._clock.monotonic()
+        if reporter.is_retrying or len(reporter) >= _UNREPORTED or reporter.has_late(now):
+            return True
+        return any(held.awaits_late_heartbeat(now) for held in self.inflight.all())
 
     def _room(self) -> int:
         """How many tasks to ask for: whole batches, unless handlers have nothing to do."""
@@ -332,6 +347,7 @@ class Worker:
 
     def _beat(self) -> float:
         """Send the heartbeats that are due."""
+        self._look_for_stall(self._clock.monotonic())
         for held, why, cancelled in self._heartbeats.beat(self.inflight.all()):
             if cancelled:
                 self._cancelled(held)
@@ -341,13 +357,46 @@ class Worker:
 
     def _interrupt_late(self) -> float:
         """Interrupt handlers whose time is up; this thread never waits for the network."""
-        for held in self.inflight.past_limits(self._clock.monotonic()):
-            self._lost(held, "it ended without word from the service")
+        now = self._clock.monotonic()
+        self._look_for_stall(now)
+        for held in self.inflight.past_limits(now):
+            self._lost(held, "it ended without word from the service", release=True)
         return _LIMITS_SECONDS
 
-    def _lost(self, held: InflightTask, why: str) -> None:
+    def _look_for_stall(self, now: float) -> None:
+        """Have leases that ended while this process stood still renewed late.
+
+        Two threads call this several times a second, so a longer pause of both is a standstill.
+        """
+        with self._awake:
+            seconds, self._awake_at = now - self._awake_at, now
+        if seconds < _STALL_SECONDS:
+            return
+        stalled = [held for held in self.inflight.all() if held.stood_still(seconds, now)]
+        if not stalled:
+            return
+        _log.warning(
+            "This process stood still for %.1f s, and the leases of %d tasks ended meanwhile. They"
+            " are renewed late, if the service has not taken the tasks back. A handler that does"
+            " not let other threads run is a common cause; so are a suspended machine and a lack"
+            " of CPU or memory",
+            seconds,
+            len(stalled),
+        )
+        for held in stalled:
+            self._release_waiting(held)
+        self.threads["heartbeats"].wake()
+
+    def _lost(self, held: InflightTask, why: str, *, release: bool = False) -> None:
+        """Interrupt the handler of a task whose lease is lost.
+
+        With *release*, a task that has not begun is reported as released: a late report counts
+        as long as the service has not taken the task back.
+        """
+        if held.stalled_seconds:
+            why = f"{why}; this process stood still for {held.stalled_seconds:.1f} s"
         if held.withdraw():
-            self._let_go(held)
+            self._let_go(held, released(held.task) if release else None)
         held.interrupt(Interruption.LEASE_LOST)
         _log.warning("The lease of a task is lost: %s", why, extra=about(held.task))
         self._observers.lost(held.task, why)
@@ -405,10 +454,13 @@ class Worker:
                 elif answer.cancelled:
                     self._cancelled(answer.held)
                 else:
-                    self._dropped(answer.held, answer.dropped)
+                    self._dropped(answer.held, answer.report, answer.dropped)
         return self.reporter.rest(idle=not self.inflight)
 
-    def _dropped(self, held: InflightTask, why: str) -> None:
+    def _dropped(self, held: InflightTask, report: Report, why: str) -> None:
+        if report.status == "RELEASED" and held.lease_lost:  # known to be lost before
+            _log.info("A task could not be released: %s", why, extra=about(held.task))
+            return
         _log.warning("What came of a task was dropped: %s", why, extra=about(held.task))
         held.lease_lost = True
         self._observers.lost(held.task, why)

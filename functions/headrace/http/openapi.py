@@ -78,7 +78,7 @@ _SETTINGS: Final = {
     "DeadLetterConfig": "DeadLetterBody",
 }
 _UPLOADED: Final = frozenset({"payload_url", "payload_bytes", "payload_sha256"})
-_SOMETIMES: Final = _UPLOADED | {"dedupe_until"}
+_SOMETIMES: Final = _UPLOADED | {"dedupe_until", "last_progress"}
 _ANSWERS: Final = (
     _Shown("Problem", service.Problem, sometimes=frozenset({"request_id"})),
     _Shown(
@@ -119,7 +119,7 @@ _ANSWERS: Final = (
         "TaskWithoutPayload",
         tasks.Task,
         never=frozenset({"payload"}) | _UPLOADED,
-        sometimes=frozenset({"dedupe_until"}),
+        sometimes=frozenset({"dedupe_until", "last_progress"}),
         description="A task as it stands.",
     ),
     _Shown("CancelledTask", tasks.CancelledTask, sometimes=_SOMETIMES),

@@ -188,7 +188,6 @@ def task_members(
         "payload_json": raw(task.payload) if payload else LEFT_OUT,
         "tags": dict(task.tags),
         "dedupe_key": task.dedupe_key,
-        "dedupe_until": task.dedupe_until or LEFT_OUT,
         "created_at": instant(task.created_at),
         "scheduled_at": instant(task.due_at),
         "expires_at": instant(task.expires_at),
@@ -198,7 +197,6 @@ def task_members(
         "lease_expires_at": instant(task.lease_expires_at),
         "worker": task.worker,
         "progress_json": raw(task.own_progress),
-        "last_progress_json": raw(task.last_progress),
         "started_at": instant(task.started_at),
         "finished_at": instant(task.finished_at),
         "result_json": raw(task.result),
@@ -211,4 +209,6 @@ def task_members(
         "group_key": task.group_key,
         "batches": list(task.batch_ids),
         "batch": batch,
+        "dedupe_until": task.dedupe_until or LEFT_OUT,
+        "last_progress_json": raw(task.last_progress) if task.lease_id else LEFT_OUT,
     }

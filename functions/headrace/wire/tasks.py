@@ -81,10 +81,6 @@ class Task(Carrying, frozen=True, kw_only=True):
     payload_json: msgspec.Raw = msgspec.field(name="payload", default_factory=nothing)
     tags: dict[str, str]
     dedupe_key: str | None
-    dedupe_until: Annotated[
-        DedupeUntil | msgspec.UnsetType,
-        Meta(description="`start`: the key is free from the first delivery on; else left out."),
-    ] = msgspec.UNSET
     created_at: At
     scheduled_at: Annotated[At, Meta(description="The due time it was last scheduled for.")]
     expires_at: At | None
@@ -96,13 +92,6 @@ class Task(Carrying, frozen=True, kw_only=True):
     lease_expires_at: At | None
     worker: str | None
     progress_json: msgspec.Raw = msgspec.field(name="progress", default_factory=nothing)
-    last_progress_json: Annotated[
-        msgspec.Raw,
-        Meta(
-            description="Of a task in flight: the last progress that an earlier delivery reported; "
-            "null after a restart or a move, and once this delivery has reported its own."
-        ),
-    ] = msgspec.field(name="last_progress", default_factory=nothing)
     started_at: At | None
     finished_at: At | None
     result_json: msgspec.Raw = msgspec.field(name="result", default_factory=nothing)
@@ -123,6 +112,18 @@ class Task(Carrying, frozen=True, kw_only=True):
         default_factory=list
     )
     batch: Annotated[BatchEnd | None, Meta(description="Of a callback; null: it is none.")] = None
+    dedupe_until: Annotated[
+        DedupeUntil | msgspec.UnsetType,
+        Meta(description="`start`: the key is free from the first delivery on; else left out."),
+    ] = msgspec.UNSET
+    last_progress_json: Annotated[
+        msgspec.Raw,
+        Meta(
+            description="Of a task in flight, else left out: the last progress that an earlier "
+            "delivery reported; null after a restart or a move, and once this delivery has "
+            "reported its own."
+        ),
+    ] = msgspec.field(name="last_progress", default_factory=nothing)
     payload_url: Annotated[
         str | msgspec.UnsetType,
         Meta(description="Of an uploaded payload: where to GET it, within an hour."),

@@ -148,7 +148,7 @@ class Queries:
                 self._running[name] = self._start(name)
 
     def _start(self, name: str) -> StreamingQuery:
-        options = {"queue": name, "url": f"file:{self._folder}/headrace.db", "max_rows": "10"}
+        options = {"queue": name, "url": f"file:{self._folder}/headrace.db", "max_rows": "20"}
         options |= {"on_commit": "succeed", "lease_seconds": f"{LEASE_SECONDS:g}"}
         tasks = self._spark.readStream.format("headrace").options(**options).load()
         writing = tasks.where("NOT lapsed").select("id").writeStream

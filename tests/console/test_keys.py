@@ -6,7 +6,11 @@ import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.errors import Unauthenticated
-from headrace.ops.operators.keys import BOOTSTRAP
+from headrace.domain.filters import TaskFilter
+from headrace.domain.operate import BulkAction
+from headrace.domain.queue import QueueSettings
+from headrace.domain.schedule import ScheduleSettings
+from headrace.ops.operators.keys import BOOTSTRAP, acting
 from tests.console.conftest import Browser, Shown
 
 SECRET = re.compile(r"hr_[0-9a-f]{20}_[0-9a-f]{40}")
@@ -196,3 +200,16 @@ def test_a_form_without_the_sessions_token_makes_and_revokes_nothing(admin: Brow
     assert admin.post("/console/create-key", fields).status == 403
     assert admin.post(f"/console/keys/{key.id}/revoke", fields).status == 403
     assert admin.use.keys.list(BOOTSTRAP).shown == (key,)
+
+
+def test_the_question_before_a_key_is_revoked_says_what_goes_on(admin: Browser) -> None:
+    admin.use.queues.create("mail", QueueSettings())
+    issued = admin.use.keys.create(BOOTSTRAP, "op", Role.OPERATOR, ("mail",))
+    with acting(admin.use.keys.verify(issued.secret)):
+        admin.use.schedules.put("mail", "nightly", ScheduleSettings(cron="0 3 * * *"))
+        admin.use.actions.begin_all(BulkAction.RESTART, ["mail"], TaskFilter())
+
+    asked = admin.get(f"/console/keys/{issued.key.id}/revoke")
+
+    assert "Its schedules go on: mail/nightly." in asked.text
+    assert "1 action that it began will be paused." in asked.text

@@ -251,3 +251,11 @@ def test_a_relay_stands_for_the_batch_whose_callback_it_is(call: Service, mail: 
     assert again.status == 200
     both = {"ended": {"queue": "mail", "relay": True, "payload": 1}}
     assert call("POST", "/v1/batches", {"on": both}).fields == {"on.ended.relay"}
+
+
+def test_a_notification_that_calls_a_reserved_task_is_refused(call: Service) -> None:
+    path = call.queue("ngsi.notify")
+
+    refused(call("POST", "/v2/notify", RESERVED[0]), "task")
+
+    assert call.take(path) == []

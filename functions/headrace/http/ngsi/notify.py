@@ -12,7 +12,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Header
 from pydantic import AfterValidator
 
-from headrace.domain.errors import FieldError, PayloadTooLarge
+from headrace.domain.errors import FieldError, InvalidRequest, PayloadTooLarge
 from headrace.domain.limits import (
     PAYLOAD_BYTES,
     SERVICE_PATH_BYTES,
@@ -21,6 +21,7 @@ from headrace.domain.limits import (
     utf8_bytes,
 )
 from headrace.domain.plan import TaskSpec
+from headrace.domain.reserved import RESERVED_TASK, reserved_task
 from headrace.http.fields import Examples, TagValue, example, faultless
 from headrace.http.rawjson import JsonText, object_text
 from headrace.http.routing import JSON, Answered, NounRouter
@@ -112,6 +113,8 @@ def notify(
     if servicepath and servicepath != sent[SERVICE_PATH]:
         payload = _with_member(payload, SERVICE_PATH, servicepath)
     payload = _within_limit(payload)
+    if reserved_task(payload):
+        raise InvalidRequest.of("task", RESERVED_TASK)
     tags = {name: value for name, value in sent.items() if value}
     use_cases().tasks.enqueue(QUEUE, [TaskSpec(payload, tags=tags)])
     return Response(200, "text/plain", "Notification successfully processed")

@@ -210,6 +210,8 @@ def an_operator(past: Past) -> None:
     before, client = past.world, past.client
     before.queue("mail", **rules())
     ids = before.put("mail", *["{}"] * 9)
+    before.queue("other")
+    before.queue("fair", groups=GroupSettings(GroupMode.FAIR, max_inflight_per_group=1))
     _looks_at_a_pushed_task(past)
     before.put("mail", "{}", dedupe_key="kept")
     for task in before.take("mail", 4):
@@ -218,12 +220,6 @@ def an_operator(past: Past) -> None:
     before.put("mail", "{}", dedupe_key="held", delay_in_seconds=7200)
 
     _searches_by_an_index(past)
-    client.create_queue("other")
-    client.create_queue("third", shards=3)
-    client.edit_queue("mail", shards=3, dequeuing_settings={"max_inflight_tasks": 9})
-    client.pause_queue("mail", resume_in_seconds=60)
-    client.resume_queue("mail")
-    client.create_queue("fair", groups={"mode": "fair", "max_inflight_per_group": 1})
     client.enqueue("fair", 1, group_key="acme")
     client.get_group("fair", "acme")
     client.get_stats("mail", exact=True)
@@ -258,6 +254,17 @@ def an_operator(past: Past) -> None:
     for _ in range(2):  # the first answer was lost
         client.send(replace(purge, key="once"))
     client.purge_queue("mail", ["ENQUEUED", "INFLIGHT", "SUCCEEDED", "DEAD"])
+
+
+def an_admin(past: Past) -> None:
+    client = past.client
+    past.world.queue("mail", **rules())
+    past.world.put("mail", *["{}"] * 3)
+    client.create_queue("third", shards=3)
+    client.edit_queue("mail", shards=3, dequeuing_settings={"max_inflight_tasks": 9})
+    client.pause_queue("mail", resume_in_seconds=60)
+    client.resume_queue("mail")
+    client.create_queue("indexed", indexed_fields=["tag:a"])
     client.delete_queue("mail")
     client.delete_queue("third")
 
@@ -273,9 +280,9 @@ STORIES: dict[str, Callable[[Past], None]] = {
 def past(aws: Account, dynamodb: DynamoDBClient) -> Past:
     store = DynamoStore(dynamodb, tasks_table=aws.tables.tasks, control_table=aws.tables.control)
     clock = ManualClock(datetime.now(UTC) - timedelta(hours=1))
-    return Past(
-        new_world(store, clock), new_world(store, ManualClock(datetime.now(UTC))), Client(URL)
-    )
+    world = new_world(store, clock)
+    world.use.derived_ids.secret.value()  # the scheduler has run
+    return Past(world, new_world(store, ManualClock(datetime.now(UTC))), Client(URL))
 
 
 def statements(template: Template, policy: str) -> list[dict[str, Any]]:
@@ -321,6 +328,28 @@ def test_no_policy_reaches_keys_or_sessions_or_scans(template: Template, policy:
             if each.covers(Use(one, "control", kind))
         ]
     assert not [each for each in may if "Scan" in each.actions]
+
+
+def test_an_admin_beside_the_operators_rights_changes_queues(
+    past: Past, aws: Account, template: Template
+) -> None:
+    may = allowed_by([{"Statement": statements(template, "AdminPolicy")}])
+    aws.policy = [*may, *allowed_by([{"Statement": statements(template, "OperatorPolicy")}])]
+
+    an_admin(past)
+
+    for one in may:
+        assert {use.action for use in aws.seen if one.covers(use)} == one.actions
+
+
+def test_an_operator_writes_no_queue_and_changes_no_audit_entry(template: Template) -> None:
+    may = allowed_by([{"Statement": statements(template, "OperatorPolicy")}])
+
+    for action, kind in (
+        *((action, "queue") for action in ("PutItem", "UpdateItem", "DeleteItem")),
+        *((action, "audit") for action in ("UpdateItem", "DeleteItem")),
+    ):
+        assert not [each for each in may if each.covers(Use(action, "control", kind))]
 
 
 def test_a_producer_is_refused_what_a_worker_does(

@@ -48,6 +48,12 @@ _resolve = iam_evaluator._resolve_condition_key
 
 _TARGET = re.compile(r'(?:FROM|INTO|UPDATE)\s+"([^"]+)"(?:\."([^"]+)")?')
 _LEADING = re.compile(r"^\s*(\S+)\s*=\s*(:\w+)")
+_IN_TRANSACTIONS = {
+    "ConditionCheck": "ConditionCheckItem",
+    "Delete": "DeleteItem",
+    "Put": "PutItem",
+    "Update": "UpdateItem",
+}
 _DOES = {"DELETE": "Delete", "INSERT": "Insert", "SELECT": "Select", "UPDATE": "Update"}
 
 
@@ -80,8 +86,18 @@ def event(*arguments: object, **more: object) -> dict[str, Any]:
     return made
 
 
+class KeyedAction(str):
+    """An action of IAM on one item of a transaction, with the item's hash key."""
+
+    __slots__ = ("leading",)
+    leading: str | None
+
+
 def checks(action: str, body: bytes, region: str, account: str) -> list[tuple[str, str]]:
-    """List what a request does, and to which tables: each statement of a batch by itself."""
+    """List what a request does, and to which tables: each item or statement by itself."""
+    if action == "dynamodb:TransactWriteItems":
+        items = [*json.loads(body)["TransactItems"]]
+        return [_item_check(*one, region, account) for item in items for one in item.items()]
     if action not in {"dynamodb:BatchExecuteStatement", "dynamodb:ExecuteStatement"}:
         found: list[tuple[str, str]] = _checks(action, body, region, account)
         return found
@@ -89,6 +105,13 @@ def checks(action: str, body: bytes, region: str, account: str) -> list[tuple[st
     return [
         _check(one["Statement"], region, account) for one in request.get("Statements", [request])
     ]
+
+
+def _item_check(kind: str, write: dict[str, Any], region: str, account: str) -> tuple[str, str]:
+    does = KeyedAction(f"dynamodb:{_IN_TRANSACTIONS[kind]}")
+    table = write["TableName"]
+    does.leading = (write.get("Key") or write["Item"]).get(_hash_key(table), {}).get("S")
+    return does, iam_actions._dynamodb_table_arn(table, region, account)
 
 
 def _check(statement: str, region: str, account: str) -> tuple[str, str]:
@@ -104,7 +127,7 @@ def _check(statement: str, region: str, account: str) -> tuple[str, str]:
 def context(body: bytes) -> dict[str, Any]:
     """The values that conditions may test in a request: also its hash keys.
 
-    Not of a transaction, which is about several tables.
+    Those of a transaction are tested item by item: see `resolve`.
     """
     found: dict[str, Any] = _context(body)
     keys = sorted({key for key in _leading_keys(json.loads(body or b"{}")) if key is not None})
@@ -122,6 +145,9 @@ def _leading_keys(request: dict[str, Any]) -> Iterator[str | None]:
     for table, requested in requests.items():
         for key in requested.get("Keys", []) if isinstance(requested, dict) else []:
             yield key.get(_hash_key(table), {}).get("S")
+        for write in requested if isinstance(requested, list) else []:
+            for one in write.values():
+                yield one.get("Item", one.get("Key", {})).get(_hash_key(table), {}).get("S")
 
 
 def _hash_key(table: str) -> str | None:
@@ -129,8 +155,10 @@ def _hash_key(table: str) -> str | None:
     return name
 
 
-def resolve(key: str, context: object) -> Any:
+def resolve(key: str, context: Any) -> Any:
     """The value of a condition's key in a request."""
+    if key.lower() == "dynamodb:leadingkeys" and isinstance(context.action, KeyedAction):
+        return [context.action.leading]
     return "true" if key.lower() == "aws:securetransport" else _resolve(key, context)
 
 

@@ -9,12 +9,15 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from headrace.runtime.wiring import prepare, use_cases
 
 logger = Logger()
-prepare("ticking")
+prepare("ticking", "derived_ids")
 
 
 @logger.inject_lambda_context
 def handler(_event: dict[str, Any], _context: LambdaContext) -> dict[str, int]:
     """Look at every schedule once and say what that did."""
-    ticked = asdict(use_cases().ticking.run())
+    use = use_cases()
+    # Programs that use the tables themselves may read this secret, but only the service creates it.
+    use.derived_ids.secret.value()
+    ticked = asdict(use.ticking.run())
     logger.info("ticked", extra=ticked)
     return ticked

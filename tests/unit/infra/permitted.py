@@ -149,7 +149,14 @@ def allowed_by(policies: Iterable[Mapping[str, Any]]) -> list[Allowed]:
             resource = next(iter(statement.get("Resource", {"": ""}).values()))
             if resource not in _RESOURCES:
                 continue
-            (condition,) = statement.get("Condition", {"": {}}).values()
+            condition = next(
+                (
+                    of
+                    for operator, of in statement.get("Condition", {}).items()
+                    if operator.startswith("ForAllValues:")
+                ),
+                {},
+            )
             names = frozenset(name.removeprefix("dynamodb:") for name in statement["Action"])
             leading = tuple(condition.get("dynamodb:LeadingKeys", ("*",)))
             found.append(Allowed(names, _RESOURCES[resource], leading))

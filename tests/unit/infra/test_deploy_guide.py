@@ -21,6 +21,7 @@ POLICIES: Final = (
     "ProducerPolicyArn",
     "WorkerPolicyArn",
     "OperatorPolicyArn",
+    "AdminPolicyArn",
     "TasksTableName",
     "ControlTableName",
 )

@@ -104,6 +104,22 @@ def test_a_star_in_a_policy_has_its_reason(template: Template) -> None:
     assert starred == allowed.keys()
 
 
+def test_a_limit_to_some_keys_refuses_a_request_that_names_none(template: Template) -> None:
+    """`ForAllValues` alone is true where the request has no such key, as a scan."""
+    limited = [
+        (name, condition)
+        for name, resource in template["Resources"].items()
+        for statement in policies(resource)
+        for condition in (statement.get("Condition", {}),)
+        if any(operator.startswith("ForAllValues:") for operator in condition)
+    ]
+
+    assert limited
+    for name, condition in limited:
+        keys = {key for operator, of in condition.items() if operator != "Null" for key in of}
+        assert condition["Null"] == dict.fromkeys(keys, "false"), name
+
+
 def test_every_function_has_its_memory_its_time_and_its_log(template: Template) -> None:
     shared = template["Globals"]["Function"]
     for name, function in of_type(template, "AWS::Serverless::Function").items():

@@ -222,7 +222,7 @@ class ActionOperations:
             run = self.get(run.id)
         self.hand_over(run)
         if not run.over:
-            self.audit.write(run.noted, entry_of(run))
+            self.audit.begin(run.noted, entry_of(run))
         self.kick()
         return run
 

@@ -204,6 +204,10 @@ class Audit:
         """Return a name for an entry of now."""
         return _new_name(AuditRecord(self.now(), "", ""))
 
+    def begin(self, name: str, entry: AuditRecord) -> None:
+        """Write the first entry of an action under *name*; an entry that is there stays."""
+        self.store.put_record(_record(name, entry), replaces=None)
+
     def write(self, name: str, entry: AuditRecord) -> None:
         """Write the entry of this *name*, whatever was there."""
         self.store.renew_record(_record(name, entry))

@@ -46,10 +46,11 @@ def serving(
     *,
     bounds: Bounds | None = None,
     clock: Callable[[], float] = time.monotonic,
+    verify_key: Callable[[str], object] | None = None,
 ) -> Iterator[Served]:
     """Serve *handler* for the length of a with block."""
     called = handler or FakeHandler()
-    gateway = Gateway(ROUTES, {"api.handler": called})
+    gateway = Gateway(ROUTES, {"api.handler": called}, verify_key=verify_key)
     server = ApiServer(gateway, listen("127.0.0.1", 0), bounds, clock)
     thread = threading.Thread(target=server.serve)
     thread.start()

@@ -59,8 +59,8 @@ class Owner(Protocol):
     def left(self, connection: "Connection") -> None:
         """Forget one."""
 
-    def holds(self, size: int) -> bool:
-        """Count bytes of bodies that are held (or no longer: less than 0); False: too many."""
+    def holds(self, size: int, source: str) -> bool:
+        """Count bytes of bodies held for *source* (less than 0: no longer); False: too many."""
 
     def incoming(self, request: LocalRequest, length: int | None) -> Incoming | None:
         """Return what takes the body of a request as it comes; None: hold it.
@@ -258,7 +258,7 @@ class Connection(asyncio.Protocol):
         if self._chunks > _CHUNKS:
             detail = f"A body may come in at most {_CHUNKS} chunks."
             raise RequestRefused(HTTPStatus.BAD_REQUEST, detail)
-        if not self._owner.holds(len(part.data)):
+        if not self._owner.holds(len(part.data), self._source):
             detail = "There are too many large requests at once: try again in a second."
             raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, detail)
 
@@ -397,7 +397,7 @@ class Connection(asyncio.Protocol):
             self._incoming.abandon()
             self._incoming = None
         self._body.clear()
-        self._owner.holds(-self._held)
+        self._owner.holds(-self._held, self._source)
         self._held = 0
 
 

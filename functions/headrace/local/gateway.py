@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs, unquote
 from uuid import uuid4
 
+from headrace.domain.errors import Unauthenticated, Unavailable
 from headrace.http.events import (
     ACCOUNT,
     GatewayAnswer,
@@ -25,10 +26,11 @@ from headrace.http.events import (
     proxy_event,
     read_answer,
 )
+from headrace.http.request import bearer
 from headrace.local import TemplateInvalid
 from headrace.local.payloads import PayloadStreams
 from headrace.local.proxies import NO_PROXIES, TrustedProxies
-from headrace.local.requests import Incoming, LocalRequest, WaitsFor, refusal
+from headrace.local.requests import Incoming, LocalRequest, RequestRefused, WaitsFor, refusal
 from headrace.local.tables import ApiRoute, Function
 from headrace.runtime.function import ALWAYS
 from headrace.runtime.wiring import use_cases
@@ -42,6 +44,9 @@ CONSOLE_PATH: Final = "/console/"
 _NEVER_ALLOWED: Final = ("TRACE", "CONNECT")
 _ALLOWED: Final = "DELETE, GET, HEAD, OPTIONS, POST, PUT"
 _LONG_POLL: Final = "/dequeue"
+_OPEN_BODY_BYTES: Final = 64 * 1024
+"""The largest body that is held before its key is looked at."""
+
 _A_TASK: Final = re.compile(r"/v1/tasks/[^/]+")
 _WAIT: Final = re.compile(rb'"(?:wait_seconds|worker)"|\\u')  # a worker leaves others theirs
 
@@ -158,12 +163,14 @@ class Gateway:
         stopping: Stopping = lambda: False,
         payloads: PayloadStreams | None = None,
         proxies: TrustedProxies = NO_PROXIES,
+        verify_key: Callable[[str], object] | None = None,
     ) -> None:
         """Prepare the routes; `handlers` has each by the name that the template gives it.
 
         `short_ways`, by the same names, are taken instead: they need no more than `api_event`
         makes, and their answers need not be read, nor headers added.
         `payloads` answers for those that are uploaded, which S3 would do on AWS.
+        `verify_key` raises Unauthenticated for a key that is none; without it none is verified.
         """
         self._proxies = proxies
         self._payloads = payloads or PayloadStreams(lambda: use_cases().uploads)
@@ -175,6 +182,7 @@ class Gateway:
         self._handlers = handlers
         self._short_ways = {} if short_ways is None else short_ways  # which may be filled later
         self._stopping = stopping
+        self._verify_key = verify_key
 
     def __call__(self, request: LocalRequest) -> GatewayAnswer:
         """Answer one request, whatever it is."""
@@ -195,10 +203,28 @@ class Gateway:
             return refusal(status, detail, request_id=request_id)
 
     def incoming(self, request: LocalRequest, length: int | None) -> Incoming | None:
-        """Return what takes the body of an upload as it comes; None: it is held."""
+        """Return what takes the body of an upload as it comes; None: it is held.
+
+        Raises RequestRefused for a large body without a valid key, before any of it is held.
+        """
         if request.method != "PUT" or not self._payloads.are_at(request.path):
+            self._check_caller(request, length or 0)
             return None
         return self._payloads.begin(request, length)
+
+    def _check_caller(self, request: LocalRequest, length: int) -> None:
+        headers = dict(request.headers)
+        small = length <= _OPEN_BODY_BYTES and "transfer-encoding" not in headers
+        if small or self._verify_key is None:
+            return
+        if request.path.startswith(CONSOLE_PATH) and "cookie" in headers:
+            return  # whose session it is, is seen when it is answered
+        try:
+            self._verify_key(bearer(headers.get("authorization")))
+        except Unauthenticated as error:
+            raise RequestRefused(HTTPStatus.UNAUTHORIZED, error.detail) from None
+        except Unavailable:
+            return  # the answer says so
 
     def may_wait(self, request: LocalRequest) -> WaitsFor | None:
         """Tell for what the answer may be long in coming because the request asks for that."""

@@ -20,7 +20,7 @@ from headrace.local.gateway import Gateway, Handler, ShortWay, load_handler, loa
 from headrace.local.proxies import NO_PROXIES, TrustedProxies
 from headrace.local.server import ApiServer
 from headrace.local.tables import Template, load_template, routes
-from headrace.runtime.wiring import Settings, serving
+from headrace.runtime.wiring import Settings, serving, use_cases
 from headrace.safe_logging import safe_logger
 
 _log: Final = safe_logger("headrace.local")
@@ -45,6 +45,7 @@ class Instance:
             short_ways=self._short_ways,
             stopping=self.stopping.is_set,
             proxies=proxies,
+            verify_key=lambda key: use_cases().keys.verify(key, note_use=False),
         )
         self._server = ApiServer(gateway, listening)
 

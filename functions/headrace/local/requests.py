@@ -31,6 +31,7 @@ _BARE: Final = re.compile(rb"(?<!\r)\n")
 
 CONTENT_TYPE: Final = "application/problem+json"
 _CODES: Final = {
+    HTTPStatus.UNAUTHORIZED: "unauthenticated",
     HTTPStatus.NOT_FOUND: "not_found",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "payload_too_large",
     HTTPStatus.INTERNAL_SERVER_ERROR: "internal_error",

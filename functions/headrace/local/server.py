@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -46,7 +46,7 @@ class Bounds:
         waiting: requests that wait for tasks to work on, each in a thread.
         results: requests that wait for the end of a task, likewise; at most a quarter of the
             connections there may be, so that workers and producers find theirs.
-        bodies: bytes of requests that are not answered yet.
+        bodies: bytes of requests that are not answered yet; one source may use half of them.
 
     """
 
@@ -177,7 +177,7 @@ class ApiServer:
         self._bounds = bounds
         self._most = min(bounds.connections, _files() // 2)
         self._clock = clock
-        self._held = 0
+        self._held = Counter[str]()  # bytes, by source
         self._waiting = dict.fromkeys(WaitsFor, 0)
         self._may_wait = {
             WaitsFor.TASKS: bounds.waiting,
@@ -220,10 +220,13 @@ class ApiServer:
         """Forget one."""
         self._open.discard(connection)
 
-    def holds(self, size: int) -> bool:
-        """Count bytes of bodies that are held; False: too many."""
-        self._held += size
-        return self._held <= self._bounds.bodies
+    def holds(self, size: int, source: str) -> bool:
+        """Count bytes of bodies that are held for *source*; False: too many."""
+        self._held[source] += size
+        if not self._held[source]:
+            del self._held[source]
+        most = self._bounds.bodies
+        return self._held[source] <= most // 2 and self._held.total() <= most
 
     def incoming(self, request: LocalRequest, length: int | None) -> Incoming | None:
         """Return what takes a body of *length* bytes as it comes; None: it is held."""

@@ -55,7 +55,7 @@ class Owner:
     def left(self, connection: Connection) -> None:
         pass
 
-    def holds(self, size: int) -> bool:
+    def holds(self, size: int, source: str) -> bool:
         return size <= 0
 
     def incoming(self, _request: LocalRequest, _length: int | None) -> None:

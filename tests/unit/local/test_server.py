@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from headrace.domain.errors import Unauthenticated
 from headrace.domain.limits import BODY_BYTES, LAMBDA_BYTES
-from headrace.local.gateway import Event, InvocationContext
-from headrace.local.server import MAX_BODY_BYTES, MAX_HEADER_BYTES, Bounds
+from headrace.local.gateway import Event, Gateway, InvocationContext
+from headrace.local.server import MAX_BODY_BYTES, MAX_HEADER_BYTES, ApiServer, Bounds, listen
+from tests.fake_handler import ROUTES
 from tests.serving import Served, assert_refused, serving, until_end
 
 
@@ -299,7 +301,7 @@ class TestManyConnections:
 
     def test_large_bodies_are_bounded_together(self) -> None:
         handler = WaitingHandler()
-        with serving(handler, bounds=Bounds(bodies=1_000_000)) as served:
+        with serving(handler, bounds=Bounds(bodies=2_000_000)) as served:
             first, second = served.connect(), served.connect()
             first.request("POST", "/v1/x", body=b"x" * 900_000)
             handler.entered.acquire(timeout=10)
@@ -314,6 +316,39 @@ class TestManyConnections:
             assert third.getresponse().status == 200, "what was answered is not counted any more"
             for connection in (first, second, third):
                 connection.close()
+
+    def test_one_source_may_use_half_of_the_room_for_bodies(self) -> None:
+        server = ApiServer(Gateway(ROUTES, {}), listen("127.0.0.1", 0), Bounds(bodies=100))
+        assert server.holds(50, "a")
+        assert not server.holds(1, "a")
+        assert server.holds(-51, "a")
+        assert server.holds(50, "a")
+        assert server.holds(50, "b")
+        assert not server.holds(1, "c")
+        server.stop()
+
+    @pytest.mark.parametrize(
+        "head", [b"Content-Length: 4000000", b"Transfer-Encoding: chunked"], ids=["long", "chunked"]
+    )
+    @pytest.mark.parametrize("key", [b"", b"Authorization: Bearer wrong\r\n"])
+    def test_a_large_body_without_a_valid_key_is_refused_before_it_comes(
+        self, head: bytes, key: bytes
+    ) -> None:
+        def verify(presented: str) -> None:
+            if presented != "right":
+                raise Unauthenticated("no such key")
+
+        with serving(verify_key=verify) as served:
+            request = b"POST /v1/x HTTP/1.1\r\nHost: x\r\n" + key + head + b"\r\n\r\n"
+            assert_refused(served.raw(request), 401, "unauthenticated")
+
+            connection = served.connect()
+            headers = {"Authorization": "Bearer right"}
+            connection.request("POST", "/v1/x", body=b"x" * 100_000, headers=headers)
+            assert connection.getresponse().read() == b"fine"
+            connection.request("POST", "/v1/x", body=b"{}")
+            assert connection.getresponse().read() == b"fine", "the API refuses small ones"
+            connection.close()
 
 
 class TestSlowClients:

@@ -256,8 +256,9 @@ def ask_purge(context: RequestContext, errors: FormErrors = NO_ERRORS) -> Confir
         options=tuple(Option(name, what, name == given) for name, (what, _) in _STATES.items()),
     )  # fmt: skip
     detail = (
-        f"Those tasks are gone; settings and schedules stay. {undo_words()} "
+        f"Removes those tasks; settings and schedules stay. {undo_words()} "
         f"Now there are {amounts}. "
+        "Tasks that come later stay; a task counts by its state when the purge reaches it. "
         "A worker that has one is not stopped, but its report will find nothing."
     )
     return _ask(context, errors, "Purge", urls.PURGE, detail, which)

@@ -301,7 +301,10 @@ def purge(
     undo_for: float,
     yes: bool,
 ) -> None:
-    """Remove all tasks in some states; settings and schedules stay."""
+    """Remove all tasks in some states; settings and schedules stay.
+
+    Takes tasks that came before the call and are in such a state when the purge reaches them.
+    """
     chosen = list(_STATES) if split(states) == ["all"] else [one.upper() for one in split(states)]
     unknown = [one for one in chosen if one not in _STATES]
     if unknown:

@@ -448,21 +448,3 @@ def came_after(task: Task, moment: datetime) -> bool:
 
 
 LIVE: Final = frozenset({State.ENQUEUED, State.INFLIGHT})
-
-
-def states_at(task: Task, moment: datetime) -> frozenset[State]:
-    """Return the states in one of which *task* was at *moment*, in the life and queue it is in.
-
-    None if that life began later.  One, if it can be known: a task shows its last two states,
-    waiting and in flight.  Of one that has come and gone more often since, both.
-    """
-    if task.enqueued_at > moment:
-        return frozenset()
-    if task.finished_at is not None and task.state in FINISHED and task.finished_at <= moment:
-        return frozenset({task.state})
-    entered = [(max(task.enqueued_at, task.returned_at or task.enqueued_at), State.ENQUEUED)]
-    if task.started_at is not None and task.started_at >= task.enqueued_at:  # in this life
-        after = task.state is State.INFLIGHT or task.started_at > entered[0][0]
-        entered.insert(0 if after else 1, (task.started_at, State.INFLIGHT))
-    known = (frozenset({state}) for since, state in entered if since <= moment)
-    return next(known, LIVE)

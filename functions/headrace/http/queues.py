@@ -283,7 +283,9 @@ def rotate_signing_secret(queue: QueueInPath, _body: EmptyBody = None) -> Answer
     "/v1/queues/<queue>/purge",
     summary="Remove all tasks of some states",
     description=(
-        "What came to one of them later stays. With `undo_in_seconds` the answer's `undo` can "
+        "Takes the tasks that came to the queue before the call (enqueued, moved there or "
+        "restarted) and are in one of the states when the purge reaches them. Later tasks stay. "
+        "With `undo_in_seconds` the answer's `undo` can "
         "bring all of it back until then, also what goes on in the background; it costs a write "
         "unit more for each task."
     ),

@@ -120,6 +120,8 @@ def purge_queue(
 ) -> ApiCall[Purged]:
     """Remove all tasks in *states*; settings and schedules stay.
 
+    Takes the tasks that came to the queue before the call and are in one of the *states* when the
+    purge reaches them.
     The answer's ``undo`` can bring them back within *undo_in_seconds*, for ``undo``.
     """
 

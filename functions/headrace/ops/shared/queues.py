@@ -231,10 +231,10 @@ class QueueOperations:
     def purge(
         self, name: str, states: tuple[State, ...], *, undo_in_seconds: Seconds = 0
     ) -> PurgeResult:
-        """Remove every task that is in *states* now; settings stay.  Raises NotFound.
+        """Remove the tasks in *states* whose life in the queue began before now.  Raises NotFound.
 
-        What came to one of them later stays, however long it takes.  The result says what brings
-        them back within *undo_in_seconds*; 0: nothing.
+        A task counts by its state when the purge reaches it.  Settings stay.  The result says
+        what brings the tasks back within *undo_in_seconds*; 0: nothing.
         """
         queue = self._stored(name)
         removal = self._removal(queue, states, deletes_queue=False)

@@ -3,26 +3,19 @@
 A removal is a record in the control table.  The call that made it works on it for a while; what is
 left the reaper finishes.  Doing a part of it twice changes nothing.
 
-It takes what was in the states it names at the moment it was asked for.  The index proposes; the
-task, which is read, tells whether it was one of them (see ``domain.task``): so what came later
-stays, nothing is counted that only a lagging index still shows, and what workers take and give back
-meanwhile is followed by its id until it is gone.  Of one that is with a worker that means waiting.
+A removal takes the tasks whose life in the queue began before the call and that are in a named
+state when the removal reaches them.  The index proposes tasks; the task, which is read, decides.
+So a task that came later stays, and nothing is counted that only a lagging index still shows.
 
-No look at the index shows one moment, and it lags.  A task that a worker takes and gives back may
-be in flight whenever we look at what waits, and wait when we look at what is in flight.  So these
-two are read by turns, without a pause, for to evade that a task must change as often as we read,
-which takes two writes; and this is done again after pauses of any length, for whoever is in step
-once.  A while later there is another look, for what the index did not show.
-
-Which tasks those were, a task shows by its last two states (see ``domain.task``).  That leaves a
-doubt only where what waits is to go and what is in flight is not: a task that was delivered and
-came back since may have been either.  So such a purge keeps the ids of what was in flight when it
-was asked for.
+A task that a worker takes and gives back may be in flight whenever the removal reads what waits,
+and wait when it reads what is in flight.  So where both states are named these two are read by
+turns, and again after short pauses of random length, until a few reads find nothing.  A minute
+later there is another look, for what the index did not show.
 """
 
 import random
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -30,14 +23,14 @@ from typing import Final
 from headrace.domain import plan
 from headrace.domain.ids import new_chance, new_request_token
 from headrace.domain.queue import AGREED_AFTER
-from headrace.domain.task import LIVE, Place, State, Task, states_at
+from headrace.domain.task import LIVE, Place, State, Task
 from headrace.domain.undo import Undo, kept
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.limiting import Limiting
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.strict_notes import note_left
 from headrace.ops.shared.undos import Undos
-from headrace.store.base import Done, Record, Store, every_record
+from headrace.store.base import Done, Store, every_record
 from headrace.store.records import readable
 from headrace.store.records.queues import REMOVALS, Removal, deletion
 
@@ -50,58 +43,20 @@ _UNSAVED: Final = 20  # pages after which it is written down how far it is
 _NOT_QUIET: Final = -1  # so that the look that is under way does not count
 _FOLLOWED: Final = 1_000  # ids that a record holds
 _LAG: Final = timedelta(seconds=60)  # an index shows everything by then
-_SPARED: Final = "spared"
-_SPARED_IDS: Final = 4_000  # ids that fit a record
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What *removal* names of the tasks as they were *before* a moment.
-
-    *spared* is what was in flight then; None where that is not known: then whatever may have been
-    is left alone.
-    """
+    """The tasks that *removal* takes: their life in the queue began *before* a moment."""
 
     removal: Removal
     before: datetime
-    spared: frozenset[str] | None = None
     undo: Undo | None = None
 
     def means(self, task: Task) -> bool:
-        """Tell whether *task* was one of them, and still is or may be again."""
-        states = frozenset(self.removal.states)
-        there = task.state in states or task.state is State.INFLIGHT
-        if task.queue != self.removal.queue or not there:
-            return False
-        at = states_at(task, self.before)
-        if at <= states:
-            return bool(at)
-        doubtful = State.ENQUEUED in at & states
-        return doubtful and self.spared is not None and task.id not in self.spared
-
-
-def leaves_doubt(removal: Removal) -> bool:
-    """Tell whether it must be known what was in flight when *removal* was asked for."""
-    return LIVE.intersection(removal.states) == {State.ENQUEUED}
-
-
-def keep_spared(store: Store, removal: Removal, in_flight: Iterable[Task]) -> None:
-    """Keep which of the tasks *in_flight* were so when *removal* was asked for, if a record can."""
-    sure = frozenset({State.INFLIGHT})
-    ids = [task.id for task in in_flight if states_at(task, removal.requested_at) == sure]
-    if len(ids) <= _SPARED_IDS:
-        store.put_record(Record(_SPARED, removal.name, {"ids": ids}), replaces=None)
-
-
-def spared(store: Store, removal: Removal) -> frozenset[str] | None:
-    """Return the ids kept for *removal*."""
-    record = store.record(_SPARED, removal.name)
-    return None if record is None else frozenset(record.body["ids"])
-
-
-def forget_spared(store: Store, removal: Removal) -> None:
-    """Drop what was kept for *removal*."""
-    store.drop_record(_SPARED, removal.name)
+        """Tell whether *task* is one of them as it is now."""
+        here = task.queue == self.removal.queue and task.state in self.removal.states
+        return here and task.enqueued_at <= self.before
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +76,6 @@ class Removals:
         """Write a purge down and work on it; as work()."""
         begun = replace(removal, name=new_request_token())
         self.write(begun)
-        if leaves_doubt(begun):
-            keep_spared(self.store, begun, self._in_flight(begun))
         return self.work(begun, gone)
 
     def write(self, removal: Removal) -> None:
@@ -149,8 +102,6 @@ class Removals:
         for removal in self.pending():
             if removal.undo == undo_id:
                 self.store.drop_record(REMOVALS, removal.key)
-                if leaves_doubt(removal):
-                    forget_spared(self.store, removal)
                 if removal.noted is not None:
                     self.audit.revise(removal.noted, changed=removal.removed)
 
@@ -182,7 +133,7 @@ class Removals:
         if (removal.swept and not late) or (revises and self._is_over(removal)):
             return True
         named, places = self._named(removal), _places(removal)
-        looks = _LOOKS if LIVE & {*removal.states} else 1
+        looks = _LOOKS if {*removal.states} >= LIVE else 1
         away, others, saved, unsaved = set(removal.away), set[str](), 0, 0
         while removal.quiet < looks:
             if removal.quiet > 0:
@@ -228,9 +179,8 @@ class Removals:
         left = {*ids}
         for _ in range(_TRIES):
             tasks = self._there(named.removal, left)
-            meant = [task for task in tasks.values() if named.means(task)]
-            left = {task.id for task in meant}
-            here = [task for task in meant if task.state in named.removal.states]
+            here = [task for task in tasks.values() if named.means(task)]
+            left = {task.id for task in here}
             outcomes = commit(
                 self.store, [kept(plan.purge(task), task, named.undo) for task in here]
             )
@@ -266,26 +216,13 @@ class Removals:
         A deleted queue's latecomers go too, but not what came to a new one of its name.
         """
         undo = self.undos.known(removal.undo)
-        if leaves_doubt(removal):
-            return Named(removal, removal.requested_at, spared(self.store, removal), undo)
         if not (removal.deletes_queue and removal.swept):
-            return Named(removal, removal.requested_at, undo=undo)
+            return Named(removal, removal.requested_at, undo)
         record = self.store.record("queue", removal.queue)
         if record is None:
             return Named(removal, self.now())
         created_at = datetime.fromisoformat(record.body["created_at"])
         return Named(removal, created_at - timedelta(microseconds=1))
-
-    def _in_flight(self, removal: Removal) -> Iterator[Task]:
-        for shard in range(removal.shards):
-            place, after = Place(removal.queue, State.INFLIGHT, shard), None
-            while True:
-                page = self.store.entries(place, after=after, limit=_PAGE)
-                ids = [entry.task_id for entry in page.entries]
-                yield from self.store.read(ids, payload=False).values() if ids else ()
-                after = page.last
-                if after is None:
-                    break
 
     def _save(self, removal: Removal, removed: int) -> Removal | None:
         """Write down how far it is, with so many more *removed*; return it as it is now.
@@ -310,8 +247,6 @@ class Removals:
         total = removal.removed + removed
         if last:
             self.store.drop_record(REMOVALS, removal.key)
-            if leaves_doubt(removal):
-                forget_spared(self.store, removal)
         else:
             written = self._save(replace(removal, swept=True), removed)
             if written is None:
@@ -334,10 +269,10 @@ def _again(removal: Removal) -> datetime:
 
 
 def _places(removal: Removal) -> Sequence[Place]:
-    """Return where to look, by turns where workers have what would come back."""
+    """Return where to look, by turns where workers may move tasks between two named states."""
     moving = [state for state in removal.states if state in LIVE]
-    if State.ENQUEUED in moving:
-        moving = [State.ENQUEUED, State.INFLIGHT] * _TURNS
+    if len(moving) > 1:
+        moving *= _TURNS
     still = [state for state in removal.states if state not in LIVE]
     return [
         place

@@ -72,15 +72,15 @@ _DELETE: Final = "delete:"
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Remove what was in *states* of *queue* at *requested_at*.
+    """Remove the tasks in *states* of *queue* whose life there began by *requested_at*.
 
     They are on ``shards`` and in ``lanes`` at the most.
     ``swept``: that is done as far as the index showed, and is looked at once more later.
     ``at`` and ``after`` are where the look that is under way has come to: which of its places, and
     what was seen last there.  ``quiet`` is how many looks in a row have found nothing; it is below
-    zero while one is under way that has found something.  ``away`` are tasks it named that workers
-    had taken when they were met.  ``removed`` is how many are gone, for the audit's entry *noted*;
-    ``undo`` is what they may be brought back by.
+    zero while one is under way that has found something.  ``away`` are tasks that workers changed
+    each time the removal tried to take them.  ``removed`` is how many are gone, for the audit's
+    entry *noted*; ``undo`` is what they may be brought back by.
     """
 
     queue: str

@@ -594,3 +594,27 @@ def test_a_batch_of_the_same_facts_in_another_service_has_another_callback_id(
     assert recorded.use.task_batches.callback_id(batch, ENDED) != (
         other.use.task_batches.callback_id(batch, ENDED)
     )
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [(11, 78, 11), (9, 82, 9), (19, 40, 22, 19), (11, 89), (1, 24, 25, 50), (24, 24, 24, 28)],
+)
+def test_a_hundred_members_have_a_hundred_results_however_they_come(
+    recorded: Recorded, parts: tuple[int, ...]
+) -> None:
+    """The names of members that were counted early and late are kept in two places."""
+    recorded.batch(total=100)
+    for part in parts:
+        for start in range(0, part, 25):
+            recorded.world.put("work", *["1"] * min(25, part - start), batches=("b",))
+        recorded.finish(1)
+        recorded.record()
+        recorded.clock.forward(60)  # by the minute what was counted is posted
+        recorded.use.recording.counters.post_left()
+    while recorded.finish(25):
+        recorded.record()
+
+    assert numbers(recorded.see()) == (100, 0, 100, 0, 0)
+    assert len(recorded.use.task_batches.results("b")) == 100
+    assert [task.payload for task in recorded.told()] == ['"ended"']

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace import App, Context, NotEnqueued
-from headrace.domain.errors import InvalidRequest
+from headrace import App, Context, NotEnqueued, Report
+from headrace.domain.errors import BatchExists, InvalidRequest
 from headrace.testing import MemoryService, inline
 
 app = App(queue="work")
@@ -30,6 +30,12 @@ def report(ctx: Context, title: str) -> str:
 
 
 @app.task(queue="reports")
+def count(ctx: Context) -> None:
+    assert ctx.batch is not None
+    told.append((ctx.batch.total, ctx.batch.dead, []))
+
+
+@app.task(queue="reports")
 async def areport(ctx: Context) -> None:
     assert ctx.batch is not None
     told.append((ctx.batch.total, ctx.batch.dead, await ctx.batch.aresults()))
@@ -44,18 +50,15 @@ def service() -> Iterator[MemoryService]:
 
 
 def test_a_fan_out_of_two_hundred_with_a_final_task(
-    service: MemoryService, caplog: pytest.LogCaptureFixture
+    service: MemoryService,
 ) -> None:
-    with app.client.batch(on_succeeded=report.s("squares")) as batch:
+    with app.client.batch(on_succeeded=count.s()) as batch:
         for number in range(200):
             batch.add(square.s(number))
 
     service.run(app)
 
-    ((total, dead, results),) = told
-    assert (total, dead) == (200, 0)
-    assert results == [number * number for number in range(100)]  # the first hundred
-    assert f"of the first 100 members of batch {batch.id}, which has more" in caplog.text
+    assert told == [(200, 0, [])]
     shown = app.client.get_batch(batch.id)
     assert (shown.total, shown.created, shown.succeeded, shown.live) == (200, 200, 200, 0)
     assert shown.finished_at is not None
@@ -190,3 +193,96 @@ def test_inline_what_is_called_back_runs_too() -> None:
             batch.add(square.s(5))
 
     assert told == [(1, 0, [25])]
+
+
+@pytest.mark.parametrize("callback", [report.s("squares"), areport.s()])
+def test_results_are_all_or_an_error(service: MemoryService, callback: Any) -> None:
+    with app.client.batch(on_ended=callback) as batch:
+        for number in range(101):
+            batch.add(square.s(number))
+
+    run = service.run(app)
+
+    assert told == []
+    assert run.failed == 1
+    assert f"batch {batch.id} has more than 100 members, and no more can be read" in repr(run)
+
+
+def test_results_that_are_no_longer_there_are_an_error(service: MemoryService) -> None:
+    with app.client.batch(on_ended=report.s("squares")) as batch:
+        for number in range(3):
+            batch.add(square.s(number))
+    for task in service.client.dequeue("work", batch_size=3).tasks:
+        service.client.report("work", [Report.on(task, "SUCCEEDED", result=1)])
+    service.tick()
+    service.client.delete_task(app.client.batch_results(batch.id).results[0].id)
+
+    run = service.run(app)
+
+    assert told == []
+    assert f"1 of the 3 members of batch {batch.id} cannot be read" in repr(run)
+
+
+def fill(*, ids: bool, first: int = 0, until: int = 3, fails_at: int | None = None) -> None:
+    with app.client.batch(id="b", on_ended=report.s("x")) as batch:
+        for number in range(first, until):
+            if number == fails_at:
+                batch.flush()
+                raise OSError("the disk is full")
+            name = f"square-{number}" if ids else None
+            batch.add(square.options(id=name).s(number))
+
+
+def test_a_block_that_runs_again_with_new_tasks_is_refused_before_it_adds_any(
+    service: MemoryService,
+) -> None:
+    with pytest.raises(OSError, match="full"):
+        fill(ids=False, fails_at=2)
+    service.tick()
+
+    with pytest.raises(BatchExists, match="batch b already had 2 members when this block began"):
+        fill(ids=False)
+
+    batch = app.client.get_batch("b")
+    assert (batch.total, batch.direct) == (None, 2)
+    app.client.close_batch("b", 2)
+    service.run(app)
+    assert told == [(2, 0, [0, 1])]
+
+
+def test_a_block_that_runs_again_with_other_ids_is_refused_at_its_end(
+    service: MemoryService,
+) -> None:
+    with pytest.raises(OSError, match="full"):
+        fill(ids=True, fails_at=2)
+    service.tick()
+
+    with pytest.raises(BatchExists, match=r"client\.close_batch"):
+        fill(ids=True, first=1, until=4)
+
+    assert app.client.get_batch("b").total is None
+
+
+def test_a_block_that_runs_again_with_the_same_ids_goes_on(service: MemoryService) -> None:
+    with pytest.raises(OSError, match="full"):
+        fill(ids=True, fails_at=2)
+    service.tick()
+
+    fill(ids=True)
+    service.run(app)
+
+    assert told == [(3, 0, [0, 1, 4])]
+
+
+def test_an_async_block_that_runs_again_is_refused_too(service: MemoryService) -> None:
+    async def again() -> None:
+        client = service.connect_async()
+        async with client.batch(id="b", on_ended=report.s("x")) as batch:
+            await batch.add(square.s(1))
+
+    with pytest.raises(OSError, match="full"):
+        fill(ids=False, fails_at=2)
+    service.tick()
+
+    with pytest.raises(BatchExists, match="the block probably ran before"):
+        asyncio.run(again())

@@ -62,13 +62,18 @@ def test_a_group_runs_side_by_side(service: MemoryService) -> None:
     assert run.show().whole.finished_at is not None
 
 
-def test_a_chord_of_more_than_a_hundred(service: MemoryService) -> None:
-    chord(group(*(number.s(1) for _ in range(105))), total.s("sum")).start(app.client)
+def test_a_chord_of_more_than_a_hundred_fails_rather_than_sum_a_part(
+    service: MemoryService,
+) -> None:
+    chord(group(*(number.s(1) for _ in range(150))), total.s("sum")).start(app.client)
 
-    service.run(app)
+    run = service.run(app)
 
-    assert ran[-1] == "sum 100"  # the results of the first hundred
-    assert len(ran) == 106
+    assert len(ran) == 150
+    (failed,) = [attempt for attempt in run if attempt.report and attempt.report.error]
+    assert failed.report is not None
+    assert failed.report.error is not None
+    assert "has more than 100 members" in failed.report.error.message
 
 
 def test_a_graph_joins_what_it_names(service: MemoryService) -> None:

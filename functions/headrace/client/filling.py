@@ -14,6 +14,7 @@ from headrace.client.codec import Codec
 from headrace.client.queue_making import awith_queues, with_queues
 from headrace.client.sending import SpawnedTask, check_call, in_batch, task_entry
 from headrace.domain import limits
+from headrace.domain.errors import BatchExists
 from headrace.wire.base import JsonValue
 from headrace.wire.batches import BatchSeen
 from headrace.wire.tasks import Enqueued
@@ -51,6 +52,8 @@ class _Filling:
         self._gathered: dict[str, list[bytes]] = {}
         self._given: set[str | None] = set()  # ids of the program's own, which may come again
         self._counted: set[str | None] = set()
+        self._repeated: set[str | None] = set()  # members that were there before
+        self._before = 0  # members when the block began
         self.batch: BatchSeen | None = None
         self.total = 0
 
@@ -61,9 +64,28 @@ class _Filling:
             raise RuntimeError("the batch is made when its `with` block begins")
         return self.batch.id
 
+    def _begin(self, batch: BatchSeen) -> None:
+        self.batch, self._before = batch, batch.direct
+
+    def _check_complete(self) -> None:
+        """Raise BatchExists if the batch has members that this block has not counted."""
+        if self._before > len(self._repeated):
+            raise self._filled_before()
+
+    def _filled_before(self) -> BatchExists:
+        return BatchExists(
+            f"batch {self.id} already had {self._before} members when this block began, and not all"
+            " are among its tasks: the block probably ran before. With more members than its total"
+            " a batch never ends, so it stays open. Give each task its own id, so that a repeat"
+            " adds it once, or use another id for the batch. To end this batch, close it with the"
+            " number of all its members: client.close_batch(id, total)"
+        )
+
     def _gather(self, task: SpawnedTask) -> tuple[str, list[bytes]] | None:
         """Add *task*; return a call's worth of its queue if there is one now."""
         check_call(task, "task")
+        if self._before and task.id is None and task.unique_for_seconds is None:
+            raise self._filled_before()  # no repeat: it would be one member more
         entry = task_entry(in_batch(task, self.id), self._codec, path="task")
         self._given |= {task.id} - {None}
         self._calls[task.queue] = task
@@ -87,6 +109,7 @@ class _Filling:
             ours = there is not None and self.id in there.batches  # its first answer was lost
             if (result.outcome == "CREATED" or ours) and result.id not in self._counted:
                 self.total += 1
+                self._repeated |= {result.id} if ours else set()
                 self._counted |= {result.id} & self._given
         invalid = {
             f"tasks[{place}]": result.detail or ""
@@ -112,15 +135,19 @@ class BatchWriter(_Filling):
 
     def __enter__(self) -> Self:
         """Make the batch."""
-        self.batch = self._sent(self._create, self._callbacks)
+        self._begin(self._sent(self._create, self._callbacks))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, _: object, __: TracebackType | None
     ) -> None:
-        """Send what is gathered and close the batch; after an error it stays open."""
+        """Send what is gathered and close the batch; after an error it stays open.
+
+        Raises BatchExists for a batch that has members from before: it would never end.
+        """
         if kind is None:
             self.flush()
+            self._check_complete()
             self.batch = self._client.send(close_batch(self.id, self.total))
 
     def add(self, task: SpawnedTask) -> None:
@@ -161,15 +188,19 @@ class AsyncBatchWriter(_Filling):
 
     async def __aenter__(self) -> Self:
         """Make the batch."""
-        self.batch = await self._sent(self._create, self._callbacks)
+        self._begin(await self._sent(self._create, self._callbacks))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, _: object, __: TracebackType | None
     ) -> None:
-        """Send what is gathered and close the batch; after an error it stays open."""
+        """Send what is gathered and close the batch; after an error it stays open.
+
+        Raises BatchExists for a batch that has members from before: it would never end.
+        """
         if kind is None:
             await self.flush()
+            self._check_complete()
             self.batch = await self._client.send(close_batch(self.id, self.total))
 
     async def add(self, task: SpawnedTask) -> None:

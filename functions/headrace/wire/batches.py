@@ -28,6 +28,13 @@ class BatchSeen(Answer, frozen=True, kw_only=True):
         int | None, Meta(description="How many members are enqueued in all; null: it is open.")
     ]
     created: int
+    direct: Annotated[
+        int,
+        Meta(
+            description="Of `created`, those that no member's report made: the batch ends when "
+            "there are as many as `total`."
+        ),
+    ] = 0
     live: int
     succeeded: int
     dead: int

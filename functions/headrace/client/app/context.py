@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration, Retries
@@ -47,9 +47,6 @@ class SpawnTarget(Protocol):
     def new_task(self, args: Mapping[str, Any], options: Options, /) -> NewTask: ...
 
 
-_Looked: TypeAlias = tuple[Sequence[BatchResult], bool]
-
-
 class ResultsClient(Protocol):
     """What asks for the members of a batch."""
 
@@ -88,66 +85,86 @@ class EndedBatch:
         return f"<batch {self.id}: {self.succeeded} of {self.total} succeeded>"
 
     def members(self) -> Sequence[BatchResult]:
-        """Return what the first hundred members came to, those that failed too, as kept."""
-        return self._looked()[0]
+        """Return the members of the batch as they ended, those that failed too.
+
+        Raises RuntimeError for a batch of more than a hundred members.
+        """
+        client, looked = self._known().client, _LookedAt(self)
+        for id in looked.ids:
+            looked.add(client.batch_results(id))
+        return looked.members()
 
     def results(self) -> list[JsonValue]:
-        """Return the results of those that succeeded, in the order they were enqueued.
+        """Return the results of the members that succeeded, in the order they were enqueued.
 
-        Of the first hundred members: where there are more, that is a warning in the worker's log.
+        Raises RuntimeError where it cannot return all of them: for a batch of more than a hundred
+        members, and for one whose members can no longer be read.
         """
-        return self._succeeded(*self._looked())
-
-    def _looked(self) -> "_Looked":
-        """Return the first hundred members, and whether there are more."""
-        client, members, more = self._known().client, list[BatchResult](), False
-        ids = [self.id]  # grows while it is read: with the batches that relays stand for
-        for id in ids:
-            found = client.batch_results(id)
-            more = more or found.truncated
-            for one in found.results:
-                if not one.stands_for:
-                    members.append(one)
-                elif one.stands_for not in ids:
-                    ids.append(one.stands_for)
-        return members[:RESULTS], more or len(members) > RESULTS
+        client, looked = self._known().client, _LookedAt(self)
+        for id in looked.ids:
+            looked.add(client.batch_results(id))
+        return looked.results()
 
     async def amembers(self) -> Sequence[BatchResult]:
         """Do what members() does, from an event loop."""
-        return (await self._alooked())[0]
+        client, looked = self._known().async_client, _LookedAt(self)
+        for id in looked.ids:
+            looked.add(await client.batch_results(id))
+        return looked.members()
 
     async def aresults(self) -> list[JsonValue]:
         """Do what results() does, from an event loop."""
-        return self._succeeded(*await self._alooked())
-
-    async def _alooked(self) -> "_Looked":
-        client, members, more = self._known().async_client, list[BatchResult](), False
-        ids = [self.id]  # likewise
-        for id in ids:
-            found = await client.batch_results(id)
-            more = more or found.truncated
-            for one in found.results:
-                if not one.stands_for:
-                    members.append(one)
-                elif one.stands_for not in ids:
-                    ids.append(one.stands_for)
-        return members[:RESULTS], more or len(members) > RESULTS
-
-    def _succeeded(self, members: Sequence[BatchResult], more: bool) -> list[JsonValue]:  # noqa: FBT001  as looked up
-        if more:
-            _log.warning(
-                "results() has those of the first %d members of batch %s, which has more: let"
-                " members write theirs where this step reads them, or join them in smaller groups",
-                RESULTS,
-                self.id,
-                extra={"batch": self.id},
-            )
-        return [member.result for member in members if member.state is State.SUCCEEDED]
+        client, looked = self._known().async_client, _LookedAt(self)
+        for id in looked.ids:
+            looked.add(await client.batch_results(id))
+        return looked.results()
 
     def _known(self) -> Clients:
         if self._clients is None:
             raise RuntimeError("this attempt has no client to ask for the members of its batch")
         return self._clients
+
+
+class _LookedAt:
+    """The members of an ended batch, as far as they were read."""
+
+    def __init__(self, batch: EndedBatch) -> None:
+        self._batch = batch
+        self._found: list[BatchResult] = []
+        self._first = 0  # members of the batch itself
+        self._truncated = False
+        self.ids = [batch.id]  # grows while it is read: with the batches that relays stand for
+
+    def add(self, found: BatchResults) -> None:
+        """Add the answer for the next batch of `ids`."""
+        self._first = self._first or len(found.results)
+        self._truncated = self._truncated or found.truncated
+        for one in found.results:
+            if not one.stands_for:
+                self._found.append(one)
+            elif one.stands_for not in self.ids:
+                self.ids.append(one.stands_for)
+
+    def members(self) -> Sequence[BatchResult]:
+        """Return all members.  Raises RuntimeError if there are too many."""
+        if self._truncated or len(self._found) > RESULTS:
+            raise RuntimeError(
+                f"batch {self._batch.id} has more than {RESULTS} members, and no more can be read:"
+                " let members write their results where this step reads them, or join them in"
+                f" groups of at most {RESULTS}"
+            )
+        return self._found
+
+    def results(self) -> list[JsonValue]:
+        """Return the results of those that succeeded.  Raises RuntimeError if one is missing."""
+        members, batch = self.members(), self._batch
+        ended = batch.succeeded + batch.dead
+        if ended + batch.deleted == batch.total and self._first < ended:
+            raise RuntimeError(
+                f"{ended - self._first} of the {ended} members of batch {batch.id} cannot be read:"
+                " they were deleted or are no longer kept, or the key may not see their queue"
+            )
+        return [member.result for member in members if member.state is State.SUCCEEDED]
 
 
 class Context:
@@ -273,7 +290,7 @@ class Context:
 
         Use it to resume long work where an earlier delivery left off.
         """
-        return getattr(self.task, "last_progress", None)
+        return self.task.last_progress
 
     def check(self) -> None:
         """Raise LeaseLost if the lease is over, `Cancelled` if that is because of a cancel.

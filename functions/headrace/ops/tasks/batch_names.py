@@ -90,7 +90,9 @@ class BatchNames:
                 return None
             batch = replace(batch, members=(), dead_ids=(), dead_apart=len(dead))
         note(self._dead, batch.key, batch.dead_apart + len(batch.dead_ids))
-        if self._apart.get(batch.key, 0) + len(batch.members) >= RESULTS:
+        named = self._apart.get(batch.key, 0)
+        # A name may be in both places, so the sum alone says only that it is time to look.
+        if named < RESULTS <= named + len(batch.members) and len(self.members(batch)) == RESULTS:
             note(self._apart, batch.key, RESULTS)
         return batch
 

@@ -111,7 +111,8 @@ class BatchOperations:
             if found is not None and found.digest != digest:
                 raise BatchExists(f"batch {found.id} exists, and was created otherwise")
             if found is not None:
-                return CreatedBatch(found, new=False)
+                uncounted = () if found.finished_at else self.uncounted()
+                return CreatedBatch(self._shown(found, uncounted), new=False)
             length = expires_in_seconds or limits.BATCH_EXPIRES_DEFAULT
             new_id = batch_id or self.new_id(now)
             batch = TaskBatch(

@@ -23,6 +23,7 @@ TABLE: list[tuple[set[Role], list[str]]] = [
             "GET /v1/queues/{queue}/metrics",
             "GET /v1/queues/{queue}/groups/{key}",
             "GET /v1/queues/{queue}/count",
+            "GET /v1/queues/{queue}/schedules",
             "GET /v1/queues/{queue}/schedules/{name}",
             "GET /v1/tasks/{id}",
             "GET /v1/tasks/{id}/explain",

@@ -30,9 +30,13 @@ if TYPE_CHECKING:
     from headrace.client.worker.observing import Observer
 
 
-def _weights(texts: tuple[str, ...]) -> dict[str, float] | None:
-    """Read `mail=3,news`: names with weights, 1 where none is said."""
+def _queues(texts: tuple[str, ...], *, strict: bool) -> list[str] | dict[str, float] | None:
+    """Read `mail,news` as a list of names, and `mail=3,news` as names with weights.
+
+    A name without a weight has the weight 1. Returns None if no queue is named.
+    """
     found: dict[str, float] = {}
+    weighted = False
     for text in split(texts):
         name, equals, weight = text.partition("=")
         try:
@@ -44,14 +48,20 @@ def _weights(texts: tuple[str, ...]) -> dict[str, float] | None:
                 f"{text!r} is no queue, nor a queue with its weight such as mail=3",
                 param_hint="'--queues'",
             )
-    return found or None
+        weighted = weighted or bool(equals)
+    if weighted and strict:
+        raise click.UsageError(
+            "--strict takes queues in the order given, without weights: --queues urgent,bulk"
+        )
+    return (found if weighted else list(found)) or None
 
 
 @click.command(
     "work",
     cls=CliCommand,
     example="headrace work shop.tasks:app\n"
-    "headrace work shop.tasks:app --queues mail=3,news --concurrency 20 --log-format json",
+    "headrace work shop.tasks:app --queues mail=3,news --concurrency 20 --log-format json\n"
+    "headrace work shop.tasks:app --queues urgent,bulk --strict",
 )
 @click.argument("app", metavar="MODULE:APP")
 @click.option(
@@ -61,7 +71,11 @@ def _weights(texts: tuple[str, ...]) -> dict[str, float] | None:
     shell_complete=queue_names,
     help="Which, and how often each is asked; else all that the app declares.",
 )
-@click.option("--strict", is_flag=True, help="A queue only while those before it are empty.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="In the order given: a later queue only while the earlier ones are empty.",
+)
 @click.option(
     "--concurrency",
     "-c",
@@ -142,7 +156,7 @@ def work_command(
         raise click.UsageError("--burst ends and --reload goes on: say one of them")
     if reload:
         return work_again(session.note)
-    weights = _weights(queues)
+    chosen = _queues(queues, strict=given["strict"])
     named = bool(session.url or session.key or session.key_file)
     # Tasks that enqueue others, and child processes, find the service where the worker does,
     # whatever folder they change to.
@@ -158,7 +172,7 @@ def work_command(
             worker = Worker(
                 found,
                 client=client,
-                queues=weights,
+                queues=chosen,
                 app_path=app,
                 version=app_version,
                 observers=observers,

@@ -79,6 +79,38 @@ def test_it_works_until_the_queues_are_empty(headrace_service: MemoryService) ->
     assert (task.status, task.result) == ("SUCCEEDED", 42)
 
 
+ORDER = """
+from headrace import App
+app = App()
+started = []
+@app.task(queue="bulk")
+def note(name: str) -> None:
+    started.append(name)
+app.queue("urgent", work=True)
+"""
+
+
+def test_strict_takes_queues_in_the_order_given(
+    headrace_service: MemoryService, folder: Path
+) -> None:
+    (folder / "a_order.py").write_text(ORDER)
+    for queue in ("bulk", "urgent"):
+        headrace_service.client.create_queue(queue)
+        for n in range(3):
+            payload = {"task": "a_order.note", "args": {"name": f"{queue}-{n}"}}
+            headrace_service.client.enqueue(queue, payload)
+    headrace_service.clock.forward(1)
+    words = ("--queues", "urgent,bulk", "--strict", "--concurrency", "1", "--prefetch", "0")
+
+    ran = work("a_order:app", *words, "--burst", service=headrace_service)
+
+    assert ran.code == 0, ran.err
+    assert sys.modules["a_order"].started == [
+        *("urgent-0", "urgent-1", "urgent-2"),
+        *("bulk-0", "bulk-1", "bulk-2"),
+    ]
+
+
 def test_garbage_is_looked_for_seldom_and_not_in_what_is_loaded(
     headrace_service: MemoryService,
 ) -> None:
@@ -227,6 +259,7 @@ def test_a_fault_in_the_module_is_told_with_its_line() -> None:
         (("--concurrency", "0"), "concurrency must be"),
         (("--shutdown-timeout", "soon"), "no length of time"),
         (("--log-format", "xml"), "'xml' is not one of"),
+        (("--queues", "mail=3,news", "--strict"), "--strict takes queues in the order given"),
         (("--prometheus", "70000"), "no place to listen such as 9000"),
         (("--prometheus", ":9000"), "no place to listen such as 9000"),
     ],

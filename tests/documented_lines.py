@@ -18,7 +18,7 @@ PAGES: Final = sorted(
 FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 _SHELL: Final = re.compile(
-    r"^(?:\$ )?(?:\w+=\S+ )*(?:python manage\.py )?headrace ([^\n]+)\n([^\n]*)", re.MULTILINE
+    r"^(?:\$ )?(?:\w+=\S+ )*(?:python manage\.py )?headrace ([^\n]+)(?=\n([^\n]*))", re.MULTILINE
 )
 _INLINE: Final = re.compile(r"`(?:\w+=\S+ )*headrace ((?:[^`\n]|\n(?!\n))+)`")
 

@@ -1,8 +1,12 @@
 """The documents say what is there."""
 
 import ast
+import importlib.util
 import re
 from pathlib import Path
+
+from headrace.ops.operators.keys import REVOKED_WITHIN
+from tests.documented_lines import FENCE, PAGES
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
@@ -18,6 +22,74 @@ def test_every_link_leads_somewhere() -> None:
     for document in DOCUMENTS:
         for _, target in links(document):
             assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def prose(document: Path) -> str:
+    return FENCE.sub("", document.read_text())
+
+
+def headings(document: Path) -> set[str]:
+    """Return the anchors of a page, as GitHub derives them from its headings."""
+    found = re.findall(r"^#+ (.*)$", prose(document), re.MULTILINE)
+    plain = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in found]
+    return {heading.replace(" ", "-") for heading in plain}
+
+
+SAYING_NOTHING = {"decision", "from", "guide", "here", "less", "that", "this", "what", "with"}
+
+
+def test_every_link_within_the_documents_leads_to_a_heading_that_exists() -> None:
+    anchored = 0
+    for document in filter(Path.exists, PAGES):
+        for target, anchor in re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", prose(document)):
+            page = (document.parent / target).resolve() if target else document
+            assert page.exists(), f"{document.name}: {target}"
+            assert anchor in headings(page), f"{document.name}: {target}#{anchor}"
+            anchored += 1
+    assert anchored > 50
+
+
+def test_every_link_leads_to_a_page_that_mentions_it() -> None:
+    for document in filter(Path.exists, PAGES):
+        for text, target in re.findall(
+            r"\[([^\]]+)\]\(([\w./-]+\.md)(?:#[\w-]+)?\)", prose(document)
+        ):
+            words = set(re.findall(r"[a-z]{4,}", text.lower())) - SAYING_NOTHING
+            page = document.parent / target
+            if not words or page.parent.name == "decisions":
+                continue
+            body = f"{page.stem} {page.read_text()}".lower()
+            assert any(word[:5] in body for word in words), f"{document.name}: [{text}]({target})"
+
+
+def test_every_make_target_and_module_to_run_that_a_document_names_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z][a-z0-9-]+):", makefile, re.MULTILINE))
+    for document in filter(Path.exists, PAGES):
+        text = document.read_text()
+        for name in re.findall(r"(?:`|^\$ )make ([a-z][a-z0-9-]*)", text, re.MULTILINE):
+            assert name in targets, f"{document.name}: make {name}"
+        for name in re.findall(r"\bpython -m ((?:tests|infra|headrace|examples)[\w.]*)", text):
+            assert importlib.util.find_spec(name), f"{document.name}: python -m {name}"
+
+
+def test_every_module_named_without_its_folder_is_somewhere() -> None:
+    folders = ("functions", "console", "infra", "tests", "examples")
+    known = {path.name for folder in folders for path in (ROOT / folder).rglob("*.py")}
+    for document in [ROOT / "CONTRIBUTING.md", ROOT / "console" / "README.md"]:
+        named = set(re.findall(r"`(\w+\.py)`", document.read_text()))
+        assert named <= known, document.name
+
+
+def test_how_soon_a_revoked_key_is_refused_is_said_with_the_limits_there_are() -> None:
+    within = int(REVOKED_WITHIN.total_seconds())
+    cached = re.search(r"ReauthorizeEvery: (\d+)", (ROOT / "template.yaml").read_text())
+    assert cached is not None
+
+    console = (ROOT / "docs" / "guide" / "console.md").read_text()
+    assert f"refuses it within {within} s, on AWS within {cached[1]} s" in console
+    for page in PAGES:
+        assert not re.search(r"[Rr]evoked? is at once", page.read_text() if page.exists() else "")
 
 
 def test_every_module_that_a_document_names_is_there() -> None:

@@ -83,6 +83,14 @@ class Rule:
     clock: Clock
     kept_by: str | None = None
 
+    @property
+    def asked_by(self) -> Actor:
+        """Return the narrowest kind of key that may ask for it.
+
+        A cancel is planned as an operator's action, but every key that may enqueue may cancel.
+        """
+        return Actor.PRODUCER if self.action is Action.CANCEL else self.actor
+
 
 _E, _I, _S, _D = SHOWN_STATES
 _X = State.DELETED
@@ -178,7 +186,7 @@ def table() -> str:
     for row in LIFECYCLE:
         kept = f"`{row.kept_by}`, else gone" if row.kept_by else "-"
         lines.append(
-            f"| {row.action} | {row.source or '-'} | {row.target or 'gone'} | {row.actor} "
+            f"| {row.action} | {row.source or '-'} | {row.target or 'gone'} | {row.asked_by} "
             f"| {row.lease} | {row.clock} | {kept} |"
         )
     return "\n".join(lines)

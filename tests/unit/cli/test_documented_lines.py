@@ -35,6 +35,7 @@ ELSEWHERE: Final = {
     "work --reload": "tests/unit/cli/test_reload.py",
     "work --outbox django:": "tests/unit/outbox/test_django.py",
     "enqueue --payload-file": "tests/functional/test_local_uploads.py",
+    "queue create --target-lambda": "tests/unit/cli/test_target.py",
     "stats --watch": "tests/unit/cli/test_operators.py",
 }
 """Commands that need another process, Spark or Django, or never end: the test that runs them."""
@@ -140,23 +141,15 @@ class World:
             session.commit()
         self.run("outbox", "relay", self.outbox, "--burst")
 
-    def make_subject(self, path: list[str], params: dict[str, Any]) -> list[str]:
-        """Make what a line speaks of, and return the words to add so that the line ends."""
+    def make_subject(self, path: list[str], params: dict[str, Any]) -> None:
+        """Make what a line speaks of."""
         noun, verb = path[0], path[-1]
         queue = params.get("queue") or "mail"
-        if verb == "reindex":
-            self.json("queue", "edit", queue, "--index", "tag:tenant")
-        elif params.get("target_header"):
-            self.json("queue", "edit", queue, "--target-url", "https://example.com/tasks")
-        elif noun == "task":
-            ids = params.get("ids") or filter(None, [params.get("id")])
+        if noun == "task":
             queue = "letters" if verb == "move" else queue
             self.make_queues(queue)
-            for one in ids:
+            for one in params.get("ids") or filter(None, [params.get("id")]):
                 self.make_task(one, queue, verb)
-        elif noun == "report" and params["task"]:
-            lease = self.make_task(params["task"], queue, "report")
-            return [] if params["lease"] else ["--lease", str(lease)]
         elif noun == "batch" and "id" in params:
             self.service.client.create_batch(id=params["id"])
         elif noun == "schedule" and verb not in ("put", "list", "next"):
@@ -164,12 +157,20 @@ class World:
         elif noun == "worker" and "name" in params:
             body = {"queues": ["mail"], "concurrency": 1, "running": []}
             self.service.client.call("PUT", f"/v1/workers/{params['name']}", body=body)
-        elif noun == "outbox" and verb != "create":
+        elif verb == "reindex":
+            self.json("queue", "edit", queue, "--index", "tag:tenant")
+        elif params.get("target_header"):
+            self.json("queue", "edit", queue, "--target-url", "https://example.com/tasks")
+
+    def more_words(self, path: list[str], params: dict[str, Any]) -> list[str]:
+        """Make the outbox and the lease of a line.  Return the words that make the line end."""
+        if params.get("outbox") or (path[0] == "outbox" and path[-1] != "create"):
             self.make_outbox(*params.get("ids", ()))
-        elif noun == "work" and params["outbox"]:
-            self.make_outbox()
         if path in (["work"], ["outbox", "relay"]) and not params["burst"]:
             return ["--burst"]
+        if path == ["report"] and not params["lease"]:
+            lease = self.make_task(params["task"], params["queue"], "report")
+            return ["--lease", str(lease)]
         return []
 
 
@@ -269,8 +270,11 @@ def prepared(
     if noun not in ("key", "work", "sync"):
         queues = [params.get("queue"), params.get("to"), *(params.get("queues") or ())]
         world.make_queues("ends", "ops", *filter(None, queues))
-    words += world.make_subject(path, params)
-    return words + ["--yes"] if "--yes" in option_names(command) and "--yes" not in words else words
+    world.make_subject(path, params)
+    words += world.more_words(path, params)
+    if "--yes" in option_names(command) and "--yes" not in words:
+        words.append("--yes")
+    return words
 
 
 def test_the_lines_are_found() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.domain.access import Permission, Role, may
 from headrace.domain.lifecycle import (
     LIFECYCLE,
     Action,
@@ -19,6 +20,7 @@ from headrace.domain.lifecycle import (
     table,
 )
 from headrace.domain.task import SHOWN_STATES, State
+from headrace.http.permissions import NEEDS
 from tests.unit.domain.lifecycle_cases import ANYWHERE, DEAD, DELETED, ENQUEUED, INFLIGHT, SUCCEEDED
 
 ROOT = Path(__file__).parents[3]
@@ -102,6 +104,42 @@ def test_every_end_of_a_life_has_the_setting_that_keeps_it() -> None:
         if row.action is Action.UNDELETE:  # what is past its retention does not come back
             continue
         assert row.kept_by == (kept.get(row.target) if row.target else None)
+
+
+ROUTES = {
+    Action.ENQUEUE: "POST /v1/queues/{queue}/tasks",
+    Action.OVERWRITE: "POST /v1/queues/{queue}/tasks",
+    Action.DEQUEUE: "POST /v1/queues/{queue}/dequeue",
+    Action.HEARTBEAT: "POST /v1/queues/{queue}/reports",
+    Action.SUCCEED: "POST /v1/queues/{queue}/reports",
+    Action.FAIL: "POST /v1/queues/{queue}/reports",
+    Action.RELEASE: "POST /v1/queues/{queue}/reports",
+    Action.MOVE: "POST /v1/queues/{queue}/tasks/move",
+    Action.RUN: "POST /v1/queues/{queue}/tasks/run",
+    Action.RESTART: "POST /v1/queues/{queue}/tasks/restart",
+    Action.CANCEL: "POST /v1/tasks/{id}/cancel",
+    Action.DELETE: "DELETE /v1/tasks/{id}",
+    Action.PURGE: "POST /v1/queues/{queue}/purge",
+    Action.UNDELETE: "POST /v1/undos/{id}",
+}
+ASKS = {
+    Actor.PRODUCER: Permission.ENQUEUE,
+    Actor.WORKER: Permission.WORK,
+    Actor.OPERATOR: Permission.OPERATE,
+}
+
+
+def test_the_page_says_who_may_ask_for_a_transition_as_the_api_does() -> None:
+    for row in LIFECYCLE:
+        if row.asked_by is Actor.SERVICE:
+            continue
+        reported = row.action is Action.MOVE and row.source is INFLIGHT
+        route = ROUTES[Action.SUCCEED if reported else row.action]
+        assert NEEDS[route].roles() == list(by_role(ASKS[row.asked_by])), row
+
+
+def by_role(permission: Permission) -> tuple[Role, ...]:
+    return tuple(role for role in Role if may(role, permission))
 
 
 # -- what is printed ----------------------------------------------------------------------------

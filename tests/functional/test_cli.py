@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from headrace.local.launch import Launched, launched
+from tests.documented_lines import command_lines
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guide" / "cli.md"
@@ -206,6 +207,20 @@ def test_run_shows_the_key_to_a_terminal_only(tmp_path: Path, given: str | None)
     key = given or (tmp_path / ".headrace" / "admin.key").read_text().strip()
     assert key not in text
     assert done.returncode == 0
+
+
+RUN_LINES = sorted({line.words[1:] for line in command_lines() if line.words[:1] == ("run",)})
+
+
+@pytest.mark.parametrize("words", RUN_LINES, ids=" ".join)
+def test_every_line_of_the_documentation_that_starts_a_service_does(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    with running(tmp_path, "--port", "0", *words) as (process, greeting):
+        process.send_signal(signal.SIGTERM)
+
+        assert "Headrace is ready." in greeting
+        assert process.wait(20) == 0
 
 
 def readme_greeting() -> str:

@@ -111,10 +111,10 @@ def timers_of(address: Address) -> TimersBeside:
     if not isinstance(address, FileAddress):
         return TimersElsewhere()
     from headrace.embedded.service import opened  # noqa: PLC0415  see above
-    from headrace.embedded.timers import Timers  # noqa: PLC0415  see above
+    from headrace.embedded.timers import EmbeddedTimers  # noqa: PLC0415  see above
 
     service = opened(address)
-    return Timers(service, now=service.use.now)
+    return EmbeddedTimers(service, now=service.use.now)
 
 
 def _need_packages(address: Address) -> None:

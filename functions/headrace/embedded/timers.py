@@ -63,7 +63,7 @@ class Recorder(Protocol):
         """Record one batch; return the seconds to wait, 0 if there is more.  Raises Unavailable."""
 
 
-class Timers:
+class EmbeddedTimers:
     """Takes the seat as soon as it is free, and runs the jobs while it holds the seat.
 
     Use it in a with block.

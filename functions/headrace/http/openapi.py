@@ -84,7 +84,7 @@ _ANSWERS: Final = (
     _Shown(
         "Queue",
         queues.Queue,
-        never=frozenset({"stats", "schedules"}),
+        never=frozenset({"stats", "schedules", "schedules_cursor"}),
         sometimes=frozenset({"pause"}),
         refers=_SETTINGS,
     ),

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from headrace.domain.errors import Unavailable
 from headrace.embedded.service import EmbeddedService, service_at
-from headrace.embedded.timers import Timers
+from headrace.embedded.timers import EmbeddedTimers
 from headrace.local import DataFolderUnusable, ServiceUnhealthy
 from headrace.local.child import SupervisedProcess
 from headrace.local.environment import (
@@ -116,14 +116,16 @@ class Service:
         except Unavailable as error:
             raise DataFolderUnusable(error.detail) from error
 
-    def _timers(self, embedded: EmbeddedService, path: str | None) -> Timers | SupervisedProcess:
+    def _timers(
+        self, embedded: EmbeddedService, path: str | None
+    ) -> EmbeddedTimers | SupervisedProcess:
         """Return a block beside which the timers run.
 
         A service that keeps nothing runs them in this process. It is for tests and trials, where
         the start of another process takes longer than it saves.
         """
         if self.settings.data_dir == IN_MEMORY:
-            return Timers(embedded, now=embedded.use.now)
+            return EmbeddedTimers(embedded, now=embedded.use.now)
         return timers_process(path)
 
     def _check_health(self) -> None:

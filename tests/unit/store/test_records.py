@@ -225,6 +225,7 @@ SCHEDULE_BODY: Final = {
     "edition": "ed1",
     "queue_created_at": EARLY_TEXT,
     "changes": 2,
+    "put_by": None,
 }
 LEFT: Final = reaper.Left(
     part=1,
@@ -342,6 +343,7 @@ WORKER_BODY: Final = {
     "concurrency": 8,
     "running": ["tsk_1"],
     "version": "1.0",
+    "stopped": False,
     "seen_at": LATE_TEXT,
 }
 SESSION: Final = keys.Session(

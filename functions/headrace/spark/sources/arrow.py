@@ -21,7 +21,7 @@ else:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnfitValue:
     """A value of Spark's that Python has none for, such as a day past the year 9999."""
 
     reason: str
@@ -45,7 +45,7 @@ def rows_in(given: Iterable[Any], ntz: Collection[str] = ()) -> Iterator[Mapping
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Yield the rows of *batch*; a value that Python has none for is Unreadable."""
+    """Yield the rows of *batch*; a value that Python has none for is UnfitValue."""
     names = batch.schema.names
     columns = [_in_utc(column) for column in batch.columns]
     try:
@@ -67,9 +67,9 @@ def _value(scalar: pa.Scalar) -> Any:  # noqa: ANN401  whatever a column has
     try:
         return scalar.as_py()
     except UnicodeDecodeError as error:
-        return Unreadable(f"is not UTF-8: {error.reason}")
+        return UnfitValue(f"is not UTF-8: {error.reason}")
     except (OverflowError, ValueError):
-        return Unreadable(f"must be a {scalar.type} from the year 1 to 9999")
+        return UnfitValue(f"must be a {scalar.type} from the year 1 to 9999")
 
 
 def _aware(value: Any) -> Any:  # noqa: ANN401  likewise

@@ -17,7 +17,7 @@ from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DedupeUntil
-from headrace.spark.sources.arrow import Unreadable, plain
+from headrace.spark.sources.arrow import UnfitValue, plain
 from headrace.spark.sources.rows import (
     BadRow,
     group_in,
@@ -163,7 +163,7 @@ def new_task(row: Mapping[str, Any], identity: Identity, queue: str) -> TaskSpec
 def check_readable(row: Mapping[str, Any]) -> None:
     """Raise BadRow for a value that Python has none for."""
     for name, value in row.items():
-        if isinstance(value, Unreadable):
+        if isinstance(value, UnfitValue):
             message = f"{name} {value.reason}"
             raise BadRow(message)
 

@@ -112,6 +112,72 @@ def test_a_queue_that_is_right_stays_as_it_is(it: Recorder) -> None:
     assert recount(it, queue).was == TRUTH
 
 
+def in_steps(it: Recorder, queue: str, act: Callable[[], object]) -> list[bool]:
+    """Return whether each step of a recount is exact; *act* comes after the first places."""
+    it.world.use.recounting.patience = -1
+    step = it.world.use.recounting.step(queue)
+    exact = [step.exact]
+    while step.cursor is not None:
+        it.world.clock.forward(1)
+        if len(exact) == 4:  # all that waits and is in flight is counted
+            act()
+        it.world.clock.forward(1)
+        step = it.world.use.recounting.step(queue, step.cursor)
+        exact.append(step.exact)
+    return exact
+
+
+def test_a_recount_of_a_queue_at_rest_is_exact(it: Recorder) -> None:
+    queue = worked(it)
+    it.world.put(queue, delay_in_seconds=60)
+    it.stream.taken()
+
+    assert set(in_steps(it, queue, lambda: None)) == {True}
+    assert recount(it, queue).exact
+
+
+@pytest.mark.parametrize("writes", ["enqueue", "delay", "take", "succeed", "die", "delete", "swap"])
+def test_a_recount_is_not_exact_if_a_task_was_written_since_it_began(
+    it: Recorder, writes: str
+) -> None:
+    """Even if the recorder has not heard of it yet."""
+    queue = worked(it)
+    (held,) = it.world.take(queue)
+    (waits,) = it.world.put(queue)
+    acts: dict[str, Callable[[], object]] = {
+        "enqueue": lambda: it.world.put(queue),
+        "delay": lambda: it.world.put(queue, delay_in_seconds=60),
+        "take": lambda: it.world.take(queue),
+        "succeed": lambda: it.world.say(held, "SUCCEEDED"),
+        "die": lambda: it.world.say(held, "FAILED", retryable=False),
+        "delete": lambda: it.world.use.tasks.delete(waits),
+        "swap": lambda: (it.world.use.tasks.delete(waits), it.world.put(queue)),
+    }
+    it.world.clock.forward(1)
+
+    exact = in_steps(it, queue, acts[writes])
+
+    assert exact[:4] == [True] * 4
+    assert exact[-1] is False
+
+
+def test_a_recount_in_one_step_that_is_repeated_says_the_same(it: Recorder) -> None:
+    queue = worked(it)
+    it.world.use.recounting.patience = -1
+    step = it.world.use.recounting.step(queue)
+    cursor = step.cursor
+    it.world.clock.forward(1)
+    it.world.put(queue)
+    while step.cursor is not None:
+        it.world.clock.forward(1)
+        cursor = step.cursor
+        step = it.world.use.recounting.step(queue, cursor)
+
+    again = it.world.use.recounting.step(queue, cursor)
+
+    assert (step.exact, again.exact) == (False, False)
+
+
 def test_other_queues_are_left_as_they_are(it: Recorder) -> None:
     queue, other = worked(it), it.world.queue("other")
     it.world.put(other)

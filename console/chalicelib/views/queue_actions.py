@@ -134,7 +134,8 @@ def recount(context: RequestContext) -> Reply:
         return Redirect(recounted_so_far(here, step.cursor), Flash("done", so_far))
     off = sum(abs(right - was) for right, was in zip(step.counts, step.was, strict=True))
     result = f"were off by {formatting.number(off)} and are corrected" if off else "were right"
-    done = Flash("done", f"{number} counted. The counters {result}.")
+    changed = "" if step.exact else " Tasks changed meanwhile, so they may be off by those tasks."
+    done = Flash("done", f"{number} counted. The counters {result}.{changed}")
     return Redirect(recounted_so_far(here, ""), done)
 
 

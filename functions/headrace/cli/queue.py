@@ -275,7 +275,10 @@ def recount(session: CliSession, queue: str) -> None:
     numbers.append(("DEAD, cancelled", found.cancelled, found.was_cancelled))
     answer(session, found, show_)
     off = sum(abs(number - was) for _, number, was in numbers)
-    session.note(f"The counters were off by {off:,} and are mended." if off else "They were right.")
+    result = f"were off by {off:,} and are corrected." if off else "were right."
+    session.note(f"The counters {result}")
+    if not found.exact:
+        session.note("Tasks changed during the recount: the counters may be off by those tasks.")
 
 
 @queue_command.command("purge", example="headrace queue purge mail --state DEAD --dry-run")

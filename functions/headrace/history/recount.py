@@ -62,6 +62,8 @@ class NewCount:
     ``numbers`` are Counts, and so is ``was``: what the counters said when it began, and when it is
     finished what they said then.  ``faults`` are None where too many tasks changed to be counted;
     ``changed`` has for pages by their number the versions at which some tasks were read.
+    ``began`` is when the first step began, in microseconds since 1970.  ``exact`` is false once a
+    task of the queue is known to have been written since then.
     """
 
     id: str
@@ -72,6 +74,8 @@ class NewCount:
     lanes: frozenset[int] = ORDINARY
     faults: Mapping[str, FaultCount] | None = field(default_factory=dict)
     changed: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    began: int = 0
+    exact: bool = True
 
     @property
     def next(self) -> tuple[State, int, CountedPage | None] | None:
@@ -184,6 +188,8 @@ class NewCount:
             "lanes": sorted(self.lanes),
             "faults": None if self.faults is None else body_of(self.faults),
             "changed": {str(number): versions for number, versions in self.changed.items()},
+            "began": self.began,
+            "exact": self.exact,
         }
 
     @classmethod
@@ -199,7 +205,18 @@ class NewCount:
         known = body.get("faults")  # not of a recount that began before there were any
         faults = None if known is None else kinds_of(known)
         changed = {int(number): seen for number, seen in body.get("changed", {}).items()}
-        return cls(body["id"], body["shards"], numbers, pages, was, lanes, faults, changed)
+        return cls(
+            body["id"],
+            body["shards"],
+            numbers,
+            pages,
+            was,
+            lanes,
+            faults,
+            changed,
+            body["began"],
+            body["exact"],
+        )
 
 
 def _end(page: CountedPage) -> tuple[int, int, float, str]:

@@ -12,6 +12,10 @@ has seen it.
 - The last step makes the counters what the new count and the buffers come to.  It may be repeated:
   it works out the difference anew.  From then on the recorder leaves out what was seen.
 
+Each step also says whether the numbers are exact: whether no task of the queue is known to have
+been written since the first step.  It looks at the times of the tasks that it reads, at what the
+recorder has counted meanwhile, and at the end once more at how many tasks the index has.
+
 Whoever dies on the way leaves the counters as they were, and buffers that are held for some
 seconds.
 """
@@ -25,7 +29,7 @@ from headrace.domain.change import Entry
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.ids import new_request_token
 from headrace.domain.instants import instant_of, micros_of
-from headrace.domain.task import Place, State, Task
+from headrace.domain.task import TURN_LANE, Place, State, Task, places_of
 from headrace.domain.write import StoredView
 from headrace.history.counter_buffer import Buffer, BufferedRecount
 from headrace.history.counters import Counters
@@ -67,12 +71,14 @@ class _Page(NamedTuple):
 class Recounted:
     """What a recount has come to: final without a ``cursor``.
 
-    ``was`` is what the counters said: now, or, when it is final, before they were mended.
+    ``was`` is what the counters said: now, or, when it is final, before they were corrected.
+    ``exact``: no task of the queue was written since the first step.
     """
 
     counts: Counts
     was: Counts
     cursor: str | None
+    exact: bool
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -99,7 +105,10 @@ class Recounting:
         scope = f"recount {queue}"
         held_until = self.now() + _HELD
         if cursor is None:
-            count = NewCount(self.new_id(), source.shards_in_use, lanes=source.lanes_in_use)
+            began = micros_of(self.now())
+            count = NewCount(
+                self.new_id(), source.shards_in_use, lanes=source.lanes_in_use, began=began
+            )
             version = write(self.store, OPEN, queue, count, self.now())
             self._hold(queue, count.id, held_until, begins=True)
         else:
@@ -112,6 +121,7 @@ class Recounting:
             count, version = found
             self._hold(queue, recount, held_until)
         count = self._count(queue, count)
+        count = replace(count, exact=count.exact and not count.changed)
         self._in_time(queue, count.id, held_until)
         if not self.store.put_record(
             to_record(OPEN, queue, count, self.now(), version + 1), replaces=version
@@ -121,8 +131,11 @@ class Recounting:
         if count.next is None:
             return self._finish(queue, count, held_until)
         self._release(queue, count.id)
-        was = self.counters.counts(queue, self.counters.buffers())
-        return Recounted([*count.numbers], was, self.cursors.write(scope, count.id))
+        buffers = self.counters.buffers()
+        was = self.counters.counts(queue, buffers)
+        fresh = [Buffer.of(buffer).recounts[queue].fresh for buffer in buffers]
+        exact = count.exact and not any(map(any, fresh)) and self._unchanged(queue, count)
+        return Recounted([*count.numbers], was, self.cursors.write(scope, count.id), exact)
 
     # -- a step --------------------------------------------------------------------------------
 
@@ -225,11 +238,14 @@ class Recounting:
                 self.counters.mend(queue, off)
             if count.faults is not None:
                 self.counters.mend_faults(queue, _faults_found(count.faults, missed))
-            done = replace(count, numbers=tuple(counts), was=tuple(was))
+            done = replace(count, numbers=tuple(counts), was=tuple(was), exact=False)
             write(self.store, DONE, queue, done, self.now())
         self._release(queue, count.id, done)
         self.store.drop_record(OPEN, queue)
-        return Recounted(counts, was, None)
+        exact = count.exact and not any(map(any, fresh)) and self._unchanged(queue, count)
+        if exact:
+            write(self.store, DONE, queue, replace(done, exact=True), self.now())
+        return Recounted(counts, was, None, exact)
 
     def _finished(self, queue: str, recount: str) -> Recounted | None:
         """Return the result of a recount if it is finished, and let every buffer know that."""
@@ -238,7 +254,38 @@ class Recounting:
             return None
         done, _ = found
         self._release(queue, recount, done)
-        return Recounted([*done.numbers], [*done.was], None)
+        return Recounted([*done.numbers], [*done.was], None, done.exact)
+
+    # -- whether it is exact ---------------------------------------------------------------------
+
+    def _unchanged(self, queue: str, count: NewCount) -> bool:
+        """Tell whether, by the index, no task of *queue* was written since the first step."""
+        began = instant_of(count.began)
+        for state in STATES[: count.pages[-1].state + 1]:
+            for place in places_of(queue, state, count.shards, count.lanes):
+                since = None if place.lane == TURN_LANE else began
+                page = self.store.entries(place, since=since, limit=_READ)
+                if any(_written_since(began, task) for _, task in self._read(page.entries)):
+                    return False
+        return count.next is not None or self._as_many(queue, count)
+
+    def _as_many(self, queue: str, count: NewCount) -> bool:
+        """Tell whether the index has as many tasks as were counted; no if that takes too long."""
+        until = self.now() + timedelta(seconds=self.patience)
+        for state, counted in zip(STATES, count.numbers, strict=False):
+            number = 0
+            for place in places_of(queue, state, count.shards, count.lanes):
+                after = None
+                while True:
+                    page = self.store.count(place, after=after, now=None)
+                    number, after = number + page.number, page.last
+                    if after is None:
+                        break
+                    if self.now() >= until:
+                        return False
+            if number != counted:
+                return False
+        return True
 
     # -- the buffers -----------------------------------------------------------------------------
 
@@ -278,6 +325,14 @@ class Recounting:
             self._release(queue, recount)
             message = "the table is slow; repeat this step"
             raise Unavailable(message)
+
+
+def _written_since(began: datetime, task: Task | None) -> bool:
+    """Tell whether *task* came to its state after *began*, or is gone since the index showed it."""
+    if task is None:
+        return True
+    times = (task.enqueued_at, task.returned_at, task.started_at, task.finished_at)
+    return any(at is not None and at > began for at in times)
 
 
 def _stands(task: Task, place: Place, at: datetime) -> bool:

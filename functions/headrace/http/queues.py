@@ -133,6 +133,7 @@ def recount_answer(recounted: "Recounted") -> queue_wire.Recount:
         was=by_state(recounted.was),
         cancelled=recounted.counts[CANCELLED],
         was_cancelled=recounted.was[CANCELLED],
+        exact=recounted.exact,
         cursor=recounted.cursor,
     )
 
@@ -308,9 +309,9 @@ def purge(queue: QueueInPath, body: Annotated[PurgeBody, Body(openapi_examples=P
     description=(
         "For when the recorder was away for more than six hours. Each call "
         "counts for some seconds; while there is a `cursor`, send it for the next step. The last "
-        "one mends the counters, which are true once the recorder has come to everything, however "
-        "far it is behind. A task that changes in the very second in which it is counted may be "
-        "missed or counted twice. A recount that nobody goes on with for an hour changes nothing."
+        "step corrects the counters. If a task of the queue was written since the first step, "
+        "`exact` is false: the counters may be off by such tasks. A recount that is not continued "
+        "for an hour changes nothing."
     ),
     operation_id="recount_queue",
     responses=answers(200, "What it has come to.", "Recount"),

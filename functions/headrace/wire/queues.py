@@ -361,4 +361,11 @@ class Recount(Answer, frozen=True, kw_only=True):
     ]
     cancelled: Annotated[int, Meta(description="How many of the dead in `counts` were.")] = 0
     was_cancelled: Annotated[int, Meta(description="How many of the dead in `was` were.")] = 0
+    exact: Annotated[
+        bool,
+        Meta(
+            description="Whether no task of the queue was written since the first step. If one "
+            "was, the counters may be off by such tasks."
+        ),
+    ]
     cursor: Cursor = None

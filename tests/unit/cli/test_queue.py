@@ -303,13 +303,33 @@ def test_a_recount_says_what_it_found_and_what_the_counters_said(cli: Cli) -> No
     assert ran.code == 0
     assert "ENQUEUED" in ran.out
     assert re.search(r"DEAD, cancelled +1 +0", ran.out)
-    assert "The counters were off by 5 and are mended." in ran.err
+    assert "The counters were off by 5 and are corrected." in ran.err
     cli.service.clock.forward(1)
     again = cli("queue", "recount", "mail", "--json")
     assert again.json["counts"] == again.json["was"]
     assert again.json["counts"]["ENQUEUED"] == 3
-    assert "They were right." in again.err
+    assert "The counters were right." in again.err
+    assert again.json["exact"] is True
+    assert "may be off" not in again.err
     assert cli("queue", "recount", "none").code != 0
+
+
+def test_a_recount_says_that_tasks_changed_meanwhile(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("queue", "create", "mail")
+    cli.service.client.enqueue("mail")
+    recounting = cli.service.use_cases.recounting
+    recounting.patience = -1
+
+    def changes(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(type(recounting), "_unchanged", changes)
+    ran = cli("queue", "recount", "mail", "--json")
+
+    assert ran.json["exact"] is False
+    assert "the counters may be off by those tasks" in ran.err
 
 
 def test_a_viewer_counts_nothing_anew(cli: Cli) -> None:

@@ -157,7 +157,9 @@ def reindex_queue(name: str) -> ApiCall[Queue]:
 def recount_queue(name: str) -> SteppedCall[Recount]:
     """Count a queue anew by the index and mend its counters, step by step.
 
-    For when the recorder was away for too long.  Raises NotFound, and InvalidRequest when somebody
+    For when the recorder was away for too long.  ``exact`` of the answer is false if a task of the
+    queue was written since the first step: the counters may be off by such tasks.
+    Raises NotFound, and InvalidRequest when somebody
     else has begun another recount of it meanwhile.
     """
 

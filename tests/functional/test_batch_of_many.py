@@ -13,7 +13,7 @@ import pytest
 from headrace import Client
 from headrace.client.sending import NewTask, Report, SpawnedTask
 from headrace.embedded.service import service_on
-from headrace.embedded.timers import Timers
+from headrace.embedded.timers import EmbeddedTimers
 from headrace.runtime.wiring import Settings
 from headrace.store.call_scope import metered
 
@@ -33,7 +33,7 @@ def _many(folder: Path, members: int) -> None:
     file = folder / "headrace.db"
     embedded = service_on(str(file), Settings(admin_key="test"))
     use = embedded.use
-    with Client(f"file:{file}") as client, Timers(embedded, now=use.now):
+    with Client(f"file:{file}") as client, EmbeddedTimers(embedded, now=use.now):
         client.create_queue("work")
         client.create_queue("told")
         told = SpawnedTask(queue="told", payload="done")

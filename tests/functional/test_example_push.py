@@ -17,7 +17,7 @@ from headrace.domain.push import PushHosts, PushRules, Target
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State
 from headrace.embedded.service import service_on
-from headrace.embedded.timers import Timers
+from headrace.embedded.timers import EmbeddedTimers
 from headrace.push.sending import function_event
 from headrace.runtime.wiring import Settings
 from tests.unit.push.test_sending import TASK
@@ -56,7 +56,7 @@ def test_fastapi_gets_tasks_and_believes_only_what_is_signed(
         for one in service.use.tasks.enqueue("hooks", [TaskSpec('{"to": "a"}'), TaskSpec("{}")])
     )
     (forged,) = service.use.tasks.enqueue("forged", [TaskSpec('{"to": "b"}')])
-    with Timers(service, now=service.use.now):
+    with EmbeddedTimers(service, now=service.use.now):
         end = time.monotonic() + 20
         while time.monotonic() < end:
             states = [service.use.tasks.get(one).state for one in (good, bad)]

@@ -19,7 +19,7 @@ from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.embedded.service import EmbeddedService, service_on
-from headrace.embedded.timers import Timers
+from headrace.embedded.timers import EmbeddedTimers
 from headrace.ops.shared.push_status import SEATS, seat_name
 from headrace.ops.shared.seats import Seat
 from headrace.runtime.wiring import Settings
@@ -41,7 +41,7 @@ def service(tmp_path: Path) -> Iterator[EmbeddedService]:
         push=PushRules(PushHosts.parse("127.0.0.1")),
     )
     one = service_on(str(tmp_path / "tasks.db"), settings)
-    with Timers(one, now=one.use.now):
+    with EmbeddedTimers(one, now=one.use.now):
         yield one
     one.close()
 
@@ -171,7 +171,7 @@ def test_the_first_request_after_a_rotation_carries_the_new_signature(
     path = str(tmp_path / "tasks.db")
     service = service_on(path, replace(settings, push=rules))
     other = service_on(path, replace(settings, push=rules))
-    with Timers(service, now=service.use.now):
+    with EmbeddedTimers(service, now=service.use.now):
         (first,) = pushed(service, receiver.url, 1)
         ended(service, first)
         before = other.use.signing.of(other.use.queues.get("hooks"))

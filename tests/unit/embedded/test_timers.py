@@ -19,7 +19,7 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.embedded.service import EmbeddedService
-from headrace.embedded.timers import LogRecorder, Timers, timers_seat
+from headrace.embedded.timers import EmbeddedTimers, LogRecorder, timers_seat
 from headrace.ops.shared.seats import LASTS, RENEWED_EVERY, Seat
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import LakeObject
@@ -214,7 +214,7 @@ def test_a_burst_leaves_the_counting_to_whoever_has_the_seat(tmp_path: Path) -> 
 def test_why_the_timers_rest_is_said_once_until_they_have_worked_again(
     service: EmbeddedService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    timers = Timers(service, now=utc_now)
+    timers = EmbeddedTimers(service, now=utc_now)
     take = Seat.take
 
     def away(_: Seat) -> bool:
@@ -233,7 +233,7 @@ def test_why_the_timers_rest_is_said_once_until_they_have_worked_again(
 def test_who_found_the_seat_held_looks_again_in_two_seconds(service: EmbeddedService) -> None:
     holder = timers_seat(service.store, utc_now)
     assert holder.take()
-    timers = Timers(service, now=utc_now)
+    timers = EmbeddedTimers(service, now=utc_now)
 
     waits = timers._sit()  # noqa: SLF001  as its thread does
     holder.give_up()

@@ -9,7 +9,7 @@ from typing import Final
 
 from headrace.domain.errors import Unavailable
 from headrace.embedded.service import service_at
-from headrace.embedded.timers import Timers
+from headrace.embedded.timers import EmbeddedTimers
 from headrace.local.child import SupervisedProcess, begin, module_command, until_stdin_ends
 from headrace.runtime.wiring import Settings
 from headrace.safe_logging import safe_logger
@@ -35,7 +35,7 @@ def main(path: str | None = None) -> int:
         _log.error("The timers cannot run: %s", error.detail)
         return 1
     try:
-        with Timers(service, now=service.use.now):
+        with EmbeddedTimers(service, now=service.use.now):
             until_stdin_ends()
     finally:
         service.close()

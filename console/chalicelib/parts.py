@@ -166,10 +166,13 @@ class SearchBox:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedLook:
-    """How far a look has come that has found nothing yet, and the address where it goes on."""
+    """How far a search has come that has found nothing yet, and the address where it continues.
+
+    ``count`` is how many tasks there are to look at, None if that is not known.
+    """
 
     done: int
-    count: int
+    count: int | None
     words: str
     next: str
 

@@ -3,6 +3,7 @@
 Long, because each step from a look to what was done is tested on the one queue laid out here.
 """
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 from headrace.domain.access import Role
 from headrace.domain.errors import Unavailable
 from headrace.domain.filters import TaskFilter
+from headrace.domain.indexing import Match, term_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
 from headrace.ops.operators.action_work import CLAIMED_FOR, PART
 from headrace.ops.shared.audit import AuditFilter
+from headrace.store.records.indexes import index_of, save_index
 from tests.console.conftest import Browser, Element, Shown
 
 
@@ -392,6 +395,30 @@ def test_markup_in_errors_is_text_among_the_samples(mail: Browser) -> None:
 
     assert "<script>alert(2)</script>" in confirm.text
     assert "<script>alert(2)" not in confirm.body
+
+
+def test_a_search_by_an_index_says_how_many_tasks_with_the_value_it_looked_at(
+    mail: Browser,
+) -> None:
+    """Their number is not known, so there is no "of about", and no missing index is blamed."""
+    queue = mail.use.queues.get("mail")
+    fields = ("tag:tenant",)
+    mail.use.queues.replace("mail", replace(queue.settings, indexed_fields=fields))
+    store = mail.use.queues.store
+    index = index_of(store, "mail")
+    assert index is not None
+    assert save_index(store, replace(index, ready=fields))
+    term = term_of("tag:tenant", "acme")
+    for _ in range(64):
+        ids = mail.put("mail", *["{}"] * 25, tags={"tenant": "acme"})
+        store.note_matches([Match("mail", term, name) for name in ids], ())
+
+    none = mail.get("/console/queues/mail?tag=tenant%3Dacme&worker=nobody")
+    dead = mail.get("/console/queues/mail?tag=tenant%3Dacme&state=DEAD")
+
+    assert "None found yet: 750 tasks with the indexed value looked at." in none.text
+    assert none.page.all("progress", class_="how-far") == []
+    assert "No task fits this filter." in dead.text
 
 
 def test_a_filter_that_fits_little_says_how_far_it_looked(mail: Browser) -> None:

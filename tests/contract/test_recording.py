@@ -15,8 +15,9 @@ import pytest
 from headrace.domain.filters import TaskFilter
 from headrace.domain.instants import micros_of
 from headrace.domain.operate import BulkAction
+from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import State
+from headrace.domain.task import Place, State
 from headrace.domain.write import TaskWrite
 from headrace.history import counters as kept
 from headrace.history.counters import (
@@ -32,7 +33,7 @@ from headrace.history.counters import (
 from headrace.history.recent import last_day, last_hour
 from headrace.history.recorder import Recorded, Recording
 from headrace.history.tally import Activity
-from headrace.store.base import Store
+from headrace.store.base import CountPage, Store
 from headrace.store.call_scope import metered
 from headrace.store.stream import writes_of
 from tests.contract.conftest import World, new_world
@@ -112,6 +113,39 @@ def worked(world: World, queue: str) -> None:
     world.say(tasks[0], "SUCCEEDED")
     world.say(tasks[1], "FAILED")
     world.say(tasks[2], "FAILED", retryable=False)
+
+
+def test_dead_tasks_are_counted_by_the_index_only_if_the_recorder_knows_of_too_many(
+    it: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or once an hour, for what the recorder has missed."""
+    queue = it.world.queue(dead_letter_queue_config=DeadLetterConfig(max_size=3))
+    counted: list[Place] = []
+    store = it.world.use.reaping.store
+    count = store.count
+
+    def noting(place: Place, **how: Any) -> CountPage:
+        if place.state is State.DEAD:
+            counted.append(place)
+        return count(place, **how)
+
+    monkeypatch.setattr(store, "count", noting)
+
+    def die(number: int) -> None:
+        for _ in range(number):
+            it.world.put(queue)
+            it.world.say(it.world.one(queue), "FAILED", retryable=False)
+
+    die(3)
+    it.record()
+    for _ in range(58):
+        it.world.use.reaping.run()
+        it.world.clock.forward(60)
+    assert 1 <= len(counted) <= 2 * len(it.world.use.queues.get(queue).places(State.DEAD))
+    die(2)
+    it.record()
+
+    assert it.world.use.reaping.run().evicted == 2
 
 
 AFTER_WORK = ((2, 1, 1, 1, 0), [5, 4, 1, 2, 1, 0])

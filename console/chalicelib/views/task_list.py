@@ -247,7 +247,7 @@ def tasks(
     """
     rows: tuple[TaskRow, ...] = ()
     cursor = None
-    by_creation = False
+    by_creation = by_state = False
     looked = number_of_ours(context.request.param("looked"), 0)  # by the pages before this one
     if not wanted.errors:
         page = context.use.inspect.list(
@@ -260,7 +260,7 @@ def tasks(
             fetch=False,
             look_at=_LOOK_AT if wanted.where.id_prefix is None else _ENTRIES,
         )
-        by_creation = page.by_creation
+        by_creation, by_state = page.by_creation, page.by_state
         mixed = not wanted.state or wanted.state not in _TIMES
         rows = tuple(task_row(context, task, mixed=mixed) for task in page.tasks)
         cursor = page.cursor
@@ -268,11 +268,14 @@ def tasks(
     operates = context.allows(Permission.OPERATE, queue.name)
     fits = [each for each in ACTIONS.values() if each.takes(wanted.state)]
     more = context.url(urls.QUEUE, wanted.query(cursor=cursor, looked=looked), queue=queue.name)
-    every = max(looked, _to_look_at(wanted, counts))
+    # How many tasks have an indexed value is not known.
+    every = None if by_creation else max(looked, _to_look_at(wanted, counts))
     far = f"{formatting.count_of(looked, 'task')} looked at"
-    if cursor is not None:
+    if cursor is not None and every is not None:
         far = f"{formatting.number(looked)} of about {formatting.count_of(every, 'task')} looked at"
-    why = _why_all(queue, wanted)
+    elif by_creation and wanted.where.id_prefix is None:
+        far = f"{formatting.count_of(looked, 'task')} with the indexed value looked at"
+    why = _why_all(queue, wanted, by_creation=by_creation, by_state=by_state)
     so_far = f" found, {far}" if wanted.narrowed else ""
     if by_creation:
         so_far = " found by an index, in the order of creation"
@@ -334,12 +337,14 @@ def _in_order_of_time(queue: Queue, wanted: TaskQuery) -> bool:
     )
 
 
-def _why_all(queue: Queue, wanted: TaskQuery) -> str:
-    """Return why each task has to be looked at, where the query names what could be indexed."""
+def _why_all(queue: Queue, wanted: TaskQuery, *, by_creation: bool, by_state: bool) -> str:
+    """Return why so many tasks are looked at, where the query names what could be indexed."""
     where = wanted.where
     named = [PAYLOAD + path for path in where.payload] + [tag_field(key) for key in where.tags]
-    if not named or where.id_prefix is not None:
+    if not named or where.id_prefix is not None or by_creation:
         return ""
+    if by_state:
+        return ", because fewer tasks are in this state than have the indexed value"
     being_built = [one for one in named if one in queue.settings.indexed_fields]
     if being_built:
         return f", until the index of {being_built[0]} is built"

@@ -37,10 +37,12 @@ from typing import Any, Final
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import new_chance
 from headrace.domain.instants import instant_of, micros_of
+from headrace.domain.task import State
 from headrace.history.counter_buffer import Buffer
 from headrace.history.faults import FAULTS, Kinds, QueueFaults, change_faults, with_pending
 from headrace.history.tally import (
     MINUTE,
+    STATES,
     Activity,
     Counts,
     QueueFlows,
@@ -90,6 +92,10 @@ class Totals:
     def counts(self, queue: str) -> Counts:
         """Return how many tasks *queue* has."""
         return _counted(queue, self.buckets.get(bucket_of(queue), _NOTHING), self.buffers)
+
+    def dead(self, queue: str) -> int | None:
+        """Return how many dead tasks *queue* has; None if nothing was ever counted."""
+        return None if self.as_of is None else self.counts(queue)[STATES.index(State.DEAD)]
 
     def throughput(self, queue: str) -> Throughput:
         """Return how busy *queue* is; nothing where hundreds of others are busier."""

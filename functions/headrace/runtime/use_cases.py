@@ -505,6 +505,7 @@ class UseCases:
             leases=self.leases,
             upkeep=Upkeep(self._store, self._slots, self.now),
             alerts=lambda: self.alerts.look().judge,
+            dead_counts=lambda: self._counters.totals().dead,
         )
 
     @_once

@@ -34,6 +34,9 @@ _LONG: Final = timedelta(hours=1)
 HandOn: TypeAlias = Callable[[Mapping[str, Any]], bool]
 """Has another pass take a part, named by the event, at the same time; tells whether one will."""
 
+DeadCount: TypeAlias = Callable[[str], int | None]
+"""Returns how many dead tasks the recorder knows of in a queue; None if it never counted."""
+
 JudgeAlerts: TypeAlias = Callable[[str], None]
 """Looks at the limits of a queue that are worth an alert, and tells of what has changed."""
 
@@ -71,6 +74,7 @@ class Reaper(Reaping):
     leases: Leases
     upkeep: Upkeep
     alerts: Callable[[], JudgeAlerts] | None = None
+    dead_counts: Callable[[], DeadCount] | None = None
 
     def run(
         self,
@@ -121,6 +125,7 @@ class Pass:
     staying: dict[Place, tuple[Scan, int]] = field(default_factory=dict)
     throttled_in_a_row: int = 0
     judge_alerts: JudgeAlerts | None = None
+    dead_count: DeadCount | None = None
 
     def __post_init__(self) -> None:
         self.statuses = GroupStatuses(self.reaper.store, self.reaper.now)
@@ -214,7 +219,7 @@ class Pass:
         again = queue.had_more and self._sweeps(queue)
         if self._holds(first) and (again or self.reaper.upkeep.needed(queue)):
             jobs.append(Job("upkeep", self._upkeep(queue, again=again)))
-        if queue.settings.dead_letter_queue_config.max_size and self._holds(first):
+        if self._holds(first) and self._may_be_too_many_dead(queue):
             jobs.append(Job("evicted", self._evict(queue)))
         if queue.settings.alerts is not None and self.reaper.alerts and self._holds(first):
             self.judge_alerts = self.judge_alerts or self.reaper.alerts()
@@ -291,6 +296,21 @@ class Pass:
         """Find out what has ended that a change of settings began."""
         self.reaper.upkeep.look(queue.name, again=again)
         yield from ()
+
+    def _may_be_too_many_dead(self, queue: Queue) -> bool:
+        """Tell whether to count the dead tasks of *queue*: by the recorder's count, or hourly.
+
+        A count by the index costs a read unit for about sixty tasks.
+        """
+        most = queue.settings.dead_letter_queue_config.max_size
+        if not most:
+            return False
+        hourly = minute_of(Place(queue.name, State.DEAD, 0)) in self.sweeps
+        if hourly or self.reaper.dead_counts is None:
+            return True
+        self.dead_count = self.dead_count or self.reaper.dead_counts()
+        known = self.dead_count(queue.name)
+        return known is None or known > most
 
     def _evict(self, queue: Queue) -> Iterator[None]:
         """Remove the oldest dead tasks over the queue's ``max_size``, so many at a time."""

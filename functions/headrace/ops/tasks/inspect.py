@@ -31,6 +31,7 @@ _FEW: Final = 1_000  # ids that are looked at one by one
 _LOOKED_AT: Final = 2_000  # tasks one call looks at before it answers with what it has
 _COUNTED: Final = 250_000  # entries one call counts, at half a read unit for some thirty
 _COUNTED_ONE_BY_ONE: Final = 10_000  # tasks, where the index cannot tell; a read unit each
+_COMPARED: Final = 10_000  # tasks in the wanted states; with more of them the value's index is read
 _LOOKS_FOR: Final = timedelta(seconds=5)  # and how long, where reading is slow
 
 
@@ -39,12 +40,14 @@ class TaskListing:
     """Tasks in order, the cursor of the next page, and how many were looked at to find them.
 
     ``by_creation``: in the order of their ids, for they were found by these or by an index.
+    ``by_state``: they were found by their state, although a field of the filter is indexed.
     """
 
     tasks: tuple[Task, ...]
     cursor: str | None
     looked_at: int = 0
     by_creation: bool = False
+    by_state: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +132,23 @@ class Inspect:
             if len(tasks) == limit or walk.looked_at >= look_at or self.now() >= until:
                 break
         else:
-            return TaskListing(self._whole(tasks, fetch=fetch), None, walk.looked_at, walk.narrow)
+            return self._listing(source, where, tasks, walk, None, fetch=fetch)
         cursor = self.cursors.write(scope, walk.state())
-        return TaskListing(self._whole(tasks, fetch=fetch), cursor, walk.looked_at, walk.narrow)
+        return self._listing(source, where, tasks, walk, cursor, fetch=fetch)
+
+    def _listing(
+        self,
+        queue: Queue,
+        where: TaskFilter,
+        tasks: Sequence[Task],
+        walk: Walk,
+        cursor: str | None,
+        *,
+        fetch: bool,
+    ) -> TaskListing:
+        by_state = not walk.narrow and self._term(queue, where) is not None
+        shown = self._whole(tasks, fetch=fetch)
+        return TaskListing(shown, cursor, walk.looked_at, walk.narrow, by_state)
 
     def _whole(self, tasks: Sequence[Task], *, fetch: bool) -> tuple[Task, ...]:
         """Return *tasks* as they are shown; a text that is lost stays null."""
@@ -196,7 +213,9 @@ class Inspect:
         spans = where.spans(walk.as_of)
         if walk.fresh or walk.narrow:
             source = self._candidates(queue, where, indexed=indexed)
-            if source is not None:
+            if source is not None and (
+                walk.narrow or not self._fewer_in_states(queue, where, spans, source, page)
+            ):
                 yield from self._narrow(
                     source, queue, where, walk, page=page, descending=descending, payload=payload
                 )
@@ -255,8 +274,7 @@ class Inspect:
         ids = self.known_ids(where)
         if ids is not None:
             return _known(ids)
-        named = indexed and (where.tags or where.payload)
-        term = term_wanted(self.indexed(queue), where) if named else None
+        term = self._term(queue, where) if indexed else None
         if term is None:
             return None
 
@@ -266,6 +284,36 @@ class Inspect:
             )
 
         return source
+
+    def _term(self, queue: Queue, where: TaskFilter) -> str | None:
+        """Return a term by which the index of *queue* knows all tasks that *where* means."""
+        named = where.tags or where.payload
+        return term_wanted(self.indexed(queue), where) if named else None
+
+    def _fewer_in_states(
+        self,
+        queue: Queue,
+        where: TaskFilter,
+        spans: Sequence[TimeSpan],
+        source: "_Source",
+        page: int,
+    ) -> bool:
+        """Tell whether fewer tasks are in the states of *where* than *source* has.
+
+        *source* is read only as far as needed; a page of it or less is few enough.
+        """
+        if not where.states or where.id_prefix is not None or not source("", False, page)[1]:  # noqa: FBT003  by place
+            return False
+        number = 0
+        for span in spans:
+            for place in queue.places(span.state):
+                turns = place.lane == TURN_LANE  # where all is due by now, in another order
+                since, until = (None, None) if turns else (span.since, span.until)
+                counted = self.store.count(place, since=since, until=until, now=None)
+                number += counted.number
+                if counted.last is not None or number > _COMPARED:
+                    return False
+        return number == 0 or source("", False, number)[1]  # noqa: FBT003  by place
 
     def indexed(self, queue: Queue) -> Sequence[str]:
         """Return the fields of which the index of *queue* knows all tasks."""

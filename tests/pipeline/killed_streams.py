@@ -28,6 +28,7 @@ LEASE_SECONDS: Final = 2.0
 ROWS: Final = pa.schema([("id", pa.string()), ("batch", pa.int64())])
 _STREAM: Final = "stream"
 _FAILS: Final = 0.1
+_STARTING: Final = 15.0  # seconds that a query may take alone to start
 _SPARK: Final = {
     **CONF,
     "spark.python.daemon.module": "headrace.spark.stations.daemon",
@@ -135,17 +136,26 @@ class Queries:
         self._sinks = Sinks(folder)
         self._running: dict[str, StreamingQuery] = {}
         self._again: dict[str, float] = dict.fromkeys(SINKS, 0.0)
+        self._starting = ""
+        self._free_at = 0.0
 
     def tend(self) -> None:
-        """Start each query that does not run, when its time has come."""
+        """Start each query that does not run, when its time has come.
+
+        One after the other, because Spark waits only ten seconds for the process of a source, and
+        on a busy machine five of them that start together take longer.
+        """
         now = time.monotonic()
         for name in SINKS:
             query = self._running.get(name)
             if query is not None and not query.isActive:
                 del self._running[name]
                 self._again[name] = now + self._chance.uniform(0, 3 * LEASE_SECONDS)
-            elif query is None and now >= self._again[name]:
+            elif query is None and now >= self._again[name] and now >= self._free_at:
                 self._running[name] = self._start(name)
+                self._starting, self._free_at = name, now + _STARTING
+            elif query is not None and name == self._starting and query.lastProgress is not None:
+                self._free_at = now
 
     def _start(self, name: str) -> StreamingQuery:
         options = {"queue": name, "url": f"file:{self._folder}/headrace.db", "max_rows": "20"}

@@ -96,8 +96,11 @@ class KeyedAction(str):
 def checks(action: str, body: bytes, region: str, account: str) -> list[tuple[str, str]]:
     """List what a request does, and to which tables: each item or statement by itself."""
     if action == "dynamodb:TransactWriteItems":
-        items = [*json.loads(body)["TransactItems"]]
-        return [_item_check(*one, region, account) for item in items for one in item.items()]
+        return [
+            _item_check(kind, write, region, account)
+            for item in json.loads(body)["TransactItems"]
+            for kind, write in item.items()
+        ]
     if action not in {"dynamodb:BatchExecuteStatement", "dynamodb:ExecuteStatement"}:
         found: list[tuple[str, str]] = _checks(action, body, region, account)
         return found

@@ -149,7 +149,7 @@ def allowed_by(policies: Iterable[Mapping[str, Any]]) -> list[Allowed]:
             resource = next(iter(statement.get("Resource", {"": ""}).values()))
             if resource not in _RESOURCES:
                 continue
-            condition = next(
+            condition: Mapping[str, Any] = next(
                 (
                     of
                     for operator, of in statement.get("Condition", {}).items()

@@ -181,9 +181,11 @@ class Progress:
         *,
         missed: Missed = Missed.LATEST,
         most_ahead: int | None = None,
+        since: datetime | None = None,
     ) -> list[datetime]:
         """Return which of *ticks*, in order, are to be enqueued at *now*.
 
+        Ticks up to *since* are past, without it those up to *now*.
         *missed* says which of those that are past count.  With those there are, no more than
         *most_ahead* wait for their time.
         """
@@ -193,7 +195,7 @@ class Progress:
         for tick in ticks:
             if tick > now + LOOK_AHEAD:
                 break
-            if tick <= now:
+            if tick <= (since or now):
                 past.append(tick)
             else:
                 ahead.append(tick)

@@ -73,12 +73,13 @@ class Schedules:
                 record = self.store.record(schedule_records.KIND, key)
                 old = None if record is None else schedule_records.from_record(record)
                 new = self._next(old, owner, name, settings)
+                since = None if new == old else new.since
                 if new == old:
                     break
                 version = old.version if old is not None else None
                 if self.store.put_record(schedule_records.to_record(new), replaces=version):
                     break
-            self.ticking.advance(key)
+            self.ticking.advance(key, since=since)
         return self._seen(new, self.ticking.progress(key))
 
     def get(self, queue: str, name: str) -> Seen:

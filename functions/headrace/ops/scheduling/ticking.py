@@ -331,9 +331,13 @@ class Ticking:
             self.settle(name)
         return done
 
-    def advance(self, name: str, *, seen: "_Seen | None" = None) -> int:
+    def advance(
+        self, name: str, *, seen: "_Seen | None" = None, since: datetime | None = None
+    ) -> int:
         """Enqueue what one schedule wants now; return how many ticks that were.
 
+        *since* is when a call began that changes the schedule: the ticks that fell due while it
+        worked are not missed.
         *seen* is its key lock, and itself, as read in this order a moment ago.
         Raises InvalidRequest when the schedule cannot be read.
         """
@@ -347,7 +351,7 @@ class Ticking:
                     return 0
                 continue
             now = self.now()
-            wanted = self._wanted(schedule, progress, now)
+            wanted = self._wanted(schedule, progress, now, since)
             queue = self.queue_of(schedule) if wanted else None
             if queue is None:
                 return 0
@@ -413,12 +417,23 @@ class Ticking:
             return now
         return next(iter(self._wanted(schedule, progress, now)), None)
 
-    def _wanted(self, schedule: Schedule, progress: Progress, now: datetime) -> list[datetime]:
+    def _wanted(
+        self,
+        schedule: Schedule,
+        progress: Progress,
+        now: datetime,
+        since: datetime | None = None,
+    ) -> list[datetime]:
         if schedule.settings.paused:
             return []
-        near = ticks(schedule, self.read_cron, schedule.look_from(progress, now))
-        missed = schedule.settings.missed
-        return progress.wanted(near, now, missed=missed, most_ahead=schedule.most_ahead)
+        look_from = schedule.look_from(progress, now) if since is None else since
+        return progress.wanted(
+            ticks(schedule, self.read_cron, look_from),
+            now,
+            missed=schedule.settings.missed,
+            most_ahead=schedule.most_ahead,
+            since=since,
+        )
 
     def _key_lock(self, name: str) -> str | None:
         return self.store.key_lock(schedule_records.PROGRESS, name)

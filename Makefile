@@ -25,6 +25,7 @@ PYTHONS := 3.11 3.12 3.13
 python_of = $(or $(call runs,python$(1)),$(call runs,env PYENV_VERSION=$(1) python$(1)))
 BROWSER_VENV := .venv-browser
 E2E_VENV := .venv-e2e
+AUDIT_VENV := .venv-audit
 PY := $(VENV)/bin/python
 # AWS's own DynamoDB Local, for what runs without it too.
 LOCAL_TABLES := $(if $(shell command -v npm 2>/dev/null),node_modules/.ready)
@@ -129,6 +130,18 @@ check: $(VENV)/.ready ## Lint, formatting, types, import rules, and the client's
 	@$(VENV)/bin/lint-imports --no-logo
 	@$(PY) -m infra.unasync --check
 	@$(PY) -m infra.template --check
+
+# One line says what cannot be looked up: such a package fails the run, like one that is vulnerable.
+LOCKED_PYTHON := $(wildcard requirements/*.txt functions/requirements.txt console/requirements.txt infra/spark/requirements.txt)
+LOCKED_NPM := . tests/generators tests/bench/peers
+
+.PHONY: audit
+audit: $(AUDIT_VENV)/.ready ## Look up every locked package of Python and npm in the lists of known vulnerabilities (each night; takes the network)
+	@failed=; \
+	$(AUDIT_VENV)/bin/pip-audit --strict --vulnerability-service osv --progress-spinner off --desc off \
+	  --disable-pip --require-hashes $(LOCKED_PYTHON:%=--requirement %) $(ARGS) || failed=1; \
+	for folder in $(LOCKED_NPM); do (cd $$folder && npm audit --package-lock-only) || failed=1; done; \
+	test -z "$$failed"
 
 .PHONY: unasync
 unasync: $(VENV)/.ready ## Write the client for threads anew from the one for event loops
@@ -238,6 +251,7 @@ lock: $(VENV)/.packages ## Write the requirements files anew from pyproject.toml
 	@$(lock) pyproject.toml --extra server --extra console --group dev --output-file requirements/dev.txt
 	@$(lock) --group uv --output-file requirements/uv.txt
 	@$(lock) --group build --output-file requirements/build.txt
+	@$(lock) --group audit --output-file requirements/audit.txt
 	@$(lock) --group peers --output-file requirements/peers.txt
 	@$(lock) --group generators --output-file requirements/generators.txt
 	@$(lock) --group e2e --output-file requirements/e2e.txt
@@ -255,7 +269,7 @@ lock = $(VENV)/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url 
 ##@ Else
 .PHONY: clean
 clean: ## Remove what make has set up and built (queue data in .headrace/ stays)
-	@rm -rf $(VENV) $(BUILD_VENV) $(PEERS_VENV) $(GENERATORS_VENV) $(SPARK_VENV) $(SPARK_VENV)-* $(VENV)-3.* $(BROWSER_VENV) $(E2E_VENV) node_modules tests/generators/node_modules tests/bench/peers/node_modules .aws-sam build dist bench-*.json
+	@rm -rf $(VENV) $(BUILD_VENV) $(PEERS_VENV) $(GENERATORS_VENV) $(SPARK_VENV) $(SPARK_VENV)-* $(VENV)-3.* $(BROWSER_VENV) $(E2E_VENV) $(AUDIT_VENV) node_modules tests/generators/node_modules tests/bench/peers/node_modules .aws-sam build dist bench-*.json
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis functions/*.egg-info
 	@find functions console infra examples tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -320,6 +334,12 @@ $(BUILD_VENV)/.ready: requirements/build.txt | $(VENV)/.packages
 	@$(call lambda_venv,$(BUILD_VENV))
 	@$(call pinned,$(BUILD_VENV),requirements/build.txt)
 	@$(VENV)/bin/uv pip uninstall --quiet --python $(BUILD_VENV)/bin/python rfc3987-syntax
+	@touch $@
+
+$(AUDIT_VENV)/.ready: requirements/audit.txt | $(VENV)/.packages
+	@echo "Setting up $(AUDIT_VENV): pip-audit (once)"
+	@test -x $(AUDIT_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(AUDIT_VENV)
+	@$(call pinned,$(AUDIT_VENV),requirements/audit.txt)
 	@touch $@
 
 $(GENERATORS_VENV)/.ready: requirements/generators.txt | $(VENV)/.packages

@@ -1,10 +1,9 @@
-"""What holds for the calls of a block: what they cost, whom they are for, when they must end.
+"""Context of the calls in a block: their cost, their caller, and when they must end.
 
-The costs tell nobody of tasks that they may not know of.  Whoever names a task by its id pays for
-what is there, be it a task of another queue: the units would tell that it is there and how large it
-is.  So where a call of somebody who may not know of all queues meets a task that is not there for
-them, its cost is worked out from what they may know: such a task costs what none costs.  Without
-one, and for everybody else, it is what was measured.
+The cost that a restricted key is shown counts visible queues only.  The store charges for the task
+that it finds under an id, also if that task is in another queue, so the measured cost would show
+the size of that task.  If a call of a restricted key meets a task outside its queues, the cost is
+computed instead, and the task outside counts as a missing one.  In all other cases it is measured.
 """
 
 import math
@@ -211,7 +210,7 @@ _READ_BYTES: Final = 4096
 
 
 def discreet(store: Store) -> Store:
-    """Return *store*, with the costs of tasks that are not to be known left out."""
+    """Return *store*, which charges restricted keys one unit for a task outside their queues."""
     return cast("Store", _Discreet(store))
 
 

@@ -74,10 +74,10 @@ class FakeHttp(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return reply(200, {"results": results})
 
     def client(self, codec: Codec = PLAIN) -> Client:
-        return Client("http://test", "key", transport=self, retries=0, codec=codec)
+        return Client("https://test", "key", transport=self, retries=0, codec=codec)
 
     def app(self, codec: Codec = PLAIN, **settings: Any) -> App:
-        async_client = AsyncClient("http://test", "key", transport=self, retries=0, codec=codec)
+        async_client = AsyncClient("https://test", "key", transport=self, retries=0, codec=codec)
         return App(self.client(codec), async_client=async_client, now=lambda: NOW, **settings)
 
 

@@ -110,7 +110,7 @@ def test_each_event_loop_has_a_client_of_its_own_with_the_apps_address() -> None
     other, _ = asyncio.run(clients(one))
     assert first is again
     assert other is not first
-    assert first.url == "http://test"
+    assert first.url == "https://test"
 
 
 def test_the_clients_of_closed_event_loops_are_let_go() -> None:

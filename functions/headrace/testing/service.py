@@ -85,7 +85,7 @@ class AsyncSimulatedClient(AsyncClient):
         return self._twin._looked(look, timeout)  # noqa: SLF001  by the same clock
 
 
-URL: Final = "http://headrace.test"
+URL: Final = "https://headrace.test"
 ADMIN_KEY: Final = "admin-key-of-a-test"
 REQUEST_TAKES: Final = timedelta(milliseconds=1)
 TIMERS_EVERY: Final = timedelta(minutes=1)

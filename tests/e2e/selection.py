@@ -20,7 +20,7 @@ import pytest
 SERVED = {"call", "browse"}  # fixtures that stand for the service
 INSIDE = re.compile(
     r"\b(clock|context|handler|patience|record\(|stream|using\(|faults?|MemoryStore|RESOLVER"
-    r"|REQUEST_ID|admin_key|keyed\(None|capsys|caplog|stage|monkeypatch|START|NOW)\b"
+    r"|REQUEST_ID|PLAIN|X-Forwarded-Proto|admin_key|keyed\(None|capsys|caplog|stage|monkeypatch|START|NOW)\b"
     r"|2026-1|08:0\d"  # when the manual clock starts, and what it comes to
 )
 RULES = {

@@ -243,7 +243,7 @@ def stay_out(world: World, queue: str, way: str) -> None:
             task = world.one(other)
             world.say(task, "RELEASED")
             late = world.say(task, "MOVED", to_queue=queue)
-            assert late.outcome is ReportOutcome.NOT_INFLIGHT
+            assert late.outcome is ReportOutcome.STALE_LEASE
         case "report with a child":
             world.put(other, group_key="a")
             task, child = world.one(other), (queue, TaskSpec("{}"))

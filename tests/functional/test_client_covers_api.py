@@ -59,6 +59,7 @@ def _each_method(client: Client) -> None:
         lambda: client.get_group("Q", "K"),
         lambda: client.put_schedule("Q", "N", every_seconds=1),
         lambda: client.get_schedule("Q", "N"),
+        lambda: list(client.list_schedules("Q")),
         lambda: client.delete_schedule("Q", "N"),
         lambda: client.run_schedule("Q", "N"),
         lambda: client.enqueue("Q"),

@@ -224,7 +224,9 @@ class BatchMachine(RuleBasedStateMachine):
     def new_process(self) -> None:
         """Whoever counted ends, and another begins with what is stored."""
         store, use = self.unsure.store, self.world.use
-        batches = self.operations(store, use.queues, self.clock, use.task_batches.cursors)
+        batches = self.operations(
+            store, use.queues, self.clock, use.task_batches.cursors, use.task_batches.ids
+        )
         self.recording = Recording(
             self.counters(store, self.clock, no_wait, batches=batches, watch_from=self.watch_from)
         )

@@ -39,7 +39,7 @@ from headrace.domain.task import SHOWN_STATES
 
 _STATES: Final = tuple(map(str, SHOWN_STATES))
 NOT_SETTINGS: Final = ("name", "created_at", "updated_at", "version", "pause", "stats",
-                      "schedules")  # fmt: skip
+                      "schedules", "schedules_cursor")  # fmt: skip
 """What a queue shows besides its settings: its own story."""
 
 _SETTINGS: Final[dict[str, tuple[str, ...]]] = {

@@ -52,6 +52,8 @@ class FakeHttp(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 return reply(200, {**queue_view(queue), "schedules": schedules})
             case ["POST", "queues", queue, "tasks"]:
                 return self.enqueue(queue, body["tasks"])
+            case ["GET", "queues", _, "schedules"]:
+                return reply(200, {"schedules": list(self.schedules.values()), "cursor": None})
             case ["GET", "queues", _, "schedules", name]:
                 found = self.schedules.get(name)
                 return reply(200, found) if found else problem(404, "not_found")

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import islice, takewhile
 from typing import Final
 
 from headrace.domain import limits
@@ -26,6 +27,9 @@ LOOK_BACK: Final = timedelta(hours=24)
 
 MOST_MISSED: Final = 100
 """How many missed ticks are made up for, the newest."""
+
+_MADE_UP: Final = {Missed.SKIP: 0, Missed.LATEST: 1, Missed.ALL: MOST_MISSED}
+_SPANS: Final = tuple(timedelta(minutes=minutes) for minutes in (2, 20, 200))
 
 _STRETCHES: Final = 8
 
@@ -121,11 +125,28 @@ class Schedule:
             on_expiry=OnExpiry.DROP if drops else None,
         )
 
-    def look_from(self, progress: "Progress", now: datetime) -> datetime:
-        """Return behind which instant ticks may be missing at *now*."""
-        if self.settings.missed is Missed.SKIP:
+    def look_from(
+        self,
+        progress: "Progress",
+        now: datetime,
+        ticks_after: Callable[[datetime], Iterable[datetime]],
+    ) -> datetime:
+        """Return the instant behind which to look for ticks that were missed at *now*.
+
+        It is as late as possible, because a day of a schedule that runs every second takes a
+        second to compute.  *ticks_after* gives the ticks behind an instant, in order.
+        """
+        wanted = _MADE_UP[self.settings.missed]
+        if not wanted:
             return now
-        return max(now - LOOK_BACK, progress.made_until(now) or self.since)
+        earliest = max(now - LOOK_BACK, progress.made_until(now) or self.since)
+        for start in (now - span for span in _SPANS):
+            if start <= earliest:
+                break
+            past = takewhile(lambda tick: tick <= now, ticks_after(start))
+            if sum(1 for _ in islice(past, wanted)) == wanted:
+                return start
+        return earliest
 
     @property
     def most_ahead(self) -> int:
@@ -189,8 +210,7 @@ class Progress:
         *missed* says which of those that are past count.  With those there are, no more than
         *most_ahead* wait for their time.
         """
-        most_missed = {Missed.SKIP: 0, Missed.LATEST: 1, Missed.ALL: MOST_MISSED}[missed]
-        past: deque[datetime] = deque(maxlen=most_missed)
+        past: deque[datetime] = deque(maxlen=_MADE_UP[missed])
         ahead: list[datetime] = []
         for tick in ticks:
             if tick > now + LOOK_AHEAD:

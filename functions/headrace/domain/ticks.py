@@ -22,6 +22,7 @@ from headrace.domain.schedule import Schedule
 
 _SECOND: Final = timedelta(seconds=1)
 _DAY: Final = timedelta(days=1)
+_FAR: Final = timedelta(days=4)
 _NO_ZONES: Final = ("posix/", "right/", "localtime", "posixrules")  # found beside those of IANA
 
 
@@ -107,14 +108,19 @@ def _by_the_clock(cron: Cron, place: ZoneInfo, after: datetime) -> Iterator[date
         offset = _offset(seen, place)
         for match in cron.local_times(local):
             tick = (match - offset).replace(tzinfo=UTC)
+            if tick - seen > _FAR and _change(seen, seen + 2 * _DAY, place) is None:
+                # Clocks move by a day at most, so no local time that matches lies between.
+                seen = tick - 2 * _DAY
+                local = _local(seen, place)
+                break
             change = _change(seen, tick, place)
             if change is not None:
+                seen, local = change, _local(change, place) - MICROSECOND  # it may match
                 break
             yield tick
             seen = tick
         else:
             return
-        seen, local = change, _local(change, place) - MICROSECOND  # the moment itself may match
 
 
 def _instant(local: datetime, place: ZoneInfo) -> datetime:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 
+import pytest
+
 from headrace.domain.limits import TASK_ID_RE
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.schedule import (
@@ -103,6 +105,29 @@ def test_the_schedule_says_which_of_the_missed_are_wanted() -> None:
     assert Progress("e").wanted(near, now, missed=Missed.SKIP) == []
     assert Progress("e").wanted(near, now, missed=Missed.ALL) == near[-100:]
     assert Progress("e", recent=(NOW,)).wanted(near, now, missed=Missed.LATEST) == []
+
+
+@pytest.mark.parametrize("seconds", [1, 60, 1000, 30_000])
+@pytest.mark.parametrize("missed", Missed)
+def test_the_ticks_of_a_day_are_not_computed_to_find_the_missed_ones(
+    missed: Missed, seconds: int
+) -> None:
+    every = schedule(cron=None, every_seconds=seconds, missed=missed)
+    now = NOW + timedelta(days=1, seconds=0.5)
+    computed = 0
+
+    def ticks_after(start: datetime) -> Iterator[datetime]:
+        nonlocal computed
+        for tick in ticks(every, read_cron, start):
+            computed += 1
+            yield tick
+
+    start = every.look_from(Progress("e"), now, ticks_after)
+    found = Progress("e").wanted(ticks_after(start), now, missed=missed)
+    assert computed < 1_600
+
+    whole_day = Progress("e").wanted(ticks(every, read_cron, NOW), now, missed=missed)
+    assert found == whole_day
 
 
 def test_what_is_done_is_told_in_one_stretch_however_long() -> None:

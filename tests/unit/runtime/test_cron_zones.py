@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
@@ -204,3 +205,37 @@ def test_a_name_that_is_near_to_no_place_is_given_no_wrong_one(name: str) -> Non
         zone(name)
 
     assert "did you mean" not in refused.value.detail
+
+
+@pytest.mark.parametrize("place", ["UTC", MADRID, "Africa/Casablanca"])
+def test_a_time_decades_ahead_is_found_in_a_few_searches(place: str) -> None:
+    cron = CountingCron("* * * 29 2 * 2096")
+    after = datetime(2026, 11, 21, 8, tzinfo=UTC)
+
+    first = next(cron_ticks(cron, zone(place), after))
+
+    assert first.astimezone(ZoneInfo(place)).replace(tzinfo=None) == datetime(2096, 2, 29)  # noqa: DTZ001
+    assert cron.searches < 10
+
+
+@dataclass
+class CountingCron:
+    """A cron expression that counts how often its local times are searched."""
+
+    expression: str
+    by_the_clock: bool = True
+    searches: int = 0
+
+    def local_times(self, after: datetime) -> Iterator[datetime]:
+        self.searches += 1
+        return read_cron(self.expression).local_times(after)
+
+
+def test_a_repeated_hour_before_a_long_wait_runs_twice() -> None:
+    assert around("0 */30 2 25 10 * 2026,2050", MADRID, "2026-10-25T00:00Z", 5) == [
+        "25 02:30:00+0200",
+        "25 02:00:00+0100",
+        "25 02:30:00+0100",
+        "25 02:00:00+0200",
+        "25 02:30:00+0200",
+    ]

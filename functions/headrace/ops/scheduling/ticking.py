@@ -16,6 +16,7 @@ key lock is a fence.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final, TypeGuard
 
 from headrace.domain import limits, plan
@@ -426,9 +427,10 @@ class Ticking:
     ) -> list[datetime]:
         if schedule.settings.paused:
             return []
-        look_from = schedule.look_from(progress, now) if since is None else since
+        ticks_after = partial(ticks, schedule, self.read_cron)
+        look_from = since or schedule.look_from(progress, now, ticks_after)
         return progress.wanted(
-            ticks(schedule, self.read_cron, look_from),
+            ticks_after(look_from),
             now,
             missed=schedule.settings.missed,
             most_ahead=schedule.most_ahead,

@@ -115,11 +115,11 @@ def _cause(error: Exception, where: str) -> HeadraceError:
 
 
 def invalid(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
-    """Return the faults that pydantic found as one error that names every field."""
-    found = [FieldError(_path(error["loc"]), _message(error)) for error in errors]
+    """Return the faults that pydantic found as one error that names as many fields as are shown."""
+    found = [FieldError(_path(error["loc"]), _message(error)) for error in errors[:_NAMED]]
     large = any(error["type"] == TOO_LARGE for error in errors)
     first = f"{found[0].field} {found[0].message}"
-    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
     return (PayloadTooLarge if large else InvalidRequest)(first + more, errors=found)
 
 

@@ -9,6 +9,7 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from json.decoder import scanstring  # type: ignore[attr-defined]  # the C function
 from json.encoder import encode_basestring
@@ -24,6 +25,9 @@ from headrace.wire.base import JsonValue, without_halves
 MEMBERS: Final = 2 * WEIGHTS
 """The most members an object outside of payloads may have: more than any we know."""
 
+MEMBERS_IN_ALL: Final = 100_000
+"""The most members that all objects outside of payloads may have: each may be an error."""
+
 _NESTED: Final = 10_000
 """The most objects and arrays a member outside of payloads may have: each takes a microsecond."""
 
@@ -36,10 +40,21 @@ class JsonText(str):
 
 NULL: Final = JsonText("null")
 
+
+@dataclass(slots=True)
+class _Reading:
+    """What all parts of one text share while it is read.
+
+    ``mark`` stands for the beginning of half a surrogate pair's escape; "" if there is none.
+    """
+
+    mark: str = ""
+    members: int = 0
+
+
 _T = TypeVar("_T")
 _Source: TypeAlias = bytes | msgspec.Raw
-_Reader: TypeAlias = Callable[[msgspec.Raw, str], Any]
-"""Reads a value in which the mark stands for the beginning of half a surrogate pair's escape."""
+_Reader: TypeAlias = Callable[[msgspec.Raw, _Reading], Any]
 
 _members_of: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _entries_of: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -61,12 +76,12 @@ def decode(text: str) -> dict[str, Any]:
 
     Raises InvalidRequest for whatever is not one JSON object in the strict sense.
     """
-    return _object_of(text, lambda source, mark: _object(source, mark, _BODY))
+    return _object_of(text, lambda source, reading: _object(source, reading, _BODY))
 
 
 def object_text(text: str) -> JsonText:
     """Return *text* without surrounding space.  Raises InvalidRequest if it is not one object."""
-    return _object_of(text, lambda source, mark: _text(_whole_of(source), mark))
+    return _object_of(text, lambda source, reading: _text(_whole_of(source), reading))
 
 
 def member_text(text: str, name: str) -> JsonText | None:
@@ -77,9 +92,9 @@ def member_text(text: str, name: str) -> JsonText | None:
     if not _is_object(text):
         return None
 
-    def read(source: bytes, mark: str) -> JsonText | None:
+    def read(source: bytes, reading: _Reading) -> JsonText | None:
         found = _members_of(source).get(name)
-        return None if found is None else _text(found, mark)
+        return None if found is None else _text(found, reading)
 
     try:
         return _read(text, read)
@@ -87,7 +102,7 @@ def member_text(text: str, name: str) -> JsonText | None:
         return None
 
 
-def _object_of(text: str, read: Callable[[bytes, str], _T]) -> _T:
+def _object_of(text: str, read: Callable[[bytes, _Reading], _T]) -> _T:
     """Return the object that *text* is, read by *read*, with nothing behind it."""
     try:
         if not _is_object(text):
@@ -101,7 +116,7 @@ def _object_of(text: str, read: Callable[[bytes, str], _T]) -> _T:
         raise _refused("the body is nested too deeply") from None
 
 
-def _read(text: str, read: Callable[[bytes, str], _T]) -> _T:
+def _read(text: str, read: Callable[[bytes, _Reading], _T]) -> _T:
     r"""The value of *text*, as *read* reads it.
 
     msgspec does not say in lines and columns where a text is no JSON, and refuses ``"\ud800"``,
@@ -112,11 +127,11 @@ def _read(text: str, read: Callable[[bytes, str], _T]) -> _T:
     """
     source = text.encode(errors="backslashreplace")
     try:
-        return read(source, "")
+        return read(source, _Reading())
     except msgspec.DecodeError:
         _judge(text)
     mark = secrets.token_hex(8)
-    return read(without_halves(source, mark.encode()), mark)
+    return read(without_halves(source, mark.encode()), _Reading(mark))
 
 
 def _judge(text: str) -> None:
@@ -143,29 +158,33 @@ def _is_object(text: str) -> bool:
     return text.lstrip(" \t\n\r").startswith("{")
 
 
-def _object(source: _Source, mark: str, readers: Mapping[str, _Reader]) -> dict[str, Any]:
+def _object(source: _Source, reading: _Reading, readers: Mapping[str, _Reader]) -> dict[str, Any]:
     """Read an object, the members that *readers* names in their own way.
 
-    Raises InvalidRequest for more members than it may have.
+    Raises InvalidRequest for more members than it, or all objects together, may have.
     """
     members = _members_of(source)
     if len(members) > MEMBERS:
         raise _too_many_members()
-    if not mark:  # as nearly always
-        return {name: readers.get(name, _value)(value, mark) for name, value in members.items()}
+    reading.members += len(members)
+    if reading.members > MEMBERS_IN_ALL:
+        raise _refused(f"the objects in the body have more than {MEMBERS_IN_ALL:,} members")
+    if not reading.mark:  # as nearly always
+        return {name: readers.get(name, _value)(value, reading) for name, value in members.items()}
     return {
-        _name(name, mark): readers.get(name, _value)(value, mark) for name, value in members.items()
+        _name(name, reading.mark): readers.get(name, _value)(value, reading)
+        for name, value in members.items()
     }
 
 
 def _objects(readers: Mapping[str, _Reader]) -> _Reader:
     """Return a reader of an array of objects; what is something else is simply decoded."""
 
-    def read(value: msgspec.Raw, mark: str) -> JsonValue:
+    def read(value: msgspec.Raw, reading: _Reading) -> JsonValue:
         if not _begins(value, _ARRAY):
-            return _value(value, mark)
+            return _value(value, reading)
         return [
-            _object(entry, mark, readers) if _begins(entry, _OBJECT) else _value(entry, mark)
+            _object(entry, reading, readers) if _begins(entry, _OBJECT) else _value(entry, reading)
             for entry in _entries_of(value)[: MEMBERS + 1]  # enough to be refused for their number
         ]
 
@@ -179,15 +198,15 @@ def _begins(value: msgspec.Raw, sign: int) -> bool:
     return memoryview(value)[0] == sign  # there is no JSON of no signs
 
 
-def _text(value: msgspec.Raw, mark: str) -> JsonText:
+def _text(value: msgspec.Raw, reading: _Reading) -> JsonText:
     text = str(value, "utf-8")
-    return JsonText(text.replace(mark, r"\u") if mark else text)
+    return JsonText(text.replace(reading.mark, r"\u") if reading.mark else text)
 
 
-def _value(value: msgspec.Raw, mark: str) -> JsonValue:
-    if not mark and memoryview(value)[0] == _STRING:
+def _value(value: msgspec.Raw, reading: _Reading) -> JsonValue:
+    if not reading.mark and memoryview(value)[0] == _STRING:
         return _string_of(value)
-    text = _text(value, mark)
+    text = _text(value, reading)
     if text.count("{") + text.count("[") > _NESTED:
         raise _refused(f"a member of the body has more than {_NESTED:,} objects and arrays")
     try:
@@ -241,15 +260,15 @@ def _too_many_members() -> InvalidRequest:
     return _refused(f"an object in the body has more than {MEMBERS} members")
 
 
-def _events(value: msgspec.Raw, mark: str) -> JsonValue:
+def _events(value: msgspec.Raw, reading: _Reading) -> JsonValue:
     """Read the callbacks of a batch: an object of objects."""
     entry = partial(_one_object, readers={"payload": _text})
-    return _one_object(value, mark, dict.fromkeys(BatchEvent, entry))
+    return _one_object(value, reading, dict.fromkeys(BatchEvent, entry))
 
 
-def _one_object(value: msgspec.Raw, mark: str, readers: Mapping[str, _Reader]) -> JsonValue:
+def _one_object(value: msgspec.Raw, reading: _Reading, readers: Mapping[str, _Reader]) -> JsonValue:
     """Read an object; what is something else is simply decoded."""
-    return _object(value, mark, readers) if _begins(value, _OBJECT) else _value(value, mark)
+    return _object(value, reading, readers) if _begins(value, _OBJECT) else _value(value, reading)
 
 
 _BODY: Final[Mapping[str, _Reader]] = {

@@ -10,7 +10,7 @@ from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValida
 from headrace.domain import errors
 from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest, Unavailable
 from headrace.http.fields import TOO_LARGE
-from headrace.http.problems import ProblemAnswer, is_ours, problem
+from headrace.http.problems import ProblemAnswer, invalid, is_ours, problem
 
 
 def answer(error: Exception) -> ProblemAnswer:
@@ -136,3 +136,12 @@ def test_names_with_half_a_surrogate_pair_can_be_answered() -> None:
     error = RequestValidationError([wrong(("\ud800",))])
 
     assert answer(error).body.encode()
+
+
+def test_only_the_faults_that_are_shown_are_put_into_words() -> None:
+    found = [{"loc": ("body", f"x{number}"), "type": "missing", "msg": ""} for number in range(150)]
+
+    error = invalid(found)
+
+    assert len(error.errors) == 100
+    assert error.detail == "x0 is required, and 149 more"

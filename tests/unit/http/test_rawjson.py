@@ -10,7 +10,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.domain.errors import InvalidRequest
-from headrace.http.rawjson import MEMBERS, JsonText, decode, member_text, object_text, shortest
+from headrace.http.rawjson import (
+    MEMBERS,
+    MEMBERS_IN_ALL,
+    JsonText,
+    decode,
+    member_text,
+    object_text,
+    shortest,
+)
 
 values = st.recursive(
     st.none()
@@ -185,6 +193,14 @@ def test_objects_of_ours_are_bounded(frame: str) -> None:
 
     with pytest.raises(InvalidRequest, match=f"more than {MEMBERS} members"):
         decode(frame % _members(MEMBERS + 1))
+
+
+def test_all_objects_of_ours_together_are_bounded() -> None:
+    entries = MEMBERS_IN_ALL // MEMBERS + 1
+    spawn = f'{{"spawn":[{",".join([_members(MEMBERS)] * entries)}]}}'
+
+    with pytest.raises(InvalidRequest, match="more than 100,000 members"):
+        decode(f'{{"reports":[{spawn}]}}')
 
 
 def test_payloads_may_have_any_number_of_members() -> None:

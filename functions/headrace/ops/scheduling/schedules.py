@@ -73,7 +73,7 @@ class Schedules:
                 record = self.store.record(schedule_records.KIND, key)
                 old = None if record is None else schedule_records.from_record(record)
                 new = self._next(old, owner, name, settings)
-                since = None if new == old else new.since
+                since = None if old is not None and new.since == old.since else new.since
                 if new == old:
                     break
                 version = old.version if old is not None else None

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from headrace.domain import plan, settle
-from headrace.domain.change import Change, Entry
+from headrace.domain.change import AtMost, Change, Entry
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.lifecycle import LIFECYCLE, Action, Actor
 from headrace.domain.operate import STATES_BY_ACTION, BulkAction, operate
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.settle import Held
-from headrace.domain.task import SHOWN_STATES, ErrorKind, Place, State, Task, TaskError
+from headrace.domain.task import SHOWN_STATES, ErrorKind, OnExpiry, Place, State, Task, TaskError
 from headrace.domain.undo import Undo, kept, undelete
 from tests.manual_clock import ManualClock
 from tests.unit.domain.lifecycle_cases import DELAY, DELETED, ENQUEUED, INFLIGHT, LEASE
@@ -35,6 +35,7 @@ def planned() -> list[Change]:
         plan.dequeue(entry, queue, lease_id="l", now=_T0, worker="", keepalive=None, task=waiting),
         plan.expire(entry, queue, now=_T0),
         plan.expire(waiting, queue, now=_T0),
+        plan.expire(replace(waiting, on_expiry=OnExpiry.DROP), queue, now=_T0),
         plan.overwrite(waiting, TaskSpec("1", overwrite=frozenset({"payload"})), queue, now=_T0),
         plan.dequeue(entry, queue, lease_id="l", now=_T0, worker="", keepalive=None, group=_GROUP),
         settle.reclaim(held, queue, now=_T0, spread=0),
@@ -110,7 +111,7 @@ def test_a_planned_change_follows_a_row_and_is_refused_in_every_other_state(
 ) -> None:
     assert change.rule in LIFECYCLE
     source = task_in(change.rule.source or ENQUEUED)
-    if change.rule.action is Action.EXPIRE:
+    if AtMost("expires_at", _T0) in change.when:
         source = replace(source, expires_at=_T0)
 
     assert change.allowed(source)

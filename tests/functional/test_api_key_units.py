@@ -246,6 +246,31 @@ def test_an_id_of_another_queues_task_costs_the_same_whatever_its_size(how: str)
     assert not reported[0].startswith("w=0,")
 
 
+@pytest.mark.parametrize("route", ["tasks", "count"])
+def test_looking_for_ids_by_their_beginning_does_not_show_how_many_others_have(route: str) -> None:
+    reported = []
+    for others in (0, 3):
+        clock = ManualClock()
+        call = Service(clock, build(Settings(admin_key=KEY), Costly(), now=clock))
+        for queue in ("ngsi.a", "mail"):
+            call.queue(queue)
+        call.put("/v1/queues/ngsi.a", "mine", id="order-1")
+        for number in range(others):
+            call.put("/v1/queues/mail", number, id=f"order-2{number}")
+        key = keyed(call, OPERATOR, "ngsi.*")
+        for query in ("id:order-1", "id:order-2", "id:order-"):
+            answer = key("GET", f"/v1/queues/ngsi.a/{route}", query={"query": query})
+            assert answer.status == 200, answer.body
+            reported.append((query, answer.headers["x-consumed-units"], shown(answer.json)))
+
+    assert reported[:3] == reported[3:]
+
+
+def shown(listed: dict[str, Any]) -> Any:
+    """Return the ids of a list, or the number of a count."""
+    return [task["id"] for task in listed["tasks"]] if "tasks" in listed else listed["count"]
+
+
 def test_what_a_restricted_key_does_itself_costs_what_it_costs() -> None:
     call = service()
     key = keyed(call, WORKER, "ngsi.*")

@@ -22,6 +22,7 @@ from headrace.ops.shared.paging import Cursors
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.tasks.walks import CountPosition, Walk
 from headrace.store.base import Store
+from headrace.store.call_scope import restricted
 from headrace.store.records.indexes import index_of
 
 _READ: Final = 50  # tasks read at once
@@ -253,12 +254,18 @@ class Inspect:
             yield None, walk
 
     def known_ids(self, where: TaskFilter) -> Sequence[str] | None:
-        """Return all ids that *where* may mean, where it names how they begin and they are few."""
+        """Return all ids that *where* may mean, where it names how they begin and they are few.
+
+        A caller who may not see all queues gets only a whole id back, because the number and the
+        cost of the other ids would show how many tasks of other queues have such an id.
+        """
         prefix = where.id_prefix
         if prefix is None:
             return None
         if WHOLE_ID_RE.fullmatch(prefix):
             return [prefix]
+        if restricted():
+            return None
         found = self.store.ids(prefix, limit=_FEW)
         return None if found is None or found[1] else found[0]
 

@@ -23,3 +23,7 @@ class OnEnd:
 
     queue: str | None
     states: tuple[State, ...] = tuple(TYPES)
+
+    def tells_no_more_than(self, before: "OnEnd | None") -> bool:
+        """Return whether *before* already creates every task that this setting creates."""
+        return before is not None and set(self.states) <= set(before.states)

@@ -104,6 +104,15 @@ class AlertSettings:
         limit: float | None = getattr(self, threshold)
         return limit
 
+    def tells_no_more_than(self, before: "AlertSettings | None") -> bool:
+        """Return whether *before* already has every limit of this setting, or a lower one."""
+        for threshold in Threshold:
+            limit = self.limit(threshold)
+            was = None if before is None else before.limit(threshold)
+            if limit is not None and (was is None or limit < was):
+                return False
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:

@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 
 from headrace.domain.errors import (
     Conflict,
+    FieldError,
+    Forbidden,
     InvalidRequest,
     NotFound,
     QueueExists,
@@ -278,16 +280,21 @@ class QueueOperations:
     def _with_told(self, name: str, settings: QueueSettings, before: Queue | None) -> QueueSettings:
         """Return *settings* of *name* with who is told; *before* is the queue as it stands.
 
-        Raises InvalidRequest for a queue that is not there, unless it was told before.
+        Raises InvalidRequest for a queue that is not there, unless it was told before, and
+        Forbidden where the caller may not know the queue and would have more sent to it.
         """
-        was = None if before is None else before.settings
+        was = QueueSettings() if before is None else before.settings
         if (on_end := settings.on_end) is not None:
-            known = None if was is None or was.on_end is None else was.on_end.queue
+            known = None if was.on_end is None else was.on_end.queue
             told = self._checked(name, "on_end.queue", on_end.queue, known)
+            if not (visible(told) or on_end.tells_no_more_than(was.on_end)):
+                raise _sends_more("on_end.states", "add a state")
             settings = replace(settings, on_end=replace(on_end, queue=told))
         if (alerts := settings.alerts) is not None:
-            known = None if was is None or was.alerts is None else was.alerts.queue
+            known = None if was.alerts is None else was.alerts.queue
             told = self._checked(name, "alerts.queue", alerts.queue, known)
+            if not (visible(told) or alerts.tells_no_more_than(was.alerts)):
+                raise _sends_more("alerts", "add or lower a limit")
             settings = replace(settings, alerts=replace(alerts, queue=told))
         return settings
 
@@ -371,6 +378,12 @@ def _check_order(settings: QueueSettings, before: QueueSettings | None) -> None:
     halts = groups is not None and groups.on_dead is OnDead.HALT
     if halts and not settings.dead_letter_queue_config.enable:
         raise InvalidRequest.of("groups.on_dead", "must be continue: the queue keeps no dead")
+
+
+def _sends_more(field_: str, change: str) -> Forbidden:
+    """Return the error for a change that sends more tasks to a queue that the caller cannot see."""
+    message = f"this key is not for the queue that is told, so it may not {change}"
+    return Forbidden(message, errors=[FieldError(field_, message)])
 
 
 def _pause_by(now: datetime, reason: str = "") -> Pause:

@@ -125,6 +125,10 @@ def cell(value: object, style: str = "") -> Text:
     return Text(escape_unseen(_text_of(value)), style=style)
 
 
+def _cell_of_one_line(value: object) -> Text:
+    return Text(cell(value).plain.replace("\n", r"\n"))
+
+
 def _text_of(value: object) -> str:
     match value:
         case None:
@@ -182,10 +186,13 @@ def grid(*columns: str, right: Sequence[str] = ()) -> Table:
 def rows(
     columns: Sequence[str], of: Iterable[Sequence[object]], *, right: Sequence[str] = ()
 ) -> None:
-    """Show a table, or say in one line that there is nothing."""
+    """Show a table, or say in one line that there is nothing.
+
+    A row is one line: a name with a new line in it would look like a row of its own.
+    """
     made = grid(*columns, right=right)
     for row in of:
-        made.add_row(*map(cell, row))
+        made.add_row(*map(_cell_of_one_line, row))
     if made.row_count:
         write(made)
     else:

@@ -179,3 +179,14 @@ def test_markup_in_data_is_data(capsys: pytest.CaptureFixture[str]) -> None:
     output.rows(("Tag",), [("[red]x[/red] :smile:",)])
 
     assert "[red]x[/red] :smile:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_new_line_in_a_name_makes_no_row_of_a_table(
+    end: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output.rows(("Worker", "Queues"), [(f"w-1{end}w-2  mail", "mail")])
+
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) == 3  # the names of the columns, a rule, one worker
+    assert shown[2].split()[0] == r"w-1\nw-2"

@@ -150,6 +150,26 @@ def test_queues_that_a_body_names_stay_inside_too(
     assert everything(filled) == before
 
 
+@pytest.mark.parametrize("spawn", [[], [{"queue": "ngsi.b"}]])
+def test_a_repeated_move_does_not_show_a_task_that_has_left_the_queues_of_the_key(
+    call: Service, spawn: list[dict[str, Any]]
+) -> None:
+    for queue in ("ngsi.a", "ngsi.b", "mail"):
+        call.queue(queue)
+    worker = keyed(call, WORKER, "ngsi.*")
+    call.put("/v1/queues/ngsi.a", 1)
+    (task,) = worker.take("/v1/queues/ngsi.a")
+    move = {"to_queue": "ngsi.b", "spawn": spawn}
+    assert worker.say(task, "MOVED", **move)["state"] == "ENQUEUED"
+    assert worker.say(task, "MOVED", **move)["state"] == "ENQUEUED"
+    body = {"ids": [task["id"]], "to_queue": "mail"}
+    assert call("POST", "/v1/queues/ngsi.b/tasks/move", body).json["changed"] == 1
+
+    again = worker.say(task, "MOVED", **move)
+
+    assert (again["outcome"], again["state"], again["scheduled_at"]) == ("OK", None, None)
+
+
 def test_a_queue_named_in_a_payload_is_nobodys_business(filled: Service) -> None:
     service = keyed(filled, PRODUCER, "ngsi.*")
     body = {"tasks": [{"payload": {"queue": "mail", "to_queue": "mail", "queues": ["mail"]}}]}

@@ -33,6 +33,7 @@ from headrace.ops.shared.strict_notes import note_unmade
 from headrace.ops.tasks.enqueue import EnqueueResult
 from headrace.ops.tasks.spawn import Spawning
 from headrace.store.base import Done, Store
+from headrace.store.call_scope import visible
 
 _LOOKS: Final = 5
 
@@ -206,14 +207,15 @@ class Reports:
                 report = reports[place]
                 refusal = _refusal(report, source, task, now)
                 if task is not None and _repeated(report, source, task):
-                    by_sight[place] = ReportResult(report.task_id, ReportOutcome.OK, task)
+                    seen = _if_visible(task)
+                    by_sight[place] = ReportResult(report.task_id, ReportOutcome.OK, seen)
                 elif task is None or refusal is not None:
                     by_sight[place] = refusal or _not_found(report)
                 else:
                     known = _held_as_seen(report, task)
                     by_sight[place] = self._plan(report, known, source, now)
-            seen, refused = self._commit(reports, by_sight)  # refused: it changed behind our back
-            results |= seen
+            made, refused = self._commit(reports, by_sight)  # refused: it changed behind our back
+            results |= made
             if not refused:
                 return results
         message = "the task keeps changing; report again"
@@ -242,7 +244,8 @@ class Reports:
                 born=born,
                 settled_at=task.finished_at or task.enqueued_at,
             )
-            return ReportResult(report.task_id, ReportOutcome.OK, task, spawned=again)
+            seen = _if_visible(task)
+            return ReportResult(report.task_id, ReportOutcome.OK, seen, spawned=again)
         refusal = _refusal(report, source, task, now)
         if task is None or refusal is not None:
             return refusal or _not_found(report)
@@ -384,13 +387,21 @@ def _begun(report: TaskReport) -> datetime | None:
 def _left_by(report: TaskReport, task: Task) -> Task | None:
     """Return what *report* has left of *task*, of which the store says how it was last.
 
-    None where nothing is kept.  A task that is in flight was settled by it and delivered again.
+    None where nothing is kept, and for a task that has moved on to a queue that the caller may not
+    know of.  A task that is in flight was settled by it and delivered again.
     """
+    if not visible(task.queue):
+        return None
     if report.status is ReportStatus.INFLIGHT or task.state is not State.INFLIGHT:
         return task
     name = _settled_name(report)
     again = task.settled_lease_id == name and group_of(task.lease_id) != name
     return task if again else None
+
+
+def _if_visible(task: Task) -> Task | None:
+    """Return *task*, or None if it has moved to a queue that the caller may not know of."""
+    return task if visible(task.queue) else None
 
 
 def _secret(report: TaskReport) -> str:

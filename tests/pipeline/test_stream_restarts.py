@@ -4,6 +4,8 @@ The tests walk through what Spark asks of a source, without Spark, on a clock th
 """
 
 import json
+import random
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,7 +17,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.errors import Flaky
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -359,6 +360,9 @@ class StreamMachine(RuleBasedStateMachine):
         self.clock = Clock()
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(connect, "utc_now", self.clock)
+        chance = random.Random(0)  # the same ids and leases whenever Hypothesis repeats a walk
+        self.patch.setattr(secrets, "token_bytes", chance.randbytes)
+        self.patch.setattr(secrets, "randbits", chance.getrandbits)
         path = self.folder / "headrace.db"
         SqliteStore(str(path)).close()
         self.harness = PipelineHarness(StoreConnection.of({"url": path.as_uri()}))
@@ -547,7 +551,7 @@ def test_whatever_befalls_a_stream_what_it_settles_is_in_its_sink(tmp_path: Path
 def test_whatever_befalls_a_stream_what_it_settles_is_in_its_sink_on_long_walks(
     tmp_path: Path,
 ) -> None:
-    walk(tmp_path, 1_000, 40)
+    walk(tmp_path, 300, 40)
 
 
 def not_taken_back(intake: Intake, page: pa.RecordBatch) -> list[bool]:
@@ -570,5 +574,5 @@ def test_the_walk_finds_a_source_that(
 ) -> None:
     monkeypatch.setattr(owner, name, fault)
 
-    with pytest.raises((AssertionError, Flaky)):  # ids are drawn: a replay may go another way
+    with pytest.raises(AssertionError):
         walk(tmp_path, 400, 20, database=None, phases=[Phase.generate], report_multiple_bugs=False)

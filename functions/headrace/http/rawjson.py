@@ -42,7 +42,7 @@ NULL: Final = JsonText("null")
 
 
 @dataclass(slots=True)
-class _Reading:
+class _BodyScan:
     """What all parts of one text share while it is read.
 
     ``mark`` stands for the beginning of half a surrogate pair's escape; "" if there is none.
@@ -54,7 +54,7 @@ class _Reading:
 
 _T = TypeVar("_T")
 _Source: TypeAlias = bytes | msgspec.Raw
-_Reader: TypeAlias = Callable[[msgspec.Raw, _Reading], Any]
+_Reader: TypeAlias = Callable[[msgspec.Raw, _BodyScan], Any]
 
 _members_of: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _entries_of: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -92,7 +92,7 @@ def member_text(text: str, name: str) -> JsonText | None:
     if not _is_object(text):
         return None
 
-    def read(source: bytes, reading: _Reading) -> JsonText | None:
+    def read(source: bytes, reading: _BodyScan) -> JsonText | None:
         found = _members_of(source).get(name)
         return None if found is None else _text(found, reading)
 
@@ -102,7 +102,7 @@ def member_text(text: str, name: str) -> JsonText | None:
         return None
 
 
-def _object_of(text: str, read: Callable[[bytes, _Reading], _T]) -> _T:
+def _object_of(text: str, read: Callable[[bytes, _BodyScan], _T]) -> _T:
     """Return the object that *text* is, read by *read*, with nothing behind it."""
     try:
         if not _is_object(text):
@@ -116,7 +116,7 @@ def _object_of(text: str, read: Callable[[bytes, _Reading], _T]) -> _T:
         raise _refused("the body is nested too deeply") from None
 
 
-def _read(text: str, read: Callable[[bytes, _Reading], _T]) -> _T:
+def _read(text: str, read: Callable[[bytes, _BodyScan], _T]) -> _T:
     r"""The value of *text*, as *read* reads it.
 
     msgspec does not say in lines and columns where a text is no JSON, and refuses ``"\ud800"``,
@@ -127,11 +127,11 @@ def _read(text: str, read: Callable[[bytes, _Reading], _T]) -> _T:
     """
     source = text.encode(errors="backslashreplace")
     try:
-        return read(source, _Reading())
+        return read(source, _BodyScan())
     except msgspec.DecodeError:
         _judge(text)
     mark = secrets.token_hex(8)
-    return read(without_halves(source, mark.encode()), _Reading(mark))
+    return read(without_halves(source, mark.encode()), _BodyScan(mark))
 
 
 def _judge(text: str) -> None:
@@ -158,7 +158,7 @@ def _is_object(text: str) -> bool:
     return text.lstrip(" \t\n\r").startswith("{")
 
 
-def _object(source: _Source, reading: _Reading, readers: Mapping[str, _Reader]) -> dict[str, Any]:
+def _object(source: _Source, reading: _BodyScan, readers: Mapping[str, _Reader]) -> dict[str, Any]:
     """Read an object, the members that *readers* names in their own way.
 
     Raises InvalidRequest for more members than it, or all objects together, may have.
@@ -180,7 +180,7 @@ def _object(source: _Source, reading: _Reading, readers: Mapping[str, _Reader]) 
 def _objects(readers: Mapping[str, _Reader]) -> _Reader:
     """Return a reader of an array of objects; what is something else is simply decoded."""
 
-    def read(value: msgspec.Raw, reading: _Reading) -> JsonValue:
+    def read(value: msgspec.Raw, reading: _BodyScan) -> JsonValue:
         if not _begins(value, _ARRAY):
             return _value(value, reading)
         return [
@@ -198,12 +198,12 @@ def _begins(value: msgspec.Raw, sign: int) -> bool:
     return memoryview(value)[0] == sign  # there is no JSON of no signs
 
 
-def _text(value: msgspec.Raw, reading: _Reading) -> JsonText:
+def _text(value: msgspec.Raw, reading: _BodyScan) -> JsonText:
     text = str(value, "utf-8")
     return JsonText(text.replace(reading.mark, r"\u") if reading.mark else text)
 
 
-def _value(value: msgspec.Raw, reading: _Reading) -> JsonValue:
+def _value(value: msgspec.Raw, reading: _BodyScan) -> JsonValue:
     if not reading.mark and memoryview(value)[0] == _STRING:
         return _string_of(value)
     text = _text(value, reading)
@@ -260,13 +260,13 @@ def _too_many_members() -> InvalidRequest:
     return _refused(f"an object in the body has more than {MEMBERS} members")
 
 
-def _events(value: msgspec.Raw, reading: _Reading) -> JsonValue:
+def _events(value: msgspec.Raw, reading: _BodyScan) -> JsonValue:
     """Read the callbacks of a batch: an object of objects."""
     entry = partial(_one_object, readers={"payload": _text})
     return _one_object(value, reading, dict.fromkeys(BatchEvent, entry))
 
 
-def _one_object(value: msgspec.Raw, reading: _Reading, readers: Mapping[str, _Reader]) -> JsonValue:
+def _one_object(value: msgspec.Raw, reading: _BodyScan, readers: Mapping[str, _Reader]) -> JsonValue:
     """Read an object; what is something else is simply decoded."""
     return _object(value, reading, readers) if _begins(value, _OBJECT) else _value(value, reading)
 

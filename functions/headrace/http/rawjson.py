@@ -266,7 +266,9 @@ def _events(value: msgspec.Raw, reading: _BodyScan) -> JsonValue:
     return _one_object(value, reading, dict.fromkeys(BatchEvent, entry))
 
 
-def _one_object(value: msgspec.Raw, reading: _BodyScan, readers: Mapping[str, _Reader]) -> JsonValue:
+def _one_object(
+    value: msgspec.Raw, reading: _BodyScan, readers: Mapping[str, _Reader]
+) -> JsonValue:
     """Read an object; what is something else is simply decoded."""
     return _object(value, reading, readers) if _begins(value, _OBJECT) else _value(value, reading)
 

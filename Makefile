@@ -133,7 +133,7 @@ check: $(VENV)/.ready ## Lint, formatting, types, import rules, and the client's
 
 # One line says what cannot be looked up: such a package fails the run, like one that is vulnerable.
 LOCKED_PYTHON := $(wildcard requirements/*.txt functions/requirements.txt console/requirements.txt infra/spark/requirements.txt)
-LOCKED_NPM := . tests/generators tests/bench/peers
+LOCKED_NPM := . tests/generators benchmarks/peers
 
 .PHONY: audit
 audit: $(AUDIT_VENV)/.ready ## Look up every locked package of Python and npm in the lists of known vulnerabilities (each night; takes the network)
@@ -157,7 +157,7 @@ coming-from: $(VENV)/.ready ## Write our side of the coming-from pages anew from
 
 .PHONY: bench
 bench: $(VENV)/.ready ## Measure throughput, latency and cost per task
-	@$(PY) -m tests.bench $(ARGS)
+	@$(PY) -m benchmarks $(ARGS)
 
 .PHONY: test-browser
 test-browser: $(BROWSER_VENV)/.ready node_modules/.ready ## Use the console in Chromium: journeys, accessibility, speed
@@ -172,11 +172,11 @@ screenshots: $(BROWSER_VENV)/.ready ## Draw every page of the console into build
 	@$(BROWSER_VENV)/bin/python -m tests.browser.screenshots $(ARGS)
 
 .PHONY: bench-peers
-bench-peers: $(VENV)/.ready $(PEERS_VENV)/.ready tests/bench/peers/node_modules/.ready ## Measure workers beside RQ, Celery, Procrastinate, PgQueuer, Dramatiq, Huey and BullMQ
-	@$(PY) -m tests.bench.peers --python $(PEERS_VENV)/bin/python $(ARGS)
+bench-peers: $(VENV)/.ready $(PEERS_VENV)/.ready benchmarks/peers/node_modules/.ready ## Measure workers beside RQ, Celery, Procrastinate, PgQueuer, Dramatiq, Huey and BullMQ
+	@$(PY) -m benchmarks.peers --python $(PEERS_VENV)/bin/python $(ARGS)
 
 .PHONY: test-peers
-test-peers: $(VENV)/.ready $(PEERS_VENV)/.ready tests/bench/peers/node_modules/.ready ## Run what the coming-from pages show of Celery, RQ, Dramatiq, Huey, BullMQ (Node.js, Redis) and Sidekiq (Ruby, Redis)
+test-peers: $(VENV)/.ready $(PEERS_VENV)/.ready benchmarks/peers/node_modules/.ready ## Run what the coming-from pages show of Celery, RQ, Dramatiq, Huey, BullMQ (Node.js, Redis) and Sidekiq (Ruby, Redis)
 	@PEERS_PYTHON=$(PEERS_VENV)/bin/python $(PY) -m pytest -rs tests/peers $(ARGS)
 
 .PHONY: test-spark
@@ -200,11 +200,11 @@ test_spark = $(1)/bin/python -c 'import pyspark; print("Spark", pyspark.__versio
 
 .PHONY: check-spark
 check-spark: $(SPARK_VENV)/.ready ## Check the types of the data pipeline against PySpark's own
-	@$(PY) -m mypy --python-executable $(SPARK_VENV)/bin/python functions/headrace/spark examples/ngsi/spark tests/pipeline
+	@$(PY) -m mypy --python-executable $(SPARK_VENV)/bin/python functions/headrace/spark examples/ngsi/spark benchmarks/spark tests/pipeline
 
 .PHONY: bench-spark
 bench-spark: $(SPARK_VENV)/.ready ## Measure the data pipeline on Spark beside other ways, and judge its bars
-	@$(SPARK_VENV)/bin/python -m tests.pipeline.bench $(ARGS)
+	@$(SPARK_VENV)/bin/python -m benchmarks.spark $(ARGS)
 
 ##@ Ship
 # AWS tools ask for a region even where nothing is sent; any one will do.
@@ -221,8 +221,8 @@ build: $(VENV)/.ready $(BUILD_VENV)/.ready ## Validate template.yaml, build the 
 	@mkdir -p build/bom
 	@$(call bom,functions)
 	@$(call bom,console)
-	@$(PY) -m tests.bench.packages
-	@$(PY) -m tests.bench.starts
+	@$(PY) -m infra.packages
+	@$(PY) -m infra.starts
 
 sam_build = $(BUILD_VENV)/bin/hadolint Dockerfile && $(sam) validate --lint && $(sam) build $(SAM_ARGS)
 
@@ -269,9 +269,9 @@ lock = $(VENV)/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url 
 ##@ Else
 .PHONY: clean
 clean: ## Remove what make has set up and built (queue data in .headrace/ stays)
-	@rm -rf $(VENV) $(BUILD_VENV) $(PEERS_VENV) $(GENERATORS_VENV) $(SPARK_VENV) $(SPARK_VENV)-* $(VENV)-3.* $(BROWSER_VENV) $(E2E_VENV) $(AUDIT_VENV) node_modules tests/generators/node_modules tests/bench/peers/node_modules .aws-sam build dist bench-*.json
+	@rm -rf $(VENV) $(BUILD_VENV) $(PEERS_VENV) $(GENERATORS_VENV) $(SPARK_VENV) $(SPARK_VENV)-* $(VENV)-3.* $(BROWSER_VENV) $(E2E_VENV) $(AUDIT_VENV) node_modules tests/generators/node_modules benchmarks/peers/node_modules .aws-sam build dist bench-*.json
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis functions/*.egg-info
-	@find functions console infra examples tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@find functions console infra examples benchmarks tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 .PHONY: help
 help: ## Show this list
@@ -361,9 +361,9 @@ $(PEERS_VENV)/.ready: requirements/peers.txt | $(VENV)/.packages
 	@touch $@
 
 # Without npm there is no BullMQ: bench-peers says so, and measures the others.
-tests/bench/peers/node_modules/.ready: tests/bench/peers/package.json tests/bench/peers/package-lock.json
+benchmarks/peers/node_modules/.ready: benchmarks/peers/package.json benchmarks/peers/package-lock.json
 	@if command -v npm >/dev/null; then \
-	  echo "Setting up tests/bench/peers/node_modules: BullMQ" && cd tests/bench/peers && \
+	  echo "Setting up benchmarks/peers/node_modules: BullMQ" && cd benchmarks/peers && \
 	  npm ci --loglevel=error --no-audit --no-fund >/dev/null && touch node_modules/.ready; fi
 
 $(BROWSER_VENV)/.ready: requirements/browser.txt | $(VENV)/.packages

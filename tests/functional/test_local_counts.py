@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from headrace.local.launch import Launched, launched
-from tests.bench.peers.cpu import processes
+from tests.processes import processes
 
 SOON = 20.0  # seconds until a test gives up
 

@@ -21,8 +21,7 @@ import pytest
 from headrace import Client
 from headrace.local.launch import Launched, LaunchFailed, launched
 from headrace.store.sqlite import SqliteStore
-from tests.bench.peers.cpu import processes
-from tests.processes import HOST, standing_still
+from tests.processes import HOST, processes, standing_still
 
 KEY = "hr_test-key-of-the-local-service"
 TWO_ANSWER = {"HEADRACE_PROCESSES": "2"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.peers.brokers import LeftOut, redis
+from benchmarks.peers.brokers import LeftOut, redis
 from tests.peers import programs
 
 ROOT = Path(__file__).parents[2]

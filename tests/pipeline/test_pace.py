@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from benchmarks.spark.station import MOST_UNITS, life_units
 from headrace.domain.queue import PrioritySettings, QueueSettings
 from headrace.ops.delivery.shard_deliveries import ShardDeliveries
 from headrace.runtime.wiring import Settings, build
@@ -18,7 +19,6 @@ from headrace.spark.sources.reading import QueueReading
 from headrace.spark.sources.stream import QueueStream
 from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
-from tests.pipeline.bench.station import MOST_UNITS, life_units
 from tests.pipeline.harness import PipelineHarness
 
 

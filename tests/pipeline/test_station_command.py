@@ -16,12 +16,12 @@ from typing import IO
 
 import pytest
 
+from benchmarks.spark.chaos import survived
 from headrace.spark.sources.options import table
 from headrace.spark.sources.outlet import WRITING
 from headrace.spark.sources.reading import READING
 from headrace.spark.stations.__main__ import main
 from infra import PROJECT_ROOT
-from tests.pipeline.bench.chaos import survived
 from tests.pipeline.harness import AT_ONCE, PipelineHarness
 
 SOON = 300.0  # seconds until a test gives up

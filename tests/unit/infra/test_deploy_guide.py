@@ -13,8 +13,7 @@ from headrace.domain import cost
 from headrace.history.transitions import Event
 from headrace.local.tables import Template
 from headrace.runtime import telemetry
-from infra import PROJECT_ROOT
-from tests.bench import starts
+from infra import PROJECT_ROOT, starts
 
 GUIDE: Final = (PROJECT_ROOT / "docs" / "guide" / "deploy.md").read_text()
 POLICIES: Final = (

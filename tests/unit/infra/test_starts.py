@@ -5,12 +5,11 @@ import os
 import subprocess
 import sys
 from functools import cache
-from itertools import cycle
 from pathlib import Path
 
 import pytest
 
-from tests.bench import packages, starts
+from infra import packages, starts
 
 NOT_AT_START = {
     "api": {"boto3", "s3transfer", "jinja2", "chalice", "headrace.http.openapi"},
@@ -81,49 +80,6 @@ def test_nobody_looks_for_garbage_among_what_was_made_at_the_start(function: str
 def test_elsewhere_than_in_lambda_an_import_makes_no_client() -> None:
     assert started("api")[0] == "1"
     assert started("api", AWS_LAMBDA_FUNCTION_NAME="")[0] == "0"
-
-
-def test_the_figure_is_the_median_beside_boto3s_and_the_first_process_does_not_count() -> None:
-    rounds = iter([900.0, 1.0, 5.0, 3.0])
-    now = [0.0]
-
-    def take(name: str) -> float:
-        if name == starts.BOTO3:
-            now[0] = next(rounds)
-            return 2.0 if now[0] < 900 else now[0]
-        return now[0]
-
-    boto3, ratios = starts.measured(take, ["api", "reaper"], rounds=3)
-
-    assert boto3 == 2.0
-    assert ratios == {"api": 1.5, "reaper": 1.5}
-
-
-@pytest.mark.parametrize(
-    ("takes", "again", "status"), [([1.0], 0, 0), ([9.0, 1.0], 1, 0), ([9.0], 2, 1)]
-)
-def test_a_function_over_its_bar_is_measured_again_and_named(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    takes: list[float],
-    again: int,
-    status: int,
-) -> None:
-    found = cycle(takes)
-    asked: list[tuple[list[str], int]] = []
-
-    def measured(
-        _take: starts.Take, names: list[str], rounds: int
-    ) -> tuple[float, dict[str, float]]:
-        asked.append((names, rounds))
-        return 0.3, dict.fromkeys(names, 1.0) | {"api": next(found)}
-
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(starts, "measured", measured)
-
-    assert starts.main() == status
-    assert asked == [(list(starts.BARS), 1), *[(["api"], 3)] * again]
-    assert ("too slowly: api\n" in capsys.readouterr().err) == (status == 1)
 
 
 def package(folder: Path, *, compiled: bool = True, size: int = 10) -> Path:

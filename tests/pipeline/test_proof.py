@@ -13,7 +13,8 @@ from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.lifecycle import LIFECYCLE
 from headrace.history.changelog import Line
 from headrace.history.proof import LATEST, ProofReport
-from headrace.spark.lake.checks import checks, legal_moves
+from headrace.history.proof_checks import legal_moves
+from headrace.spark.lake.checks import checks
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.proof import CLOCKS_APART, proof, violations
 from headrace.spark.lake.schemas import CHANGES

@@ -16,8 +16,9 @@ from pyspark.sql import functions as f
 from headrace.domain.instants import instant_of
 from headrace.domain.task import State
 from headrace.history.proof import LATEST, REPORTS, Finding, ProofReport
+from headrace.history.proof_checks import REMEMBERED
 from headrace.spark.lake import standing
-from headrace.spark.lake.checks import REMEMBERED, checks
+from headrace.spark.lake.checks import checks
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.rollup import rollup, standings
 from headrace.spark.lake.schemas import CHANGES

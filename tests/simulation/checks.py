@@ -1,0 +1,346 @@
+"""What must hold after a run; each check is a promise of docs/semantics.md.
+
+The log of writes is the witness: the lake's proof looks at it, and so do the checks here.
+"""
+
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from headrace.domain.ids import group_of, shown_lease
+from headrace.domain.task import FINISHED, State
+from headrace.domain.write import Spot, TaskWrite
+from headrace.history.changelog import line
+from headrace.history.proof_checks import REMEMBERED, conditions
+from headrace.history.transitions import transition
+from headrace.spark.lake.schemas import CHANGES
+from tests.simulation.facts import Facts
+from tests.simulation.scenario import ENDS, Scenario
+from tests.simulation.stage import START
+from tests.simulation.world import SETTINGS_TTL, Refused, World
+
+LIVE = (State.ENQUEUED, State.INFLIGHT)
+Check = Callable[[World, Scenario, Facts], Iterator[str]]
+CHECKS: list[Check] = []
+
+
+def check(function: Check) -> Check:
+    """Add a check to those that every run makes."""
+    CHECKS.append(function)
+    return function
+
+
+def all_failures(world: World, played: Scenario, facts: Facts) -> list[str]:
+    """Return what each check found, named after it."""
+    world.writes()
+    return [f"{one.__name__}: {found}" for one in CHECKS for found in one(world, played, facts)]
+
+
+def spots(world: World) -> dict[str, Spot]:
+    """Return where each task that there is stands."""
+    found: dict[str, Spot] = {}
+    for write in world.writes():
+        side = write.after or write.before
+        assert side is not None
+        spot = None if write.after is None else write.after.spot
+        if spot is None:
+            found.pop(side.id, None)
+        else:
+            found[side.id] = spot
+    return found
+
+
+def seconds(micros: int | None) -> float:
+    """Return an instant of the log as virtual seconds since the start."""
+    return (micros or 0) / 1e6 - START.timestamp()
+
+
+@check
+def every_change_is_legal(world: World, _played: Scenario, _facts: Facts) -> Iterator[str]:
+    """The lake's proof: legal moves, no missing version, one valid lease, reports under it."""
+    lines = [line(write, transition(write), shard="log", payload=False) for write in world.log]
+    db = sqlite3.connect(":memory:")
+    db.execute(f"CREATE TABLE changes ({', '.join(CHANGES.names)})")
+    db.executemany(
+        f"INSERT INTO changes VALUES ({', '.join('?' * len(CHANGES.names))})",  # noqa: S608 (our own names)
+        [[_plain(one.get(name)) for name in CHANGES.names] for one in lines],
+    )
+    before = ", ".join(
+        f"lag({name}) OVER (PARTITION BY task_id, created_at ORDER BY version, sequence + 0)"
+        f" AS before_{name}"
+        for name in REMEMBERED
+    )
+    chained = f"SELECT *, 1 AS born_here, {before} FROM changes"  # noqa: S608 (likewise)
+    for kind, condition in conditions(second="1000000").items():
+        rows = db.execute(
+            f"SELECT task_id, version, move FROM ({chained}) WHERE {condition} LIMIT 3"  # noqa: S608 (likewise)
+        )
+        for task, version, move in rows:
+            yield f"{kind} {task} version {version} ({move})"
+    reused = db.execute(
+        "SELECT lease_to, count(*) AS n FROM changes WHERE move = 'dequeue' GROUP BY 1 HAVING n > 1"
+    )
+    for lease, number in reused:
+        yield f"reused_lease {lease}: {number} deliveries"
+    db.close()
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or type(value) is int else str(value)
+
+
+@check
+def no_acknowledged_task_is_lost(world: World, _played: Scenario, facts: Facts) -> Iterator[str]:
+    """Each has a birth in the log; the proof sees that it went no other than a legal way."""
+    born = {write.after.id for write in world.log if write.after and not write.before}
+    for call in facts.enqueued:
+        for id_ in call.ids:
+            if id_ not in born:
+                yield f"{id_} of {call.queue} was CREATED, and is not in the log"
+
+
+@check
+def every_task_ends(world: World, _played: Scenario, _facts: Facts) -> Iterator[str]:
+    """No task is starved: hours after the last fault, with workers that succeed, all have ended."""
+    for id_, (queue, state) in spots(world).items():
+        if state in LIVE:
+            yield f"{id_} is still {state} in {queue}"
+
+
+@check
+def what_was_acknowledged_happened(world: World, _played: Scenario, facts: Facts) -> Iterator[str]:
+    """A delivery and a report that were answered with OK are in the log."""
+    leased: set[tuple[str, str | None]] = set()
+    for write, _, after in _sides(world):
+        if write.after is not None and after is not None and after[1] is State.INFLIGHT:
+            task = write.after.whole()
+            leased |= {(task.id, shown_lease(task)), (task.id, group_of(task.lease_id))}
+    for id_, lease, _ in facts.delivered:
+        if (id_, lease) not in leased:
+            yield f"{id_} was delivered under {lease}, and the log does not say so"
+
+
+@check
+def limits_hold(world: World, played: Scenario, _facts: Facts) -> Iterator[str]:
+    """Never more are in flight than a queue or a group may have."""
+    inflight: Counter[Any] = Counter()
+    for write, before, after in _sides(world):
+        for spot, task, step in ((before, write.before, -1), (after, write.after, 1)):
+            if spot is not None and spot[1] is State.INFLIGHT and task is not None:
+                inflight[spot[0]] += step
+                inflight[spot[0], _group(task)] += step
+        if after is None or after[1] is not State.INFLIGHT or write.after is None:
+            continue
+        settings = played.queues.get(after[0], {})
+        most = settings.get("dequeuing_settings", {}).get("max_inflight_tasks", 0)
+        if most and inflight[after[0]] > most:
+            yield f"{inflight[after[0]]} in flight in {after[0]} by {write.after.id}"
+        groups = settings.get("groups", {})
+        most = 1 if groups.get("mode") == "strict" else groups.get("max_inflight_per_group", 0)
+        if most and inflight[after[0], _group(write.after)] > most:
+            yield f"group {_group(write.after)} of {after[0]} has more than {most} in flight"
+
+
+@check
+def rates_hold(world: World, played: Scenario, _facts: Facts) -> Iterator[str]:
+    """From the start to any moment: at most the bucket, and what it has got since."""
+    for queue in played.queues:
+        if played.kind(queue) != "rate":
+            continue
+        times = [seconds(w.after.started_at) for w, _, _ in _deliveries(world, queue)]
+        for number, at in enumerate(sorted(times), 1):
+            if number > 3 + 3 * at + 1e-6:
+                yield f"{number} deliveries in {at:.3f} s in {queue}"
+                break
+
+
+@check
+def no_delivery_while_paused(world: World, _played: Scenario, facts: Facts) -> Iterator[str]:
+    """Settings may be cached for a moment; a request under way may end."""
+    for queue, paused, resumed in facts.pauses:
+        for write, _, _ in _deliveries(world, queue):
+            at = seconds(write.after.started_at)
+            if paused + SETTINGS_TTL + 0.5 < at < resumed and not world.rates.stalls:
+                yield f"{write.after.id} was delivered at {at:.3f}, {queue} paused at {paused:.3f}"
+
+
+@check
+def one_live_task_has_a_dedupe_key(world: World, _played: Scenario, _facts: Facts) -> Iterator[str]:
+    """At any moment at most one live task of a queue holds a key."""
+    holders: dict[tuple[str, str], dict[str, int | None]] = defaultdict(dict)
+    for write, before, after in _sides(world):
+        for spot, task in ((before, write.before), (after, write.after)):
+            if spot is None or task is None:
+                continue
+            whole = task.whole()
+            if whole.dedupe_key is None or whole.dedupe_until == "start":
+                continue
+            key = spot[0], whole.dedupe_key
+            if task is write.after and spot[1] in LIVE:
+                waits = spot[1] is State.ENQUEUED
+                holders[key][task.id] = task.expires_at if waits else None
+            else:
+                holders[key].pop(task.id, None)
+            living = [
+                id_
+                for id_, until in holders[key].items()
+                if until is None or until > write.recorded_at
+            ]
+            if len(living) > 1:
+                yield f"{living} hold {key}"
+
+
+@check
+def a_purge_spares_later_tasks(world: World, _played: Scenario, facts: Facts) -> Iterator[str]:
+    """A purge takes tasks whose life in the queue began before the call."""
+    latest: dict[str, float] = {}
+    for queue, began in facts.purges:
+        latest[queue] = max(began, latest.get(queue, began))
+    for write, before, _ in _sides(world):
+        task = write.before
+        gone = write.after
+        if task is None or before is None or (gone is not None and gone.last_move != "purge"):
+            continue
+        if gone is None:  # the log does not say how it went
+            continue
+        if before[0] in latest and seconds(task.enqueued_at) > latest[before[0]] + 400:
+            yield f"{task.id} entered {before[0]} after the last purge, and was purged"
+
+
+@check
+def strict_groups_keep_their_order(  # noqa: C901 (one walk over the log)
+    world: World, played: Scenario, facts: Facts
+) -> Iterator[str]:
+    """No task overtakes one that was acknowledged before its own enqueue began."""
+    for queue in played.queues:
+        if not played.kind(queue).startswith("strict"):
+            continue
+        order: dict[str, tuple[float, float, Any]] = {}
+        for call in facts.enqueued:
+            if call.queue == queue:
+                for id_, group in zip(call.ids, call.groups, strict=True):
+                    order[id_] = call.began, call.ended, group
+        stops = (*LIVE, State.DEAD) if played.kind(queue) == "strict halt" else LIVE
+        stands: dict[str, State] = {}
+        touched: set[str] = set()  # restarted, moved or restored: these go behind the others
+        for write, _, after in _sides(world):
+            task = write.after or write.before
+            assert task is not None
+            there = after if after is not None and after[0] == queue else None
+            move = write.after.last_move if write.after else ""
+            if move in ("restart", "undelete", "move"):
+                touched.add(task.id)
+            if there and move == "dequeue" and task.id in order and task.id not in touched:
+                began, _, group = order[task.id]
+                for other, state in stands.items():
+                    first = order.get(other)
+                    if (
+                        first
+                        and first[2] == group
+                        and first[1] < began
+                        and state in stops
+                        and other not in touched
+                        and other != task.id
+                    ):
+                        yield f"{task.id} overtakes {other} ({state}) in group {group} of {queue}"
+            if there:
+                stands[task.id] = there[1]
+            else:
+                stands.pop(task.id, None)
+
+
+@check
+def ticks_come_once(world: World, _played: Scenario, _facts: Facts) -> Iterator[str]:
+    """One task of each tick; one that was taken back before it fell due does not count."""
+    ticks: dict[tuple[str, int], tuple[str, str, int]] = {}
+    delivered: dict[tuple[str, str, int], set[tuple[str, int]]] = defaultdict(set)
+    for write, _, after in _sides(world):
+        if write.after is None or after is None:
+            continue
+        life = write.after.id, write.after.created_at
+        if not write.before:
+            whole = write.after.whole()
+            if whole.schedule and not whole.id.startswith("tsk_"):
+                ticks[life] = after[0], whole.schedule, write.after.due_at or 0
+        elif life in ticks and after[1] is State.INFLIGHT:
+            delivered[ticks[life]].add(life)
+    for tick, lives in delivered.items():
+        if len(lives) > 1:
+            yield f"{sorted(lives)} are of one tick: {tick}"
+
+
+@check
+def batches_call_back_once_and_never_early(  # noqa: C901 (one walk over the log)
+    world: World, _played: Scenario, facts: Facts
+) -> Iterator[str]:
+    """One callback for each event, after the last end; and where all is known, it is made."""
+    state: dict[str, State | None] = {}
+    ended: dict[str, bool] = {}
+    calls: dict[str, Counter[str]] = defaultdict(Counter)
+    for write, _, after in _sides(world):
+        task = write.after or write.before
+        assert task is not None
+        if write.after and not write.before and write.after.spot:
+            whole = write.after.whole()
+            if whole.batch is not None and after and after[0] == ENDS:
+                batch = facts.batches.get(whole.batch.id)
+                event = (write.after.payload or whole.payload or "").strip('"')
+                calls[whole.batch.id][event or "?"] += 1
+                if batch and event in ("ended", "succeeded"):
+                    for member in batch.members:
+                        if member in state and not ended.get(member):
+                            yield f"{event} of {batch.id} while {member} had never ended"
+        state[task.id] = after[1] if after else None
+        if after is None or after[1] in FINISHED:
+            ended[task.id] = True
+    for id_, events in calls.items():
+        for event, number in events.items():
+            if number > 1 and event != "?":
+                yield f"{number} callbacks {event} of {id_}"
+    for id_, batch in facts.batches.items():
+        if batch.sure and batch.closed and not calls[id_]:
+            yield f"no callback of {id_}, whose {len(batch.members)} members have ended"
+
+
+@check
+def counters_converge(world: World, played: Scenario, _facts: Facts) -> Iterator[str]:
+    """After the recorder has caught up, counts are what there is."""
+    there: dict[str, Counter[str]] = defaultdict(Counter)
+    for queue, state in spots(world).values():
+        there[queue][str(state).lower()] += 1
+    for queue in played.queues:
+        try:
+            counts = world.call("GET", f"/v1/queues/{queue}/stats")["counts"]
+        except Refused:  # it was deleted and not made again
+            assert queue not in there
+            continue
+        shown = {
+            "enqueued": counts["scheduled"] + counts["ready"],
+            "inflight": counts["inflight"],
+            "succeeded": counts["succeeded"],
+            "dead": counts["dead"],
+        }
+        real = {name: there[queue][name] for name in shown}
+        if shown != real:
+            yield f"{queue}: counted {shown}, there are {real}"
+
+
+def _sides(world: World) -> Iterator[tuple[TaskWrite, Spot | None, Spot | None]]:
+    for write in world.log:
+        yield (
+            write,
+            None if write.before is None else write.before.spot,
+            None if write.after is None else write.after.spot,
+        )
+
+
+def _deliveries(world: World, queue: str) -> Iterator[tuple[Any, Spot | None, Spot | None]]:
+    for write, before, after in _sides(world):
+        if after == (queue, State.INFLIGHT) and (before is None or before[1] is not State.INFLIGHT):
+            yield write, before, after
+
+
+def _group(task: Any) -> str | None:
+    key: str | None = task.whole().group_key
+    return key

@@ -1,0 +1,169 @@
+"""The service as its callers see it: processes over one store, each with a memory of its own.
+
+A process answers one request at a time, as a Lambda function does.  One that dies is gone, and the
+next request starts another.
+"""
+
+import json
+import logging
+import os
+import random
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from headrace.domain.write import TaskWrite
+from headrace.embedded.service import EmbeddedService
+from headrace.embedded.transport import EmbeddedRequest, answer
+from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.store.sqlite import SqliteStore
+from tests.simulation.faults import Died, FaultRates, FaultyStore
+from tests.simulation.stage import Stage
+
+ADMIN = "admin-key-of-the-simulation"
+SETTINGS_TTL = 1.0
+NO_FAULTS = FaultRates()
+
+
+class Lost(Exception):
+    """The caller got no answer: the request may have taken effect or not."""
+
+
+class Refused(Exception):
+    """The service answered with a problem."""
+
+    def __init__(self, status: int, body: dict[str, Any]) -> None:
+        super().__init__(f"{status} {body.get('code')}: {body.get('detail')}")
+        self.status, self.code = status, body.get("code")
+
+
+@dataclass
+class Line:
+    """One line of the story."""
+
+    at: float
+    actor: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.at:10.3f}  {self.actor:12}  {self.text}"
+
+
+@dataclass
+class World:
+    """All processes, and what was said."""
+
+    seed: int
+    rates: FaultRates
+    stage: Stage = field(init=False)
+    store: SqliteStore = field(init=False)
+    story: list[Line] = field(default_factory=list)
+    calm: bool = False  # no faults any more
+    log: list[TaskWrite] = field(default_factory=list)
+    _idle: list[UseCases] = field(default_factory=list)
+    _seen: "deque[tuple[Any, ...]]" = field(default_factory=lambda: deque(maxlen=400))
+
+    def __post_init__(self) -> None:
+        self.stage = Stage(random.Random(f"{self.seed} stage"))
+        self.store = SqliteStore(now=self.stage.now)
+        self.chance = random.Random(f"{self.seed} world")
+
+    def say(self, text: str) -> None:
+        """Add a line to the story."""
+        self.story.append(Line(self.stage.passed, self.stage.actor, text))
+
+    def process(self) -> UseCases:
+        """Return a new process."""
+        far = FaultyStore(
+            self.store,
+            self.stage,
+            lambda: NO_FAULTS if self.calm else self.rates,
+            self._seen,
+            self.say,
+        )
+        settings = Settings(
+            admin_key=ADMIN,
+            poll_after_seconds=0.5,
+            settings_ttl_seconds=SETTINGS_TTL,
+        )
+        use, sleep = build(settings, far.store, now=self.stage.now), self.stage.sleep
+        use = use.but(_removals=replace(use._removals, sleep=sleep))  # noqa: SLF001 (pauses pass on the stage)
+        use._counters.sleep = sleep  # noqa: SLF001 (likewise)
+        use.deliveries.sleep = use.waiting.sleep = sleep
+        use.push.monotonic = self.stage.monotonic
+        return use
+
+    @contextmanager
+    def borrowed(self) -> Iterator[UseCases]:
+        """Give an idle process, or a new one; one that dies does not come back."""
+        if self._idle and self.chance.random() < 0.9:
+            use = self._idle.pop(self.chance.randrange(len(self._idle)))
+        else:
+            use = self.process()
+        try:
+            yield use
+        except Died:
+            raise Lost from None
+        except Exception:
+            self._idle.append(use)
+            raise
+        self._idle.append(use)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: dict[str, Any] | None = None,
+        repeat_key: str | None = None,
+    ) -> dict[str, Any]:
+        """Make one request, and return what its answer says.  Raises Lost and Refused."""
+        headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
+        if repeat_key is not None:
+            headers["Idempotency-Key"] = repeat_key
+        content = b"" if body is None else json.dumps(body).encode()
+        request = EmbeddedRequest(method, path, urlencode(query or {}), headers, content, 60.0)
+        with self.borrowed() as use:
+            got = answer(EmbeddedService(use, self.store), request)
+        shown: dict[str, Any] = json.loads(got.content) if got.content else {}
+        if got.status_code >= 500:
+            assert got.status_code == 503, f"{method} {path} {body}: {got.status_code} {shown}"
+            raise Lost
+        if got.status_code >= 400:
+            raise Refused(got.status_code, shown)
+        return shown
+
+    def writes(self) -> list[TaskWrite]:
+        """Return all writes of tasks since the beginning."""
+        while found := self.store.writes(after=len_of(self.log), limit=5_000):
+            self.log += found
+        return self.log
+
+
+def len_of(log: list[TaskWrite]) -> int:
+    """Return the number of the last write."""
+    return log[-1].sequence if log else -1
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Draw everything that the service draws from a seed; keep its log quiet."""
+    drawn = random.Random(f"{seed} service")
+    patch = pytest.MonkeyPatch()
+    patch.setattr(random, "_urandom", drawn.randbytes)
+    patch.setattr(os, "urandom", drawn.randbytes)
+    state, level = random.getstate(), logging.root.manager.disable
+    random.seed(drawn.getrandbits(64))
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(level)
+        random.setstate(state)
+        patch.undo()

@@ -10,6 +10,7 @@ import json
 import signal
 import uuid
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import boto3
@@ -35,6 +36,11 @@ _FEW: Final = 25  # items: as many as one request removes
 _OBJECTS: Final = 50_000
 """So many more objects than before, some megabytes, are worth a look for garbage."""
 _LEFT_OUT: Final = pytest.StashKey[int]()
+_QUARANTINE: Final = Path(__file__).with_name("quarantine.txt")
+_TIMEOUT_SECONDS: Final = 60
+_SLOW_TIMEOUT_SECONDS: Final = 900
+_SLOW_FOLDERS: Final = ("browser", "e2e", "generators", "peers", "pipeline", "wheel")
+"""Tests here start a browser, a deployment or Spark."""
 
 
 # Started in the background by a shell, it would be ignored here and in the commands under test.
@@ -69,7 +75,15 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without an engine, leave out the tests that want one."""
+    """Give each test its timeout and quarantine; without an engine, leave out what needs one."""
+    quarantined = _quarantined()
+    for item in items:
+        if item.get_closest_marker("timeout") is None:
+            is_slow = item.get_closest_marker("slow") or item.path.parent.name in _SLOW_FOLDERS
+            seconds = _SLOW_TIMEOUT_SECONDS if is_slow else _TIMEOUT_SECONDS
+            item.add_marker(pytest.mark.timeout(seconds))
+        if reason := quarantined.get(item.nodeid.partition("[")[0]):
+            item.add_marker(pytest.mark.xfail(reason=f"quarantined: {reason}", strict=False))
     if config.getoption("--engine") == "dynamodb":
         return
     wanting = [
@@ -86,6 +100,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in left_out]
 
 
+def _quarantined() -> dict[str, str]:
+    """Return date and reason of each test on the quarantine list, by its id."""
+    lines = _QUARANTINE.read_text().splitlines()
+    entries = [line.split(maxsplit=2) for line in lines if line and not line.startswith("#")]
+    return {test_id: f"{date} {reason}" for date, test_id, reason in entries}
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take over from a process of pytest-xdist how many tests it left out: each sees all."""
@@ -96,7 +117,9 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Tell in one line what was left out."""
+    """Print the quarantine list, and how many tests were left out."""
+    for test_id, reason in _quarantined().items():
+        terminalreporter.write_line(f"quarantined: {test_id} ({reason})")
     if left_out := config.stash.get(_LEFT_OUT, 0):
         terminalreporter.write_line(
             f"left out {left_out} tests that need DynamoDB's tables, and the contract on them:"

@@ -9,8 +9,14 @@ T = TypeVar("T")
 _POLL_SECONDS: Final = 0.01
 
 
-def until(condition: Callable[[], T], seconds: float = 10.0, *, what: str = "") -> T:
-    """Call *condition* until it returns something true, and return that.
+def until(
+    condition: Callable[[], T | None],
+    seconds: float = 10.0,
+    *,
+    what: str = "",
+    every: float = _POLL_SECONDS,
+) -> T:
+    """Call *condition* every so many seconds until it returns something true, and return that.
 
     Raises:
         AssertionError: *seconds* have passed; the message says *what* was waited for.
@@ -21,5 +27,5 @@ def until(condition: Callable[[], T], seconds: float = 10.0, *, what: str = "") 
         assert time.monotonic() < deadline, (
             f"not within {seconds:g} s: {what or getattr(condition, '__name__', condition)}"
         )
-        time.sleep(_POLL_SECONDS)
+        time.sleep(every)
     return found

@@ -30,11 +30,9 @@ from headrace.runtime.wiring import Settings, UseCases, build, using
 from headrace.store.memory import MemoryStore
 from headrace.testing.stores import SHARD, Streamed
 from headrace.testing.transport import HandlerContext
-from tests.e2e.deployed import Handler, RealClock, deployed
 from tests.manual_clock import ManualClock
 
-THERE = deployed()
-KEY = "a-key-for-the-tests" if THERE is None else THERE.key
+KEY = "a-key-for-the-tests"
 SECRET = "a-secret-for-sessions-of-the-tests"
 HOST = "q.example.org"
 REQUEST_ID = "b1946ac9-2d9e-4c38-8a5e-5a5f4b6a1b1a"
@@ -155,7 +153,6 @@ class Browser:
     jar: dict[str, str] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
     stream: Streamed | None = None
-    handler: Handler = handler
     latest: tuple[str, str, bytes, Mapping[str, str]] | None = None
 
     def get(self, url: str, **headers: str) -> Shown:
@@ -222,7 +219,7 @@ class Browser:
             source_ip=self.source,
         )
         with using(self.use):
-            answer = self.handler(event, HandlerContext())
+            answer = handler(event, HandlerContext())
         cookies: dict[str, Morsel[str]] = {}
         for line in answer["multiValueHeaders"].get("Set-Cookie", []):
             cookies |= SimpleCookie(line)
@@ -299,9 +296,6 @@ def query_of(url: str) -> dict[str, str]:
 @pytest.fixture
 def browse() -> Browser:
     """Give a browser that has not signed in, of a console with nothing in it."""
-    if THERE is not None:
-        THERE.wipe()
-        return Browser(RealClock(), THERE.use, handler=THERE.handler)
     clock = ManualClock()
     settings = Settings(admin_key=KEY, settings_ttl_seconds=1, session_secret=SECRET)
     stream = Streamed(MemoryStore(), clock)

@@ -50,6 +50,7 @@ def a_part(world: World, run: ActionRun) -> ActionRun:
     return world.use.actions.get(run.id)
 
 
+@pytest.mark.gate
 def test_the_service_looks_for_the_tasks_and_acts_on_them(world: World) -> None:
     queue = waiting(world, 2 * PART)
     run = begin(world, queue, BulkAction.CANCEL, WAITING, reason="sent by mistake")

@@ -76,6 +76,7 @@ def numbers(batch: TaskBatch) -> tuple[int, int, int, int, int]:
     return (batch.created, batch.live, batch.succeeded, batch.dead, batch.deleted)
 
 
+@pytest.mark.gate
 def test_a_batch_calls_back_when_its_last_member_has_ended(recorded: Recorded) -> None:
     recorded.batch(ENDED, SUCCEEDED, FAILED)
     recorded.world.put("work", "1", "2", batches=("b",))

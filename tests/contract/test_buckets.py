@@ -10,6 +10,8 @@ from headrace.domain.rate import Bucket, Draw, Rate
 from headrace.store.base import Store
 from tests.manual_clock import ManualClock
 
+pytestmark = pytest.mark.gate
+
 NOW = ManualClock()()
 RATE = Rate(1_000_000_000, timedelta(hours=1))
 AT = RATE.at(NOW)

@@ -26,6 +26,7 @@ def put(
     return world.use.tasks.enqueue(queue, [entry])[0]
 
 
+@pytest.mark.gate
 def test_a_live_holder_keeps_others_out_and_is_named(world: World) -> None:
     queue, other = world.queue(), world.queue("other")
     first = put(world, queue)
@@ -40,6 +41,7 @@ def test_a_live_holder_keeps_others_out_and_is_named(world: World) -> None:
 
 
 @pytest.mark.parametrize("end", ["SUCCEEDED", "FAILED", "MOVED", "delete", "purge", "expire"])
+@pytest.mark.gate
 def test_the_key_is_free_the_moment_its_holder_lives_no_more(world: World, end: str) -> None:
     queue = world.queue()
     world.queue("other")

@@ -70,6 +70,7 @@ def told(store: Store, clock: ManualClock) -> Told:
     return Told(store, clock)
 
 
+@pytest.mark.gate
 def test_an_end_is_told_with_the_task_as_the_api_shows_it(told: Told) -> None:
     told.work()
     task = told.finish(result='{"rows": 3}')

@@ -60,6 +60,7 @@ def test_the_highest_turn_delivered_only_rises(world: World) -> None:
 # -- whose turn it is ------------------------------------------------------------
 
 
+@pytest.mark.gate
 def test_whoever_has_little_waiting_is_not_behind_whoever_has_much(world: World) -> None:
     queue = fair(world)
     for _ in range(3):
@@ -72,6 +73,7 @@ def test_whoever_has_little_waiting_is_not_behind_whoever_has_much(world: World)
     assert "quiet" in keys_of(world.take(queue, 3))
 
 
+@pytest.mark.gate
 def test_a_group_has_as_many_turns_as_its_weight_says(world: World) -> None:
     queue = fair(world, groups=GroupSettings(GroupMode.FAIR, {"large": 4, "small": 0.5}))
     for key in ("large", "small", "usual"):

@@ -19,6 +19,7 @@ MINUTE = timedelta(seconds=60)
 # -- one end for all of them ------------------------------------------------------------------
 
 
+@pytest.mark.gate
 def test_tasks_under_a_group_are_leased_until_its_end(world: World) -> None:
     queue = world.queue(keepalive_timeout_in_seconds=5)
     world.put(queue, "1", "2", keepalive=7)

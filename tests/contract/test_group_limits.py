@@ -41,6 +41,7 @@ def later(world: World, queue: str, count: int = 25, seconds: float = 2) -> tupl
 # -- the store ------------------------------------------------------------
 
 
+@pytest.mark.gate
 def test_a_slot_is_taken_only_from_whom_the_taker_has_seen(store: Store) -> None:
     assert store.lines("mail", ["=a", "=b"]) == {}
     assert store.take_slot("mail", SlotTaking("=a", 0, "one 1"))
@@ -65,6 +66,7 @@ def test_turns_and_slots_leave_each_other_alone(store: Store) -> None:
 # -- at most so many ------------------------------------------------------------
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("limit", [1, 3])
 def test_at_most_so_many_of_each_group_are_in_flight(world: World, limit: int) -> None:
     queue = limited(world, limit)

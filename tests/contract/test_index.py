@@ -1,8 +1,12 @@
 """What every store's index shows of a task, wherever it stands."""
 
+import pytest
+
 from headrace.domain.filters import TaskFilter
 from headrace.domain.task import Place, State
 from tests.contract.conftest import World
+
+pytestmark = pytest.mark.gate
 
 
 def test_an_entry_has_the_due_time_beside_the_time_it_is_sorted_by(world: World) -> None:

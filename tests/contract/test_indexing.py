@@ -61,6 +61,7 @@ def it(store: Store, clock: ManualClock) -> Indexed:
     return made
 
 
+@pytest.mark.gate
 def test_a_match_among_many_is_found_in_one_page(it: Indexed) -> None:
     it.build()
     it.world.put("mail", *["{}"] * 20, tags={"tenant": "other"})

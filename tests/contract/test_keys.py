@@ -64,6 +64,7 @@ def test_the_deployments_own_key_is_the_first_admin_key(world: World) -> None:
     assert (meter.read, meter.write) == (0, 0)
 
 
+@pytest.mark.gate
 def test_a_key_is_known_again_by_its_secret_everywhere(world: World) -> None:
     made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("ngsi.*", "mail"))
 

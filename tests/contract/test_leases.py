@@ -19,6 +19,7 @@ AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0)
 IN_TEN = RetryStrategy(kind=Backoff.FIXED, base_seconds=10, jitter=0, max_retries=2)
 
 
+@pytest.mark.gate
 def test_a_lapsed_lease_is_a_failed_attempt(world: World) -> None:
     queue = world.queue(keepalive_timeout_in_seconds=5, retry_strategy=IN_TEN)
     world.put(queue)
@@ -87,6 +88,7 @@ def test_without_a_backoff_a_reclaimed_task_is_handed_out_in_the_same_call(world
     assert world.one(queue).attempts == 2
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("status", list(ReportStatus))
 def test_a_late_report_changes_nothing(world: World, status: ReportStatus) -> None:
     queue = world.queue(keepalive_timeout_in_seconds=5, retry_strategy=AT_ONCE)

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
@@ -9,6 +11,8 @@ from headrace.domain.task import DeadReason, ErrorKind, State
 from headrace.ops.delivery.reports import ReportOutcome, WorkerError
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from tests.contract.conftest import World
+
+pytestmark = pytest.mark.gate
 
 AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0)
 IN_TEN = RetryStrategy(kind=Backoff.FIXED, base_seconds=10, jitter=0, max_retries=2)

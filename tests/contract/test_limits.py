@@ -31,6 +31,7 @@ def filled(world: World, count: int, **settings: Any) -> str:
     return queue
 
 
+@pytest.mark.gate
 def test_no_more_tasks_are_in_flight_than_the_queue_allows(world: World) -> None:
     queue = filled(world, 10, dequeuing_settings=at_most(3))
 

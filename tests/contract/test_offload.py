@@ -94,6 +94,7 @@ def world(store: Store, clock: ManualClock) -> OffloadWorld:
 # -- what is kept where --------------------------------------------------------------------------
 
 
+@pytest.mark.gate
 def test_a_large_payload_is_delivered_as_it_came_in(world: OffloadWorld) -> None:
     small, large = world.put("mail", SMALL, LARGE)
 

@@ -3,7 +3,11 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from headrace.store.base import Store
+
+pytestmark = pytest.mark.gate
 
 
 def test_reservations_are_put_into_a_pool_as_long_as_there_is_room(store: Store) -> None:

@@ -32,6 +32,7 @@ def payloads(tasks: tuple[Task, ...]) -> list[str | None]:
     return [task.payload for task in tasks]
 
 
+@pytest.mark.gate
 def test_the_high_come_first_and_the_low_last(world: World) -> None:
     queue = ranked(world)
     for level in (LOW, NORMAL, HIGH, None):

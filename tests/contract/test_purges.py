@@ -59,6 +59,7 @@ def restart(world: World, queue: str, *ids: str) -> None:
     assert answer.changed == len(ids)
 
 
+@pytest.mark.gate
 def test_what_is_restarted_after_the_call_survives_a_purge_that_goes_on(world: World) -> None:
     queue, _ = full(world)
     dead = died(world, world.one(queue))

@@ -64,6 +64,7 @@ def test_a_missing_queue_is_not_found(world: World) -> None:
             call()
 
 
+@pytest.mark.gate
 def test_settings_are_replaced_if_the_version_is_the_one_that_was_seen(world: World) -> None:
     queue = world.queue()
 
@@ -75,6 +76,7 @@ def test_settings_are_replaced_if_the_version_is_the_one_that_was_seen(world: Wo
     assert world.use.queues.replace(queue, QueueSettings()).version == 3
 
 
+@pytest.mark.gate
 def test_queues_are_listed_by_name_page_by_page(world: World) -> None:
     names = sorted(f"q{number}" for number in range(7))
     for name in [*names, "other"]:

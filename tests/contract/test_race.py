@@ -207,6 +207,7 @@ def assert_each_once(use: UseCases, ids: list[str], delivered: list[list[Task]])
     assert all(use.tasks.store.read([id_])[id_].attempts == 1 for id_ in ids[::50])
 
 
+@pytest.mark.gate
 def test_sixteen_threads_of_one_service_are_handed_each_task_once(
     on_engine: Engine, as_wired: On, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -366,6 +367,7 @@ def test_a_lapsed_lease_that_many_take_back_is_one_failed_attempt(
         assert task.version == 3 + times[task.id]
 
 
+@pytest.mark.gate
 def test_of_sixteen_that_enqueue_the_same_id_one_creates_it(on_engine: Engine, on: On) -> None:
     services = [on_engine.service(on) for _ in range(THREADS)]
     services[0].queues.create("race", QueueSettings())

@@ -152,6 +152,7 @@ AFTER_WORK = ((2, 1, 1, 1, 0), [5, 4, 1, 2, 1, 0])
 """Tasks by state (ENQUEUED, INFLIGHT, SUCCEEDED, DEAD), events as in COUNTED."""
 
 
+@pytest.mark.gate
 def test_what_happens_is_counted(it: Recorder) -> None:
     queue = it.world.queue(retry_strategy=AT_ONCE)
     worked(it.world, queue)

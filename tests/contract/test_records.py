@@ -12,6 +12,8 @@ from headrace.domain.queue import Queue, QueueSettings
 from headrace.store.base import Done, Noting, NotingRefused, Record, Refused, Store
 from headrace.store.call_scope import metered
 
+pytestmark = pytest.mark.gate
+
 ONE, TWO = Record("key", "one", {"n": 1}), Record("name", "two", {"n": 2}, version=7)
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)
 LARGE = 2**80 - 3  # an id as a number

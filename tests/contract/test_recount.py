@@ -56,6 +56,7 @@ def counts(it: Recorder, queue: str) -> list[int]:
     return list(it.counts(queue))
 
 
+@pytest.mark.gate
 def test_what_the_recorder_has_missed_is_counted(it: Recorder) -> None:
     queue = worked(it)
     it.record(it.stream.taken()[:4])  # and of the rest it never hears

@@ -8,6 +8,8 @@ from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from tests.contract.conftest import World, lease_name
 
+pytestmark = pytest.mark.gate
+
 TOO_LARGE = '"' + "x" * limits.RESULT_BYTES + '"'
 
 

@@ -27,6 +27,7 @@ from tests.contract.scheduling import (
 from tests.manual_clock import ManualClock
 
 
+@pytest.mark.gate
 def test_ticks_are_enqueued_minutes_ahead_with_their_exact_time(world: World) -> None:
     queue = world.queue()
     world.clock.forward(12.5)

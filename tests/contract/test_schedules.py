@@ -10,6 +10,8 @@ from headrace.store.records import schedules as schedule_records
 from tests.contract.conftest import World
 from tests.contract.scheduling import NAME, at, due, minutes, schedule
 
+pytestmark = pytest.mark.gate
+
 
 def test_run_enqueues_one_now_and_is_the_latest_run(world: World) -> None:
     queue = schedule(world, world.queue(), "0 0 * * *", payload='"x"', paused=True)

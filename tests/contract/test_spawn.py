@@ -28,6 +28,7 @@ def outcomes(result: ReportResult) -> list[EnqueueOutcome]:
     return [child.outcome for child in result.spawned]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("status", ["SUCCEEDED", "MOVED"])
 def test_children_are_created_with_the_report_and_only_once(world: World, status: str) -> None:
     task = parent(world)
@@ -51,6 +52,7 @@ def test_children_are_created_with_the_report_and_only_once(world: World, status
     assert [task.payload for task in world.take("left", 9)][:2] != ["3", "1"]
 
 
+@pytest.mark.gate
 def test_a_report_that_is_refused_creates_nothing(world: World) -> None:
     task = parent(world)
     spawn = (("left", TaskSpec("1")),)

@@ -18,6 +18,8 @@ from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from tests.contract.conftest import World
 
+pytestmark = pytest.mark.gate
+
 NOT_KEPT: dict[str, Any] = {
     "history_retention_in_seconds": 0,
     "dead_letter_queue_config": DeadLetterConfig(enable=False),

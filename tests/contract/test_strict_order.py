@@ -71,6 +71,7 @@ def test_places_are_numbered_and_say_who_came_before(store: Store, ahead: bool) 
 # -- one after the other ------------------------------------------------------------
 
 
+@pytest.mark.gate
 def test_a_group_goes_one_by_one_in_its_order(world: World) -> None:
     queue = strict(world, shards=4)
     ids = [*world.put(queue, *"123", group_key="a"), *world.put(queue, "4", group_key="a")]
@@ -87,6 +88,7 @@ def test_a_group_goes_one_by_one_in_its_order(world: World) -> None:
     assert not later(world, queue)
 
 
+@pytest.mark.gate
 def test_a_retry_blocks_its_group_alone(world: World) -> None:
     queue = strict(world, retry_strategy=SLOW)
     first, second = world.put(queue, "1", "2", group_key="a")

@@ -66,6 +66,7 @@ def as_kept(task: Task) -> Task:
     )
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("state", [State.ENQUEUED, State.SUCCEEDED, State.DEAD])
 def test_deleting_and_undoing_leaves_a_task_as_it_was(world: World, state: State) -> None:
     task = in_each_state(world, world.queue())[state]

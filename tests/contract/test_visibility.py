@@ -18,6 +18,7 @@ from tests.contract.conftest import World
 from tests.contract.test_keys import principal
 
 
+@pytest.mark.gate
 def test_a_key_sees_its_own_queues_only_and_no_page_tells_of_others(world: World) -> None:
     for name in ("a", "ngsi.1", "ngsi.2", "ngsi.3x", "ngsi.4", "z"):
         world.queue(name)

@@ -47,6 +47,8 @@ from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed
 from tests.unit.infra.permitted import WatchedClient, allowed
 
+pytestmark = pytest.mark.gate
+
 EVERYTHING = SHOWN_STATES
 LIMITED = GroupSettings(GroupMode.FAIR, max_inflight_per_group=1)
 UNSEEN = {

@@ -30,6 +30,8 @@ from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 from tests.unit.infra.permitted import Use, allowed_by
 
+pytestmark = pytest.mark.gate
+
 ONCE = RetryStrategy(max_retries=0)
 
 

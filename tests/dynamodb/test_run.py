@@ -16,8 +16,11 @@ import pytest
 from headrace.local.launch import Launched, launched
 from headrace.local.tables import DynamoDBClient, TableNames
 from tests.conftest import drop_tables
+from tests.waiting import until
 
-SOON_SECONDS = 30.0
+pytestmark = pytest.mark.gate
+
+SECONDS = 30.0
 
 
 @pytest.fixture
@@ -42,13 +45,11 @@ def call(service: Launched, method: str, path: str, body: object = None) -> Any:
     return json.loads(text) if text else None
 
 
-def until(found: Callable[[], Any]) -> Any:
-    """Return what *found* returns once that is true."""
-    deadline = time.monotonic() + SOON_SECONDS
-    while not (value := found()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return value
+def succeed_one(service: Launched, queue: str) -> None:
+    """Lease one task of *queue* and report that it succeeded."""
+    (task,) = call(service, "POST", f"/v1/queues/{queue}/dequeue", {})["tasks"]
+    report = {"task_id": task["id"], "lease_id": task["lease"]["id"], "status": "SUCCEEDED"}
+    call(service, "POST", f"/v1/queues/{queue}/reports", {"reports": [report]})
 
 
 def enqueued(service: Launched, queue: str) -> int:
@@ -63,16 +64,16 @@ def test_writes_are_counted_once_by_the_service_and_by_the_next_one(
     with run() as service:
         call(service, "POST", "/v1/queues", {"name": "mail"})
         call(service, "POST", "/v1/queues/mail/tasks", {"tasks": [{"payload": 1}] * 20})
-        until(lambda: enqueued(service, "mail") == 20)
+        until(lambda: enqueued(service, "mail") == 20, SECONDS)
         service.kill()
 
     with run() as service:
         call(service, "POST", "/v1/queues/mail/tasks", {"tasks": [{"payload": 1}] * 5})
-        until(lambda: enqueued(service, "mail") == 25)
-        (task,) = call(service, "POST", "/v1/queues/mail/dequeue", {})["tasks"]
-        report = {"task_id": task["id"], "lease_id": task["lease"]["id"], "status": "SUCCEEDED"}
-        call(service, "POST", "/v1/queues/mail/reports", {"reports": [report]})
-        stats = until(lambda: call(service, "GET", "/v1/queues/mail/stats")["counts"]["succeeded"])
+        until(lambda: enqueued(service, "mail") == 25, SECONDS)
+        succeed_one(service, "mail")
+        stats = until(
+            lambda: call(service, "GET", "/v1/queues/mail/stats")["counts"]["succeeded"], SECONDS
+        )
 
     assert stats == 1
 
@@ -86,11 +87,11 @@ def test_a_batch_calls_back_when_its_last_task_ends(run: Callable[[], Any]) -> N
         call(
             service, "POST", "/v1/queues/mail/tasks", {"tasks": [{"payload": 1, "batches": ["b"]}]}
         )
-        (task,) = call(service, "POST", "/v1/queues/mail/dequeue", {})["tasks"]
-        report = {"task_id": task["id"], "lease_id": task["lease"]["id"], "status": "SUCCEEDED"}
-        call(service, "POST", "/v1/queues/mail/reports", {"reports": [report]})
+        succeed_one(service, "mail")
 
-        tasks = until(lambda: call(service, "POST", "/v1/queues/mail/dequeue", {})["tasks"])
+        tasks = until(
+            lambda: call(service, "POST", "/v1/queues/mail/dequeue", {})["tasks"], SECONDS
+        )
 
     assert [task["payload"] for task in tasks] == ["all done"]
 
@@ -106,11 +107,14 @@ def test_a_schedule_ticks_on_and_a_lapsed_lease_is_reclaimed(run: Callable[[], A
         call(service, "POST", "/v1/queues", {"name": "ticks"})
         call(service, "PUT", "/v1/queues/ticks/schedules/each", {"every_seconds": 1, "payload": 1})
         ahead = call(service, "GET", "/v1/queues/ticks/count")["count"]
-        until(lambda: call(service, "GET", f"/v1/tasks/{task['id']}")["lease_expires_at"] < now())
+        until(
+            lambda: call(service, "GET", f"/v1/tasks/{task['id']}")["lease_expires_at"] < now(),
+            SECONDS,
+        )
 
     with run() as service:  # its reaper and scheduler begin with a first pass
-        until(lambda: call(service, "GET", "/v1/tasks/lapses")["state"] == "DEAD")
-        until(lambda: call(service, "GET", "/v1/queues/ticks/count")["count"] > ahead)
+        until(lambda: call(service, "GET", "/v1/tasks/lapses")["state"] == "DEAD", SECONDS)
+        until(lambda: call(service, "GET", "/v1/queues/ticks/count")["count"] > ahead, SECONDS)
 
 
 def test_a_task_is_pushed_to_the_target_of_its_queue(run: Callable[[], Any]) -> None:
@@ -118,7 +122,7 @@ def test_a_task_is_pushed_to_the_target_of_its_queue(run: Callable[[], Any]) -> 
         call(service, "POST", "/v1/queues", {"name": "hooks", "target": {"url": url}})
         call(service, "POST", "/v1/queues/hooks/tasks", {"tasks": [{"payload": {"to": "ada"}}]})
 
-        until(lambda: received)
+        until(lambda: received, SECONDS)
 
 
 def now() -> str:

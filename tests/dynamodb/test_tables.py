@@ -3,7 +3,6 @@
 import http.client
 import uuid
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -12,6 +11,8 @@ from headrace.local.launch import launched
 from headrace.local.tables import DynamoDBClient, TableNames, Template, create_tables
 from tests.conftest import drop_tables
 from tests.processes import standing_still
+
+pytestmark = pytest.mark.gate
 
 
 @pytest.fixture
@@ -48,23 +49,14 @@ def test_creating_again_changes_nothing(
     assert dynamodb.scan(TableName=names.control)["Count"] == 1
 
 
-class _Earlier:
-    """A client that saw the tables before another service had set their time to live."""
-
-    def __init__(self, client: DynamoDBClient) -> None:
-        self._client = client
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-    def describe_time_to_live(self, **_: str) -> dict[str, Any]:
-        return {"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}}
-
-
 def test_two_services_that_start_on_fresh_tables_both_start(
-    dynamodb: DynamoDBClient, template: Template, names: TableNames
+    dynamodb: DynamoDBClient, template: Template, names: TableNames, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create_tables(_Earlier(dynamodb), template, names)
+    # The second looked at the tables before the first had set their time to live.
+    with monkeypatch.context() as patch:
+        off = {"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}}
+        patch.setattr(dynamodb, "describe_time_to_live", lambda **_: off)
+        create_tables(dynamodb, template, names)
 
     ttl = dynamodb.describe_time_to_live(TableName=names.tasks)["TimeToLiveDescription"]
     assert ttl["TimeToLiveStatus"] == "ENABLED"

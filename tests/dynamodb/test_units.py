@@ -27,7 +27,7 @@ from tests.unit.domain.test_lifecycle_plans import task_in
 
 NOW = ManualClock()()
 _NUMBERS = itertools.count()
-SIZES = [0, 1, 150, 300, 400, 450, 500, 550, 600, 700, 1000, 1500, 3000, 3400, 3600, 3800, 9000]
+SIZES = [0, 550, 700, 3600, 9000]
 
 
 @pytest.fixture(scope="module")
@@ -141,27 +141,11 @@ def test_what_is_written_is_counted_by_the_kilobyte_to_the_byte(stores: Stores) 
         assert_same(stores, commits(inserted(new)))
 
 
-def test_reads_of_many_at_once(stores: Stores) -> None:
-    tasks = [
-        dataclasses.replace(task_in(State.ENQUEUED), id=new_id(), payload="x" * size)
-        for size in (*SIZES, 20_000)
-    ]
-    ids = [task.id for task in tasks]
-
-    assert_same(
-        stores,
-        commits(*map(inserted, tasks)),
-        lambda store: store.read(ids),
-        lambda store: store.read(ids, consistent=False, payload=False),
-        lambda store: store.read([]),
-    )
-
-
 def in_transaction(task: Task, *also: KeyLock | Change) -> Change:
     return dataclasses.replace(inserted(task), also=also)
 
 
-@pytest.mark.parametrize("size", [10, 700, 5000])
+@pytest.mark.parametrize("size", [10, 5000])
 def test_transactions_and_their_refusals(stores: Stores, size: int) -> None:
     def task() -> Task:
         return dataclasses.replace(task_in(State.ENQUEUED), id=new_id(), payload="x" * size)
@@ -183,7 +167,7 @@ def test_transactions_and_their_refusals(stores: Stores, size: int) -> None:
     assert of_three.write == 3 * of_one.write
 
 
-@pytest.mark.parametrize("count", [0, 1, 20, 33, 36, 70, 110])
+@pytest.mark.parametrize("count", [0, 1, 36, 110])
 def test_queries_of_so_many_entries(stores: Stores, count: int) -> None:
     place = Place(f"q{count}", State.ENQUEUED, 0)
     at = NOW + timedelta(microseconds=123_457)
@@ -213,7 +197,7 @@ def entries(store: Store, place: Place, limit: int) -> tuple[Entry, ...]:
     return store.entries(place, limit=limit).entries
 
 
-@pytest.mark.parametrize("size", [10, 850, 950, 3000, 4100])
+@pytest.mark.parametrize("size", [10, 950, 4100])
 def test_records_of_every_size(stores: Stores, size: int) -> None:
     kind = f"kind{size}"
     ends = NOW + timedelta(days=1)
@@ -285,9 +269,10 @@ def test_buckets(stores: Stores) -> None:
     )
 
 
-@pytest.mark.parametrize("name", [None, "ein Büro"])
-def test_groups(stores: Stores, name: str | None) -> None:
-    group = LeaseGroup.opened(name, keepalive=30, now=NOW, group_id=f"lse_{next(_NUMBERS):020}")
+def test_groups(stores: Stores) -> None:
+    group = LeaseGroup.opened(
+        "ein Büro", keepalive=30, now=NOW, group_id=f"lse_{next(_NUMBERS):020}"
+    )
     later = NOW + timedelta(seconds=1)
 
     assert_same(

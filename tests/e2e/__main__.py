@@ -1,7 +1,7 @@
-"""Deploy template.yaml to an emulator of AWS, and run the tests through its API Gateway.
+"""Deploy template.yaml to an emulator of AWS, and run the tests of this folder against it.
 
-``python -m tests.e2e`` deploys what `sam build` has built.  Arguments go to pytest, which runs all
-suites unless they name some.
+`python -m tests.e2e` deploys what `sam build` has built.  Arguments go to pytest, which runs all
+files unless they name some.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ import boto3
 from tests.e2e.stack import ROOT, Stack
 from tests.engine import dynamodb_local
 from tests.processes import free_port
+from tests.waiting import until
 
 HOST: Final = "q.example.org"  # a domain of one's own, in front of the deployed API
-# Settings are read anew in each request, so that each test can have its own.
 PARAMETERS: Final = {
     "Stage": "e2e",
     "SettingsTtlSeconds": "0",
@@ -39,9 +39,8 @@ SUITES: Final = (
     "tests/e2e/test_smoke.py",
     "tests/e2e/test_payloads.py",
     "tests/e2e/test_push.py",
+    "tests/e2e/test_console.py",
     "tests/e2e/test_deployed.py",
-    "tests/functional",
-    "tests/console",
     "tests/e2e/test_update.py",
     "tests/e2e/test_delete.py",
 )
@@ -70,7 +69,7 @@ def main() -> int:
             stack.deploy(**PARAMETERS)
             os.environ.update(addresses(stack))
             say("running the tests")
-            command = [sys.executable, "-m", "pytest", "-p", "tests.e2e.selection"]
+            command = [sys.executable, "-m", "pytest"]
             given = sys.argv[1:]
             suites = () if any(each.startswith("tests/") for each in given) else SUITES
             code = subprocess.run([*command, *suites, *given], cwd=ROOT, check=False).returncode
@@ -118,13 +117,16 @@ def emulator(port: int, folder: Path, dynamodb_url: str) -> Iterator[None]:
 
 
 def until_it_answers(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    """Wait for the emulator.  Exits with what it said if it does not come."""
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
+    """Wait for the emulator; exit with the end of its log if it does not start."""
+
+    def is_answering() -> bool:
+        if process.poll() is not None:
+            sys.exit(f"The emulator does not start:\n{log.read_text()[-4000:]}")
         with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):  # noqa: S310
-            return
-        time.sleep(0.2)
-    sys.exit(f"The emulator does not start:\n{log.read_text()[-4000:]}")
+            return True
+        return False
+
+    until(is_answering, _START_SECONDS, what="an answer of the emulator", every=0.2)
 
 
 def addresses(stack: Stack) -> dict[str, str]:

@@ -1,7 +1,6 @@
-"""The deployed service, its stack, and the addresses of both."""
+"""The deployed service, its stack and its addresses."""
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -9,11 +8,12 @@ from typing import TypeVar
 import pytest
 
 from headrace import Client
+from headrace.client.sending import Report
+from headrace.wire.tasks import LeasedTask
 from tests.e2e.stack import Stack
+from tests.waiting import until
 
-_T = TypeVar("_T")
-
-_POLL_SECONDS = 1.0
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +24,7 @@ def stack() -> Stack:
 
 @pytest.fixture(scope="session")
 def outputs(stack: Stack) -> dict[str, str]:
-    """Give what the stack tells its user."""
+    """Give the outputs of the stack."""
     return stack.outputs()
 
 
@@ -35,12 +35,19 @@ def client() -> Iterator[Client]:
         yield made
 
 
-def soon(look: Callable[[], _T | None], *, seconds: float, what: str) -> _T:
-    """The result of *look*, as soon as it finds something."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = look()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(_POLL_SECONDS)
+def take(client: Client, queue: str) -> LeasedTask:
+    """Lease the only task of *queue*."""
+    [task] = client.dequeue(queue, wait_seconds=5, worker="gone:1").tasks
+    return task
+
+
+def succeed(client: Client, task: LeasedTask, result: object = None) -> None:
+    """Report that *task* succeeded."""
+    report = Report(task_id=task.id, lease_id=task.lease.id, status="SUCCEEDED", result=result)
+    [message] = client.report(task.queue, [report])
+    assert message.outcome == "OK"
+
+
+def soon(look: Callable[[], T | None], *, seconds: float, what: str) -> T:
+    """Return the result of *look* once it is true; each look is a call of the deployment."""
+    return until(look, seconds, what=what, every=1.0)

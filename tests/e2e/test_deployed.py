@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,16 +15,16 @@ import pytest
 import urllib3
 
 from headrace import Client
-from headrace.client.sending import Report
-from headrace.domain.errors import Forbidden
 from headrace.embedded.service import close_all
 from headrace.runtime.function import ALWAYS
 from headrace.wire.tasks import Task
-from tests.e2e.conftest import soon
+from tests.e2e.conftest import soon, succeed, take
 from tests.e2e.stack import Stack
 from tests.unit.infra.test_deployer_policy import ACTIONS
 
-# Everything is set going at once, so that a schedule of a minute is waited for once.
+pytestmark = pytest.mark.gate
+
+# Everything is started at once, so that the tests wait only once for a schedule of a minute.
 _A_MINUTE_OR_TWO = 150.0
 _FUNCTIONS = ("Api", "Authorizer", "Dispatcher", "Reaper", "Recorder", "Scheduler")
 _APP = """
@@ -42,9 +41,8 @@ def double(number: int) -> int:
 
 @dataclass(frozen=True)
 class Begun:
-    """What was set going before the first test."""
+    """What was started before the first test."""
 
-    succeeded: str
     abandoned: Task
     at: datetime
 
@@ -57,14 +55,11 @@ def begun(client: Client) -> Begun:
     client.create_queue("e2e.tick")
     client.create_queue("e2e.app")
     client.put_schedule("e2e.tick", "each-minute", every_seconds=60, payload={"tick": True})
-    for queue in ("e2e.life", "e2e.life", "e2e.lapse"):  # the second stays where it is
+    for queue in ("e2e.life", "e2e.lapse"):
         client.enqueue(queue, {"to": "ada"})
-    [done] = client.dequeue("e2e.life", wait_seconds=5).tasks
-    report = Report(task_id=done.id, lease_id=done.lease.id, status="SUCCEEDED")
-    [message] = client.report("e2e.life", [report])
-    assert message.outcome == "OK"
-    [abandoned] = client.dequeue("e2e.lapse", wait_seconds=5, worker="gone:1").tasks
-    return Begun(done.id, abandoned, datetime.now(UTC))
+    succeed(client, take(client, "e2e.life"))
+    client.enqueue("e2e.life", {"to": "ada"})  # stays: the age of the oldest ready task
+    return Begun(take(client, "e2e.lapse"), datetime.now(UTC))
 
 
 def ask(path: str, **headers: str) -> urllib3.BaseHTTPResponse:
@@ -72,21 +67,18 @@ def ask(path: str, **headers: str) -> urllib3.BaseHTTPResponse:
     return urllib3.request("GET", url, headers=headers, redirect=False, timeout=60)
 
 
-@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer nobodys-key-at-all"}])
-def test_api_gateway_keeps_strangers_out_in_our_words(headers: dict[str, str]) -> None:
-    answer = ask("/v1/queues", **headers)
+def test_api_gateway_answers_in_our_words_and_with_our_headers() -> None:
+    unknown_key = {"Authorization": "Bearer nobodys-key-at-all"}
+    refused = [ask("/v1/queues"), ask("/v1/queues", **unknown_key)]
+    missing, health = ask("/nothing/here"), ask("/v1/health")
 
-    assert answer.status == 401
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.headers["www-authenticate"] == "Bearer"
-    assert answer.json()["code"] == "unauthenticated"
-
-
-def test_a_path_that_nobody_serves_is_not_found_in_our_words() -> None:
-    answer = ask("/nothing/here")
-
-    assert answer.status == 404
-    assert answer.json()["code"] == "not_found"
+    for answer in refused:
+        assert (answer.status, answer.json()["code"]) == (401, "unauthenticated")
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.headers["www-authenticate"] == "Bearer"
+    assert (missing.status, missing.json()["code"], health.status) == (404, "not_found", 200)
+    for answer in [*refused, missing, health]:
+        assert {name: answer.headers[name] for name in ALWAYS} == ALWAYS
 
 
 def test_a_firewall_stands_before_the_api(stack: Stack) -> None:
@@ -100,13 +92,6 @@ def test_a_firewall_stands_before_the_api(stack: Stack) -> None:
         "per-address": "IP",
         "per-key": "CUSTOM_KEYS",
     }
-
-
-@pytest.mark.parametrize("path", ["/v1/queues", "/nothing/here", "/v1/health", "/console/sign-in"])
-def test_every_answer_has_the_headers_that_all_have(path: str) -> None:
-    answer = ask(path)
-
-    assert {name: answer.headers[name] for name in ALWAYS} == ALWAYS
 
 
 def test_bodies_reach_the_api_byte_for_byte() -> None:
@@ -150,19 +135,6 @@ def test_the_command_makes_the_first_key_and_a_worker_works_with_it(tmp_path: Pa
     assert (shown["status"], shown["result"]) == ("SUCCEEDED", 42)
 
 
-def test_the_console_asks_who_is_there_and_shows_its_style() -> None:
-    door = ask("/console")
-    page = ask("/console/sign-in")
-
-    assert door.status == 303
-    assert "/console/sign-in" in door.headers["location"]
-    assert page.status == 200
-    style = re.search(rb'href="[^"]*(/console/static/[^"]+\.css[^"]*)"', page.data)
-    assert style is not None
-    sheet = ask(style[1].decode())
-    assert (sheet.status, sheet.headers["content-type"]) == (200, "text/css; charset=utf-8")
-
-
 def test_the_recorder_has_counted_from_the_stream(client: Client) -> None:
     def counted() -> bool:
         points = client.get_metrics("e2e.life").points
@@ -198,22 +170,6 @@ def test_the_reaper_takes_back_a_lapsed_lease_that_nobody_asks_for(
     task = soon(back, seconds=_A_MINUTE_OR_TWO, what="a lapsed lease taken back by the reaper")
 
     assert [(error.kind, error.worker) for error in task.errors] == [("lease_expired", "gone:1")]
-
-
-def test_the_reaper_does_what_an_action_says_that_the_api_began(client: Client) -> None:
-    client.create_queue("e2e.acted")
-    for number in range(3):
-        client.enqueue("e2e.acted", {"number": number}, delay_in_seconds=3600)
-
-    run = client.begin_action("run", ["e2e.acted"], filter={}, reason="they may go now")
-
-    def done() -> bool:
-        return client.get_action(run.id).status == "DONE"
-
-    assert soon(done, seconds=_A_MINUTE_OR_TWO, what="an action done by the reaper")
-    ended = client.get_action(run.id)
-    assert (ended.matched, ended.changed, ended.reason) == (3, 3, "they may go now")
-    assert {task.status for task in client.list_tasks("e2e.acted")} == {"READY"}
 
 
 def test_the_scheduler_enqueues_what_a_schedule_says(client: Client, begun: Begun) -> None:
@@ -309,47 +265,18 @@ def test_alarms_watch_it_and_a_dashboard_shows_it(stack: Stack) -> None:
     assert len(dashboard["widgets"]) >= 8
 
 
-@pytest.fixture
-def no_tables_named(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let programs ask the stack for its tables."""
-    for name in ("HEADRACE_TASKS_TABLE", "HEADRACE_CONTROL_TABLE"):
-        monkeypatch.delenv(name)
-    close_all()
-    yield
-    close_all()
-
-
-@pytest.mark.usefixtures("no_tables_named")
-def test_a_program_uses_the_tables_beside_those_that_come_over_http(
-    client: Client, stack: Stack
+def test_a_program_uses_the_tables_beside_clients_over_http(
+    client: Client, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("HEADRACE_TASKS_TABLE", "HEADRACE_CONTROL_TABLE"):
+        monkeypatch.delenv(name)  # the program asks the stack for them
+    close_all()
     client.create_queue("e2e.tables")
     with Client(f"dynamodb://us-east-1/{stack.name}") as direct:
-        there = direct.enqueue("e2e.tables", "over the tables")
-        [taken] = client.dequeue("e2e.tables", wait_seconds=5).tasks
-        assert (taken.id, taken.payload) == (there.id, "over the tables")
+        made = direct.enqueue("e2e.tables", "over the tables")
+        task = take(client, "e2e.tables")
+        assert (task.id, task.payload) == (made.id, "over the tables")
+        succeed(direct, task)
+    close_all()
 
-        report = Report(task_id=taken.id, lease_id=taken.lease.id, status="SUCCEEDED")
-        [done] = direct.report("e2e.tables", [report])
-        assert done.outcome == "OK"
-        assert client.get_task(taken.id).state == "SUCCEEDED"
-
-
-@pytest.mark.usefixtures("no_tables_named")
-def test_a_producers_policy_lets_it_enqueue_and_no_more(
-    client: Client, stack: Stack, outputs: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client.create_queue("e2e.shop")
-    iam = boto3.client("iam")
-    iam.create_user(UserName="shop")
-    iam.attach_user_policy(UserName="shop", PolicyArn=outputs["ProducerPolicyArn"])
-    key = iam.create_access_key(UserName="shop")["AccessKey"]
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
-    try:
-        with Client(f"dynamodb://us-east-1/{stack.name}") as shop:
-            assert shop.enqueue("e2e.shop", 1).outcome == "CREATED"
-            with pytest.raises(Forbidden, match="dynamodb:Query"):
-                shop.dequeue("e2e.shop")
-    finally:
-        iam.detach_user_policy(UserName="shop", PolicyArn=outputs["ProducerPolicyArn"])
+    assert client.get_task(task.id).state == "SUCCEEDED"

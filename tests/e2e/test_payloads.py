@@ -7,9 +7,10 @@ import boto3
 import pytest
 
 from headrace import Client
-from headrace.client.sending import Report
-from tests.e2e.conftest import soon
+from tests.e2e.conftest import soon, succeed, take
 from tests.e2e.stack import Stack
+
+pytestmark = pytest.mark.gate
 
 LARGE = {"text": "é" * 40_000}
 FILM = bytes(range(256)) * 2_000
@@ -34,11 +35,9 @@ def test_a_large_payload_goes_through_the_bucket_and_leaves_it_with_its_task(
     client.create_queue("e2e.large", history_retention_in_seconds=0)
     made = client.enqueue("e2e.large", LARGE)
     assert len(kept(bucket, made.id)) == 1
-    [task] = client.dequeue("e2e.large", wait_seconds=5).tasks
+    task = take(client, "e2e.large")
     assert task.payload == LARGE
-    report = Report(task_id=task.id, lease_id=task.lease.id, status="SUCCEEDED")
-    [message] = client.report("e2e.large", [report])
-    assert message.outcome == "OK"
+    succeed(client, task)
 
     soon(lambda: not kept(bucket, made.id), seconds=60, what="the object dropped with its task")
 
@@ -51,7 +50,7 @@ def test_an_upload_goes_to_the_bucket_and_from_there_to_its_worker(
     film.write_bytes(FILM)
     made = client.enqueue_file("e2e.films", film)
     assert len(kept(bucket, made.id)) == 1
-    [task] = client.dequeue("e2e.films", wait_seconds=5).tasks
+    task = take(client, "e2e.films")
 
     assert (task.id, task.payload, task.payload_bytes) == (made.id, None, len(FILM))
     assert client.download(task, there).read_bytes() == FILM

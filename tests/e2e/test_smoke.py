@@ -4,9 +4,12 @@ import os
 from urllib.parse import urlsplit
 
 import httpx2 as httpx
+import pytest
 
 from headrace.cli.session import CliSession
 from tests.unit.cli.cli_runner import invoke
+
+pytestmark = pytest.mark.gate
 
 
 class _ByName(httpx.BaseTransport):

@@ -6,7 +6,7 @@ test's hand; everything between is the real thing.
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
@@ -24,11 +24,9 @@ from headrace.runtime.wiring import Settings, UseCases, build, using
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
 from headrace.store.memory import MemoryStore
-from tests.e2e.deployed import Deployed, Handler, RealClock, deployed
 from tests.manual_clock import ManualClock
 
-THERE = deployed()
-KEY = "a-key-for-the-tests" if THERE is None else THERE.key
+KEY = "a-key-for-the-tests"
 REQUEST_ID = "b1946ac9-2d9e-4c38-8a5e-5a5f4b6a1b1a"
 HIDDEN = {"payload": "what-is-in-it", "result": "what-came-of-it", "progress": "how-far-it-is"}
 
@@ -58,7 +56,7 @@ class Service:
     clock: ManualClock
     use: UseCases
     key: str | None = KEY
-    handler: Handler = api.handler
+    handler: Callable[[dict[str, Any], Any], dict[str, Any]] = api.handler
     context: Any = field(
         default_factory=lambda: InvocationContext(
             Function("Api", "api.handler", 29, 512), lambda: False
@@ -168,8 +166,6 @@ def proxy_event(
 @pytest.fixture
 def call(request: pytest.FixtureRequest) -> Service:
     """Give a service of one's own: ``call(method, path, body, headers, query)``."""
-    if THERE is not None:
-        return service_at(THERE)
     if request.config.getoption("--engine") != "dynamodb":
         return new_service()
     tables: TableNames = request.getfixturevalue("tables")
@@ -234,9 +230,3 @@ def new_service(store: Store | None = None) -> Service:
     memory = MemoryStore()
     use = build(settings, store or memory, now=clock)
     return Service(clock, use, memory=memory if store is None else None)
-
-
-def service_at(there: Deployed) -> Service:
-    """Return a service that is deployed, with nothing in it."""
-    there.wipe()
-    return Service(RealClock(), there.use, handler=there.handler)

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.domain.access import Role
 from headrace.http.permissions import NEEDS, needs_of
-from tests.functional.conftest import KEY, THERE, Service
+from tests.functional.conftest import KEY, Service
 from tests.functional.roles import EVERYBODY, KEYED, MAY, OPEN, OPERATIONS, everything, keyed, send
 
 
@@ -23,8 +23,7 @@ def test_a_route_without_a_row_stops_the_service_from_starting() -> None:
 @pytest.mark.parametrize("route", KEYED)
 def test_a_role_may_do_what_the_table_says_and_nothing_else(filled: Service, route: str) -> None:
     services = {role: keyed(filled, role) for role in Role}
-    if THERE is None:
-        filled.use.deliveries.sleep = filled.clock.forward
+    filled.use.deliveries.sleep = filled.clock.forward
     before = everything(filled)
 
     for role in EVERYBODY - MAY[route]:

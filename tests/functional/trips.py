@@ -17,11 +17,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
-import pytest
-
-from tests.functional.conftest import THERE, Service
-
-pytestmark = pytest.mark.skipif(THERE is not None, reason="looks into the service's own process")
+from tests.functional.conftest import Service
 
 _STORE: Final = "headrace.store."
 _EVERY_REQUEST: Final = (

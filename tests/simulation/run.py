@@ -71,6 +71,7 @@ def _drain(world: World, played: Scenario, facts: Facts, background: Background)
         shown = _try(world, "GET", f"/v1/queues/{queue}/schedules")
         for schedule in shown.get("schedules", ()):
             _try(world, "DELETE", f"/v1/queues/{queue}/schedules/{schedule['name']}")
+    facts.schedules_ended = world.stage.passed
     world.stage.sleep(10)
     for _ in range(ROUNDS):
         for queue in played.queues:
@@ -122,4 +123,4 @@ def _unfinished(world: World) -> bool:
 
 def _acting(world: World, facts: Facts) -> bool:
     shown = (_try(world, "GET", f"/v1/actions/{one}") for one in facts.actions)
-    return any(one.get("status") in ("PENDING", "LOOKING", "RUNNING") for one in shown)
+    return any(one.get("status") in ("LOOKING", "RUNNING") for one in shown)

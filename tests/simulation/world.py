@@ -70,7 +70,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.stage = Stage(random.Random(f"{self.seed} stage"))
-        self.store = SqliteStore(now=self.stage.now)
+        self.store = SqliteStore(now=self.stage.now, keeps=lambda _: True)
         self.chance = random.Random(f"{self.seed} world")
 
     def say(self, text: str) -> None:

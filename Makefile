@@ -77,7 +77,7 @@ pytest = -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 .PHONY: test-dynamodb
 test-dynamodb: $(VENV)/.ready node_modules/.ready ## Run stores, races and the property machine on AWS's own engine (Java 17+)
-	@$(PY) $(pytest) --engine dynamodb tests/dynamodb tests/contract $(ON_THE_ENGINE) $(TOO_LONG) $(ARGS)
+	@$(PY) $(pytest) --engine dynamodb tests/dynamodb tests/contract tests/simulation/test_on_tables.py $(ON_THE_ENGINE) $(TOO_LONG) $(ARGS)
 # The API there too, where an answer is made of many items; all else of it `make e2e` asks for through
 # the deployed functions, whose tables are on the same engine.
 ON_THE_ENGINE := tests/property/test_any_order.py::test_any_order_of_calls_keeps_every_promise_on_the_real_engine \

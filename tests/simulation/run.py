@@ -10,6 +10,7 @@ from tests.simulation.actors import Caller
 from tests.simulation.background import Background
 from tests.simulation.facts import Facts
 from tests.simulation.scenario import Scenario, scenario
+from tests.simulation.tables import LoggedTables
 from tests.simulation.world import Lost, Refused, World, seeded
 
 ROUNDS = 300
@@ -25,12 +26,15 @@ class Result:
     story: list[str] = field(default_factory=list)
 
 
-def run(played: Scenario | int) -> Result:
-    """Play a scenario, let all work end without faults, and check what happened."""
+def run(played: Scenario | int, tables: LoggedTables | None = None) -> Result:
+    """Play a scenario, let all work end without faults, and check what happened.
+
+    The store is SQLite in memory, or *tables*.
+    """
     if isinstance(played, int):
         played = scenario(played)
     with seeded(played.seed):
-        world, facts = World(played.seed, played.rates), Facts()
+        world, facts = World(played.seed, played.rates, tables), Facts()
         try:
             failures = _played(world, played, facts)
         except AssertionError as error:

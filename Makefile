@@ -76,32 +76,9 @@ OWN_TARGETS := browser|dynamodb|e2e|generators|peers|pipeline|wheel
 pytest = -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 .PHONY: test-dynamodb
-test-dynamodb: $(VENV)/.ready node_modules/.ready ## Run stores, races and the property machine on AWS's own engine (Java 17+)
-	@$(PY) $(pytest) --engine dynamodb tests/dynamodb tests/contract tests/simulation/test_on_tables.py $(ON_THE_ENGINE) $(TOO_LONG) $(ARGS)
-# The API there too, where an answer is made of many items; all else of it `make e2e` asks for through
-# the deployed functions, whose tables are on the same engine.
-ON_THE_ENGINE := tests/property/test_any_order.py::test_any_order_of_calls_keeps_every_promise_on_the_real_engine \
-  $(patsubst %,tests/functional/test_api_%.py,tasks bulk large_answers)
-# Hundreds of calls that show nothing of the engine: answers that are cut to size after the table has
-# answered (of two kinds of text they run here too), what a clock or a rule forgets, and the size of
-# records that are reckoned in process.  Ten thousand tasks where a thousand show the same.  Hundreds
-# of members, or of tasks in flight, whose units the stores in process count alike; sixty or a hundred
-# of them run here too.
-TOO_LONG := $(addprefix --deselect tests/functional/test_api_large_answers.py::,\
-  $(patsubst %,"test_a_dequeue_gives_back_what_would_not_fit_with_no_attempt_used[%]",quotes separators) \
-  test_repeating_an_enqueue_of_tasks_with_much_to_show_fits test_a_page_of_the_audit_ends_early_and_goes_on) \
-  $(addprefix --deselect tests/contract/,\
-  test_batches.py::test_ten_thousand_members_cost_less_than_a_thousandth_each \
-  test_batches.py::test_a_member_costs_next_to_nothing_in_bulk \
-  test_batches.py::test_in_a_trickle_a_member_costs_one_write_from_the_first_on \
-  "test_cost.py::test_a_dequeue_of_a_queue_that_is_full_looks_at_so_much_and_no_more[single-600]" \
-  test_life.py::test_errors_and_trail_keep_only_the_newest \
-  "test_leases.py::test_a_page_of_healthy_long_tasks_does_not_hide_a_dead_one[single]" \
-  test_recording.py::test_moves_stay_for_a_day_and_cost_no_write_more \
-  test_recording.py::test_no_record_outgrows_the_table_however_long_the_names \
-  test_recording.py::test_of_very_many_moves_the_busiest_are_kept \
-  test_schedulers.py::test_four_schedulers_at_once_for_a_hundred_hours_make_each_tick_once \
-  test_sessions.py::test_a_session_ends_after_eight_hours_however_busy)
+test-dynamodb: $(VENV)/.ready node_modules/.ready ## Run the stores' contract and what is DynamoDB's own on AWS's engine (Java 17+)
+	@$(PY) $(pytest) --engine dynamodb tests/dynamodb tests/contract \
+	  tests/functional/test_api_tasks.py tests/functional/test_api_bulk.py $(ARGS)
 
 .PHONY: test-wheel
 test-wheel: $(VENV)/.ready ## Build the wheel, install it where nothing else is, and run the README's first task (under a minute)
@@ -121,6 +98,20 @@ $(PYTHONS:%=test-python-%): test-python-%: $(VENV)/.ready
 # which passes through all the rest; on SQLite, for dictionaries are the same on each.
 ON_PYTHON_$(lastword $(PYTHONS)) := --engine sqlite tests/unit/store tests/contract
 ON_OTHER_PYTHONS := $(addprefix tests/unit/,app client embedded outbox store/sqlite worker)
+
+.PHONY: coverage
+coverage: $(VENV)/.ready ## Measure which branches of domain, store and ops the tests run; fail under 95 % (IDLE=1 lists tests that run none of their own)
+	@mkdir -p build
+	@$(PY) $(pytest) -m "not slow" --cov --cov-context=test --cov-report=term $(ARGS)
+	@test -z "$(IDLE)" || $(PY) -m infra.idle_tests
+
+.PHONY: mutation
+mutation: $(VENV)/.ready ## Change conditions of the product one by one, and list the changes that no test notices (after make coverage)
+	@$(PY) -m infra.mutation $(ARGS)
+
+.PHONY: nightly
+nightly: ## Run all that the gate leaves out: whole suites, random seeds, every Python and Spark, mutations (hours)
+	@.ci/run nightly
 
 .PHONY: check
 check: $(VENV)/.ready ## Lint, formatting, types, import rules, and the client's two halves

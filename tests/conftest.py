@@ -30,7 +30,7 @@ from headrace.store.dynamo.raw_client import RawClient
 from infra.template import load_template
 from tests.engine import AUTHORIZATION, REGION, dynamodb_local
 
-_ON_TABLES: Final = ("tests/contract/", "tests/simulation/", "tests/property/test_any_order.py")
+_ON_TABLES: Final = ("tests/contract/", "tests/property/test_any_order.py")
 """Where tests may want tables besides tests/dynamodb: `make test-dynamodb` runs these too."""
 _FEW: Final = 25  # items: as many as one request removes
 _OBJECTS: Final = 50_000
@@ -39,8 +39,8 @@ _LEFT_OUT: Final = pytest.StashKey[int]()
 _QUARANTINE: Final = Path(__file__).with_name("quarantine.txt")
 _TIMEOUT_SECONDS: Final = 60
 _SLOW_TIMEOUT_SECONDS: Final = 900
-_SLOW_FOLDERS: Final = ("browser", "e2e", "generators", "peers", "pipeline", "wheel")
-"""Tests here start a browser, a deployment or Spark."""
+_SLOW_FOLDERS: Final = ("browser", "dynamodb", "e2e", "generators", "peers", "pipeline", "wheel")
+"""Tests here start a browser, a deployment, services or Spark."""
 
 
 # Started in the background by a shell, it would be ignored here and in the commands under test.
@@ -85,6 +85,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if reason := quarantined.get(item.nodeid.partition("[")[0]):
             item.add_marker(pytest.mark.xfail(reason=f"quarantined: {reason}", strict=False))
     if config.getoption("--engine") == "dynamodb":
+        _leave_out([item for item in items if item.get_closest_marker("in_process")], config, items)
         return
     wanting = [
         item
@@ -95,8 +96,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[_LEFT_OUT] = len(wanting)
     if hasattr(config, "workeroutput"):  # of pytest-xdist
         config.workeroutput["left_out"] = len(wanting)
-    config.hook.pytest_deselected(items=wanting)
-    left_out = set(wanting)
+    _leave_out(wanting, config, items)
+
+
+def _leave_out(
+    unwanted: list[pytest.Item], config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    config.hook.pytest_deselected(items=unwanted)
+    left_out = set(unwanted)
     items[:] = [item for item in items if item not in left_out]
 
 

@@ -228,7 +228,8 @@ def an_operator(past: Past) -> None:
     client.recount_queue("mail")
     list(client.list_tasks("mail", payload=True))
     client.count_tasks("mail", tags={"a": "b"})
-    client.explain_task(ids[0])
+    for task_id in ids:
+        client.explain_task(task_id)
     client.enqueue("mail", 1)
     client.enqueue("mail", 1, dedupe_key="mine")
     client.run_tasks("mail", ids=delayed[:1])

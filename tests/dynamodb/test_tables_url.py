@@ -45,7 +45,7 @@ def test_the_stack_is_asked_once_unless_the_environment_names_the_tables(
         second.enqueue("mail", 1)
 
     assert aws.calls["DescribeStacks"] == asked
-    assert aws.regions == ({REGION} if asked else set())
+    assert aws.regions == {REGION}
 
 
 def test_a_task_enqueued_by_itself_is_one_request(aws: Account) -> None:

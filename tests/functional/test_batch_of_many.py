@@ -1,6 +1,6 @@
 """Very many members over a file: counted exactly, told once, and soon.
 
-`make test-slow` takes ten thousand of them, `.ci/run` 3,000.  For a hundred thousand (two minutes):
+`make test-slow` takes ten thousand of them.  For a hundred thousand (two minutes):
 HEADRACE_MEMBERS=100000 make test-slow ARGS=tests/functional/test_batch_of_many.py
 """
 

@@ -77,7 +77,7 @@ pytest = -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 .PHONY: test-dynamodb
 test-dynamodb: $(VENV)/.ready node_modules/.ready ## Run the stores' contract and what is DynamoDB's own on AWS's engine (Java 17+)
-	@$(PY) $(pytest) --engine dynamodb tests/dynamodb tests/contract \
+	@$(PY) $(pytest) --engine dynamodb tests/dynamodb tests/contract tests/simulation/test_on_tables.py \
 	  tests/functional/test_api_tasks.py tests/functional/test_api_bulk.py $(ARGS)
 
 .PHONY: test-wheel

@@ -1,10 +1,12 @@
 """The stores that must keep every promise of this folder, and the use cases over each."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
+from headrace.domain.errors import Unavailable
 from headrace.domain.ids import shown_lease
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
@@ -70,7 +72,7 @@ _BOTH_SENDERS = frozenset(f"tests.contract.test_{about}" for about in ("dedupe",
 
 
 _STORES: dict[str, tuple[str, ...]] = {
-    "none": ("memory", "sqlite"),
+    "none": ("sqlite", "memory"),
     "sqlite": ("sqlite",),
     "dynamodb": ("batch", "single"),
 }
@@ -83,7 +85,7 @@ _TELLING_UNITS: dict[str, tuple[str, ...]] = {
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test in memory and on SQLite, or on DynamoDB Local."""
+    """Run each test on SQLite, at night in a dictionary too, or on DynamoDB Local."""
     if "store" in metafunc.fixturenames:
         engine = metafunc.config.getoption("--engine")
         stores = _STORES[engine]
@@ -91,7 +93,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             stores = _TELLING_UNITS[engine]
         elif engine == "dynamodb" and metafunc.module.__name__ not in _BOTH_SENDERS:
             stores = stores[:1]
-        metafunc.parametrize("store", stores, indirect=True)
+        # Quick runs leave the dictionary out: SQLite in memory shows the same.
+        marks = {"memory": pytest.mark.slow}
+        params = [pytest.param(one, marks=marks.get(one, ())) for one in stores]
+        metafunc.parametrize("store", params, indirect=True)
 
 
 @pytest.fixture
@@ -135,3 +140,34 @@ def new_world(store: Store, clock: ManualClock) -> World:
     use.deliveries.arrivals = None  # who waits for them waits by the real clock
     use.waiting.ends = None  # likewise
     return World(store, clock, use)
+
+
+@dataclass
+class HookedStore:
+    """A store that runs a hook once, before or after a call of one of its methods."""
+
+    store: Store
+    hooks: dict[str, Callable[[], object]]
+
+    def __getattr__(self, name: str) -> Any:
+        inner = getattr(self.store, name)
+        if not callable(inner):
+            return inner
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.hooks.pop(f"before_{name}", lambda: None)()
+            answer = inner(*args, **kwargs)
+            self.hooks.pop(f"after_{name}", lambda: None)()
+            return answer
+
+        return call
+
+
+def hooked(world: World, **hooks: Callable[[], object]) -> World:
+    """Return another process on the same store, in which ``before_…`` and ``after_…`` run once."""
+    store: Any = HookedStore(world.store, hooks)
+    return new_world(store, world.clock)
+
+
+def dies() -> None:
+    raise Unavailable("the process ends here")

@@ -1,17 +1,14 @@
 """A schedule to test, its tasks, and schedulers that are interrupted when told."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from headrace.domain.errors import Unavailable
 from headrace.domain.filters import TaskFilter
 from headrace.domain.schedule import ScheduleSettings, tick_id
 from headrace.domain.task import Task
 from headrace.ops.scheduling.ticking import Ticking
-from headrace.store.base import Store
-from tests.contract.conftest import World, new_world
+from tests.contract.conftest import World, hooked
 
 NAME = "report"
 
@@ -51,33 +48,6 @@ def minutes(world: World, count: int) -> int:
     return made
 
 
-@dataclass
-class Interposed:
-    """A store that lets a test happen just before or after one kind of call."""
-
-    store: Store
-    before: dict[str, Callable[[], object]]
-    after: dict[str, Callable[[], object]]
-
-    def __getattr__(self, name: str) -> Any:
-        inner = getattr(self.store, name)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self.before.pop(name, lambda: None)()
-            answer = inner(*args, **kwargs)
-            self.after.pop(name, lambda: None)()
-            return answer
-
-        return call
-
-
 def interposed(world: World, **hooks: Callable[[], object]) -> Ticking:
     """Return another scheduler, in whose calls ``before_…`` and ``after_…`` happen once."""
-    before = {name[7:]: hook for name, hook in hooks.items() if name.startswith("before_")}
-    after = {name[6:]: hook for name, hook in hooks.items() if name.startswith("after_")}
-    store: Any = Interposed(world.store, before, after)
-    return new_world(store, world.clock).use.ticking
-
-
-def dies() -> None:
-    raise Unavailable("the process ends here")
+    return hooked(world, **hooks).use.ticking

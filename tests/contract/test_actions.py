@@ -1,7 +1,6 @@
 """Actions on many tasks that the service carries out: steered, listed, told of in the audit."""
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any, cast
 from unittest.mock import Mock
 
@@ -11,14 +10,13 @@ from headrace.domain.errors import Conflict, InvalidRequest, NotFound, Unavailab
 from headrace.domain.filters import NewerRecord, TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
-from headrace.ops.operators.action_work import CLAIMED_FOR
 from headrace.ops.shared.audit import AuditFilter
 from headrace.ops.shared.sentences import sentence
 from headrace.store.base import Record, Store
 from headrace.store.call_scope import Caller, calling
 from headrace.store.records.actions import ActionRun
 from tests.contract.conftest import World
-from tests.contract.test_selections import DEAD, kill, look
+from tests.contract.test_selections import kill, look
 
 WAITING = TaskFilter(states=("ENQUEUED",))
 PART = 10
@@ -121,28 +119,6 @@ def test_what_is_cancelled_leaves_the_rest_alone_and_may_be_repeated(world: Worl
     assert sentence(entry) == told
 
 
-def test_before_its_tasks_are_known_it_can_be_paused_and_cancelled(world: World) -> None:
-    queue = waiting(world, 5)
-    run = begin(world, queue, BulkAction.DELETE, WAITING)
-    world.use.actions.pause(run.id)
-    world.use.action_work.run()
-    assert world.use.actions.resume(run.id).status == "LOOKING"
-    world.use.actions.cancel(run.id)
-    world.use.action_work.run()
-
-    assert (world.use.actions.get(run.id).over, world.use.has_actions()) == (True, False)
-    assert world.use.inspect.count(queue).count == 5
-
-
-def test_what_fits_no_task_is_over_at_once(world: World) -> None:
-    run = begin(world, world.queue(), BulkAction.RESTART, DEAD)
-    world.use.action_work.run()
-
-    assert world.use.actions.get(run.id).status == "DONE"
-    [entry] = world.use.audit.list(AuditFilter(action="restart")).shown
-    assert (entry.matched, entry.changed) == (0, 0)
-
-
 def test_an_undo_ends_the_deletion_and_brings_back_what_it_took(world: World) -> None:
     queue = waiting(world, 2 * PART)
     run = begin(world, queue, BulkAction.DELETE, WAITING, undo_in_seconds=600)
@@ -184,12 +160,6 @@ def test_where_nothing_can_move_to_is_said_at_once(world: World) -> None:
     assert not world.use.has_actions()
 
 
-def test_a_reason_has_its_limit(world: World) -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        begin(world, world.queue(), BulkAction.DELETE, WAITING, reason="é" * 251)
-    assert refused.value.errors[0].field == "reason"
-
-
 def test_actions_are_listed_the_latest_first_page_by_page(world: World) -> None:
     queue, other = world.queue(), world.queue("other")
     made = []
@@ -211,35 +181,6 @@ def test_actions_are_listed_the_latest_first_page_by_page(world: World) -> None:
         world.use.actions.get(made[0], allowed=lambda _: False)
     with pytest.raises(InvalidRequest):
         world.use.actions.list(cursor="forged")
-
-
-def test_a_mark_of_an_action_that_was_never_written_goes_in_time(world: World) -> None:
-    queue = waiting(world, 1)
-    run = begin(world, queue, BulkAction.DELETE, WAITING)
-    world.store.drop_record("action", run.id)
-    world.use.action_work.run()
-    assert world.use.has_actions()
-    world.clock.forward(timedelta(hours=1, seconds=1).total_seconds())
-    world.use.action_work.run()
-
-    assert not world.use.has_actions()
-
-
-def test_what_a_killed_worker_had_begun_goes_on_when_its_claim_has_lapsed(world: World) -> None:
-    queue = waiting(world, 3)
-    run = begin(world, queue, BulkAction.DELETE, WAITING)
-    run = a_part(world, run)  # the look
-    claimed = world.use.action_work._put(  # noqa: SLF001  and there it was killed
-        world.use.action_work._with_part(  # noqa: SLF001
-            run, world.use.selections.get(run.set_name)
-        )
-    )
-    assert claimed is not None
-    assert world.use.action_work.run() == 0
-    world.clock.forward(CLAIMED_FOR.total_seconds())
-
-    assert world.use.action_work.run() == 3
-    assert world.use.actions.get(run.id).changed == 3
 
 
 def test_an_action_of_a_newer_version_waits_and_holds_up_no_other(

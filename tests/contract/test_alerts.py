@@ -113,16 +113,6 @@ def test_a_task_that_waits_for_long_is_told_and_that_it_does_no_more(
     assert watched.on() == []
 
 
-def test_in_a_queue_with_groups_they_take_turns(watched: Watched) -> None:
-    settings = QueueSettings(groups=GroupSettings(GroupMode.FAIR))
-    watched.use.queues.replace("ops", settings)
-    watched.work(oldest_ready_seconds=60)
-    watched.world.put("work")
-    watched.pass_(MINUTE)
-    (told,) = watched.world.take("ops", 25)
-    assert told.turn is not None
-
-
 def test_dead_tasks_of_a_minute_are_told(watched: Watched) -> None:
     watched.work(dead_per_minute=2, settings={"retry_strategy": ONCE})
     for number in (1, 2):
@@ -156,18 +146,6 @@ def test_that_nobody_listens_is_told(watched: Watched) -> None:
     assert (began["data"]["threshold"], began["data"]["value"]) == ("no_workers_for_seconds", 120)
 
 
-def test_who_takes_tasks_without_being_a_worker_listens(watched: Watched) -> None:
-    watched.work(no_workers_for_seconds=60)
-    for _ in range(4):
-        watched.world.put("work")
-        watched.world.say(watched.world.one("work"), "SUCCEEDED")
-        watched.pass_(MINUTE)
-    assert watched.messages() == []
-    for _ in range(4):
-        watched.pass_(MINUTE)
-    assert len(watched.messages()) == 1
-
-
 def test_a_queue_that_is_paused_or_has_a_target_needs_no_workers(watched: Watched) -> None:
     watched.work(no_workers_for_seconds=60, oldest_ready_seconds=60)
     watched.world.put("work")
@@ -186,28 +164,6 @@ def test_a_queue_that_is_paused_or_has_a_target_needs_no_workers(watched: Watche
     assert [one["type"] for one in watched.messages()] == ["queue.alert.ended"]
 
 
-def test_one_that_is_set_anew_begins_anew(watched: Watched) -> None:
-    watched.work(oldest_ready_seconds=60)
-    watched.world.put("work")
-    watched.pass_(MINUTE)
-    settings = watched.use.queues.get("work").settings
-    watched.use.queues.replace("work", QueueSettings())
-    assert watched.use.stats.of("work").alerts is None
-    watched.pass_(MINUTE)
-    watched.use.queues.replace("work", settings)
-    assert watched.on() == []
-    watched.pass_()
-    assert [one["type"] for one in watched.messages()] == ["queue.alert.began"] * 2
-
-
-def test_it_is_noted_where_the_queue_that_is_told_is_gone(watched: Watched) -> None:
-    watched.work(oldest_ready_seconds=60)
-    watched.world.put("work")
-    watched.use.queues.delete("ops")
-    watched.pass_(MINUTE)
-    assert watched.on() == ["oldest_ready_seconds"]
-
-
 def test_a_queue_that_cannot_be_told_is_refused(watched: Watched) -> None:
     for queue, fault in (("work", "another queue"), ("nowhere", "no queue nowhere")):
         with pytest.raises(InvalidRequest, match=fault) as refused:
@@ -215,28 +171,6 @@ def test_a_queue_that_cannot_be_told_is_refused(watched: Watched) -> None:
         assert refused.value.errors[0].field == "alerts.queue"
     with restricted_to(lambda name: name == "work"), pytest.raises(InvalidRequest, match="missing"):
         watched.work(dead_per_minute=1)
-
-
-def test_who_may_not_know_the_queue_that_is_told_keeps_it(watched: Watched) -> None:
-    watched.work(dead_per_minute=1)
-    changed = QueueSettings(alerts=AlertSettings(None, dead_per_minute=2))
-    with restricted_to(lambda name: name == "work"):
-        watched.use.queues.replace("work", changed)
-    stored = watched.use.queues.get("work").settings.alerts
-    assert stored == AlertSettings("ops", dead_per_minute=2)
-
-
-def test_many_queues_show_their_alerts_at_once(watched: Watched) -> None:
-    watched.work(oldest_ready_seconds=60)
-    watched.world.put("work")
-    watched.pass_(MINUTE)
-    queues = watched.use.queues.list().shown
-    glances = watched.use.stats.overview(queues).queues
-    assert {name: list(one.alerts or ()) for name, one in glances.items()} == {
-        "ops": [],
-        "work": ["oldest_ready_seconds"],
-    }
-    assert glances["ops"].alerts is None
 
 
 @pytest.mark.parametrize("alerts", [False, True])

@@ -1,12 +1,9 @@
 """What every store promises about batches that are counted anew, whatever the recorder has lost."""
 
-from datetime import timedelta
-
 import pytest
 
 from headrace.domain.batch import BatchEvent
 from headrace.domain.errors import InvalidRequest, NotFound
-from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.history.batch_recounting import RecountedBatch
 from headrace.store.base import Store
@@ -55,37 +52,6 @@ def test_a_batch_whose_changes_were_lost_ends_after_all(lossy: Lossy, patience: 
     assert numbers(lossy.see()) == (3, 0, 2, 1, 0)
     assert lossy.see().dead_ids == (dead.id,)
     assert {task.payload for task in lossy.told()} == {'"ended"', '"failed"'}
-
-
-def test_again_changes_nothing(lossy: Lossy) -> None:
-    lossy.batch(total=1)
-    lossy.world.put("work", batches=("b",))
-    lossy.finish()
-    lossy.lose()
-    lossy.settle()
-    lossy.recount()
-    assert len(lossy.told()) == 1
-    before = lossy.see()
-
-    assert lossy.recount().refusal is None
-    lossy.settle()
-    assert lossy.recount().refusal is None
-
-    assert lossy.see() == before
-    assert lossy.told() == []
-
-
-def test_a_batch_that_was_counted_right_stays_as_it_is(lossy: Lossy) -> None:
-    lossy.batch(total=1)
-    lossy.world.put("work", batches=("b",))
-    lossy.finish()
-    lossy.record()
-    before = lossy.see()
-    lossy.settle()
-
-    assert lossy.recount().refusal is None
-
-    assert lossy.see() == before
 
 
 def test_children_are_found_with_what_their_parents_owe(lossy: Lossy) -> None:
@@ -144,66 +110,6 @@ def test_what_the_recorder_comes_to_afterwards_is_not_counted_twice(lossy: Lossy
     assert lossy.told() == []
 
 
-def test_what_happens_afterwards_is_counted(lossy: Lossy) -> None:
-    lossy.batch(ENDED, SUCCEEDED, total=1)
-    (task_id,) = lossy.world.put("work", batches=("b",))
-    lossy.finish(status="FAILED", retryable=False)
-    lossy.lose()
-    lossy.settle()
-    lossy.recount()
-    assert [task.payload for task in lossy.told()] == ['"ended"']
-
-    lossy.use.bulk.by_ids("work", BulkAction.RESTART, [task_id])
-    lossy.record()
-    assert numbers(lossy.see()) == (1, 1, 0, 0, 0)
-    lossy.finish()
-    lossy.record()
-
-    assert numbers(lossy.see()) == (1, 0, 1, 0, 0)
-    assert [task.payload for task in lossy.told()] == ['"succeeded"']
-
-
-def test_changes_from_before_and_after_in_one_make_it_doubtful_until_it_is_counted_again(
-    lossy: Lossy,
-) -> None:
-    lossy.batch(ENDED, SUCCEEDED, total=1)
-    (task_id,) = lossy.world.put("work", batches=("b",))
-    lossy.finish(status="FAILED", retryable=False)
-    late = lossy.stream.taken()
-    lossy.settle()
-    lossy.recount()
-    assert len(lossy.told()) == 1
-    lossy.use.bulk.by_ids("work", BulkAction.RESTART, [task_id])
-    lossy.finish()
-
-    lossy.use.recording.record(SHARD, [*late, *lossy.stream.taken()])
-
-    assert lossy.see().doubtful
-    assert lossy.told() == []
-    lossy.settle()
-    assert lossy.recount().refusal is None
-    assert numbers(lossy.see()) == (1, 0, 1, 0, 0)
-    assert [task.payload for task in lossy.told()] == ['"succeeded"']
-
-
-def test_what_was_just_counted_is_waited_for(lossy: Lossy) -> None:
-    lossy.batch(total=2)
-    lossy.world.put("work", "1", "2", batches=("b",))
-    lossy.finish(1)
-    lossy.lose()
-    lossy.finish(1)
-    lossy.settle()
-    lossy.world.put("told", "other")
-    lossy.record()  # it comes with something new
-
-    assert "again in ten" in str(lossy.recount().refusal)
-    assert len(lossy.told()) == 1  # the other one
-    lossy.settle()
-
-    assert lossy.recount().refusal is None
-    assert len(lossy.told()) == 1
-
-
 def test_members_that_are_not_kept_are_not_guessed(lossy: Lossy) -> None:
     lossy.world.use.queues.delete("work")
     lossy.clock.forward(60)
@@ -237,26 +143,3 @@ def test_what_there_is_not(lossy: Lossy) -> None:
     with pytest.raises(InvalidRequest) as refused:
         lossy.use.batch_recounting.step("b", "forged")
     assert [one.field for one in refused.value.errors] == ["cursor"]
-
-
-def test_members_of_many_pages_in_all_queues_are_found(
-    lossy: Lossy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headrace.history.batch_recounting._PAGE", 5)
-    lossy.use.batch_recounting.patience = -1
-    lossy.world.queue("wide", shards=2)
-    lossy.batch(total=40)
-    for queue in ("work", "wide"):
-        lossy.world.put(queue, *["1"] * 20, batches=("b",))
-    for queue in ("work", "wide"):
-        while tasks := list(lossy.world.take(queue, 25)):
-            for task in tasks:
-                lossy.world.say(task, "SUCCEEDED")
-    lossy.lose()
-    lossy.settle()
-
-    assert lossy.recount().refusal is None
-
-    assert lossy.see().succeeded == 40
-    assert lossy.see().finished_at == lossy.clock.now
-    assert lossy.see().recounted_until == lossy.clock.now - timedelta(minutes=5)

@@ -3,7 +3,6 @@
 Long, because it is a list of promises, a test for each.
 """
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -20,8 +19,7 @@ from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskRepor
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store.base import Store
 from headrace.store.call_scope import metered
-from headrace.store.memory import MemoryStore
-from headrace.store.records.batches import from_record, to_record
+from headrace.store.records.batches import from_record
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import lease_name, new_world
 from tests.manual_clock import ManualClock
@@ -152,16 +150,6 @@ def test_a_child_that_nobody_names_is_no_member(recorded: Recorded) -> None:
     assert len(recorded.told()) == 1
 
 
-def test_a_child_of_a_stranger_counts_as_one_that_was_enqueued(recorded: Recorded) -> None:
-    recorded.batch(total=1)
-    recorded.world.put("work")
-    recorded.finish(spawn=(("work", TaskSpec("1", batches=("b",))),))
-    recorded.finish()
-    recorded.record()
-
-    assert [task.batch for task in recorded.told()] == [BatchEnd("b", 1, 1, 0, 0)]
-
-
 def test_a_member_that_moves_on_stays_one(recorded: Recorded) -> None:
     recorded.world.queue("next")
     recorded.batch(total=1)
@@ -279,39 +267,6 @@ def test_a_batch_is_created_once(recorded: Recorded) -> None:
         recorded.use.task_batches.create({ENDED: Callback("told", TaskSpec("1", batches=("no",)))})
 
 
-def test_of_two_that_create_it_differently_one_has_its_own_callbacks(recorded: Recorded) -> None:
-    first = Callback("told", TaskSpec('"first"'))
-    second = Callback("told", TaskSpec('"second"'))
-    operations = recorded.use.task_batches
-    made = operations.create({ENDED: first}, batch_id="b", total=1)
-    recorded.use.task_batches.store.drop_record("batch", "b")  # as if the other were on its way
-    operations.create({ENDED: second}, batch_id="b", total=1)
-    recorded.use.task_batches.store.put_record(
-        to_record(replace(made.batch, version=2)), replaces=1
-    )
-    recorded.world.put("work", batches=("b",))
-    recorded.finish()
-    recorded.record()
-
-    assert [task.payload for task in recorded.told()] == ['"first"']
-
-
-def test_a_batch_in_a_batch_is_a_callback_that_joins_the_outer_one(recorded: Recorded) -> None:
-    recorded.batch(id="outer")
-    on = {ENDED: Callback("work", TaskSpec('"inner"', batches=("outer",)))}
-    recorded.use.task_batches.create(on, batch_id="inner", total=1)
-    recorded.use.task_batches.close("outer", 1)
-    recorded.world.put("work", batches=("inner",))
-    recorded.finish()
-    recorded.record()
-    assert recorded.told() == []
-
-    recorded.finish()
-    recorded.record()
-
-    assert [task.batch for task in recorded.told()] == [BatchEnd("outer", 1, 1, 0, 0)]
-
-
 def test_what_is_seen_again_counts_once(recorded: Recorded) -> None:
     recorded.batch(total=2)
     recorded.world.put("work", "1", "2", batches=("b",))
@@ -338,30 +293,6 @@ def test_an_expired_one_is_gone_and_calls_nothing_back(recorded: Recorded) -> No
     assert recorded.use.task_batches.create(on, batch_id="b", total=2).new
 
 
-def test_a_deleted_one_forgets_its_callbacks_and_not_its_members(recorded: Recorded) -> None:
-    recorded.batch(total=1)
-    (task_id,) = recorded.world.put("work", batches=("b",))
-    recorded.use.task_batches.delete("b")
-    recorded.finish()
-    recorded.record()
-
-    assert recorded.told() == []
-    assert recorded.world.see(task_id).state is State.SUCCEEDED
-    with pytest.raises(NotFound):
-        recorded.use.task_batches.delete("b")
-
-
-def test_a_callback_whose_queue_is_gone_is_noted_as_none(recorded: Recorded) -> None:
-    recorded.batch(total=1)
-    recorded.world.put("work", batches=("b",))
-    recorded.use.queues.delete("told")
-    recorded.clock.forward(2)
-    recorded.finish()
-    recorded.record()
-
-    assert recorded.see().fired[ENDED].task_id is None
-
-
 def stored(recorded: Recorded, id: str = "b") -> TaskBatch:
     """The batch as its record says, without what the recorder still holds."""
     record = recorded.use.task_batches.store.record("batch", id)
@@ -385,42 +316,6 @@ def test_births_are_counted_by_the_minute_and_seen_at_once(recorded: Recorded) -
     recorded.use.recording.counters.post_left()
 
     assert numbers(stored(recorded)) == numbers(recorded.see()) == (2, 2, 0, 0, 0)
-
-
-def test_ends_wait_while_others_of_the_same_log_are_live(recorded: Recorded) -> None:
-    recorded.batch(ENDED, FAILED, total=60)
-    for _ in range(2):
-        recorded.world.put("work", *["1"] * 30, batches=("b",))
-    recorded.record()
-    recorded.finish(20)
-    recorded.record()
-    assert stored(recorded).succeeded == 0
-    assert recorded.see().succeeded == 20
-
-    recorded.finish(status="FAILED", retryable=False)  # the first death is told at once
-    recorded.record()
-    assert [task.payload for task in recorded.told()] == ['"failed"']
-    recorded.finish(status="FAILED", retryable=False)
-    recorded.record()
-    assert (stored(recorded).dead, recorded.see().dead) == (1, 2)
-
-    recorded.finish(25)
-    recorded.record()
-    recorded.finish(13)
-    recorded.record()
-    assert [task.payload for task in recorded.told()] == ['"ended"']  # in the same minute
-    assert numbers(stored(recorded)) == (60, 0, 58, 2, 0)
-
-
-def test_ends_that_wait_are_posted_by_the_minute(recorded: Recorded) -> None:
-    recorded.batch(total=30)
-    recorded.world.put("work", *["1"] * 25, batches=("b",))
-    recorded.finish(5)
-    recorded.record()
-    recorded.clock.forward(60)
-    recorded.use.recording.counters.post_left()
-
-    assert numbers(stored(recorded)) == (25, 20, 5, 0, 0)
 
 
 def bulk(recorded: Recorded, members: int, *events: BatchEvent) -> float:
@@ -455,16 +350,6 @@ def record_all(recorded: Recorded) -> float:
         for start in range(0, len(writes), 1_000):
             recorded.use.recording.record(SHARD, writes[start : start + 1_000])
     return cost.write
-
-
-@pytest.mark.in_process
-@pytest.mark.slow
-def test_a_member_costs_next_to_nothing_in_bulk(recorded: Recorded) -> None:
-    """A hundred names, and what the recorder's own record is larger by for once: three units.
-
-    Six for the callback, a transaction: the numbers, the task and its entry, each for two.
-    """
-    assert bulk(recorded, 1_000, ENDED) <= 9
 
 
 @pytest.mark.in_process
@@ -504,24 +389,6 @@ def test_in_a_trickle_a_member_costs_one_write_from_the_first_on(recorded: Recor
         assert len(recorded.see(id).dead_ids) == (DEAD_IDS if ends else 0)
 
 
-def test_the_dead_are_named_and_not_any_more_when_restarted(recorded: Recorded) -> None:
-    recorded.batch()
-    ids: list[str] = []
-    for _ in range(60):
-        ids += recorded.world.put("work", batches=("b",))
-        recorded.finish(status="FAILED", retryable=False)
-        recorded.record()
-    assert recorded.see().dead_ids == tuple(ids)
-    assert stored(recorded).dead_apart > 0
-
-    recorded.use.bulk.by_ids("work", BulkAction.RESTART, [ids[0], ids[-1]])
-    recorded.record()
-    assert recorded.see().dead_ids == tuple(ids[1:-1])
-
-    recorded.use.task_batches.delete("b")
-    assert list(recorded.use.task_batches.store.records("batch_members", limit=10)[0]) == []
-
-
 def test_members_of_a_deleted_batch_are_none_of_another_of_its_id(recorded: Recorded) -> None:
     first = recorded.batch()
     old = recorded.world.put("work", "1", "2", batches=("b",))
@@ -546,28 +413,6 @@ def test_members_of_a_deleted_batch_are_none_of_another_of_its_id(recorded: Reco
     assert {recorded.world.see(task_id).batch_ids for task_id in (*old, new)} == {("b",)}
 
 
-def test_children_of_a_member_of_a_deleted_batch_are_members_of_the_new_one_by_themselves(
-    recorded: Recorded,
-) -> None:
-    recorded.batch()
-    recorded.world.put("work", "1", batches=("b",))
-    [parent] = recorded.world.take("work")
-    recorded.use.task_batches.delete("b")
-    recorded.clock.forward(1)
-    recorded.batch(total=1)
-
-    child = ("work", TaskSpec('"child"', batches=("b",)))
-    report = TaskReport(parent.id, lease_name(parent), ReportStatus.SUCCEEDED, spawn=(child,))
-    recorded.use.reports.report("work", [report])
-    recorded.record()
-    recorded.finish()
-    recorded.record()
-
-    seen = recorded.see()
-    assert (seen.direct, seen.owed, seen.succeeded) == (1, 0, 1)
-    assert seen.finished_at is not None
-
-
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_callback_whose_id_another_task_holds_is_made_under_another_id(
     recorded: Recorded, caplog: pytest.LogCaptureFixture, *, kept: bool
@@ -587,17 +432,6 @@ def test_a_callback_whose_id_another_task_holds_is_made_under_another_id(
     assert told.id == fired.task_id != usual
     assert told.batch == BatchEnd("b", 1, 1, 0, 0)
     assert f"has the id {usual} of the callback ended of batch b" in caplog.text
-
-
-def test_a_batch_of_the_same_facts_in_another_service_has_another_callback_id(
-    recorded: Recorded,
-) -> None:
-    batch = recorded.batch(ENDED)
-    other = new_world(MemoryStore(), recorded.clock)
-
-    assert recorded.use.task_batches.callback_id(batch, ENDED) != (
-        other.use.task_batches.callback_id(batch, ENDED)
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,10 @@
 """How much one call looks at: so much and no more, whatever is asked, and the cursor goes on."""
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from headrace.domain.access import Role
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import Task
@@ -62,24 +60,6 @@ def counted(counting: TimedStore, clock: ManualClock) -> World:
 RARE = TaskFilter(("ENQUEUED",), {"a": "1"})
 
 
-@pytest.mark.parametrize("limit", [1, 2, 250])
-def test_a_page_of_one_with_a_filter_takes_no_more_calls_than_a_large_one(
-    counted: World, counting: TimedStore, limit: int
-) -> None:
-    page = counted.use.inspect.list("mail", RARE, limit=limit)
-
-    assert len(page.tasks) == 1
-    # One query a shard for 50 tasks at most, and what is doubled until there.
-    assert counting.calls["entries"] <= SHARDS * 7
-    assert counting.calls["read"] <= TASKS // 50 + 7
-
-
-def test_a_page_of_one_without_a_filter_reads_one(counted: World, counting: TimedStore) -> None:
-    assert len(counted.use.inspect.list("mail", limit=1).tasks) == 1
-
-    assert counting.calls == {"entries": SHARDS, "read": 1}
-
-
 def test_a_list_over_a_slow_table_ends_in_seconds_and_its_cursor_goes_on(
     counted: World, counting: TimedStore
 ) -> None:
@@ -116,51 +96,6 @@ def test_an_action_whose_filter_means_little_ends_in_time_and_its_cursor_goes_on
 
     assert changed == 1
     assert calls > 2
-
-
-def test_an_action_on_one_of_many_that_it_does_not_take_reads_each_once(
-    counted: World, counting: TimedStore
-) -> None:
-    counted.clock.forward(1)
-    due_later = TaskFilter(("ENQUEUED",))
-
-    answer = counted.use.bulk.by_filter("mail", BulkAction.RUN, due_later, limit=1)
-
-    assert (answer.matched, answer.changed) == (1, 1)  # all others are due already
-    assert counting.calls["read"] <= TASKS // 100 + 9
-
-
-def paged(world: World, where: AuditFilter, by: Any, limit: int) -> Iterator[Any]:
-    cursor = None
-    while True:
-        page = visibility.audit(world.use.audit, by, where, limit=limit, cursor=cursor)
-        yield page
-        cursor = page.cursor
-        if cursor is None:
-            return
-
-
-@pytest.mark.parametrize("restricted", [False, True])
-def test_a_page_of_one_of_the_audit_takes_a_few_reads(
-    counted: World, counting: TimedStore, *, restricted: bool
-) -> None:
-    by = principal(counted, "ngsi.*" if restricted else "*", role=Role.OPERATOR)
-    counted.queue("ngsi.notify")
-    with counted.use.audit.action("purge", queue="ngsi.notify"):
-        counted.clock.forward(1)
-    for _ in range(2_500):
-        with counted.use.audit.action("pause", queue="mail"):
-            counted.clock.forward(1)
-    counting.calls.clear()
-
-    pages = []
-    for page in paged(counted, AuditFilter(action="purge"), by, limit=1):
-        assert counting.calls["records"] <= 20
-        counting.calls.clear()
-        pages.append(page)
-
-    assert [entry.action for page in pages for entry in page.shown] == ["purge"]
-    assert 2 <= len(pages) <= 3
 
 
 def test_the_audit_over_a_slow_table_ends_in_seconds(counted: World, counting: TimedStore) -> None:

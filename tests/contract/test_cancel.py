@@ -1,7 +1,5 @@
 """What every store promises about cancelling: a task ends where it is, once, and nobody has it."""
 
-from datetime import timedelta
-
 import pytest
 
 from headrace.domain.errors import Finished, NotFound
@@ -10,7 +8,6 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.queue import DeadLetterConfig, DequeuingSettings
 from headrace.domain.task import DeadReason, State
 from headrace.ops.delivery.reports import ReportOutcome
-from headrace.store.call_scope import metered
 from tests.contract.conftest import World
 from tests.contract.groups import opened
 
@@ -52,16 +49,6 @@ def test_the_worker_of_a_cancelled_task_has_no_say_any_more(world: World, status
     assert world.see(task.id).state is State.DEAD
 
 
-def test_cancelling_again_changes_nothing(world: World) -> None:
-    queue = world.queue()
-    (task_id,) = world.put(queue)
-    cancel(world, task_id)
-    before = world.see(task_id)
-
-    assert cancel(world, task_id) is State.DEAD
-    assert world.see(task_id) == before
-
-
 def test_what_has_ended_otherwise_is_not_cancelled(world: World) -> None:
     queue = world.queue()
     world.put(queue, "1", "2")
@@ -75,15 +62,6 @@ def test_what_has_ended_otherwise_is_not_cancelled(world: World) -> None:
         cancel(world, dead.id)
     with pytest.raises(NotFound):
         cancel(world, "nobody")
-
-
-def test_what_waited_past_its_expiry_is_not_cancelled(world: World) -> None:
-    queue = world.queue()
-    (task_id,) = world.put(queue, expires_at=world.clock() + timedelta(seconds=5))
-    world.clock.forward(6)
-
-    with pytest.raises(Finished, match="expired"):
-        cancel(world, task_id)
 
 
 def test_where_no_dead_are_kept_a_cancelled_task_is_gone(world: World) -> None:
@@ -171,15 +149,3 @@ def test_many_are_cancelled_by_their_ids_or_by_a_filter(world: World) -> None:
     assert world.use.bulk.by_filter(queue, CANCEL, TaskFilter()).changed == 2
     counts = world.use.inspect.count(queue).by_state
     assert (counts[State.DEAD], counts[State.SUCCEEDED]) == (4, 1)
-
-
-def test_cancelling_takes_three_write_units_of_the_task(world: World) -> None:
-    queue = world.queue()
-    (task_id,) = world.put(queue)
-    with metered() as whole:
-        cancel(world, task_id)
-    with metered() as noted, world.use.audit.action("cancel", queue=queue, ids=[task_id]):
-        pass
-
-    # None where nobody tells them: in memory, and DynamoDB Local of statements.
-    assert whole.write - noted.write in (0, 3)

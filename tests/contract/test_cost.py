@@ -13,7 +13,6 @@ import pytest
 
 from headrace.domain import cost
 from headrace.domain.fairness import GroupMode, GroupSettings
-from headrace.domain.filters import TaskFilter
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, PrioritySettings
@@ -118,15 +117,6 @@ def test_an_enqueue_writes_the_task_and_its_entry_and_reads_nothing(world: World
     assert spend(lambda: fill(world, queue)) == (cost.enqueue(len(SMALL)).write, 0.0) == (2.0, 0.0)
 
 
-def test_an_enqueue_with_ids_of_the_clients_costs_no_more(world: World) -> None:
-    queue = world.queue()
-    entries = [TaskSpec(SMALL, id=f"order-{number}", tags=TAGS) for number in range(BATCH)]
-
-    cost = spend(lambda: world.use.tasks.enqueue(queue, entries), BATCH)
-
-    assert cost == (2.0, 0.0)
-
-
 def test_a_batch_under_a_key_is_noted_for_one_unit_more(world: World) -> None:
     queue = world.queue()
     fill(world, queue)
@@ -145,18 +135,6 @@ def test_a_batch_under_a_key_is_noted_for_one_unit_more(world: World) -> None:
     assert cost_of_batch == (plain + cost.noted_batch().write, 1.0)
 
 
-def test_an_empty_dequeue_under_a_new_key_costs_no_more(world: World) -> None:
-    queue = world.queue()
-    request = KeyedRequest("key_0123456789abcdef0123", new_idempotency_key(), "0" * 24)
-    batch = world.use.batches.of(request, within=timedelta(seconds=30), attempt=1)
-
-    plain = spend(lambda: world.use.deliveries.dequeue(queue), 1)
-    keyed = spend(lambda: world.use.deliveries.dequeue(queue, batch=batch), 1)
-
-    assert keyed == plain
-    assert plain[0] == 0.0
-
-
 def test_a_dequeue_writes_three_units_a_task_and_reads_the_index_once(world: World) -> None:
     queue = world.queue()
     fill(world, queue)
@@ -165,28 +143,6 @@ def test_a_dequeue_writes_three_units_a_task_and_reads_the_index_once(world: Wor
 
     assert write == 3.0
     assert read <= 2.0 / BATCH  # of the index: a window of 66 entries
-
-
-@pytest.mark.parametrize("kilobytes", [1, 3, 20])
-def test_a_large_payload_costs_what_is_reckoned(world: World, kilobytes: int) -> None:
-    """In the middle of a kilobyte, so that what a task's item has besides makes no difference."""
-    payload = f'"{"x" * (kilobytes * 1024)}"'
-    queue = world.queue()
-    entries = [TaskSpec(payload, tags=TAGS)] * BATCH
-
-    made = spend(lambda: world.use.tasks.enqueue(queue, entries), BATCH)[0]
-    world.clock.forward(0.001)
-    tasks: list[Task] = []
-    taken = spend(lambda: tasks.extend(world.take(queue, BATCH, worker="host-12:34567")), BATCH)[0]
-    kept = spend(lambda: report_all(world, queue, tasks, "INFLIGHT"), BATCH)[0]
-    ended = spend(lambda: report_all(world, queue, tasks, "SUCCEEDED"), BATCH)[0]
-
-    size = len(payload)
-    assert made == cost.enqueue(size).write
-    assert taken == cost.dequeue(size, batch=BATCH).write
-    assert kept == cost.heartbeat(size).write
-    assert ended == cost.settle(size).write
-    assert made + taken + ended == cost.life(size, batch=BATCH).write
 
 
 def test_a_heartbeat_writes_one_unit(world: World) -> None:
@@ -225,17 +181,6 @@ def test_a_report_that_changes_the_state_writes_three_units_and_reads_nothing(
     assert cost == (3.0, 0.0)
 
 
-@pytest.mark.parametrize("waiting", [0, 3], ids=["of nothing", "of what is not due"])
-def test_an_empty_dequeue_reads_at_most_one_unit_a_shard(world: World, waiting: int) -> None:
-    queue = world.queue()
-    world.put(queue, *[SMALL] * waiting, delay_in_seconds=60)
-    world.take(queue)
-
-    write, read = spend(lambda: world.take(queue, BATCH), tasks=1)
-
-    assert (write, read) <= (0.0, 1.0)
-
-
 def a_queue_of_long_tasks(world: World, count: int = 100) -> str:
     """Return a queue of tasks whose leases heartbeats have put off beyond what the index knows."""
     queue = world.queue(keepalive_timeout_in_seconds=5)
@@ -255,39 +200,6 @@ def test_an_empty_dequeue_reads_at_most_one_unit_whatever_is_in_flight(world: Wo
     assert max(polls) <= (0.0, 1.0)
 
 
-def test_so_it_does_in_a_process_that_has_heard_of_none_of_them(world: World) -> None:
-    queue = a_queue_of_long_tasks(world)
-    other = new_world(world.store, world.clock)
-    other.use.queues.cached(queue)
-
-    polls = [spend(lambda: other.take(queue, BATCH), tasks=1) for _ in range(10)]
-
-    assert max(polls) <= (0.0, 1.0)
-
-
-def test_a_few_tasks_that_a_process_has_not_heard_of_it_reads_once(world: World) -> None:
-    queue = world.queue(keepalive_timeout_in_seconds=5)
-    world.put(queue, SMALL, SMALL, SMALL)
-    for task in world.take(queue, 3):
-        world.say(task, "INFLIGHT", keepalive=300)
-    world.clock.forward(6)
-    other = new_world(world.store, world.clock)
-    other.use.queues.cached(queue)
-
-    polls = [spend(lambda: other.take(queue, BATCH), tasks=1)[1] for _ in range(4)]
-
-    assert polls[0] - polls[1] == 1.5  # three tasks, read once
-    assert max(polls[1:]) <= 1.0
-
-
-def test_a_dequeue_of_a_paused_queue_costs_nothing(world: World) -> None:
-    queue = world.queue()
-    fill(world, queue)
-    world.use.queues.pause(queue)
-
-    assert spend(lambda: world.take(queue, BATCH)) == (0.0, 0.0)
-
-
 def test_a_pass_of_the_reaper_reads_half_a_unit_of_each_long_task(world: World) -> None:
     queue = world.queue(keepalive_timeout_in_seconds=5)
     fill(world, queue, A_PASS)
@@ -302,44 +214,6 @@ def test_a_pass_of_the_reaper_reads_half_a_unit_of_each_long_task(world: World) 
     assert read <= 0.6
 
 
-def test_taking_back_a_lapsed_lease_writes_three_units(world: World) -> None:
-    queue = world.queue(keepalive_timeout_in_seconds=5)
-    fill(world, queue, A_PASS)
-    lease_all(world, queue, A_PASS)
-    world.clock.forward(6)
-
-    write, read = spend(world.use.reaping.run, A_PASS)
-
-    assert write == 3.0
-    assert read <= 0.6
-
-
-def test_a_report_under_a_stale_lease_costs_one_unit_and_one_look(world: World) -> None:
-    queue = world.queue()
-    world.put(queue, SMALL)
-    task = world.one(queue)
-    world.say(task, "RELEASED")
-    world.one(queue)
-
-    write, read = spend(lambda: world.say(task, "SUCCEEDED"), tasks=1)
-
-    assert write <= 1.0
-    assert read <= 1.0
-
-
-def test_expiring_and_purging_write_no_more_than_entry_and_task(world: World) -> None:
-    queue = world.queue(expires_in_seconds=10)
-    fill(world, queue)
-    world.clock.forward(11)
-
-    buried, _ = spend(world.use.reaping.run)
-    purged, read = spend(lambda: world.use.queues.purge(queue, (State.DEAD,)))
-
-    assert buried == 3.0
-    assert purged <= 2.1  # with the record of the purge
-    assert read <= 1.1  # each is read once: that tells whether it was there at the call
-
-
 def test_a_sign_of_life_writes_one_unit_and_brings_a_command_back_for_it(world: World) -> None:
     workers = world.use.workers
     heartbeat = WorkerHeartbeat(
@@ -352,39 +226,6 @@ def test_a_sign_of_life_writes_one_unit_and_brings_a_command_back_for_it(world: 
 
     assert [first, reported] == [(1.0, 0.0), (1.0, 0.0)]
     assert workers.alive(BOOTSTRAP, heartbeat) is Command.STOP
-
-
-def test_a_request_of_a_session_reads_one_unit_and_writes_one_a_minute(world: World) -> None:
-    sessions = world.use.sessions
-    session = sessions.sign_in("test", source="192.0.2.7")
-    costs = []
-    for seconds in (0, 59, 1, 0):
-        world.clock.forward(seconds)
-        costs.append(
-            spend(lambda: sessions.resume(session.key_id, session.nonce, active=True), tasks=1)
-        )
-
-    assert costs == [(0, 1), (0, 1), (1, 1), (0, 1)]
-
-
-@pytest.mark.parametrize("limit", [16, 100, 10_000])
-def test_a_limit_of_tasks_in_flight_costs_a_write_a_pool_and_no_reads_however_high(
-    world: World, limit: int
-) -> None:
-    """With 25 tasks in a call that is at most two writes, and two when they end."""
-    queue = world.queue(dequeuing_settings=DequeuingSettings(max_inflight_tasks=limit))
-    fill(world, queue)
-    count = min(limit, BATCH)
-    tasks: list[Task] = list(world.take(queue, count))
-    report_all(world, queue, tasks, "SUCCEEDED")
-
-    taken = spend(lambda: tasks.extend(world.take(queue, count)), tasks=1)
-    ended = spend(lambda: report_all(world, queue, tasks[count:], "SUCCEEDED"), tasks=1)
-
-    assert taken[0] <= 3.0 * count + 2.0
-    assert taken[1] <= 2.0
-    assert ended[0] <= 3.0 * count + 2.0
-    assert ended[1] == 0.0
 
 
 @pytest.mark.parametrize(("in_a_call", "most"), [(1, 2.0), (4, 0.5), (16, 0.13)])
@@ -454,18 +295,6 @@ def test_priorities_cost_one_read_unit_more_for_a_dequeue(
     assert dequeued == (0.5 if isinstance(world.store, DynamoStore) else 1.5)
 
 
-@pytest.mark.parametrize("status", ["FAILED", "RELEASED"])
-def test_who_comes_back_with_a_priority_is_not_read_for_it(
-    world: World, status: Literal["FAILED", "RELEASED"]
-) -> None:
-    queue = world.queue(priority=PrioritySettings())
-    world.put(queue, priority=Priority.HIGH)
-    task = world.one(queue)
-
-    assert spend(lambda: world.say(task, status), 1) == (3, 0)
-    assert world.see(task.id).place.lane == 1
-
-
 FAIR = GroupSettings(GroupMode.FAIR)
 
 
@@ -489,20 +318,3 @@ def test_a_dequeue_reads_two_lanes_more(world: World) -> None:
     assert write == 3
     # DynamoDB Local takes nothing for a lane without tasks, AWS half a unit.
     assert read == (0.5 if isinstance(world.store, DynamoStore) else 1.5)
-
-
-def test_what_comes_back_to_a_queue_with_groups_is_not_read_for_it(world: World) -> None:
-    queue = world.queue(groups=FAIR)
-    world.put(queue, group_key="a")
-    task = world.one(queue)
-    assert spend(lambda: world.say(task, "RELEASED"), 1) == (3, 0)
-
-
-def test_a_list_of_one_group_reads_no_task_of_another(world: World) -> None:
-    queue = world.queue(groups=FAIR)
-    world.put(queue, *(["1"] * 25), group_key="noisy")
-    world.put(queue, group_key="quiet")
-
-    quiet = TaskFilter(group_key="quiet")
-    _, read = spend(lambda: world.use.inspect.list(queue, quiet), 1)
-    assert read <= 5

@@ -10,7 +10,6 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import EVERY_TASK, TaskFilter
 from headrace.domain.task import Place, State
 from headrace.ops.tasks.inspect import Counted
-from headrace.ops.tasks.walks import CountPosition, counted
 from headrace.store.base import CountPage, Position
 from headrace.store.memory import MemoryStore
 from headrace.testing.conditions import START
@@ -72,12 +71,6 @@ def test_the_steps_of_a_count_add_up_to_what_one_call_counts(
     assert {step.as_of for step in found} == {whole.as_of}
 
 
-def test_a_count_in_one_call_is_whole(world: World, queue: str) -> None:
-    whole = world.use.inspect.count(queue)
-
-    assert (whole.count, whole.partial, whole.cursor) == (25, False, None)
-
-
 def test_a_cursor_is_good_for_its_own_count_only(world: World, queue: str) -> None:
     world.queue("other")
     first = next(steps(world, queue, EVERY_TASK))
@@ -92,20 +85,6 @@ def test_a_cursor_is_good_for_its_own_count_only(world: World, queue: str) -> No
         with pytest.raises(InvalidRequest) as refused:
             world.use.inspect.count(name, where, cursor=cursor)
         assert [error.field for error in refused.value.errors] == ["cursor"]
-
-
-def test_a_count_goes_on_behind_the_last_shard_of_a_queue_that_has_fewer_meanwhile(
-    world: World,
-) -> None:
-    queue = world.queue()
-    world.put(queue)
-    world.say(world.one(queue), "FAILED", retryable=False)
-    by_state = dict.fromkeys(State, 0)
-    inflight = CountPosition(world.clock(), span=1, label=7)
-
-    list(inflight.count(world.store, world.use.queues.get(queue), EVERY_TASK, by_state))
-
-    assert by_state[State.DEAD] == 1
 
 
 def test_a_count_over_a_slow_table_ends_in_seconds(many: World, counting: TimedStore) -> None:
@@ -140,20 +119,3 @@ def test_a_call_counts_a_quarter_of_a_million_and_no_more(clock: ManualClock) ->
 
     assert (step.count, step.partial) == (252_000, True)
     assert store.requested == 36
-
-
-@pytest.mark.slow
-def test_a_request_reads_a_part_of_a_large_partition_and_the_next_goes_on(world: World) -> None:
-    queue = world.queue("q" * 128)
-    at_once = getattr(world.store, "counted_at_once", 3_156)  # of that size, on DynamoDB
-    calls = at_once // 25 + 2
-    for _ in range(calls):
-        world.put(queue, *["{}"] * 25, delay_in_seconds=60)
-    place = Place(queue, State.ENQUEUED, 0)
-
-    pages = list(counted(world.store, place, now=None))
-
-    assert len(pages) > 1
-    assert sum(page.number for page in pages) == 25 * calls
-    assert list(steps(world, queue, EVERY_TASK))[-1].as_of < world.clock()
-    assert total(list(steps(world, queue, READY))) == Counter()

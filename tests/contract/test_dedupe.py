@@ -153,32 +153,6 @@ def test_sixteen_callers_with_one_key_make_one_holder(world: World) -> None:
     assert world.use.inspect.count(queue).count == 3
 
 
-@pytest.mark.parametrize("spawned", [False, True], ids=["enqueued", "spawned"])
-@pytest.mark.parametrize("kept", [60, 0], ids=["past its retention", "not kept"])
-def test_an_id_that_nobody_sees_any_more_is_free_though_an_expired_task_holds_the_key(
-    world: World, kept: int, *, spawned: bool
-) -> None:
-    """Neither has been swept up yet: the table takes its time, and the reaper comes each minute."""
-    queue, parents = world.queue(history_retention_in_seconds=kept), world.queue("parents")
-    put(world, queue, key="another", id="order-1")
-    assert world.say(world.one(queue), "SUCCEEDED").outcome is ReportOutcome.OK
-    world.clock.forward(limits.SPENT_SECONDS + 1)
-    put(world, queue, expires_at=world.clock() + timedelta(seconds=10))
-    world.clock.forward(10)
-    new = TaskSpec('"new"', id="order-1", dedupe_key="k")
-
-    if spawned:
-        world.put(parents)
-        (result,) = world.say(world.one(parents), "SUCCEEDED", spawn=((queue, new),)).spawned
-    else:
-        (result,) = world.use.tasks.enqueue(queue, [new])
-
-    assert result.outcome is CREATED
-    assert world.one(queue).payload == '"new"'
-    twin = put(world, queue)
-    assert (twin.outcome, twin.id) == (DUPLICATE, "order-1")
-
-
 def start(world: World, queue: str, **fields: Any) -> str:
     """Put a task whose key is free from its first delivery on; return its id."""
     made = put(world, queue, dedupe_until=DedupeUntil.START, **fields)
@@ -220,30 +194,6 @@ def test_a_retry_does_not_take_back_a_key_that_was_held_until_the_start(
     assert world.see(first).state is State.ENQUEUED
     second = start(world, queue)
     assert {one.id for one in world.take(queue, 2)} == {first, second}
-
-
-@pytest.mark.parametrize("how", ["cancel", "delete", "purge", "expire", "move"])
-def test_a_key_held_until_the_start_is_free_when_the_task_ends_before_it(
-    world: World, how: str
-) -> None:
-    queue = world.queue()
-    world.queue("other")
-    first = start(world, queue, expires_at=world.clock() + timedelta(seconds=60))
-    if how == "cancel":
-        world.use.cancelling.cancel(first)
-    elif how == "delete":
-        world.use.tasks.delete(first)
-    elif how == "purge":
-        world.clock.forward(0.001)
-        world.use.queues.purge(queue, (State.ENQUEUED,))
-    elif how == "move":
-        world.use.bulk.by_ids(queue, BulkAction.MOVE, [first], to_queue="other")
-    else:
-        world.clock.forward(60)
-        world.use.reaping.run()
-
-    assert world.store.key_locks(f"dedupe:{queue}") == {}
-    start(world, queue)
 
 
 @pytest.mark.parametrize("how", ["restart", "undo"])
@@ -296,17 +246,6 @@ def test_a_task_that_did_not_fit_the_answer_still_holds_its_key(world: World) ->
     assert world.store.key_locks(f"dedupe:{queue}") == {}
 
 
-def test_a_child_takes_a_key_that_its_parent_no_longer_holds(world: World) -> None:
-    queue = world.queue()
-    start(world, queue)
-    parent = world.one(queue)
-
-    result = world.say(parent, "SUCCEEDED", spawn=((queue, TaskSpec("1", dedupe_key="k")),))
-
-    assert [child.outcome for child in result.spawned] == [CREATED]
-    assert put(world, queue).id == result.spawned[0].id
-
-
 # ------------------------------------------------------------------------------- unique in a window
 
 
@@ -329,16 +268,6 @@ def test_in_a_window_one_task_is_made_even_after_it_has_ended(world: World) -> N
     world.say(world.one(queue), "SUCCEEDED")
     world.say(world.one(queue), "SUCCEEDED")
     assert unique(world, queue).outcome is CREATED
-
-
-def test_a_task_of_the_window_before_that_lives_is_met_by_its_key(world: World) -> None:
-    queue = world.queue()
-    first = unique(world, queue)
-    world.clock.forward(3600)
-
-    again = unique(world, queue)
-
-    assert (again.outcome, again.id) == (DUPLICATE, first.id)
 
 
 def test_the_id_of_a_window_cannot_be_computed_without_the_secret(world: World) -> None:

@@ -13,18 +13,16 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.queue import DeadLetterConfig, QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State, Task
-from headrace.history.transitions import transition
 from headrace.http.task_answers import task_answer
 from headrace.ops.delivery.reports import WorkerError
 from headrace.ops.operators.keys import acting
 from headrace.store.base import Store
 from headrace.store.call_scope import metered, restricted_to
 from headrace.store.sqlite import SqliteStore
-from headrace.store.stream import writes_of
 from headrace.wire.base import to_json
 from tests.contract.conftest import new_world
 from tests.manual_clock import ManualClock
-from tests.streamed import SHARD, Streamed, stream_records
+from tests.streamed import SHARD, Streamed
 
 BARE: dict[str, Any] = {
     "history_retention_in_seconds": 0,
@@ -84,17 +82,6 @@ def test_an_end_is_told_with_the_task_as_the_api_shows_it(told: Told) -> None:
     assert message["data"] == json.loads(shown)
     assert "payload" not in message["data"]
     assert message["data"]["result"] == {"rows": 3}
-
-
-def test_a_dead_one_is_told_with_its_errors(told: Told) -> None:
-    told.work()
-    told.finish("FAILED", error=WorkerError("Boom", "it broke"))
-
-    (message,) = told.messages()
-
-    assert message["type"] == "task.dead"
-    assert (message["data"]["state"], message["data"]["dead_reason"]) == ("DEAD", "exhausted")
-    assert [error["type"] for error in message["data"]["errors"]] == ["Boom"]
 
 
 @pytest.mark.parametrize("status", ["SUCCEEDED", "FAILED"])
@@ -195,44 +182,6 @@ def test_the_end_of_a_webhook_is_told_to_nobody(told: Told) -> None:
     assert len(told.world.take("work", 25)) == 1
 
 
-@pytest.mark.parametrize("gone", [False, True])
-def test_a_webhook_that_was_delivered_is_not_made_anew(told: Told, *, gone: bool) -> None:
-    """The recorder died between the webhook and its count, and the webhook was done by then."""
-    told.work()
-    history = 0 if gone else 86_400
-    told.use.queues.replace("told", QueueSettings(history_retention_in_seconds=history))
-    told.finish()
-    writes = told.stream.taken()
-    told.use.end_webhooks.tell([(write, transition(write)) for write in writes])
-    (webhook,) = told.webhooks()
-    told.world.say(webhook, "SUCCEEDED")
-    told.clock.forward(600)
-
-    told.use.recording.record(SHARD, writes)
-
-    assert told.webhooks() == []
-
-
-def test_the_stream_of_the_table_tells_the_same(told: Told) -> None:
-    told.work(**BARE)
-    told.finish(result="7")
-    writes, unreadable = writes_of(stream_records(told.stream.taken()))
-    assert unreadable == []
-    told.use.recording.record(SHARD, writes)
-
-    (webhook,) = told.webhooks()
-    data = json.loads(webhook.payload or "")["data"]
-    assert (data["state"], data["result"], data["attempts"]) == ("SUCCEEDED", 7, 1)
-
-
-def test_it_goes_on_when_the_queue_that_is_told_is_gone(told: Told) -> None:
-    told.work()
-    told.use.queues.delete("told")
-    told.finish()
-    told.record()
-    assert told.use.recording.position(SHARD) > 0
-
-
 def test_a_queue_that_cannot_be_told_is_refused(told: Told) -> None:
     for queue, fault in (("work", "another queue"), ("nowhere", "no queue nowhere")):
         with pytest.raises(InvalidRequest, match=fault) as refused:
@@ -283,21 +232,6 @@ def test_a_webhook_costs_two_units_and_without_it_an_end_costs_none(
     assert meter.read <= made  # as whoever makes the log reads what it has written
 
 
-def test_many_ends_are_told_at_once_and_in_their_order(told: Told) -> None:
-    told.work()
-    ids = [one for _ in range(3) for one in told.world.put("work", *["1"] * 10)]
-    done = []
-    for _ in range(3):
-        for task in told.world.take("work", 10):
-            told.world.say(task, "SUCCEEDED")
-            done.append(task.id)
-            told.clock.forward(0.001)
-    told.record()
-    found = [task.tells_of for _ in range(3) for task in told.webhooks()]
-    assert found == done
-    assert sorted(done) == sorted(ids)
-
-
 def fair_told(told: Told, **groups: Any) -> None:
     told.use.queues.replace("told", QueueSettings(groups=GroupSettings(GroupMode.FAIR, **groups)))
 
@@ -324,45 +258,6 @@ def test_webhooks_take_the_turns_of_their_tasks_groups(told: Told) -> None:
     assert set(keys[:3]) == {"acme", "beta", None}
     assert keys[3:] == ["acme"] * 3
     assert all(webhook.turn is not None for webhook in webhooks)
-
-
-def test_webhooks_have_a_key_only_where_they_go_to_groups(told: Told) -> None:
-    told.work(groups=GroupSettings(GroupMode.FAIR))
-    finish_all(told, "acme")
-    told.record()
-    (webhook,) = told.webhooks()
-    assert (webhook.group_key, webhook.turn) == (None, None)
-
-
-def test_webhooks_of_tasks_without_a_key_take_the_turns_of_those_without(told: Told) -> None:
-    told.work()
-    fair_told(told)
-    finish_all(told, None, None)
-    told.record()
-    first, second = told.webhooks()
-    assert (first.group_key, second.group_key) == (None, None)
-    assert first.turn is not None
-    assert second.turn is not None
-    assert first.turn < second.turn
-
-
-def test_the_limit_of_a_group_holds_for_its_webhooks(told: Told) -> None:
-    told.work(groups=GroupSettings(GroupMode.FAIR))
-    fair_told(told, max_inflight_per_group=1)
-    finish_all(told, "acme", "acme", "beta")
-    told.record()
-    assert sorted(str(one.group_key) for one in told.webhooks()) == ["acme", "beta"]
-
-
-def test_a_batch_that_comes_again_makes_no_second_webhook_in_groups(told: Told) -> None:
-    told.work(groups=GroupSettings(GroupMode.FAIR))
-    fair_told(told)
-    finish_all(told, "acme", "beta")
-    writes = told.stream.taken()
-    told.use.end_webhooks.tell([(write, transition(write)) for write in writes])
-    again = new_world(told.stream.store, told.clock)  # another process, after a crash
-    again.use.recording.record(SHARD, writes)
-    assert sorted(str(one.group_key) for one in told.webhooks()) == ["acme", "beta"]
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -404,15 +299,3 @@ def test_an_event_names_no_queue_outside_the_key_that_set_on_end(told: Told) -> 
 
     assert message["data"]["queue"] == "acme.out"
     assert [hop["queue"] for hop in message["data"]["trail"]] == ["acme.in", None]
-
-
-def test_an_event_names_every_queue_to_a_key_for_all_of_them(told: Told) -> None:
-    told.work()
-    told.world.queue("before")
-    told.world.put("before")
-    told.world.say(told.world.one("before"), "MOVED", to_queue="work")
-    told.world.say(told.world.one("work"), "SUCCEEDED")
-
-    (message,) = told.messages()
-
-    assert [hop["queue"] for hop in message["data"]["trail"]] == ["before"]

@@ -4,14 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.domain.errors import InvalidRequest, LeaseLost, NotFound
+from headrace.domain.errors import LeaseLost, NotFound
 from headrace.domain.lease import GroupState, lapse
 from headrace.domain.task import ErrorKind, State
 from headrace.ops.delivery.reports import ReportOutcome
-from headrace.ops.shared.leases import Leases
 from headrace.store.call_scope import metered
 from tests.contract.conftest import World, lease_name
-from tests.contract.groups import AT_ONCE, delivery, held, opened, settle
+from tests.contract.groups import held, opened, settle
 
 MINUTE = timedelta(seconds=60)
 
@@ -104,18 +103,6 @@ def test_a_group_takes_tasks_of_many_queues_and_shards(world: World) -> None:
     assert sorted(found) == sorted(ids)
 
 
-def test_too_many_queues_are_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.ops.shared.leases.LEASE_QUEUES", 1)
-    world.queue("mail")
-    world.queue("news")
-    group = opened(world)
-    world.take("mail", lease_id=group)
-
-    with pytest.raises(InvalidRequest, match="lease_id: a lease takes tasks of at most 1 queues"):
-        world.take("news", lease_id=group)
-    assert world.take("mail", lease_id=group) == ()
-
-
 # -- how it ends ------------------------------------------------------------------------------
 
 
@@ -143,15 +130,6 @@ def test_a_group_that_lapsed_is_never_extended_and_its_tasks_failed_an_attempt(
     for wrong in (world.use.leases.extend, world.use.leases.close):
         with pytest.raises(LeaseLost, match="lapsed"):
             wrong(group)
-
-
-def test_a_dequeue_that_finds_too_little_takes_back_what_a_lapsed_group_held(world: World) -> None:
-    queue = world.queue(retry_strategy=AT_ONCE)
-    world.put(queue, "1", "2")
-    world.take(queue, 2, lease_id=opened(world))
-    world.clock.forward(61)
-
-    assert [task.attempts for task in world.take(queue, 2)] == [2, 2]
 
 
 def test_an_extension_before_the_mark_wins_and_after_it_revives_nothing(world: World) -> None:
@@ -211,60 +189,6 @@ def test_a_closed_group_takes_and_extends_nothing_and_may_be_closed_again(world:
     assert world.one(queue).attempts == 1
 
 
-def test_what_closing_leaves_for_want_of_time_the_reaper_gives_back(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headrace.ops.shared.leases._PAGE", 20)
-    queue = world.queue()
-    world.put(queue, *["{}"] * 25)
-    group = opened(world, keepalive=3600)
-    world.take(queue, 25, lease_id=group)
-    impatient = Leases(world.store, world.use.queues, world.clock, patience=0)
-
-    impatient.close(group)
-    assert world.use.inspect.count(queue).by_state[State.ENQUEUED] == 20
-    assert world.use.reaping.run().released == 5
-    assert world.use.inspect.count(queue).by_state[State.ENQUEUED] == 25
-
-
-def test_a_task_taken_while_its_group_was_closed_comes_back_long_before_its_end(
-    world: World,
-) -> None:
-    queue = world.queue()
-    (task_id,) = world.put(queue)
-    group = world.use.leases.open_for(opened(world, keepalive=43_200), queue)
-    world.use.leases.close(group.id)
-    world.clock.forward(0.001)
-    world.store.commit([delivery(world, queue, task_id, group, "1")])
-
-    assert world.use.reaping.run().released == 1
-
-    waiting = world.see(task_id)
-    assert (waiting.state, waiting.attempts) == (State.ENQUEUED, 0)
-
-
-def test_the_reaper_forgets_a_closing_when_no_task_can_come_any_more(world: World) -> None:
-    queue = world.queue()
-    world.take(queue, lease_id=(group := opened(world)))
-    world.use.leases.close(group)
-    world.use.reaping.run()
-    assert world.store.records("closing", limit=9)[0]
-
-    world.clock.forward(61)
-    world.use.reaping.run()
-
-    assert world.store.records("closing", limit=9)[0] == ()
-
-
-def test_a_group_of_a_queue_that_is_deleted_can_be_closed(world: World) -> None:
-    world.queue("mail")
-    group = opened(world)
-    world.take("mail", lease_id=group)
-    world.use.queues.delete("mail")
-
-    world.use.leases.close(group)
-
-
 def test_an_unknown_group_is_no_lease(world: World) -> None:
     queue = world.queue()
     stranger = opened(world)[:-1] + "!"
@@ -299,10 +223,3 @@ def test_a_name_is_taken_until_a_day_after_the_end(world: World) -> None:
     with pytest.raises(LeaseLost):
         world.use.leases.extend(group)
     assert world.use.leases.extend(again).id == again
-
-
-def test_a_name_that_nobody_closes_is_free_in_the_end(world: World) -> None:
-    opened(world, "batch-7")
-    world.clock.forward(86_400 + 43_201)
-
-    assert opened(world, "batch-7")

@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import DequeuingSettings
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.store.base import Done, Refused
@@ -40,32 +38,6 @@ def test_reports_name_the_group_and_may_be_repeated(
     assert settle(world, task, group, status, **fields) is ReportOutcome.OK
     assert world.see(task.id) == settled
     assert held(world, group, queue) == []
-
-
-@pytest.mark.parametrize(("status", "fields", "state"), REPORTS)
-def test_reports_may_name_the_whole_delivery_too(
-    world: World, status: str, fields: dict[str, Any], state: State
-) -> None:
-    queue = world.queue()
-    world.queue("other")
-    world.put(queue)
-    task = world.one(queue, lease_id=opened(world))
-    whole = f"{task.lease_id}.{task.attempts}.YWRhOjE"
-
-    assert settle(world, task, whole, status, **fields) is ReportOutcome.OK
-    assert world.see(task.id).state is state
-
-
-def test_a_failure_under_a_group_keeps_attempt_and_worker(world: World) -> None:
-    queue = world.queue(retry_strategy=AT_ONCE)
-    (task_id,) = world.put(queue)
-    for worker in ("ada:1", "ada:2"):
-        group = opened(world)
-        task = world.one(queue, lease_id=group, worker=worker)
-        assert settle(world, task, group, "FAILED") is ReportOutcome.OK
-
-    errors = world.see(task_id).errors
-    assert [(error.attempt, error.worker) for error in errors] == [(1, "ada:1"), (2, "ada:2")]
 
 
 def test_a_heartbeat_of_one_task_keeps_its_progress_and_moves_no_end(world: World) -> None:
@@ -127,45 +99,15 @@ def by_another_lease(world: World, queue: str) -> None:
     world.say(world.one(queue), "RELEASED")
 
 
-def by_another_group(world: World, queue: str) -> None:
-    other = opened(world)
-    task = world.one(queue, lease_id=other)
-    assert settle(world, task, other, "FAILED") is ReportOutcome.OK
-
-
 def by_two_moves(world: World, queue: str) -> None:
     world.queue("other")
     world.say(world.one(queue), "MOVED", to_queue="other")
     world.say(world.one("other"), "MOVED", to_queue=queue)
 
 
-def by_death_and_restart(world: World, queue: str) -> None:
-    task = world.one(queue)
-    world.say(task, "FAILED", retryable=False)
-    world.clock.forward(0.001)
-    assert world.use.bulk.by_ids(queue, BulkAction.RESTART, [task.id]).changed == 1
-
-
-def by_death_and_an_operators_move(world: World, queue: str) -> None:
-    world.queue("other")
-    by_two_moves = (queue, "other"), ("other", queue)
-    for source, target in by_two_moves:
-        task = world.one(source)
-        world.say(task, "FAILED", retryable=False)
-        world.clock.forward(0.001)
-        moved = world.use.bulk.by_ids(source, BulkAction.MOVE, [task.id], to_queue=target)
-        assert moved.changed == 1
-
-
 @pytest.mark.parametrize(
     "between",
-    [
-        by_another_lease,
-        by_another_group,
-        by_two_moves,
-        by_death_and_restart,
-        by_death_and_an_operators_move,
-    ],
+    [by_another_lease, by_two_moves],
 )
 def test_a_late_report_does_not_touch_a_delivery_that_came_after_others(
     world: World, between: Callable[[World, str], None]
@@ -185,20 +127,6 @@ def test_a_late_report_does_not_touch_a_delivery_that_came_after_others(
     assert world.see(again.id) == before
 
     assert world.say(again, "SUCCEEDED").outcome is ReportOutcome.OK
-
-
-def test_a_task_that_others_had_before_the_group_was_opened_goes_by_the_groups_id(
-    world: World,
-) -> None:
-    queue = world.queue(retry_strategy=AT_ONCE)
-    world.put(queue)
-    world.say(world.one(queue), "FAILED")
-    group = opened(world)
-
-    task = world.one(queue, lease_id=group)
-
-    assert lease_name(task) == group
-    assert settle(world, task, group, "SUCCEEDED") is ReportOutcome.OK
 
 
 def test_two_that_work_under_one_group_never_get_the_same_task(world: World) -> None:
@@ -232,17 +160,6 @@ def test_zombies_lose(world: World, status: ReportStatus) -> None:
     new = world.one(queue, lease_id=opened(world))
     assert settle(world, old, group, status, **fields) is ReportOutcome.STALE_LEASE
     assert world.see(old.id) == new
-
-
-def test_a_late_report_under_a_group_that_nobody_took_back_still_counts(world: World) -> None:
-    queue = world.queue()
-    world.put(queue)
-    group = opened(world)
-    task = world.one(queue, lease_id=group)
-    world.clock.forward(61)
-
-    assert settle(world, task, group, "SUCCEEDED") is ReportOutcome.OK
-    assert world.use.reaping.run().retried == 0
 
 
 # -- together with everything else ------------------------------------------------------------
@@ -282,37 +199,6 @@ def test_single_and_group_leases_live_in_one_queue(world: World) -> None:
     assert (reaped.retried, reaped.released, reaped.healthy) == (2, 0, 0)
     assert world.see(under_closed.id).attempts == 0
     assert world.see(healthy.id).state is State.INFLIGHT
-
-
-def test_slots_are_freed_as_under_single_leases(world: World) -> None:
-    limits = DequeuingSettings(max_inflight_tasks=2)
-    queue = world.queue(dequeuing_settings=limits, retry_strategy=AT_ONCE)
-    world.put(queue, *"12345")
-    group = opened(world)
-    first, second = world.take(queue, 5, lease_id=group)
-    assert world.take(queue, lease_id=group) == ()
-
-    assert world.say(first, "RELEASED").outcome is ReportOutcome.OK
-    assert len(world.take(queue, 5, lease_id=group)) == 1
-    assert world.take(queue, lease_id=group) == ()
-    world.use.leases.close(group)
-    assert len(world.take(queue, 5, lease_id=opened(world))) == 2
-    assert world.see(second.id).attempts in {0, 1}
-
-
-def test_dedupe_keys_are_kept_and_freed_as_under_single_leases(world: World) -> None:
-    queue = world.queue()
-    (task_id,) = world.put(queue, dedupe_key="k")
-    group = opened(world)
-    task = world.one(queue, lease_id=group)
-    assert world.put(queue, dedupe_key="k") == [task_id]
-
-    world.use.leases.close(group)
-    assert world.put(queue, dedupe_key="k") == [task_id]
-    group = opened(world)
-    world.one(queue, lease_id=group)
-    assert settle(world, task, group, "SUCCEEDED") is ReportOutcome.OK
-    assert world.put(queue, dedupe_key="k") != [task_id]
 
 
 def test_reports_of_one_call_may_be_of_different_groups(world: World) -> None:

@@ -41,33 +41,6 @@ def test_what_was_leased_meanwhile_goes_back_with_no_attempt_used(world: World, 
     ]
 
 
-def test_a_task_that_comes_after_the_client_hung_up_is_not_leased(world: World) -> None:
-    queue = world.queue()
-    world.put(queue, "1", delay_in_seconds=1)
-    begun = world.clock()
-
-    found = world.use.deliveries.dequeue(
-        queue, wait_seconds=20, is_gone=lambda: (world.clock() - begun).total_seconds() > 0.5
-    )
-
-    assert found.tasks == ()
-    world.clock.forward(1)
-    assert world.one(queue).attempts == 1
-
-
-def test_a_group_lease_keeps_nothing_of_it(world: World) -> None:
-    queue = world.queue()
-    world.put(queue, "1")
-    group = world.use.leases.open(None, keepalive=60)
-
-    found = world.use.deliveries.dequeue(
-        [queue], lease_id=group.id, wait_seconds=20, is_gone=hangs_up_after(1)
-    )
-
-    assert found.tasks == ()
-    assert world.one(queue).attempts == 1
-
-
 def test_a_call_that_does_not_wait_is_answered(world: World) -> None:
     queue = world.queue()
     world.put(queue, "1")

@@ -101,25 +101,6 @@ def test_of_state_and_indexed_value_the_one_with_fewer_tasks_is_read(
     assert ([task.id for task in found.tasks], found.by_creation) == ([few], True)
 
 
-def test_pages_by_state_go_on_by_state(it: Indexed) -> None:
-    it.build()
-    dead = it.world.put("mail", *["{}"] * 6, tags={"tenant": "acme"})
-    for task in it.world.take("mail", 6):
-        it.world.say(task, "FAILED", retryable=False)
-    for _ in range(4):
-        it.world.put("mail", *["{}"] * 20, tags={"tenant": "acme"})
-    it.record()
-    where = replace(ACME, states=("DEAD",))
-
-    found: list[str] = []
-    page = it.listed(where, limit=4)
-    found += [task.id for task in page.tasks]
-    page = it.listed(where, limit=4, cursor=page.cursor)
-    found += [task.id for task in page.tasks]
-
-    assert sorted(found) == sorted(dead)
-
-
 def test_what_was_there_before_is_found_once_it_is_built(it: Indexed) -> None:
     queue = it.world.queue("old")
     meant = it.world.put(queue, *['{"order": {"id": 77}}'] * 3, tags={"tenant": "acme"})
@@ -204,23 +185,6 @@ def test_an_index_that_lacks_tasks_is_built_anew(it: Indexed) -> None:
     assert (index.built, index.wanted, index.looked_at) == (True, FIELDS, 1)
 
 
-def test_an_index_that_is_built_anew_may_be_given_up_or_changed(it: Indexed) -> None:
-    (task_id,) = it.world.put("mail", tags={"tenant": "acme", "city": "Bern"})
-    it.build()
-    it.world.use.queues.reindex("mail")
-    it.index("tag:city")
-    it.build()
-    assert it.found(TaskFilter(tags={"city": "Bern"})) == {task_id}
-
-    it.world.use.queues.reindex("mail")
-    it.index()
-    it.build()
-
-    (index,) = every_index(it.world.store).values()
-    assert (index.built, index.wanted) == (True, ())
-    assert it.listed(TaskFilter(tags={"city": "Bern"})).by_creation is False
-
-
 def test_only_what_is_indexed_can_be_built_anew(it: Indexed) -> None:
     with pytest.raises(Conflict) as refused:
         it.world.use.queues.reindex("sms")
@@ -232,35 +196,8 @@ def test_only_what_is_indexed_can_be_built_anew(it: Indexed) -> None:
         it.world.use.queues.reindex("nothing")
 
 
-def test_nothing_is_left_of_a_queue_that_is_deleted(it: Indexed) -> None:
-    it.build()
-    it.world.put("mail", tags={"tenant": "acme"})
-    it.record()
-    it.world.use.queues.delete("mail")
-    for _ in range(3):
-        it.clock.forward(200)
-        it.world.use.reaping.run()
-        it.build()
-
-    assert every_index(it.world.store) == {}
-
-
 def test_counts_and_actions_do_without_what_may_lag(it: Indexed) -> None:
     it.build()
     it.world.put("mail", tags={"tenant": "acme"})  # not recorded yet
 
     assert it.world.use.inspect.count("mail", ACME).count == 1
-
-
-def test_a_long_value_and_other_kinds_of_values_do_no_harm(it: Indexed) -> None:
-    it.build()
-    payloads = [
-        '{"order": {"id": "%s"}}' % ("x" * 300),
-        '{"order": [1]}',
-        "7",
-        '{"order":{"id":true}}',
-    ]
-    ids = it.world.put("mail", *payloads)
-    it.record()
-
-    assert it.found(TaskFilter(payload={"order.id": "true"})) == {ids[3]}

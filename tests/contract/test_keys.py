@@ -131,29 +131,6 @@ def test_a_key_costs_one_read_in_ten_seconds(world: World) -> None:
     assert (first.write, again.read, again.write) == (0, 0, 0)
 
 
-def test_a_key_that_nobody_has_costs_one_read_in_ten_seconds(world: World) -> None:
-    unknown = f"hr_{'0' * 20}_{'0' * 40}"
-    with pytest.raises(Unauthenticated):
-        world.use.keys.verify(unknown)
-
-    with metered() as meter, pytest.raises(Unauthenticated):
-        world.use.keys.verify(unknown)
-
-    assert meter.read == 0
-
-
-def test_made_up_ids_neither_fill_the_memory_nor_drive_out_a_real_key(world: World) -> None:
-    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
-    world.use.keys.verify(made.secret)
-    keys = replace(world.use.keys, store=MemoryStore())  # where it could not be read again
-    for number in range(3000):
-        with pytest.raises(Unauthenticated):
-            keys.verify(f"hr_{number:020x}_{'0' * 40}")
-
-    assert len(keys._unknown) == 2000  # noqa: SLF001  what is bounded
-    assert keys.verify(made.secret).name == "sensors"
-
-
 def test_a_revoked_key_stops_here_at_once_and_elsewhere_within_ten_seconds(world: World) -> None:
     made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
     there = elsewhere(world)
@@ -168,18 +145,6 @@ def test_a_revoked_key_stops_here_at_once_and_elsewhere_within_ten_seconds(world
         there.verify(made.secret)
     with pytest.raises(NotFound):
         world.use.keys.revoke(BOOTSTRAP, made.key.id)
-
-
-def test_a_longer_cache_of_settings_makes_no_revoked_key_live_longer(world: World) -> None:
-    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
-    there = replace(elsewhere(world), cache_seconds=3600)
-    there.verify(made.secret)
-
-    world.use.keys.revoke(BOOTSTRAP, made.key.id)
-    world.clock.forward(10)
-
-    with pytest.raises(Unauthenticated):
-        there.verify(made.secret)
 
 
 def test_the_last_use_is_noted_once_an_hour(world: World) -> None:
@@ -224,14 +189,6 @@ def test_a_request_does_not_fail_for_the_noting_of_its_key(world: World) -> None
         assert keys.verify(made.secret).name == "sensors"
 
     assert table.tries == 1
-
-
-def test_who_only_looks_notes_nothing(world: World) -> None:
-    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
-
-    elsewhere(world).verify(made.secret, note_use=False)
-
-    assert next(listed(world.use.keys, BOOTSTRAP)).last_used_at is None
 
 
 def test_a_key_revoked_while_it_is_used_does_not_come_back(world: World) -> None:
@@ -303,14 +260,6 @@ def test_a_restricted_admin_sees_and_revokes_keys_not_wider_than_its_own(world: 
     assert {key.name for key in listed(keys, BOOTSTRAP)} == {"somebody", "partly", "wide"}
 
 
-def test_no_cursor_tells_of_keys_that_are_not_shown(world: World) -> None:
-    keys = world.use.keys
-    boss = principal(world, "ngsi.*")
-    keys.create(BOOTSTRAP, "wide", Role.VIEWER, ("*",))
-
-    assert keys.list(boss, limit=1).cursor is None
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -355,30 +304,6 @@ def test_no_two_living_keys_have_one_name(world: World) -> None:
     assert keys.verify(second.secret).role is Role.VIEWER
 
 
-def test_a_name_is_free_though_its_key_was_revoked_by_a_process_that_ended(world: World) -> None:
-    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
-    world.store.drop_record("key", made.key.id)  # and what says whose the name is, is left
-
-    again = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
-
-    assert world.use.keys.verify(again.secret).name == "sensors"
-    with pytest.raises(KeyExists):
-        world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
-
-
-def test_the_revocation_of_a_key_leaves_its_name_to_whoever_has_it_by_then(world: World) -> None:
-    keys = world.use.keys
-    first = keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",), expires_at=later(world, 60))
-    world.clock.forward(60)
-    second = keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
-
-    keys.revoke(BOOTSTRAP, first.key.id)
-
-    assert keys.verify(second.secret).key_id == second.key.id
-    with pytest.raises(KeyExists):
-        keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
-
-
 # ---------------------------------------------------------------------------------------- expiry
 
 
@@ -415,33 +340,6 @@ def test_an_expiry_that_is_not_in_the_future_is_refused(world: World, seconds: i
         )
 
     assert refused.value.errors[0].field == "expires_at"
-
-
-def test_an_expired_key_is_listed_for_a_while_and_its_name_is_free(world: World) -> None:
-    keys = world.use.keys
-    made = keys.create(BOOTSTRAP, "ci", Role.WORKER, ("*",), expires_at=later(world, 60))
-    world.clock.forward(60)
-
-    assert list(listed(keys, BOOTSTRAP)) == [made.key]
-    other = keys.create(BOOTSTRAP, "ci", Role.WORKER, ("*",))
-    assert [key.id for key in listed(keys, BOOTSTRAP)] == [made.key.id, other.key.id]
-    world.clock.forward(90 * 24 * HOUR)
-    assert [key.id for key in listed(keys, BOOTSTRAP)] == [other.key.id]
-    with pytest.raises(NotFound):
-        keys.revoke(BOOTSTRAP, made.key.id)
-    record = world.store.record("key", made.key.id)
-    assert record is None or record.expires_at == later(world, 0)  # the table may sweep it
-
-
-def test_a_key_kept_by_an_older_version_works_for_ever(world: World) -> None:
-    made = world.use.keys.create(BOOTSTRAP, "old", Role.WORKER, ("*",))
-    record = world.store.record("key", made.key.id)
-    assert record is not None
-    body = {name: record.body[name] for name in record.body.keys() - {"expires_at", "former"}}
-    world.store.put_record(replace(record, body=body, version=2), replaces=1)
-
-    assert elsewhere(world).verify(made.secret).name == "old"
-    assert world.use.keys.rotate(BOOTSTRAP, made.key.id).key.expires_at is None
 
 
 # -------------------------------------------------------------------------------------- rotation
@@ -508,44 +406,6 @@ def test_revoking_ends_both_secrets(world: World) -> None:
 
     assert not _works(keys, first.secret)
     assert not _works(keys, second.secret)
-
-
-def test_an_overlap_ends_no_later_than_the_key(world: World) -> None:
-    keys = world.use.keys
-    first = keys.create(BOOTSTRAP, "ci", Role.PRODUCER, ("*",), expires_at=later(world, 60))
-    second = keys.rotate(BOOTSTRAP, first.key.id, overlap=timedelta(hours=1))
-    world.clock.forward(60)
-
-    assert not _works(keys, first.secret)
-    assert not _works(keys, second.secret)
-    with pytest.raises(NotFound, match="expired"):
-        keys.rotate(BOOTSTRAP, first.key.id)
-
-
-def test_the_use_of_a_key_noted_by_one_who_knows_its_old_secret_undoes_no_rotation(
-    world: World,
-) -> None:
-    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
-    there = elsewhere(world)
-    there.verify(made.secret, note_use=False)
-    rotated = world.use.keys.rotate(BOOTSTRAP, made.key.id)
-
-    there.verify(made.secret)  # which would note the use
-
-    assert _works(elsewhere(world), rotated.secret)
-    assert not _works(elsewhere(world), made.secret)
-
-
-def test_a_wrong_secret_of_a_key_costs_one_read_in_ten_seconds(world: World) -> None:
-    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
-    wrong = f"{made.key.prefix}_{'0' * 40}"
-    assert not _works(world.use.keys, wrong)
-
-    with metered() as meter:
-        assert not _works(world.use.keys, wrong)
-        assert _works(world.use.keys, made.secret)
-
-    assert meter.read == 0
 
 
 def test_a_restricted_admin_rotates_keys_not_wider_than_its_own(world: World) -> None:

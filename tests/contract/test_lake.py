@@ -2,11 +2,9 @@
 
 import gzip
 import json
-import os
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import boto3
 import pytest
@@ -14,18 +12,11 @@ from moto import mock_aws
 
 from headrace.domain.errors import Unavailable
 from headrace.history.changelog import Changelog
-from headrace.history.metrics import Archive, Steps
 from headrace.history.recorder import Recorded
-from headrace.history.series import SPAN, Span, content_of, file_of, minute_of, put_together
-from headrace.history.tally import Activity
-from headrace.runtime.wiring import Settings
-from headrace.store.base import Lake, PieceLake, Store
-from headrace.store.call_scope import metered
-from headrace.store.lake import FolderLake, S3Access, lake_at
-from headrace.store.stream import writes_of
+from headrace.store.base import Lake, Store
+from headrace.store.lake import FolderLake, lake_at
 from tests.contract.test_recording import Recorder, new_recorder, worked
 from tests.manual_clock import ManualClock
-from tests.streamed import stream_records
 
 
 @pytest.fixture(params=["folder", "s3"])
@@ -54,44 +45,6 @@ def test_a_file_holds_what_was_written_last(lake: Lake) -> None:
     assert lake.get("state/y.json", range(2)) is None
 
 
-def test_a_file_comes_in_pieces(lake: Lake) -> None:
-    content = bytes(range(256)) * 10_000
-    lake.put("data/large", content)
-    read = cast("PieceLake", lake).pieces
-
-    with read("data/large") as pieces, read("data/none") as nothing:
-        assert pieces is not None
-        assert b"".join(pieces) == content
-        assert nothing is None
-
-
-def test_a_bucket_is_read_as_another_role_and_the_environment_stays_as_it_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
-    monkeypatch.delenv("AWS_REGION", raising=False)
-    role = "arn:aws:iam::123456789012:role/reader"
-    before = dict(os.environ)
-    with mock_aws():
-        lake = lake_at("s3a://theirs/x", access=S3Access(role, "eu-west-1"))
-        where = {"LocationConstraint": "eu-west-1"}
-        boto3.client("s3", "eu-west-1").create_bucket(
-            Bucket="theirs", CreateBucketConfiguration=where
-        )
-        lake.put("a", b"1")
-        signed = cast("Any", lake)._lake.client  # noqa: SLF001 (who it is signed in as)
-
-        assert lake.get("a") == b"1"
-        assert signed.meta.region_name == "eu-west-1"
-        assert signed._request_signer._credentials.method == "assume-role"  # noqa: SLF001
-    assert dict(os.environ) == before
-
-    other = lake_at("s3://theirs", access=S3Access(endpoint="http://127.0.0.1:9", region="x-y-1"))
-    assert cast("Any", other)._lake.client.meta.endpoint_url == "http://127.0.0.1:9"  # noqa: SLF001
-
-
 def test_files_are_listed_by_name_and_change_their_stamp(lake: Lake) -> None:
     for name in ("raw/dt=2/b", "raw/dt=1/a", "raw/dt=1/c", "other/d"):
         lake.put(name, b"x")
@@ -104,23 +57,6 @@ def test_files_are_listed_by_name_and_change_their_stamp(lake: Lake) -> None:
     assert second[0].stamp != first[0].stamp
     assert second[1] == first[1]
     assert lake.list("nothing/") == []
-
-
-def test_series_are_read_from_any_lake(lake: Lake) -> None:
-    now = datetime(2026, 11, 21, 12, tzinfo=UTC)
-    day = date(2026, 11, 1)
-    steps = Steps.between(now - timedelta(days=21), now, 86_400, now)
-    activity = Activity([6, 5, 4, 3, 2, 1])
-    archive = Archive(lake)
-    assert not archive.known()
-
-    lake.put(SPAN, Span(day, now.date()).text())
-    of_mail = [("mail", content_of({minute_of(day): activity}))]
-    lake.put(file_of("mail", day), put_together(of_mail))
-
-    assert archive.known() == range(minute_of(day), minute_of(now.date()))
-    assert [*archive.minutes("mail", steps, archive.known())] == [(minute_of(day), activity)]
-    assert [*archive.minutes("other", steps, archive.known())] == []
 
 
 def test_a_folder_that_cannot_be_written_is_unavailable(tmp_path: Path) -> None:
@@ -138,20 +74,6 @@ def test_a_bucket_away_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(Unavailable, match="the lake cannot be reached"):
         lake_at("s3://nowhere").put("x", b"")
-
-
-@pytest.mark.parametrize("address", ["ftp://x/y", "s3://", "s3://b?x=1"])
-def test_an_address_that_is_no_lake_is_refused_by_its_variable(address: str) -> None:
-    with pytest.raises(ValueError, match="HEADRACE_LAKE: a lake must be s3://bucket/prefix"):
-        Settings.from_env({"HEADRACE_LAKE": address})
-
-
-@pytest.mark.parametrize(("value", "lake"), [("", None), ("none", None), ("a/b", "a/b")])
-def test_the_environment_says_where_the_lake_is(value: str, lake: str | None) -> None:
-    env = {"HEADRACE_LAKE": value, "HEADRACE_LAKE_PAYLOADS": "a.*, b,"}
-    settings = Settings.from_env(env)
-
-    assert (settings.lake, settings.lake_payloads) == (lake, ("a.*", "b"))
 
 
 # ---- The recorder
@@ -215,20 +137,6 @@ def test_a_batch_that_does_not_reach_the_lake_is_not_counted_and_comes_again(
     assert len(lines(lake)) == 1
 
 
-def test_a_lake_costs_no_more_units(it: Recorder, tmp_path: Path) -> None:
-    it.recording.changelog = Changelog(FolderLake(tmp_path))
-    queue = it.world.queue()
-    for _ in range(20):
-        worked(it.world, queue)
-    changes = it.stream.taken()
-
-    with metered() as meter:
-        it.record(changes)
-
-    assert meter.write <= 2
-    assert meter.read <= 2  # twice a minute, the settings of a queue
-
-
 def test_a_removal_by_the_table_itself_is_told_from_a_delete(it: Recorder, tmp_path: Path) -> None:
     lake = FolderLake(tmp_path)
     it.recording.changelog = Changelog(lake)
@@ -243,16 +151,3 @@ def test_a_removal_by_the_table_itself_is_told_from_a_delete(it: Recorder, tmp_p
     it.record()
 
     assert [line["move"] for line in lines(lake)][-3:] == ["delete", "delete", "forget"]
-
-
-def test_an_unreadable_record_is_left_out_of_the_lake(it: Recorder, tmp_path: Path) -> None:
-    lake = FolderLake(tmp_path)
-    it.recording.changelog = Changelog(lake)
-    queue = it.world.queue()
-    it.world.put(queue, "{}", "{}")
-    changes = stream_records(it.stream.taken())
-    changes[0]["dynamodb"]["NewImage"].pop("version")
-
-    recorded = it.record(writes_of(changes).writes)
-
-    assert (recorded.counted, len(recorded.unreadable), len(lines(lake))) == (1, 1, 1)

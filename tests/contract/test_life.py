@@ -60,14 +60,6 @@ def test_tasks_of_one_call_are_delivered_in_their_order(world: World) -> None:
     assert [task.id for task in world.take(queue, 25)] == ids[7:]
 
 
-def test_a_task_in_flight_is_not_delivered_again(world: World) -> None:
-    queue = world.queue()
-    world.put(queue)
-
-    assert len(world.take(queue)) == 1
-    assert world.take(queue) == ()
-
-
 def test_a_failed_task_comes_back_after_its_backoff_with_the_error_kept(world: World) -> None:
     queue = world.queue(retry_strategy=IN_TEN)
     world.put(queue)
@@ -186,17 +178,6 @@ def test_a_moved_task_keeps_its_identity_and_takes_the_targets_settings(world: W
     assert world.take(first) == ()
     world.clock.forward(2)
     assert world.one(second).payload == '"out"'
-
-
-def test_a_move_to_a_queue_without_expiry_never_expires(world: World) -> None:
-    first, second = world.queue("first"), world.queue("second", expires_in_seconds=0)
-    world.put(first)
-    task = world.one(first)
-
-    world.say(task, "MOVED", to_queue=second, tags={"b": "2"})
-
-    moved = world.see(task.id)
-    assert (moved.expires_at, moved.tags, moved.payload) == (None, {"b": "2"}, "{}")
 
 
 def test_a_move_to_a_missing_queue_is_invalid_and_the_lease_stays(world: World) -> None:

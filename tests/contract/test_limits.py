@@ -1,6 +1,5 @@
 """What every store promises about limits: never exceeded, and nothing leaks."""
 
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -10,12 +9,11 @@ import pytest
 
 from headrace.domain.queue import DequeuingSettings, IntervalUnit, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import State, Task
-from headrace.ops.delivery.reports import ReportOutcome
+from headrace.domain.task import State
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
 from headrace.store.call_scope import metered
-from tests.contract.conftest import World, lease_name
+from tests.contract.conftest import World
 
 AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0, max_retries=100)
 
@@ -103,14 +101,6 @@ def test_the_service_says_when_the_rate_may_allow_a_task_again(
     assert least <= answer.poll_after_seconds <= most
 
 
-def test_a_limit_counts_what_was_in_flight_before_it(world: World) -> None:
-    queue = filled(world, 10)
-    world.take(queue, 3)
-    world.use.queues.replace(queue, QueueSettings(dequeuing_settings=at_most(4)))
-
-    assert len(world.take(queue, 5)) == 1
-
-
 def test_tokens_allow_a_burst_and_then_the_rate(world: World) -> None:
     rate = RateLimiting(10, 5)
     queue = filled(world, 30, dequeuing_settings=at_most(rate=rate))
@@ -124,18 +114,6 @@ def test_tokens_allow_a_burst_and_then_the_rate(world: World) -> None:
     assert len(world.take(queue, 25)) == 4
     world.clock.forward(3600)
     assert len(world.take(queue, 25)) == 10
-
-
-def test_tokens_per_minute_and_hour(world: World) -> None:
-    for unit, seconds in ((IntervalUnit.MINUTES, 60), (IntervalUnit.HOURS, 3600)):
-        name = filled(
-            world, 2, name=unit.lower(), dequeuing_settings=at_most(rate=RateLimiting(1, 2, unit))
-        )
-        assert len(world.take(name, 5)) == 1
-        world.clock.forward(2 * seconds - 1)
-        assert world.take(name, 5) == ()
-        world.clock.forward(1)
-        assert len(world.take(name, 5)) == 1
 
 
 def test_only_delivered_tasks_cost_tokens(world: World) -> None:
@@ -156,45 +134,6 @@ def test_a_queue_without_limits_pays_nothing_for_them(world: World) -> None:
 
     assert meter.read <= 1.5
     assert meter.write <= 75
-
-
-@pytest.mark.slow
-def test_sixteen_workers_never_have_more_than_five_in_flight(store: Store) -> None:
-    use = build(Settings(), store)
-    use.queues.create("q", QueueSettings(dequeuing_settings=at_most(5), retry_strategy=AT_ONCE))
-    world = World(store, None, use)  # type: ignore[arg-type]  # real time passes here
-    for _ in range(2):
-        world.put("q", *["1"] * 20)
-    lock, flying, most, done = threading.Lock(), set[str](), [0], [0]
-    until = time.monotonic() + 60
-
-    def work(number: int) -> None:
-        while time.monotonic() < until and done[0] < 40:
-            for task in use.deliveries.dequeue("q", batch_size=1 + number % 3).tasks:
-                with lock:
-                    assert task.id not in flying
-                    flying.add(task.id)
-                    most[0] = max(most[0], len(flying))
-                finish(world, task, number, flying, lock, done)
-
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(work, range(16)))
-
-    assert done[0] == 40
-    assert most[0] <= 5
-    assert not use.deliveries.limiting.slots.full(use.queues.get("q"))
-
-
-def finish(
-    world: World, task: Task, number: int, flying: set[str], lock: threading.Lock, done: list[int]
-) -> None:
-    with lock:  # before the report: it may be handed out again at once
-        flying.discard(task.id)
-    status = "FAILED" if number % 4 == 0 and task.attempts < 3 else "SUCCEEDED"
-    assert world.say(task, status, lease=str(lease_name(task))).outcome is ReportOutcome.OK
-    if status == "SUCCEEDED":
-        with lock:
-            done[0] += 1
 
 
 def test_sixteen_callers_share_one_rate(store: Store) -> None:

@@ -85,27 +85,3 @@ def test_a_task_whose_workers_are_all_busy_elsewhere_says_so(it: Recorder) -> No
     assert details(it, first) == [("behind", both)]
     beat(it, queue, name="ada:2", running=1)
     assert details(it, first) == []
-
-
-def test_busy_workers_do_not_hold_up_what_is_paused_or_due_just_now(it: Recorder) -> None:
-    queue = it.world.queue()
-    beat(it, queue, running=2)
-    [task_id] = it.world.put(queue)
-
-    assert details(it, task_id) == []
-    it.world.clock.forward(10)
-    it.world.use.queues.pause(queue)
-    assert [code for code, _ in details(it, task_id)] == ["paused"]
-
-
-def test_a_worker_of_more_tasks_than_a_heartbeat_names_is_busy_with_a_hundred(
-    it: Recorder,
-) -> None:
-    queue = it.world.queue()
-    [task_id] = it.world.put(queue)
-    it.world.clock.forward(10)
-    ids = tuple(f"tsk_{number}" for number in range(100))
-    heartbeat = WorkerHeartbeat("ada:1", (queue,), it.world.clock(), 500, ids)
-    it.world.use.workers.alive(BOOTSTRAP, heartbeat)
-
-    assert [code for code, _ in details(it, task_id)] == ["behind"]

@@ -7,7 +7,6 @@ import pytest
 from headrace.domain.errors import LeaseLost, NotFound
 from headrace.domain.queue import IntervalUnit, RateLimiting
 from headrace.domain.repeat import KeyedRequest
-from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
 from headrace.ops.delivery.dequeue import DequeueResult, Order
 from headrace.store.call_scope import metered
@@ -84,16 +83,6 @@ def test_what_a_limited_queue_does_not_give_the_others_do(world: World) -> None:
 
 
 @pytest.mark.parametrize("order", Order)
-def test_a_paused_queue_gives_nothing(world: World, queues: list[str], order: Order) -> None:
-    world.use.queues.pause("first")
-
-    found = take(world, 25, order=order)
-
-    assert {task.queue for task in found.tasks} == {"second", "third"}
-    assert len(found.tasks) == 6
-
-
-@pytest.mark.parametrize("order", Order)
 def test_where_one_queue_is_missing_nothing_is_leased(
     world: World, queues: list[str], order: Order
 ) -> None:
@@ -102,21 +91,6 @@ def test_where_one_queue_is_missing_nothing_is_leased(
 
     assert [error.field for error in missing.value.errors] == ["queues[1]"]
     assert len(take(world, 25).tasks) == 9
-
-
-@pytest.mark.parametrize("order", Order)
-def test_lapsed_leases_of_each_queue_are_reclaimed(world: World, order: Order) -> None:
-    at_once = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0)
-    for name in NAMES:
-        world.queue(name, retry_strategy=at_once, keepalive_timeout_in_seconds=5)
-        world.put(name, f'"{name}"')
-    assert len(take(world, 25).tasks) == 3
-    world.clock.forward(5)
-
-    found = take(world, 25, order=order)
-
-    assert sorted(payloads(found.tasks)) == ALL
-    assert {task.attempts for task in found.tasks} == {2}
 
 
 def test_an_idle_worker_asks_again_when_the_first_of_them_has_something(world: World) -> None:
@@ -140,20 +114,6 @@ def test_a_wait_ends_with_the_first_task_of_any_queue(world: World, order: Order
 
     assert payloads(found.tasks) == ["late"]
     assert world.clock() - begun < timedelta(seconds=2)
-
-
-@pytest.mark.parametrize("order", Order)
-def test_one_answer_has_room_for_all_of_them_together(world: World, order: Order) -> None:
-    for name in NAMES:
-        world.queue(name)
-        for _ in range(8):
-            world.put(name, '"' + "x" * 250_000 + '"')
-
-    first = take(world, 25, order=order)
-
-    assert 14 <= len(first.tasks) <= 17
-    assert len(take(world, 25, order=order).tasks) == 24 - len(first.tasks)
-    assert {task.attempts for task in first.tasks} == {1}
 
 
 @pytest.mark.parametrize("order", Order)

@@ -1,7 +1,5 @@
 """What reaper and recorder tell of themselves, for metrics: on every store."""
 
-from datetime import timedelta
-
 import pytest
 
 from headrace.history.transitions import Event
@@ -31,17 +29,6 @@ def test_the_reaper_tells_how_long_the_oldest_ready_task_of_all_queues_has_waite
     assert oldest_ready(world) == pytest.approx(42)
 
 
-def test_what_is_not_ready_does_not_wait(world: World) -> None:
-    queue = world.queue()
-    assert oldest_ready(world) == 0
-    world.put(queue, delay_in_seconds=600)
-    world.put(queue)
-    world.one(queue)
-    world.clock.forward(20)
-
-    assert oldest_ready(world) == 0
-
-
 def test_nobody_is_told_that_a_paused_queue_waits(world: World) -> None:
     queue = world.queue()
     world.put(queue)
@@ -49,16 +36,6 @@ def test_nobody_is_told_that_a_paused_queue_waits(world: World) -> None:
     world.clock.forward(60)
 
     assert oldest_ready(world) == 0
-
-
-def test_a_task_that_the_reaper_buries_no_longer_waits(world: World) -> None:
-    queue = world.queue()
-    world.put(queue, expires_at=world.clock() + timedelta(seconds=30))
-    world.clock.forward(10)
-    world.put(queue)
-    world.clock.forward(25)
-
-    assert oldest_ready(world) == pytest.approx(25)
 
 
 def test_the_recorder_tells_what_happened_once_however_often_it_comes(it: Recorder) -> None:

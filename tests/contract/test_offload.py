@@ -12,8 +12,6 @@ import pytest
 from headrace.domain import cost
 from headrace.domain.errors import Unavailable
 from headrace.domain.operate import BulkAction
-from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import DequeuingSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import DeadReason, State
 from headrace.ops.delivery.orphans import ORPHAN_AGE, ROUND
@@ -21,7 +19,7 @@ from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
 from headrace.store.call_scope import metered
 from headrace.store.objects import MemoryObjects
-from headrace.store.stream import ImageView, writes_of
+from headrace.store.stream import writes_of
 from headrace.testing.stores import SHARD, Streamed
 from tests.contract.conftest import World
 from tests.manual_clock import ManualClock
@@ -106,22 +104,6 @@ def test_a_large_payload_is_delivered_as_it_came_in(world: OffloadWorld) -> None
     assert world.objects.asked == [("put", 1), ("get", 1)]
 
 
-def test_the_payloads_of_a_batch_are_written_together_and_fetched_together(
-    world: OffloadWorld,
-) -> None:
-    world.put("mail", *[LARGE] * 25)
-
-    assert {task.payload for task in world.take("mail", 25)} == {LARGE}
-    assert world.objects.asked == [("put", 25), ("get", 25)]
-
-
-def test_a_text_of_just_the_size_stays_inside(world: OffloadWorld) -> None:
-    exact = f'"{"x" * (MOST - 2)}"'
-    world.put("mail", exact, exact[:-1] + 'x"')
-
-    assert len(world.objects.names()) == 1
-
-
 def test_results_and_progress_go_the_same_way(world: OffloadWorld) -> None:
     (task_id,) = world.put("mail", SMALL)
     task = world.one("mail")
@@ -131,30 +113,6 @@ def test_results_and_progress_go_the_same_way(world: OffloadWorld) -> None:
 
     seen = world.use.texts.shown(world.see(task_id))
     assert (seen.payload, seen.result, seen.progress) == (SMALL, LARGE, OTHER)
-
-
-def test_small_progress_after_large_is_what_is_shown(world: OffloadWorld) -> None:
-    (task_id,) = world.put("mail", SMALL)
-    task = world.one("mail")
-    for progress in (LARGE, "1", OTHER, "2"):
-        world.say(task, "INFLIGHT", progress=progress)
-        assert world.use.texts.shown(world.see(task_id)).progress == progress
-    world.record()
-
-    assert world.objects.names() == []
-
-
-def test_the_next_delivery_has_the_large_progress_of_the_one_before(world: OffloadWorld) -> None:
-    world.put("mail", SMALL)
-    task = world.one("mail")
-    world.say(task, "INFLIGHT", progress=LARGE)
-    world.say(task, "RELEASED")
-
-    task = world.one("mail")
-    assert (task.own_progress, task.last_progress) == (None, LARGE)
-    world.say(task, "INFLIGHT", progress=SMALL)
-    world.record()
-    assert world.objects.names() == []
 
 
 def test_a_task_keeps_its_payload_through_retries_moves_and_restarts(world: OffloadWorld) -> None:
@@ -181,24 +139,6 @@ def test_a_move_with_a_payload_leaves_the_one_before_behind(world: OffloadWorld)
     assert len(world.objects.names()) == 1
 
 
-def test_what_is_overwritten_is_delivered(world: OffloadWorld) -> None:
-    world.put("mail", LARGE, dedupe_key="k")
-    world.put("mail", SMALL, dedupe_key="k", overwrite=frozenset({"payload"}))
-    assert world.one("mail").payload == SMALL
-    world.record()
-
-    assert world.objects.names() == []
-
-
-def test_children_of_a_report_keep_theirs_too(world: OffloadWorld) -> None:
-    world.queue("post")
-    world.put("mail", SMALL)
-    spawn = tuple(("post", TaskSpec(text)) for text in (LARGE, SMALL, OTHER))
-    world.say(world.one("mail"), "SUCCEEDED", spawn=spawn)
-
-    assert [task.payload for task in world.take("post", 3)] == [LARGE, SMALL, OTHER]
-
-
 def test_lists_show_payloads_where_they_are_asked_for(world: OffloadWorld) -> None:
     world.put("mail", SMALL, LARGE)
     world.objects.asked.clear()
@@ -217,16 +157,6 @@ def test_counts_and_reasons_ask_for_no_payload(world: OffloadWorld) -> None:
     world.use.explain.reasons(world.see(task_id))
     world.use.reaping.run()
 
-    assert world.objects.asked == []
-
-
-def test_slots_are_read_without_payloads(world: OffloadWorld) -> None:
-    world.queue("limited", dequeuing_settings=DequeuingSettings(max_inflight_tasks=1))
-    world.put("limited", LARGE, LARGE)
-    world.one("limited")
-    world.objects.asked.clear()
-
-    assert world.take("limited") == ()
     assert world.objects.asked == []
 
 
@@ -277,21 +207,6 @@ def test_a_payload_that_is_not_what_it_was_ends_its_task(world: OffloadWorld, ho
     assert world.use.texts.shown(dead, payload=False).payload is None
 
 
-def test_what_is_too_much_for_an_answer_is_not_fetched(world: OffloadWorld) -> None:
-    huge = f'"{"x" * 250_000}"'
-    world.put("mail", *[huge] * 25)
-    world.objects.asked.clear()
-
-    tasks = world.take("mail", 25)
-    assert 8 <= len(tasks) < 25
-    assert world.objects.asked == [("get", len(tasks))]
-    taken = [*tasks]
-    while more := world.take("mail", 25):
-        taken += more
-    assert len({task.id for task in taken}) == 25
-    assert {task.attempts for task in taken} == {1}
-
-
 # -- what is left over ---------------------------------------------------------------------------
 
 
@@ -314,35 +229,6 @@ def test_a_task_that_nobody_keeps_leaves_no_object(world: OffloadWorld) -> None:
     assert world.objects.names() == []
 
 
-def test_the_stream_tells_what_is_kept_outside_and_how_large_it_is(world: OffloadWorld) -> None:
-    world.put("mail", LARGE)
-    world.say(world.one("mail"), "SUCCEEDED", result=OTHER)
-    written = world.streamed.taken()
-    seen, _ = writes_of(stream_records(written))
-
-    assert isinstance(seen[-1].after, ImageView)
-    for told, shown in zip(written, seen, strict=True):
-        for left, right in ((told.before, shown.before), (told.after, shown.after)):
-            if left is not None and right is not None:
-                assert set(left.offloaded) == set(right.offloaded)
-                assert left.payload_bytes == right.payload_bytes == len(LARGE.encode())
-                assert left.result_bytes == right.result_bytes
-    assert written[-1].after is not None
-    assert written[-1].after.result_bytes == len(OTHER)
-
-
-def test_an_undo_finds_the_payload(world: OffloadWorld) -> None:
-    (task_id,) = world.put("mail", LARGE)
-    undo = world.use.tasks.delete(task_id, undo_in_seconds=200_000)
-    assert undo is not None
-    world.record()
-    world.clock.forward((ORPHAN_AGE + ROUND / 2).total_seconds())
-    world.use.orphans.sweep()
-    world.use.undoing.undo(undo.id)
-
-    assert world.one("mail").payload == LARGE
-
-
 def test_orphans_go_after_a_day_and_nothing_else_does(world: OffloadWorld) -> None:
     world.put("mail", LARGE, expires_at=None)
     world.objects.put({"tsk_gone/1": b"x", f"{world.put('mail', SMALL)[0]}/2": b"y"})
@@ -352,13 +238,6 @@ def test_orphans_go_after_a_day_and_nothing_else_does(world: OffloadWorld) -> No
     assert world.use.orphans.sweep() == 2
     assert len(world.objects.names()) == 1
     assert world.use.orphans.sweep() == 0
-
-
-def test_one_look_at_all_objects_takes_as_many_calls_as_pages(world: OffloadWorld) -> None:
-    world.objects.put({f"tsk_{number:04}/1": b"x" for number in range(2_500)})
-    world.clock.forward(ORPHAN_AGE.total_seconds())
-
-    assert [world.use.orphans.sweep() for _ in range(4)] == [1000, 1000, 500, 0]
 
 
 # -- what it costs -------------------------------------------------------------------------------
@@ -396,30 +275,3 @@ def test_the_life_of_a_large_payload_costs_what_that_of_a_small_one_does(
     assert heartbeat == 1
     assert enqueue + dequeue + settle <= 8
     assert sum(costs[200]) <= 10
-
-
-def test_switched_off_again_what_is_there_is_still_delivered(
-    world: OffloadWorld, clock: ManualClock
-) -> None:
-    world.put("mail", LARGE)
-    off = Settings(admin_key="test", payload_offload_bytes=0)
-    use = build(off, world.streamed.store, now=clock, objects=world.objects)
-    clock.forward(0.001)
-    use.tasks.enqueue("mail", [TaskSpec(OTHER)])
-    clock.forward(0.001)
-
-    taken = use.deliveries.dequeue("mail", batch_size=2).tasks
-    assert [task.payload for task in taken] == [LARGE, OTHER]
-    assert len(world.objects.names()) == 1
-
-
-def test_without_a_place_a_task_with_a_large_payload_goes_back(
-    world: OffloadWorld, clock: ManualClock
-) -> None:
-    (task_id,) = world.put("mail", LARGE)
-    use = build(Settings(admin_key="test"), world.streamed.store, now=clock)
-    clock.forward(0.001)
-    with pytest.raises(Unavailable, match="nothing says where"):
-        use.deliveries.dequeue("mail")
-
-    assert world.see(task_id).attempts == 0

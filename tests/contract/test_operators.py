@@ -8,10 +8,10 @@ import pytest
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
-from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, QueueSettings, RateLimiting
+from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, RateLimiting
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State, Task
-from headrace.ops.delivery.reports import ReportOutcome, WorkerError
+from headrace.ops.delivery.reports import WorkerError
 from headrace.ops.operators.bulk import BulkAnswer
 from headrace.ops.shared.audit import AuditFilter
 from headrace.store.call_scope import Caller, calling
@@ -68,18 +68,6 @@ def test_a_replay_is_a_restart_of_what_succeeded(world: World) -> None:
 
     assert (answer.matched, answer.changed) == (3, 3)
     assert [task.result for task in world.take(queue, 5)] == [None] * 3
-
-
-def test_the_old_worker_of_a_restarted_task_has_no_say(world: World) -> None:
-    queue = world.queue()
-    world.put(queue)
-    old = world.one(queue)
-    world.say(old, "FAILED", retryable=False)
-    world.use.bulk.by_ids(queue, RESTART, [old.id])
-    new = world.one(queue)
-
-    assert world.say(old, "SUCCEEDED").outcome is ReportOutcome.STALE_LEASE
-    assert world.say(new, "SUCCEEDED").outcome is ReportOutcome.OK
 
 
 def test_each_id_gets_its_own_answer(world: World) -> None:
@@ -218,15 +206,6 @@ def test_a_restart_whose_key_is_taken_is_skipped_but_counted_as_matched(world: W
     assert world.store.key_locks(f"dedupe:{queue}") == {"k": old}
 
 
-def test_a_restart_takes_the_key_of_a_holder_that_has_expired(world: World) -> None:
-    queue = world.queue()
-    (old,) = dead(world, queue, dedupe_key="k")
-    world.put(queue, dedupe_key="k", expires_at=world.clock() + timedelta(seconds=1))
-    world.clock.forward(2)
-
-    assert world.use.bulk.by_ids(queue, RESTART, [old]).changed == 1
-
-
 def test_the_oldest_dead_tasks_over_the_limit_are_evicted(world: World) -> None:
     queue = world.queue(dead_letter_queue_config=DeadLetterConfig(max_size=3), shards=2)
     ids = []
@@ -277,31 +256,6 @@ def test_why_a_retry_waits_names_the_attempt_and_its_error(world: World) -> None
     )
 
 
-def test_why_a_task_that_was_restarted_or_put_off_waits_names_no_error(world: World) -> None:
-    queue = world.queue(keepalive_timeout_in_seconds=30)
-    (task_id,) = world.put(queue)
-    world.say(world.one(queue), "RELEASED", delay_in_seconds=60)
-
-    (reason,) = world.use.explain.reasons(world.see(task_id))
-
-    assert (reason.code, reason.detail) == ("scheduled", "the task is not due yet")
-
-
-def test_why_a_lapsed_task_waits_names_the_lapse(world: World) -> None:
-    retries = RetryStrategy(max_retries=3, base_seconds=600, jitter=0)
-    queue = world.queue(keepalive_timeout_in_seconds=30, retry_strategy=retries)
-    (task_id,) = world.put(queue)
-    world.one(queue)
-    world.clock.forward(31)
-    assert not world.take(queue)
-
-    (reason,) = world.use.explain.reasons(world.see(task_id))
-
-    assert reason.detail == (
-        "attempt 2 is not due yet; attempt 1 failed: LeaseExpired: lease expired (worker ada:1)"
-    )
-
-
 def test_every_action_is_noted_before_and_after(world: World) -> None:
     queue = world.queue()
     ids = dead(world, queue, 2, error="boo")
@@ -321,23 +275,6 @@ def test_every_action_is_noted_before_and_after(world: World) -> None:
     ]
     assert entries[2].filter == {"error": "boo"}
     assert (entries[1].ids, entries[0].request_id) == ([ids[0]], "req-1")
-
-
-def test_what_is_asked_of_a_missing_queue_is_not_noted(world: World) -> None:
-    use = world.use
-    for ask in (
-        lambda: use.queues.pause("nowhere"),
-        lambda: use.queues.resume("nowhere"),
-        lambda: use.queues.replace("nowhere", QueueSettings()),
-        lambda: use.queues.purge("nowhere", (State.DEAD,)),
-        lambda: use.queues.delete("nowhere"),
-        lambda: use.bulk.by_ids("nowhere", DELETE, ["a"]),
-        lambda: use.bulk.by_filter("nowhere", DELETE, EVERY),
-    ):
-        with pytest.raises(NotFound):
-            ask()
-
-    assert use.audit.list(AuditFilter()).shown == ()
 
 
 def test_the_audit_is_there_before_the_first_task_is_touched(world: World) -> None:
@@ -378,20 +315,6 @@ def test_audit_pages_and_filters(world: World) -> None:
     assert len(world.use.audit.list(AuditFilter(queue="q3")).shown) == 1
     world.clock.forward(91 * 86_400)
     assert world.use.audit.list(AuditFilter()).shown == ()
-
-
-def test_a_task_whose_worker_is_silent_past_its_lease_is_told_apart(world: World) -> None:
-    (task_id,) = world.put(world.queue(keepalive_timeout_in_seconds=30))
-    world.one("mail", worker="ada:1")
-    world.clock.forward(10)
-    (held,) = world.use.explain.reasons(world.see(task_id))
-    assert held.detail == "the task is being worked on by ada:1"
-    assert held.until is not None
-
-    world.clock.forward(66)
-    (lapsed,) = world.use.explain.reasons(world.see(task_id))
-    assert "ada:1 has not been heard of, and the lease ended 46 s ago" in lapsed.detail
-    assert lapsed.until is None
 
 
 def test_an_action_on_the_filtered_set_does_not_meet_what_came_after_it_began(

@@ -3,13 +3,8 @@
 import pytest
 
 from headrace.domain.access import Principal, Role
-from headrace.domain.errors import Forbidden
-from headrace.domain.instants import micros_of
 from headrace.domain.schedule import Schedule, ScheduleSettings
 from headrace.domain.task import Status
-from headrace.history.tally import MINUTE, Activity
-from headrace.history.throughput import SLOTS, Throughput, grown, throughput_of
-from headrace.history.transitions import Event, Happening
 from headrace.ops.shared.paging import Found
 from headrace.store.base import Store
 from headrace.store.call_scope import metered
@@ -47,19 +42,6 @@ def test_an_overview_tells_of_each_queue_what_its_stats_tell(it: Recorder) -> No
     assert sum(overview.queues["empty"].started) == 0
 
 
-def test_where_much_is_ready_the_counts_are_the_recorders(it: Recorder) -> None:
-    queue = it.world.queue()
-    for _ in range(12):
-        it.world.put(queue, *["{}"] * 10)
-    it.world.put(queue, *["{}"] * 7, delay_in_seconds=600)
-    it.record()
-    it.world.clock.forward(1)
-
-    glance = it.world.use.stats.overview([it.world.use.queues.get(queue)]).queues[queue]
-
-    assert (glance.counts[Status.READY], glance.counts[Status.SCHEDULED]) == (120, 7)
-
-
 def test_an_overview_of_many_queues_is_a_few_reads_for_each(it: Recorder) -> None:
     for number in range(12):
         worked(it.world, it.world.queue(f"queue-{number}", retry_strategy=AT_ONCE))
@@ -70,92 +52,6 @@ def test_an_overview_of_many_queues_is_a_few_reads_for_each(it: Recorder) -> Non
         it.world.use.stats.overview(queues)
 
     assert meter.read <= 1 * len(queues) + 10
-
-
-def test_tasks_past_their_retention_are_not_told(it: Recorder) -> None:
-    queue = it.world.queue(history_retention_in_seconds=60)
-    it.world.put(queue)
-    it.world.say(it.world.one(queue), "SUCCEEDED")
-    it.record()
-    seen = it.world.use.queues.get(queue)
-    stats = it.world.use.stats
-    assert stats.overview([seen]).queues[queue].counts[Status.SUCCEEDED] == 1
-
-    it.world.clock.forward(120)
-
-    assert stats.overview([seen]).queues[queue].counts[Status.SUCCEEDED] == 0
-
-
-def test_how_busy_a_queue_was_stays_for_an_hour(it: Recorder) -> None:
-    queue = it.world.queue()
-    for _ in range(15):
-        it.world.put(queue)
-        it.world.take(queue)
-        it.record()
-        it.world.clock.forward(300)
-    totals = it.recording.counters.totals()
-
-    started = totals.throughput(queue).hour(micros_of(it.world.clock()))
-
-    assert list(started) == [1] * SLOTS
-
-
-def test_paces_take_the_room_they_are_given_and_the_busiest_stay() -> None:
-    def busy(number: int) -> Activity:
-        activity = Activity()
-        for _ in range(number):
-            activity.add(Happening(Event.STARTED, "q", 0))
-        return activity
-
-    minutes = {f"queue-{number:03}": {7: busy(number)} for number in range(1, 200)}
-    body = grown({}, minutes, 8 * MINUTE, 1_000)
-
-    assert "queue-199" in body
-    assert "queue-001" not in body
-    assert sum(len(queue) + len(text) for queue, text in body.items()) <= 1_000
-    assert throughput_of(body, "queue-199").started == {1: 199}
-    assert throughput_of(body, "queue-001") == Throughput()
-    assert grown(body, {}, 200 * MINUTE, 1_000) == {}
-
-
-def test_what_a_queue_moves_on_goes_out_of_it(it: Recorder) -> None:
-    source, target = it.world.queue("source"), it.world.queue("target")
-    it.world.put(source, *["{}"] * 3)
-    for task in it.world.take(source, 3):
-        it.world.say(task, "MOVED", to_queue=target)
-    it.record()
-    stats, queues = it.world.use.stats, it.world.use.queues.list().shown
-
-    rates = stats.overview(queues).queues[source].rates
-
-    assert rates == stats.of(source).rates
-    assert (rates.succeeded, rates.out) == (0, rates.moved)
-    assert rates.moved == rates.dequeued > 0
-
-
-def test_what_grew_and_died_in_five_minutes_is_told(it: Recorder) -> None:
-    queue = it.world.queue(retry_strategy=AT_ONCE)
-    it.world.put(queue, *["{}"] * 6)
-    it.record()
-    it.world.clock.forward(6 * 60)
-    it.world.put(queue, *["{}"] * 3)
-    it.record()
-    it.world.clock.forward(1)
-
-    glance = it.world.use.stats.overview([it.world.use.queues.get(queue)]).queues[queue]
-
-    assert (glance.counts[Status.READY], glance.grown, glance.died) == (9, 3, 0)
-
-
-def test_a_throughput_is_written_as_before_where_nothing_moves_on() -> None:
-    before = "7 1|35 9 8 7 6 36 1 1 1 0"
-
-    throughput = Throughput.of(before)
-    assert throughput.recent == {35: [9, 8, 7, 6, 0], 36: [1, 1, 1, 0, 0]}
-    assert throughput.text() == before
-
-    throughput.recent[36][-1] = 5
-    assert Throughput.of(throughput.text()) == throughput
 
 
 def test_flows_are_told_to_keys_that_are_for_both_ends(it: Recorder) -> None:
@@ -224,26 +120,3 @@ def test_a_preview_writes_nothing_and_tells_what_saving_leads_to(it: Recorder) -
     saved = schedules.put(queue, "workdays", settings).schedule
     assert schedules.coming(saved, 5) == runs
     assert len(runs) == 5
-
-
-def test_a_preview_of_an_interval_that_stays_keeps_its_beat(it: Recorder) -> None:
-    queue = it.world.queue()
-    schedules = it.world.use.schedules
-    old = schedules.put(queue, "beat", ScheduleSettings(every_seconds=600)).schedule
-    it.world.clock.forward(100)
-    same = ScheduleSettings(every_seconds=600, payload="[]")
-
-    assert schedules.preview(queue, "beat", same, 2) == schedules.coming(old, 2)
-
-
-def test_only_who_may_read_is_told_anything(it: Recorder) -> None:
-    nowhere = Principal("key_3", "nowhere", Role.VIEWER, ())
-    it.world.queue()
-    it.world.put("mail")
-    it.record()
-
-    assert it.world.use.flows.seen_by(nowhere).flows == ()
-    assert it.world.use.schedules.seen_by(nowhere).shown == ()
-    assert it.counts("mail")[0] == 1
-    with pytest.raises(Forbidden):
-        it.world.use.keys.get(nowhere, "key_00000000000000000000")

@@ -137,35 +137,6 @@ def test_a_move_takes_the_priority_along_where_there_are_any(
     assert (usual.queue, usual.priority, usual.place.lane) == (queue, NORMAL, 0)
 
 
-def test_an_undo_brings_it_back_in_its_rank(world: World) -> None:
-    queue = ranked(world)
-    (task_id,) = world.put(queue, priority=HIGH)
-    undo = world.use.tasks.delete(task_id, undo_in_seconds=60)
-    assert undo is not None
-
-    world.use.undoing.undo(undo.id)
-
-    back = world.see(task_id)
-    assert (back.state, back.priority, back.place.lane) == (State.ENQUEUED, HIGH, 1)
-    assert world.one(queue).id == task_id
-
-
-def test_a_purge_that_can_be_undone_takes_every_lane(world: World) -> None:
-    queue = ranked(world)
-    for level in Priority:
-        world.put(queue, priority=level)
-    world.clock.forward(0.01)
-
-    purged = world.use.queues.purge(queue, (State.ENQUEUED,), undo_in_seconds=60)
-    assert purged.undo is not None
-    world.use.undoing.undo(purged.undo.id)
-
-    listed = world.use.inspect.list(queue).tasks
-    assert {(task.priority, task.place.lane) for task in listed} == {
-        (level, LANES[level]) for level in Priority
-    }
-
-
 def test_a_priority_is_invalid_where_there_are_none(world: World) -> None:
     queue = world.queue()
     world.put(queue, id="known")
@@ -211,23 +182,6 @@ def test_children_and_ticks_have_their_priority(world: World) -> None:
     assert [(task.schedule, task.priority) for task in tasks] == [(None, HIGH), ("often", LOW)]
 
 
-def test_a_duplicate_may_overwrite_the_priority(world: World) -> None:
-    queue = ranked(world)
-    (held,) = world.put(queue, '"held"', dedupe_key="k", priority=LOW)
-    world.put(queue, '"other"')
-
-    def again(*names: str, priority: Priority | None = None) -> Task:
-        new = TaskSpec("2", dedupe_key="k", overwrite=frozenset(names), priority=priority)  # type: ignore[arg-type]
-        assert world.use.tasks.enqueue(queue, [new])[0].outcome is EnqueueOutcome.OVERWRITTEN
-        return world.see(held)
-
-    later = again("scheduled_at", priority=HIGH)
-    assert (later.priority, later.place.lane) == (LOW, 2)
-    high = again("priority", priority=HIGH)
-    assert (high.priority, high.place.lane, high.due_at) == (HIGH, 1, later.due_at)
-    assert payloads(world.take(queue, 2)) == ['"held"', '"other"']
-
-
 def test_lists_counts_and_purges_know_every_lane(world: World) -> None:
     queue = ranked(world, shards=3)
     for level in Priority:
@@ -253,18 +207,6 @@ def test_lists_counts_and_purges_know_every_lane(world: World) -> None:
     assert world.use.stats.of(queue).counts[Status.READY] == 12
     assert world.use.queues.purge(queue, (State.ENQUEUED,)).deleted == 12
     assert world.use.inspect.count(queue).count == 0
-
-
-def test_the_sweep_and_the_reaper_come_to_every_lane(world: World) -> None:
-    queue = ranked(world, expires_in_seconds=60)
-    for level in Priority:
-        world.put(queue, priority=level)
-    world.clock.forward(61)
-
-    reaped = world.use.reaping.run()
-
-    assert reaped.expired == 3
-    assert world.take(queue, 5) == ()
 
 
 def test_why_a_task_waits_goes_by_turns(world: World) -> None:
@@ -314,20 +256,6 @@ def test_switched_off_every_lane_drains_by_due_time(world: World) -> None:
     assert payloads(world.take(queue, 5)) == ['"normal"', '"high"', '"low"']
 
 
-def test_who_came_back_while_there_were_none_has_its_turn_as_a_normal_one(world: World) -> None:
-    queue = ranked(world)
-    world.put(queue, '"high"', priority=HIGH)
-    world.use.queues.replace(queue, QueueSettings(retry_strategy=AT_ONCE))
-    task = world.one(queue)
-    world.put(queue, '"other"')
-    world.clock.forward(1)
-    world.say(task, "FAILED")
-    world.use.queues.replace(queue, QueueSettings(priority=PrioritySettings()))
-
-    assert payloads(world.take(queue, 2)) == ['"other"', '"high"']
-    assert world.see(task.id).priority is HIGH
-
-
 def test_lanes_are_given_up_when_they_are_empty(world: World) -> None:
     queue = ranked(world)
     world.put(queue, priority=HIGH, delay_in_seconds=2 * SETTLED)
@@ -363,30 +291,6 @@ def test_what_turns_up_in_a_lane_that_was_given_up_is_found_within_the_hour(worl
         world.use.reaping.run()
 
     assert world.one(queue).id == task_id
-
-
-def test_a_deleted_queue_leaves_nothing_in_a_lane(world: World) -> None:
-    queue = ranked(world)
-    world.put(queue, priority=HIGH)
-    world.use.queues.replace(queue, QueueSettings())
-
-    assert world.use.queues.delete(queue)
-
-    again = ranked(world)
-    assert world.take(again, 5) == ()
-    assert world.use.inspect.count(again).count == 0
-
-
-def test_a_recount_counts_every_lane(world: World) -> None:
-    queue = ranked(world, shards=2)
-    for level in Priority:
-        world.put(queue, *["1"] * 3, priority=level)
-
-    counted = world.use.recounting.step(queue)
-    while counted.cursor is not None:
-        counted = world.use.recounting.step(queue, counted.cursor)
-
-    assert sum(counted.counts) == 9
 
 
 @pytest.mark.slow

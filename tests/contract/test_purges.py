@@ -1,25 +1,16 @@
 """What every store promises about purges: they take what existed at the call, and all of it."""
 
-import threading
-from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import pytest
 
 from headrace.domain.operate import BulkAction
-from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import SHOWN_STATES, State, Task
-from headrace.local.tables import TableNames
-from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
+from headrace.domain.task import State, Task
+from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
-from headrace.runtime.wiring import Settings, build, utc_now
-from headrace.store.dynamo import DynamoStore
-from headrace.store.dynamo.raw_client import RawClient
-from tests.contract.conftest import World, lease_name
+from tests.contract.conftest import World
 
 AT_ONCE = RetryStrategy(Backoff.FIXED, max_retries=100, base_seconds=0, jitter=0)
 E, F, D, S = State.ENQUEUED, State.INFLIGHT, State.DEAD, State.SUCCEEDED
@@ -105,47 +96,6 @@ def test_what_a_worker_has_when_the_purge_reaches_it_is_kept(world: World, statu
     assert world.use.inspect.count(queue).count == 1
 
 
-def test_what_was_moved_here_after_the_call_survives(world: World) -> None:
-    queue, _ = full(world)
-    (elsewhere,) = world.put(world.queue("other"))
-    purge_begun(world, queue, E)
-    (task,) = world.take("other")
-    assert world.say(task, "MOVED", to_queue=queue).outcome is ReportOutcome.OK
-
-    world.use.reaping.run()
-
-    assert world.see(elsewhere).queue == queue
-    assert world.use.inspect.count(queue).count == 1
-
-
-def test_what_waited_or_was_in_flight_is_purged_from_wherever_of_these_it_is(world: World) -> None:
-    queue, _ = full(world)
-    (held,) = world.take(queue)
-    purge_begun(world, queue, E, F)
-    world.say(held, "RELEASED")
-    moved = world.take(queue, 25)
-
-    world.use.reaping.run()
-
-    assert world.use.inspect.count(queue).count == 0
-    assert world.say(moved[0], "SUCCEEDED").outcome is ReportOutcome.NOT_FOUND
-
-
-def test_a_delivery_that_began_after_the_call_is_purged_if_its_task_was_there(
-    world: World,
-) -> None:
-    queue, _ = full(world)
-    world.take(queue, 25)
-    world.take(queue, 3)
-    purge_begun(world, queue, F)
-    late = world.one(queue)
-
-    world.use.reaping.run()
-
-    assert world.say(late, "SUCCEEDED").outcome is ReportOutcome.NOT_FOUND
-    assert world.use.inspect.count(queue).by_state == {E: 1, F: 0, S: 0, D: 0}
-
-
 def noted(world: World) -> AuditRecord:
     (entry,) = world.use.audit.list(AuditFilter(action="purge")).shown
     return entry
@@ -161,25 +111,6 @@ def test_the_audit_says_in_the_end_how_many_a_purge_removed_that_went_on(world: 
     assert (noted(world).matched, noted(world).changed) == (PAGE + 5, PAGE + 5)
 
 
-def test_a_purge_goes_on_where_it_was_stopped_however_much_came_since(world: World) -> None:
-    """Else what came later would be read again and again, and nothing behind it."""
-    queue = world.queue()
-    hidden = world.put(queue, delay_in_seconds=7200)
-    world.put(queue, *["1"] * PAGE)
-    world.put(queue, "1")
-    purge_begun(world, queue, E)
-    for _ in range(2):
-        world.put(queue, *["1"] * PAGE, delay_in_seconds=3600)
-
-    gone: set[str] = set()
-    for _ in range(3):  # looks that are stopped after a page
-        (removal,) = world.use.queues.removals.pending()
-        next(world.use.queues.removals.pages(removal, gone), None)
-
-    assert world.store.read(hidden) == {}
-    assert world.use.inspect.count(queue).count == 2 * PAGE
-
-
 def test_a_purge_comes_to_its_end_though_no_pass_has_time_for_all_of_it(world: World) -> None:
     """Else looks that found nothing are begun anew, minute after minute."""
     queue = world.queue(shards=16)
@@ -193,48 +124,6 @@ def test_a_purge_comes_to_its_end_though_no_pass_has_time_for_all_of_it(world: W
             pass
         (removal,) = world.use.queues.removals.pending()
         assert passes < 20
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("states", [(E, F), SHOWN_STATES], ids="+".join)
-def test_no_task_evades_a_purge_while_a_worker_takes_and_releases_it(
-    raw_dynamodb: RawClient, tables: TableNames, states: Sequence[State]
-) -> None:
-    """One task, one worker, eight purges; half of them used to end with the task there."""
-    store = DynamoStore(raw_dynamodb, tasks_table=tables.tasks, control_table=tables.control)
-    working = threading.RLock()
-
-    def between_deliveries() -> datetime:
-        with working:
-            return utc_now()
-
-    use = build(Settings(admin_key="test"), store, now=utc_now)
-    use.queues.now = between_deliveries
-
-    def work(queue: str, stop: threading.Event) -> None:
-        while not stop.is_set():
-            with working:
-                for task in use.deliveries.dequeue(queue).tasks:
-                    report = TaskReport(task.id, str(lease_name(task)), ReportStatus.RELEASED)
-                    use.reports.report(queue, [report])
-            stop.wait(0.0001)  # or nobody else ever gets the lock
-
-    finished = 0
-    for number in range(8):
-        queue = use.queues.create(f"mail-{number}", QueueSettings()).name
-        (made,) = use.tasks.enqueue(queue, [TaskSpec("{}")])
-        stop = threading.Event()
-        worker = threading.Thread(target=work, args=(queue, stop))
-        worker.start()
-        try:
-            purged = use.queues.purge(queue, tuple(states))
-            there = store.read([str(made.id)])
-        finally:
-            stop.set()
-            worker.join()
-        finished += purged.finished
-        assert (purged.finished, purged.deleted) == (not there, not there)
-    assert finished > 2  # else nothing is shown
 
 
 # -- queues that are deleted and created again -----------------------------------------------------
@@ -258,23 +147,6 @@ def put_by(world: World, stale: Any, *payloads: str) -> list[str]:
     return ids
 
 
-def test_latecomers_to_a_deleted_queue_are_swept_however_long_its_settings_may_be_cached(
-    world: World,
-) -> None:
-    stale = deleted(world, world.queue(shards=2))
-    world.clock.forward(31)
-    world.use.reaping.run()
-    world.clock.forward(28.9)
-    ids = put_by(world, stale, "1", "2", "3")
-
-    for _ in range(2):
-        world.clock.forward(60)
-        world.use.reaping.run()
-
-    assert world.store.read(ids) == {}
-    assert world.use.queues.removals.pending() == []
-
-
 def test_latecomers_to_a_queue_that_was_created_again_are_seen_there(world: World) -> None:
     """With the shards of the old one, which the other process goes on using."""
     stale = deleted(world, world.queue(shards=5))
@@ -289,42 +161,3 @@ def test_latecomers_to_a_queue_that_was_created_again_are_seen_there(world: Worl
 
     assert world.use.inspect.count(queue).count == 20
     assert sorted(task.id for task in world.take(queue, 25)) == sorted(ids)
-
-
-def test_the_limits_of_a_queue_that_was_created_again_hold(world: World) -> None:
-    """The last look at the old one must not take the new one's tokens for its own."""
-    limits = DequeuingSettings(rate_limiting=RateLimiting(2, 3600))
-    queue = world.queue(dequeuing_settings=limits)
-    deleted(world, queue)
-    world.clock.forward(1)
-    world.queue(dequeuing_settings=limits)
-    world.put(queue, *["1"] * 5)
-    assert len(world.take(queue, 5)) == 2
-
-    for _ in range(3):
-        world.clock.forward(60)
-        world.use.reaping.run()
-
-    assert world.take(queue, 5) == ()
-
-
-def test_they_hold_though_somebody_else_was_still_deleting_the_old_one(world: World) -> None:
-    limits = DequeuingSettings(rate_limiting=RateLimiting(2, 3600))
-    queue = world.queue(dequeuing_settings=limits)
-    removals = world.use.queues.removals
-    world.use.queues.removals = replace(removals, patience=0)
-    assert not world.use.queues.delete(queue)
-    (removal,) = removals.pending()
-    straggler = removals.pages(removal, set())
-    next(straggler)
-    world.use.reaping.run()
-    world.use.queues.removals = removals
-    world.clock.forward(1)
-    world.queue(dequeuing_settings=limits)
-    world.put(queue, *["1"] * 5)
-    assert len(world.take(queue, 5)) == 2
-
-    for _ in straggler:
-        pass
-
-    assert world.take(queue, 5) == ()

@@ -5,12 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.domain.errors import InvalidRequest
 from headrace.domain.push import Target
 from headrace.domain.push_answers import TargetAnswer
 from headrace.domain.task import State
 from headrace.ops.delivery.push import PushRun
-from headrace.ops.delivery.shard_deliveries import ShardDeliveries
 from headrace.ops.tasks.explain import ReasonCode
 from tests.contract.conftest import World
 
@@ -164,13 +162,3 @@ def test_the_timer_finds_what_falls_due_soon(world: World) -> None:
     assert list(waking.for_timer()) == []
     world.clock.forward(41)
     assert list(waking.for_timer()) == [("hooks", 0)]
-
-
-def test_nobody_reads_the_tasks_of_a_queue_with_a_target(world: World) -> None:
-    world.queue("hooks", target=TARGET)
-    use = world.use
-    shards = ShardDeliveries(
-        world.store, use.queues, use.reaping, use.deliveries, use.leases, use.now
-    )
-    with pytest.raises(InvalidRequest, match="queue hooks has a target"):
-        shards.due("hooks")

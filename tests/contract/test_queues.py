@@ -1,7 +1,6 @@
 """What every store promises about queues, lists, counts, purges and deletions."""
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -13,7 +12,6 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import SHOWN_STATES, State
-from headrace.ops.delivery.contention import LOOKS_PER_SECOND
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.inspect import TaskListing
 from tests.contract.conftest import World
@@ -36,13 +34,6 @@ def test_a_queue_is_stored_as_it_was_given(world: World) -> None:
 
     assert stored == created
     assert (stored.settings, stored.version) == (EVERYTHING, 1)
-
-
-def test_a_name_is_taken_once(world: World) -> None:
-    world.queue("mail")
-
-    with pytest.raises(QueueExists):
-        world.queue("mail")
 
 
 def test_a_missing_queue_is_not_found(world: World) -> None:
@@ -93,15 +84,6 @@ def test_queues_are_listed_by_name_page_by_page(world: World) -> None:
     assert listed == names
     with pytest.raises(InvalidRequest):
         world.use.queues.list(prefix="o", limit=3, cursor="AAAA")
-
-
-def test_a_full_page_of_queues_that_is_the_last_leads_no_further(world: World) -> None:
-    for name in ("qa", "qb", "r"):
-        world.queue(name)
-
-    assert world.use.queues.list(prefix="q", limit=2).cursor is None
-    assert world.use.queues.list(limit=3).cursor is None
-    assert world.use.queues.list(limit=2).cursor is not None
 
 
 def test_a_paused_queue_delivers_nothing_and_says_when_to_ask_again(world: World) -> None:
@@ -161,26 +143,6 @@ def test_a_dequeue_may_wait_for_the_first_task(world: World) -> None:
     assert world.clock() - before == timedelta(seconds=4)
     assert world.use.deliveries.dequeue(queue, wait_seconds=2).tasks == ()
     assert world.clock() - before == timedelta(seconds=6)
-
-
-def test_many_who_wait_look_no_oftener_together_than_a_process_can_stand(world: World) -> None:
-    queue, deliveries = world.queue(), world.use.deliveries
-    naps: list[float] = []
-
-    def nap(seconds: float) -> None:
-        naps.append(seconds)
-        world.clock.forward(seconds)
-
-    deliveries.sleep = nap
-    with ExitStack() as others:
-        for _ in range(LOOKS_PER_SECOND * 3 - 1):
-            others.enter_context(deliveries.crowd)
-        deliveries.dequeue(queue, wait_seconds=7)
-    assert naps[:2] == pytest.approx([3, 3])
-    naps.clear()
-    world.put(queue, delay_in_seconds=0.5)
-    assert len(deliveries.dequeue(queue, wait_seconds=7).tasks) == 1
-    assert sum(naps) == pytest.approx(0.5)
 
 
 def test_an_answer_holds_at_most_four_mebibytes_and_gives_the_rest_back(world: World) -> None:
@@ -259,14 +221,6 @@ def test_lists_go_state_by_state_in_order(world: World, shards: int, limit: int)
     }
 
 
-def test_a_list_shows_payloads_only_when_asked(world: World) -> None:
-    queue = world.queue()
-    world.put(queue, '"secret"')
-
-    assert world.use.inspect.list(queue).tasks[0].payload is None
-    assert world.use.inspect.list(queue, payload=True).tasks[0].payload == '"secret"'
-
-
 def test_a_cursor_is_good_for_its_own_list_only(world: World) -> None:
     queue, other = world.queue(), world.queue("other")
     world.put(queue, "1", "2")
@@ -283,11 +237,6 @@ def test_a_cursor_is_good_for_its_own_list_only(world: World) -> None:
     ):
         with pytest.raises(InvalidRequest, match="cursor"):
             world.use.inspect.list(**call)
-
-
-def test_an_unknown_state_is_named(world: World) -> None:
-    with pytest.raises(InvalidRequest, match="state must be"):
-        world.use.inspect.list(world.queue(), TaskFilter(("LOST",)))
 
 
 def test_a_purge_removes_the_states_it_names_and_nothing_later(world: World) -> None:

@@ -4,10 +4,8 @@ Tasks change in a store whose stream is kept; the recorder is given it in batche
 Long, because all of it stands on the one ground that is laid out here.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,17 +17,6 @@ from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Place, State
 from headrace.domain.write import TaskWrite
-from headrace.history import counters as kept
-from headrace.history.counters import (
-    BUCKETS,
-    BUFFERS,
-    FLOWS_BYTES,
-    KEPT,
-    THROUGHPUT_BYTES,
-    Counters,
-    bucket_of,
-    buffer_of,
-)
 from headrace.history.recent import last_day, last_hour
 from headrace.history.recorder import Recorded, Recording
 from headrace.history.tally import Activity
@@ -38,9 +25,8 @@ from headrace.store.call_scope import metered
 from headrace.store.stream import writes_of
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
-from tests.streamed import SHARD, Streamed, Unsure, a_task, stream_records
+from tests.streamed import SHARD, Streamed, Unsure, stream_records
 
-ITEM_BYTES = 400 * 1024  # DynamoDB's limit
 AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0, max_retries=1)
 
 
@@ -181,70 +167,6 @@ def test_a_batch_that_comes_again_changes_nothing(it: Recorder) -> None:
     assert (it.counts(queue), it.events(queue)) == AFTER_WORK
 
 
-def test_halves_that_overlap_what_was_counted_add_only_what_is_new(it: Recorder) -> None:
-    queue = it.world.queue(retry_strategy=AT_ONCE)
-    worked(it.world, queue)
-    changes = it.stream.taken()
-
-    first, second = it.record(changes[:5]), it.record(changes[3:])
-
-    assert (first.counted, second.counted, second.repeated) == (5, 7, 2)
-    assert (it.counts(queue), it.events(queue)) == AFTER_WORK
-
-
-def test_shards_are_counted_apart_in_any_order(it: Recorder) -> None:
-    queue = it.world.queue(retry_strategy=AT_ONCE)
-    worked(it.world, queue)
-    changes = it.stream.taken()
-    # The same numbers mean other records in another shard.
-    shards = [f"shardId-{number}" for number in range(3 * BUFFERS)]
-    assert len({buffer_of(shard) for shard in shards}) > 1
-
-    for shard in (*shards, *reversed(shards)):
-        it.record(changes, shard)
-
-    assert it.counts(queue) == tuple(len(shards) * number for number in AFTER_WORK[0])
-
-
-def test_a_change_that_comes_twice_in_one_batch_counts_once(it: Recorder) -> None:
-    queue = it.world.queue()
-    it.world.put(queue)
-    (change,) = it.stream.taken()
-
-    it.record([change, change])
-
-    assert it.counts(queue) == (1, 0, 0, 0, 0)
-
-
-def test_a_recorder_that_was_overtaken_looks_again(it: Recorder) -> None:
-    """Lambda may still run the first try of a batch when it starts the second."""
-    queue = it.world.queue()
-    counters = it.recording.counters
-    other = Recording(Counters(counters.store, counters.now, lambda _: None))
-    for first, second in ((it.recording, other), (other, it.recording)) * 3:
-        it.world.put(queue)
-        changes = it.stream.taken()
-
-        assert first.record(SHARD, changes).counted == 1
-        assert second.record(SHARD, changes).repeated == 1
-
-    assert it.counts(queue) == (6, 0, 0, 0, 0)
-
-
-def test_minutes_go_into_the_books_and_counts_stay(it: Recorder) -> None:
-    queue, other = it.world.queue(retry_strategy=AT_ONCE), it.world.queue("other")
-    for _ in range(3):
-        worked(it.world, queue)
-        it.record()
-        it.world.put(other)
-        it.record()
-        it.world.clock.forward(75)
-
-    assert sum(it.counts(queue)) == 15
-    assert it.events(queue)[0] == 15
-    assert (it.counts(other), it.events(other)) == ((3, 0, 0, 0, 0), [3, 0, 0, 0, 0, 0])
-
-
 def test_counts_of_a_removed_task_go_whoever_removes_it(it: Recorder) -> None:
     queue = it.world.queue(retry_strategy=AT_ONCE)
     worked(it.world, queue)
@@ -332,51 +254,6 @@ def test_a_batch_that_could_not_be_written_must_come_again(
     assert (it.counts(queue), it.events(queue)) == AFTER_WORK
 
 
-def test_a_batch_is_one_write_whatever_its_size_and_however_many_queues(
-    store: Store, clock: ManualClock
-) -> None:
-    unsure = Unsure(store)
-    it = new_recorder(unsure.store, clock)
-    queues = [f"queue-{number}" for number in range(30)]
-    changes = [
-        TaskWrite.of(number, None, a_task(f"t{number}", queues[number % 30], clock), at=clock())
-        for number in range(1, 1001)
-    ]
-
-    it.record(changes)
-
-    assert [record.kind for record in unsure.written] == [kept.BUFFER]
-    assert sum(it.counts(queue)[0] for queue in queues) == 1000
-
-
-def test_a_minutes_end_adds_at_most_two_writes_for_each_bucket(
-    store: Store, clock: ManualClock
-) -> None:
-    unsure = Unsure(store)
-    it = new_recorder(unsure.store, clock)
-    queues = [f"queue-{number}" for number in range(5)]
-
-    def one(number: int) -> None:
-        task = a_task(f"t{number}", queues[number % 5], clock)
-        it.record([TaskWrite.of(number, None, task, at=clock())])
-
-    for number in range(1, 6):
-        one(number)
-    clock.forward(61)
-    one(6)
-    assert len(unsure.written) == 6  # the write that finds the minute over only says so
-    one(7)
-
-    buckets = len({bucket_of(queue) for queue in queues})
-    assert buckets > 1
-    kinds = [record.kind.rstrip("0123456789") for record in unsure.written[6:]]
-    assert (kinds[-1], len(kinds)) == (kept.BUFFER, 1 + 2 * buckets)
-    assert set(kinds[:-1]) == {kept.TOTALS, kept.SERIES}
-    assert sum(sum(it.counts(queue)) for queue in queues) == 7
-    one(8)
-    assert unsure.written[-1].kind == unsure.written[-2].kind == kept.BUFFER
-
-
 def test_a_batch_of_one_queue_costs_a_few_units(it: Recorder) -> None:
     queue = it.world.queue(retry_strategy=AT_ONCE)
     for _ in range(20):
@@ -391,46 +268,6 @@ def test_a_batch_of_one_queue_costs_a_few_units(it: Recorder) -> None:
     assert (asks.write, asks.read <= 1) == (0, True)
     assert meter.write <= 2
     assert meter.read <= 1
-
-
-LONGEST = "q" * 120
-
-
-@pytest.mark.in_process
-@pytest.mark.slow
-def test_no_record_outgrows_the_table_however_long_the_names(
-    store: Store, clock: ManualClock
-) -> None:
-    """Every change moves a task between two queues that nobody else uses."""
-    unsure = Unsure(store)
-    it = new_recorder(unsure.store, clock)
-    sequence = 0
-    for _ in range(3):
-        changes = []
-        for _ in range(1000):
-            sequence += 1
-            before = a_task("t1", f"{LONGEST}-{sequence:07}", clock, State.INFLIGHT)
-            after = a_task("t1", f"{LONGEST[1:]}_{sequence:07}", clock, last_move="move")
-            changes.append(TaskWrite.of(sequence, before, after, at=clock()))
-        assert it.record(changes).counted == 1000
-
-    sizes = [len(json.dumps(record.body)) for record in unsure.written]
-    assert max(sizes) + 1024 < ITEM_BYTES
-    buffers = it.recording.counters.buffers()
-    for number in (1, 1500, 3000):
-        counters = it.recording.counters
-        assert counters.counts(f"{LONGEST}-{number:07}", buffers) == [0, -1, 0, 0, 0]
-        assert counters.counts(f"{LONGEST[1:]}_{number:07}", buffers) == [1, 0, 0, 0, 0]
-
-
-def test_a_bucket_of_totals_has_room_for_nearly_two_thousand_queues_of_the_longest_names() -> None:
-    totals = {
-        f"{LONGEST}-{number:07}": [9_999_999, 9_999, 99_999_999, 99_999] for number in range(1800)
-    }
-    body = {"posted": dict.fromkeys(map(str, range(BUFFERS)), 10**9), "counts": totals}
-
-    assert len(json.dumps(body)) + FLOWS_BYTES + THROUGHPUT_BYTES + 1024 < ITEM_BYTES
-    assert BUCKETS * 1800 > 115_000
 
 
 def test_moves_are_counted_by_where_they_came_from(it: Recorder) -> None:
@@ -451,84 +288,3 @@ def test_moves_are_counted_by_where_they_came_from(it: Recorder) -> None:
         (first, third): (1, 1),
         (second, first): (1, 1),
     }
-
-
-@pytest.mark.in_process
-def test_moves_stay_for_a_day_and_cost_no_write_more(store: Store, clock: ManualClock) -> None:
-    unsure = Unsure(store)
-    it = new_recorder(unsure.store, clock)
-    for number in range(1, 101):  # one every quarter of an hour, for 25 hours
-        before = a_task("t1", "first", clock, State.INFLIGHT)
-        after = a_task("t1", "second", clock, last_move="move")
-        it.record([TaskWrite.of(number, before, after, at=clock())])
-        clock.forward(900)
-
-    assert flows(it.world) == {("first", "second"): (3, 92)}
-    writes = len(unsure.written)
-    kinds = [record.kind.rstrip("0123456789") for record in unsure.written]
-    buckets = len({bucket_of("first"), bucket_of("second")})
-    assert kinds.count(kept.BUFFER) == 100
-    assert writes <= 100 + 100 * 2 * buckets
-    (totals,) = [
-        record
-        for record in it.world.store.records(kept.TOTALS, limit=BUCKETS)[0]
-        if record.body["moves"]
-    ]
-    assert len(totals.body["moves"]["second"]["first"]) < 400
-
-
-@pytest.mark.in_process
-@pytest.mark.slow
-def test_of_very_many_moves_the_busiest_are_kept(store: Store, clock: ManualClock) -> None:
-    it = new_recorder(store, clock)
-    sources = [*range(600), *range(590, 600)]  # the last ten twice
-    after = a_task("t1", "target", clock, last_move="move")
-    moves = [
-        TaskWrite.of(
-            sequence,
-            a_task("t1", f"{LONGEST}-{number:07}", clock, State.INFLIGHT),
-            after,
-            at=clock(),
-        )
-        for sequence, number in enumerate(sources, 1)
-    ]
-    for start in range(0, len(moves), 10):
-        it.record(moves[start : start + 10])
-    clock.forward(61)
-    for sequence in (1001, 1002):  # the first sees that the minute is over, the second posts it
-        it.record([TaskWrite.of(sequence, None, a_task("t2", "target", clock), at=clock())])
-
-    found = flows(it.world)
-    assert 150 < len(found) < 250
-    assert sum(count == (2, 2) for count in found.values()) == 10
-    records, _ = it.world.store.records(kept.TOTALS, limit=BUCKETS)
-    assert max(len(json.dumps(record.body)) for record in records) < FLOWS_BYTES + 4096
-
-
-def test_the_minutes_are_forgotten_after_a_week_and_shards_after_a_day(it: Recorder) -> None:
-    queue = it.world.queue()
-    names = (f"shardId-{number}" for number in range(100))
-    first, second, *_ = (name for name in names if buffer_of(name) == 0)
-    for shard in (first, second):
-        it.world.put(queue)
-        it.record(shard=shard)
-        it.world.clock.forward(27 * 3600)
-    it.world.put(queue)
-    it.record(shard=second)
-
-    (block, *_), _ = it.world.store.records(f"{kept.SERIES}{bucket_of(queue)}", limit=1)
-    assert block.expires_at is not None
-    age = block.expires_at - it.world.clock()
-    assert timedelta() < KEPT - age <= timedelta(hours=55)
-    assert len(it.recording.counters.buffer(0).shards) == 1
-    assert (it.recording.position(first), it.recording.position(second)) == (-1, 3)
-
-
-def test_the_position_of_a_shard_is_how_far_it_is_counted(it: Recorder) -> None:
-    queue = it.world.queue()
-    assert it.recording.position(SHARD) == -1
-    it.world.put(queue, *["{}"] * 4)
-    it.record()
-
-    assert it.recording.position(SHARD) == 4
-    assert it.recording.position("another") == -1

@@ -9,8 +9,7 @@ from headrace.domain import plan
 from headrace.domain.change import Change
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
-from headrace.store.base import Done, Noting, NotingRefused, Record, Refused, Store
-from headrace.store.call_scope import metered
+from headrace.store.base import Noting, NotingRefused, Record, Refused, Store
 
 pytestmark = pytest.mark.gate
 
@@ -22,15 +21,6 @@ LARGE = 2**80 - 3  # an id as a number
 def stored(store: Store) -> list[tuple[int, int] | None]:
     found = (store.record(record.kind, record.name) for record in (ONE, TWO))
     return [(record.body["n"], record.version) if record else None for record in found]
-
-
-def test_records_are_written_together(store: Store) -> None:
-    assert store.put_records([(ONE, None), (TWO, None)])
-    assert stored(store) == [(1, 1), (2, 7)]
-
-    one, two = replace(ONE, body={"n": 3}, version=2), replace(TWO, body={"n": 4}, version=LARGE)
-    assert store.put_records([(one, 1), (two, 7)])
-    assert stored(store) == [(3, 2), (4, LARGE)]
 
 
 @pytest.mark.parametrize("versions", [(None, None), (1, None), (None, 7), (1, 6), (2, 7)])
@@ -67,14 +57,6 @@ def test_tasks_are_inserted_with_records_and_only_with_them(store: Store) -> Non
     assert stored(store)[0] == (3, 2)
 
 
-def test_records_written_together_cost_twice(store: Store) -> None:
-    with metered() as meter:
-        store.put_records([(ONE, None), (TWO, None)])
-
-    # In memory nothing costs, and DynamoDB Local does not count what a transaction costs more.
-    assert (meter.write, meter.read) in ((0, 0), (2, 0), (4, 0))
-
-
 def test_a_record_is_dropped_if_it_has_the_version_that_is_named(store: Store) -> None:
     store.put_records([(ONE, None), (replace(TWO, version=LARGE), None)])
 
@@ -86,14 +68,6 @@ def test_a_record_is_dropped_if_it_has_the_version_that_is_named(store: Store) -
     assert store.drop_record("name", "two", version=LARGE)
     assert stored(store) == [None, None]
     assert not store.drop_record("key", "one")
-
-
-def test_what_changes_note_stands_with_them(store: Store) -> None:
-    (done,) = store.commit([new_task("tsk_a")], noting=Noting(ONE, None))
-
-    assert isinstance(done, Done)
-    assert stored(store)[0] == (1, 1)
-    assert store.read(["tsk_a"])
 
 
 @pytest.mark.parametrize("replaces", [None, 2])
@@ -114,14 +88,3 @@ def test_a_change_that_is_refused_leaves_the_noting(store: Store) -> None:
 
     assert isinstance(outcome, Refused)
     assert stored(store)[0] == (1, 1)
-
-
-def test_a_noting_costs_a_write_unit(store: Store) -> None:
-    with metered() as plain:
-        store.commit([new_task("tsk_a")])
-    with metered() as noted:
-        store.commit([new_task("tsk_b")], noting=Noting(ONE, None))
-
-    # In memory nothing costs, and DynamoDB Local tells no units of what goes out as a batch.
-    assert (plain.write, noted.write) in ((0, 0), (2, 3), (0, 1))
-    assert noted.read == plain.read

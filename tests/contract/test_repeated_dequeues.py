@@ -3,22 +3,17 @@
 Long, because each moment at which an answer may be lost is a test of its own.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from headrace.domain.change import Change, Equals
-from headrace.domain.errors import IdempotencyConflict, LeaseLost, Unavailable
-from headrace.domain.lifecycle import Action, rule
-from headrace.domain.operate import BulkAction
-from headrace.domain.plan import TaskSpec
+from headrace.domain.errors import IdempotencyConflict, Unavailable
 from headrace.domain.queue import IntervalUnit, RateLimiting
-from headrace.domain.repeat import KEPT, KeyedRequest, NotedBatch
+from headrace.domain.repeat import KEPT, KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import State, Task
+from headrace.domain.task import Task
 from headrace.ops.delivery.dequeue import DequeueResult
 from headrace.ops.delivery.idempotency import DeliveryBatch
 from headrace.store.call_scope import metered
@@ -69,15 +64,6 @@ def test_a_repeat_gives_the_same_tasks_under_the_same_leases(world: World, queue
     assert [task.payload for task in again.tasks] == ['"0"', '"1"', '"2"']
     assert again.now > first.now
     assert len(world.take(queue, 25)) == 5
-
-
-def test_each_lease_is_still_a_secret_of_its_own(world: World, queue: str) -> None:
-    tasks = take(world, queue).tasks
-
-    assert len({task.lease_id for task in tasks}) == 3
-    assert all(str(task.lease_id).startswith("lse_") for task in tasks)
-    for task in tasks:
-        assert world.say(task, "SUCCEEDED").outcome == "OK"
 
 
 def test_a_repeat_tells_how_long_each_lease_still_is(world: World, queue: str) -> None:
@@ -133,18 +119,6 @@ def test_what_is_over_is_left_out_and_nothing_comes_in_its_place(
     assert world.take(queue, 25) != ()
 
 
-def test_a_task_that_others_have_by_now_is_theirs(world: World, queue: str) -> None:
-    first = take(world, queue, keepalive=5)
-    world.clock.forward(5)
-    world.use.reaping.run()
-    others = world.take(queue, 25)
-
-    again = take(world, queue, keepalive=5)
-
-    assert {task.id for task in first.tasks} < {task.id for task in others}
-    assert again.tasks == ()
-
-
 def test_an_empty_batch_is_not_kept(world: World) -> None:
     queue = world.queue()
     with metered() as meter:
@@ -170,26 +144,6 @@ def test_a_caller_that_repeats_itself_is_told_of_nothing_for_good(world: World) 
     assert len(world.take(queue)) == 1
 
 
-def test_what_the_first_gets_while_the_second_waits_is_the_answer_of_both(world: World) -> None:
-    queue = world.queue()
-    first, second = (batch(world, attempt=attempt) for attempt in (1, 2))
-    got: list[Task] = []
-
-    def sleep(seconds: float) -> None:
-        world.clock.forward(seconds)
-        if not got:
-            world.put(queue, "1")
-            got.extend(world.take(queue, batch=first))
-            world.put(queue, "2")
-            world.use.queues.pause(queue)  # or the second would be told to come again
-
-    world.use.deliveries.sleep = sleep
-    answer = world.use.deliveries.dequeue(queue, batch=second, wait_seconds=1)
-
-    assert answer.replayed
-    assert leases(answer.tasks) == leases(tuple(got))
-
-
 def test_after_a_quarter_of_an_hour_it_is_a_new_call(world: World) -> None:
     queue = world.queue(keepalive_timeout_in_seconds=43_200)
     world.put(queue, *"123456")
@@ -205,86 +159,6 @@ def test_after_a_quarter_of_an_hour_it_is_a_new_call(world: World) -> None:
     assert leases(again.tasks) == leases(anew.tasks)
 
 
-def restarted(world: World, queue: str, task: Task) -> None:
-    world.say(task, "SUCCEEDED")
-    world.use.bulk.by_ids(queue, BulkAction.RESTART, [task.id])
-
-
-def replaced(world: World, queue: str, task: Task) -> None:
-    world.use.tasks.delete(task.id)
-    world.use.tasks.enqueue(queue, [TaskSpec("1", id=task.id)])
-
-
-def moved_and_waiting(world: World, queue: str, task: Task) -> None:
-    world.say(task, "MOVED", to_queue="other")
-
-
-@pytest.mark.parametrize("how", [restarted, replaced, moved_and_waiting])
-def test_a_task_that_waits_anew_keeps_no_repeat_waiting(
-    world: World, queue: str, how: Callable[[World, str, Task], None]
-) -> None:
-    """At once: the first try, be it still at work, can lease no task that fell due since."""
-    world.queue("other", retry_strategy=AT_ONCE)
-    first = take(world, queue)
-    world.clock.forward(0.001)
-    how(world, queue, first.tasks[0])
-
-    again = take(world, queue)
-
-    assert again.replayed
-    assert leases(again.tasks) == leases(first.tasks[1:])
-    assert len(world.take(queue, 25)) == 5 + (how is not moved_and_waiting)
-
-
-def test_who_was_told_ends_what_the_first_try_may_note(world: World, queue: str) -> None:
-    call, changes = noted_once(world, queue)
-    assert take(world, queue).tasks == ()
-
-    with pytest.raises(Unavailable):
-        call.commit(changes, now=world.clock())
-
-
-def noted_once(world: World, queue: str, key: str = "k") -> tuple[DeliveryBatch, list[Change]]:
-    """A try that has noted two tasks, of which one is gone and the other fell due since."""
-    ids = world.put(queue, "1", "2")
-    call, early = batch(world, key), world.clock()
-    world.clock.forward(1)
-    for task_id in ids:
-        world.use.tasks.delete(task_id)
-    world.use.tasks.enqueue(queue, [TaskSpec("1", id=ids[0])])
-    world.clock.forward(1)
-    changes = [_unborn(task_id) for task_id in ids]
-    call.commit(changes, now=early)
-    return call, changes
-
-
-class NotesOneLook(DeliveryBatch):
-    """Planted: a look at the same tasks again is not noted."""
-
-    def _with(self, changes: Sequence[Change], now: datetime) -> NotedBatch:
-        noted = super()._with(changes, now)
-        return noted if self.noted is None else replace(noted, latest=self.noted.latest)
-
-
-def test_a_later_look_of_the_first_try_is_waited_for(world: World, queue: str) -> None:
-    call, changes = noted_once(world, queue)
-    call.commit(changes, now=world.clock())  # the same tasks, of which one is due by now
-
-    with pytest.raises(Unavailable, match="still being worked on"):
-        take(world, queue)
-
-    faulty, changes = noted_once(world, queue, key="l")
-    faulty = NotesOneLook(*(getattr(faulty, name) for name in DeliveryBatch.__slots__))
-    faulty.commit(changes, now=world.clock())
-    assert take(world, queue, key="l").tasks == ()  # and it may still lease one
-
-
-def _unborn(task_id: str) -> Change:
-    """A change that is refused, as a lease that somebody else was faster to write."""
-    row = rule(Action.DEQUEUE, State.ENQUEUED, State.INFLIGHT)
-    return Change(row, task_id, when=(Equals("lease_id", "nobody's"),))
-
-
 def test_another_request_under_the_key_is_refused_and_leases_nothing(
     world: World, queue: str
 ) -> None:
@@ -296,15 +170,6 @@ def test_another_request_under_the_key_is_refused_and_leases_nothing(
                 queue, batch=batch(world, what="something else", attempt=attempt)
             )
     assert world.use.deliveries.dequeue(queue, batch_size=25).tasks[0].payload == '"3"'
-
-
-def test_a_key_under_which_an_operator_did_something_is_taken(world: World, queue: str) -> None:
-    request = KeyedRequest("key_0123456789abcdef0123", "k", "an operator's")
-    world.use.repeats.begin(request, within=timedelta(seconds=SECONDS))
-
-    with pytest.raises(IdempotencyConflict):
-        take(world, queue)
-    assert len(world.take(queue, 25)) == 8
 
 
 def test_a_repeat_takes_no_token(world: World) -> None:
@@ -330,56 +195,6 @@ def test_a_repeat_takes_no_slot(world: World) -> None:
 
     assert leases(again.tasks) == leases(first.tasks)
     assert len(world.take(queue, 5)) == 1
-
-
-def test_a_paused_queue_gives_a_repeat_what_is_its_own(world: World, queue: str) -> None:
-    first = take(world, queue)
-    world.use.queues.pause(queue)
-
-    assert leases(take(world, queue).tasks) == leases(first.tasks)
-
-
-def test_a_task_with_a_lease_of_its_own_length_is_found_too(world: World) -> None:
-    queue = world.queue()
-    world.put(queue, *"12", keepalive=300)
-
-    first = take(world, queue)
-
-    assert leases(take(world, queue).tasks) == leases(first.tasks)
-    assert len(first.tasks) == 2
-
-
-def test_a_batch_over_many_shards_is_found_whole(world: World) -> None:
-    queue = world.queue(shards=8)
-    world.put(queue, *["1"] * 20)
-
-    first = take(world, queue, count=15)
-
-    assert len(first.tasks) == 15
-    assert leases(take(world, queue, count=15).tasks) == leases(first.tasks)
-
-
-def test_reclaimed_tasks_are_part_of_the_batch(world: World) -> None:
-    queue = world.queue(retry_strategy=AT_ONCE, keepalive_timeout_in_seconds=5)
-    world.put(queue, *"123")
-    world.take(queue, 2)
-    world.clock.forward(5)
-
-    first = take(world, queue)
-
-    assert len(first.tasks) == 3
-    assert leases(take(world, queue).tasks) == leases(first.tasks)
-
-
-def test_what_did_not_fit_the_answer_is_not_part_of_it(world: World) -> None:
-    queue = world.queue()
-    for _ in range(20):
-        world.put(queue, '"' + "x" * 250_000 + '"')
-
-    first = take(world, queue, count=20)
-
-    assert 10 < len(first.tasks) < 20
-    assert leases(take(world, queue, count=20).tasks) == leases(first.tasks)
 
 
 # ------------------------------------------------------------------------------------ group leases
@@ -412,44 +227,4 @@ def test_under_a_group_nothing_is_written_but_the_leases(world: World, queue: st
     assert keyed.write == plain.write
 
 
-def test_under_a_group_that_has_ended_there_is_nothing_left(world: World, queue: str) -> None:
-    group = opened(world)
-    take(world, queue, lease_id=group)
-    world.clock.forward(60)
-
-    with pytest.raises(LeaseLost):
-        take(world, queue, lease_id=group)
-
-
 # ------------------------------------------------------------------------------------ what it costs
-
-
-def test_a_batch_of_25_is_noted_for_one_unit(world: World) -> None:
-    queue = world.queue()
-    for _ in range(2):
-        world.put(queue, *["1"] * 25)
-    with metered() as plain:
-        world.take(queue, 25)
-    with metered() as keyed:
-        world.clock.forward(0.001)
-        world.use.deliveries.dequeue(
-            queue, batch_size=25, worker="ada:1", batch=batch(world, "k" * 20, attempt=1)
-        )
-
-    if plain.write:  # the store in memory costs nothing
-        assert keyed.write == plain.write + 1
-        assert keyed.read <= plain.read
-
-
-def test_who_says_it_is_the_first_time_pays_no_look(world: World) -> None:
-    queue = world.queue()
-    reads = []
-    for requested in (None, batch(world, attempt=1), batch(world, "l")):
-        world.clock.forward(2)
-        with metered() as meter:
-            world.use.deliveries.dequeue(queue, batch=requested)
-        reads.append(meter.read)
-
-    plain, first, unknown = reads
-    if plain:
-        assert (first, unknown) == (plain, plain + 1)

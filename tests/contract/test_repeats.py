@@ -45,15 +45,6 @@ def test_an_answer_of_any_size_is_given_again_as_it_was(world: World, text: str)
         assert world.use.repeats.begin(ASKED, within=SECOND) == answer
 
 
-def test_the_parts_of_one_answer_are_never_taken_for_those_of_another(world: World) -> None:
-    large, larger = incompressible(300_000), incompressible(600_000)
-    world.use.repeats.finish(begun(world), RecordedAnswer(200, None, larger))
-    world.clock.forward(15 * 60)
-    world.use.repeats.finish(begun(world), RecordedAnswer(200, None, large))
-
-    assert world.use.repeats.begin(ASKED, within=SECOND) == RecordedAnswer(200, None, large)
-
-
 def test_of_many_that_come_at_once_one_runs(world: World) -> None:
     begun(world)
 
@@ -87,11 +78,3 @@ def test_whose_time_is_over_is_followed_by_one_and_changes_nothing_more(world: W
     world.use.repeats.finish(next_one, RecordedAnswer(200, None, "next"))
 
     assert world.use.repeats.begin(ASKED, within=SECOND) == RecordedAnswer(200, None, "next")
-
-
-def test_another_request_does_not_follow_one_whose_time_is_over(world: World) -> None:
-    begun(world)
-    world.clock.forward(10)
-
-    with pytest.raises(IdempotencyConflict):
-        world.use.repeats.begin(KeyedRequest("key_1", "k", "other"), within=SECOND)

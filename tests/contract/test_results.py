@@ -3,7 +3,6 @@
 import pytest
 
 from headrace.domain import limits
-from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from tests.contract.conftest import World, lease_name
@@ -36,14 +35,3 @@ def test_a_report_whose_result_cannot_be_kept_is_invalid_and_the_lease_stays(
     assert world.see(tasks[1].id) == tasks[1]
     assert world.say(tasks[1], "SUCCEEDED", result="9" * 5_000).outcome is ReportOutcome.OK
     assert world.see(tasks[1].id).state is State.SUCCEEDED
-
-
-def test_a_report_whose_result_cannot_be_kept_spawns_nothing(world: World) -> None:
-    queue = world.queue()
-    world.put(queue)
-    task = world.one(queue)
-
-    answer = world.say(task, "SUCCEEDED", result=TOO_LARGE, spawn=((queue, TaskSpec("1")),))
-
-    assert answer.outcome is ReportOutcome.INVALID
-    assert world.use.inspect.count(queue).count == 1

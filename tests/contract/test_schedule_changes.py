@@ -1,21 +1,14 @@
 """What every store promises when a schedule changes, pauses or goes: nothing lost or doubled."""
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 
-from headrace.domain.errors import NotFound, Unavailable
+from headrace.domain.errors import NotFound
 from headrace.domain.operate import BulkAction
-from headrace.domain.schedule import ScheduleSettings
-from headrace.ops.scheduling.ticking import Ticking
 from headrace.store.records import schedules as schedule_records
 from tests.contract.conftest import World
 from tests.contract.scheduling import (
     NAME,
-    Interposed,
     at,
-    dies,
     due,
     id_of_tick,
     interposed,
@@ -100,16 +93,6 @@ def test_deleting_takes_back_what_is_ahead(world: World) -> None:
         world.use.schedules.delete(queue, NAME)
 
 
-def test_a_schedule_made_again_after_deletion_goes_on_where_it_is(world: World) -> None:
-    queue = schedule(world, world.queue())
-    world.clock.forward(60)
-    world.use.schedules.delete(queue, NAME)
-
-    schedule(world, queue)
-
-    assert due(world, queue) == [at(f"08:0{minute}:00") for minute in range(1, 5)]
-
-
 @pytest.mark.parametrize("moment", ["before_commit", "before_records", "after_records"])
 @pytest.mark.parametrize("change", ["put", "pause", "delete"])
 def test_a_stale_scheduler_cannot_enqueue_for_settings_that_are_gone(
@@ -129,38 +112,3 @@ def test_a_stale_scheduler_cannot_enqueue_for_settings_that_are_gone(
 
     ahead = [task for task in waiting(world, queue) if task.due_at > world.clock()]
     assert [task.payload for task in ahead] == (['"new"'] * 3 if change == "put" else [])
-
-
-@pytest.mark.parametrize(
-    "moment", ["after_put_record", "before_set_key_lock", "after_set_key_lock"]
-)
-def test_a_change_that_was_cut_off_is_settled_by_the_scheduler(world: World, moment: str) -> None:
-    queue = schedule(world, world.queue(), payload='"old"')
-    ticking = interposed(world, **({moment: dies} if "key_lock" in moment else {}))
-    schedules = replace_ticking(world, ticking)
-    if moment == "after_put_record":
-        other: Any = Interposed(world.store, {}, {"put_record": dies})
-        schedules = replace(schedules, store=other)
-
-    with pytest.raises(Unavailable):
-        schedules.put(queue, NAME, ScheduleSettings(cron="*/2 * * * *", payload='"new"'))
-    world.use.ticking.run()
-
-    tasks = [(task.due_at, task.payload) for task in waiting(world, queue)]
-    assert tasks == [(at("08:02:00"), '"new"')]
-
-
-def replace_ticking(world: World, ticking: Ticking) -> Any:
-    return replace(world.use.schedules, ticking=ticking)
-
-
-def test_a_deletion_that_was_cut_off_is_settled_by_the_scheduler(world: World) -> None:
-    queue = schedule(world, world.queue())
-    other: Any = Interposed(world.store, {}, {"drop_record": dies})
-    with pytest.raises(Unavailable):
-        replace(world.use.schedules, store=other).delete(queue, NAME)
-
-    world.use.ticking.run()
-
-    assert due(world, queue) == []
-    assert world.store.key_locks(schedule_records.PROGRESS) == {}

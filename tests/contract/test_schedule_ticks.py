@@ -12,11 +12,10 @@ from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DeadReason, Missed, OnExpiry, State
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store.memory import MemoryStore
-from tests.contract.conftest import World, new_world
+from tests.contract.conftest import World, dies, new_world
 from tests.contract.scheduling import (
     NAME,
     at,
-    dies,
     due,
     id_of_tick,
     interposed,
@@ -61,38 +60,12 @@ def test_the_tasks_of_a_schedule_have_what_it_says(world: World) -> None:
     assert (task.keepalive, task.retry, task.dedupe_key) == (7, retry, "k")
 
 
-@pytest.mark.parametrize("seconds", [None, 0])
-def test_a_schedule_may_leave_the_expiry_to_the_queue_or_ask_for_none(
-    world: World, seconds: int | None
-) -> None:
-    queue = world.queue(expires_in_seconds=100)
-
-    schedule(world, queue, expires_in_seconds=seconds)
-    run = world.use.schedules.run(queue, NAME).task
-
-    ticked = waiting(world, queue)[-1]
-    assert run is not None
-    expected = [None, None] if seconds == 0 else [at("08:01:40"), at("08:04:40")]
-    assert [run.expires_at, ticked.expires_at] == expected
-
-
 def test_a_tick_is_enqueued_once_however_often_the_scheduler_runs(world: World) -> None:
     queue = schedule(world, world.queue())
 
     assert [world.use.ticking.run().enqueued for _ in range(3)] == [0, 0, 0]
 
     assert len(waiting(world, queue)) == 3
-
-
-def test_a_tick_that_ran_and_left_nothing_behind_is_not_enqueued_again(world: World) -> None:
-    queue = schedule(world, world.queue(history_retention_in_seconds=0))
-    world.clock.forward(60)
-    world.say(world.one(queue), "SUCCEEDED")
-
-    made = [world.use.ticking.run().enqueued for _ in range(2)]
-
-    assert made == [1, 0]
-    assert due(world, queue) == [at("08:02:00"), at("08:03:00"), at("08:04:00")]
 
 
 @pytest.mark.parametrize("how", ["purge", "delete"])
@@ -233,16 +206,6 @@ def test_missed_ticks_are_looked_for_in_the_last_24_hours(
     assert due(world, queue)[0] > world.clock() - timedelta(hours=24)
 
 
-@pytest.mark.parametrize(("hours", "made"), [(24.9, 1), (25.1, 0)])
-def test_a_tick_that_is_older_than_24_hours_is_not_made_up_for(
-    world: World, hours: float, made: int
-) -> None:
-    schedule(world, world.queue(), "0 9 21 * *")  # in an hour
-    world.clock.forward(hours * 3600)
-
-    assert world.use.ticking.run().enqueued == made
-
-
 def test_of_all_missed_ticks_the_newest_hundred_are_made_once(world: World) -> None:
     queue = schedule(world, world.queue(), every_seconds=10, missed=Missed.ALL)
     world.clock.forward(7200 + 5)
@@ -324,38 +287,6 @@ def test_a_tick_that_was_delivered_and_a_run_by_hand_are_not_dropped(world: Worl
         assert (seen.state, seen.dead_reason) == (State.DEAD, DeadReason.EXPIRED)
 
 
-def test_what_was_due_before_the_schedule_was_made_is_not_missed(world: World) -> None:
-    queue = world.queue()
-    world.clock.forward(20)
-
-    schedule(world, queue, "0 * * * *")
-
-    assert due(world, queue) == []
-    assert world.use.ticking.run().enqueued == 0
-
-
-def test_an_interval_counts_from_when_it_was_set(world: World) -> None:
-    queue = world.queue()
-    world.clock.forward(7.25)
-    schedule(world, queue, every_seconds=90)
-    world.clock.forward(30)
-
-    schedule(world, queue, every_seconds=90, payload="2")  # keeps its beat
-    assert due(world, queue) == [at("08:01:37.250"), at("08:03:07.250")]
-
-    schedule(world, queue, every_seconds=100)
-    assert due(world, queue) == [at("08:02:17.250")]
-
-
-def test_an_interval_of_a_second_is_kept_to_the_second(world: World) -> None:
-    queue = schedule(world, world.queue(), every_seconds=1)
-
-    minutes(world, 1)
-
-    expected = [world.clock.time + timedelta(seconds=number - 60) for number in range(1, 241)]
-    assert due(world, queue) == expected
-
-
 def test_a_schedule_enqueues_so_many_bytes_ahead_and_loses_no_tick_for_it(
     clock: ManualClock,
 ) -> None:
@@ -419,17 +350,3 @@ def test_a_tick_whose_id_another_task_holds_is_made_once_under_another_id(
     assert last is not None
     assert last.task is not None
     assert last.task.id == made[2].id
-
-
-def test_a_tick_under_another_id_is_taken_back_with_its_schedule(world: World) -> None:
-    queue, other = schedule(world, world.queue()), world.queue("other")
-    seen = waiting(world, queue)
-    world.use.schedules.delete(queue, NAME)
-    for task in seen:
-        take_id(world, task.id, other)
-    schedule(world, queue, payload="2")
-    assert len(due(world, queue)) == 3
-
-    world.use.schedules.delete(queue, NAME)
-
-    assert due(world, queue) == []

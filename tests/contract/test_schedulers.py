@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
 
-import pytest
-
 from headrace.domain.schedule import LOOK_AHEAD, LOOK_BACK, tick_id
 from headrace.domain.ticks import cron_ticks, zone
 from headrace.ops.shared.stack_secret import IDS, StackSecret
 from headrace.runtime.cron import read_cron
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
-from headrace.store.memory import MemoryStore
 from tests.contract.conftest import new_world
 from tests.contract.scheduling import NAME, schedule
 from tests.manual_clock import ManualClock
@@ -89,16 +86,6 @@ def check_each_once(store: Store, ran: list[str], wanted: set[datetime]) -> None
     secret = StackSecret(store, IDS).value()
     assert len(ran) == len(set(ran))
     assert set(ran) == {tick_id(secret, "mail", NAME, tick) for tick in wanted}
-
-
-@pytest.mark.in_process
-@pytest.mark.slow
-def test_four_schedulers_at_once_for_a_hundred_hours_make_each_tick_once() -> None:
-    store = MemoryStore()
-    ran, wanted = run_many(store, 100, "*/7 * * * *", seed=1)
-
-    check_each_once(store, ran, wanted)
-    assert len(wanted) > 600
 
 
 def test_four_schedulers_at_once_make_each_tick_once(store: Store) -> None:

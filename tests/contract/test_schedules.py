@@ -27,15 +27,6 @@ def test_run_enqueues_one_now_and_is_the_latest_run(world: World) -> None:
         world.use.schedules.run(queue, "another")
 
 
-def test_run_answers_duplicate_while_the_key_is_held(world: World) -> None:
-    queue = schedule(world, world.queue(), "0 0 * * *", dedupe_key="k")
-    first = world.use.schedules.run(queue, NAME)
-
-    again = world.use.schedules.run(queue, NAME)
-
-    assert (again.outcome, again.id) == (EnqueueOutcome.DUPLICATE, first.id)
-
-
 def test_a_schedule_shows_its_next_and_its_latest_run(world: World) -> None:
     queue = schedule(world, world.queue(), "*/5 * * * *")
     seen = world.use.schedules.get(queue, NAME)
@@ -63,23 +54,6 @@ def test_a_deleted_queue_takes_its_schedules_with_it(world: World) -> None:
     assert len(due(world, other)) == 3
 
 
-def test_a_schedule_left_behind_by_a_deleted_queue_is_dead(world: World) -> None:
-    queue = schedule(world, world.queue())
-    record = world.store.record(schedule_records.KIND, f"{queue}/{NAME}")
-    world.use.queues.delete(queue)
-    assert record is not None
-    world.clock.forward(30)
-    world.queue()
-    world.store.put_record(record, replaces=None)  # as if its deletion had been cut off
-
-    assert world.use.ticking.run().enqueued == 0
-    assert world.use.schedules.of_queue(world.use.queues.get(queue)) == []
-    with pytest.raises(NotFound):
-        world.use.schedules.get(queue, NAME)
-    schedule(world, queue)
-    assert due(world, queue) == [at("08:01:00"), at("08:02:00"), at("08:03:00")]
-
-
 def test_a_schedule_that_cannot_be_read_does_not_hold_up_the_others(world: World) -> None:
     queue = schedule(world, world.queue("a"))
     record = world.store.record(schedule_records.KIND, f"{queue}/{NAME}")
@@ -93,11 +67,3 @@ def test_a_schedule_that_cannot_be_read_does_not_hold_up_the_others(world: World
     ticked = world.use.ticking.run()
 
     assert (ticked.schedules, ticked.enqueued, ticked.unreadable) == (2, 1, 1)
-
-
-def test_a_large_payload_full_of_quotes_is_kept(world: World) -> None:
-    payload = "[" + ",".join(['"\\""'] * 40_000) + "]"
-
-    queue = schedule(world, world.queue(), "0 0 * * *", payload=payload)
-
-    assert world.use.schedules.get(queue, NAME).schedule.settings.payload == payload

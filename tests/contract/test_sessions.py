@@ -15,7 +15,7 @@ from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.operators.sessions import Sessions
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.store.memory import MemoryStore
-from headrace.store.records.keys import IDLE, LASTS, SESSIONS, Session, end_all
+from headrace.store.records.keys import IDLE, LASTS, SESSIONS, Session
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 
@@ -88,18 +88,6 @@ def test_revoking_a_key_ends_all_its_sessions_at_once_wherever_they_are(world: W
     assert not any(is_open(other, each) for each in mine)
     assert is_open(other, bobs)
     assert is_open(other, own)
-
-
-def test_more_sessions_than_one_answer_holds_are_ended(world: World) -> None:
-    key_id, secret = key(world)
-    for _ in range(5):
-        sign_in(world, secret)
-    own = sign_in(world)
-
-    end_all(world.store, key_id, page=2)
-
-    [left] = world.store.records(SESSIONS, limit=10)[0]
-    assert left.name == own.name
 
 
 def test_a_key_given_another_secret_ends_what_was_begun_with_the_one_before(world: World) -> None:
@@ -216,15 +204,6 @@ def test_who_comes_and_goes_is_in_the_audit_with_the_id_of_the_key(world: World)
     assert refused.filter == {"source": SOURCE}
     assert other.ids is None
     assert secret[-40:] not in str(audited(world))
-
-
-def test_a_session_is_signed_out_of_once(world: World) -> None:
-    session = sign_in(world)
-    for _ in range(2):
-        world.clock.forward(1)
-        world.use.sessions.sign_out(session)
-
-    assert [entry.action for entry in audited(world)] == ["sign_out", "sign_in"]
 
 
 def test_whoever_is_slowed_down_does_not_fill_the_audit(world: World) -> None:

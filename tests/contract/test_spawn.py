@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportResult
@@ -121,75 +120,6 @@ def test_what_exists_or_is_held_counts_as_done(world: World) -> None:
     assert world.see(task.id).state is State.SUCCEEDED
 
 
-@pytest.mark.parametrize("status", ["SUCCEEDED", "MOVED"])
-@pytest.mark.parametrize("history", [0, 60])
-def test_a_child_with_its_parents_id_is_there_already(
-    world: World, status: str, history: int
-) -> None:
-    world.queue("source", history_retention_in_seconds=history)
-    world.queue("left")
-    world.put("source")
-    world.put("source")
-    task, other = world.take("source", 2)
-    fields: dict[str, Any] = {"to_queue": "left"} if status == "MOVED" else {}
-    itself = (("source", TaskSpec("1", id=task.id)), ("left", TaskSpec("2")))
-    elsewhere = (("left", TaskSpec("1", id=other.id)),)
-
-    result = world.say(task, status, spawn=itself, **fields)
-    in_another_queue = world.say(other, status, spawn=elsewhere, **fields)
-
-    assert (result.outcome, outcomes(result)) == (ReportOutcome.OK, [EXISTING, CREATED])
-    assert (in_another_queue.outcome, outcomes(in_another_queue)) == (ReportOutcome.OK, [EXISTING])
-
-
-def test_a_key_that_nobody_holds_is_for_the_next_child(world: World) -> None:
-    task = parent(world)
-    (done,) = world.put("left", id="done")
-    world.say(world.one("left"), "SUCCEEDED")
-    spawn = (
-        ("left", TaskSpec("1", id=done, dedupe_key="k")),
-        ("left", TaskSpec("2", dedupe_key="k")),
-        ("left", TaskSpec("3", dedupe_key="k")),
-    )
-
-    result = world.say(task, "SUCCEEDED", spawn=spawn)
-
-    assert outcomes(result) == [EXISTING, CREATED, EnqueueOutcome.DUPLICATE]
-    assert result.spawned[2].id == result.spawned[1].id == world.one("left").id
-
-
-def test_an_id_that_is_taken_goes_before_the_key_of_a_sibling(world: World) -> None:
-    task = parent(world)
-    world.put("left", id="there")
-    world.put("right", id="elsewhere")
-    spawn = (
-        ("left", TaskSpec("1", dedupe_key="k")),
-        ("left", TaskSpec("2", id="there", dedupe_key="k")),
-        ("left", TaskSpec("3", id="elsewhere", dedupe_key="k")),
-    )
-
-    result = world.say(task, "SUCCEEDED", spawn=spawn)
-
-    assert outcomes(result) == [CREATED, EXISTING, EXISTING]
-
-
-@pytest.mark.parametrize("first", ["left", "right"])
-@pytest.mark.parametrize("there", [True, False])
-def test_one_id_for_two_queues_is_one_task_whose_queue_the_first_decides(
-    world: World, first: str, *, there: bool
-) -> None:
-    task = parent(world)
-    if there:
-        world.put("left", id="same")
-    spawn = (("left", TaskSpec("1", id="same")), ("right", TaskSpec("2", id="same")))
-
-    result = world.say(task, "SUCCEEDED", spawn=spawn if first == "left" else spawn[::-1])
-
-    made = EXISTING if there else CREATED
-    assert (result.outcome, outcomes(result)) == (ReportOutcome.OK, [made, EXISTING])
-    assert world.see("same").queue == ("left" if there else first)
-
-
 def test_a_child_that_has_moved_on_is_existing_and_the_report_goes_through(world: World) -> None:
     task = parent(world)
     world.put("left", id="child")
@@ -200,16 +130,6 @@ def test_a_child_that_has_moved_on_is_existing_and_the_report_goes_through(world
     assert (result.outcome, outcomes(result)) == (ReportOutcome.OK, [EXISTING])
     assert result.spawned[0].queue == "right"
     assert world.see(task.id).state is State.SUCCEEDED
-
-
-def test_all_duplicates_name_the_holder(world: World) -> None:
-    task = parent(world)
-    (holder,) = world.put("left", dedupe_key="k")
-    spawn = tuple(("left", TaskSpec(str(n), dedupe_key="k")) for n in range(24))
-
-    result = world.say(task, "SUCCEEDED", spawn=spawn)
-
-    assert {child.id for child in result.spawned} == {holder}
 
 
 def test_a_repeat_is_answered_whatever_became_of_the_childrens_time_and_queue(
@@ -227,19 +147,6 @@ def test_a_repeat_is_answered_whatever_became_of_the_childrens_time_and_queue(
 
     assert (first.outcome, again.outcome) == (ReportOutcome.OK, ReportOutcome.OK)
     assert [child.id for child in again.spawned] == [child.id for child in first.spawned]
-
-
-def test_a_repeat_names_the_holder_that_a_duplicate_met(world: World) -> None:
-    task = parent(world)
-    (holder,) = world.put("left", dedupe_key="k")
-    spawn = (("left", TaskSpec("1", dedupe_key="k")), ("left", TaskSpec("2")))
-
-    first = world.say(task, "SUCCEEDED", spawn=spawn)
-    again = world.say(task, "SUCCEEDED", spawn=spawn)
-
-    assert outcomes(first) == [EnqueueOutcome.DUPLICATE, CREATED]
-    assert outcomes(again) == [EnqueueOutcome.DUPLICATE, EXISTING]
-    assert again.spawned[0].id == holder
 
 
 def test_a_repeat_says_existing_only_of_children_that_exist(world: World) -> None:
@@ -269,35 +176,6 @@ def test_a_repeat_says_existing_only_of_children_that_exist(world: World) -> Non
         (EXISTING, forgotten),
         (EnqueueOutcome.DUPLICATE, None),
     ]
-
-
-@pytest.mark.parametrize("status", ["SUCCEEDED", "MOVED"])
-def test_a_repeat_names_the_same_children_when_the_task_has_been_delivered_again(
-    world: World, status: str
-) -> None:
-    task = parent(world)
-    spawn = (("right", TaskSpec("1")),)
-    fields: dict[str, Any] = {"to_queue": "left"} if status == "MOVED" else {}
-    first = world.say(task, status, spawn=spawn, **fields)
-    if status == "SUCCEEDED":
-        world.use.bulk.by_ids("source", BulkAction.RESTART, [task.id])
-    world.clock.forward(30)
-    assert world.one("left" if status == "MOVED" else "source").id == task.id
-
-    again = world.say(task, status, spawn=spawn, queue="source", **fields)
-
-    assert (again.outcome, outcomes(again)) == (ReportOutcome.OK, [EXISTING])
-    assert [child.id for child in again.spawned] == [child.id for child in first.spawned]
-
-
-def test_a_key_whose_holder_has_expired_is_free_for_a_child(world: World) -> None:
-    task = parent(world)
-    world.put("left", dedupe_key="k", expires_at=world.clock() + timedelta(seconds=1))
-    world.clock.forward(2)
-
-    result = world.say(task, "SUCCEEDED", spawn=(("left", TaskSpec("1", dedupe_key="k")),))
-
-    assert outcomes(result) == [CREATED]
 
 
 def test_a_parent_hands_its_own_key_on_to_its_child(world: World) -> None:

@@ -4,7 +4,6 @@ Their id stays taken for a quarter of an hour, longer than anybody repeats a req
 """
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -38,24 +37,13 @@ def failed(world: World, queue: str) -> None:
     assert world.say(world.one(queue), "FAILED").outcome is ReportOutcome.OK
 
 
-def lapsed(world: World, queue: str) -> None:
-    world.one(queue)
-    world.clock.forward(6)
-    world.use.reaping.run()
-
-
 def expired(world: World, _queue: str) -> None:
     world.clock.forward(60)
     world.use.reaping.run()
 
 
-def released_too_late(world: World, queue: str) -> None:
-    task = world.one(queue)
-    assert world.say(task, "RELEASED", delay_in_seconds=100).outcome is ReportOutcome.OK
-
-
 End = Callable[[World, str], None]
-ENDS = [succeeded, failed, lapsed, expired, released_too_late]
+ENDS = [succeeded, failed, expired]
 
 
 def again(world: World, queue: str, payload: str = '"again"', **fields: Any) -> EnqueueResult:
@@ -123,18 +111,6 @@ def test_a_task_that_was_deleted_by_hand_may_be_enqueued_again_at_once(world: Wo
         world.use.tasks.delete("order-1")
 
 
-def test_a_queue_that_is_created_again_knows_nothing_of_the_old_ones_ids(world: World) -> None:
-    queue = world.queue(**NOT_KEPT)
-    world.put(queue, id="order-1")
-    succeeded(world, queue)
-    world.clock.forward(1)
-    world.use.queues.delete(queue)
-    world.queue(queue, **NOT_KEPT)
-
-    assert again(world, queue).outcome is EnqueueOutcome.CREATED
-    assert again(world, queue).outcome is EnqueueOutcome.EXISTING
-
-
 def test_where_it_was_is_known_though_it_was_in_another_queue(world: World) -> None:
     queue, other = world.queue(**NOT_KEPT), world.queue("other")
     world.put(queue, id="order-1")
@@ -144,16 +120,6 @@ def test_where_it_was_is_known_though_it_was_in_another_queue(world: World) -> N
 
     assert (repeated.outcome, repeated.elsewhere) == (EnqueueOutcome.EXISTING, queue)
     assert world.take(other) == ()
-
-
-def test_an_entry_that_is_too_late_exists_all_the_same(world: World) -> None:
-    queue = world.queue(**NOT_KEPT)
-    world.put(queue, id="order-1")
-    succeeded(world, queue)
-
-    past = world.clock() - timedelta(seconds=1)
-
-    assert again(world, queue, expires_at=past).outcome is EnqueueOutcome.EXISTING
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
@@ -169,16 +135,3 @@ def test_a_child_of_an_id_that_is_done_counts_as_done(world: World, *, keyed: bo
     assert answer.outcome is ReportOutcome.OK
     assert [made.outcome for made in answer.spawned] == [EnqueueOutcome.EXISTING]
     assert world.take(queue) == ()
-
-
-def test_what_is_left_can_be_neither_taken_nor_restarted_nor_moved(world: World) -> None:
-    queue = world.queue(**NOT_KEPT)
-    world.put(queue, id="order-1")
-    task = world.one(queue)
-    assert world.say(task, "SUCCEEDED").outcome is ReportOutcome.OK
-
-    for status in ("SUCCEEDED", "FAILED", "RELEASED", "INFLIGHT"):
-        assert world.say(task, status).outcome is ReportOutcome.NOT_FOUND
-    (left,) = world.store.spent(["order-1"]).values()
-    assert (left.payload, left.tags, left.lease_id, left.worker) == (None, {}, None, None)
-    assert left.hidden(world.clock())

@@ -4,7 +4,6 @@ Long, because it is a list of promises, a test for each.
 """
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
@@ -18,9 +17,7 @@ from headrace.domain.task import SHOWN_STATES, DeadReason, State, Task
 from headrace.domain.undo import Undo
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.operators.bulk import BulkAnswer
-from headrace.ops.shared.audit import AuditFilter
 from headrace.store.call_scope import metered
-from headrace.store.records.queues import Removal
 from tests.contract.conftest import World
 
 DAY = 86_400
@@ -146,18 +143,6 @@ def test_a_deleted_task_is_hidden_from_everybody(world: World) -> None:
     assert world.use.inspect.list(queue).tasks == ()
 
 
-def test_a_worker_of_a_deleted_task_hears_that_it_is_gone_also_when_it_repeats(
-    world: World,
-) -> None:
-    world.queue()
-    (task_id,) = world.put("mail")
-    task = world.one("mail")
-    world.say(task, "SUCCEEDED")
-    delete(world, task_id)
-
-    assert world.say(task, "SUCCEEDED").outcome is ReportOutcome.NOT_FOUND
-
-
 def test_an_undo_twice_is_an_undo_once(world: World) -> None:
     queue = world.queue()
     (task_id,) = world.put(queue)
@@ -183,14 +168,6 @@ def test_after_its_time_nothing_can_be_undone(world: World) -> None:
         world.see(task_id)
     with pytest.raises(NotFound):
         world.use.undoing.undo("und_nothing")
-
-
-def test_without_an_undo_a_task_is_gone(world: World) -> None:
-    queue = world.queue()
-    (task_id,) = world.put(queue)
-
-    assert world.use.tasks.delete(task_id) is None
-    assert world.store.spent([task_id]) == {}
 
 
 @pytest.mark.parametrize("state", list(SHOWN_STATES))
@@ -226,17 +203,6 @@ def test_its_dedupe_key_is_free_and_a_new_holder_keeps_it(world: World) -> None:
     assert outcomes(back(world, undo)) == ["RESTORED"]
     (same,) = world.put(queue, dedupe_key="k")
     assert same == task_id, "it holds its key again"
-
-
-def test_an_enqueue_that_its_key_refuses_leaves_the_deleted_task_of_its_id(world: World) -> None:
-    queue = world.queue()
-    (holder,) = world.put(queue, "{}", dedupe_key="k")
-    (task_id,) = world.put(queue, "{}", id="again")
-    undo = delete(world, task_id)
-
-    assert world.put(queue, "{}", id=task_id, dedupe_key="k") == [holder]
-
-    assert outcomes(back(world, undo)) == ["RESTORED"]
 
 
 def test_what_is_past_its_retention_meanwhile_stays_away(world: World) -> None:
@@ -276,27 +242,6 @@ def test_many_are_brought_back_by_one_undo_over_all_pages(world: World) -> None:
     assert outcomes(back(world, unrelated)) == ["RESTORED"]
 
 
-def test_an_undo_goes_on_where_one_call_has_stopped(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headrace.ops.operators.undo._PAGE", 3)
-    queue = world.queue(shards=3)
-    world.put(queue, *["1"] * 20)
-    world.clock.forward(1)
-    purged = world.use.bulk.by_filter(queue, BulkAction.DELETE, ALL, undo_in_seconds=DAY)
-    assert purged.undo is not None
-    world.use.undoing.patience = -1  # a page a call
-
-    cursor, changed, calls = None, 0, 0
-    while True:
-        answer = world.use.undoing.undo(purged.undo.id, cursor=cursor)
-        changed, calls, cursor = changed + answer.changed, calls + 1, answer.cursor
-        if cursor is None:
-            break
-    assert changed == 20
-    assert calls > 3
-
-
 def test_a_purge_is_undone_too_whoever_has_finished_it(world: World) -> None:
     queue = world.queue()
     tasks = in_each_state(world, queue)
@@ -328,48 +273,6 @@ def test_a_purge_that_is_undone_takes_nothing_a_second_time(world: World) -> Non
 
     assert world.see(task_id).state is State.ENQUEUED
     assert world.use.queues.removals.pending() == []
-
-
-def test_a_purge_that_is_undone_before_the_reaper_comes_to_it_takes_nothing(world: World) -> None:
-    queue = world.queue()
-    (task_id,) = world.put(queue)
-    world.clock.forward(0.001)
-    removals = world.use.queues.removals
-    purged = world.use.queues.purge(queue, (State.ENQUEUED,), undo_in_seconds=DAY)
-    world.clock.forward(61)
-    (listed,) = removals.pending()
-    assert purged.undo is not None
-    assert back(world, purged.undo.id).changed == 1
-
-    for _ in removals.pages(listed, set()):
-        pass
-
-    assert world.see(task_id).state is State.ENQUEUED
-
-
-def test_a_purge_that_is_undone_while_it_is_at_work_stops(world: World) -> None:
-    queue = world.queue()
-    world.put(queue, *"12345")
-    world.clock.forward(0.001)
-    removals = world.use.queues.removals
-    undo = removals.undos.begin(queue, DAY)
-    assert undo is not None
-    begun = Removal(
-        queue, (State.ENQUEUED,), world.clock(), 1, deletes_queue=False, name="1", undo=undo.id
-    )
-    removals.write(begun)
-    gone: set[str] = set()
-    work = removals.pages(begun, gone)
-    next(work)
-    assert len(gone) == 5
-
-    assert back(world, undo.id).changed == 5
-    for _ in work:
-        pass
-    world.clock.forward(61)
-    world.use.reaping.run()
-
-    assert world.use.inspect.count(queue).count == 5
 
 
 def test_the_place_of_a_deleted_task_in_flight_is_free_and_not_taken_twice(world: World) -> None:
@@ -419,57 +322,3 @@ def test_an_undo_costs_one_write_unit_more_for_each_task(world: World) -> None:
     # And one for the record of all; none where nobody counts them: in memory, and DynamoDB Local
     # of statements.
     assert kept.write - plain.write in (0, 1, 10 + 1)
-
-
-def test_it_is_in_the_audit(world: World) -> None:
-    queue = world.queue()
-    (task_id,) = world.put(queue)
-    undo = delete(world, task_id)
-    back(world, undo)
-
-    entry = world.use.audit.list(queue_filter(queue)).shown[0]
-
-    assert (entry.action, entry.filter, entry.changed) == ("undo", {"undo": undo}, 1)
-
-
-def queue_filter(queue: str) -> AuditFilter:
-    return AuditFilter(queue=queue)
-
-
-def test_where_the_time_of_deletion_is_over_the_broom_takes_it(world: World) -> None:
-    queue = world.queue()
-    (task_id,) = world.put(queue)
-    delete(world, task_id, seconds=60)
-
-    (task,) = world.store.spent([task_id]).values()
-
-    assert task.retained_until is not None
-    left = task.retained_until - world.clock()
-    assert timedelta(seconds=59) < left < timedelta(seconds=61)
-
-
-@pytest.mark.parametrize("named", [True, False])
-def test_an_undo_remains_until_it_has_brought_all_back_or_is_over(
-    world: World, *, named: bool
-) -> None:
-    queue = world.queue()
-    ids = world.put(queue, "1", "2", "3")
-    world.clock.forward(1)
-    if named:
-        undo_id = delete(world, ids[0])
-    else:
-        answer = world.use.bulk.by_filter(
-            queue, BulkAction.DELETE, TaskFilter(), undo_in_seconds=DAY
-        )
-        assert answer.undo is not None
-        undo_id = answer.undo.id
-    remains = world.use.undoing.remains
-
-    assert remains(undo_id)
-    back(world, undo_id)
-    assert not remains(undo_id)
-
-    again = delete(world, ids[0])
-    world.clock.forward(DAY + 1)
-    assert not remains(again)
-    assert not remains("und_unknown")

@@ -13,20 +13,14 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.offload import Upload
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
-from headrace.domain.task import State
-from headrace.history import recorder
-from headrace.history.changelog import line
-from headrace.history.transitions import transition
 from headrace.ops.delivery.orphans import ORPHAN_AGE, ROUND
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
-from headrace.store.stream import writes_of
 from headrace.testing.stores import Streamed
 from tests.contract.conftest import World
 from tests.contract.test_offload import MOST, Objects, OffloadWorld
 from tests.manual_clock import ManualClock
-from tests.streamed import stream_records
 
 CONTENT = b"\x00\xff no JSON, and of any size" * 200
 
@@ -96,12 +90,6 @@ def test_one_reference_makes_one_task_however_often_it_comes(world: OffloadWorld
     assert world.use.inspect.count("mail").count == 1
 
 
-def test_the_task_may_have_an_id_that_was_named_before(world: OffloadWorld) -> None:
-    upload = uploaded(world, task_id="video-7")
-
-    assert enqueue(world, spec(upload))[0].id == "video-7"
-
-
 @pytest.mark.parametrize("how", ["missing", "size", "late", "queue"])
 def test_what_is_not_as_it_was_granted_is_invalid(world: OffloadWorld, how: str) -> None:
     world.queue("post")
@@ -122,20 +110,6 @@ def test_what_is_not_as_it_was_granted_is_invalid(world: OffloadWorld, how: str)
         }[how]
     )
     assert world.use.inspect.count("mail").count == 0
-
-
-def test_one_bad_reference_keeps_no_other_entry_back(world: OffloadWorld) -> None:
-    results = enqueue(world, TaskSpec("1"), spec(granted(world)), spec(uploaded(world)))
-
-    assert [one.outcome for one in results] == ["CREATED", "INVALID", "CREATED"]
-
-
-def test_a_late_repeat_of_an_enqueue_finds_its_task(world: OffloadWorld) -> None:
-    upload = uploaded(world)
-    enqueue(world, spec(upload))
-    world.clock.forward(2 * limits.UPLOAD_SECONDS)
-
-    assert enqueue(world, spec(upload))[0].outcome is EnqueueOutcome.EXISTING
 
 
 def test_a_report_spawns_a_task_of_an_upload_or_says_what_is_wrong(world: OffloadWorld) -> None:
@@ -167,16 +141,6 @@ def test_a_task_keeps_its_upload_through_retries_moves_and_restarts(world: Offlo
     assert world.objects.names() == [upload.name]
 
 
-def test_an_upload_goes_with_its_task_once_nobody_may_use_it_again(world: OffloadWorld) -> None:
-    upload = uploaded(world)
-    enqueue(world, spec(upload))
-    world.clock.forward(limits.UPLOAD_SECONDS + 600)
-    world.use.tasks.delete(upload.task_id)
-    world.record()
-
-    assert world.objects.names() == []
-
-
 def reused(world: OffloadWorld) -> None:
     """Delete a task and make it anew of the same upload, while the recorder is late."""
     upload = uploaded(world)
@@ -193,14 +157,6 @@ def test_a_late_recorder_takes_no_upload_from_a_task_made_anew(world: OffloadWor
     reused(world)
 
 
-def test_a_recorder_that_drops_uploads_at_once_is_found(
-    world: OffloadWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recorder, "may_come_again", lambda *_: False)
-    with pytest.raises(AssertionError, match="has lost its payload"):
-        reused(world)
-
-
 def test_what_nobody_enqueued_is_swept_after_a_day(world: OffloadWorld) -> None:
     used, unused, young = uploaded(world), uploaded(world), None
     enqueue(world, spec(used))
@@ -210,37 +166,6 @@ def test_what_nobody_enqueued_is_swept_after_a_day(world: OffloadWorld) -> None:
     assert world.use.orphans.sweep() == 1
     assert sorted(world.objects.names()) == sorted([used.name, young.name])
     assert unused.name not in world.objects.names()
-
-
-def test_what_came_and_went_within_the_hour_is_swept_too(world: OffloadWorld) -> None:
-    upload = uploaded(world)
-    enqueue(world, spec(upload))
-    world.use.tasks.delete(upload.task_id)
-    world.record()
-    assert world.objects.names() == [upload.name]
-    world.clock.forward((ORPHAN_AGE + ROUND).total_seconds())
-
-    assert world.use.orphans.sweep() == 1
-
-
-def test_an_undo_finds_the_upload(world: OffloadWorld) -> None:
-    upload = uploaded(world)
-    enqueue(world, spec(upload))
-    world.clock.forward(2 * limits.UPLOAD_SECONDS)
-    undo = world.use.tasks.delete(upload.task_id, undo_in_seconds=200_000)
-    assert undo is not None
-    world.record()
-    world.use.undoing.undo(undo.id)
-
-    assert world.one("mail").uploaded == upload.text
-
-
-def test_the_stream_tells_how_large_an_upload_is(world: OffloadWorld) -> None:
-    enqueue(world, spec(uploaded(world)))
-    seen, _ = writes_of(stream_records(world.streamed.taken()))
-
-    assert seen[-1].after is not None
-    assert seen[-1].after.payload_bytes == len(CONTENT)
 
 
 def test_a_move_with_a_payload_leaves_the_upload_behind(world: OffloadWorld) -> None:
@@ -278,31 +203,3 @@ def test_where_nothing_is_kept_outside_nothing_is_granted(
 
     with pytest.raises(InvalidRequest, match="PayloadOffloadBytes"):
         use.uploads.grant("mail", size=1, digest="0" * 64, task_id=None, origin=None)
-
-
-def test_a_cancelled_and_restarted_task_still_has_it(world: OffloadWorld) -> None:
-    upload = uploaded(world)
-    enqueue(world, spec(upload))
-    done = world.use.cancelling.cancel(upload.task_id)
-
-    assert done.task.state is State.DEAD
-    assert world.use.texts.shown(done.task).uploaded == upload.text
-
-
-def test_the_lake_has_the_size_of_what_is_kept_outside_and_never_a_null(
-    world: OffloadWorld,
-) -> None:
-    large = f'"{"x" * MOST}"'
-    enqueue(world, TaskSpec("1"), TaskSpec(large), spec(uploaded(world)))
-    world.say(world.one("mail"), "SUCCEEDED")
-
-    writes, _ = writes_of(stream_records(world.streamed.taken()))
-    lines = [line(write, transition(write), shard="s", payload=True) for write in writes]
-
-    born = [one for one in lines if one["move"] == "enqueue"]
-    assert sorted((one["payload_bytes"], one.get("payload")) for one in born) == [
-        (1, "1"),
-        (len(large), None),
-        (len(CONTENT), None),
-    ]
-    assert all("payload" not in one for one in lines if one["move"] != "enqueue")

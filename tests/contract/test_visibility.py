@@ -35,21 +35,6 @@ def test_a_key_sees_its_own_queues_only_and_no_page_tells_of_others(world: World
     assert one.cursor is not None
 
 
-def test_a_key_of_one_prefix_reads_no_more_queues_than_it_shows(world: World) -> None:
-    for number in range(40):
-        world.queue(f"other.{number}")
-        world.queue(f"ngsi.{number}")
-    by = principal(world, "ngsi.*", role=Role.VIEWER)
-
-    with metered() as own:
-        page = visibility.queues(world.use.queues, by, limit=10)
-    with metered() as every:
-        world.use.queues.list(prefix="ngsi.", limit=11)
-
-    assert len(page.shown) == 10
-    assert own.read == every.read
-
-
 def test_a_prefix_asks_for_some_of_the_own_queues(world: World) -> None:
     for name in ("mail", "ngsi.1", "ngsi.2", "other"):
         world.queue(name)
@@ -171,18 +156,3 @@ def test_a_task_of_others_costs_a_restricted_key_what_none_costs(world: World) -
                 call(task_id)
             costs.append((meter.write, meter.read))
         assert costs[0] == costs[1] == costs[2]
-
-
-def test_what_a_restricted_key_does_in_its_own_queues_is_charged_as_it_is(world: World) -> None:
-    by = principal(world, "ngsi.*", role=Role.WORKER)
-    costs = []
-    for queue in (world.queue("ngsi.1"), world.queue("mail")):
-        with metered() as meter, acting(by if queue == "ngsi.1" else BOOTSTRAP):
-            world.put(queue, '"x"', '"y"')
-            world.say(world.one(queue), "SUCCEEDED")
-            world.put(queue, id="order")
-            world.put(queue, id="order")
-        costs.append((meter.write, meter.read))
-        world.use.tasks.delete("order")
-
-    assert costs[0] == costs[1]

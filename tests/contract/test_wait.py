@@ -34,16 +34,6 @@ def test_the_end_is_seen_though_it_comes_later(world: World) -> None:
     assert (task.state, task.result) == (State.SUCCEEDED, '"done"')
 
 
-def test_what_has_ended_is_answered_at_once(world: World) -> None:
-    queue = world.queue()
-    world.put(queue)
-    task = world.one(queue)
-    world.say(task, "FAILED", retryable=False)
-    meanwhile(world, lambda: pytest.fail("it waits for what has come"))
-
-    assert world.use.waiting.wait(task.id, seconds=20).state is State.DEAD
-
-
 def test_a_retry_a_move_and_a_restart_are_no_end(world: World) -> None:
     queue, other = world.queue(retry_strategy=RetryStrategy(base_seconds=0)), world.queue("other")
     (task_id,) = world.put(queue)

@@ -1,18 +1,16 @@
 """What every store promises about the registry of workers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from headrace.domain.access import Principal, Role
-from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
+from headrace.domain.errors import Forbidden, NotFound
 from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.shared.audit import AuditFilter
-from headrace.store.base import Record, Store
 from tests.contract.conftest import World
 from tests.manual_clock import ManualClock
 
@@ -94,43 +92,6 @@ def test_a_new_process_of_the_same_name_is_not_stopped_by_an_old_command(
     assert alive(world, again) is Command.QUIET
 
 
-class JustBefore:
-    """A store in which something happens before each note is left."""
-
-    def __init__(self, store: Store, act: Callable[[], object]) -> None:
-        self._store, self._act = store, act
-
-    def leave_note(self, kind: str, name: str, note: str, *, expects: str | None) -> bool:
-        self._act()
-        return self._store.leave_note(kind, name, note, expects=expects)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-
-def ask_just_after(world: World, command: Command, act: Callable[[], object]) -> Command | None:
-    """Ask for *command* when *act* comes between the look at the worker and the note."""
-    store: Any = JustBefore(world.store, act)
-    return replace(world.use.workers, store=store).ask(BOOTSTRAP, ADA.name, command).command
-
-
-def test_a_command_given_while_a_new_process_begins_is_for_the_old_one(world: World) -> None:
-    alive(world)
-    again = replace(ADA, started_at=STARTED + timedelta(seconds=1))
-
-    requested = ask_just_after(world, Command.STOP, lambda: alive(world, again))
-
-    assert (requested, alive(world, again)) == (Command.STOP, None)
-
-
-def test_a_quiet_that_meets_a_stop_underway_gives_way(world: World) -> None:
-    alive(world)
-
-    requested = ask_just_after(world, Command.QUIET, lambda: ask(world, Command.STOP))
-
-    assert (requested, alive(world)) == (Command.STOP, Command.STOP)
-
-
 def test_after_five_minutes_of_silence_a_worker_is_gone_by_the_clock(world: World) -> None:
     alive(world)
     world.clock.forward(299.999)
@@ -146,12 +107,6 @@ def test_after_five_minutes_of_silence_a_worker_is_gone_by_the_clock(world: Worl
     assert names(world) == ["ada:4711"]
 
 
-def test_an_unknown_worker_is_not_found(world: World) -> None:
-    with pytest.raises(NotFound, match="there is no worker eve"):
-        ask(world, Command.STOP, "eve")
-    assert world.use.audit.list(AuditFilter()).shown == ()
-
-
 def test_the_list_goes_by_name_and_leaves_the_silent_out(world: World) -> None:
     for number in range(12):
         alive(world, replace(ADA, name=f"w-{number:02d}"))
@@ -163,15 +118,6 @@ def test_the_list_goes_by_name_and_leaves_the_silent_out(world: World) -> None:
 
     expected = ["w-01", "w-04", "w-07", "w-10", "é/% ü"]
     assert names(world) == names(world, limit=2) == names(world, limit=1) == expected
-
-
-def test_a_cursor_of_another_list_is_refused(world: World) -> None:
-    for name in ("a", "b"):
-        alive(world, replace(ADA, name=name))
-    cursor = world.use.workers.list(BOOTSTRAP, limit=1).cursor
-
-    with pytest.raises(InvalidRequest):
-        world.use.workers.list(key(Role.VIEWER, "mail"), cursor=cursor)
 
 
 def test_a_key_sees_the_workers_of_its_queues_and_nothing_of_others(world: World) -> None:
@@ -218,16 +164,6 @@ def test_a_worker_of_other_queues_is_not_overwritten(world: World, queues: tuple
     assert list(listed(world)) == before
     assert world.use.workers.alive(key(Role.WORKER, "mail", "news"), mine) is None
     assert world.use.workers.alive(limited, mine) is None
-
-
-def test_the_name_of_a_worker_that_is_gone_is_free(world: World) -> None:
-    alive(world)
-    world.clock.forward(300)
-    mine = replace(ADA, queues=("mail",))
-
-    assert world.use.workers.alive(key(Role.WORKER, "mail"), mine) is None
-
-    assert [worker.heartbeat for worker in listed(world)] == [mine]
 
 
 @pytest.mark.parametrize("patterns", [("*",), ("mail", "news")])
@@ -286,33 +222,3 @@ def test_commands_are_audited(world: World) -> None:
 
 
 # ---------------------------------------------------------------------------------- the store
-
-
-def test_a_renewed_record_is_written_whole_and_keeps_its_note(store: Store) -> None:
-    until = ManualClock()()
-    first = Record("worker", "a", {"n": 1}, expires_at=until)
-    assert store.renew_record(first) == first
-    assert store.record("worker", "a") == first
-    assert store.leave_note("worker", "a", "stop", expects=None)
-
-    second = Record("worker", "a", {"m": 2}, version=3)
-
-    assert store.renew_record(second) == replace(second, note="stop")
-    assert store.record("worker", "a") == replace(second, note="stop")
-    assert store.records("worker", limit=9) == ((replace(second, note="stop"),), False)
-
-
-def test_a_note_is_left_only_on_what_is_there_and_instead_of_what_was_expected(
-    store: Store,
-) -> None:
-    assert not store.leave_note("worker", "a", "stop", expects=None)
-    assert store.record("worker", "a") is None
-    store.renew_record(Record("worker", "a", {}))
-    assert not store.leave_note("worker", "a", "stop", expects="quiet")
-    assert store.leave_note("worker", "a", "quiet", expects=None)
-    assert not store.leave_note("worker", "a", "stop", expects=None)
-    assert store.leave_note("worker", "a", "stop", expects="quiet")
-
-    found = store.record("worker", "a")
-    assert found is not None
-    assert found.note == "stop"

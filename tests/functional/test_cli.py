@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import re
-import resource
 import shlex
 import signal
 import subprocess
@@ -87,33 +86,6 @@ def test_a_worker_runs_an_app_from_this_folder(service: Launched, tmp_path: Path
     headrace(service, "work", "shop:app", "--burst", "--log-format", "json", folder=tmp_path)
 
     assert json.loads(headrace(service, "task", "show", id, "--json"))["result"] == 42
-
-
-def test_doctor_knows_the_role_from_the_services_own_refusal(service: Launched) -> None:
-    secret = headrace(service, "key", "create", "x", "--role", "worker", "--queue", "*").strip()
-
-    found = json.loads(headrace(service, "--key", secret, "doctor", "no-such", "--json", code=3))
-
-    assert "is known: worker" in [one["seen"] for one in found]
-
-
-def test_a_key_from_stdin(service: Launched) -> None:
-    listed = headrace(
-        service, "--key-file", "-", "key", "list", "--json", input=f"{service.admin_key}\n"
-    )
-
-    assert isinstance(json.loads(listed), list)
-
-
-def test_a_large_file_goes_in_with_constant_memory(service: Launched, tmp_path: Path) -> None:
-    kept = tmp_path / "tasks.ndjson"
-    kept.write_text("".join(f'{{"n": {n}}}\n' for n in range(1000)))
-    headrace(service, "queue", "create", "large")
-
-    headrace(service, "enqueue", "large", "--file", str(kept))
-
-    count = json.loads(headrace(service, "task", "count", "large", "--json"))["count"]
-    assert count == 1000
 
 
 def test_ctrl_c_ends_what_follows_with_130(service: Launched) -> None:
@@ -252,71 +224,6 @@ def test_what_is_taken_is_refused_naming_the_option(tmp_path: Path) -> None:
         assert f"say {named} with another" in done.stderr
         assert "HEADRACE_" not in done.stderr
         assert done.stderr.count("\n") == 1
-
-
-# That it waits for half a minute is shown by a clock: see tests/unit/worker/test_life.py.
-IMPATIENT = """
-from headrace.cli.main import main
-from headrace.client.worker import worker
-worker._BURST_SECONDS = 2.0
-main(prog_name="headrace")
-"""
-
-
-def test_a_burst_whose_service_is_away_ends_with_6(tmp_path: Path) -> None:
-    (tmp_path / "shop.py").write_text(
-        "from headrace import App\napp = App()\n@app.task\ndef f() -> None: ...\n"
-    )
-
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", IMPATIENT, "work", "shop:app", "--burst"],
-        env=environment(HEADRACE_URL="http://127.0.0.1:9", HEADRACE_KEY="a-key"),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-    assert done.returncode == 6, done.stderr
-    assert "error: http://127.0.0.1:9 gave no answer" in done.stderr
-
-
-def test_run_is_not_led_astray_by_what_is_in_the_folder(tmp_path: Path) -> None:
-    (tmp_path / "infra").mkdir()
-    (tmp_path / "infra" / "__init__.py").write_text("raise SystemExit('another infra')\n")
-
-    with running(tmp_path, "--port", "0", "--data-dir", ":memory:") as (_, greeting):
-        assert "in memory" in greeting
-
-
-def test_a_port_that_is_taken_is_the_services_own_refusal(
-    service: Launched, tmp_path: Path
-) -> None:
-    port = service.url.rpartition(":")[2]
-
-    refused = headrace(
-        service, "run", "--port", port, "--data-dir", ":memory:", folder=tmp_path, code=2
-    )
-
-    assert refused == ""
-
-
-def test_help_takes_little_more_than_starting_python() -> None:
-    """Their CPU times in turns, the best of each: what else the machine does is not meant."""
-    programs = ([*HEADRACE, "--help"], [sys.executable, "-P", "-c", "import asyncio"])
-    taken = [[_cpu(program) for program in programs] for _ in range(5)]
-    ours, theirs = (min(times) for times in zip(*taken, strict=True))
-
-    assert ours < 3 * theirs  # 1.1 when this was written
-
-
-def _cpu(program: list[str]) -> float:
-    """Seconds of CPU that *program* takes from its start to its end."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(program, env=environment(), capture_output=True, timeout=60, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def test_a_deploy_syncs_what_its_app_declares(service: Launched, tmp_path: Path) -> None:

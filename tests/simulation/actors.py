@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.facts import Batch, Enqueued, Facts
+from tests.simulation.facts import Batch, Enqueued, Facts, Purge
 from tests.simulation.scenario import ENDS, Actor, Op, Scenario
 from tests.simulation.world import Lost, Refused, World
 
@@ -59,8 +59,25 @@ class Caller:
                 if self.chance.random() < 0.1:
                     break
                 continue
+            if key is not None and self.chance.random() < 0.1:
+                self._repeat(path, body, key, answer)
             return answer
         raise Lost
+
+    def _repeat(self, path: str, body: Any, key: str, answer: dict[str, Any]) -> None:
+        """Send an answered request again: it has the same answer, and nothing is done twice."""
+        self.world.say("  and once more, though it was answered")
+        try:
+            again = self.world.call("POST", path, body, repeat_key=key)
+        except (Lost, Refused):
+            return
+        if path.endswith("/tasks"):
+            ids = [one["id"] for one in answer["results"]]
+            assert [one["id"] for one in again["results"]] == ids, f"{ids} became {again}"
+        if path.endswith("/dequeue") and "lease_id" not in body:
+            first = {task["id"]: task["lease"]["id"] for task in answer["tasks"]}
+            more = {task["id"]: task["lease"]["id"] for task in again["tasks"]}
+            assert not first or more.items() <= first.items(), f"{first} became {more}"
 
     def queue(self) -> str:
         return self.chance.choice(self.queues)
@@ -111,6 +128,16 @@ class Caller:
         queue = self.queue()
         self.put(queue, [self.entry(queue) for _ in range(self.chance.randint(1, 6))])
 
+    def flood(self) -> None:
+        """Many tasks of one group, then one of another."""
+        queue = self.queue()
+        if not self.scenario.kind(queue).startswith("fair"):
+            return self.enqueue()
+        for _ in range(2):
+            self.put(queue, [self.entry(queue, group_key="a") for _ in range(20)])
+        self.put(queue, [self.entry(queue, group_key="c")])
+        return None
+
     def enqueue_own(self) -> None:
         """Ids of the producer's own, which others may use too."""
         queue = self.queue()
@@ -127,13 +154,15 @@ class Caller:
         return None
 
     def dedupe(self) -> None:
-        queue, key = self.queue(), f"key-{self.chance.randint(0, 2)}"
-        more: dict[str, Any] = {"dedupe_key": key}
-        if self.chance.random() < 0.3:
-            more["dedupe_until"] = "start"
-        elif self.chance.random() < 0.4:
-            more["overwrite_on_duplicate"] = ["payload", "tags"]
-        self.put(queue, [self.entry(queue, **more)])
+        """Enqueue twice under one key, as whoever repeats itself does."""
+        queue, key = self.queue(), f"key-{self.chance.randint(0, 1)}"
+        for _ in range(2):
+            more: dict[str, Any] = {"dedupe_key": key}
+            if self.chance.random() < 0.3:
+                more["dedupe_until"] = "start"
+            elif self.chance.random() < 0.5:
+                more["overwrite_on_duplicate"] = ["payload", "tags"]
+            self.put(queue, [self.entry(queue, **more)])
 
     def unique(self) -> None:
         queue = self.queue()
@@ -177,6 +206,7 @@ class Caller:
         if self.chance.random() < 0.2:
             body |= {"expires_in_seconds": 10, "on_expiry": self.chance.choice(("dead", "drop"))}
         self.facts.schedules.pop((queue, name), None)
+        self.facts.puts[queue, name] += 1
         self.call("PUT", f"{self.path(queue)}/schedules/{name}", body)
         self.facts.schedules[queue, name] = {**body, "since": self.world.stage.passed}
 
@@ -310,14 +340,16 @@ class Caller:
         self._bulk("restart", queue, self._where(queue, state=self.chance.choice(("DEAD", None))))
 
     def delete(self) -> None:
-        """Delete with an undo, and undo it a while later."""
+        """Delete with an undo, and most times undo it a while later."""
         queue = self.queue()
-        body = {**self._where(queue, state=self.chance.choice(STATES)), "undo_in_seconds": 3600}
-        answer = self._bulk("delete", queue, body)
-        undo = answer.get("undo")
-        if undo is None:
-            return
-        self.facts.undos.append((undo["id"], []))
+        states = self.chance.choice((*STATES, None, None))
+        body = {**self._where(queue, state=states), "undo_in_seconds": 3600}
+        undo = self._bulk("delete", queue, body).get("undo")
+        if undo is not None:
+            self.facts.undos.append(undo["id"])
+            if self.chance.random() < 0.7:
+                self.world.stage.sleep(self.chance.choice((0, 1, 15)))
+                self.undo()
 
     def delete_task(self) -> None:
         if (task := self._some_id()) is not None:
@@ -325,7 +357,7 @@ class Caller:
 
     def undo(self) -> None:
         if self.facts.undos:
-            undo, _ = self.chance.choice(self.facts.undos)
+            undo = self.chance.choice(self.facts.undos)
             answer = self.call("POST", f"/v1/undos/{undo}")
             self.world.say(f"  {answer['changed']} of {answer['matched']}")
 
@@ -346,8 +378,13 @@ class Caller:
     def purge(self) -> None:
         queue = self.queue()
         states = self.chance.sample(STATES, self.chance.randint(1, 4))
-        self.facts.purges.append((queue, self.world.stage.passed))
-        self.call("POST", f"{self.path(queue)}/purge", {"states": states})
+        purge = Purge(queue, self.world.stage.passed, tuple(states))
+        self.facts.purges.append(purge)
+        try:
+            self.call("POST", f"{self.path(queue)}/purge", {"states": states})
+            purge.answered = True
+        finally:
+            purge.ended = self.world.stage.passed  # a repeat may have begun it later
 
     def pause(self) -> None:
         queue = self.queue()
@@ -403,7 +440,7 @@ class Caller:
         queue = self.queue()
         if self.chance.random() < 0.7:
             return self.look()
-        self.facts.purges.append((queue, self.world.stage.passed))
+        self.facts.purges.append(Purge(queue, self.world.stage.passed, STATES))
         for name in [one for one in self.facts.schedules if one[0] == queue]:
             self.facts.schedules.pop(name)
         self.call("DELETE", self.path(queue))

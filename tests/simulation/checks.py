@@ -3,19 +3,25 @@
 The log of writes is the witness: the lake's proof looks at it, and so do the checks here.
 """
 
+import json
+import math
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from headrace.domain.ids import group_of, shown_lease
-from headrace.domain.task import FINISHED, State
-from headrace.domain.write import Spot, TaskWrite
+from headrace.domain.instants import micros_of
+from headrace.domain.task import FINISHED, State, Task
+from headrace.domain.write import Spot, TaskView, TaskWrite
 from headrace.history.changelog import line
 from headrace.history.proof_checks import REMEMBERED, conditions
 from headrace.history.transitions import transition
 from headrace.spark.lake.schemas import CHANGES
 from tests.simulation.facts import Facts
+from tests.simulation.faults import STALE_SECONDS
 from tests.simulation.scenario import ENDS, Scenario
 from tests.simulation.stage import START
 from tests.simulation.world import SETTINGS_TTL, Refused, World
@@ -148,7 +154,7 @@ def rates_hold(world: World, played: Scenario, _facts: Facts) -> Iterator[str]:
     for queue in played.queues:
         if played.kind(queue) != "rate":
             continue
-        times = [seconds(w.after.started_at) for w, _, _ in _deliveries(world, queue)]
+        times = [seconds(task.started_at) for task in _deliveries(world, queue)]
         for number, at in enumerate(sorted(times), 1):
             if number > 3 + 3 * at + 1e-6:
                 yield f"{number} deliveries in {at:.3f} s in {queue}"
@@ -157,12 +163,90 @@ def rates_hold(world: World, played: Scenario, _facts: Facts) -> Iterator[str]:
 
 @check
 def no_delivery_while_paused(world: World, _played: Scenario, facts: Facts) -> Iterator[str]:
-    """Settings may be cached for a moment; a request under way may end."""
-    for queue, paused, resumed in facts.pauses:
-        for write, _, _ in _deliveries(world, queue):
-            at = seconds(write.after.started_at)
-            if paused + SETTINGS_TTL + 0.5 < at < resumed and not world.rates.stalls:
-                yield f"{write.after.id} was delivered at {at:.3f}, {queue} paused at {paused:.3f}"
+    """Settings may be cached for a moment; a request that is under way may end."""
+    for queue, paused, resumed in facts.pauses if not world.rates.stalls else ():
+        for write in _deliveries(world, queue):
+            at = seconds(write.started_at)
+            if paused + SETTINGS_TTL + 0.5 < at < resumed:
+                yield f"{write.id} was delivered at {at:.3f}, {queue} paused at {paused:.3f}"
+
+
+@check
+def due_tasks_are_delivered_in_order(
+    world: World, played: Scenario, _facts: Facts
+) -> Iterator[str]:
+    """By due time, with priority by effective time: but for races and a stale index."""
+    if world.rates.stalls or world.rates.dies_after or world.rates.dies_before:
+        return
+    for queue, settings in played.queues.items():
+        if settings.get("shards", 1) > 1 or "groups" in settings or "target" in settings:
+            continue
+        aging = settings.get("priority", {}).get("aging_in_seconds", 0)
+        waits: dict[str, tuple[float, float]] = {}  # effective time, since when it waits so
+        for write, _, after in _sides(world):
+            task = write.after or write.before
+            assert task is not None
+            was = waits.pop(task.id, None)
+            at = seconds(write.recorded_at)
+            if write.after is None or after is None or after[0] != queue:
+                continue
+            if after[1] is State.ENQUEUED:
+                level = _LEVELS.get(str(task.whole().priority), 0)
+                due = seconds(task.due_at)
+                waits[task.id] = due - level * aging, max(due, at)
+            elif after[1] is State.INFLIGHT and task.last_move == "dequeue" and was is not None:
+                for other, (effective, since) in waits.items():
+                    if effective + _RACES < was[0] and since + _RACES < at:
+                        yield f"{task.id} of {queue} overtakes {other} at {at:.3f}"
+
+
+_LEVELS = {"high": 1, "low": -1}
+_RACES = STALE_SECONDS + 3.0
+
+
+@check
+def fair_groups_share(  # noqa: C901, PLR0912 (one walk over the log)
+    world: World, played: Scenario, _facts: Facts
+) -> Iterator[str]:
+    """The first waiting task of a group has few tasks of each other group before it."""
+    if world.rates.stalls:
+        return
+    for queue, settings in played.queues.items():
+        if settings.get("groups", {}).get("mode") != "fair":
+            continue
+        if settings["groups"].get("max_inflight_per_group"):
+            continue
+        weights = settings["groups"].get("weights", {})
+        waiting: dict[str, tuple[str | None, float, Counter[str | None]]] = {}
+        in_turn: dict[str, str | None] = {}  # the group of each task that waits for its turn
+        for write, _, after in _sides(world):
+            task = write.after or write.before
+            assert task is not None
+            at = seconds(write.recorded_at)
+            stands = waiting.pop(task.id, None)
+            in_turn.pop(task.id, None)
+            if write.after is None or after is None or after[0] != queue:
+                continue
+            whole = task.whole()
+            group = whole.group_key
+            if after[1] is State.ENQUEUED and whole.turn is not None:
+                if group not in in_turn.values():
+                    waiting[task.id] = group, at, Counter()
+                in_turn[task.id] = group
+            elif after[1] is State.INFLIGHT and task.last_move == "dequeue":
+                for other, since, before in waiting.values():
+                    if since + _RACES < at and other != group and stands_in_turn(write.before):
+                        before[group] += 1
+                if stands is not None:
+                    for other, number in stands[2].items():
+                        share = weights.get(other or "", 1) / weights.get(group or "", 1)
+                        if number > math.ceil(share) + 3:
+                            yield f"{task.id} of group {group} waits for {number} of {other}"
+
+
+def stands_in_turn(task: TaskView | None) -> bool:
+    """Tell whether a task waits for its group's turn."""
+    return task is not None and task.whole().turn is not None
 
 
 @check
@@ -192,20 +276,124 @@ def one_live_task_has_a_dedupe_key(world: World, _played: Scenario, _facts: Fact
 
 
 @check
-def a_purge_spares_later_tasks(world: World, _played: Scenario, facts: Facts) -> Iterator[str]:
-    """A purge takes tasks whose life in the queue began before the call."""
+def a_purge_takes_what_was_there(  # noqa: C901 (one walk over the log)
+    world: World, played: Scenario, facts: Facts
+) -> Iterator[str]:
+    """It takes tasks in a named state whose life in the queue began before it, and no others."""
+    others = {"delete_task", "delete_queue", "action", "delete"}
+    ops = {op.name for actor in played.actors for op in actor.ops}
     latest: dict[str, float] = {}
-    for queue, began in facts.purges:
-        latest[queue] = max(began, latest.get(queue, began))
-    for write, before, _ in _sides(world):
+    for purge in facts.purges:
+        latest[purge.queue] = max(purge.ended, latest.get(purge.queue, 0.0))
+    for write, before, _ in _sides(world) if not ops & others else ():
         task = write.before
-        gone = write.after
-        if task is None or before is None or (gone is not None and gone.last_move != "purge"):
+        if task is None or before is None or write.after is not None or write.forgotten:
             continue
-        if gone is None:  # the log does not say how it went
+        if played.kind(before[0]) in ("forgetful", "evicting") or task.whole().schedule:
             continue
-        if before[0] in latest and seconds(task.enqueued_at) > latest[before[0]] + 400:
-            yield f"{task.id} entered {before[0]} after the last purge, and was purged"
+        if seconds(task.enqueued_at) > latest.get(before[0], -1.0):
+            yield f"{task.id} was removed from {before[0]}, and entered after the last purge"
+    last: dict[str, TaskWrite] = {}
+    for write in world.log:
+        side = write.after or write.before
+        assert side is not None
+        last[side.id] = write
+    for id_, write in last.items():
+        if write.after is None or write.after.spot is None:
+            continue
+        queue, state = write.after.spot
+        for purge in facts.purges:
+            if not purge.answered or purge.queue != queue or str(state) not in purge.states:
+                continue
+            if seconds(write.recorded_at) < purge.began:
+                yield f"{id_} was {state} in {queue} before a purge that did not take it"
+
+
+@check
+def an_undo_restores_the_task(world: World, played: Scenario, _facts: Facts) -> Iterator[str]:
+    """But for its version and lease, a task is as it was before the delete."""
+    deleted: dict[str, Task] = {}
+    for write, before, _ in _sides(world):
+        if write.after is None:
+            continue
+        move = write.after.last_move
+        if move in ("delete", "purge") and write.before is not None and before is not None:
+            deleted[write.after.id] = write.before.whole()
+        elif move == "undelete" and write.after.id in deleted:
+            was, now = deleted.pop(write.after.id), write.after.whole()
+            state, attempts, due = was.state, was.attempts, was.due_at
+            changed = [name for name in _KEPT_BY_UNDO if getattr(was, name) != getattr(now, name)]
+            if state is State.INFLIGHT:  # the delivery that the delete ended does not count
+                attempts, due = attempts - 1, now.due_at
+            # A task whose place in a group may be another's by now differs by a microsecond.
+            # In strict order it goes behind all others.
+            strict = played.kind(now.queue).startswith("strict")
+            if now.attempts != attempts or (
+                abs(now.due_at - due) > timedelta(microseconds=5) and not strict
+            ):
+                changed += ["attempts, due_at"]
+            back = State.ENQUEUED if state is State.INFLIGHT else state
+            if changed or now.state is not back:
+                yield f"{now.id} was {state}, and is {now.state} with other {changed}"
+
+
+_KEPT_BY_UNDO = (
+    *("id", "created_at", "enqueued_at", "expires_at", "payload", "tags", "dedupe_key"),
+    *("errors", "trail", "result", "dead_reason", "finished_at", "priority", "group_key"),
+)
+
+
+@check
+def each_end_is_notified_once(world: World, played: Scenario, _facts: Facts) -> Iterator[str]:
+    """As ``on_end`` asks for: one event for each end of a task in the queue."""
+    ends: Counter[tuple[str, str, int]] = Counter()
+    events: Counter[tuple[str, str, int]] = Counter()
+    for write, before, after in _sides(world):
+        task = write.after
+        if task is None:
+            continue
+        ended = (after or task.ended) if before is not None and before[1] in LIVE else None
+        notifies = ended is not None and "on_end" in played.queues.get(ended[0], {})
+        if ended is not None and notifies and ended[1] in FINISHED:
+            ends[task.id, f"task.{_ENDED[ended[1]]}", task.finished_at or 0] += 1
+        if write.before is None and '"type": "task.' in (task.payload or "").replace('":"', '": "'):
+            body = json.loads(task.payload or "{}")
+            at = micros_of(datetime.fromisoformat(body["timestamp"]))
+            events[body["data"]["id"], body["type"], at] += 1
+    for end in {*ends, *events}:
+        if ends[end] != events[end]:
+            yield f"{ends[end]} ends and {events[end]} events: {end}"
+
+
+_ENDED = {State.SUCCEEDED: "succeeded", State.DEAD: "dead"}
+
+
+@check
+def no_tick_is_missing(world: World, _played: Scenario, facts: Facts) -> Iterator[str]:
+    """With ``missed: all`` every tick comes until the schedule is deleted."""
+    dues: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for write in world.log:
+        if write.after and write.before is None and write.after.spot:
+            whole = write.after.whole()
+            if whole.schedule and not whole.id.startswith("tsk_"):
+                dues[write.after.spot[0], whole.schedule].add(write.after.due_at or 0)
+    for (queue, name), schedule in facts.schedules.items():
+        if facts.puts[queue, name] > 1 or schedule["missed"] != "all" or "dedupe_key" in schedule:
+            continue
+        every, found = schedule["every_seconds"], sorted(dues[queue, name])
+        times = [schedule["since"], *map(seconds, found), facts.schedules_ended]
+        for earlier, later in pairwise(times):
+            if later - earlier > every + 8:
+                yield f"{name} of {queue} has no tick between {earlier:.3f} and {later:.3f}"
+
+
+@check
+def every_action_ends(world: World, _played: Scenario, facts: Facts) -> Iterator[str]:
+    """Whatever dies, the service carries an action on to its end."""
+    for id_ in facts.actions:
+        status = world.call("GET", f"/v1/actions/{id_}")["status"]
+        if status not in ("DONE", "CANCELLED", "FAILED"):
+            yield f"action {id_} is {status}"
 
 
 @check
@@ -335,10 +523,10 @@ def _sides(world: World) -> Iterator[tuple[TaskWrite, Spot | None, Spot | None]]
         )
 
 
-def _deliveries(world: World, queue: str) -> Iterator[tuple[Any, Spot | None, Spot | None]]:
+def _deliveries(world: World, queue: str) -> Iterator[TaskView]:
     for write, before, after in _sides(world):
-        if after == (queue, State.INFLIGHT) and (before is None or before[1] is not State.INFLIGHT):
-            yield write, before, after
+        if write.after is not None and after == (queue, State.INFLIGHT) != before:
+            yield write.after
 
 
 def _group(task: Any) -> str | None:

@@ -1,5 +1,7 @@
 """What callers know: what was acknowledged, and when each call began and ended."""
 
+import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,17 +30,28 @@ class Batch:
 
 
 @dataclass
+class Purge:
+    """A purge, or the deletion of a queue."""
+
+    queue: str
+    began: float
+    states: tuple[str, ...]
+    answered: bool = False
+    ended: float = math.inf
+
+
+@dataclass
 class Facts:
     """All that the actors know."""
 
     enqueued: list[Enqueued] = field(default_factory=list)
     delivered: list[tuple[str, str, float]] = field(default_factory=list)  # task, lease, when
     settled: list[tuple[str, str, str]] = field(default_factory=list)  # task, lease, status: OK
-    purges: list[tuple[str, float]] = field(default_factory=list)  # queue, when it began
+    purges: list[Purge] = field(default_factory=list)
     pauses: list[tuple[str, float, float]] = field(default_factory=list)  # acknowledged, resumed
-    undos: list[tuple[str, list[str]]] = field(default_factory=list)
+    undos: list[str] = field(default_factory=list)
     batches: dict[str, Batch] = field(default_factory=dict)
     schedules: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    puts: Counter[tuple[str, str]] = field(default_factory=Counter)  # how often each was put
+    schedules_ended: float = 0.0
     actions: list[str] = field(default_factory=list)
-    dedupe_until_start: set[str] = field(default_factory=set)  # keys
-    answers: dict[str, Any] = field(default_factory=dict)  # by Idempotency-Key

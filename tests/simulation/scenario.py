@@ -51,6 +51,7 @@ KINDS: Mapping[str, Settings] = {
 PRODUCER = {
     "enqueue": 4,
     "enqueue_own": 2,
+    "flood": 1,
     "delayed": 1,
     "dedupe": 2,
     "unique": 1,
@@ -141,7 +142,7 @@ def scenario(seed: int) -> Scenario:
             _actor(chance, f"worker-{n}", WORKER, chance.randint(4, 10), 1.5)
             for n in range(chance.randint(1, 3))
         ),
-        _actor(chance, "operator", OPERATOR, chance.randint(0, 6), 5.0),
+        _actor(chance, "operator", OPERATOR, chance.choice((0, 3, 6, 9)), 4.0),
     ]
     return Scenario(seed, queues, tuple(actors), _rates(chance))
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode
 
 import pytest
@@ -21,9 +21,11 @@ from headrace.domain.write import TaskWrite
 from headrace.embedded.service import EmbeddedService
 from headrace.embedded.transport import EmbeddedRequest, answer
 from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.store.base import Store
 from headrace.store.sqlite import SqliteStore
 from tests.simulation.faults import Died, FaultRates, FaultyStore
 from tests.simulation.stage import Stage
+from tests.simulation.tables import LoggedTables
 
 ADMIN = "admin-key-of-the-simulation"
 SETTINGS_TTL = 1.0
@@ -60,8 +62,9 @@ class World:
 
     seed: int
     rates: FaultRates
+    tables: LoggedTables | None = None
     stage: Stage = field(init=False)
-    store: SqliteStore = field(init=False)
+    store: SqliteStore | LoggedTables = field(init=False)
     story: list[Line] = field(default_factory=list)
     calm: bool = False  # no faults any more
     log: list[TaskWrite] = field(default_factory=list)
@@ -70,7 +73,9 @@ class World:
 
     def __post_init__(self) -> None:
         self.stage = Stage(random.Random(f"{self.seed} stage"))
-        self.store = SqliteStore(now=self.stage.now)
+        if self.tables is not None:
+            self.tables.use_clock(self.stage.now)
+        self.store = self.tables or SqliteStore(now=self.stage.now, keeps=lambda _: True)
         self.chance = random.Random(f"{self.seed} world")
 
     def say(self, text: str) -> None:
@@ -80,7 +85,7 @@ class World:
     def process(self) -> UseCases:
         """Return a new process."""
         far = FaultyStore(
-            self.store,
+            cast("Store", self.store),
             self.stage,
             lambda: NO_FAULTS if self.calm else self.rates,
             self._seen,
@@ -130,7 +135,7 @@ class World:
         content = b"" if body is None else json.dumps(body).encode()
         request = EmbeddedRequest(method, path, urlencode(query or {}), headers, content, 60.0)
         with self.borrowed() as use:
-            got = answer(EmbeddedService(use, self.store), request)
+            got = answer(EmbeddedService(use, cast("Store", self.store)), request)
         shown: dict[str, Any] = json.loads(got.content) if got.content else {}
         if got.status_code >= 500:
             assert got.status_code == 503, f"{method} {path} {body}: {got.status_code} {shown}"

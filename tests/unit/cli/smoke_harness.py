@@ -39,15 +39,11 @@ def is_of(operation: str, method: str, path: str) -> bool:
     return method == by and bool(re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), path))
 
 
-def as_it_is(_request: httpx.Request, answer: Answer) -> httpx.Response:
-    return answer()
-
-
 @dataclass
 class SmokeDeployment:
     """A deployment at a stage of API Gateway, whose timers run whenever somebody waits."""
 
-    spoil: Spoil = as_it_is
+    spoil: Spoil = lambda _request, answer: answer()
     timers: bool = True
     service: MemoryService = field(default_factory=MemoryService)
     requests: list[tuple[str, str]] = field(default_factory=list)
@@ -171,32 +167,8 @@ def bodies(change: Callable[[bytes], bytes]) -> Spoil:
     return spoil
 
 
-def headers(change: Callable[[str, str], str | None]) -> Spoil:
-    """A function that changes the headers of answers, name by name; None drops one."""
-
-    def spoil(_request: httpx.Request, answer: Answer) -> httpx.Response:
-        given = answer()
-        changed = [(name, change(name, text)) for name, text in _bare(given.headers)]
-        kept = [(name, text) for name, text in changed if text is not None]
-        return httpx.Response(given.status_code, headers=kept, content=given.content)
-
-    return spoil
-
-
 def _bare(given: httpx.Headers) -> list[tuple[str, str]]:
     return [(name, text) for name, text in given.multi_items() if name != "content-length"]
-
-
-def replaced(old: bytes, new: bytes) -> Spoil:
-    return bodies(lambda body: body.replace(old, new))
-
-
-def without(header: str) -> Spoil:
-    return headers(lambda name, text: None if name == header else text)
-
-
-def another(header: str, text: str) -> Spoil:
-    return headers(lambda name, given: text if name == header else given)
 
 
 def no_answer(_request: httpx.Request, _answer: Answer) -> httpx.Response:

@@ -69,11 +69,6 @@ def test_a_query_says_which_tasks_are_meant(cli: Cli) -> None:
             assert (ran.code, "query" in ran.err) == (2, True)
 
 
-def test_an_action_that_is_not_there_is_3(cli: Cli) -> None:
-    for verb in ("show", "pause", "resume"):
-        assert cli("action", verb, "act_nothing").code == 3
-
-
 @pytest.mark.parametrize("other", [["t0"], ["--queue", "mail", "--all", "--dry-run"]])
 def test_what_does_not_go_into_the_background_is_2(cli: Cli, other: list[str]) -> None:
     ran = cli("task", "run", *other, "--background")

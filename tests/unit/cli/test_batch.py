@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headrace import App, NewTask, chain, group
+from headrace import App, chain
 from headrace.cli.session import Exit
 from headrace.testing import MemoryService
 from tests.unit.cli.cli_runner import Cli
@@ -92,29 +92,3 @@ def test_a_workflow_is_shown_with_what_waits_and_is_cancelled(
     assert [one["id"] for one in listed] == ["a", "b", run.id]
     assert [one["id"] for one in every] == ["a", "b", run.id, f"{run.id}-2"]
     assert json.loads(cli("batch", "cancel", run.id, "--yes", "--json").out)["cancelled"] == 1
-
-
-def test_what_a_tree_leaves_out_is_said_with_how_to_see_it(
-    cli: Cli, headrace_service: MemoryService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headrace.ops.tasks.steps.PARTS", 1)
-    with headrace_service.serving(app):
-        calls = group(*(step.s(number) for number in range(130)))
-        run = chain(calls, step.s(1), step.s(2)).start(app.client)
-        headrace_service.tick()
-    headrace_service.client.create_batch(id="plain")
-    tasks = [NewTask(payload=1, batches=["plain"]) for _ in range(120)]
-    headrace_service.client.enqueue_many("work", tasks)
-    headrace_service.tick()
-
-    tree = cli("batch", "show", run.id).out
-    plain = cli("batch", "show", "plain").out
-
-    assert f"and 30 members more: `headrace task list work --tag workflow={run.id}`" in tree
-    assert f"and more that wait: `headrace batch list --parts --prefix {run.id}-`" in tree
-    assert "and 20 members more: a batch names its first members" in plain
-    assert "that wait" not in plain
-    listed = cli("task", "list", "work", "--tag", f"workflow={run.id}", "--json").out
-    assert len(listed.splitlines()) == 130
-    waiting = cli("batch", "list", "--parts", "--prefix", f"{run.id}-", "--json").json
-    assert [one["id"] for one in waiting] == [f"{run.id}-2", f"{run.id}-3"]

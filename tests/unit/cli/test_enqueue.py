@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,9 @@ import httpx2 as httpx
 import pytest
 
 from headrace import App
-from headrace.cli.lines import BadLine, InputLine, enqueue_lines, numbered, read_lines
-from headrace.cli.session import CliSession
 from headrace.domain import limits
 from headrace.testing import MemoryService
-from tests.unit.cli.cli_runner import Cli, Ran, invoke
+from tests.unit.cli.cli_runner import Cli, Ran
 
 
 @pytest.fixture
@@ -80,12 +77,6 @@ def test_a_call_of_a_function_is_the_payload_that_an_app_makes(cli: Cli) -> None
     assert cli.service.client.get_task("a").result == "sent to ada"
 
 
-def test_the_queue_cannot_be_left_out(cli: Cli) -> None:
-    ran = cli("enqueue", "--task", "mail.send", '{"to": "ada"}')
-
-    assert (ran.code, ran.error) == (2, "error: say the QUEUE before the PAYLOAD")
-
-
 def test_the_same_id_again_says_so(cli: Cli) -> None:
     cli("enqueue", "mail", "1", "--id", "order-1")
 
@@ -118,11 +109,6 @@ def test_a_task_that_is_in_another_queue_is_said_to_be_there(cli: Cli) -> None:
 
     assert (ran.code, ran.out) == (0, "order-1\n")
     assert ran.err == "EXISTING: the task of this id is in another queue, news\n"
-
-
-def test_a_dash_reads_one_payload_from_stdin(cli: Cli) -> None:
-    assert cli("enqueue", "mail", "-", input='{"a":\n 1}').code == 0
-    assert payloads(cli) == [{"a": 1}]
 
 
 @pytest.mark.parametrize(
@@ -179,16 +165,6 @@ def test_a_file_has_a_payload_on_each_line(cli: Cli, tmp_path: Path) -> None:
     assert cli("task", "count", "mail", "--tag", "team=sales", "--json").json["count"] == 61
 
 
-def test_lines_may_be_the_arguments_of_a_function(cli: Cli) -> None:
-    ran = from_stdin(cli, ndjson({"to": "ada"}, [1], {"to": "bob"}), "--task", "a.b", "--skip-bad")
-
-    assert ran.error.startswith("line 2: with --task it is the arguments by name")
-    assert payloads(cli) == [
-        {"task": "a.b", "args": {"to": "ada"}},
-        {"task": "a.b", "args": {"to": "bob"}},
-    ]
-
-
 def test_results_of_a_file_are_a_line_each(cli: Cli) -> None:
     ran = from_stdin(
         cli,
@@ -212,20 +188,6 @@ def test_a_bad_line_is_named_and_what_stands_before_it_is_sent(cli: Cli) -> None
     assert ran.err.startswith("line 3: not JSON")
     assert "2 CREATED, 1 BAD." in ran.err
     assert payloads(cli) == [1, 2]
-
-
-def test_the_rest_can_be_sent_later(cli: Cli) -> None:
-    from_stdin(cli, "1\n2\nnope\n4\n")
-
-    assert from_stdin(cli, "1\n2\n3\n4\n", "--from-line", "3").code == 0
-    assert payloads(cli) == [1, 2, 3, 4]
-
-
-def test_bad_lines_can_be_passed_over(cli: Cli) -> None:
-    ran = from_stdin(cli, "1\nnope\n3\n", "--skip-bad")
-
-    assert ran.code == 1
-    assert payloads(cli) == [1, 3]
 
 
 def test_whole_tasks_may_say_everything_and_the_options_are_their_defaults(cli: Cli) -> None:
@@ -291,23 +253,6 @@ def test_a_dry_run_checks_every_line_and_sends_none(cli: Cli) -> None:
     assert payloads(cli) == []
 
 
-def test_a_dry_run_of_a_file_needs_no_service(tmp_path: Path) -> None:
-    kept = tmp_path / "x"
-    kept.write_text("1\n")
-
-    assert (
-        invoke("enqueue", "mail", "--file", str(kept), "--dry-run", session=CliSession(env={})).code
-        == 0
-    )
-
-
-def test_a_queue_that_is_missing_ends_it_at_once(cli: Cli) -> None:
-    ran = cli("enqueue", "nope", "--file", "-", input="1\n2\n")
-
-    assert ran.code == 3
-    assert "there is no queue nope: make it with `headrace queue create nope`" in ran.err
-
-
 def test_trouble_in_the_middle_says_how_far_it_came(cli: Cli) -> None:
     calls = 0
 
@@ -331,54 +276,4 @@ def test_trouble_in_the_middle_says_how_far_it_came(cli: Cli) -> None:
     assert cli.service.client.count_tasks("mail").count == 60
 
 
-def test_a_file_that_is_not_there_is_named(cli: Cli) -> None:
-    ran = cli("enqueue", "mail", "--file", "/no/such")
-
-    assert (ran.code, ran.err) == (1, "error: /no/such: No such file or directory\n")
-
-
 # ------------------------------------------------------------------------------- constant memory
-
-
-def test_no_more_than_a_batch_of_lines_is_held(cli: Cli) -> None:
-    read = 0
-
-    def endless() -> Iterator[bytes]:
-        nonlocal read
-        while True:
-            read += 1
-            yield b"1\n"
-
-    results = enqueue_lines(
-        cli.service.client, "mail", numbered(endless()), {}, whole=False, skip_bad=False
-    )
-    for expected in range(1, 200):
-        number, _ = next(results)
-        assert number == expected
-        assert read - number <= limits.BATCH
-
-
-def test_a_line_without_end_is_one_bad_line(tmp_path: Path) -> None:
-    kept = tmp_path / "long"
-    with kept.open("wb") as out:
-        out.write(b'"' + b"x" * (3 * limits.BODY_BYTES) + b'"\n1\n')
-
-    with kept.open("rb") as stream:
-        lines = list(numbered(read_lines(stream)))
-
-    assert [line.number for line in lines] == [1, 2]
-    with pytest.raises(BadLine, match="longer than 4,194,304 bytes"):
-        lines[0].task({}, whole=False)
-    assert lines[1].task({}, whole=False).payload == 1
-
-
-def test_big_lines_go_out_in_calls_that_the_service_takes(cli: Cli) -> None:
-    big = json.dumps("x" * (limits.PAYLOAD_BYTES - 2)).encode()
-    lines = [InputLine(number, big) for number in range(1, 31)]
-
-    results = list(
-        enqueue_lines(cli.service.client, "mail", lines, {}, whole=False, skip_bad=False)
-    )
-
-    assert [number for number, _ in results] == list(range(1, 31))
-    assert not any(isinstance(result, BadLine) for _, result in results)

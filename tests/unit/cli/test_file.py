@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Client
-from headrace.cli.doctor import file_advice, write_advice
 from headrace.cli.session import CliSession
-from headrace.domain.errors import Unavailable
 from headrace.store.sqlite import SqliteStore
 from tests.unit.cli.cli_runner import Ran, invoke
 
@@ -39,29 +37,6 @@ def seat_is_held(url: str) -> bool:
         return store.record("seat", "timers") is not None
     finally:
         store.close()
-
-
-def test_a_file_in_a_folder_that_takes_no_writes_ends_with_6_and_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)  # root may all
-
-    ran = run(f"file:{tmp_path}/headrace.db", "queue", "list", code=6)
-
-    assert "its folder may not be written to" in ran.err
-    assert "; change the rights, or name a file elsewhere\n" in ran.err
-
-
-def test_a_file_on_a_network_file_system_ends_with_6_and_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mounts = tmp_path / "mounts"
-    mounts.write_text(f"server:/home {tmp_path} nfs4 rw 0 0\n")
-    monkeypatch.setattr("headrace.store.sqlite.location._MOUNTS", mounts)
-
-    ran = run(f"file:{tmp_path}/headrace.db", "queue", "list", code=6)
-
-    assert ran.err.endswith("is on a network file system (nfs4); use a local disk\n")
 
 
 def test_a_backup_is_a_file_like_any_other_and_replaces_none(url: str, tmp_path: Path) -> None:
@@ -148,32 +123,6 @@ def test_doctor_tells_of_a_full_disk(tmp_path: Path) -> None:
         subprocess.run(unmount, check=False)
 
 
-def test_doctor_says_why_nothing_can_be_written() -> None:
-    class Full:
-        def backup(self, path: str) -> None: ...
-        def check(self) -> tuple[str, ...]:
-            return ()
-
-        def try_write(self) -> None:
-            raise Unavailable("h.db: the disk is full")
-
-    found = write_advice(Full())
-    assert (found.subject, found.seen, found.level) == ("file", "h.db: the disk is full", "failed")
-
-
-def test_doctor_does_not_ask_of_a_file_whether_it_is_running(tmp_path: Path) -> None:
-    (tmp_path / "zeros.db").write_bytes(b"\0" * 4096)
-
-    ran = run(f"file:{tmp_path}/zeros.db", "doctor", "--json", code=6)
-
-    (found,) = json.loads(ran.out)
-    assert found["seen"] == (
-        f"{tmp_path}/zeros.db: it is no database: name another file, or restore a backup"
-    )
-    assert found["advice"] == "-"
-    assert ran.err == ""
-
-
 def test_doctor_shows_damage_with_which_the_service_does_not_answer(tmp_path: Path) -> None:
     path = tmp_path / "damaged.db"
     SqliteStore(str(path)).close()
@@ -186,11 +135,3 @@ def test_doctor_shows_damage_with_which_the_service_does_not_answer(tmp_path: Pa
     assert (file["subject"], file["level"]) == ("file", "failed")
     assert file["advice"] == "stop what uses it, and put back a backup"
     assert "headrace doctor shows the damage" in service["seen"]
-
-
-def test_damage_fails_line_by_line() -> None:
-    found = file_advice("h.db", ["row 7 missing from index tasks_by_state"])
-
-    assert [(one.subject, one.seen, one.level) for one in found] == [
-        ("file", "row 7 missing from index tasks_by_state", "failed")
-    ]

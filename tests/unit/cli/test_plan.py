@@ -1,7 +1,5 @@
 """`headrace plan`."""
 
-import re
-
 import pytest
 
 from headrace.cli.session import CliSession
@@ -25,28 +23,6 @@ def test_it_needs_no_service_and_shows_its_arithmetic() -> None:
     assert not any(line.endswith(" ") for line in ran.out.splitlines())
 
 
-def test_without_a_payload_it_says_which_one_it_takes() -> None:
-    assumed, given = plan("--rate", "10"), plan("--rate", "10", "--payload", "200")
-
-    line = "Payload     200 bytes, as no --payload is given\n"
-    assert assumed.code == 0
-    assert line in assumed.out
-    assert assumed.out.replace(line, "") == given.out
-    assert "as JSON: 200." in re.sub(r"\s+", " ", plan("--help").out)
-
-
-def test_everything_is_written_out_with_its_unit() -> None:
-    shown = plan("--rate", "50", "--payload", "2KB").out
-
-    assert "1: 50 tasks/s x 1 delivery, 500 deliveries/s each" in shown
-    assert "Calls       enqueue 1 + dequeue 1 + report 1\n" in shown
-    assert "25 tasks in each: 0.12 calls for one task" in shown
-    assert re.search(r"DynamoDB storage +13 GB +0\.25 a GB", shown)
-    assert "0.0000133334 each" in shown
-    assert "e-05" not in shown
-    assert "a bare number is per second" in re.sub(r"\s+", " ", plan("--help").out)
-
-
 def test_it_says_what_the_formulas_say() -> None:
     load = cost.Load(rate=12.5, payload_bytes=4096, history_seconds=0, batch=10, retries=0.2)
 
@@ -60,35 +36,6 @@ def test_it_says_what_the_formulas_say() -> None:
     assert shown["shards"] == bill.shards
     assert shown["usd_per_month"] == pytest.approx(bill.usd)
     assert [line["usd"] for line in shown["lines"]] == [line.usd for line in bill.lines]
-
-
-def test_over_tables_there_is_no_api_to_pay_for() -> None:
-    load = ("--rate", "10", "--payload", "300", "--over-tables")
-    shown, whole = plan(*load).out, plan(*load, "--json").json
-
-    assert "Calls       none of the API" in shown
-    assert "API Gateway" not in shown
-    assert "Lambda" not in shown
-    assert whole["usd_per_month"] == cost.bill(cost.Load(10, 300), over_tables=True).usd
-    assert whole["idle_worker_usd_per_month"] == cost.idle_worker_usd(over_tables=True)
-
-
-def test_a_large_payload_is_in_s3_unless_all_is_kept_in_the_table() -> None:
-    load = ("--rate", "10", "--payload", "200KB")
-    shown, all_inside = plan(*load), plan(*load, "--offload", "0")
-
-    assert "enqueue 2 + dequeue 3 + succeed 3" in shown.out
-    assert "The payload (200,000 bytes) is in S3: it is over 32,768" in shown.out
-    assert re.search(r"S3 writes +25\.9 M +5 a million +129\.60", shown.out)
-    assert re.search(r"S3 storage +173 GB +0\.023 a GB", shown.out)
-    assert "write units: enqueue 197 + dequeue 198 + succeed 198" in all_inside.out
-    assert "S3" not in all_inside.out
-    small = plan("--rate", "10", "--payload", "32KiB")
-    assert "S3" not in small.out
-
-
-def test_more_than_a_queue_carries_is_spread_over_several() -> None:
-    assert "spread the load over 2 queues" in plan("--rate", "60000", "--payload", "100").out
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,11 @@
 """`headrace queue`."""
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
 
-import click
 import pytest
 
-from headrace.cli.commands import queue_names
-from headrace.cli.main import main
-from headrace.cli.session import CliSession
 from headrace.testing import MemoryService
 from tests.unit.cli.cli_runner import Cli
 
@@ -18,13 +13,6 @@ from tests.unit.cli.cli_runner import Cli
 @pytest.fixture
 def cli(headrace_service: MemoryService) -> Cli:
     return Cli(headrace_service)
-
-
-def test_a_queue_with_nothing_said_has_the_defaults(cli: Cli) -> None:
-    ran = cli("queue", "create", "mail")
-
-    assert (ran.code, ran.out, ran.err) == (0, "", "Queue mail is created.\n")
-    assert cli("queue", "show", "mail", "--json").json["keepalive_timeout_in_seconds"] == 30
 
 
 def test_every_setting_has_an_option(cli: Cli) -> None:
@@ -65,25 +53,6 @@ def test_every_setting_has_an_option(cli: Cli) -> None:
     assert made["shards"] == 4
 
 
-def test_waits_one_by_one_are_as_many_retries(cli: Cli) -> None:
-    cli("queue", "create", "mail", "--intervals", "10,1m,1h")
-
-    strategy = cli("queue", "show", "mail", "--json").json["retry_strategy"]
-    assert strategy["kind"] == "intervals"
-    assert strategy["intervals"] == [10, 60, 3600]
-    assert strategy["max_retries"] == 3
-
-
-def test_an_edit_from_one_kind_of_waits_to_another_goes_both_ways(cli: Cli) -> None:
-    cli("queue", "create", "mail")
-
-    assert cli("queue", "edit", "mail", "--intervals", "1,2").code == 0
-    assert cli("queue", "edit", "mail", "--intervals", "1,2,3").code == 0
-    assert cli("queue", "edit", "mail", "--backoff", "fixed").code == 0
-    strategy = cli("queue", "show", "mail", "--json").json["retry_strategy"]
-    assert (strategy["kind"], strategy["intervals"]) == ("fixed", [])
-
-
 def test_an_edit_leaves_the_rest(cli: Cli) -> None:
     cli("queue", "create", "mail", "--rate", "50/s", "--max-inflight", "3", "--max-retries", "1")
 
@@ -104,10 +73,6 @@ def test_a_dry_edit_shows_the_settings_and_changes_nothing(cli: Cli) -> None:
 
     assert ran.json["keepalive_timeout_in_seconds"] == 9
     assert cli("queue", "show", "mail", "--json").json["keepalive_timeout_in_seconds"] == 30
-
-
-def test_an_edit_of_nothing_is_refused(cli: Cli) -> None:
-    assert "nothing to change" in cli("queue", "edit", "mail").err
 
 
 def test_what_show_prints_can_be_read_back(cli: Cli, tmp_path: Path) -> None:
@@ -248,48 +213,6 @@ def test_whoever_types_the_name_means_it(cli: Cli) -> None:
     assert cli("task", "count", "mail", "--json").json["count"] == 0
 
 
-def test_with_yes_nobody_is_asked(cli: Cli) -> None:
-    filled(cli)
-
-    ran = cli("queue", "purge", "mail", "--state", "ENQUEUED", "-y", "--json")
-
-    purged = json.loads(ran.out)
-    assert (purged["deleted"], purged["in_background"]) == (2, False)
-    assert cli("undo", purged["undo"]["id"], "--json").json["changed"] == 2
-    gone = cli("queue", "purge", "mail", "--state", "ENQUEUED", "-y", "--undo-for", "0", "--json")
-    assert json.loads(gone.out)["undo"] is None
-    nothing = cli("queue", "purge", "mail", "--state", "DEAD", "-y")
-    assert "undo" not in nothing.err, "there is nothing to bring back"
-    assert cli("queue", "delete", "mail", "--yes").err == "Queue mail is gone.\n"
-    assert cli("queue", "show", "mail").code == 3
-
-
-def test_a_state_that_is_none_is_named(cli: Cli) -> None:
-    assert "'--state'" in cli("queue", "purge", "mail", "--state", "READY").error
-
-
-def test_show_says_how_long_a_time_in_seconds_is(cli: Cli) -> None:
-    cli("queue", "create", "mail")
-    cli("schedule", "put", "mail", "digest", "--every", "10m")
-
-    shown = cli("queue", "show", "mail").out
-
-    assert "1,209,600 (14 d)" in shown
-    assert "every 10 min" in shown
-
-
-def test_names_of_queues_are_completed(cli: Cli) -> None:
-    cli("queue", "create", "mail")
-    cli("queue", "create", "news")
-    session = CliSession(given_client=cli.service.client, env={})
-    with click.Context(main, obj=session) as context:
-        found = queue_names(context, click.Argument(["queue"]), "m")
-        away = queue_names(click.Context(main, obj=CliSession(env={})), click.Argument(["q"]), "")
-
-    assert [item.value for item in found] == ["mail"]
-    assert away == []
-
-
 def test_a_recount_says_what_it_found_and_what_the_counters_said(cli: Cli) -> None:
     cli("queue", "create", "mail")
     for _ in range(3):
@@ -312,42 +235,6 @@ def test_a_recount_says_what_it_found_and_what_the_counters_said(cli: Cli) -> No
     assert again.json["exact"] is True
     assert "may be off" not in again.err
     assert cli("queue", "recount", "none").code != 0
-
-
-def test_a_recount_says_that_tasks_changed_meanwhile(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cli("queue", "create", "mail")
-    cli.service.client.enqueue("mail")
-    recounting = cli.service.use_cases.recounting
-    recounting.patience = -1
-
-    def changes(*_: object) -> bool:
-        return False
-
-    monkeypatch.setattr(type(recounting), "_unchanged", changes)
-    ran = cli("queue", "recount", "mail", "--json")
-
-    assert ran.json["exact"] is False
-    assert "the counters may be off by those tasks" in ran.err
-
-
-def test_a_viewer_counts_nothing_anew(cli: Cli) -> None:
-    cli("queue", "create", "mail")
-
-    assert "operator" in cli.as_role("viewer")("queue", "recount", "mail").error
-
-
-def test_priorities_are_switched_off_by_their_option(cli: Cli) -> None:
-    cli("queue", "create", "mail", "--aging", "5m")
-
-    assert cli("enqueue", "mail", "1", "--priority", "high").code == 0
-    (task,) = cli("task", "list", "mail", "--priority", "high", "--json").lines
-    assert task["priority"] == "high"
-    assert "high" in cli("task", "list", "mail").out
-    assert cli("queue", "edit", "mail", "--aging", "none", "--json").json["priority"] is None
-    refused = cli("enqueue", "mail", "1", "--priority", "high")
-    assert (refused.code, "INVALID: priority has no meaning" in refused.err) == (1, True)
 
 
 def test_groups_are_switched_on_and_off_by_their_option(cli: Cli) -> None:
@@ -399,11 +286,3 @@ def test_a_strict_order_is_set_at_creation_and_what_its_dead_mean_later(cli: Cli
     assert "groups.mode" in cli("queue", "edit", "mail", "--groups", "none").err
     assert "group_key must be given" in cli("enqueue", "mail", "1").err
     assert cli("enqueue", "mail", "1", "--group", "acme").code == 0
-
-
-def test_a_schedule_has_a_priority(cli: Cli) -> None:
-    cli("queue", "create", "mail", "--aging", "5m")
-
-    made = cli("schedule", "put", "mail", "often", "--every", "60", "--priority", "low", "--json")
-
-    assert made.json["priority"] == "low"

@@ -25,29 +25,6 @@ def test_a_command_without_its_libraries_says_what_to_install() -> None:
     )
 
 
-def test_with_them_it_is_the_command() -> None:
-    ran = without("nothing")
-
-    assert ran.returncode == 0
-    assert ran.stdout.startswith("headrace ")
-
-
-def test_an_interruption_while_it_starts_is_no_traceback() -> None:
-    code = (
-        "import sys\n"
-        "class Interrupted:\n"
-        "    def find_spec(self, name, *_):\n"
-        "        if name == 'headrace.cli.main': raise KeyboardInterrupt\n"
-        "from headrace.cli.start import main\n"
-        "sys.meta_path.insert(0, Interrupted()); main()"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
-
-    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "interrupted\n")
-
-
 def test_the_package_is_the_command_too() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "headrace", "--version"],

@@ -36,18 +36,3 @@ def test_a_person_sees_each_batch_and_the_end_and_no_terminal_obeys_a_task(
     )
     assert "ended" in shown.out
     assert "1,897" in shown.out
-
-
-def test_a_program_is_given_the_lines_as_they_come(capsys: pytest.CaptureFixture[str]) -> None:
-    show(CliSession(env={}, json=True), [BATCH, END])
-
-    shown = capsys.readouterr()
-    assert (shown.out, shown.err) == (BATCH + END, "")
-
-
-def test_quiet_leaves_the_end_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    show(CliSession(env={}, quiet=True), [BATCH, END])
-
-    shown = capsys.readouterr()
-    assert shown.err == ""
-    assert "drained" in shown.out

@@ -159,31 +159,6 @@ def test_a_schedule_of_another_app_is_a_conflict(cli: Cli, deploy: Deploy) -> No
     assert "it is of the app books" in ran.error
 
 
-def test_a_key_that_may_not_is_told_so(cli: Cli, deploy: Deploy) -> None:
-    deploy()
-
-    ran = sync(cli.as_role("operator"))
-
-    assert ran.code == Exit.NOT_ALLOWED
-    assert ran.error.startswith("error: queue mail: ")
-
-
-def test_a_setting_that_is_none_ends_it_before_anything_is_done(cli: Cli, deploy: Deploy) -> None:
-    deploy("shard=2")
-    ran = sync(cli)
-
-    assert ran.code == Exit.FAILED
-    assert "queue mail has no option shard: did you mean shards?" in ran.error
-
-
-def test_a_value_out_of_its_limits_names_queue_and_field(cli: Cli, deploy: Deploy) -> None:
-    deploy("shards=65")
-    ran = sync(cli)
-
-    assert ran.code == Exit.USAGE
-    assert ran.error == "error: queue mail: shards must be a whole number from 1 to 64, not 65"
-
-
 def test_a_periodic_function_that_is_no_task_is_said(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "a_wrong.py").write_text(
         "from headrace import App\napp = App()\n@app.periodic(every=60)\ndef digest(): ...\n"
@@ -232,14 +207,6 @@ def test_payloads_that_the_app_encrypts_are_neither_shown_nor_sent_in_the_clear(
     assert b"kay" not in stored
 
 
-def test_no_service_named_says_how(deploy: Deploy) -> None:
-    deploy()
-    ran = invoke("sync", "a_deploy:app", session=CliSession(env={}))
-
-    assert ran.code == Exit.USAGE
-    assert "no service is named" in ran.error
-
-
 def test_an_app_that_knows_its_service_needs_no_other_address(
     headrace_service: MemoryService, deploy: Deploy
 ) -> None:
@@ -274,36 +241,3 @@ def test_an_interrupted_sync_says_what_it_has_done(
     else:
         assert ran.out == "+ queue mail\n    shards: 2\n"
         assert ran.err.split("\n") == ["1 created; 0 as declared.", "", "interrupted", ""]
-
-
-def test_a_service_that_is_lost_in_the_middle_is_said_with_what_was_done(
-    headrace_service: MemoryService, deploy: Deploy
-) -> None:
-    deploy(early="0 8 * * *", late="0 20 * * *")
-
-    def send(request: httpx.Request) -> httpx.Response:
-        if request.method == "PUT":
-            raise httpx.ConnectError("refused")
-        return headrace_service.transport.handle_request(request)
-
-    client = headrace_service.connect(transport=httpx.MockTransport(send))
-    ran = sync(Cli(headrace_service, client))
-
-    assert ran.code == Exit.UNAVAILABLE
-    assert "+ schedule early of mail: failed\n" in ran.out
-    assert "+ schedule late of mail: not tried\n" in ran.out
-    assert ran.error.startswith("error: schedule early of mail: PUT ")
-    assert ran.error.endswith("not tried: create schedule late of mail; 1 of 3 changes done")
-
-
-def test_a_diff_is_coloured_on_a_terminal(
-    cli: Cli, deploy: Deploy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    deploy()
-
-    ran = sync(cli, "--dry-run")
-
-    assert "\x1b[32m+ queue mail\x1b[0m\n" in ran.out

@@ -7,14 +7,11 @@ import re
 from dataclasses import replace
 from typing import Any
 
-import click
 import pytest
 
-from headrace.cli.task import list_
 from headrace.cli.watching import SeenTasks, look
 from headrace.client.sending import Failure, Report
 from headrace.testing import MemoryService
-from headrace.testing.conditions import START
 from tests.unit.cli.cli_runner import Cli
 
 
@@ -73,12 +70,6 @@ def test_a_list_has_the_first_and_says_that_there_are_more(cli: Cli) -> None:
     assert len(cli("task", "list", "mail", "--json", "--limit", "7").lines) == 7
 
 
-def test_an_empty_list_is_no_table(cli: Cli) -> None:
-    ran = cli("task", "list", "mail")
-
-    assert (ran.code, ran.out, ran.err) == (0, "", "Nothing there.\n")
-
-
 def test_payloads_are_there_when_asked_for(cli: Cli) -> None:
     put(cli, "a")
 
@@ -109,17 +100,6 @@ def test_a_list_names_the_function_of_each_call(cli: Cli) -> None:
     ]
 
 
-def test_calls_of_one_function_can_be_picked(cli: Cli) -> None:
-    calls(cli, "mail.send", "mail.digest", "mail.send")
-    chosen = ("task", "list", "mail", "--task", "mail.send")
-
-    assert [task["id"] for task in cli(*chosen, "--json").lines] == ["t-0", "t-2"]
-    assert "payload" not in cli(*chosen, "--json").lines[0]
-    assert [task["id"] for task in cli(*chosen, "--json", "--limit", "1").lines] == ["t-0"]
-    assert "mail.digest" not in cli(*chosen).out
-    assert cli("task", "list", "mail", "--task", "nope").err == "Nothing there.\n"
-
-
 def test_a_key_that_may_not_see_payloads_sees_no_functions(cli: Cli) -> None:
     calls(cli, "mail.send")
     viewer = cli.as_role("viewer")
@@ -131,31 +111,6 @@ def test_a_key_that_may_not_see_payloads_sees_no_functions(cli: Cli) -> None:
     assert "mail.send" not in shown.out
     assert viewer("task", "list", "mail", "--task", "mail.send").code == 4
     assert viewer("task", "list", "mail", "--payload").code == 4
-
-
-def test_columns_that_nobody_fills_are_left_out(cli: Cli) -> None:
-    put(cli, "a")
-    assert cli("task", "list", "mail").out.split("\n")[0].split() == [
-        *("ID", "Status", "Due", "Attempts")
-    ]
-    put(cli, "b", tags={"team": "sales"})
-    end(cli, "FAILED", error=Failure(type="Busy", message="later"))
-
-    heading = cli("task", "list", "mail").out.splitlines()[0]
-
-    assert all(name in heading for name in ("Worker", "Tags", "Latest error"))
-
-
-def test_an_error_is_written_as_python_does_and_one_that_is_over_says_of_which_attempt(
-    cli: Cli,
-) -> None:
-    put(cli, "a")
-    end(cli, "FAILED", error=Failure(type="Busy", message="later"), delay_in_seconds=0)
-    assert "Busy: later" in cli("task", "list", "mail").out
-    cli.service.clock.forward(1)
-    end(cli, "SUCCEEDED")
-
-    assert "attempt 1: Busy: later" in cli("task", "list", "mail").out
 
 
 def test_future_ticks_of_a_schedule_are_one_line_and_their_number(cli: Cli) -> None:
@@ -174,32 +129,6 @@ def test_future_ticks_of_a_schedule_are_one_line_and_their_number(cli: Cli) -> N
     unfolded = cli("task", "list", "mail", "--all-ticks", "--limit", "200").out
     assert "more ticks" not in unfolded
     assert all(id in unfolded for id in every)
-
-
-def test_a_folded_list_still_has_as_many_lines_as_were_asked_for(cli: Cli) -> None:
-    cli("schedule", "put", "mail", "wake", "--every", "5s")
-    cli.service.forward(60)
-    put(cli, *(f"t-{n}" for n in range(5)), delay_in_seconds=7200)
-
-    shown = cli("task", "list", "mail", "--state", "scheduled", "--limit", "4")
-
-    assert shown.out.count("SCHEDULED") == 4
-    assert "There are more" in shown.err
-
-
-@pytest.mark.parametrize(
-    ("begun", "words"),
-    [
-        ("sch", ["SCHEDULED"]),
-        ("DEAD,s", ["DEAD,SUCCEEDED", "DEAD,SCHEDULED"]),
-        ("x", []),
-    ],
-)
-def test_states_are_completed(begun: str, words: list[str]) -> None:
-    option = next(one for one in list_.params if one.name == "state")
-
-    with click.Context(list_) as context:
-        assert [item.value for item in option.shell_complete(context, begun)] == words
 
 
 def test_filters_are_the_apis_own(cli: Cli) -> None:
@@ -224,19 +153,6 @@ def test_filters_are_the_apis_own(cli: Cli) -> None:
     assert ids("--order", "desc", "--state", "pending") == ["b", "c"]
     assert cli("task", "count", "mail", "--state", "pending", "--json").json["count"] == 2
     assert "together" in cli("task", "count", "mail").out
-
-
-def test_a_count_of_many_takes_as_many_calls_as_it_needs(cli: Cli) -> None:
-    cli.service.client.enqueue("mail", id="a")
-    cli.service.client.enqueue("mail", id="b", tags={"team": "sales"})
-    cli.service.use_cases.inspect.patience = -1
-
-    whole = cli("task", "count", "mail", "--json").json
-
-    assert (whole["count"], whole["partial"]) == (2, False)
-    assert cli("task", "count", "mail", "--tag", "team=sales", "--json").json["count"] == 1
-    would_go = cli("queue", "purge", "mail", "--state", "all", "--dry-run", "--json").json
-    assert would_go["count"] == 2
 
 
 def test_explain_says_why_a_task_waits(cli: Cli) -> None:
@@ -283,27 +199,6 @@ def test_tasks_are_deleted_by_id_wherever_they_are(cli: Cli) -> None:
         assert (again.code, again.err.splitlines()) == (0, ["0 tasks back.", left])
     assert cli("task", "delete", "a", "c", "--undo-for", "0").err == "2 tasks deleted.\n"
     assert cli("task", "count", "mail", "--json").json["count"] == 1
-
-
-def test_an_undo_says_in_words_why_a_task_stays_away(cli: Cli) -> None:
-    put(cli, "a", dedupe_key="one")
-    (undo,) = re.findall(r"und_\w+", cli("task", "delete", "a").err)
-    put(cli, "b", dedupe_key="one")
-
-    ran = cli("undo", undo)
-
-    assert ran.code == 1
-    assert ran.err == "0 tasks back.\n1 task not: another task holds its dedupe key.\n"
-
-
-def test_an_undo_of_a_purge_twice_is_done_too(cli: Cli) -> None:
-    put(cli, "a")
-    (undo,) = re.findall(r"und_\w+", cli("queue", "purge", "mail", "--state", "all", "--yes").err)
-    assert cli("undo", undo).err == "1 task back.\n"
-
-    again = cli("undo", undo)
-
-    assert (again.code, again.err.splitlines()[0]) == (0, "0 tasks back.")
 
 
 def test_what_could_not_be_done_is_told_by_the_exit_code(cli: Cli) -> None:
@@ -370,15 +265,6 @@ def test_dead_tasks_are_restarted(cli: Cli) -> None:
     assert cli("task", "show", "a", "--json").json["status"] == "READY"
 
 
-def test_tasks_that_have_succeeded_run_again_only_if_that_was_said(cli: Cli) -> None:
-    put(cli, "a")
-    end(cli, "SUCCEEDED")
-
-    assert cli("task", "restart", "--queue", "mail", "--all").err == "0 tasks restarted.\n"
-    ran = cli("task", "restart", "--queue", "mail", "--state", "SUCCEEDED")
-    assert ran.err == "1 task restarted.\n"
-
-
 def test_waiting_tasks_are_due_now(cli: Cli) -> None:
     put(cli, "a", "b", delay_in_seconds=3600)
 
@@ -424,39 +310,6 @@ def test_tail_shows_what_is_new_and_what_has_changed_once(cli: Cli) -> None:
     assert news() == [("b", "SUCCEEDED")]
 
 
-def test_tail_shows_a_task_given_back_when_that_was_and_not_when_it_began(cli: Cli) -> None:
-    client, clock = cli.service.client, cli.service.clock
-    put(cli, "a", "b")
-    held = {task.id: task for task in client.dequeue("mail", batch_size=2).tasks}
-    clock.forward(1)
-    since, seen = clock.now, SeenTasks()
-
-    def news() -> list[tuple[str, str]]:
-        found = look(client, "mail", since, seen, now=clock.now)
-        return [(task.id, f"{reported:%H:%M:%S}") for reported, task in found]
-
-    assert news() == []
-    clock.forward(4)
-    back = [
-        Report(task_id=id, lease_id=held[id].lease.id, status="RELEASED", delay_in_seconds=delay)
-        for id, delay in (("a", 0), ("b", 60))
-    ]
-    client.report("mail", back)
-    clock.forward(2)
-    assert news() == [("a", "08:00:05"), ("b", "08:00:07")]
-    end(cli, "FAILED", error=Failure(type="Busy", message="later"))
-    clock.forward(2)
-    assert news() == [("a", "08:00:07")]
-
-
-def test_tail_remembers_a_bounded_number(cli: Cli) -> None:
-    put(cli, "a", "b", "c")
-    seen = SeenTasks(2)
-
-    assert len(list(look(cli.service.client, "mail", START, seen, now=START))) == 3
-    assert len(seen) == 2
-
-
 def test_tail_names_the_function_and_can_leave_out_others(cli: Cli) -> None:
     calls(cli, "mail.send", "mail.digest")
     words = ("task", "tail", "mail", "--since", "2026-11-21T07:00:00Z", "--looks", "1")
@@ -471,19 +324,6 @@ def test_tail_names_the_function_and_can_leave_out_others(cli: Cli) -> None:
         ["t-0"],
         ["t-1"],
     ]
-
-
-def test_tail_writes_a_line_for_each(cli: Cli) -> None:
-    put(cli, "a", tags={"team": "sales"})
-
-    text = cli("task", "tail", "mail", "--since", "2026-11-21T07:00:00Z", "--looks", "1")
-    program = cli(
-        "task", "tail", "mail", "--since", "2026-11-21T07:00:00Z", "--looks", "1", "--json"
-    )
-
-    assert text.out == "2026-11-21 08:00:00Z READY     a team=sales\n"
-    assert program.lines[0]["id"] == "a"
-    assert cli("task", "tail", "mail", "--looks", "1").out == ""
 
 
 def test_wait_prints_the_result_of_a_task_that_succeeded(cli: Cli) -> None:

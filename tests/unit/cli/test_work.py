@@ -1,6 +1,5 @@
 """`headrace work`: finding the app, and what is wrong when there is none."""
 
-import gc
 import logging
 import os
 import re
@@ -8,14 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from prometheus_client import REGISTRY, start_http_server
+from prometheus_client import REGISTRY
 
 from headrace.cli.session import CliSession
-from headrace.client.worker.inflight import InflightTask
-from headrace.domain.errors import Unavailable
 from headrace.testing import MemoryService
 from infra import PROJECT_ROOT
 from tests.unit.cli.cli_runner import Ran, invoke
@@ -111,22 +107,6 @@ def test_strict_takes_queues_in_the_order_given(
     ]
 
 
-def test_garbage_is_looked_for_seldom_and_not_in_what_is_loaded(
-    headrace_service: MemoryService,
-) -> None:
-    headrace_service.client.create_queue("mail")
-    usual = gc.get_threshold()
-    gc.unfreeze()
-
-    try:
-        assert work("a_shop:app", "--burst", service=headrace_service).code == 0
-        assert gc.get_freeze_count() > 10_000
-        assert gc.get_threshold()[0] == 5_000
-    finally:
-        gc.unfreeze()
-        gc.set_threshold(*usual)
-
-
 def stopped_by(name: str, service: MemoryService, folder: Path, *words: str) -> Ran:
     """Run a worker whose one task sends it the signal *name*."""
     (folder / "a_stopping.py").write_text(STOPPING)
@@ -146,21 +126,6 @@ def test_it_ends_in_peace_when_it_is_told_to(
     assert headrace_service.client.get_task("a").status == "SUCCEEDED"
 
 
-def test_results_that_could_not_be_delivered_are_in_its_exit_code(
-    headrace_service: MemoryService, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def away(*_: Any, **__: Any) -> Any:
-        raise Unavailable("not now")
-
-    monkeypatch.setattr("headrace.client.worker.worker._LAST_REPORTS_SECONDS", 0.1)
-    monkeypatch.setattr("headrace.client.worker.service.WorkerService.report", away)
-
-    ran = stopped_by("SIGTERM", headrace_service, folder, "--log-format", "text")
-
-    assert ran.code == 6
-    assert "What came of 1 tasks could not be reported before the end" in ran.err
-
-
 def test_metrics_are_served_while_it_works(headrace_service: MemoryService) -> None:
     headrace_service.client.create_queue("mail")
     headrace_service.client.enqueue("mail", {"task": "a_shop.double", "args": {"n": 1}})
@@ -171,31 +136,6 @@ def test_metrics_are_served_while_it_works(headrace_service: MemoryService) -> N
     labels = {"queue": "mail", "task": "a_shop.double", "outcome": "SUCCEEDED"}
     assert ran.code == 0
     assert REGISTRY.get_sample_value("headrace_tasks_ended_total", labels) == 1
-
-
-@pytest.mark.parametrize(
-    ("given", "address"),
-    [
-        ("0", "127.0.0.1"),
-        ("localhost:0", "127.0.0.1"),
-        ("0.0.0.0:0", "0.0.0.0"),  # noqa: S104  what may be asked for
-    ],
-)
-def test_metrics_are_for_this_machine_unless_told_otherwise(
-    headrace_service: MemoryService, monkeypatch: pytest.MonkeyPatch, given: str, address: str
-) -> None:
-    listening: list[str] = []
-
-    def start(port: int, host: str) -> Any:
-        server, thread = start_http_server(port, host)
-        listening.append(str(server.server_address[0]))
-        return server, thread
-
-    monkeypatch.setattr("prometheus_client.start_http_server", start)
-    headrace_service.client.create_queue("mail")
-
-    assert work("a_shop:app", "--burst", "--prometheus", given, service=headrace_service).code == 0
-    assert listening == [address]
 
 
 @pytest.mark.parametrize(
@@ -216,12 +156,6 @@ def test_an_app_that_is_not_there_is_one_clear_line(name: str, message: str) -> 
 
     assert ran.code in (1, 2)
     assert ran.error.startswith(f"error: {message}")
-
-
-def test_an_app_may_be_an_attribute_of_something(headrace_service: MemoryService) -> None:
-    headrace_service.client.create_queue("mail")
-
-    assert work("a_shop:tasks.app", "--burst", service=headrace_service).code == 0
 
 
 @pytest.mark.parametrize(
@@ -273,16 +207,6 @@ def test_a_setting_that_makes_no_sense_is_named(
     assert message in ran.error
 
 
-def test_without_a_service_it_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HEADRACE_URL", raising=False)
-    monkeypatch.delenv("HEADRACE_KEY", raising=False)
-
-    ran = work("a_shop:app")
-
-    assert ran.code == 2
-    assert "`headrace run`" in ran.error
-
-
 def test_it_syncs_first_if_it_is_to(headrace_service: MemoryService, folder: Path) -> None:
     (folder / "a_deploy.py").write_text(
         APP + "app.queue('mail', shards=2)\n"
@@ -299,12 +223,6 @@ def test_it_syncs_first_if_it_is_to(headrace_service: MemoryService, folder: Pat
     assert headrace_service.client.get_schedule("mail", "tick").tags == {
         "headrace-app": "a_deploy:app"
     }
-
-
-def test_pruning_goes_with_syncing() -> None:
-    ran = work("a_shop:app", "--prune")
-
-    assert (ran.code, ran.error) == (2, "error: --prune needs --sync")
 
 
 LOGGING = """
@@ -349,21 +267,3 @@ def test_the_logging_of_the_program_stays(
     assert bool((folder / "all.log").read_text()) == bool(in_file)
     assert on_stderr in ran.stderr
     assert bool(ran.stderr) == bool(on_stderr)
-
-
-def test_a_worker_whose_thread_ends_leaves_with_exit_code_1_and_says_why(
-    headrace_service: MemoryService, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def leave(*_: object) -> None:
-        raise SystemExit(7)
-
-    monkeypatch.setattr(InflightTask, "begin", leave)
-    monkeypatch.setattr(InflightTask, "end", leave)
-    headrace_service.client.create_queue("mail")
-    headrace_service.client.enqueue("mail", {"task": "a_shop.double", "args": {"n": 21}})
-    headrace_service.clock.forward(1)
-
-    ran = work("a_shop:app", "--shutdown-timeout", "0.1s", service=headrace_service)
-
-    assert ran.code == 1
-    assert "thread headrace-task-0 of the worker has ended: SystemExit: 7" in ran.err

@@ -1,14 +1,11 @@
 """`headrace dequeue` and `headrace report`: a worker of commands."""
 
 import json
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from headrace.cli.deliveries import ONLY_WITH
 from headrace.cli.session import CliSession
-from headrace.client.sending import Status
-from headrace.http import report_bodies
 from headrace.testing import MemoryService
 from tests.unit.cli.cli_runner import Cli, Ran, invoke
 
@@ -65,27 +62,6 @@ def test_a_program_gets_the_tasks_a_line_each_with_their_leases(cli: Cli) -> Non
     assert leases[0]["expires_at"].startswith("2026-11-21T08:00:30")
 
 
-def test_several_queues_are_one_call(cli: Cli) -> None:
-    cli("queue", "create", "urgent")
-    cli("enqueue", "urgent", "1", "--id", "u")
-
-    first = cli("dequeue", "urgent", "mail", "--count", "2", "--json").lines
-    rest = cli("dequeue", "urgent", "mail", "--count", "2", "--order", "due")
-
-    assert [(task["queue"], task["id"]) for task in first] == [("urgent", "u"), ("mail", "a")]
-    head, _, *rows = rest.out.splitlines()
-    assert head.split() == ["Queue", "Task", "Attempt", "Lease", "Until", "Payload"]
-    assert [row.split()[:2] for row in rows] == [["mail", "b"], ["mail", "c"]]
-
-
-def test_a_queue_that_is_missing_among_several_is_named(cli: Cli) -> None:
-    ran = cli("dequeue", "mail", "nope")
-
-    assert ran.code == 3
-    assert "nope" in ran.err
-    assert len(cli("dequeue", "mail", "--count", "25", "--json").lines) == 3
-
-
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_nothing_due_is_no_failure(cli: Cli, words: tuple[str, ...]) -> None:
     cli("queue", "create", "empty")
@@ -94,19 +70,6 @@ def test_nothing_due_is_no_failure(cli: Cli, words: tuple[str, ...]) -> None:
 
     assert (ran.code, ran.out, ran.err) == (0, "", NOTHING)
     assert cli("dequeue", "empty", "--quiet", *words).err == ""
-
-
-def test_a_lease_lasts_as_long_as_was_said(cli: Cli) -> None:
-    assert take(cli, "--keepalive", "5m")["lease"]["expires_at"].startswith("2026-11-21T08:05:00")
-
-
-def test_tasks_may_be_taken_under_a_group_lease(cli: Cli) -> None:
-    group = cli.service.client.open_lease().id
-
-    held = take(cli, "--lease", group)
-
-    assert held["lease"]["id"] == group
-    assert report(cli, "succeeded", task=held).code == 0
 
 
 @pytest.mark.parametrize(
@@ -129,22 +92,6 @@ def test_a_dequeue_that_makes_no_sense_takes_nothing(
     assert shown(cli)["attempts"] == 0
 
 
-def test_a_queue_that_is_missing_is_exit_3(cli: Cli) -> None:
-    ran = cli("dequeue", "nope")
-
-    assert (ran.code, ran.err) == (
-        3,
-        "error: there is no queue nope: make it with `headrace queue create nope`\n",
-    )
-
-
-def test_a_group_lease_that_has_ended_is_exit_5(cli: Cli) -> None:
-    group = cli.service.client.open_lease(keepalive_timeout_in_seconds=1).id
-    cli.service.clock.forward(2)
-
-    assert cli("dequeue", "mail", "--lease", group).code == 5
-
-
 # ---------------------------------------------------------------------------------------- report
 
 
@@ -153,11 +100,6 @@ def test_a_success_keeps_its_result(cli: Cli) -> None:
 
     assert (ran.code, ran.out, ran.err) == (0, "", "Task a is SUCCEEDED.\n")
     assert shown(cli)["result"] == {"sent": 1}
-
-
-def test_a_result_may_come_from_stdin(cli: Cli) -> None:
-    assert report(cli, "succeeded", "--result", "-", input="[1,\n2]").code == 0
-    assert shown(cli)["result"] == [1, 2]
 
 
 def test_a_heartbeat_says_how_long_the_lease_lasts_now(cli: Cli) -> None:
@@ -170,26 +112,6 @@ def test_a_heartbeat_says_how_long_the_lease_lasts_now(cli: Cli) -> None:
     assert shown(cli)["progress"] == 0.4
 
 
-def test_a_failure_is_tried_again_when_it_says(cli: Cli) -> None:
-    why = ("--error", "no answer", "--error-type", "Timeout")
-
-    ran = report(cli, "Failed", *why, "--delay", "10m")
-
-    assert ran.err == "Task a is ENQUEUED, due 2026-11-21 08:10:00Z.\n"
-    (error,) = shown(cli)["errors"]
-    assert (error["type"], error["message"]) == ("Timeout", "no answer")
-
-
-def test_a_failure_that_no_retry_mends_ends_the_task(cli: Cli) -> None:
-    assert report(cli, "failed", "--not-retryable").err == "Task a is DEAD.\n"
-    assert shown(cli)["dead_reason"] == "rejected"
-
-
-def test_what_is_given_back_has_used_no_attempt(cli: Cli) -> None:
-    assert report(cli, "released", "--delay", "0").code == 0
-    assert (shown(cli)["state"], shown(cli)["attempts"]) == ("ENQUEUED", 0)
-
-
 def test_a_move_takes_a_new_payload_and_tags_along(cli: Cli) -> None:
     cli("queue", "create", "later")
 
@@ -200,23 +122,6 @@ def test_a_move_takes_a_new_payload_and_tags_along(cli: Cli) -> None:
     assert (moved["queue"], moved["payload"], moved["tags"]) == ("later", 7, {"team": "sales"})
 
 
-def test_what_a_queue_keeps_nothing_of_is_gone(cli: Cli) -> None:
-    cli("queue", "edit", "mail", "--history", "0")
-    cli.service.clock.forward(11)
-
-    ran = report(cli, "succeeded")
-
-    assert (ran.code, ran.err) == (0, "Task a is gone: its queue keeps nothing of it.\n")
-
-
-def test_a_program_gets_the_result_as_the_api_gives_it(cli: Cli) -> None:
-    message = report(cli, "inflight", "--json", "--quiet")
-
-    assert message.err == ""
-    assert (message.json["outcome"], message.json["state"]) == ("OK", "INFLIGHT")
-    assert message.json["lease"]["expires_at"].startswith("2026-11-21T08:00:30")
-
-
 def test_the_lease_may_stand_in_the_environment(cli: Cli) -> None:
     held = take(cli)
     env = {"HEADRACE_LEASE": held["lease"]["id"]}
@@ -224,13 +129,6 @@ def test_the_lease_may_stand_in_the_environment(cli: Cli) -> None:
 
     assert invoke("report", "mail", "a", "succeeded", session=session).code == 0
     assert shown(cli)["state"] == "SUCCEEDED"
-
-
-def test_the_lease_of_a_task_is_not_taken_for_that_of_a_group(cli: Cli) -> None:
-    env = {"HEADRACE_LEASE": take(cli)["lease"]["id"]}
-    session = CliSession(given_client=cli.service.client, env=env)
-
-    assert invoke("dequeue", "mail", session=session).code == 0
 
 
 def test_a_report_that_changes_nothing_has_a_code_and_a_line(cli: Cli) -> None:
@@ -256,13 +154,6 @@ def test_a_report_that_changes_nothing_has_a_code_and_a_line(cli: Cli) -> None:
     )
 
 
-def test_a_program_sees_why_a_report_changed_nothing(cli: Cli) -> None:
-    lost = report(cli, "succeeded", "--json", task={**take(cli), "lease": take(cli)["lease"]})
-
-    assert lost.code == 5
-    assert lost.json["outcome"] == "STALE_LEASE"
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -286,28 +177,3 @@ def test_a_report_that_makes_no_sense_changes_nothing(
     assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
     assert shown(cli)["state"] == "INFLIGHT"
-
-
-def test_without_a_lease_it_says_how_to_name_one(cli: Cli) -> None:
-    ran = cli("report", "mail", "a", "succeeded")
-
-    assert (ran.code, ran.error) == (2, "error: say which --lease, or set HEADRACE_LEASE")
-
-
-def test_options_go_with_the_statuses_that_the_service_takes_them_with() -> None:
-    fields = {
-        "keepalive": "keepalive_timeout_in_seconds",
-        "not_retryable": "retryable",
-        "delay": "delay_in_seconds",
-        "to": "to_queue",
-        "error_type": "error",
-    }
-    taken = {
-        name: tuple(map(str, statuses))
-        for name, statuses in report_bodies._ONLY_WITH.items()  # noqa: SLF001 (no other way to ask)
-    }
-
-    assert {fields.get(name, name): statuses for name, statuses in ONLY_WITH.items()} == {
-        name: statuses for name, statuses in taken.items() if name != "spawn"
-    }
-    assert {status for statuses in ONLY_WITH.values() for status in statuses} <= {*get_args(Status)}

@@ -9,8 +9,7 @@ import pytest
 from tests.browser.conftest import Console, Enter
 from tests.browser.fixtures import let_die
 from tests.browser.keyboard_user import KeyboardUser
-
-_LOOKS = 12
+from tests.waiting import until
 
 pytestmark = pytest.mark.parametrize("script", [False, True], ids=["plain", "script"])
 
@@ -84,14 +83,14 @@ def test_why_a_task_is_not_running_takes_two_and_names_that_nobody_listens(
     mouse.click("link", "tsk_", within="table.tasks")
 
     assert mouse.clicks == 2
-    page, why = mouse.user.page, ""
-    for _ in range(_LOOKS):  # it is said of a task that was due ten seconds ago
-        why = page.locator("section[aria-labelledby=why]").inner_text()
-        if "no_workers" in why:
-            break
-        page.wait_for_timeout(1_000)
+    page = mouse.user.page
+
+    def explained() -> str:
         page.reload()
-    assert "no_workers" in why
+        text = page.locator("section[aria-labelledby=why]").inner_text()
+        return text if "no_workers" in text else ""
+
+    why = until(explained, 30, every=1.0)  # the page says so once a task has been due for 10 s
     assert "thumbnails" in why
 
 

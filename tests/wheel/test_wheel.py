@@ -5,12 +5,10 @@
 
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
 import tarfile
-import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,7 +23,6 @@ from tests.wheel.installing import Environment, bare, build, environment
 
 README = PROJECT_ROOT / "README.md"
 MOST_BYTES, MOST_DEPENDENCIES = 12_000_000, 8
-WITHIN_SECONDS = 60.0
 SHELL = ("bash", "cat", "env", "grep", "sed", "sh", "tail", "uname")
 
 
@@ -61,7 +58,7 @@ class Place:
             env=self.env(**more),
             capture_output=True,
             text=True,
-            timeout=WITHIN_SECONDS,
+            timeout=60,
             check=False,
         )
 
@@ -163,30 +160,16 @@ def test_a_file_needs_the_extra_file_alone(
 # ------------------------------------------------------------------------------- the service
 
 
-def test_from_nothing_to_the_first_task_and_the_console_in_a_minute(
+def test_from_nothing_to_the_first_task_and_the_console(
     built: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    began, cpu = time.monotonic(), cpu_of_children()
     made = environment(tmp_path / "venv")
     made.install(built[1], "[server]")
     own = place(tmp_path / "own", made)
     assert shutil.which("node", path=own.env()["PATH"]) is None
     assert shutil.which("java", path=own.env()["PATH"]) is None
 
-    seen = first_visit(own)
-
-    seconds = time.monotonic() - began
-    cpu = cpu_of_children() - cpu
-    print(f"from nothing to the first task and the console: {seconds:.0f} s, of CPU {cpu:.0f} s")
-    assert "mail" in seen
-    assert cpu < WITHIN_SECONDS
-    # Where the machine does more than it can, the time on the wall says nothing about the wheel.
-    assert seconds < WITHIN_SECONDS or os.getloadavg()[0] > (os.cpu_count() or 1)
-
-
-def cpu_of_children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    assert "mail" in first_visit(own)
 
 
 def first_visit(own: Place) -> str:

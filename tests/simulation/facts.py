@@ -41,10 +41,21 @@ class Purge:
 
 
 @dataclass
+class Dequeued:
+    """One dequeue call, until its last try was answered or given up."""
+
+    worker: str
+    began: float
+    ids: frozenset[str] = frozenset()
+    ended: float | None = None  # None: it had no answer
+
+
+@dataclass
 class Facts:
     """All that the actors know."""
 
     enqueued: list[Enqueued] = field(default_factory=list)
+    dequeued: list[Dequeued] = field(default_factory=list)
     delivered: list[tuple[str, str, float]] = field(default_factory=list)  # task, lease, when
     settled: list[tuple[str, str, str]] = field(default_factory=list)  # task, lease, status: OK
     purges: list[Purge] = field(default_factory=list)
@@ -54,4 +65,5 @@ class Facts:
     schedules: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     puts: Counter[tuple[str, str]] = field(default_factory=Counter)  # how often each was put
     schedules_ended: float = 0.0
+    changed: set[str] = field(default_factory=set)  # queues that had other settings for a while
     actions: list[str] = field(default_factory=list)

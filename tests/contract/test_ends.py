@@ -152,18 +152,6 @@ def test_what_ends_again_is_told_again_by_another_id(told: Told) -> None:
     assert len({task.id for task in webhooks}) == 2
 
 
-def test_a_batch_of_the_log_that_comes_again_tells_nothing_twice(told: Told) -> None:
-    told.work()
-    told.finish()
-    writes = told.stream.taken()
-    for _ in range(3):
-        told.use.recording.record(SHARD, writes)
-    again = new_world(told.stream.store, told.clock)  # another process
-    again.use.recording.record(SHARD, writes)
-
-    assert len(told.webhooks()) == 1
-
-
 def test_the_end_of_a_webhook_is_told_to_nobody(told: Told) -> None:
     """Two queues tell one another of ends: one webhook and no more."""
     told.work()
@@ -260,16 +248,15 @@ def test_webhooks_take_the_turns_of_their_tasks_groups(told: Told) -> None:
     assert all(webhook.turn is not None for webhook in webhooks)
 
 
-@pytest.mark.parametrize("kept", [True, False])
 def test_an_event_whose_id_another_task_holds_is_made_once_under_another_id(
-    told: Told, caplog: pytest.LogCaptureFixture, *, kept: bool
+    told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
     told.work()
     task = told.finish()
     ended = told.world.see(task.id)
     assert ended.finished_at is not None
     usual = told.use.derived_ids.task_id(ended.finished_at, "end", task.id, ended.version, 0)
-    told.world.queue("other", history_retention_in_seconds=3600 if kept else 0)
+    told.world.queue("other")
     told.world.put("other", id=usual)
     told.world.say(told.world.one("other"), "SUCCEEDED")
 

@@ -72,37 +72,6 @@ def test_an_extension_writes_one_unit_however_many_tasks_there_are(world: World)
     assert meter.read == 0.0
 
 
-def test_a_dequeue_under_a_group_costs_a_look_more_and_notes_a_queue_once(world: World) -> None:
-    queue = world.queue()
-    world.put(queue, *["{}"] * 20)
-    group = opened(world)
-    world.clock.forward(0.001)
-
-    spent = []
-    for lease_id in (None, group, group):
-        with metered() as meter:
-            world.use.deliveries.dequeue(queue, batch_size=5, worker="ada:1", lease_id=lease_id)
-        spent.append((meter.write, meter.read))
-
-    alone, first, then = spent
-    assert first[0] <= alone[0] + 1.0
-    assert then[0] == alone[0]
-    assert then[1] <= alone[1] + 1.0
-
-
-def test_a_group_takes_tasks_of_many_queues_and_shards(world: World) -> None:
-    mail, news = world.queue("mail"), world.queue("news", shards=3)
-    world.put(mail, "1")
-    ids = world.put(news, *["{}"] * 9)
-    group = opened(world)
-    world.take(mail, 1, lease_id=group)
-    world.take(news, 25, lease_id=group)
-
-    assert len(held(world, group, mail)) == 1
-    found = [id_ for shard in range(3) for id_ in held(world, group, news, shard)]
-    assert sorted(found) == sorted(ids)
-
-
 # -- how it ends ------------------------------------------------------------------------------
 
 

@@ -4,7 +4,6 @@ Long, because it is a list of promises, a test for each.
 """
 
 import json
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -20,21 +19,18 @@ from headrace.domain.errors import (
     KeyExists,
     NotFound,
     Unauthenticated,
-    Unavailable,
 )
 from headrace.ops.operators.keys import BOOTSTRAP, KeyOperations, acting, current_actor
 from headrace.ops.shared.audit import AuditFilter
-from headrace.store.base import Record, Store
 from headrace.store.call_scope import metered
-from headrace.store.memory import MemoryStore
-from tests.contract.conftest import World
+from tests.contract.conftest import World, dies, hooked, new_world
 
 HOUR = 3600
 
 
 def elsewhere(world: World) -> KeyOperations:
     """Give the same keys as another process knows them."""
-    return replace(world.use.keys, _known=OrderedDict(), _unknown=OrderedDict())
+    return new_world(world.store, world.clock).use.keys
 
 
 def principal(world: World, *queues: str, role: Role = Role.ADMIN) -> Principal:
@@ -64,15 +60,6 @@ def test_the_deployments_own_key_is_the_first_admin_key(world: World) -> None:
     assert (meter.read, meter.write) == (0, 0)
 
 
-@pytest.mark.gate
-def test_a_key_is_known_again_by_its_secret_everywhere(world: World) -> None:
-    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("ngsi.*", "mail"))
-
-    for keys in (world.use.keys, elsewhere(world)):
-        found = keys.verify(made.secret)
-        assert found == Principal(made.key.id, "sensors", Role.PRODUCER, ("ngsi.*", "mail"))
-
-
 def test_only_a_hash_of_a_key_is_stored_and_its_secret_is_not_printed(world: World) -> None:
     made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
 
@@ -91,12 +78,8 @@ def test_only_a_hash_of_a_key_is_stored_and_its_secret_is_not_printed(world: Wor
     "presented",
     [
         "",
-        "test2",
-        "hr_",
         "hr_00000000000000000000_0000000000000000000000000000000000000000",
-        "key_00000000000000000000",
         "é\ud800",
-        "x" * 10_000,
     ],
 )
 def test_what_is_no_key_is_refused(world: World, presented: str) -> None:
@@ -165,30 +148,11 @@ def test_the_last_use_is_noted_once_an_hour(world: World) -> None:
     assert writes in ([0] * 8, [1, 0, 0, 0, 1, 0, 0, 0])  # in memory nothing costs
 
 
-class _Throttled(MemoryStore):
-    """A table that can be read and not be written."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__()
-        self.store, self.tries = store, 0
-
-    def record(self, kind: str, name: str) -> Record | None:
-        return self.store.record(kind, name)
-
-    def put_record(self, record: Record, *, replaces: int | None, lazy: bool = False) -> bool:
-        self.tries += 1
-        raise Unavailable("the table is throttled")
-
-
 def test_a_request_does_not_fail_for_the_noting_of_its_key(world: World) -> None:
     made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+    keys = hooked(world, before_put_record=dies).use.keys
 
-    table = _Throttled(world.store)
-    keys = replace(elsewhere(world), store=table)
-    for _ in range(5):
-        assert keys.verify(made.secret).name == "sensors"
-
-    assert table.tries == 1
+    assert [keys.verify(made.secret).name for _ in range(2)] == ["sensors"] * 2
 
 
 def test_a_key_revoked_while_it_is_used_does_not_come_back(world: World) -> None:
@@ -202,17 +166,6 @@ def test_a_key_revoked_while_it_is_used_does_not_come_back(world: World) -> None
     assert world.store.record("key", made.key.id) is None
 
 
-def test_keys_are_listed_in_the_order_they_were_made_page_by_page(world: World) -> None:
-    made = []
-    for number in range(5):
-        made.append(world.use.keys.create(BOOTSTRAP, f"key {number}", Role.VIEWER, ("a",)).key)
-        world.clock.forward(1)
-
-    assert list(listed(world.use.keys, BOOTSTRAP)) == made
-    with pytest.raises(InvalidRequest, match="cursor"):
-        world.use.keys.list(BOOTSTRAP, cursor="forged")
-
-
 def test_an_admin_makes_keys_of_any_role_that_are_not_wider_than_its_own(world: World) -> None:
     boss = principal(world, "ngsi.*", "mail")
 
@@ -224,56 +177,49 @@ def test_an_admin_makes_keys_of_any_role_that_are_not_wider_than_its_own(world: 
         assert refused.value.errors[0].field == "queues[1]"
 
 
-@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR, Role.PRODUCER, Role.WORKER])
-def test_only_admins_have_to_do_with_keys(world: World, role: Role) -> None:
-    nobody = principal(world, "*", role=role)
+def test_only_admins_have_to_do_with_keys(world: World) -> None:
+    operator = principal(world, "*", role=Role.OPERATOR)
     keys = world.use.keys
-
     for call in (
-        lambda: keys.create(nobody, "x", Role.VIEWER, ("a",)),
-        lambda: keys.list(nobody),
-        lambda: keys.revoke(nobody, nobody.key_id),
+        lambda: keys.create(operator, "x", Role.VIEWER, ("a",)),
+        lambda: keys.list(operator),
+        lambda: keys.revoke(operator, operator.key_id),
+        lambda: keys.rotate(operator, operator.key_id),
     ):
         with pytest.raises(Forbidden, match="takes the role admin"):
             call()
 
 
-def test_a_restricted_admin_sees_and_revokes_keys_not_wider_than_its_own(world: World) -> None:
+def test_a_restricted_admin_sees_and_changes_keys_not_wider_than_its_own(world: World) -> None:
     keys = world.use.keys
     boss = principal(world, "ngsi.*")
-    makers = {"inside": ("ngsi.a",), "partly": ("ngsi.a", "mail"), "wide": ("*",)}
-    ids = {
-        name: keys.create(BOOTSTRAP, name, Role.VIEWER, queues).key.id
-        for name, queues in makers.items()
+    made = {
+        name: keys.create(BOOTSTRAP, name, Role.VIEWER, queues)
+        for name, queues in {"inside": ("ngsi.a",), "partly": ("ngsi.a", "mail")}.items()
     }
+    inside, partly = (one.key.id for one in made.values())
 
     assert {key.name for key in listed(keys, boss, limit=1)} == {"somebody", "inside"}
-    for name in ("partly", "wide"):
-        with pytest.raises(Forbidden) as wider:
-            keys.revoke(boss, ids[name])
-        with pytest.raises(Forbidden) as missing:
-            keys.revoke(boss, "key_00000000000000000000")
-        assert wider.value.detail.replace(ids[name], "") == missing.value.detail.replace(
-            "key_00000000000000000000", ""
-        )
-    keys.revoke(boss, ids["inside"])
-    assert {key.name for key in listed(keys, BOOTSTRAP)} == {"somebody", "partly", "wide"}
+    for change in (keys.revoke, keys.rotate):
+        refusals = set()
+        for key_id in (partly, "key_00000000000000000000"):
+            with pytest.raises(Forbidden) as refused:
+                change(boss, key_id)
+            refusals.add(refused.value.detail.replace(key_id, ""))
+        assert len(refusals) == 1, "it tells which keys exist"
+    assert keys.verify(keys.rotate(boss, inside).secret).key_id == inside
+    keys.revoke(boss, inside)
+    assert {key.name for key in listed(keys, BOOTSTRAP)} == {"somebody", "partly"}
+    assert _works(keys, made["partly"].secret)
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "bootstrap",
         "service",
-        " Service",
-        "nobody",
-        "",
         "  ",
         "a\nb",
-        "a\x00",
-        "a\x7f",
         "\u202enimda",
-        "a\u2028",
     ],
 )
 def test_a_name_that_stands_for_others_or_cannot_be_read_is_refused(
@@ -332,13 +278,9 @@ def test_a_key_stops_the_moment_it_expires_wherever_it_is_known(world: World) ->
             keys.verify(made.key.prefix + "_" + "0" * 40)
 
 
-@pytest.mark.parametrize("seconds", [0, -1])
-def test_an_expiry_that_is_not_in_the_future_is_refused(world: World, seconds: int) -> None:
+def test_an_expiry_that_is_not_in_the_future_is_refused(world: World) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        world.use.keys.create(
-            BOOTSTRAP, "late", Role.WORKER, ("*",), expires_at=later(world, seconds)
-        )
-
+        world.use.keys.create(BOOTSTRAP, "late", Role.WORKER, ("*",), expires_at=later(world, 0))
     assert refused.value.errors[0].field == "expires_at"
 
 
@@ -406,27 +348,6 @@ def test_revoking_ends_both_secrets(world: World) -> None:
 
     assert not _works(keys, first.secret)
     assert not _works(keys, second.secret)
-
-
-def test_a_restricted_admin_rotates_keys_not_wider_than_its_own(world: World) -> None:
-    keys = world.use.keys
-    boss = principal(world, "ngsi.*")
-    inside = keys.create(BOOTSTRAP, "inside", Role.VIEWER, ("ngsi.a",))
-    wide = keys.create(BOOTSTRAP, "wide", Role.VIEWER, ("ngsi.a", "mail"))
-
-    assert keys.verify(keys.rotate(boss, inside.key.id).secret).key_id == inside.key.id
-    with pytest.raises(Forbidden) as wider:
-        keys.rotate(boss, wide.key.id)
-    with pytest.raises(Forbidden) as missing:
-        keys.rotate(boss, "key_00000000000000000000")
-    assert wider.value.detail.replace(wide.key.id, "") == missing.value.detail.replace(
-        "key_00000000000000000000", ""
-    )
-    with pytest.raises(NotFound):
-        keys.rotate(BOOTSTRAP, "bootstrap")
-    with pytest.raises(Forbidden, match="takes the role admin"):
-        keys.rotate(principal(world, "*", role=Role.OPERATOR), inside.key.id)
-    assert _works(keys, wide.secret)
 
 
 def test_a_rotation_is_audited_without_its_secret(world: World) -> None:

@@ -79,20 +79,15 @@ def test_a_bucket_away_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- The recorder
 
 
-class FailingLake:
+class FailingLake(FolderLake):
     """A lake that is away until told otherwise."""
 
-    def __init__(self, lake: Lake) -> None:
-        self.lake = lake
-        self.away = True
+    away = True
 
     def put(self, name: str, content: bytes) -> None:
         if self.away:
             raise Unavailable("away")
-        self.lake.put(name, content)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.lake, name)
+        FolderLake.put(self, name, content)
 
 
 @pytest.fixture
@@ -135,19 +130,3 @@ def test_a_batch_that_does_not_reach_the_lake_is_not_counted_and_comes_again(
     assert it.record(changes).counted == 1
     assert it.record(changes).repeated == 1
     assert len(lines(lake)) == 1
-
-
-def test_a_removal_by_the_table_itself_is_told_from_a_delete(it: Recorder, tmp_path: Path) -> None:
-    lake = FolderLake(tmp_path)
-    it.recording.changelog = Changelog(lake)
-    queue = it.world.queue()
-    it.world.put(queue, "{}", "{}")
-    first, second = it.world.take(queue, 2)
-    for task in (first, second):
-        it.world.say(task, "SUCCEEDED")
-    done = it.world.use.inspect.list(queue).tasks
-    it.world.use.queues.purge(queue, (done[0].state,))
-    it.stream.note(done[0], None, forgotten=True)
-    it.record()
-
-    assert [line["move"] for line in lines(lake)][-3:] == ["delete", "delete", "forget"]

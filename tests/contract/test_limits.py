@@ -9,7 +9,6 @@ import pytest
 
 from headrace.domain.queue import DequeuingSettings, IntervalUnit, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import State
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
 from headrace.store.call_scope import metered
@@ -42,9 +41,7 @@ def test_no_more_tasks_are_in_flight_than_the_queue_allows(world: World) -> None
     assert len(world.take(queue, 5)) == 1
 
 
-@pytest.mark.parametrize(
-    "end", ["SUCCEEDED", "FAILED", "RELEASED", "MOVED", "delete", "purge", "die"]
-)
+@pytest.mark.parametrize("end", ["SUCCEEDED", "RELEASED", "MOVED", "delete", "die"])
 def test_a_slot_is_free_again_however_a_delivery_ends(world: World, end: str) -> None:
     queue = filled(world, 2, dequeuing_settings=at_most(1), retry_strategy=AT_ONCE)
     world.queue("other")
@@ -53,8 +50,6 @@ def test_a_slot_is_free_again_however_a_delivery_ends(world: World, end: str) ->
         assert world.take(queue) == ()
         if end == "delete":
             world.use.tasks.delete(task.id)
-        elif end == "purge":
-            world.use.queues.purge(queue, (State.INFLIGHT,))
         elif end == "die":
             world.clock.forward(60)
         else:
@@ -84,7 +79,6 @@ def test_a_lowered_limit_holds_as_tasks_end_and_a_raised_one_at_once(world: Worl
     ("rate", "least", "most"),
     [
         (RateLimiting(1, 1, IntervalUnit.HOURS), 60, 60),
-        (RateLimiting(1, 30), 29, 30),
         (RateLimiting(4, 1), 1, 1),  # sooner, but each call costs
     ],
 )

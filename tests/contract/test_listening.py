@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.domain.worker import Command, WorkerHeartbeat
+from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.tasks.explain import ReasonCode
 from headrace.store.base import Store
@@ -52,18 +52,6 @@ def test_a_worker_without_heartbeats_is_known_by_what_it_takes(it: Recorder) -> 
     assert codes(it, second) == []
     it.world.clock.forward(120)
     assert ReasonCode.NO_WORKERS in codes(it, second)
-
-
-def test_a_paused_queue_may_rest_and_one_asked_to_stop_listens_no_more(it: Recorder) -> None:
-    use, queue = it.world.use, it.world.queue()
-    [task_id] = it.world.put(queue)
-    beat(it, queue)
-    it.world.clock.forward(10)
-    use.workers.ask(BOOTSTRAP, "ada:1", Command.STOP)
-
-    assert codes(it, task_id) == [ReasonCode.NO_WORKERS]
-    use.queues.pause(queue)
-    assert codes(it, task_id) == [ReasonCode.PAUSED]
 
 
 def details(it: Recorder, task_id: str) -> list[tuple[str, str]]:

@@ -58,17 +58,6 @@ def test_by_due_come_those_that_fell_due_first_of_all(world: World, queues: list
     assert by_due(world, 25) == ["second 1", "first 1", "third 2", "second 2", "first 2"]
 
 
-@pytest.mark.parametrize("shards", [1, 4])
-def test_by_due_shards_are_merged(world: World, shards: int) -> None:
-    for name in NAMES:
-        world.queue(name, shards=shards)
-    for number in range(12):
-        world.put(NAMES[number % 3], f'"{number}"')
-        world.clock.forward(0.001)
-
-    assert by_due(world, 7) == [str(number) for number in range(7)]
-
-
 def test_what_a_limited_queue_does_not_give_the_others_do(world: World) -> None:
     rate = RateLimiting(1, 1, IntervalUnit.HOURS)
     world.queue("first", dequeuing_settings=at_most(rate=rate))
@@ -82,47 +71,30 @@ def test_what_a_limited_queue_does_not_give_the_others_do(world: World) -> None:
     assert payloads(take(world, 4).tasks) == ["third 2", "third 3", "third 4"]
 
 
-@pytest.mark.parametrize("order", Order)
-def test_where_one_queue_is_missing_nothing_is_leased(
-    world: World, queues: list[str], order: Order
-) -> None:
+def test_where_one_queue_is_missing_nothing_is_leased(world: World, queues: list[str]) -> None:
     with pytest.raises(NotFound) as missing:
-        world.use.deliveries.dequeue(["first", "nowhere"], batch_size=25, order=order)
+        world.use.deliveries.dequeue(["first", "nowhere"], batch_size=25, order=Order.DUE)
 
     assert [error.field for error in missing.value.errors] == ["queues[1]"]
     assert len(take(world, 25).tasks) == 9
 
 
-def test_an_idle_worker_asks_again_when_the_first_of_them_has_something(world: World) -> None:
-    for name in NAMES:
-        world.queue(name)
-    assert take(world, 1).poll_after_seconds == 0.02
-    world.use.queues.pause("first")
-    assert take(world, 1).poll_after_seconds == 0.02
-    world.put("third", "1", delay_in_seconds=0.011)
-    assert take(world, 1).poll_after_seconds == pytest.approx(0.01)
-
-
-@pytest.mark.parametrize("order", Order)
-def test_a_wait_ends_with_the_first_task_of_any_queue(world: World, order: Order) -> None:
+def test_a_wait_ends_with_the_first_task_of_any_queue(world: World) -> None:
     for name in NAMES:
         world.queue(name)
     world.put("third", '"late"', delay_in_seconds=1.5)
     begun = world.clock()
 
-    found = take(world, 5, order=order, wait_seconds=10)
+    found = take(world, 5, order=Order.DUE, wait_seconds=10)
 
     assert payloads(found.tasks) == ["late"]
     assert world.clock() - begun < timedelta(seconds=2)
 
 
-@pytest.mark.parametrize("order", Order)
-def test_tasks_of_many_queues_go_under_one_lease(
-    world: World, queues: list[str], order: Order
-) -> None:
+def test_tasks_of_many_queues_go_under_one_lease(world: World, queues: list[str]) -> None:
     group = opened(world)
 
-    found = take(world, 25, order=order, lease_id=group)
+    found = take(world, 25, order=Order.DUE, lease_id=group)
 
     assert {lease_name(task) for task in found.tasks} == {group}
     assert len(found.tasks) == 9

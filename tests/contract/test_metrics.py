@@ -29,15 +29,6 @@ def test_the_reaper_tells_how_long_the_oldest_ready_task_of_all_queues_has_waite
     assert oldest_ready(world) == pytest.approx(42)
 
 
-def test_nobody_is_told_that_a_paused_queue_waits(world: World) -> None:
-    queue = world.queue()
-    world.put(queue)
-    world.use.queues.pause(queue)
-    world.clock.forward(60)
-
-    assert oldest_ready(world) == 0
-
-
 def test_the_recorder_tells_what_happened_once_however_often_it_comes(it: Recorder) -> None:
     queue = it.world.queue()
     it.world.put(queue, "{}", "{}")

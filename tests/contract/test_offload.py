@@ -129,27 +129,6 @@ def test_a_task_keeps_its_payload_through_retries_moves_and_restarts(world: Offl
     assert len(world.objects.names()) == 1
 
 
-def test_a_move_with_a_payload_leaves_the_one_before_behind(world: OffloadWorld) -> None:
-    world.queue("post")
-    world.put("mail", LARGE)
-    world.say(world.one("mail"), "MOVED", to_queue="post", payload=OTHER)
-    assert world.one("post").payload == OTHER
-    world.record()
-
-    assert len(world.objects.names()) == 1
-
-
-def test_lists_show_payloads_where_they_are_asked_for(world: OffloadWorld) -> None:
-    world.put("mail", SMALL, LARGE)
-    world.objects.asked.clear()
-
-    assert [task.payload for task in world.use.inspect.list("mail").tasks] == [None, None]
-    assert world.objects.asked == []
-    listed = world.use.inspect.list("mail", payload=True).tasks
-    assert [task.payload for task in listed] == [SMALL, LARGE]
-    assert world.objects.asked == [("get", 1)]
-
-
 def test_counts_and_reasons_ask_for_no_payload(world: OffloadWorld) -> None:
     (task_id,) = world.put("mail", LARGE)
     world.objects.asked.clear()
@@ -218,15 +197,6 @@ def test_the_object_goes_with_its_task(world: OffloadWorld) -> None:
     world.record()
 
     assert len(world.objects.names()) == 1
-
-
-def test_a_task_that_nobody_keeps_leaves_no_object(world: OffloadWorld) -> None:
-    world.queue("brief", history_retention_in_seconds=0)
-    world.put("brief", LARGE)
-    world.say(world.one("brief"), "SUCCEEDED", result=OTHER)
-    world.record()
-
-    assert world.objects.names() == []
 
 
 def test_orphans_go_after_a_day_and_nothing_else_does(world: OffloadWorld) -> None:

@@ -76,18 +76,6 @@ def test_flows_are_told_to_keys_that_are_for_both_ends(it: Recorder) -> None:
     assert dict(seen.enqueued) == {"ours.a": 0, "ours.b": 2}
 
 
-def test_flows_are_some_reads_however_many_queues(it: Recorder) -> None:
-    for number in range(20):
-        it.world.queue(f"queue-{number}")
-        it.world.put(f"queue-{number}")
-    it.record()
-
-    with metered() as meter:
-        it.world.use.flows.seen_by(EVERYWHERE)
-
-    assert meter.read <= 20
-
-
 def test_schedules_are_listed_in_pages_and_only_those_of_ones_queues(it: Recorder) -> None:
     for queue in ("ours.a", "theirs"):
         it.world.queue(queue)

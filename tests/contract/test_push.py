@@ -127,17 +127,6 @@ def test_a_busy_target_is_shown_and_explained(world: World, run: PushRun) -> Non
     assert status.allowed < status.most == 10
 
 
-def test_changed_settings_hold_at_once(world: World, run: PushRun) -> None:
-    world.put("hooks", *["1"] * 20)
-    world.clock.forward(11)  # settings may be so old
-    queue = world.use.queues.get("hooks")
-    fewer = Target(url="https://a.example/", max_concurrency=2)
-    world.use.queues.replace("hooks", replace(queue.settings, target=fewer))
-    assert len(run.fetch()) == 2
-    world.use.queues.replace("hooks", replace(queue.settings, target=None))
-    assert run.fetch() == ()
-
-
 def test_arrivals_wake_a_dispatcher_once_a_second_and_only_where_there_is_a_target(
     world: World,
 ) -> None:

@@ -167,21 +167,6 @@ def test_a_batch_that_comes_again_changes_nothing(it: Recorder) -> None:
     assert (it.counts(queue), it.events(queue)) == AFTER_WORK
 
 
-def test_counts_of_a_removed_task_go_whoever_removes_it(it: Recorder) -> None:
-    queue = it.world.queue(retry_strategy=AT_ONCE)
-    worked(it.world, queue)
-    it.record()
-
-    it.world.use.queues.purge(queue, (State.ENQUEUED,))
-    forgotten = it.world.use.inspect.list(queue).tasks
-    done = next(task for task in forgotten if task.state is State.SUCCEEDED)
-    it.stream.note(done, None, forgotten=True)
-    it.record()
-
-    assert it.counts(queue) == (0, 1, 0, 1, 0)
-    assert it.events(queue) == AFTER_WORK[1]
-
-
 def test_what_vanishes_on_success_is_counted_as_succeeded(it: Recorder) -> None:
     queue = it.world.queue(history_retention_in_seconds=0)
     it.world.put(queue)
@@ -192,32 +177,10 @@ def test_what_vanishes_on_success_is_counted_as_succeeded(it: Recorder) -> None:
     assert (it.counts(queue), it.events(queue)) == ((0, 0, 0, 0, 0), [1, 1, 1, 0, 0, 0])
 
 
-def test_tasks_deleted_with_their_queue_are_no_events(it: Recorder) -> None:
-    queue = it.world.queue(history_retention_in_seconds=0)
-    it.world.put(queue)
-    it.world.one(queue)
-    it.world.use.queues.delete(queue)
-
-    it.record()
-
-    assert (it.counts(queue), it.events(queue)) == ((0, 0, 0, 0, 0), [1, 1, 0, 0, 0, 0])
-
-
 POISON: list[Any] = [
     None,
-    {},
-    {"dynamodb": None},
-    {"dynamodb": {"SequenceNumber": "x"}},
-    {"dynamodb": {"SequenceNumber": "7", "ApproximateCreationDateTime": "soon"}},
     {"dynamodb": {"SequenceNumber": "7", "ApproximateCreationDateTime": float("inf")}},
     {"dynamodb": {"SequenceNumber": "7", "ApproximateCreationDateTime": 1, "NewImage": 5}},
-    {
-        "dynamodb": {
-            "SequenceNumber": "7",
-            "ApproximateCreationDateTime": 1,
-            "NewImage": {"queue#state": {"S": "no place"}},
-        }
-    },
 ]
 
 

@@ -98,7 +98,7 @@ def test_a_recount_of_a_queue_at_rest_is_exact(it: Recorder) -> None:
     assert recount(it, queue).exact
 
 
-@pytest.mark.parametrize("writes", ["enqueue", "delay", "take", "succeed", "die", "delete", "swap"])
+@pytest.mark.parametrize("writes", ["enqueue", "succeed", "swap"])
 def test_a_recount_is_not_exact_if_a_task_was_written_since_it_began(
     it: Recorder, writes: str
 ) -> None:
@@ -108,11 +108,7 @@ def test_a_recount_is_not_exact_if_a_task_was_written_since_it_began(
     (waits,) = it.world.put(queue)
     acts: dict[str, Callable[[], object]] = {
         "enqueue": lambda: it.world.put(queue),
-        "delay": lambda: it.world.put(queue, delay_in_seconds=60),
-        "take": lambda: it.world.take(queue),
         "succeed": lambda: it.world.say(held, "SUCCEEDED"),
-        "die": lambda: it.world.say(held, "FAILED", retryable=False),
-        "delete": lambda: it.world.use.tasks.delete(waits),
         "swap": lambda: (it.world.use.tasks.delete(waits), it.world.put(queue)),
     }
     it.world.clock.forward(1)
@@ -121,18 +117,6 @@ def test_a_recount_is_not_exact_if_a_task_was_written_since_it_began(
 
     assert exact[:4] == [True] * 4
     assert exact[-1] is False
-
-
-def test_other_queues_are_left_as_they_are(it: Recorder) -> None:
-    queue, other = worked(it), it.world.queue("other")
-    it.world.put(other)
-    it.record()
-    it.world.put(other)
-    it.stream.taken()
-
-    recount(it, queue)
-
-    assert counts(it, other) == [1, 0, 0, 0, 0]
 
 
 def test_of_the_dead_those_that_were_cancelled_are_counted(it: Recorder) -> None:

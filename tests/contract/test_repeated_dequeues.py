@@ -86,22 +86,16 @@ def reclaim(world: World) -> None:
 
 ENDS: dict[str, Callable[[World, Task], object]] = {
     "SUCCEEDED": lambda world, task: world.say(task, "SUCCEEDED"),
-    "FAILED": lambda world, task: world.say(task, "FAILED"),
-    "RELEASED": lambda world, task: world.say(task, "RELEASED"),
     "MOVED": lambda world, task: world.say(task, "MOVED", to_queue="other"),
     "deleted": lambda world, task: world.use.tasks.delete(task.id),
-    "lapsed": lambda world, _: world.clock.forward(5),
     "reclaimed": lambda world, _: reclaim(world),
 }
 
 
 @pytest.mark.parametrize("how", ENDS)
-@pytest.mark.parametrize("history", [0, 60])
-def test_what_is_over_is_left_out_and_nothing_comes_in_its_place(
-    world: World, how: str, history: int
-) -> None:
+def test_what_is_over_is_left_out_and_nothing_comes_in_its_place(world: World, how: str) -> None:
     world.queue("other")
-    queue = world.queue(retry_strategy=AT_ONCE, history_retention_in_seconds=history)
+    queue = world.queue(retry_strategy=AT_ONCE, history_retention_in_seconds=0)
     world.put(queue, *"123456")
     first = take(world, queue, keepalive=5)
     held = [first.tasks[0], first.tasks[2]]
@@ -129,19 +123,6 @@ def test_an_empty_batch_is_not_kept(world: World) -> None:
 
     assert meter.write == 0
     assert (len(later.tasks), later.replayed) == (1, False)
-
-
-def test_a_caller_that_repeats_itself_is_told_of_nothing_for_good(world: World) -> None:
-    queue = world.queue()
-    first, second, third = (batch(world, attempt=attempt) for attempt in (1, 2, 3))
-    assert world.use.deliveries.dequeue(queue, batch=second).tasks == ()
-    world.put(queue, "1")
-
-    with pytest.raises(Unavailable):  # the first, which was still waiting
-        world.take(queue, batch=first)
-
-    assert world.take(queue, batch=third) == ()
-    assert len(world.take(queue)) == 1
 
 
 def test_after_a_quarter_of_an_hour_it_is_a_new_call(world: World) -> None:
@@ -186,17 +167,6 @@ def test_a_repeat_takes_no_token(world: World) -> None:
     assert len(world.take(queue, 5)) == 1
 
 
-def test_a_repeat_takes_no_slot(world: World) -> None:
-    queue = world.queue(dequeuing_settings=at_most(3))
-    world.put(queue, *"12345")
-
-    first = take(world, queue, count=2)
-    again = take(world, queue, count=2)
-
-    assert leases(again.tasks) == leases(first.tasks)
-    assert len(world.take(queue, 5)) == 1
-
-
 # ------------------------------------------------------------------------------------ group leases
 
 
@@ -214,17 +184,6 @@ def test_under_a_group_a_repeat_gives_what_that_call_leased(world: World, queue:
     assert again.tasks[0].lease_expires_at == world.clock() + timedelta(seconds=60 - 0.001)
     assert len(other.tasks) == 2
     assert len(world.take(queue, 25)) == 3
-
-
-def test_under_a_group_nothing_is_written_but_the_leases(world: World, queue: str) -> None:
-    group = opened(world)
-    take(world, queue, "before", 1, lease_id=group)  # the group learns of the queue
-    with metered() as plain:
-        world.take(queue, 2, lease_id=group)
-    with metered() as keyed:
-        take(world, queue, count=2, lease_id=group)
-
-    assert keyed.write == plain.write
 
 
 # ------------------------------------------------------------------------------------ what it costs

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.gate
 TOO_LARGE = '"' + "x" * limits.RESULT_BYTES + '"'
 
 
-@pytest.mark.parametrize("result", [TOO_LARGE, "{", "NaN", "[1] 2", "[" * 100_000, ""])
+@pytest.mark.parametrize("result", [TOO_LARGE, "NaN", "[" * 100_000])
 def test_a_report_whose_result_cannot_be_kept_is_invalid_and_the_lease_stays(
     world: World, result: str
 ) -> None:

@@ -4,7 +4,6 @@ import pytest
 
 from headrace.domain.errors import NotFound
 from headrace.domain.operate import BulkAction
-from headrace.store.records import schedules as schedule_records
 from tests.contract.conftest import World
 from tests.contract.scheduling import (
     NAME,
@@ -85,7 +84,6 @@ def test_deleting_takes_back_what_is_ahead(world: World) -> None:
     world.use.schedules.delete(queue, NAME)
 
     assert due(world, queue) == [at("08:01:00")]
-    assert world.store.key_locks(schedule_records.PROGRESS) == {}
     assert minutes(world, 1) == 0
     with pytest.raises(NotFound, match="no schedule"):
         world.use.schedules.get(queue, NAME)
@@ -93,10 +91,9 @@ def test_deleting_takes_back_what_is_ahead(world: World) -> None:
         world.use.schedules.delete(queue, NAME)
 
 
-@pytest.mark.parametrize("moment", ["before_commit", "before_records", "after_records"])
 @pytest.mark.parametrize("change", ["put", "pause", "delete"])
 def test_a_stale_scheduler_cannot_enqueue_for_settings_that_are_gone(
-    world: World, change: str, moment: str
+    world: World, change: str
 ) -> None:
     queue = schedule(world, world.queue(), payload='"old"')
     world.clock.forward(60)
@@ -107,7 +104,7 @@ def test_a_stale_scheduler_cannot_enqueue_for_settings_that_are_gone(
         else:
             schedule(world, queue, payload='"new"', paused=change == "pause")
 
-    interposed(world, **{moment: people}).run()
+    interposed(world, before_commit=people).run()
     world.use.ticking.run()
 
     ahead = [task for task in waiting(world, queue) if task.due_at > world.clock()]

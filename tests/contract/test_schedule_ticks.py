@@ -6,12 +6,10 @@ import pytest
 
 from headrace.domain import limits
 from headrace.domain.errors import Unavailable
-from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
-from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DeadReason, Missed, OnExpiry, State
 from headrace.ops.tasks.enqueue import EnqueueOutcome
-from headrace.store.memory import MemoryStore
+from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import World, dies, new_world
 from tests.contract.scheduling import (
     NAME,
@@ -42,40 +40,9 @@ def test_ticks_are_enqueued_minutes_ahead_with_their_exact_time(world: World) ->
     assert world.one(queue).due_at == at("08:01:00")
 
 
-def test_the_tasks_of_a_schedule_have_what_it_says(world: World) -> None:
-    queue = world.queue(expires_in_seconds=0)
-    retry = RetryStrategy(Backoff.FIXED, max_retries=1, base_seconds=5)
-
-    schedule(
-        world,
-        queue,
-        expires_in_seconds=90,
-        keepalive_timeout_in_seconds=7,
-        retry_strategy=retry,
-        dedupe_key="k",
-    )
-
-    (task,) = waiting(world, queue)
-    assert task.expires_at == at("08:02:30")
-    assert (task.keepalive, task.retry, task.dedupe_key) == (7, retry, "k")
-
-
-def test_a_tick_is_enqueued_once_however_often_the_scheduler_runs(world: World) -> None:
+def test_what_an_operator_removed_does_not_come_back(world: World) -> None:
     queue = schedule(world, world.queue())
-
-    assert [world.use.ticking.run().enqueued for _ in range(3)] == [0, 0, 0]
-
-    assert len(waiting(world, queue)) == 3
-
-
-@pytest.mark.parametrize("how", ["purge", "delete"])
-def test_what_an_operator_removed_does_not_come_back(world: World, how: str) -> None:
-    queue = schedule(world, world.queue())
-    if how == "purge":
-        world.use.queues.purge(queue, (State.ENQUEUED,))
-    else:
-        ids = [task.id for task in waiting(world, queue)]
-        world.use.bulk.by_ids(queue, BulkAction.DELETE, ids)
+    world.use.queues.purge(queue, (State.ENQUEUED,))
 
     world.use.ticking.run()
     schedule(world, queue, payload="2")
@@ -131,9 +98,8 @@ def test_of_missed_ticks_the_newest_is_made_up_for(world: World) -> None:
     assert [task.due_at for task in late[:3]] == [at("08:10:00"), at("08:10:20"), at("08:10:40")]
 
 
-@pytest.mark.parametrize("dedupe_key", [None, "k"])
-def test_a_late_tick_has_its_own_time_and_its_turn(world: World, dedupe_key: str | None) -> None:
-    queue = schedule(world, world.queue(), expires_in_seconds=90, dedupe_key=dedupe_key)
+def test_a_late_tick_has_its_own_time_and_its_turn(world: World) -> None:
+    queue = schedule(world, world.queue(), expires_in_seconds=90)
     world.use.queues.purge(queue, (State.ENQUEUED,))
     world.clock.forward(240 + 30)
     (other,) = world.put(queue)
@@ -151,13 +117,8 @@ def test_a_late_tick_has_its_own_time_and_its_turn(world: World, dedupe_key: str
     assert world.use.schedules.get(queue, NAME).last_run_at == at("08:04:00")
 
 
-@pytest.mark.parametrize("dedupe_key", [None, "k"])
-def test_a_tick_that_comes_after_its_expiry_is_a_dead_letter(
-    world: World, dedupe_key: str | None
-) -> None:
-    queue = schedule(
-        world, world.queue(), "*/10 * * * *", expires_in_seconds=30, dedupe_key=dedupe_key
-    )
+def test_a_tick_that_comes_after_its_expiry_is_a_dead_letter(world: World) -> None:
+    queue = schedule(world, world.queue(), "*/10 * * * *", expires_in_seconds=30, dedupe_key="k")
     world.clock.forward(600 + 45)
 
     assert world.use.ticking.run().enqueued == 1
@@ -168,8 +129,8 @@ def test_a_tick_that_comes_after_its_expiry_is_a_dead_letter(
     assert (task.state, task.dead_reason) == (State.DEAD, DeadReason.EXPIRED)
     assert (task.due_at, task.expires_at) == (at("08:10:00"), at("08:10:30"))
     assert world.use.ticking.run().enqueued == 0
-    if dedupe_key:  # it holds nothing
-        assert world.use.schedules.run(queue, NAME).outcome is EnqueueOutcome.CREATED
+    # It holds no key.
+    assert world.use.schedules.run(queue, NAME).outcome is EnqueueOutcome.CREATED
 
 
 @pytest.mark.parametrize(
@@ -194,15 +155,12 @@ def test_a_schedule_says_which_missed_ticks_are_made_up_for(
     assert world.use.ticking.run().enqueued == 0
 
 
-@pytest.mark.parametrize(("missed", "made"), [("latest", 1), ("all", 24)])
-def test_missed_ticks_are_looked_for_in_the_last_24_hours(
-    world: World, missed: str, made: int
-) -> None:
+def test_missed_ticks_are_looked_for_in_the_last_24_hours(world: World) -> None:
     queue = world.queue(expires_in_seconds=0)
-    schedule(world, queue, "30 * * * *", missed=Missed(missed))
+    schedule(world, queue, "30 * * * *", missed=Missed.ALL)
     world.clock.forward(50 * 3600)
 
-    assert world.use.ticking.run().enqueued == made
+    assert world.use.ticking.run().enqueued == 24
     assert due(world, queue)[0] > world.clock() - timedelta(hours=24)
 
 
@@ -239,25 +197,23 @@ def test_of_missed_ticks_with_a_dedupe_key_the_first_is_made(world: World) -> No
     assert all(one > world.clock() for one in due(world, queue))
 
 
-@pytest.mark.parametrize("missed", list(Missed))
-def test_nothing_is_missed_while_a_schedule_is_paused(world: World, missed: Missed) -> None:
-    queue = schedule(world, world.queue(), missed=missed, paused=True)
+def test_nothing_is_missed_while_a_schedule_is_paused(world: World) -> None:
+    queue = schedule(world, world.queue(), missed=Missed.ALL, paused=True)
     world.clock.forward(600 + 5)
-    schedule(world, queue, missed=missed)
+    schedule(world, queue, missed=Missed.ALL)
 
     assert min(due(world, queue)) > world.clock()
 
 
-@pytest.mark.parametrize("dedupe_key", [None, "k"])
 def test_a_tick_that_expires_before_its_delivery_is_dropped_if_its_schedule_says_so(
-    world: World, dedupe_key: str | None
+    world: World,
 ) -> None:
     queue = schedule(
         world,
         world.queue(),
         "*/10 * * * *",
         expires_in_seconds=30,
-        dedupe_key=dedupe_key,
+        dedupe_key="k",
         on_expiry=OnExpiry.DROP,
     )
     world.clock.forward(600 + 45)
@@ -268,8 +224,7 @@ def test_a_tick_that_expires_before_its_delivery_is_dropped_if_its_schedule_says
     assert world.store.read([id_of_tick(world, queue, at("08:10:00"))]) == {}
     assert world.use.inspect.count(queue).count == 0
     assert world.use.ticking.run().enqueued == 0
-    if dedupe_key:
-        assert world.use.schedules.run(queue, NAME).outcome is EnqueueOutcome.CREATED
+    assert world.use.schedules.run(queue, NAME).outcome is EnqueueOutcome.CREATED
 
 
 def test_a_tick_that_was_delivered_and_a_run_by_hand_are_not_dropped(world: World) -> None:
@@ -290,7 +245,7 @@ def test_a_tick_that_was_delivered_and_a_run_by_hand_are_not_dropped(world: Worl
 def test_a_schedule_enqueues_so_many_bytes_ahead_and_loses_no_tick_for_it(
     clock: ManualClock,
 ) -> None:
-    world = new_world(MemoryStore(), clock)  # what is heavy here is no matter of the store
+    world = new_world(SqliteStore(), clock)  # what is heavy here is no matter of the store
     payload = f'"{"x" * (limits.PAYLOAD_BYTES - 2)}"'
     queue = schedule(world, world.queue(), every_seconds=1, payload=payload)
     began, seen, most = world.clock.time, set[datetime](), 0
@@ -327,15 +282,14 @@ def take_id(world: World, task_id: str, queue: str) -> None:
     assert result.outcome is EnqueueOutcome.CREATED
 
 
-@pytest.mark.parametrize("in_same_queue", [True, False])
 def test_a_tick_whose_id_another_task_holds_is_made_once_under_another_id(
-    world: World, caplog: pytest.LogCaptureFixture, *, in_same_queue: bool
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue, other = schedule(world, world.queue()), world.queue("other")
     seen = waiting(world, queue)
     world.use.schedules.delete(queue, NAME)  # its ticks go, and their ids are known
     for task in seen:
-        take_id(world, task.id, queue if in_same_queue else other)
+        take_id(world, task.id, other)
     taken = {task.id for task in seen}
 
     schedule(world, queue, payload="2")

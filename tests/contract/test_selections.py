@@ -10,7 +10,6 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import WorkerError
-from headrace.ops.shared.audit import AuditFilter
 from headrace.store.records.actions import ActionRun
 from headrace.store.records.selections import TaskSelection
 from tests.contract.conftest import World
@@ -131,20 +130,6 @@ def test_a_set_is_checked_each_time_it_is_read_and_with_the_target_it_is_to_have
         with pytest.raises(Forbidden):
             step(found.name, check=check)
     assert sets.get(found.name).at == 1
-
-
-def test_a_set_of_several_queues_is_one_set(world: World) -> None:
-    one, two = world.queue("one"), world.queue("two")
-    kill(world, one, 3)
-    kill(world, two, 4)
-    found = world.use.selections.look(BulkAction.DELETE, [one, two], DEAD, by="ada")
-    done = act(world, found)
-
-    assert (found.count, done.changed) == (7, 7)
-    [entry] = world.use.audit.list(AuditFilter(action="delete")).shown
-    assert (entry.queue, entry.matched, entry.changed, entry.run) == (None, 7, 7, done.id)
-    assert entry.filter is not None
-    assert (entry.filter["set"], entry.filter["queues"]) == (found.name, f"{one},{two}")
 
 
 # -- while workers change the queue ----------------------------------------------------------------

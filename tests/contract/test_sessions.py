@@ -1,11 +1,7 @@
 """What every store promises about sessions in the console: whoever ends one has ended it."""
 
-from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from itertools import permutations
-from typing import Any
 
 import pytest
 
@@ -14,10 +10,8 @@ from headrace.domain.errors import RateLimited, Unauthenticated
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.operators.sessions import Sessions
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
-from headrace.store.memory import MemoryStore
 from headrace.store.records.keys import IDLE, LASTS, SESSIONS, Session
-from tests.contract.conftest import World, new_world
-from tests.manual_clock import ManualClock
+from tests.contract.conftest import World, hooked, new_world
 
 SOURCE = "192.0.2.7"
 MINUTE = timedelta(minutes=1)
@@ -35,8 +29,7 @@ def key(world: World, name: str = "ada") -> tuple[str, str]:
 
 def elsewhere(world: World) -> Sessions:
     """Give the same sessions as another process knows them."""
-    keys = replace(world.use.keys, _known=OrderedDict(), _unknown=OrderedDict())
-    return replace(world.use.sessions, keys=keys)
+    return new_world(world.store, world.clock).use.sessions
 
 
 def is_open(sessions: Sessions, session: Session, *, active: bool = True) -> bool:
@@ -143,41 +136,19 @@ def test_what_was_never_begun_is_no_session(world: World) -> None:
     assert not is_open(world.use.sessions, replace(session, key_id="key_0"))
 
 
-@pytest.mark.parametrize("order", list(permutations(["look", "note", "end"])))
 @pytest.mark.parametrize("way", ["sign out", "revoke"])
-def test_a_session_that_was_ended_stays_so_whoever_has_just_looked(
-    order: tuple[str, ...], way: str
-) -> None:
-    """All orders of a page, which looks and then notes that, and of an end in another process."""
-    steps = [step for step in order if step != "note"]
-    meets = order.index("look") < order.index("end") < order.index("note")
-    ends: list[Callable[[], Any]] = []
-
-    class Store(MemoryStore):
-        def record(self, kind: str, name: str) -> Any:
-            found = super().record(kind, name)
-            if kind == SESSIONS and meets and ends:
-                ends.pop()()  # between the look and the note
-            return found
-
-    world = new_world(Store(), ManualClock())
+def test_a_session_that_ends_while_a_page_notes_its_use_stays_ended(world: World, way: str) -> None:
     key_id, secret = key(world)
     session = sign_in(world, secret)
     world.clock.forward(2 * MINUTE)
 
     def end() -> None:
-        other = elsewhere(world)
         if way == "revoke":
-            other.keys.revoke(BOOTSTRAP, key_id)
+            world.use.keys.revoke(BOOTSTRAP, key_id)
         else:
-            other.sign_out(session)
+            world.use.sessions.sign_out(session)
 
-    ends.append(end)
-    for step in steps:
-        if step == "look":
-            is_open(world.use.sessions, session)
-        elif ends:
-            ends.pop()()
+    is_open(hooked(world, after_record=end).use.sessions, session)
 
     assert not is_open(world.use.sessions, session)
     assert world.store.record(SESSIONS, session.name) is None

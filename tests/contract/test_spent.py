@@ -69,11 +69,10 @@ def test_an_enqueue_repeated_after_its_task_was_done_makes_no_second_one(
     assert world.take(queue, 5) == ()
 
 
-@pytest.mark.parametrize("end", ENDS)
-def test_nothing_shows_a_task_that_is_done_and_not_kept(world: World, end: End) -> None:
+def test_nothing_shows_a_task_that_is_done_and_not_kept(world: World) -> None:
     queue = world.queue(**NOT_KEPT)
     world.put(queue, id="order-1")
-    end(world, queue)
+    succeeded(world, queue)
 
     assert world.store.read(["order-1"]) == {}
     assert world.use.inspect.list(queue).tasks == ()
@@ -82,11 +81,9 @@ def test_nothing_shows_a_task_that_is_done_and_not_kept(world: World, end: End) 
         assert world.use.queues.purge(queue, (state,)).deleted == 0
 
 
-@pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
-def test_the_id_is_free_again_after_a_quarter_of_an_hour(world: World, *, keyed: bool) -> None:
+def test_the_id_is_free_again_after_a_quarter_of_an_hour(world: World) -> None:
     """Even if the table has not swept up what was left of the task."""
-    queue = world.queue(**NOT_KEPT)
-    key = "key" if keyed else None
+    queue, key = world.queue(**NOT_KEPT), "key"
     world.put(queue, id="order-1", dedupe_key=key)
     succeeded(world, queue)
 
@@ -111,20 +108,8 @@ def test_a_task_that_was_deleted_by_hand_may_be_enqueued_again_at_once(world: Wo
         world.use.tasks.delete("order-1")
 
 
-def test_where_it_was_is_known_though_it_was_in_another_queue(world: World) -> None:
-    queue, other = world.queue(**NOT_KEPT), world.queue("other")
-    world.put(queue, id="order-1")
-    succeeded(world, queue)
-
-    repeated = again(world, other)
-
-    assert (repeated.outcome, repeated.elsewhere) == (EnqueueOutcome.EXISTING, queue)
-    assert world.take(other) == ()
-
-
-@pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
-def test_a_child_of_an_id_that_is_done_counts_as_done(world: World, *, keyed: bool) -> None:
-    queue, key = world.queue(**NOT_KEPT), "key" if keyed else None
+def test_a_child_of_an_id_that_is_done_counts_as_done(world: World) -> None:
+    queue, key = world.queue(**NOT_KEPT), "key"
     world.put(queue, id="order-1", dedupe_key=key)
     succeeded(world, queue)
     world.put(queue)

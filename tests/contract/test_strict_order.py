@@ -247,14 +247,6 @@ def test_one_that_dies_undelivered_halts_though_the_next_one_is_gone(
     assert [task.id for task in after_belief(world, queue)] == [last]
 
 
-def test_an_expired_one_holds_its_group_no_longer_than_that(world: World) -> None:
-    queue = strict(world)
-    soon = world.clock() + timedelta(seconds=5)
-    world.put(queue, "1", group_key="a", expires_at=soon)
-    (second,) = world.put(queue, "2", group_key="a")
-    assert [task.id for task in later(world, queue, 6)] == [second]
-
-
 @pytest.mark.parametrize("way", ["undo", "move"])
 def test_what_comes_back_goes_to_the_tail(world: World, way: str) -> None:
     queue, other = strict(world), world.queue("other", groups=GroupSettings(GroupMode.FAIR))
@@ -270,17 +262,6 @@ def test_what_comes_back_goes_to_the_tail(world: World, way: str) -> None:
     assert task.id == second
     world.say(task, "SUCCEEDED")
     assert [task.id for task in after_belief(world, queue)] == [first]
-
-
-def test_a_worker_moves_tasks_in_at_the_tail(world: World) -> None:
-    queue, other = strict(world), world.queue("other", groups=GroupSettings(GroupMode.FAIR))
-    (moved,) = world.put(other, group_key="a")
-    (first,) = world.put(queue, group_key="a")
-    world.say(world.one(other), "MOVED", to_queue=queue)
-    (task,) = later(world, queue)
-    assert task.id == first
-    world.say(task, "SUCCEEDED")
-    assert [one.id for one in later(world, queue)] == [moved]
 
 
 # -- several processes ------------------------------------------------------------

@@ -90,7 +90,7 @@ def test_what_was_in_flight_waits_again_due_now_and_the_attempt_does_not_count(
     assert again.attempts == 1
 
 
-@pytest.mark.parametrize("how", ["delete", "bulk", "purge"])
+@pytest.mark.parametrize("how", ["delete", "purge"])
 def test_n_retries_are_n_plus_one_deliveries_though_one_was_interrupted(
     world: World, how: str
 ) -> None:
@@ -102,14 +102,10 @@ def test_n_retries_are_n_plus_one_deliveries_though_one_was_interrupted(
     undo: Undo | None
     if how == "delete":
         undo = world.use.tasks.delete(task_id, undo_in_seconds=60)
-    elif how == "bulk":
-        undo = world.use.bulk.by_ids(queue, BulkAction.DELETE, [task_id], undo_in_seconds=60).undo
     else:
         undo = world.use.queues.purge(queue, (State.INFLIGHT,), undo_in_seconds=60).undo
     assert undo is not None
-
     back(world, undo.id)
-
     last = world.one(queue)
     assert last.attempts == 2
     world.say(last, "FAILED")
@@ -170,20 +166,11 @@ def test_after_its_time_nothing_can_be_undone(world: World) -> None:
         world.use.undoing.undo("und_nothing")
 
 
-@pytest.mark.parametrize("state", list(SHOWN_STATES))
-def test_its_id_is_free_and_a_new_task_under_it_is_left_alone(world: World, state: State) -> None:
+def test_its_id_is_free_and_a_new_task_under_it_is_left_alone(world: World) -> None:
     queue = world.queue()
     (task_id,) = world.put(queue, "1", id="order-1")
-    if state is not State.ENQUEUED:
-        task = world.one(queue)
-        if state is State.SUCCEEDED:
-            world.say(task, "SUCCEEDED")
-        if state is State.DEAD:
-            world.say(task, "FAILED", retryable=False)
     undo = delete(world, task_id)
-
     made = world.use.tasks.enqueue(queue, [TaskSpec('"new"', id="order-1")])[0]
-
     assert made.outcome == "CREATED"
     assert outcomes(back(world, undo)) == ["SKIPPED"]
     assert (world.see("order-1").payload, world.see("order-1").state) == ('"new"', State.ENQUEUED)

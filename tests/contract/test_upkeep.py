@@ -32,15 +32,6 @@ def test_a_queue_of_one_shard_again_costs_what_one_shard_costs(world: World) -> 
     assert reads(world, queue) <= 1.0
 
 
-def test_no_shard_is_given_up_while_others_may_use_it_still(world: World) -> None:
-    queue = resharded(world, 8, 1)
-
-    world.clock.forward(SETTLED - 2)
-    world.use.reaping.run()
-
-    assert world.use.queues.get(queue).shards_in_use == 8
-
-
 def test_history_on_old_shards_costs_a_dequeue_nothing(world: World) -> None:
     queue = world.queue(shards=8)
     world.put(queue, *["1"] * 25)
@@ -57,16 +48,6 @@ def test_history_on_old_shards_costs_a_dequeue_nothing(world: World) -> None:
     assert len(world.use.inspect.list(queue).tasks) == 25
     assert world.use.inspect.count(queue).count == 25
     assert reads(world, queue) <= 1.0
-
-
-def test_tasks_that_wait_on_old_shards_are_still_taken(world: World) -> None:
-    queue = world.queue(shards=8)
-    world.put(queue, *["1"] * 25)
-    world.use.queues.replace(queue, QueueSettings(shards=2))
-    world.clock.forward(SETTLED)
-    world.use.reaping.run()
-
-    assert len(world.take(queue, 25)) == 25
 
 
 def test_what_turns_up_on_a_shard_after_all_is_found_within_an_hour(world: World) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 
@@ -155,29 +154,6 @@ def reused(world: OffloadWorld) -> None:
 
 def test_a_late_recorder_takes_no_upload_from_a_task_made_anew(world: OffloadWorld) -> None:
     reused(world)
-
-
-def test_what_nobody_enqueued_is_swept_after_a_day(world: OffloadWorld) -> None:
-    used, unused, young = uploaded(world), uploaded(world), None
-    enqueue(world, spec(used))
-    world.clock.forward((ORPHAN_AGE + timedelta(hours=1)).total_seconds())
-    young = uploaded(world)
-
-    assert world.use.orphans.sweep() == 1
-    assert sorted(world.objects.names()) == sorted([used.name, young.name])
-    assert unused.name not in world.objects.names()
-
-
-def test_a_move_with_a_payload_leaves_the_upload_behind(world: OffloadWorld) -> None:
-    enqueue(world, spec(uploaded(world)))
-    world.clock.forward(2 * limits.UPLOAD_SECONDS)
-    world.queue("post")
-    world.say(world.one("mail"), "MOVED", to_queue="post", payload='"inside"')
-    world.record()
-
-    assert (task := world.one("post")).payload == '"inside"'
-    assert task.uploaded is None
-    assert world.objects.names() == []
 
 
 def test_a_queue_that_pushes_takes_none(world: OffloadWorld) -> None:

@@ -57,14 +57,13 @@ def test_a_worker_is_shown_as_it_last_said(world: World) -> None:
     assert list(listed(world)) == [LiveWorker(last, world.clock(), None)]
 
 
-@pytest.mark.parametrize("command", Command)
-def test_a_command_comes_with_every_heartbeat_that_follows(world: World, command: Command) -> None:
+def test_a_command_comes_with_every_heartbeat_that_follows(world: World) -> None:
     alive(world)
 
-    assert ask(world, command) is command
+    assert ask(world, Command.STOP) is Command.STOP
 
-    assert [alive(world), alive(world)] == [command, command]
-    assert [worker.command for worker in listed(world)] == [command]
+    assert [alive(world), alive(world)] == [Command.STOP, Command.STOP]
+    assert [worker.command for worker in listed(world)] == [Command.STOP]
 
 
 def test_a_stop_replaces_a_quiet_and_is_not_weakened_by_one(world: World) -> None:
@@ -77,12 +76,9 @@ def test_a_stop_replaces_a_quiet_and_is_not_weakened_by_one(world: World) -> Non
     assert alive(world) is Command.STOP
 
 
-@pytest.mark.parametrize("by_force", [Command.QUIET, Command.STOP])
-def test_a_new_process_of_the_same_name_is_not_stopped_by_an_old_command(
-    world: World, by_force: Command
-) -> None:
+def test_a_new_process_of_the_same_name_is_not_stopped_by_an_old_command(world: World) -> None:
     alive(world)
-    ask(world, by_force)
+    ask(world, Command.STOP)
     again = replace(ADA, started_at=STARTED + timedelta(microseconds=1))
 
     assert alive(world, again) is None
@@ -166,14 +162,10 @@ def test_a_worker_of_other_queues_is_not_overwritten(world: World, queues: tuple
     assert world.use.workers.alive(limited, mine) is None
 
 
-@pytest.mark.parametrize("patterns", [("*",), ("mail", "news")])
-def test_a_worker_that_does_not_say_when_it_began_goes_on_as_it_was(
-    world: World, patterns: tuple[str, ...]
-) -> None:
-    by, workers = key(Role.WORKER, *patterns), world.use.workers
-
+def test_a_worker_that_does_not_say_when_it_began_goes_on_as_it_was(world: World) -> None:
     def heartbeat() -> Command | None:
-        return workers.alive(by, replace(ADA, started_at=world.clock()), goes_on=True)
+        unknown = replace(ADA, started_at=world.clock())
+        return world.use.workers.alive(BOOTSTRAP, unknown, goes_on=True)
 
     first = world.clock()
     assert heartbeat() is None
@@ -181,16 +173,7 @@ def test_a_worker_that_does_not_say_when_it_began_goes_on_as_it_was(
     ask(world, Command.STOP)
     assert [heartbeat(), heartbeat()] == [Command.STOP] * 2
     assert [worker.heartbeat.started_at for worker in listed(world)] == [first]
-
-    assert alive(world, replace(ADA, started_at=world.clock())) is None  # another that says so
-    world.clock.forward(30)
-    assert heartbeat() is None
-    assert [worker.heartbeat.started_at for worker in listed(world)] == [
-        first + timedelta(seconds=30)
-    ]
-    ask(world, Command.QUIET)
-    world.clock.forward(300)
-
+    world.clock.forward(300)  # it is gone, and another begins
     assert heartbeat() is None
     assert [worker.heartbeat.started_at for worker in listed(world)] == [world.clock()]
 

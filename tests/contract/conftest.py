@@ -132,9 +132,9 @@ def world(store: Store, clock: ManualClock) -> World:
 def new_world(store: Store, clock: ManualClock) -> World:
     """Build the use cases so that sleeping moves the clock."""
     use = build(Settings(admin_key="test", poll_after_seconds=0.02), store, now=clock)
-    # A purge pauses to be out of step with workers; here none moves while it is at work.
-    removals = replace(use._removals, sleep=lambda _: None)  # noqa: SLF001  of all that remove
-    use = use.but(_removals=removals)
+    # A purge pauses to be out of step with workers; here none works at the same time.
+    steady = replace(use.queues.removals, sleep=lambda _: None)
+    use.queues.removals = use.reaping.removals = steady
     use.deliveries.sleep = clock.forward
     use.waiting.sleep = clock.forward
     use.deliveries.arrivals = None  # who waits for them waits by the real clock

@@ -60,7 +60,7 @@ class Objects(MemoryObjects):
 
     def spoil(self) -> None:
         """Change every object by a byte."""
-        super().put({name: b"[" + self._kept[name][0][1:] for name in self.names()})
+        super().put({name: b"[" + text[1:] for name, text in super().get(self.names()).items()})
 
 
 @dataclass

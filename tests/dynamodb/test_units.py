@@ -21,9 +21,9 @@ from headrace.store.base import Done, Record, Store
 from headrace.store.call_scope import Meter, metered
 from headrace.store.dynamo import DynamoStore
 from headrace.store.sqlite import SqliteStore
+from tests.dynamodb.planned import task_in
 from tests.dynamodb.test_statements import CHANGES, before, named
 from tests.manual_clock import ManualClock
-from tests.unit.domain.test_lifecycle_plans import task_in
 
 NOW = ManualClock()()
 _NUMBERS = itertools.count()

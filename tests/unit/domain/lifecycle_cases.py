@@ -14,7 +14,7 @@ from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import SHOWN_STATES, OnExpiry, State, Task
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.store.base import Store
-from headrace.store.memory import MemoryStore
+from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import World, lease_name, new_world
 from tests.manual_clock import ManualClock
 
@@ -52,7 +52,7 @@ def case_in(
     state: State | None, *, keyed: bool, kept: bool = True, store: Store | None = None
 ) -> LifecycleCase:
     """Bring a task into *state* in the ways that leave no report of its own to repeat."""
-    world = new_world(store or MemoryStore(), ManualClock())
+    world = new_world(store or SqliteStore(":memory:"), ManualClock())
     settings = QueueSettings(
         keepalive_timeout_in_seconds=LEASE.total_seconds(),
         expires_in_seconds=int(EXPIRY.total_seconds()),

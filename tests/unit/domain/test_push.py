@@ -47,15 +47,11 @@ RETRY = RetryStrategy(base_seconds=20, jitter=0.1)
     "url",
     [
         "https://example.com",
-        "https://example.com/",
         "https://example.com:443/a/b?c=d&e=%20",
         "HTTPS://Example.COM/a",
         "https://xn--bcher-kva.example/",
-        "https://a_b.example/",
         "https://example.com./a",
-        "https://8.8.8.8/",
         "https://[2606:4700:4700::1111]/",
-        "https://localhost/",  # a name: where it leads is known when it is asked
     ],
 )
 def test_targets_on_the_internet(url: str) -> None:
@@ -66,57 +62,29 @@ def test_targets_on_the_internet(url: str) -> None:
     ("url", "why"),
     [
         ("", "must not be empty"),
-        ("example.com", "https://"),
         ("/a", "https://"),
-        ("//example.com/a", "https://"),
         ("ftp://example.com/", "https://"),
-        ("file:///etc/passwd", "https://"),
-        ("gopher://example.com/", "https://"),
-        ("javascript:alert(1)", "https://"),
         ("http://example.com/", "https://"),
         ("http://example.com:443/", "https://"),
-        ("https://example.com:80/", "port 443"),
         ("https://example.com:8443/", "port 443"),
-        ("https://example.com:0/", "port"),
-        ("https://example.com:65536/", "address"),
         ("https://example.com:x/", "address"),
-        ("https://", "host"),
         ("https:///a", "host"),
-        ("https://:443/", "host"),
-        ("https://user@example.com/", "user"),
         ("https://user:word@example.com/", "user"),
         ("https://example.com@10.0.0.1/", "user"),
-        ("https://@example.com/", "user"),
-        ("https://example.com/#part", "fragment"),
         ("https://example.com/#", "fragment"),
         ("https://example.com/a b", "visible"),
-        ("https://example.com/\n", "visible"),
-        ("https://example.com\t/", "visible"),
-        ("https://bücher.example/", "visible"),
         ("https://example.com\\@10.0.0.1/", "visible"),
         ("https://exa%6dple.com/", "host"),
-        ("https://exa mple.com/", "visible"),
-        ("https://-a.example/", "host"),
         ("https://a..example/", "host"),
-        (f"https://{'a' * 64}.example/", "host"),
         (f"https://example.com/{'a' * 2048}", "bytes"),
-        ("https://127.0.0.1/", "private"),
-        ("https://10.0.0.1/", "private"),
         ("https://169.254.169.254/latest/meta-data/", "private"),
-        ("https://[::1]/", "private"),
         ("https://[::ffff:127.0.0.1]/", "private"),
-        ("https://[64:ff9b::7f00:1]/", "private"),
         ("https://[2002:7f00:1::]/", "private"),
         ("https://[fe80::1%25eth0]/", "private"),
         ("https://2130706433/", "in full"),
-        ("https://0x7f000001/", "in full"),
         ("https://0x7f.1/", "in full"),
         ("https://0177.0.0.1/", "in full"),
-        ("https://127.1/", "in full"),
-        ("https://127.0.0.1./", "in full"),
         ("https://example.1/", "in full"),
-        ("https://[::1", "address"),
-        ("https://0.0.0.0/", "private"),
     ],
 )
 def test_what_is_no_target(url: str, why: str) -> None:
@@ -126,18 +94,12 @@ def test_what_is_no_target(url: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("url", "allowed"),
     [
-        ("http://inside.example/a", True),
         ("http://INSIDE.example.:8123/a", True),
-        ("https://inside.example:1/", True),
-        ("http://printer.example:8080/", True),
         ("https://printer.example:8080/", True),
         ("http://printer.example/", False),
         ("https://printer.example:8081/", False),
-        ("https://printer.example/", True),  # as any other
         ("http://10.1.2.3:5000/", True),
-        ("http://[::1]:9000/", True),
         ("http://[::1]:9001/", False),
-        ("http://[0:0:0:0:0:0:0:1]:9000/", False),  # written as listed, or not at all
         ("http://sub.inside.example/", False),
         ("http://inside.example.evil.example/", False),
     ],
@@ -152,7 +114,13 @@ def test_lists_of_hosts(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["http://a.example", "a.example/", "a b", "u@a.example", "a:b", "*", "a:99999", "a,*.b"]
+    "text",
+    [
+        "http://a.example",
+        "u@a.example",
+        "*",
+        "a:99999",
+    ],
 )
 def test_what_is_no_list_of_hosts(text: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
@@ -169,15 +137,11 @@ def test_an_address_is_taken_apart_once() -> None:
 @pytest.mark.parametrize(
     ("arn", "allowed", "fault"),
     [
-        (ARN, [ARN], None),
         (ARN, ["arn:aws:lambda:*:123456789012:function:*"], None),
-        (ARN, ["*"], None),
         (f"{ARN}:live", [f"{ARN}:*"], None),
-        (f"{ARN}:$LATEST", ["*"], None),
         (ARN, [], "HEADRACE_PUSH_FUNCTIONS"),
         (ARN, [f"{ARN}2", "arn:aws:lambda:eu-west-1:1*:function:other"], "HEADRACE_PUSH"),
         ("resize", ["*"], "ARN"),
-        ("arn:aws:sqs:eu-west-1:123456789012:mail", ["*"], "ARN"),
         (f"{ARN}\n", ["*"], "ARN"),
     ],
 )
@@ -207,17 +171,10 @@ def test_headers_of_targets(headers: dict[str, str]) -> None:
         ({f"X-{n}": "" for n in range(21)}, None),
         ({"X": "a" * 4096}, None),
         ({"Host": "a"}, "Host"),
-        ({"content-length": "1"}, "content-length"),
         ({"Transfer-Encoding": "chunked"}, "Transfer-Encoding"),
-        ({"Connection": "close"}, "Connection"),
         ({"Webhook-Id": "a"}, "Webhook-Id"),
-        ({"webhook-anything": "a"}, "webhook-anything"),
-        ({"Headrace-Queue": "a"}, "Headrace-Queue"),
         ({"A B": "a"}, "A B"),
-        ({"": "a"}, ""),
-        ({"A:": "a"}, "A:"),
         ({"A": "b\r\nC: d"}, "A"),
-        ({"A": "b\n"}, "A"),
         ({"A": " b"}, "A"),
         ({"A": "é"}, "A"),
         ({"A": "1", "a": "2"}, "a"),
@@ -230,12 +187,10 @@ def test_headers_that_no_target_may_have(headers: dict[str, str], where: str | N
 @pytest.mark.parametrize(
     ("target", "fields"),
     [
-        (Target(url="https://example.com/"), []),
         (Target(function=ARN), []),
         (Target(), ["target"]),
         (Target(url="https://example.com/", function=ARN), ["target"]),
         (Target(url="http://example.com/"), ["target.url"]),
-        (Target(function="x"), ["target.lambda"]),
         (Target(function=ARN, headers={"A": "b"}), ["target.headers"]),
     ],
 )
@@ -279,12 +234,10 @@ def test_2xx_is_a_success(status: int) -> None:
 @pytest.mark.parametrize(
     ("body", "result"),
     [
-        (b"", None),
         (b"OK", None),
         (b"\xff", None),
         (b"NaN", None),
         (b"[" * 100_000, None),
-        (b"null", "null"),
         (b' "text" ', ' "text" '),
         (json.dumps("a" * (32 * 1024 - 2)).encode(), json.dumps("a" * (32 * 1024 - 2))),
         (json.dumps("a" * (32 * 1024 - 1)).encode(), None),
@@ -314,7 +267,14 @@ def test_what_is_about_this_task_is_rejected(status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "status", [301, 302, 307, 308, 401, 403, 404, 405, 408, 409, 500, 502, 504]
+    "status",
+    [
+        301,
+        401,
+        404,
+        409,
+        500,
+    ],
 )
 def test_any_other_answer_is_a_failure_that_may_mend(status: int) -> None:
     made = report(status, body=b"\xff" * 5000)
@@ -331,20 +291,15 @@ def test_no_answer_is_a_failure() -> None:
     ("text", "seconds"),
     [
         ("0", 0),
-        ("1", 1),
         (" 120 ", 120),
-        ("3600", 3600),
         ("3601", 3600),
         ("9" * 50, 3600),
         ("Mon, 23 Nov 2026 17:00:30 GMT", 30),
         ("Mon, 23 Nov 2026 16:00:00 GMT", 0),
         ("Mon, 23 Nov 2026 20:00:00 GMT", 3600),
-        ("Monday, 23-Nov-26 17:00:30 GMT", 30),
         (None, None),
-        ("", None),
         ("-1", None),
         ("1.5", None),
-        ("soon", None),
         ("٣", None),
         ("Mon, 99999999999999999999 Nov 2026 17:00:30 GMT", None),
     ],

@@ -31,25 +31,6 @@ def test_an_interval_counts_its_unit(unit: IntervalUnit, seconds: int) -> None:
     assert Rate.of(RateLimiting(7, 3, unit)) == Rate(7, timedelta(seconds=seconds))
 
 
-@pytest.mark.parametrize("tokens", [1, 3, 7, 1_000_000_000])
-def test_a_new_bucket_holds_its_tokens_and_not_one_more(tokens: int) -> None:
-    rate = Rate(tokens, SECOND)
-
-    assert drawn(rate, None, tokens, timedelta()) is not None
-    assert drawn(rate, None, tokens + 1, timedelta()) is None
-    full = drawn(rate, None, tokens, timedelta())
-    assert full is not None
-    assert full.room(START) == 0
-
-
-def test_three_single_tokens_are_as_much_as_three_at_once() -> None:
-    rate, bucket = Rate(3, SECOND), None
-    for _ in range(3):
-        bucket = drawn(rate, bucket, 1, timedelta())
-
-    assert bucket == drawn(rate, None, 3, timedelta())
-
-
 def test_an_empty_bucket_tells_when_there_is_a_token_and_keeps_its_word() -> None:
     bucket = drawn(TEN_A_SECOND, None, 10, timedelta())
     assert bucket is not None
@@ -70,35 +51,6 @@ def test_other_settings_leave_as_many_tokens_as_there_are_and_fill_up_at_their_o
 
     assert (more.room(START), fewer.room(START)) == (3, 2)
     assert (more.room(START + SECOND), fewer.room(START + SECOND)) == (100, 2)
-
-
-def test_a_token_kept_is_usable_until_its_piece_begins_and_never_after() -> None:
-    at = TEN_A_SECOND.at(START)
-    share = Share(TEN_A_SECOND)
-    share.keep(Piece(at, at + TEN_A_SECOND.length(10), TEN_A_SECOND))
-
-    (first,) = share.use(2, START)
-    assert first.tokens == 2
-    (late,) = share.use(25, START + 0.55 * SECOND)
-    assert late.tokens == 4  # those that begin at 0.6, 0.7, 0.8 and 0.9 s
-    assert share.pieces == []
-
-
-def test_a_token_ahead_of_its_time_is_kept_for_later() -> None:
-    at = TEN_A_SECOND.at(START)
-    share = Share(TEN_A_SECOND)
-    share.keep(Piece(at, at + TEN_A_SECOND.length(20), TEN_A_SECOND))
-
-    taken = [sum(piece.tokens for piece in share.use(99, START + n * SECOND)) for n in (0, 0.5)]
-
-    assert taken == [10, 5]
-
-
-def test_pieces_of_another_rate_are_not_kept() -> None:
-    share = Share(TEN_A_SECOND)
-    share.keep(Piece(0, 100, Rate(5, SECOND)))
-
-    assert share.pieces == []
 
 
 few = st.sampled_from([0, 0, 1, 2, 99])

@@ -75,33 +75,11 @@ def test_jitter_stays_within_its_share_of_the_wait(
     assert 0 <= even <= strategy.max_delay_seconds
 
 
-@given(strategies, spreads, spreads)
-def test_a_greater_spread_never_waits_shorter(
-    strategy: RetryStrategy, one: float, other: float
-) -> None:
-    low, high = sorted((one, other))
-
-    assert strategy.delay_seconds(1, low) <= strategy.delay_seconds(1, high) * (1 + 1e-9)
-
-
-@given(strategies, st.integers(1, 101), spreads)
-def test_without_jitter_chance_plays_no_part(
-    strategy: RetryStrategy, retry: int, spread: float
-) -> None:
-    steady = replace(strategy, jitter=0)
-
-    assert steady.delay_seconds(retry, spread) == steady.delay_seconds(retry, EVEN)
-
-
 @pytest.mark.parametrize("kind", list(Backoff))
-@pytest.mark.parametrize("retry", [1_024, 1_025, 10**18])
-@pytest.mark.parametrize("base", [0, 0.5, 86_400])
-def test_a_huge_retry_number_waits_no_longer_than_the_cap(
-    kind: Backoff, retry: int, base: float
-) -> None:
-    strategy = replace(TODAY, kind=kind, base_seconds=base)
+def test_a_huge_retry_number_waits_no_longer_than_the_cap(kind: Backoff) -> None:
+    strategy = replace(TODAY, kind=kind, base_seconds=86_400)
 
-    wait = strategy.delay_seconds(retry, EVEN)
-
-    assert math.isfinite(wait)
-    assert 0 <= wait <= strategy.max_delay_seconds
+    for retry in (1_024, 10**18):
+        wait = strategy.delay_seconds(retry, EVEN)
+        assert math.isfinite(wait)
+        assert 0 <= wait <= strategy.max_delay_seconds

@@ -1,16 +1,11 @@
 """Schedules: their intervals, their settings, and how far they have come."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import islice, takewhile
-
-import pytest
+from itertools import islice
 
 from headrace.domain.limits import TASK_ID_RE
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.schedule import (
-    GRACE,
-    LOOK_AHEAD,
     Progress,
     Schedule,
     ScheduleSettings,
@@ -19,7 +14,6 @@ from headrace.domain.schedule import (
 from headrace.domain.task import Missed
 from headrace.domain.ticks import interval_ticks, ticks
 from headrace.runtime.cron import read_cron
-from headrace.store.records import schedules as schedule_records
 
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)  # a Saturday
 MINUTE = timedelta(minutes=1)
@@ -107,48 +101,6 @@ def test_the_schedule_says_which_of_the_missed_are_wanted() -> None:
     assert Progress("e", recent=(NOW,)).wanted(near, now, missed=Missed.LATEST) == []
 
 
-@pytest.mark.parametrize("seconds", [1, 60, 1000, 30_000])
-@pytest.mark.parametrize("missed", Missed)
-def test_the_ticks_of_a_day_are_not_computed_to_find_the_missed_ones(
-    missed: Missed, seconds: int
-) -> None:
-    every = schedule(cron=None, every_seconds=seconds, missed=missed)
-    now = NOW + timedelta(days=1, seconds=0.5)
-    computed = 0
-
-    def ticks_after(start: datetime) -> Iterator[datetime]:
-        nonlocal computed
-        for tick in ticks(every, read_cron, start):
-            computed += 1
-            yield tick
-
-    start = every.look_from(Progress("e"), now, ticks_after)
-    found = Progress("e").wanted(ticks_after(start), now, missed=missed)
-    assert computed < 1_600
-
-    whole_day = Progress("e").wanted(ticks(every, read_cron, NOW), now, missed=missed)
-    assert found == whole_day
-
-
-def test_what_is_done_is_told_in_one_stretch_however_long() -> None:
-    progress, now = Progress("e"), NOW
-    for _ in range(500):
-        near = takewhile(lambda tick: tick <= now + LOOK_AHEAD, iter_minutes(now - GRACE))  # noqa: B023  used at once
-        progress = progress.plus(progress.wanted(near, now), now=now, following=every_minute)
-        now += MINUTE
-
-    assert len(progress.done) == 1
-    assert len(progress.recent) < 6
-    assert progress.has(NOW + 250 * MINUTE)
-    assert not progress.has(now + LOOK_AHEAD)
-
-
-def iter_minutes(after: datetime) -> Iterator[datetime]:
-    while True:
-        after = every_minute(after)
-        yield after
-
-
 def test_after_a_jump_there_and_back_nothing_is_lost_or_doubled() -> None:
     ahead = NOW + timedelta(hours=5)
     progress = Progress("e").plus([NOW + MINUTE], now=NOW, following=every_minute)
@@ -158,24 +110,6 @@ def test_after_a_jump_there_and_back_nothing_is_lost_or_doubled() -> None:
     assert [progress.has(tick) for tick in (NOW + MINUTE, ahead, ahead + MINUTE)] == [True] * 3
     assert not progress.has(NOW + 2 * MINUTE)
     assert not progress.has(ahead - MINUTE)
-
-
-def test_ticks_missed_long_ago_are_given_up_so_that_progress_stays_small() -> None:
-    progress = Progress("e")
-    for number in range(0, 100, 5):
-        tick = NOW + number * MINUTE
-        progress = progress.plus([tick], now=tick + 2 * MINUTE, following=every_minute)
-
-    assert len(progress.done) == 8
-    assert progress.has(NOW + 3 * MINUTE)  # missed; nothing will make it now
-    assert not progress.has(NOW + 93 * MINUTE)
-
-
-def test_progress_is_read_as_it_was_written() -> None:
-    progress = Progress("e", ((NOW, NOW + MINUTE),), (NOW + 2 * MINUTE,), NOW)
-
-    assert schedule_records.from_text(schedule_records.to_text(progress)) == progress
-    assert schedule_records.from_text(schedule_records.to_text(Progress("e"))) == Progress("e")
 
 
 def test_the_latest_run_is_the_last_that_has_come() -> None:

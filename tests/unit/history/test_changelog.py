@@ -7,14 +7,11 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import ErrorKind, Place, Priority, State, Task, TaskError
-from headrace.domain.write import StoredView, TaskWrite
-from headrace.history.changelog import FORGET, Changelog, digest, line, packed, raw_name
-from headrace.history.transitions import UnreadableImage, transition
+from headrace.domain.task import ErrorKind, Place, State, Task, TaskError
+from headrace.domain.write import TaskWrite
+from headrace.history.changelog import FORGET, Changelog, digest, line
+from headrace.history.transitions import transition
 from headrace.store.base import LakeObject
-from headrace.store.items import to_item
-from headrace.store.stream import ImageView
 
 NOW = datetime(2026, 11, 21, 13, 5, tzinfo=UTC)
 AT = 1_795_266_300_000_000
@@ -81,14 +78,6 @@ def test_a_report_tells_whose_it_was() -> None:
     assert line["settled"] == line["lease_from"] == digest(SECRET)
 
 
-def test_a_report_by_a_groups_name_is_its_deliverys() -> None:
-    group = "lsg_" + "0" * 20 + "_" + "0" * 16
-    before = in_flight(lease_id=f"{group}:token")
-    line = reported(before, a_task(last_move="move", settled_lease_id=group))
-
-    assert line["settled"] == line["lease_from"] == digest(f"{group}:token")
-
-
 def test_a_failure_tells_its_error_cut_to_a_kilobyte() -> None:
     error = TaskError(1, NOW, "w1", ErrorKind.FAILED, "Timeout", "x" * 2000, "trace")
     line = reported(in_flight(), a_task(last_move="fail", errors=(error,)))
@@ -103,8 +92,6 @@ def test_a_failure_tells_its_error_cut_to_a_kilobyte() -> None:
     [
         ("succeed", State.SUCCEEDED),
         ("fail", State.DEAD),
-        ("reclaim", State.DEAD),
-        ("release", State.DEAD),
         ("expire", State.DEAD),
     ],
 )
@@ -149,53 +136,6 @@ def test_a_payload_is_kept_where_it_is_new() -> None:
     assert "payload" not in reported(None, first)
 
 
-def test_what_a_replay_needs_besides_is_kept_with_payloads_where_it_may_be_new() -> None:
-    retry = RetryStrategy(max_retries=1)
-    settings: dict[str, Any] = {"group_key": "g", "priority": Priority.HIGH, "retry": retry}
-    settings["keepalive"] = 5
-    bare, given = a_task(), a_task(tags={"tenant": "é"}, **settings)
-    moved = a_task(last_move="move", tags={"tenant": "x"})
-    names = {"tags", "group_key", "priority", "retry_strategy", "keepalive_timeout_in_seconds"}
-
-    line = reported(None, given, payload=True)
-    assert (line["tags"], line["group_key"], line["priority"]) == ({"tenant": "é"}, "g", "high")
-    assert json.loads(line["retry_strategy"])["max_retries"] == 1
-    assert line["keepalive_timeout_in_seconds"] == 5
-    assert packed([line])
-    assert {name: reported(None, bare, payload=True).get(name) for name in names} == {
-        **dict.fromkeys(names),
-        "tags": {},  # known, and none
-    }
-    assert reported(in_flight(), moved, payload=True)["tags"] == {"tenant": "x"}
-    assert not names & reported(given, in_flight(), payload=True).keys()
-    assert not names & reported(None, given).keys()
-
-
-def test_texts_that_were_left_out_of_an_image_still_have_a_size() -> None:
-    image = {**to_item(a_task(payload=None)), "_sizes": {"payload": 70_000, "result": None}}
-    write = TaskWrite(1, AT, None, ImageView(image))
-    entry = line(write, transition(write), shard="s", payload=False)
-
-    assert entry["payload_bytes"] == 70_000
-    assert "result_bytes" not in entry
-
-
-def test_a_payload_that_was_left_out_of_a_task_still_has_its_size() -> None:
-    write = TaskWrite(1, AT, StoredView(a_task(payload=None), 70_000), None)
-
-    assert line(write, transition(write), shard="s", payload=True)["payload_bytes"] == 70_000
-
-
-def test_an_image_without_a_version_is_unreadable() -> None:
-    image = to_item(a_task())
-    del image["version"]
-    write = TaskWrite(7, AT, None, ImageView(image))
-    change = transition(write)
-
-    with pytest.raises(UnreadableImage, match=r"7: .*version"):
-        line(write, change, shard="s", payload=False)
-
-
 class Kept:
     """A lake that is a dictionary."""
 
@@ -225,31 +165,6 @@ def test_a_batch_is_named_by_its_first_change_so_that_a_repeat_overwrites_itself
     assert sorted(lake.files) == [f"{day}/s-7-7.json.gz", f"{day}/s-7-9.json.gz"]
     text = gzip.decompress(lake.files[f"{day}/s-7-9.json.gz"]).decode()
     assert [json.loads(each) for each in text.splitlines()] == lines
-
-
-def test_a_batch_across_the_hour_becomes_two_files() -> None:
-    lake = Kept()
-    lines = [
-        {**reported(None, a_task(), sequence=number), "recorded_at": AT + number * 20 * 60_000_000}
-        for number in range(4)
-    ]
-
-    Changelog(lake).write(lines)
-
-    day = "raw/dt=2026-11-21"
-    assert list(lake.files) == [f"{day}/hh=13/s-0-2.json.gz", f"{day}/hh=14/s-3-3.json.gz"]
-
-
-def test_the_same_lines_are_the_same_bytes() -> None:
-    lines = [reported(None, a_task())]
-
-    assert packed(lines) == packed(lines)
-
-
-def test_a_shard_that_is_no_file_name_becomes_one() -> None:
-    lines = [{**reported(None, a_task()), "shard": "arn:aws:dynamodb/table/x"}]
-
-    assert raw_name(lines).endswith("/arn_aws_dynamodb_table_x-7-7.json.gz")
 
 
 def test_payloads_are_kept_for_the_queues_that_a_pattern_names() -> None:

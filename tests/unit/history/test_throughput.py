@@ -49,20 +49,6 @@ def test_what_is_usual_or_little_is_not_told(usual: Activity, now: Activity) -> 
     assert throughput.failing(NOW * MINUTE) is None
 
 
-def test_a_failure_that_lasts_is_not_usual() -> None:
-    throughput = an_hour(failed=12, started=20)
-    throughput.add(NOW, activity(started=20, failed=12))
-
-    assert throughput.failing(NOW * MINUTE) == Failing(12, 0.6, 0.6)
-
-
-def test_where_nothing_was_started_before_there_is_no_usual() -> None:
-    throughput = Throughput()
-    throughput.add(NOW, activity(started=8, failed=6))
-
-    assert throughput.failing(NOW * MINUTE) == Failing(6, 0.75, None)
-
-
 def test_what_changed_in_five_minutes() -> None:
     throughput = Throughput()
     throughput.add(NOW - 5, activity(backlog=1_000, dead=9))
@@ -73,10 +59,3 @@ def test_what_changed_in_five_minutes() -> None:
     kept = throughput.kept(NOW * MINUTE)
     assert kept is not None
     assert set(kept.steps) == {NOW - 4, NOW}
-
-
-def test_its_text_says_all_of_it() -> None:
-    throughput = an_hour(failed=2, started=9)
-    throughput.add(NOW, activity(backlog=-3, dead=1, moved=4))
-
-    assert Throughput.of(throughput.text()) == throughput

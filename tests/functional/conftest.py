@@ -1,15 +1,11 @@
 """The API as a client sees it: events of API Gateway into the Lambda handler, answers back.
 
-The store is in memory, or with ``--engine dynamodb`` on AWS's own engine, and the clock in the
-test's hand; everything between is the real thing.
+The store is SQLite in memory, or DynamoDB Local with ``--engine dynamodb``. Tests set the clock.
 """
 
-import copy
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from functools import cache
 from typing import Any
 from urllib.parse import urlencode
 
@@ -23,7 +19,7 @@ from headrace.runtime.function import ALWAYS
 from headrace.runtime.wiring import Settings, UseCases, build, using
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
-from headrace.store.memory import MemoryStore
+from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
 
 KEY = "a-key-for-the-tests"
@@ -51,7 +47,7 @@ class Answer:
 
 @dataclass
 class Service:
-    """The API over a memory store; calling it sends a request with the key."""
+    """The API; calling it sends a request with the key."""
 
     clock: ManualClock
     use: UseCases
@@ -62,7 +58,6 @@ class Service:
             Function("Api", "api.handler", 29, 512), lambda: False
         )
     )
-    memory: MemoryStore | None = None
 
     def __call__(
         self,
@@ -98,6 +93,11 @@ class Service:
         """Return the same service with another key, or with none, to let clients in."""
         keys = replace(self.use.keys, admin_key=admin_key)
         return replace(self, use=self.use.but(keys=keys))
+
+    def polls(self, sleep: Callable[[float], None]) -> None:
+        """Let long polls look again after each *sleep*, and wake for nothing else."""
+        self.use.deliveries.arrivals = None
+        self.use.deliveries.sleep = sleep
 
     def _headers(self) -> dict[str, str]:
         sent = {"Content-Type": "application/json"}
@@ -175,45 +175,10 @@ def call(request: pytest.FixtureRequest) -> Service:
 
 @pytest.fixture
 def filled(call: Service) -> Service:
-    """Give a service with queues and tasks in them: in memory a copy of the first one."""
-    if call.memory is None:
-        return _filled(call)
-    held, at = _filled_first()
-    fill(call.memory, held)
-    call.clock.forward((at - call.clock()).total_seconds())
-    return call
-
-
-@cache
-def _filled_first() -> tuple[dict[str, Any], datetime]:
-    """What is in the first one, and the time that it is there."""
-    there = _filled(new_service())
-    assert there.memory is not None
-    return contents(there.memory), there.clock()
-
-
-def contents(memory: MemoryStore) -> dict[str, Any]:
-    """Return what is in *memory*, to fill others with."""
-    return {name: value for name, value in vars(memory).items() if name != "_lock"}
-
-
-def fill(memory: MemoryStore, held: Mapping[str, Any]) -> None:
-    """Fill *memory* with a copy of the contents of another."""
-    vars(memory).update({name: _copied(value) for name, value in held.items()})
-
-
-def _copied(held: Any) -> Any:
-    """Copy what a store changes: its dictionaries, lists and sets; what they hold is frozen."""
-    if isinstance(held, dict):
-        own = copy.copy(held)  # it may have a default
-        own.update({name: _copied(value) for name, value in held.items()})
-        return own
-    return copy.copy(held) if isinstance(held, list | set) else held
-
-
-def _filled(call: Service) -> Service:
-    for name in ("ngsi.notify", "ngsi.entities", "ngsi.quarantine", "mail"):
+    """Give a service with queues; two of them have a task in each state and a schedule."""
+    for name in ("ngsi.entities", "ngsi.quarantine", "ngsi.notify", "mail"):
         call.queue(name)
+    for name in ("ngsi.notify", "mail"):
         call.put(f"/v1/queues/{name}", *[HIDDEN["payload"]] * 3)
         done, running = call.take(f"/v1/queues/{name}", 2)
         call.say(done, "SUCCEEDED", result=HIDDEN["result"])
@@ -224,9 +189,7 @@ def _filled(call: Service) -> Service:
 
 
 def new_service(store: Store | None = None) -> Service:
-    """Return a service over *store*, else over one in memory, with nothing in it."""
+    """Return a service over *store*, else over SQLite in memory, with nothing in it."""
     clock = ManualClock()
     settings = Settings(admin_key=KEY, poll_after_seconds=0.02, settings_ttl_seconds=1)
-    memory = MemoryStore()
-    use = build(settings, store or memory, now=clock)
-    return Service(clock, use, memory=memory if store is None else None)
+    return Service(clock, build(settings, store or SqliteStore(":memory:"), now=clock))

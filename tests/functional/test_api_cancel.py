@@ -33,37 +33,6 @@ def test_the_next_heartbeat_of_its_worker_says_so(call: Service) -> None:
     assert result["dead_reason"] == "cancelled"
 
 
-def test_a_report_says_why_a_task_is_dead_only_where_it_is(call: Service) -> None:
-    path = call.queue()
-    call.put(path, 1, 2)
-    call.clock.forward(1)
-    rejected, done = call.take(path, 2)
-    call.say(rejected, "FAILED", retryable=False)
-    call.say(done, "SUCCEEDED")
-
-    reports = [
-        {"task_id": task["id"], "lease_id": task["lease"]["id"], "status": "INFLIGHT"}
-        for task in (rejected, done)
-    ]
-    first, second = call("POST", f"{path}/reports", {"reports": reports}).json["results"]
-
-    assert (first["outcome"], first["dead_reason"]) == ("NOT_INFLIGHT", "rejected")
-    assert (second["outcome"], "dead_reason" in second) == ("NOT_INFLIGHT", False)
-
-
-def test_an_extension_lists_what_was_cancelled_under_it(call: Service) -> None:
-    path = call.queue()
-    call.put(path, 1)
-    call.clock.forward(1)
-    lease = call("POST", "/v1/leases").json["lease"]["id"]
-    (task,) = call("POST", f"{path}/dequeue", {"lease_id": lease}).json["tasks"]
-    assert "cancelled" not in call("POST", f"/v1/leases/{lease}/extend").json
-
-    call("POST", f"/v1/tasks/{task['id']}/cancel")
-
-    assert call("POST", f"/v1/leases/{lease}/extend").json["cancelled"] == [task["id"]]
-
-
 def test_what_has_ended_is_a_conflict_and_what_is_not_there_is_missing(call: Service) -> None:
     path = call.queue()
     call.put(path, 1)
@@ -75,17 +44,6 @@ def test_what_has_ended_is_a_conflict_and_what_is_not_there_is_missing(call: Ser
 
     assert (answer.status, answer.json["code"]) == (409, "finished")
     assert call("POST", "/v1/tasks/nobody/cancel").status == 404
-
-
-def test_where_no_dead_are_kept_the_state_is_null(call: Service) -> None:
-    path = call.queue(dead_letter_queue_config={"enable": False})
-    (task_id,) = call.put(path, {"to": "ada"})
-
-    answer = call("POST", f"/v1/tasks/{task_id}/cancel")
-
-    assert (answer.status, answer.json["state"]) == (200, None)
-    assert answer.json["id"] == task_id
-    assert call("GET", f"/v1/tasks/{task_id}").status == 404
 
 
 def test_a_producer_cancels_in_its_own_queues_only(call: Service) -> None:

@@ -112,17 +112,6 @@ def test_pages_of_a_filter_are_the_list(call: Service, path: str, order: str) ->
     assert found == whole
 
 
-def test_a_cursor_is_good_for_its_own_filter_only(call: Service, path: str) -> None:
-    query = {"tag.of": "live", "tag.kind": "ready", "limit": "1"}
-    cursor = listed(call, path, **query)["cursor"]
-
-    turned = {"limit": "1", "tag.kind": "ready", "tag.of": "live", "cursor": cursor}
-    assert call("GET", f"{path}/tasks", query=turned).status == 200
-    other = {**query, "tag.kind": "later", "cursor": cursor}
-    answer = call("GET", f"{path}/tasks", query=other)
-    assert (answer.status, answer.fields) == (400, {"cursor"})
-
-
 @pytest.mark.parametrize("where", ["tasks", "count"])
 def test_every_bad_parameter_is_named_at_once(call: Service, path: str, where: str) -> None:
     query = {
@@ -146,58 +135,6 @@ def test_a_parameter_given_twice_is_refused(call: Service, path: str) -> None:
     for name in ("state", "tag.of", "worker"):
         answer = call.twice("GET", f"{path}/tasks", {name: ["DEAD", "live"]})
         assert (answer.status, answer.fields) == (400, {name})
-
-
-def test_a_count_that_breaks_off_says_so(call: Service, path: str) -> None:
-    call.use.inspect.patience = -1
-
-    counted = call("GET", f"{path}/count", query={"tag.of": "live"}).json
-
-    assert counted["exact"] is False
-    assert counted["count"] <= 3
-    assert (counted["partial"], counted["cursor"] is None) == (True, False)
-    whole = call("GET", f"{path}/count", query={"state": "DEAD"}).json
-    assert (whole["exact"], whole["partial"], whole["cursor"]) == (True, False, None)
-
-
-@pytest.mark.parametrize("query", [{}, {"tag.of": "live"}, {"state": "READY,DEAD"}])
-def test_a_count_that_breaks_off_goes_on_by_its_cursor(
-    call: Service, path: str, query: dict[str, str]
-) -> None:
-    whole = call("GET", f"{path}/count", query=query).json
-    call.use.inspect.patience = -1
-    steps: list[Any] = []
-    more = query
-    while not steps or steps[-1]["partial"]:
-        steps.append(call("GET", f"{path}/count", query=more).json)
-        more = {**query, "cursor": steps[-1]["cursor"]}
-
-    assert len(steps) > 1
-    assert sum(step["count"] for step in steps) == whole["count"]
-    for state, number in whole["by_state"].items():
-        assert sum(step["by_state"][state] for step in steps) == number
-
-
-def test_the_cursor_of_a_count_cannot_be_forged(call: Service, path: str) -> None:
-    call.use.inspect.patience = -1
-    cursor = call("GET", f"{path}/count").json["cursor"]
-
-    for query in ({"cursor": "x"}, {"cursor": cursor, "state": "DEAD"}, {"cursor": cursor[:-2]}):
-        refused = call("GET", f"{path}/count", query=query)
-        assert (refused.status, refused.fields) == (400, {"cursor"})
-
-
-def test_a_page_may_be_empty_and_still_lead_on(call: Service) -> None:
-    path = call.queue()
-    for _ in range(81):
-        call.put(path, *[None] * 25)
-    call.clock.forward(1)
-    call.put(path, id="needle", tags={"a": "needle"})
-
-    first = listed(call, path, **{"tag.a": "needle"})
-    assert (first["tasks"], first["cursor"] is None) == ([], False)
-    second = listed(call, path, **{"tag.a": "needle", "cursor": first["cursor"]})
-    assert [task["id"] for task in second["tasks"]] == ["needle"]
 
 
 def test_a_query_asks_for_the_same_in_one_text(call: Service) -> None:

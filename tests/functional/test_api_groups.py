@@ -63,12 +63,6 @@ def test_a_wrong_setting_of_groups_is_named(
     assert (answer.status, [one["field"] for one in answer.json["errors"]]) == (400, [field])
 
 
-def test_groups_and_priorities_exclude_each_other(call: Service) -> None:
-    answer = call("POST", "/v1/queues", {"name": "q", "groups": FAIR, "priority": {}})
-
-    assert (answer.status, answer.json["errors"][0]["field"]) == (400, "groups")
-
-
 @pytest.mark.parametrize("key", ["", "x" * 129, 7])
 def test_a_wrong_key_is_named(call: Service, key: object) -> None:
     path = call.queue(groups=FAIR)
@@ -76,28 +70,6 @@ def test_a_wrong_key_is_named(call: Service, key: object) -> None:
     answer = call("POST", f"{path}/tasks", {"tasks": [{"payload": 1, "group_key": key}]})
 
     assert (answer.status, answer.json["errors"][0]["field"]) == (400, "tasks[0].group_key")
-
-
-def test_a_schedule_takes_no_key(call: Service) -> None:
-    path = call.queue(groups=FAIR)
-
-    answer = call("PUT", f"{path}/schedules/often", {"every_seconds": 60, "group_key": "a"})
-
-    assert (answer.status, answer.json["errors"][0]["field"]) == (400, "group_key")
-
-
-def test_a_callback_of_a_batch_names_a_key_only_where_there_are_groups(call: Service) -> None:
-    call.queue(groups=FAIR)
-    call.queue("plain")
-    on = {"ended": {"queue": "plain", "payload": 1, "group_key": "a"}}
-
-    refused = call("POST", "/v1/batches", {"total": 0, "on": on})
-
-    assert (refused.status, refused.json["errors"][0]["field"]) == (400, "on.ended.group_key")
-    on["ended"]["queue"] = "mail"
-    assert call("POST", "/v1/batches", {"total": 0, "on": on}).status == 201
-    (task,) = call("GET", "/v1/queues/mail/tasks").json["tasks"]
-    assert task["group_key"] == "a"
 
 
 def test_lists_counts_and_bulk_actions_take_a_key(call: Service) -> None:
@@ -149,45 +121,9 @@ def test_stats_tell_whose_the_next_turns_are(call: Service) -> None:
     assert call("GET", "/v1/queues/plain/stats").json["groups"] is None
 
 
-def test_stats_tell_of_the_twenty_groups_that_have_most_of_the_next_turns(call: Service) -> None:
-    path = call.queue(groups=FAIR)
-    for number in range(1, 23):
-        call.put(path, *range(min(number, 3)), group_key=f"g{number:02}")
-        call.clock.forward(0.001)
-
-    groups = call("GET", f"{path}/stats").json["groups"]
-
-    shown = [(one["group_key"], one["turns"]) for one in groups]
-    assert shown == [(f"g{number:02}", 3) for number in range(3, 23)]
-
-
-def test_a_group_at_its_limit_is_shown_with_what_blocks_it(call: Service) -> None:
-    path = call.queue(groups={"mode": "fair", "max_inflight_per_group": 1})
-    entries = [{"payload": 0, "group_key": "acme"}, {"payload": 1, "group_key": "acme"}]
-    call("POST", f"{path}/tasks", {"tasks": entries})
-    call.clock.forward(1)
-    before = call("GET", f"{path}/groups/acme").json
-    assert (before["limit"], before["blocked"], before["waiting"]) == (1, None, 2)
-
-    (task,) = call("POST", f"{path}/dequeue", {"batch_size": 5}).json["tasks"]
-
-    shown = call("GET", f"{path}/groups/acme").json
-    assert (shown["inflight"], shown["waiting"]) == (1, 1)
-    assert shown["blocked"]["task_id"] == task["id"]
-    assert shown["blocked"]["why"] == f"{task['id']} is in flight"
-    assert shown["blocked"]["until"] == task["lease"]["expires_at"]
-    (group,) = call("GET", f"{path}/stats").json["groups"]
-    assert group["blocked"]["task_id"] == task["id"]
-
-
 def strict(call: Service, on_dead: str | None = None, **settings: Any) -> str:
     groups = {"mode": "strict", **({"on_dead": on_dead} if on_dead else {})}
     return call.queue(groups=groups, **settings)
-
-
-def test_a_strict_queue_shows_what_its_dead_mean(call: Service) -> None:
-    assert call("GET", strict(call)).json["groups"]["on_dead"] == "continue"
-    assert call("GET", strict(call, "halt", name="other")).json["groups"]["on_dead"] == "halt"
 
 
 def test_what_blocks_a_strict_group_is_shown(call: Service) -> None:
@@ -203,43 +139,6 @@ def test_what_blocks_a_strict_group_is_shown(call: Service) -> None:
     assert (blocked["task_id"], blocked["why"]) == (first, f"{first} is in flight")
     reasons = call("GET", f"/v1/tasks/{second}/explain").json["reasons"]
     assert reasons[0]["code"] == "group_blocked"
-
-
-def test_what_halts_a_strict_group_is_shown_until_it_is_gone(call: Service) -> None:
-    path = strict(call, "halt")
-    tasks = [{"payload": number, "group_key": "a"} for number in range(4)]
-    made = call("POST", f"{path}/tasks", {"tasks": tasks}).json["results"]
-    failed, cancelled, deleted, last = (one["id"] for one in made)
-    call.clock.forward(1)
-    (task,) = call("POST", f"{path}/dequeue", {"batch_size": 5}).json["tasks"]
-    report = {"task_id": failed, "lease_id": task["lease"]["id"], "status": "FAILED"}
-    said = call("POST", f"{path}/reports", {"reports": [{**report, "retryable": False}]})
-    assert said.json["results"][0]["outcome"] == "OK"
-
-    def blocked_by() -> str | None:
-        blocked = call("GET", f"{path}/groups/a").json["blocked"]
-        reasons = call("GET", f"/v1/tasks/{last}/explain").json["reasons"]
-        codes = {one["code"]: one for one in reasons}
-        if blocked is None:
-            assert "group_blocked" not in codes
-            return None
-        assert blocked["until"] is None
-        assert codes["group_blocked"]["detail"].endswith(blocked["why"])
-        assert blocked["why"] == f"{blocked['task_id']} is dead"
-        call.clock.forward(12)
-        assert call("POST", f"{path}/dequeue", {"batch_size": 5}).json["tasks"] == []
-        return str(blocked["task_id"])
-
-    assert blocked_by() == failed
-    assert call("POST", f"/v1/tasks/{cancelled}/cancel", {}).status == 200
-    call("DELETE", f"/v1/tasks/{deleted}")
-    call("DELETE", f"/v1/tasks/{failed}")
-    assert blocked_by() == cancelled
-    call("DELETE", f"/v1/tasks/{cancelled}")
-    assert blocked_by() is None
-    call.clock.forward(2)
-    (task,) = call("POST", f"{path}/dequeue", {"batch_size": 5}).json["tasks"]
-    assert task["id"] == last
 
 
 def test_what_a_strict_order_does_not_go_with_is_refused_by_name(call: Service) -> None:

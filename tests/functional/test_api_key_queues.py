@@ -1,19 +1,14 @@
 """The queues of a key: every route stays inside them, and tells nothing of others."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from headrace.domain.task import Task
-from headrace.runtime.wiring import Settings, build
-from headrace.store.call_scope import charge
-from headrace.store.memory import MemoryStore
 from tests.functional.conftest import KEY, Service
 from tests.functional.roles import (
     ADMIN,
-    ALWAYS_NOTIFY,
     OF_A_QUEUE,
     OF_A_TASK,
     OPERATOR,
@@ -25,7 +20,6 @@ from tests.functional.roles import (
     send,
     tasks,
 )
-from tests.manual_clock import ManualClock
 
 
 @pytest.mark.parametrize("route", OF_A_QUEUE)
@@ -41,33 +35,6 @@ def test_a_queue_outside_is_refused_whether_it_exists_or_not(filled: Service, ro
 
     assert details == {"this key is not for"}
     assert everything(filled) == before
-
-
-@pytest.mark.parametrize("route", OF_A_QUEUE)
-def test_a_queue_inside_is_there_or_not_as_for_everybody(filled: Service, route: str) -> None:
-    service = keyed(filled, ADMIN, "ngsi.*")
-
-    missing = send(service, route, queue="ngsi.nobody")
-    there = send(service, route, queue="ngsi.%6eotify")
-
-    assert missing.status == 404
-    needs_more = route.endswith(("/payloads", "/reindex"))  # a place for files, fields to index
-    refused = "{name}" in route or "{key}" in route or needs_more
-    assert there.status < 400 or refused, there.body
-
-
-def test_a_name_in_the_path_is_the_same_however_it_is_encoded(filled: Service) -> None:
-    service = keyed(filled, ADMIN, "mail", "%6eew")
-
-    assert service("GET", "/v1/queues/m%61il").status == 200
-    assert service("GET", "/v1/queues/%6eew").status == 403  # the pattern is no encoding
-    assert service("GET", "/v1/queues/m%2561il").status == 403  # m%61il, which is no name
-
-
-@pytest.mark.parametrize("route", ALWAYS_NOTIFY)
-def test_notifications_are_a_queue_like_others(filled: Service, route: str) -> None:
-    assert send(keyed(filled, ADMIN, "ngsi.notify"), route).status in {200, 204}
-    assert send(keyed(filled, ADMIN, "mail", "ngsi.n"), route).status == 403
 
 
 @pytest.mark.parametrize("route", OF_A_TASK)
@@ -86,22 +53,6 @@ def test_a_task_outside_and_a_task_that_is_not_there_are_refused_alike(
     inside = tasks(filled, "ngsi.notify")[0]["id"]
     assert send(service, route, id=inside).status in {200, 204}
     assert send(replace(filled, key=KEY), route, id="nobody").status == 404
-
-
-def test_what_a_refusal_cost_tells_nothing_of_the_size_of_a_task() -> None:
-    class _Costly(MemoryStore):
-        def read(self, task_ids: Iterable[str], **how: bool) -> dict[str, Task]:
-            charge(read=25)
-            return super().read(task_ids, **how)
-
-    clock = ManualClock()
-    call = Service(clock, build(Settings(admin_key=KEY), _Costly(), now=clock))
-    (task_id,) = call.put(call.queue("mail"))
-
-    refused = keyed(call, WORKER, "ngsi.*")("GET", f"/v1/tasks/{task_id}")
-
-    assert (refused.status, refused.headers["x-consumed-units"]) == (403, "w=0, r=0")
-    assert call("GET", f"/v1/tasks/{task_id}").headers["x-consumed-units"] == "w=0, r=25"
 
 
 def test_only_the_own_queues_are_listed_and_pages_tell_nothing_of_others(call: Service) -> None:
@@ -170,13 +121,6 @@ def test_a_repeated_move_does_not_show_a_task_that_has_left_the_queues_of_the_ke
     assert (again["outcome"], again["state"], again["scheduled_at"]) == ("OK", None, None)
 
 
-def test_a_queue_named_in_a_payload_is_nobodys_business(filled: Service) -> None:
-    service = keyed(filled, PRODUCER, "ngsi.*")
-    body = {"tasks": [{"payload": {"queue": "mail", "to_queue": "mail", "queues": ["mail"]}}]}
-
-    assert service("POST", "/v1/queues/ngsi.notify/tasks", body).status == 200
-
-
 def test_reports_are_refused_before_the_first_of_them_takes_effect(filled: Service) -> None:
     service = keyed(filled, WORKER, "ngsi.*")
     filled.put("/v1/queues/ngsi.notify", 1, 2)
@@ -194,19 +138,6 @@ def test_reports_are_refused_before_the_first_of_them_takes_effect(filled: Servi
     reports[1]["to_queue"] = "ngsi.entities"
     again = service("POST", "/v1/queues/ngsi.notify/reports", {"reports": reports})
     assert [result["outcome"] for result in again.json["results"]] == ["OK", "OK"]
-
-
-def test_a_restricted_operator_reads_the_audit_of_its_queues(filled: Service) -> None:
-    filled("POST", "/v1/queues/mail/pause")
-    service = keyed(filled, OPERATOR, "ngsi.*")
-    service("POST", "/v1/queues/ngsi.notify/pause")
-
-    seen = service("GET", "/v1/audit").json["entries"]
-
-    assert {entry["queue"] for entry in seen} == {"ngsi.notify", "ngsi.entities", "ngsi.quarantine"}
-    assert (seen[0]["actor"], seen[0]["action"]) == ("the operator", "pause")
-    assert service("GET", "/v1/audit", query={"queue": "mail"}).status == 403
-    assert service("GET", "/v1/audit", query={"queue": "ngsi.notify"}).status == 200
 
 
 def test_an_id_that_is_in_a_queue_outside_exists_and_its_queue_is_not_named(

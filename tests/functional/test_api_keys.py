@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from headrace.domain.access import Role
-from headrace.store.base import Record, Store
 from tests.documented import check_documented
 from tests.functional.conftest import Service
 from tests.functional.roles import ADMIN, keyed
@@ -40,39 +39,6 @@ def test_a_key_is_made_shown_and_revoked(call: Service) -> None:
     assert call("DELETE", f"/v1/keys/{key['id']}").status == 404
     assert call("DELETE", "/v1/keys/bootstrap").status == 404
     assert call("GET", "/v1/keys").json["keys"] == []
-
-
-def test_of_a_name_one_key_lives(call: Service) -> None:
-    body = {"name": "sensors", "role": "producer", "queues": ["ngsi.*"]}
-    first = call("POST", "/v1/keys", body)
-
-    again = call("POST", "/v1/keys", {**body, "role": "viewer"})
-
-    assert (again.status, again.json["code"], again.fields) == (409, "key_exists", {"name"})
-    assert len(call("GET", "/v1/keys").json["keys"]) == 1
-    call("DELETE", f"/v1/keys/{first.json['id']}")
-    assert call("POST", "/v1/keys", body).status == 201
-
-
-def test_a_key_may_expire(call: Service) -> None:
-    queue = call.queue()
-    at = "2026-11-21T09:00:00.000000Z"
-    body = {"name": "contractor", "role": "worker", "queues": ["*"], "expires_at": at}
-    made = call("POST", "/v1/keys", body)
-    there = replace(call, key=made.json["secret"])
-
-    assert (made.status, made.json["expires_at"]) == (201, at)
-    assert call("GET", "/v1/keys").json["keys"][0]["expires_at"] == at
-    [entry] = call("GET", "/v1/audit", query={"action": "create_key"}).json["entries"]
-    assert entry["filter"]["expires_at"] == at
-    call.clock.forward(3599)
-    assert there("POST", f"{queue}/dequeue").status == 200
-    call.clock.forward(1)
-    answer = there("POST", f"{queue}/dequeue")
-    assert (answer.status, answer.json["code"]) == (401, "unauthenticated")
-    assert "expired" in answer.json["detail"]
-    forever = {**body, "expires_at": None}
-    assert call("POST", "/v1/keys", forever).json["expires_at"] is None  # the name is free
 
 
 def test_a_key_is_rotated(call: Service) -> None:
@@ -121,54 +87,6 @@ def test_an_overlap_that_makes_no_sense_is_refused(call: Service, overlap: Any) 
     assert replace(call, key=made["secret"])("GET", "/v1/queues").status == 200
 
 
-def test_a_key_wider_than_ones_own_is_not_rotated(call: Service) -> None:
-    boss = keyed(call, ADMIN, "ngsi.*")
-    body = {"role": "viewer", "queues": ["ngsi.a*"]}
-    wide = call("POST", "/v1/keys", {**body, "name": "wide", "queues": ["ngsi.a*", "mail"]}).json
-    narrow = call("POST", "/v1/keys", {**body, "name": "narrow"}).json
-
-    refused = [boss("POST", f"/v1/keys/{id_}/rotate") for id_ in (wide["id"], "key_none")]
-
-    assert [(each.status, each.json["code"]) for each in refused] == [(403, "forbidden")] * 2
-    assert replace(call, key=wide["secret"])("GET", "/v1/queues").status == 200
-    assert boss("POST", f"/v1/keys/{narrow['id']}/rotate").status == 200
-
-
-def test_a_dequeue_that_waits_leases_nothing_by_a_secret_that_was_rotated_away(
-    call: Service,
-) -> None:
-    queue = call.queue()
-    made = call("POST", "/v1/keys", {"name": "w", "role": "worker", "queues": ["*"]}).json
-    keys = replace(call.use.keys, cache_seconds=10.0)
-    elsewhere = replace(call, use=call.use.but(keys=keys))
-    worker = replace(elsewhere, key=made["secret"])
-    assert worker("POST", f"{queue}/dequeue", {}).status == 200
-    while_waiting(
-        elsewhere,
-        {
-            0.3: lambda: call("POST", f"/v1/keys/{made['id']}/rotate"),
-            11: lambda: call.put(queue),
-        },
-    )
-
-    answer = worker("POST", f"{queue}/dequeue", {"wait_seconds": 20})
-
-    assert (answer.status, answer.json["code"]) == (401, "unauthenticated")
-
-
-def test_keys_are_listed_page_by_page(call: Service) -> None:
-    for number in range(3):
-        call("POST", "/v1/keys", {"name": str(number), "role": "viewer", "queues": ["*"]})
-        call.clock.forward(1)
-
-    first = call("GET", "/v1/keys", query={"limit": "2"}).json
-    last = call("GET", "/v1/keys", query={"limit": "2", "cursor": first["cursor"]}).json
-
-    assert [key["name"] for key in first["keys"] + last["keys"]] == ["0", "1", "2"]
-    assert last["cursor"] is None
-    assert call("GET", "/v1/keys", query={"cursor": "x"}).fields == {"cursor"}
-
-
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -203,14 +121,6 @@ def test_a_key_that_makes_no_sense_is_refused(call: Service, body: Any, field: s
     for name in sound:
         left_out = {key: value for key, value in sound.items() if key != name}
         assert call("POST", "/v1/keys", left_out).fields == {name}
-
-
-def test_a_pattern_may_be_any_text_and_means_itself(call: Service) -> None:
-    call.queue("mail")
-    for pattern in ("ma?l", "[m]ail", "m.il", "^mail$", "Mail", "mail,other", "ма́il"):
-        assert keyed(call, ADMIN, pattern)("GET", "/v1/queues/mail").status == 403
-    for pattern in ("mail", "m*l", "*", "**", "*mail*"):
-        assert keyed(call, ADMIN, pattern)("GET", "/v1/queues/mail").status == 200
 
 
 def test_a_restricted_admin_keeps_to_its_queues_and_to_keys_not_wider(call: Service) -> None:
@@ -248,7 +158,7 @@ def while_waiting(call: Service, happens: dict[float, Callable[[], object]]) -> 
             if call.clock() - began >= timedelta(seconds=after):
                 left.pop(after)()
 
-    call.use.deliveries.sleep = nap
+    call.polls(nap)
 
 
 @pytest.mark.parametrize("enqueued_after", [11, 17])
@@ -275,38 +185,6 @@ def test_a_key_revoked_while_its_dequeue_waits_leases_nothing_more(
     assert (answer.status, answer.json["code"]) == (401, "unauthenticated")
     assert not tasks  # it did not even wait for them
     assert call("GET", f"{queue}/count").json["by_state"]["INFLIGHT"] == 0
-
-
-class ReadingStore:
-    """A store that notes which records are read."""
-
-    def __init__(self, store: Store) -> None:
-        self._store, self.read = store, list[str]()
-
-    def record(self, kind: str, name: str) -> Record | None:
-        self.read.append(kind)
-        return self._store.record(kind, name)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-
-@pytest.mark.parametrize(("wait", "reads"), [(0, 0), (9, 0), (20, 1)])
-def test_a_dequeue_that_waits_looks_at_its_key_every_ten_seconds(
-    call: Service, wait: int, reads: int
-) -> None:
-    queue = call.queue()
-    store: Any = ReadingStore(call.use.keys.store)
-    keys = replace(call.use.keys, store=store, cache_seconds=10.0)
-    elsewhere = replace(call, use=call.use.but(keys=keys))
-    worker = keyed(elsewhere, Role.WORKER)
-    assert worker("POST", f"{queue}/dequeue", {}).status == 200
-    store.read.clear()
-    while_waiting(elsewhere, {})
-
-    assert worker("POST", f"{queue}/dequeue", {"wait_seconds": wait}).status == 200
-
-    assert store.read.count("key") == reads
 
 
 def brief_admin(call: Service, seconds: float = 3_600) -> tuple[Service, str]:

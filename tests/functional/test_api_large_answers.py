@@ -1,18 +1,14 @@
 """Answers near what Lambda lets out: measured as its client writes them, cut short in time."""
 
 import json
-from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import simplejson
 
 from headrace.domain.limits import KIB
-from headrace.domain.task import Place, State, Task
-from headrace.ops.tasks.inspect import Inspect, TaskListing
 from headrace.runtime.wiring import Settings, build
-from headrace.store.memory import MemoryStore
+from headrace.store.sqlite import SqliteStore
 from tests.functional.conftest import KEY, Service
 from tests.streamed import SHARD, Streamed
 
@@ -23,9 +19,6 @@ HALF = 128 * KIB
 PAYLOADS = {
     "greek": "λ" * (HALF - 8),
     "quotes": '"' * (HALF - 8),
-    "backslashes": "\\" * (HALF - 8),
-    "control characters": "\x01" * (42 * KIB),
-    "separators": "\u2028" * (85 * KIB),
 }
 
 
@@ -75,12 +68,9 @@ def test_a_dequeue_gives_back_what_would_not_fit_with_no_attempt_used(
     assert first[0]["payload"] == payload
 
 
-@pytest.mark.parametrize(
-    "payload", [PAYLOADS["greek"], PAYLOADS["quotes"]], ids=["greek", "quotes"]
-)
-def test_a_list_ends_its_page_early_and_goes_on(watched: FittingService, payload: str) -> None:
+def test_a_list_ends_its_page_early_and_goes_on(watched: FittingService) -> None:
     queue = watched.queue()
-    ids = twenty_five(watched, queue, payload)
+    ids = twenty_five(watched, queue, PAYLOADS["quotes"])
     query = {"payload": "true", "limit": "250"}
 
     pages = [watched("GET", f"{queue}/tasks", query=query).json]
@@ -89,34 +79,6 @@ def test_a_list_ends_its_page_early_and_goes_on(watched: FittingService, payload
 
     assert [task["id"] for page in pages for task in page["tasks"]] == ids
     assert len(pages) in (2, 3)
-
-
-@pytest.mark.slow
-def test_repeating_an_enqueue_of_tasks_with_much_to_show_fits(watched: FittingService) -> None:
-    queue = watched.queue(retry_strategy={"kind": "fixed", "base_seconds": 0, "max_retries": 30})
-    tags = {f"{number}{chr(34) * 62}": '"' * 256 for number in range(10)}
-    entries = {"tasks": [{"id": f"n-{n}", "payload": {}, "tags": tags} for n in range(25)]}
-
-    def attempt(*statuses: dict[str, Any]) -> None:
-        taken = watched.take(queue, 25, worker='"' * 256)
-        for fields in statuses:
-            reports = [
-                {"task_id": task["id"], "lease_id": task["lease"]["id"], **fields} for task in taken
-            ]
-            assert watched("POST", f"{queue}/reports", {"reports": reports}).status == 200
-
-    watched("POST", f"{queue}/tasks", entries)
-    error = {"type": "", "message": '"' * 1_790, "detail": ""}
-    for _ in range(20):
-        attempt({"status": "FAILED", "error": error})
-    attempt(
-        {"status": "INFLIGHT", "progress": '"' * 2_040},
-        {"status": "SUCCEEDED", "result": '"' * 16_380},
-    )
-    results = watched("POST", f"{queue}/tasks", entries).json["results"]
-
-    assert {result["outcome"] for result in results} == {"EXISTING"}
-    assert results[0]["task"]["result"] == '"' * 16_380
 
 
 @pytest.mark.slow
@@ -136,23 +98,6 @@ def test_a_page_of_the_audit_ends_early_and_goes_on(watched: FittingService) -> 
     entries = [entry for page in pages for entry in page["entries"]]
     assert len({entry["at"] for entry in entries}) == len(entries) == 250
     assert len(pages) > 1
-
-
-def test_a_defect_that_makes_an_answer_too_large_is_ours_to_tell(call: Service) -> None:
-    class Careless(Inspect):
-        def list(self, *_: Any, **__: Any) -> TaskListing:
-            now = datetime(2026, 11, 21, tzinfo=UTC)
-            task = Task("tsk_1", Place("mail", State.ENQUEUED, 0), now, now, now, now)
-            return TaskListing((replace(task, payload=f'"{"x" * LAMBDA}"'),), None)
-
-    careless = Careless(call.use._store, call.use.queues, call.clock, call.use._cursors)  # noqa: SLF001
-    call.queue()
-    call.use = call.use.but(inspect=careless)
-
-    answer = call("GET", "/v1/queues/mail/tasks", query={"payload": "true"})
-
-    assert (answer.status, answer.json["code"]) == (500, "internal_error")
-    assert answer.json["request_id"]
 
 
 def pages(service: Service, path: str, noun: str) -> list[list[Any]]:
@@ -217,7 +162,7 @@ def test_schedules_have_pages_and_their_queue_shows_the_first_hundred(
 
 def test_the_results_of_a_batch_come_on_several_pages(call: Service) -> None:
     clock = call.clock
-    stream = Streamed(MemoryStore(), clock)
+    stream = Streamed(SqliteStore(":memory:"), clock)
     watched = FittingService(clock, build(Settings(admin_key=KEY), stream.store, now=clock))
     queue = watched.queue("mail")
     watched("POST", "/v1/batches", {"id": "b", "total": 100})

@@ -53,44 +53,6 @@ def test_the_life_of_a_lease(call: Service) -> None:
     assert call("DELETE", f"/v1/leases/{lease['id']}").status == 204
 
 
-@pytest.mark.parametrize("body", [None, {}, {"name": None}])
-def test_what_is_left_out_takes_its_default(call: Service, body: Any) -> None:
-    answer = call("POST", "/v1/leases", body)
-
-    assert (answer.status, answer.json["lease"]["expires_at"]) == (201, AT_NINE)
-
-
-@pytest.mark.parametrize("after", ["closed", "lapsed"])
-def test_a_lease_that_has_ended_is_lost(call: Service, after: str) -> None:
-    mail = call.queue("mail")
-    lease = opened(call)
-    if after == "closed":
-        assert call("DELETE", f"/v1/leases/{lease}").status == 204
-    else:
-        call.clock.forward(61)
-
-    for answer in (
-        call("POST", f"/v1/leases/{lease}/extend", {}),
-        call("POST", f"{mail}/dequeue", {"lease_id": lease}),
-    ):
-        assert (answer.status, answer.json["code"]) == (409, "lease_lost")
-
-
-def test_what_a_lapsed_lease_held_is_lost_with_it(call: Service) -> None:
-    mail = call.queue("mail")
-    call.put(mail)
-    lease = opened(call)
-    call.take(mail, lease_id=lease)
-    call.clock.forward(61)
-    call.use.reaping.run()
-
-    answer = call("DELETE", f"/v1/leases/{lease}")
-
-    assert (answer.status, answer.json["code"]) == (409, "lease_lost")
-    (task,) = call("GET", f"{mail}/tasks").json["tasks"]
-    assert (task["state"], task["attempts"]) == ("ENQUEUED", 1)
-
-
 def test_a_name_that_is_taken_is_refused(call: Service) -> None:
     opened(call, name="batch-1")
 
@@ -128,25 +90,6 @@ def test_a_dequeue_under_what_can_be_no_lease_is_refused(call: Service, lease_id
     assert (answer.status, answer.fields) == (400, {"lease_id"})
 
 
-def test_a_dequeue_cannot_have_two_lengths(call: Service) -> None:
-    body = {"lease_id": opened(call), "keepalive_timeout_in_seconds": 5}
-
-    answer = call("POST", f"{call.queue()}/dequeue", body)
-
-    assert (answer.status, answer.fields) == (400, {"keepalive_timeout_in_seconds"})
-
-
-def test_a_stranger_is_no_lease(call: Service) -> None:
-    stranger = "lsg_" + "0" * 20 + "_" + "0" * 16
-
-    assert call("POST", f"/v1/leases/{stranger}/extend").status == 409
-    assert call("POST", f"{call.queue()}/dequeue", {"lease_id": stranger}).status == 409
-    assert call("DELETE", f"/v1/leases/{stranger}").status == 404
-    for path in ("nothing", "lse_1", "%00", stranger.upper()):
-        assert call("POST", f"/v1/leases/{path}/extend").status == 404
-        assert call("DELETE", f"/v1/leases/{path}").status == 404
-
-
 def test_keys_for_some_queues_stay_inside(call: Service) -> None:
     for name in ("mail", "news"):
         call.put(call.queue(name))
@@ -161,13 +104,3 @@ def test_keys_for_some_queues_stay_inside(call: Service) -> None:
     assert "news" not in refused.body
     assert call("POST", f"/v1/leases/{admins}/extend").status == 200
     assert worker("DELETE", f"/v1/leases/{own}").status == 204
-
-
-def test_the_id_is_nothing_that_anybody_is_shown(call: Service) -> None:
-    mail = call.queue("mail")
-    call.put(mail)
-    lease = opened(call, name="batch-1")
-    (task,) = call.take(mail, lease_id=lease)
-
-    for path in (f"{mail}/tasks", f"/v1/tasks/{task['id']}", "/v1/audit", mail):
-        assert lease not in call("GET", path).body

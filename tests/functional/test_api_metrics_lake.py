@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.errors import InvalidRequest, Unavailable
-from headrace.domain.limits import METRIC_DAYS as DAYS
+from headrace.domain.errors import Unavailable
 from headrace.history.series import SPAN, Span, content_of, file_of, minute_of, put_together
 from headrace.history.tally import Activity
 from headrace.history.transitions import Event, Happening
@@ -139,42 +138,6 @@ def test_what_the_service_still_keeps_wins_over_the_lake(world: LakeService) -> 
     assert not world.lake.reads  # what is kept costs no look at the lake
 
 
-def test_a_step_over_the_seam_has_both(world: LakeService) -> None:
-    client, service = world.service.client, world.service
-    client.enqueue("mail", {"n": 1})
-    client.dequeue("mail")
-    service.tick()  # at 12:34
-    world.span(20, 0)
-    world.rolled(0, {0: deliveries(1), 12 * 60: deliveries(1, 1), 23 * 60: deliveries(1)})
-    service.clock.forward(timedelta(days=7))
-
-    assert world.started(0, -1, 86_400) == [1 + 2 + 1]  # 12:34 from the service, not the lake
-
-
-@pytest.mark.parametrize("step", [60, 420, 1_800, 3_600, 5_400, 7_200, 36_000, 86_400])
-@pytest.mark.parametrize("shift", [17, pytest.param(0, marks=pytest.mark.slow)])
-def test_any_steps_tell_the_same(world: LakeService, step: int, shift: int) -> None:
-    world.span(40, 1)
-    for ago in (20, 19):
-        busy = range(3 * ago, 1440, 7)
-        world.rolled(ago, {minute: deliveries(*range(1, minute % 5 + 1)) for minute in busy})
-    begin = 20 - shift / 1440
-    end = begin - (1 if step == 60 else 1.5)
-
-    by_minute = {
-        point.at: point.started
-        for half in (0, 1)
-        for point in world.points(begin - half * 0.75, begin - half * 0.75 - 0.75, 60)
-    }
-    points = world.points(begin, end, step)
-
-    for point in points:
-        within = range(0, step, 60)
-        minutes = [by_minute.get(point.at + timedelta(seconds=second)) for second in within]
-        if None not in minutes:
-            assert point.started == sum(filter(None, minutes))
-
-
 def test_percentiles_of_a_month_are_within_the_buckets_of_exact_ones(world: LakeService) -> None:
     world.span(40, 1)
     waits = [1.001**n for n in range(3_000)]
@@ -189,19 +152,6 @@ def test_percentiles_of_a_month_are_within_the_buckets_of_exact_ones(world: Lake
     assert point.wait_p99 == pytest.approx(waits[2_969], rel=0.025)
 
 
-def test_a_request_reads_one_file_a_day_and_no_more_days_than_the_limit(world: LakeService) -> None:
-    world.span(200, 1)
-    world.lake.reads.clear()
-
-    world.points(DAYS, 0, 86_400)
-
-    assert world.lake.reads.pop(SPAN) == 1
-    assert set(world.lake.reads.values()) == {1}
-    assert len(world.lake.reads) <= DAYS - 6
-    with pytest.raises(InvalidRequest, match=f"from must be at most {DAYS} days before to"):
-        world.points(DAYS + 1, 0, 86_400)
-
-
 @pytest.mark.parametrize("broken", [b"", b"no gzip", b"{}"])
 def test_a_file_that_cannot_be_read_is_named(world: LakeService, broken: bytes) -> None:
     world.span(40, 1)
@@ -214,11 +164,4 @@ def test_a_file_that_cannot_be_read_is_named(world: LakeService, broken: bytes) 
     assert name in str(caught.value)
     world.lake.put(SPAN, broken)
     with pytest.raises(Unavailable, match=r"span\.json cannot be read"):
-        world.points(20, 19, 3_600)
-
-
-def test_series_of_an_older_version_are_no_days_without_activity(world: LakeService) -> None:
-    world.lake.put(SPAN, b'{"begin": "2026-10-01", "end": "2026-11-20"}')
-
-    with pytest.raises(Unavailable, match="of an older version; headrace lake rollup renews them"):
         world.points(20, 19, 3_600)

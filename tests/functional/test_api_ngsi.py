@@ -33,24 +33,6 @@ def test_a_notification_is_put_into_its_queue_as_it_came(call: Service) -> None:
     }
 
 
-def test_headers_that_were_not_sent_leave_no_tag(call: Service) -> None:
-    path = call.queue("ngsi.notify")
-
-    call("POST", "/v2/notify", NOTIFICATION, {"Fiware-Service": ""})
-
-    assert call.take(path)[0]["tags"] == {}
-
-
-@pytest.mark.parametrize("content_type", ["application/json", "application/ld+json", ""])
-def test_any_json_object_is_taken(call: Service, content_type: str) -> None:
-    path = call.queue("ngsi.notify")
-
-    answer = call("POST", "/v2/notify", " {}\n", {"Content-Type": content_type})
-
-    assert answer.status == 200
-    assert call.take(path)[0]["payload"] == {}
-
-
 def test_without_its_queue_there_is_nowhere_to_put_it(call: Service) -> None:
     answer = call("POST", "/v2/notify", NOTIFICATION)
 

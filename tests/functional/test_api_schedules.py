@@ -90,14 +90,6 @@ def test_what_get_shows_can_be_sent_back(call: Service, path: str) -> None:
     assert first["next_run_at"] is None
 
 
-def test_a_payload_keeps_its_text(call: Service, path: str) -> None:
-    text = '{"big": 123456789012345678901234567890, "pi": 3.140, "e": "\\u00e9"}'
-    call("PUT", path, f'{{"every_seconds": 60, "payload": {text}}}')
-
-    assert f'"payload":{text}' in call("GET", path).body
-    assert call("PUT", path, '{"every_seconds": 60, "payload": null}').json["payload"] is None
-
-
 def test_the_scheduler_enqueues_what_a_worker_then_gets(call: Service, path: str) -> None:
     put(call, path, payload={"city": "Murcia"}, tags={"a": "b"})
     assert scheduled(call) == []
@@ -118,41 +110,6 @@ def test_the_scheduler_enqueues_what_a_worker_then_gets(call: Service, path: str
     )
     assert task["scheduled_at"] == "2026-11-21T08:05:00.000000Z"
     assert shown(call("GET", path))["last_run_at"] == "2026-11-21T08:05:00.000000Z"
-
-
-def test_a_change_a_pause_and_a_deletion_take_back_what_is_ahead(call: Service, path: str) -> None:
-    put(call, path, cron="* * * * *")
-    assert scheduled(call) == ["08:01:00", "08:02:00", "08:03:00"]
-
-    put(call, path, cron="*/2 * * * *")
-    assert scheduled(call) == ["08:02:00"]
-    put(call, path, cron="*/2 * * * *", paused=True)
-    assert scheduled(call) == []
-    put(call, path, cron="*/3 * * * *")
-    assert scheduled(call) == ["08:03:00"]
-    assert call("DELETE", path).status == 204
-
-    assert scheduled(call) == []
-    assert call("GET", path).status == 404
-    assert call("DELETE", path).status == 404
-    assert call("POST", f"{path}/run").status == 404
-
-
-def test_run_answers_as_enqueue_does(call: Service, path: str) -> None:
-    put(call, path, payload=7, dedupe_key="k", paused=True)
-
-    answer = call("POST", f"{path}/run")
-    again = call("POST", f"{path}/run", {})
-
-    assert answer.status == again.status == 200
-    check_documented("EnqueueResults", answer.json)
-    (result,) = answer.json["results"]
-    assert (result["outcome"], result["task"]["schedule"]) == ("CREATED", "report")
-    assert again.json["results"][0]["outcome"] == "DUPLICATE"
-    (task,) = call.take("/v1/queues/mail")
-    assert (task["id"], task["payload"]) == (result["id"], 7)
-    assert shown(call("GET", path))["last_run_at"] == "2026-11-21T08:00:00.000000Z"
-    assert call("POST", f"{path}/run", {"now": True}).fields == {"now"}
 
 
 @pytest.mark.parametrize(
@@ -198,24 +155,6 @@ def test_a_bad_field_is_named(
     assert (answer.status, answer.json["code"]) == (400, "invalid_request")
     assert answer.fields == fields
     assert call("GET", path).status == 404
-
-
-def test_a_wrong_cron_and_time_zone_are_told_in_words(call: Service, path: str) -> None:
-    cron = put(call, path, cron="0 25 * * *").json
-    place = put(call, path, timezone="europe/madrid").json
-    never = put(call, path, cron="0 0 0 1 1 * 2020").json
-    empty = [put(call, path, cron=text).json for text in ("", " ")]
-
-    assert cron["detail"] == (
-        "cron has 25 as its hour, which takes 0-23, with lists, ranges, steps"
-    )
-    assert place["errors"][0]["message"].endswith("did you mean Europe/Madrid?")
-    assert "never runs again" in never["detail"]
-    assert empty[0] == empty[1]
-    assert empty[0]["detail"] == (
-        "cron must have 5 fields (minute, hour, day of month, month, weekday), 6 with seconds "
-        "before them, or 7 with the year behind them too; it has 0"
-    )
 
 
 def test_a_schedule_that_is_over_can_still_be_changed_but_for_its_times(
@@ -275,23 +214,6 @@ def test_a_queue_shows_its_schedules_and_takes_them_with_it(call: Service, path:
     call.queue()
     assert call("GET", queue).json["schedules"] == []
     assert call("GET", path).status == 404
-
-
-def test_names_that_none_can_have(call: Service, path: str) -> None:
-    call.queue("other")
-
-    assert put(call, "/v1/queues/other/schedules/%20x").fields == {"name"}
-    assert put(call, "/v1/queues/other/schedules/" + "x" * 129).fields == {"name"}
-    assert put(call, "/v1/queues/nowhere/schedules/x").status == 404
-    assert call("GET", "/v1/queues/other/schedules/" + "x" * 2000).status == 404
-    assert call("GET", "/v1/queues/nowhere/schedules/x").status == 404
-    assert call("GET", "/v1/queues/other/schedules/report").status == 404
-
-
-def test_too_large_a_payload_is_413(call: Service, path: str) -> None:
-    answer = put(call, path, payload="x" * 262_144)
-
-    assert (answer.status, answer.fields) == (413, {"payload"})
 
 
 def test_changes_by_hand_are_in_the_audit(call: Service, path: str) -> None:

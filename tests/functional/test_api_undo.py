@@ -2,10 +2,7 @@
 
 import pytest
 
-from headrace import NewTask
-from headrace.client.calls.tasks import bulk_tasks
 from headrace.domain.access import Role
-from headrace.testing import MemoryService
 from tests.functional.conftest import Service
 from tests.functional.roles import keyed
 
@@ -31,15 +28,6 @@ def test_a_task_that_is_deleted_for_an_hour_comes_back(call: Service) -> None:
     assert call.see(task_id) == before
     again = call("POST", f"/v1/undos/{undo['id']}", {"cursor": None})
     assert (again.status, again.json["changed"]) == (200, 0)
-
-
-def test_without_it_a_deletion_answers_as_ever(call: Service) -> None:
-    path = call.queue()
-    (task_id,) = call.put(path)
-
-    assert call("DELETE", f"/v1/tasks/{task_id}").status == 204
-    assert "undo" not in call("POST", f"{path}/tasks/delete", {"filter": {}}).json
-    assert call("POST", f"{path}/purge", {"states": ["DEAD"]}).json == {"deleted": 0}
 
 
 def test_why_a_task_is_deleted_is_in_the_audit(call: Service) -> None:
@@ -119,14 +107,6 @@ def test_an_undo_is_for_whoever_may_operate_on_its_queue(call: Service) -> None:
     assert keyed(call, Role.OPERATOR, "mail")("POST", path).json["changed"] == 1
 
 
-def test_when_it_is_over_it_is_missing(call: Service) -> None:
-    (task_id,) = call.put(call.queue())
-    deleted = call("DELETE", f"/v1/tasks/{task_id}", query={"undo_in_seconds": "60"})
-    call.clock.forward(60)
-
-    assert call("POST", f"/v1/undos/{deleted.json['undo']['id']}").status == 404
-
-
 def test_one_undo_serves_several_calls_by_ids(call: Service) -> None:
     path = call.queue()
     ids = [one for start in range(3) for one in call.put(path, *range(start * 3, start * 3 + 3))]
@@ -164,24 +144,3 @@ def test_an_undo_that_does_not_fit_is_refused_by_name_before_anything_is_done(
     call.clock.forward(60)
     assert fields(path, ids=[two], undo_id=undo) == {"undo_id"}
     assert call.see(two)["state"] == "ENQUEUED"
-
-
-def test_the_sdk_has_one_undo_however_many_ids_it_deletes() -> None:
-    with MemoryService() as service:
-        service.client.create_queue("mail")
-        made = service.client.enqueue_many("mail", (NewTask(payload=n) for n in range(260)))
-        ids = [str(one.id) for one in made]
-
-        done = service.client.delete_tasks("mail", ids=[*ids, "none"], undo_in_seconds=60)
-
-        assert (done.changed, len(done.results)) == (260, 261)
-        assert done.undo is not None
-        assert service.client.undo(done.undo.id).changed == 260
-        undos = {
-            page.undo.id
-            for page in service.client.answers(
-                bulk_tasks("delete", "mail", ids=ids, undo_in_seconds=60)
-            )
-            if page.undo
-        }
-        assert len(undos) == 1

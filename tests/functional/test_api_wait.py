@@ -60,12 +60,6 @@ def test_a_request_waits_no_longer_than_the_deployment_allows(call: Service) -> 
     assert (call.clock() - before).total_seconds() <= 3
 
 
-def test_every_answer_says_when_to_ask_again(call: Service) -> None:
-    (task_id,) = call.put(call.queue())
-
-    assert call("GET", f"/v1/tasks/{task_id}").headers["x-poll-after"] == "0.02"
-
-
 @pytest.mark.parametrize("value", ["-1", "20.5", "nan", "inf", "soon", ""])
 def test_what_is_no_time_to_wait_is_refused_by_name(call: Service, value: str) -> None:
     (task_id,) = call.put(call.queue())
@@ -74,12 +68,6 @@ def test_what_is_no_time_to_wait_is_refused_by_name(call: Service, value: str) -
 
     assert answer.status == 400
     assert answer.fields == {"wait_seconds"}
-
-
-def test_what_is_not_there_is_missing_at_once(call: Service) -> None:
-    call.use.waiting.sleep = lambda _: pytest.fail("it waits for nothing")
-
-    assert call("GET", "/v1/tasks/nobody", query=WAIT).status == 404
 
 
 def test_a_key_sees_no_task_that_leaves_its_queues_meanwhile(call: Service) -> None:

@@ -41,57 +41,6 @@ def test_the_life_of_a_worker(call: Service) -> None:
     assert call("PUT", ADA, again).json == {"command": None}
 
 
-def test_what_is_left_out_takes_its_default(call: Service) -> None:
-    assert call("PUT", ADA, {"queues": ["mail"]}).status == 200
-
-    (shown,) = call("GET", "/v1/workers").json["workers"]
-    assert (shown["concurrency"], shown["running"], shown["version"]) == (1, [], "")
-    assert shown["started_at"] == "2026-11-21T08:00:00.000000Z"
-
-
-def test_a_queue_that_is_named_twice_counts_once(call: Service) -> None:
-    assert call("PUT", ADA, {"queues": ["mail", "news", "mail"]}).status == 200
-
-    (shown,) = call("GET", "/v1/workers").json["workers"]
-    assert shown["queues"] == ["mail", "news"]
-
-
-def test_who_leaves_out_when_it_began_goes_on_as_it_was(call: Service) -> None:
-    least = {"queues": ["mail"]}
-    call("PUT", ADA, SIGN)
-    call.clock.forward(60)
-    assert call("PUT", ADA, {**least, "started_at": None}).json == {"command": None}
-    (shown,) = call("GET", "/v1/workers").json["workers"]
-    assert shown["started_at"] == SIGN["started_at"]
-
-    call("POST", f"{ADA}/stop")
-
-    assert call("PUT", ADA, least).json == call("PUT", ADA, SIGN).json == {"command": "stop"}
-    call.clock.forward(300)
-    assert call("PUT", ADA, least).json == {"command": None}
-
-
-def test_a_silent_worker_is_listed_and_commanded_no_more(call: Service) -> None:
-    call("PUT", ADA, SIGN)
-    call.clock.forward(300)
-
-    assert call("GET", "/v1/workers").json == {"workers": [], "cursor": None}
-    for command in ("quiet", "stop"):
-        answer = call("POST", f"{ADA}/{command}")
-        assert (answer.status, answer.json["code"]) == (404, "not_found")
-
-
-@pytest.mark.parametrize(
-    "name", ["host-1:4711", "a b", "é/ü", "100%", "100%25", '"#?&+\\`', "日本", "é" * 128, "\n"]
-)
-def test_a_name_is_any_text(call: Service, name: str) -> None:
-    path = f"/v1/workers/{quote(name, safe='')}"
-
-    assert call("PUT", path, SIGN).status == 200
-    assert call("POST", f"{path}/stop").json["name"] == name
-    assert [worker["name"] for worker in call("GET", "/v1/workers").json["workers"]] == [name]
-
-
 @pytest.mark.parametrize("name", ["x" * 257, quote("é" * 129), "%ff"])
 def test_a_name_that_can_be_none_is_refused(call: Service, name: str) -> None:
     for method, path, body in (
@@ -186,16 +135,3 @@ def test_keys_for_some_queues_stay_inside(call: Service) -> None:
     assert call("PUT", ADA, SIGN).json == {"command": None}
     (entry,) = operator("GET", "/v1/audit").json["entries"]
     assert (entry["action"], entry["queue"], entry["ids"]) == ("stop_worker", "mail", ["mine"])
-
-
-def test_a_worker_that_has_stopped_is_not_listed_and_its_name_is_free(call: Service) -> None:
-    call("PUT", ADA, SIGN)
-
-    assert call("PUT", ADA, {**SIGN, "stopped": True}).json == {"command": None}
-
-    assert call("GET", "/v1/workers").json["workers"] == []
-    assert call("POST", f"{ADA}/stop").status == 404
-    other = keyed(call, Role.WORKER, "other")
-    assert other("PUT", ADA, {"queues": ["other"]}).status == 200
-    assert call("PUT", ADA, SIGN).status == 200
-    assert len(call("GET", "/v1/workers").json["workers"]) == 1

@@ -28,12 +28,9 @@ REPORT = Report(task_id="t", lease_id="l", status="SUCCEEDED")
 class _Noting(httpx.BaseTransport):
     def __init__(self) -> None:
         self.seen: set[str] = set()
-        self.without_key: set[str] = set()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         self.seen.add(f"{request.method} {request.url.path}")
-        if "Idempotency-Key" not in request.headers:
-            self.without_key.add(f"{request.method} {request.url.path}")
         return httpx.Response(404, content=b"{}")
 
 
@@ -128,17 +125,3 @@ def test_every_operation_has_a_method() -> None:
         if re.sub(r"\{\w+\}", "{}", operation) not in sent
     }
     assert missing == set()
-
-
-def test_every_post_goes_out_with_a_key_unless_a_repeat_does_no_harm() -> None:
-    wire = _Noting()
-    _each_method(Client("http://queue.test", "hr_key", transport=wire))
-
-    assert {sent for sent in wire.without_key if sent.startswith("POST")} == {
-        "POST /v1/queues/Q/payloads",  # it writes nothing
-        "POST /v1/queues/Q/reports",
-        "POST /v1/batches",  # it has an id
-        "POST /v1/batches/B/close",  # with the same total
-        "POST /v1/leases",  # without a name: it holds nothing, and lapses
-        "POST /v1/leases/L/extend",
-    }

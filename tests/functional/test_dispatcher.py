@@ -4,8 +4,6 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import PushHosts, PushRules, Target
 from headrace.domain.push_answers import TargetAnswer
@@ -15,7 +13,7 @@ from headrace.entries import dispatcher
 from headrace.local.gateway import InvocationContext
 from headrace.local.tables import Function
 from headrace.runtime.wiring import Settings, build, using
-from headrace.store.memory import MemoryStore
+from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
 from tests.unit.push.receiver import GivenAnswer, receiving
 
@@ -31,7 +29,7 @@ def test_the_timer_starts_what_sends_the_tasks_that_are_due() -> None:
         Settings(admin_key="k", poll_after_seconds=0.02),
         push=PushRules(PushHosts.parse("127.0.0.1")),
     )
-    use = build(settings, MemoryStore())
+    use = build(settings, SqliteStore(":memory:"))
     with receiving(lambda got: GivenAnswer(200, got.body)) as receiver, using(use):
         use.queues.create("hooks", QueueSettings(target=Target(url=receiver.url)))
         ids = [
@@ -48,7 +46,7 @@ def test_the_timer_starts_what_sends_the_tasks_that_are_due() -> None:
 
 def test_it_is_known_for_two_minutes_that_a_target_asked_for_fewer_requests() -> None:
     clock = ManualClock()
-    use = build(Settings(admin_key="k"), MemoryStore(), now=clock)
+    use = build(Settings(admin_key="k"), SqliteStore(":memory:"), now=clock)
     for name, status in (("busy", 503), ("fine", 200)):
         use.queues.create(name, QueueSettings(target=Target(url="https://a.example/")))
         use.tasks.enqueue(name, [TaskSpec("1")])
@@ -64,24 +62,3 @@ def test_it_is_known_for_two_minutes_that_a_target_asked_for_fewer_requests() ->
     assert use.push_waking.backing_off(names) == 1
     clock.forward(20)
     assert use.push_waking.backing_off(names) == 0
-
-
-def test_the_timer_tells_how_many_targets_ask_for_fewer_requests(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    use = build(Settings(admin_key="k", metrics="stack"), MemoryStore())
-    with using(use):
-        assert dispatcher.handler({}, context()) == {"started": 0}
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [one["TargetsBackingOff"] for one in told if "TargetsBackingOff" in one] == [0]
-
-
-def test_a_seat_that_is_taken_is_left_alone() -> None:
-    use = build(Settings(admin_key="k"), MemoryStore())
-    with using(use):
-        use.queues.create("hooks", QueueSettings(target=Target(url="https://a.example/")))
-        held = use.push.begin("hooks")
-        assert held is not None
-        event = {"queue": "hooks", "seat": 0}
-        assert dispatcher.handler(event, context()) == {**event, "sent": 0}
-        assert dispatcher.handler({"queue": "gone"}, context())["sent"] == 0

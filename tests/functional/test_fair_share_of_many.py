@@ -5,7 +5,7 @@ import pytest
 from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
-from headrace.store.memory import MemoryStore
+from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 
@@ -17,7 +17,7 @@ TRIES = 100
 
 def crowded(groups: int) -> World:
     """Return a queue in which *groups* have so many tasks waiting together."""
-    world = new_world(MemoryStore(), ManualClock())
+    world = new_world(SqliteStore(":memory:"), ManualClock())
     fair = GroupSettings(GroupMode.FAIR)
     world.use.queues.create("mail", QueueSettings(expires_in_seconds=0, groups=fair))
     for number in range(WAITING // 25):

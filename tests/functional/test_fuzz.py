@@ -122,7 +122,8 @@ class FuzzedService:
 def populated() -> FuzzedService:
     """Return a service with tasks in every state, a schedule and a key."""
     service = new_service()
-    service.use.deliveries.sleep = service.use.waiting.sleep = service.clock.forward
+    service.polls(service.clock.forward)
+    service.use.waiting.sleep = service.clock.forward
     mail = service.queue("mail")
     service.queue("next")
     service.put(mail, {"n": 1.5}, id="held")

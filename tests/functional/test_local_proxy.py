@@ -22,11 +22,10 @@ FORWARDED = {
 }
 
 
-@pytest.fixture(scope="module", params=["1", "2"], ids=["one process", "two processes"])
-def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Any:
     environment = {
         "HEADRACE_TRUSTED_PROXIES": "127.0.0.1",
-        "HEADRACE_PROCESSES": request.param,
         "HEADRACE_PAYLOAD_OFFLOAD_BYTES": "32768",
     }
     folder = tmp_path_factory.mktemp("data")

@@ -20,8 +20,7 @@ import pytest
 
 from headrace import Client
 from headrace.local.launch import Launched, LaunchFailed, launched
-from headrace.store.sqlite import SqliteStore
-from tests.processes import HOST, processes, standing_still
+from tests.processes import HOST, processes
 
 KEY = "hr_test-key-of-the-local-service"
 TWO_ANSWER = {"HEADRACE_PROCESSES": "2"}
@@ -75,34 +74,17 @@ class TestRunning:
         assert client.call("POST", "/v1/queues", {"name": "running"})[0] == 201
         assert client.call("GET", "/v1/queues/running")[0] == 200
 
-    def test_what_no_route_takes_is_a_problem(self, client: KeptConnection) -> None:
-        status, problem = client.call("GET", "/v3/other")
-
-        assert status == 404
-        assert problem["code"] == "not_found"
-
-    def test_an_idle_worker_is_told_to_ask_again_soon(self, client: KeptConnection) -> None:
-        client.call("POST", "/v1/queues", {"name": "idle"})
-
-        status, answer = client.call("POST", "/v1/queues/idle/dequeue", {})
-
-        assert status == 200
-        assert answer["poll_after_seconds"] == pytest.approx(0.02)
-
 
 def test_however_many_wait_for_tasks_others_are_answered_and_each_gets_its_own(
     service: Launched, client: KeptConnection
 ) -> None:
     client.call("POST", "/v1/queues", {"name": "awaited"})
-    silent = [socket.create_connection(address(service)) for _ in range(300)]
+    port = urlsplit(service.url).port
+    silent = [socket.create_connection((HOST, port)) for _ in range(300)]
     waiting = [KeptConnection(service) for _ in range(64)]
-    before = threads(service)
     with ThreadPoolExecutor(len(waiting)) as pool:
         dequeue = ("POST", "/v1/queues/awaited/dequeue", {"wait_seconds": 20})
         polls = [pool.submit(each.call, *dequeue) for each in waiting]
-        while threads(service) < before + len(waiting):
-            pass
-
         assert health(service) == 200
         for count in (25, 25, 14):
             body = {"tasks": [{"payload": number} for number in range(count)]}
@@ -117,48 +99,8 @@ def test_however_many_wait_for_tasks_others_are_answered_and_each_gets_its_own(
     assert len(ids) == len(set(ids)) == 64
 
 
-def address(service: Launched) -> tuple[str, int]:
-    parts = urlsplit(service.url)
-    return str(parts.hostname), int(parts.port or 0)
-
-
-def threads(service: Launched) -> int:
-    return len(list(Path(f"/proc/{service.pid}/task").iterdir()))
-
-
-@contextlib.contextmanager
-def connections(service: Launched) -> Iterator[list[KeptConnection]]:
-    """Yield a connection to each process of a service in memory that answers."""
-    answering = [service.pid, *children(service)]
-    with contextlib.ExitStack() as closing:
-        kept = []
-        for pid in answering:
-            kept.append(closing.enter_context(contextlib.closing(KeptConnection(service))))
-            with standing_still(*(other for other in answering if other != pid)):
-                # Whoever has taken it goes on with it.
-                assert kept[-1].call("GET", "/v1/health")[0] == 200
-        yield kept
-
-
 @pytest.mark.slow
 class TestSeveralProcesses:
-    def test_each_answers_and_what_one_writes_wakes_who_waits_at_another(self) -> None:
-        with launched(environment=TWO_ANSWER) as service, connections(service) as (one, another):
-            one.call("POST", "/v1/queues", {"name": "shared"})
-            with ThreadPoolExecutor(1) as pool:
-                wait = {"wait_seconds": 20}
-                waiting = pool.submit(another.call, "POST", "/v1/queues/shared/dequeue", wait)
-                one.call("POST", "/v1/queues/shared/tasks", {"tasks": [{"payload": 1}]})
-                (task,) = waiting.result()[1]["tasks"]
-            report = {"task_id": task["id"], "lease_id": task["lease"]["id"]}
-
-            # The lease that one gave is known to the other.
-            reports = {"reports": [report | {"status": "SUCCEEDED"}]}
-            reported = one.call("POST", "/v1/queues/shared/reports", reports)[1]["results"]
-            assert [result["outcome"] for result in reported] == ["OK"]
-            assert another.call("GET", f"/v1/tasks/{task['id']}")[1]["state"] == "SUCCEEDED"
-            assert service.errors() == ""
-
     def test_of_one_that_is_killed_nothing_acknowledged_is_lost_and_another_begins(
         self, tmp_path: Path
     ) -> None:
@@ -207,10 +149,7 @@ class TestStopping:
             poll = threading.Thread(target=poll_until_gone, args=(client, "waiting"))
             poll.start()
 
-            started = time.monotonic()
             assert service.stop() == 0
-
-            assert time.monotonic() - started < 10
             poll.join()
             client.close()
 
@@ -238,17 +177,6 @@ class TestStopping:
             assert len(acknowledged) <= counted["count"] <= len(acknowledged) + 5
             client.close()
 
-    def test_the_tasks_of_a_call_reach_the_disk_in_one_transaction(self, tmp_path: Path) -> None:
-        # As 25 transactions each of them writes its pages and the log's again: 40 KB a task.
-        with launched(data_dir=tmp_path) as service:
-            client = KeptConnection(service)
-            client.call("POST", "/v1/queues", {"name": "kept"})
-            before = written(service.pid)
-            body = {"tasks": [{"payload": number} for number in range(25)]}
-            client.call("POST", "/v1/queues/kept/tasks", body)
-            assert written(service.pid) - before < 25 * 15_000
-            client.close()
-
 
 def children(service: Launched, count: int = 1) -> list[int]:
     """Return the process ids of a service's children, once it has *count*."""
@@ -262,12 +190,6 @@ def children(service: Launched, count: int = 1) -> list[int]:
 def output(service: Launched) -> str:
     """Return what a service has said so far."""
     return (service.output / "stdout").read_text(encoding="utf-8")
-
-
-def written(pid: int | None) -> int:
-    """Return the bytes that a process has written so far."""
-    counters = Path(f"/proc/{pid}/io").read_text(encoding="ascii")
-    return int(dict(line.split(": ") for line in counters.splitlines())["wchar"])
 
 
 def poll_until_gone(client: KeptConnection, queue: str) -> None:
@@ -320,19 +242,6 @@ class TestDataFolder:
         assert "another program's database" in line
         assert (tmp_path / "headrace.db").read_bytes() == before
 
-    def test_a_file_that_is_damaged_is_said_to_be(self, tmp_path: Path) -> None:
-        path = tmp_path / "headrace.db"
-        SqliteStore(str(path)).close()
-        path.write_bytes(path.read_bytes()[:4096] + b"\xff" * 60_000)
-
-        with (
-            pytest.raises(LaunchFailed, match=r"it is damaged: restore a backup") as failure,
-            launched(data_dir=tmp_path),
-        ):
-            pass
-
-        assert failure.value.exit_code == 6
-
     def test_a_program_beside_it_uses_the_same_queue(self, tmp_path: Path) -> None:
         with (
             launched(data_dir=tmp_path) as service,
@@ -345,12 +254,7 @@ class TestDataFolder:
 
         assert task.payload == {"to": "ada"}
 
-    def test_a_folder_that_cannot_be_made_is_named(self, tmp_path: Path) -> None:
-        (tmp_path / "file").touch()
-
-        assert str(tmp_path / "file" / "data") in refused(6, data_dir=tmp_path / "file" / "data")
-
-    @pytest.mark.parametrize("content", [b"", b"short\n", b"\xff" * 40])
+    @pytest.mark.parametrize("content", [b"short\n", b"\xff" * 40])
     def test_a_broken_key_is_named(self, tmp_path: Path, content: bytes) -> None:
         (tmp_path / "admin.key").write_bytes(content)
 
@@ -371,15 +275,11 @@ class TestRefusals:
         ("name", "value"),
         [
             ("HEADRACE_ADMIN_KEY", "short"),
-            ("HEADRACE_ADMIN_KEY", "sixteen or more but with spaces"),
             ("HEADRACE_DYNAMODB_URL", "localhost:8000"),
         ],
     )
     def test_a_setting_that_cannot_be_used_is_named(self, name: str, value: str) -> None:
         assert name in refused(environment={name: value})
-
-    def test_a_port_that_is_none_is_named(self) -> None:
-        assert "HEADRACE_PORT" in refused(port=70000)
 
 
 def refused(exit_code: int = 2, **arguments: Any) -> str:
@@ -389,15 +289,6 @@ def refused(exit_code: int = 2, **arguments: Any) -> str:
     assert failure.value.exit_code == exit_code
     (line,) = str(failure.value).splitlines()
     return line
-
-
-@pytest.mark.slow
-def test_nothing_of_a_service_in_memory_stays() -> None:
-    with launched() as service:
-        folder = Path(service.data)
-        assert (folder / "headrace.db").is_file()
-
-    assert not folder.exists()
 
 
 @pytest.mark.slow

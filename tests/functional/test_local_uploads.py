@@ -1,6 +1,5 @@
 """Large files through the local service and over a file: a part at a time, and whole."""
 
-import asyncio
 import hashlib
 import http.client
 import json
@@ -15,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from headrace import AsyncClient, Client
+from headrace import Client
 from headrace.client.payloads import PayloadLost
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from headrace.local.launch import Launched, launched
@@ -107,28 +106,6 @@ def test_over_a_file_the_payload_lies_beside_it(
     (kept,) = (one for one in (tmp_path / "tasks.db-payloads").rglob("*") if one.is_file())
 
     assert kept.stat().st_size == 3 * MIB
-
-
-def test_a_loop_uploads_and_downloads_too(service: Launched, queue: str, tmp_path: Path) -> None:
-    source = large(tmp_path / "source", 2)
-
-    async def go() -> Path:
-        async with AsyncClient(service.url, KEY) as client:
-            with source.open("rb") as file:
-                await client.enqueue_file(queue, file)
-            (task,) = (await client.dequeue(queue)).tasks
-            return await client.download(task, tmp_path / "there")
-
-    assert digest(asyncio.run(go())) == digest(source)
-
-
-def test_the_same_file_under_an_id_of_its_own_makes_one_task(
-    client: Client, queue: str, tmp_path: Path
-) -> None:
-    source = large(tmp_path / "source", 1)
-    outcomes = [client.enqueue_file(queue, source, id="video-7").outcome for _ in range(2)]
-
-    assert outcomes == ["CREATED", "EXISTING"]
 
 
 def test_what_is_not_what_was_uploaded_is_no_file(

@@ -109,26 +109,6 @@ def test_tasks_reach_the_receiver_signed_and_its_answers_are_their_results(
     assert {got.headers["webhook-id"] for got in receiver.received} == set(ids)
 
 
-def test_what_fails_is_tried_again_and_ends_among_the_dead(
-    service: EmbeddedService, receiver: Receiver
-) -> None:
-    receiver.answer = lambda _: GivenAnswer(500, b"broken")
-    (one,) = pushed(service, receiver.url, 1)
-    task = ended(service, one)
-    assert (task.state, task.attempts, len(receiver.received)) == (State.DEAD, 2, 2)
-    assert [got.headers["headrace-attempt"] for got in receiver.received] == ["1", "2"]
-    assert (task.errors[-1].type, task.errors[-1].detail) == ("HTTP 500", "broken")
-
-
-def test_what_the_target_rejects_is_dead_at_once(
-    service: EmbeddedService, receiver: Receiver
-) -> None:
-    receiver.answer = lambda _: GivenAnswer(422, b"no such city")
-    (one,) = pushed(service, receiver.url, 1)
-    task = ended(service, one)
-    assert (task.dead_reason, task.attempts) == ("rejected", 1)
-
-
 def test_a_busy_target_gets_it_later_and_no_attempt_is_used(
     service: EmbeddedService, receiver: Receiver
 ) -> None:
@@ -139,27 +119,6 @@ def test_a_busy_target_gets_it_later_and_no_attempt_is_used(
     task = ended(service, one)
     assert (task.state, task.attempts, task.errors) == (State.SUCCEEDED, 1, ())
     assert time.monotonic() - began >= 0.9
-
-
-def test_a_target_that_must_not_be_asked_hears_nothing(
-    service: EmbeddedService, receiver: Receiver
-) -> None:
-    (one,) = pushed(
-        service, f"https://localhost:{receiver.port}/".replace(f":{receiver.port}", ""), 1
-    )
-    task = ended(service, one)
-    assert {error.type for error in task.errors} == {"TargetRefused"}
-    assert receiver.received == []
-
-
-def test_a_worker_gets_nothing_of_such_a_queue(
-    service: EmbeddedService, receiver: Receiver
-) -> None:
-    pushed(service, receiver.url)
-    service.use.queues.pause("hooks")
-    service.use.tasks.enqueue("hooks", [TaskSpec("1")])
-    service.use.queues.resume("hooks")
-    assert service.use.deliveries.dequeue("hooks", worker="ada", batch_size=5).tasks == ()
 
 
 def test_the_first_request_after_a_rotation_carries_the_new_signature(

@@ -2,17 +2,14 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace import App, AsyncClient, Client, Context, NewTask, Report, TaskDead, Worker
 from headrace.local.launch import launched
-
-SOON = 0.9  # seconds: less than whoever is not woken takes to look again
 
 
 @pytest.fixture(scope="module")
@@ -38,48 +35,29 @@ def client(address: tuple[str, str | None]) -> Iterator[Client]:
         client.delete_queue("mail")
 
 
-def end(client: Client, *, after: float) -> float:
-    """Take one task and end it; return when it had ended."""
-    time.sleep(after)
+def end(client: Client) -> None:
+    """Take one task and end it."""
     (task,) = client.dequeue("mail", worker="w", wait_seconds=5).tasks
     client.report("mail", [Report.on(task, "SUCCEEDED", result=7)])
-    return time.monotonic()
 
 
-def test_the_end_is_heard_of_at_once(client: Client) -> None:
-    task = client.enqueue("mail", 1)
-    with ThreadPoolExecutor(1) as pool:
-        ending = pool.submit(end, client, after=0.3)
-        found = client.wait(str(task.id), timeout=20)
-        heard_at = time.monotonic()
-
-    assert (found.state, found.result, found.payload) == ("SUCCEEDED", 7, 1)
-    assert heard_at - ending.result() < SOON
-
-
-def test_an_event_loop_hears_of_it_too(client: Client, address: tuple[str, str | None]) -> None:
-    task = client.enqueue("mail", 1)
-
-    async def story() -> float:
+def test_the_end_is_heard_of_at_once(client: Client, address: tuple[str, str | None]) -> None:
+    async def story(task_id: str) -> list[Any]:
         async with AsyncClient(*address) as waiting:
-            assert (await waiting.wait(str(task.id), timeout=20)).result == 7
-            return time.monotonic()
+            loop = asyncio.ensure_future(waiting.wait(task_id, timeout=8))
+            thread = asyncio.to_thread(client.wait, task_id, timeout=8)
+            *found, _ = await asyncio.gather(loop, thread, asyncio.to_thread(end, client))
+            return found
 
-    with ThreadPoolExecutor(1) as pool:
-        ending = pool.submit(end, client, after=0.3)
-        heard_at = asyncio.run(story())
-
-    assert heard_at - ending.result() < SOON
+    for found in asyncio.run(story(str(client.enqueue("mail", 1).id))):
+        assert (found.state, found.result, found.payload) == ("SUCCEEDED", 7, 1)
 
 
 def test_when_time_is_over_that_is_an_error(client: Client) -> None:
     task = client.enqueue("mail", 1)
-    began = time.monotonic()
 
     with pytest.raises(TimeoutError, match=r"within 0\.3 s: it is ENQUEUED"):
         client.wait(str(task.id), timeout=0.3)
-
-    assert 0.3 <= time.monotonic() - began < 5
 
 
 @pytest.mark.slow
@@ -95,11 +73,9 @@ def test_however_many_wait_all_other_calls_go_on(
             results = [asyncio.ensure_future(waiting.wait(str(one.id))) for one in made]
             await asyncio.sleep(0.5)
             for _ in range(number // 20):
-                began = time.monotonic()
                 leased = await waiting.dequeue("mail", batch_size=20)
                 reports = [Report.on(one, "SUCCEEDED") for one in leased.tasks]
-                await waiting.report("mail", reports)
-                assert time.monotonic() - began < 5
+                await asyncio.wait_for(waiting.report("mail", reports), 10)
             return [task.state for task in await asyncio.wait_for(asyncio.gather(*results), 30)]
 
     assert asyncio.run(story()) == ["SUCCEEDED"] * number

@@ -190,6 +190,7 @@ class CliSession:
             timeout=self.timeout,
             codec=codec or PLAIN,
             retries=MANY if retries is None else retries,
+            transport=self.transport,
         )
 
     def close(self) -> None:

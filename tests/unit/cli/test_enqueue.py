@@ -116,22 +116,12 @@ def test_a_task_that_is_in_another_queue_is_said_to_be_there(cli: Cli) -> None:
     [
         ((), "say a PAYLOAD, - for stdin, --payload-file, or --file"),
         (("--task", "mail.send", "[1]"), "it is the arguments by name"),
-        (("--task", "mail.send", "--tasks", "--file", "x"), "give --task or --tasks"),
         (("hello",), "text goes in quotes of its own"),
-        (("{to: 1}",), "PAYLOAD: not JSON"),
         (("1", "--file", "x"), "give PAYLOAD or --file, not both"),
         (("1", "--delay", "1", "--at", "+1h"), "give --delay or --at, not both"),
-        (("1", "--dedupe-until", "start"), "need a --dedupe-key"),
-        (("1", "--unique-for", "1h"), "need a --dedupe-key"),
         (("1", "--unique-for", "1h", "--dedupe-key", "k", "--id", "i"), "--id or --unique-for"),
-        (("1", "--overwrite", "tags"), "--overwrite needs a --dedupe-key"),
-        (("--file", "x", "--id", "a"), "--id is of one task"),
-        (("1", "--skip-bad"), "--skip-bad goes with --file"),
         (("1", "--tag", "x"), "no tag such as service=smartcity"),
-        (("1", "--tag", "x=1", "--tag", "x=2"), "tag x is given twice"),
         (("1", "--at", "tomorrow"), "no instant such as 2026-11-21T08:00:00Z"),
-        (("1", "--at", "2026-11-21T08:00:00"), "no instant such as"),
-        (("1", "--delay", "-5"), "no length of time"),
         (("1", "--id", "a b"), "id"),
     ],
 )
@@ -215,12 +205,8 @@ def test_whole_tasks_may_say_everything_and_the_options_are_their_defaults(cli: 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("5", "is no task"),
         ('{"paylod": 5}', "paylod is no field of a task"),
-        ('{"payload": 5, "id": 7}', "$.id"),
         ('{"payload": 5, "scheduled_at": "2026-11-21T10:00:00"}', "scheduled_at needs a time zone"),
-        ('{"payload": 5, "delay_in_seconds": -1}', "delay_in_seconds must be at least 0"),
-        ('{"payload": 5, "id": "a b"}', "id must be"),
         (
             json.dumps({"payload": "x" * limits.PAYLOAD_BYTES}),
             "payload must be at most 262144 bytes",

@@ -234,9 +234,7 @@ def test_what_is_watched_by_a_program_is_a_line_each_time(busy: Cli, count: int)
     [
         ("queue", "paused:yes", ["news"]),
         ("key", "role:worker queue:news", ["press"]),
-        ("worker", "queue:news state:alive", []),
         ("batch", "id:night state:open", ["night"]),
-        ("action", "status:done", []),
     ],
 )
 def test_a_list_is_narrowed_by_a_query(

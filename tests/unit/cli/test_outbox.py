@@ -1,6 +1,5 @@
 """`headrace outbox` and `headrace work --outbox`, over a database in a file."""
 
-import json
 import logging
 import sys
 from collections.abc import Iterator
@@ -11,11 +10,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from headrace import NewTask
-from headrace.cli.outbox import TABLE
 from headrace.cli.session import CliSession
-from headrace.outbox import rows
 from headrace.outbox.metrics import OutboxMetrics
-from headrace.outbox.sqlalchemy.table import open_url
 from headrace.testing import MemoryService
 from tests.unit.cli.cli_runner import Ran, invoke
 from tests.unit.outbox.shop import OUTBOX, Shop, app, shop_in
@@ -57,10 +53,6 @@ def outbox(*words: str, shop: Shop | None = None, env: dict[str, str] | None = N
     return invoke("outbox", *words, session=session)
 
 
-def test_the_table_has_one_name() -> None:
-    assert TABLE == rows.TABLE
-
-
 def test_the_table_is_created_once(url: str) -> None:
     assert outbox("status", url).code == 3
 
@@ -73,14 +65,6 @@ def test_the_table_is_created_once(url: str) -> None:
         "oldest_at": None,
         "oldest_seconds": 0,
     }
-
-
-def test_a_table_may_have_another_name(url: str) -> None:
-    outbox("create", url, "--table", "outbox")
-
-    assert outbox("status", url, "--table", "outbox").code == 0
-    missing = outbox("status", url)
-    assert missing.error.startswith("error: there is no table headrace_outbox: create it with")
 
 
 def test_the_database_may_be_named_by_the_environment(url: str) -> None:
@@ -108,18 +92,6 @@ def test_a_burst_that_leaves_rows_behind_says_so_by_its_exit_code(shop: Shop, ur
 
     assert (refused.code, refused.json) == (1, {"CREATED": 1, "REFUSED": 1})
     assert outbox("relay", url, "--burst", shop=shop).code == 0  # what is refused is left alone
-
-
-def test_a_burst_logs_as_the_relay_does(shop: Shop, url: str) -> None:
-    add(shop, NewTask())
-    shop.service.client.delete_queue("mail")
-
-    ran = outbox("relay", url, "--burst", shop=shop)
-    as_json = outbox("relay", url, "--burst", "--log-format", "json", shop=shop)
-
-    assert (ran.code, ran.out.split()) == (1, ["FAILED", "1"])
-    assert " WARNING headrace.outbox: Rows of the outbox wait for queue mail, " in ran.error
-    assert json.loads(as_json.error)["logger"] == "headrace.outbox"
 
 
 def test_the_status_says_how_many_wait_and_since_when(shop: Shop, url: str) -> None:
@@ -164,37 +136,6 @@ def test_refused_rows_are_listed_retried_and_deleted(shop: Shop, url: str) -> No
     assert [row["id"] for row in outbox("list", url, "--json").lines] == ["a", "waits"]
 
 
-@pytest.mark.parametrize("verb", ["retry", "delete"])
-def test_rows_that_are_not_there_are_named(shop: Shop, url: str, verb: str) -> None:
-    add(shop, NewTask(id="a", expires_at=EXPIRED), NewTask(id="b"))
-    outbox("relay", url, "--burst", shop=shop)
-    yes = ["--yes"] if verb == "delete" else []
-
-    none = outbox(verb, url, "--id", "x", "--id", "y")  # nobody is asked
-    some = outbox(verb, url, "--id", "x", "--id", "a", *yes)
-
-    assert (none.code, none.err) == (3, "error: there is no row of x, y\n")
-    assert (some.code, some.err.splitlines()[1]) == (1, "there is no row of x")
-    assert some.error.startswith("1 row ")
-
-
-def test_a_mistaken_name_of_a_file_makes_none(tmp_path: Path) -> None:
-    missing = outbox("status", f"sqlite:///{tmp_path / 'nope.db'}")
-
-    assert missing.code == 3
-    assert missing.error.startswith("error: there is no table headrace_outbox: create it with")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("words", [[], ["--all", "--id", "a"]])
-@pytest.mark.parametrize("verb", ["retry", "delete"])
-def test_what_is_meant_has_to_be_said(verb: str, words: list[str], url: str) -> None:
-    ran = outbox(verb, url, *words)
-
-    assert ran.code == 2
-    assert "give exactly one of --id and --all" in ran.error
-
-
 def test_a_password_is_not_shown_by_errors() -> None:
     away = outbox("status", "postgresql://shop:tell-nobody@127.0.0.1:1/shop")
     wrong = outbox("status", "nodb://shop:tell-nobody@host")
@@ -224,18 +165,6 @@ def test_a_worker_relays_an_outbox_too(shop: Shop, url: str) -> None:
     assert task.status == "SUCCEEDED"
 
 
-@pytest.mark.usefixtures("working")
-def test_a_worker_does_not_begin_with_an_outbox_that_is_not_there(shop: Shop) -> None:
-    session = CliSession(given_client=shop.service.client, env={})
-
-    ran = invoke(
-        "work", "tests.unit.outbox.shop:app", "--outbox", "sqlite:////no/where", session=session
-    )
-
-    assert ran.code == 6
-    assert "the database of the outbox cannot be used" in ran.error
-
-
 def test_the_metrics_count_the_rows(shop: Shop) -> None:
     registry = CollectorRegistry()
     registry.register(OutboxMetrics(shop.table))
@@ -246,8 +175,11 @@ def test_the_metrics_count_the_rows(shop: Shop) -> None:
     assert (registry.get_sample_value("headrace_outbox_oldest_seconds") or 0) > 0
 
 
-def test_there_are_no_metrics_of_a_database_that_is_away() -> None:
-    registry = CollectorRegistry()
-    registry.register(OutboxMetrics(open_url("sqlite:////no/where/shop.db")))
+def test_rows_to_retry_or_delete_are_named_and_there(shop: Shop, url: str) -> None:
+    for verb in ("retry", "delete"):
+        missing = outbox(verb, url, "--id", "x", "--id", "y")  # without a question
+        both = outbox(verb, url, "--all", "--id", "a")
 
-    assert registry.get_sample_value("headrace_outbox_waiting") is None
+        assert (missing.code, missing.err) == (3, "error: there is no row of x, y\n")
+        assert both.code == 2
+        assert "give exactly one of --id and --all" in both.error

@@ -5,80 +5,54 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from headrace.client.app.app import App
-from headrace.client.worker.inflight import CANCEL_SECONDS
-from headrace.client.worker.worker import Worker
-from headrace.domain.errors import HeadraceError, InvalidRequest
+from headrace import App, Worker
+from headrace.domain.task import State
 from tests.functional.workers import isolated
-from tests.unit.worker.worker_harness import SOON, FakeService
+from tests.unit.worker.worker_harness import SOON, WorkerHarness
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow  # each starts a process or two
 
+QUEUES = ("limited", "async", "async-self", "async-undone")
 
-class IsolatedWorkerHarness:
+
+class IsolatedWorker(WorkerHarness):
+    """A worker whose one handler at a time runs in a child process."""
+
     def __init__(self) -> None:
-        self.service = FakeService(time.monotonic)
-        self.worker: Worker | None = None
-        self.thread = threading.Thread()
-        self.ahead = 0.0  # seconds that the worker's clock has jumped
+        super().__init__()
+        self.app = isolated.app
+        for queue in QUEUES:
+            self.client.create_queue(queue)
 
-    def start(self, *, burst: bool = False, **settings: Any) -> Worker:
-        settings = {"queues": ["mail"], "concurrency": 1, **settings}
-        worker = Worker(
-            isolated.app,
-            isolate=True,
-            service=self.service,
-            monotonic=lambda: time.monotonic() + self.ahead,
-            **settings,
-        )
-        self.worker = worker
-        self.thread = threading.Thread(target=worker.run, kwargs={"burst": burst})
-        self.thread.start()
-        return worker
+    def start(self, **settings: Any) -> Worker:
+        settings = {"queues": ["mail", *QUEUES], "concurrency": 1, "keepalive": 1, **settings}
+        return super().start(isolate=True, **settings)
 
-    def burst(self, **settings: Any) -> None:
-        self.start(burst=True, **settings)
+    def ends(self) -> None:
+        assert self.thread is not None
         self.thread.join(2 * SOON)
         assert not self.thread.is_alive()
 
-    def cancel(self, task: str) -> None:
-        """Cancel a task, and let a heartbeat be due."""
-        assert self.worker is not None
-        self.service.cancel(task)
-        for held in self.worker.inflight.all():
-            held.beaten_at = -1e9
-        self.worker.threads["heartbeats"].wake()
+    def result(self, task: str) -> Any:
+        return self.client.get_task(task).result
 
-    def outcome(self, task: str) -> tuple[str, str, str]:
-        report = self.service.done[task]
-        error = report.error
-        return report.status, error.type if error else "", error.message if error else ""
+    def error(self, task: str) -> str:
+        return self.client.get_task(task).errors[-1].message
 
 
 @pytest.fixture
-def harness() -> Iterator[IsolatedWorkerHarness]:
-    harness = IsolatedWorkerHarness()
+def harness() -> Iterator[IsolatedWorker]:
+    harness = IsolatedWorker()
     yield harness
-    if harness.worker is not None and harness.thread.is_alive():
-        harness.worker.stop()
-        harness.worker.stop()
-        harness.thread.join(SOON)
-
-
-def wait_until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SOON
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    harness.close()
 
 
 def is_gone(pid: int) -> bool:
@@ -89,258 +63,168 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def test_one_child_runs_one_task_after_the_other(harness: IsolatedWorkerHarness) -> None:
-    ids = harness.service.put(*[["pid"]] * 5)
-
-    harness.burst()
-
-    pids = {harness.service.done[task].result for task in ids}
-    assert len(pids) == 1
-    assert pids != {os.getpid()}
+def noted(note: Path, ending: str) -> str:
+    """Wait for what a handler writes down."""
+    path = note.with_name(f"{note.name}.{ending}")
+    until(path.exists, 2 * SOON)
+    return path.read_text()
 
 
 def test_a_child_that_dies_is_a_failed_attempt_that_says_so_and_is_replaced(
-    harness: IsolatedWorkerHarness,
+    harness: IsolatedWorker,
 ) -> None:
-    first, left, crashed, killed, last = harness.service.put(
-        ["pid"], ["exit", 3], ["signal", "SIGSEGV"], ["signal", "SIGKILL"], ["pid"]
+    first, left, crashed, killed, odd, last = harness.put(
+        *(["pid"], ["exit", 3], ["signal", "SIGSEGV"], ["signal", "SIGKILL"]),
+        *(["raise_signal", 40], ["pid"]),
     )
 
     harness.burst()
 
     about = "the process that ran it "
-    assert harness.outcome(left) == ("FAILED", "ProcessDied", about + "ended with exit code 3")
-    assert harness.outcome(crashed) == ("FAILED", "ProcessDied", about + "was killed by SIGSEGV")
-    assert harness.outcome(killed)[2] == about + "was killed by SIGKILL (out of memory?)"
-    assert harness.service.done[first].result != harness.service.done[last].result
+    assert harness.error(left) == about + "ended with exit code 3"
+    assert harness.error(crashed) == about + "was killed by SIGSEGV"
+    assert harness.error(killed) == about + "was killed by SIGKILL (out of memory?)"
+    assert harness.error(odd) == about + "was killed by signal 40"
+    assert harness.ending(odd) == "ProcessDied"
+    assert harness.result(first) not in (harness.result(last), os.getpid())
 
 
 def test_what_handlers_raise_and_return_comes_out_as_without_isolation(
-    harness: IsolatedWorkerHarness,
+    harness: IsolatedWorker,
 ) -> None:
-    raised, local = harness.service.put(["raise"], ["local"])
+    one, raised, local, shown, two = harness.put(
+        ["pid"], ["raise"], ["local"], ["progress"], ["pid"]
+    )
+    waits, returns = harness.put("waits", "returns", queue="async-self")
 
     harness.burst()
 
-    assert harness.outcome(raised)[:2] == ("FAILED", "ZeroDivisionError")
-    assert harness.service.done[local].result == {"here": 1}
+    assert harness.ending(raised) == "ZeroDivisionError"
+    assert harness.result(local) == {"here": 1}
+    assert harness.result(shown) is False
+    assert harness.result(one) == harness.result(two)  # one child runs one after the other
+    assert harness.ending(waits) == "asyncio.exceptions.CancelledError"
+    assert harness.result(returns) == "returns"
 
 
-def test_the_hard_limit_kills_a_handler_that_would_go_on_for_ever(
-    harness: IsolatedWorkerHarness, tmp_path: Path
+def test_time_limits_reach_calls_into_c_and_async_handlers_and_kill_what_goes_on(
+    harness: IsolatedWorker, tmp_path: Path
 ) -> None:
-    note = str(tmp_path / "note")
-    stuck, fine = harness.service.put(["stubborn", note], ["pid"], queue="limited")
-
-    harness.burst(queues=["limited"])
-
-    status, kind, message = harness.outcome(stuck)
-    assert (status, kind) == ("FAILED", "TimeLimit")
-    assert "0.6 seconds" in message
-    assert harness.outcome(fine)[0] == "SUCCEEDED"
-
-
-def test_the_soft_limit_reaches_a_call_into_c(harness: IsolatedWorkerHarness) -> None:
-    (task,) = harness.service.put(["tidy"], queue="limited")
-
-    harness.burst(queues=["limited"])
-
-    assert harness.service.done[task].result == "tidied"
-
-
-def test_async_handlers_run_in_children_too_and_their_limits_hold(
-    harness: IsolatedWorkerHarness,
-) -> None:
-    quick, slow = harness.service.put(0, isolated.LONG, queue="async")
-
-    harness.burst(queues=["async"])
-
-    assert harness.service.done[quick].result != os.getpid()
-    assert harness.service.done[slow].result == "tidied"
-
-
-def test_progress_comes_through(harness: IsolatedWorkerHarness) -> None:
-    (task,) = harness.service.put(["progress"])
+    stuck, tidy = harness.put(["stubborn", str(tmp_path / "note")], ["tidy"], queue="limited")
+    quick, slow = harness.put(0, isolated.LONG, queue="async")
 
     harness.burst()
 
-    assert harness.service.done[task].result is False
+    assert harness.ending(stuck) == "TimeLimit"
+    assert "0.6 seconds" in harness.error(stuck)
+    assert [harness.result(task) for task in (tidy, slow)] == ["tidied", "tidied"]
+    assert harness.result(quick) != os.getpid()
 
 
 def test_a_lost_lease_kills_the_child_and_its_children(
-    harness: IsolatedWorkerHarness, tmp_path: Path
+    harness: IsolatedWorker, tmp_path: Path
 ) -> None:
-    note = tmp_path / "note"
-    harness.service.put(["sleep", str(note)])
-    worker = harness.start()
-    wait_until((tmp_path / "note.done").exists)
-    pids = [int(pid) for pid in (tmp_path / "note.done").read_text().split()]
+    harness.put(["sleep", str(tmp_path / "note")])
+    harness.start()
+    pids = [int(pid) for pid in noted(tmp_path / "note", "done").split()]
 
-    harness.service.leases.clear()
-    for held in worker.inflight.all():
-        held.beaten_at = -1e9
-    worker.threads["heartbeats"].wake()
+    harness.client.delete_queue("mail")
 
-    wait_until(lambda: all(is_gone(pid) for pid in pids))
-    wait_until(lambda: not worker.inflight)
-    assert harness.service.done == {}
+    until(lambda: all(is_gone(pid) for pid in pids))
+    until(lambda: "ended: LOST" in harness.noting.all or "ended: CANCELLED" in harness.noting.all)
 
 
+@pytest.mark.parametrize(
+    ("queue", "payload", "seen"),
+    [("mail", ["undo"], "True True"), ("async-undone", None, "Cancelled")],
+)
 def test_a_handler_whose_task_is_cancelled_is_told_and_its_child_goes_on(
-    harness: IsolatedWorkerHarness, tmp_path: Path
+    harness: IsolatedWorker, tmp_path: Path, queue: str, payload: list[str] | None, seen: str
 ) -> None:
-    (before, task) = harness.service.put(["pid"], ["undo", str(tmp_path / "note")])
-    worker = harness.start()
-    wait_until((tmp_path / "note.begun").exists)
+    note = str(tmp_path / "note")
+    (before,) = harness.put(["pid"])
+    harness.start()
+    harness.wait_for(before)
+    (task,) = harness.put([*payload, note] if payload else note, queue=queue)
+    noted(tmp_path / "note", "begun")
 
-    harness.cancel(task)
+    harness.client.cancel_task(task)
 
-    wait_until((tmp_path / "note.done").exists)
-    wait_until(lambda: not worker.inflight)
-    (after,) = harness.service.put(["pid"])
-    harness.service.wait_for(after)
-    assert (tmp_path / "note.done").read_text() == "True True"
-    assert harness.service.done[after].result == harness.service.done[before].result
-    assert task not in harness.service.done
-
-
-def test_an_async_handler_in_a_child_is_told_too(
-    harness: IsolatedWorkerHarness, tmp_path: Path
-) -> None:
-    (task,) = harness.service.put(str(tmp_path / "note"), queue="async-undone")
-    worker = harness.start(queues=["async-undone"])
-    wait_until((tmp_path / "note.begun").exists)
-
-    harness.cancel(task)
-
-    wait_until((tmp_path / "note.done").exists)
-    wait_until(lambda: not worker.inflight)
-    assert (tmp_path / "note.done").read_text() == "Cancelled"
-    assert harness.service.done == {}
+    assert noted(tmp_path / "note", "done") == seen
+    (after,) = harness.put(["pid"])
+    harness.wait_for(after)
+    assert harness.result(after) == harness.result(before)
+    assert harness.client.get_task(task).dead_reason == "cancelled"
 
 
 def test_a_child_whose_handler_goes_on_after_a_cancel_is_killed_in_the_end(
-    harness: IsolatedWorkerHarness, tmp_path: Path
+    harness: IsolatedWorker, tmp_path: Path
 ) -> None:
-    (task,) = harness.service.put(["stubborn", str(tmp_path / "note")])
-    worker = harness.start()
-    wait_until((tmp_path / "note.begun").exists)
-    pid = int((tmp_path / "note.begun").read_text())
-    harness.cancel(task)
-    wait_until((tmp_path / "note.done").exists)
+    (task,) = harness.put(["stubborn", str(tmp_path / "note")])
+    harness.start()
+    pid = int(noted(tmp_path / "note", "begun"))
+    harness.client.cancel_task(task)
+    noted(tmp_path / "note", "done")
     assert not is_gone(pid)
 
-    harness.ahead += CANCEL_SECONDS
+    harness.clock.forward(10)
 
-    wait_until(lambda: is_gone(pid))
-    wait_until(lambda: not worker.inflight)
-    (after,) = harness.service.put(["pid"])
-    harness.service.wait_for(after)
-    assert task not in harness.service.done
+    until(lambda: is_gone(pid))
+    harness.wait_for(*harness.put(["pid"]))
 
 
 def test_stopping_kills_and_releases_what_does_not_end(
-    harness: IsolatedWorkerHarness, tmp_path: Path
+    harness: IsolatedWorker, tmp_path: Path
 ) -> None:
-    note = tmp_path / "note"
-    (task,) = harness.service.put(["sleep", str(note)])
-    worker = harness.start(shutdown_timeout=0)
-    wait_until((tmp_path / "note.done").exists)
-    pids = [int(pid) for pid in (tmp_path / "note.done").read_text().split()]
+    (task,) = harness.put(["sleep", str(tmp_path / "note")])
+    harness.start(shutdown_timeout=0)
+    pids = [int(pid) for pid in noted(tmp_path / "note", "done").split()]
 
-    worker.stop()
-    harness.thread.join(SOON)
+    harness.stop()
 
-    assert harness.outcome(task)[0] == "RELEASED"
+    assert harness.ending(task) == "RELEASED"
     assert all(is_gone(pid) for pid in pids)
 
 
 def test_signals_sent_to_all_of_a_container_leave_children_to_their_worker(
-    harness: IsolatedWorkerHarness,
+    harness: IsolatedWorker,
 ) -> None:
-    (first,) = harness.service.put(["pid"])
+    (first,) = harness.put(["pid"])
     harness.start()
-    harness.service.wait_for(first)
-    pid = harness.service.done[first].result
-    assert isinstance(pid, int)
+    harness.wait_for(first)
+    pid = harness.result(first)
 
     os.kill(pid, signal.SIGTERM)
     os.kill(pid, signal.SIGINT)
-    (second,) = harness.service.put(["pid"])
-    harness.service.wait_for(second)
+    (second,) = harness.put(["pid"])
+    harness.wait_for(second)
 
-    assert harness.service.done[second].result == pid
-
-
-def test_a_child_dead_of_a_signal_without_a_name_is_a_failed_attempt(
-    harness: IsolatedWorkerHarness,
-) -> None:
-    killed, last = harness.service.put(["raise_signal", 40], ["pid"])
-
-    harness.burst()
-
-    assert harness.outcome(killed)[2].endswith("killed by signal 40")
-    assert harness.outcome(last)[0] == "SUCCEEDED"
+    assert harness.result(second) == pid
 
 
 def test_a_child_that_leaves_a_fork_behind_is_noticed_and_the_fork_killed(
-    harness: IsolatedWorkerHarness, tmp_path: Path
+    harness: IsolatedWorker, tmp_path: Path
 ) -> None:
     note = tmp_path / "note"
-    killed, last = harness.service.put(["fork", str(note)], ["pid"])
+    killed, last = harness.put(["fork", str(note)], ["pid"])
 
     harness.burst()
 
-    assert harness.outcome(killed)[2].startswith("the process that ran it was killed by SIGKILL")
-    assert harness.outcome(last)[0] == "SUCCEEDED"
-    wait_until(lambda: is_gone(int(note.read_text())))
+    assert harness.error(killed).startswith("the process that ran it was killed by SIGKILL")
+    assert harness.ending(last) == State.SUCCEEDED
+    until(lambda: is_gone(int(note.read_text())))
 
 
 def test_an_app_that_no_child_can_load_ends_the_worker_and_costs_no_attempt(
-    harness: IsolatedWorkerHarness,
+    harness: IsolatedWorker,
 ) -> None:
-    (task,) = harness.service.put(["pid"])
-    path = "tests.functional.workers.isolated:no_such_app"
-    worker = Worker(
-        isolated.app,
-        isolate=True,
-        service=harness.service,
-        queues=["mail"],
-        concurrency=1,
-        app_path=path,
-    )
+    (task,) = harness.put(["pid"])
 
-    with pytest.raises(HeadraceError, match="ended with exit code 1: AttributeError"):
-        worker.run()
+    harness.start(app_path="tests.functional.workers.isolated:no_such_app")
+    harness.ends()
 
-    assert harness.service.done[task].status == "RELEASED"
-    assert worker.prefetch.size == 0  # what never ran says nothing of how long tasks run
-
-
-def test_exceptions_that_only_the_children_know_are_retried_or_rejected_by_class(
-    harness: IsolatedWorkerHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "only_in_children.py").write_text(ONLY_IN_CHILDREN)
-    monkeypatch.syspath_prepend(tmp_path)
-    retried, rejected = harness.service.put("own", "other")
-    worker = Worker(
-        App(),
-        isolate=True,
-        service=harness.service,
-        queues=["mail"],
-        concurrency=1,
-        app_path="only_in_children:app",
-    )
-
-    worker.run(burst=True)
-
-    reports = [harness.service.done[task] for task in (retried, rejected)]
-    assert [(each.retryable, each.delay_in_seconds) for each in reports] == [
-        (True, 7),
-        (False, None),
-    ]
-    assert harness.outcome(retried)[1] == "only_in_children.Own"
-    assert "only_in_children" not in sys.modules
+    assert "ended with exit code 1: AttributeError" in str(harness.raised[0])
+    assert harness.ending(task) == "RELEASED"
 
 
 ONLY_IN_CHILDREN = """
@@ -359,29 +243,20 @@ def handle(payload):
 """
 
 
-def test_an_app_that_children_could_not_find_is_refused_at_once() -> None:
-    with pytest.raises(InvalidRequest, match="variable of a module"):
-        Worker(App(), queues=["mail"], isolate=True, service=FakeService(time.monotonic))
-
-
-def test_a_handler_that_cancels_its_own_task_has_failed_here_too(
-    harness: IsolatedWorkerHarness,
+def test_exceptions_that_only_the_children_know_are_retried_or_rejected_by_class(
+    harness: IsolatedWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits, returns = harness.service.put("waits", "returns", queue="async-self")
+    (tmp_path / "only_in_children.py").write_text(ONLY_IN_CHILDREN)
+    monkeypatch.syspath_prepend(tmp_path)
+    retried, rejected = harness.put("own", "other")
+    harness.app = App()
 
-    harness.burst(queues=["async-self"])
+    harness.burst(queues=["mail"], app_path="only_in_children:app")
 
-    assert harness.outcome(waits)[:2] == ("FAILED", "asyncio.exceptions.CancelledError")
-    assert harness.service.done[returns].result == "returns"
-
-
-def test_a_handler_puts_its_task_off_here_too(harness: IsolatedWorkerHarness) -> None:
-    (task,) = harness.service.put(9.5, queue="snoozed")
-
-    harness.burst(queues=["snoozed"])
-
-    report = harness.service.done[task]
-    assert (report.status, report.delay_in_seconds) == ("RELEASED", 9.5)
+    assert harness.client.get_task(retried).state is State.ENQUEUED
+    assert harness.ending(retried) == "only_in_children.Own"
+    assert harness.client.get_task(rejected).dead_reason == "rejected"
+    assert "only_in_children" not in sys.modules
 
 
 BLOCKED = """
@@ -389,7 +264,7 @@ import multiprocessing, os, time
 if multiprocessing.parent_process() is not None:
     open(os.environ["STARTED"], "a").write("x")
     time.sleep(600)
-from headrace import App, Worker
+from headrace import App
 app = App()
 @app.handler(queue="mail", timeout=0.5)
 def load(payload):
@@ -408,56 +283,44 @@ def blocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleT
 
 
 def test_a_module_that_blocks_at_import_in_the_child_fails_attempts_and_ends_the_worker(
-    blocked: ModuleType,
+    harness: IsolatedWorker, blocked: ModuleType
 ) -> None:
-    service = FakeService(time.monotonic)
-    ids = service.put(1, 2, 3)
-    worker = Worker(
-        blocked.app, service=service, isolate=True, concurrency=1, child_start_timeout=0.5
-    )
+    harness.app = blocked.app
+    ids = harness.put(1, 2, 3)
 
-    with pytest.raises(HeadraceError, match=r"took longer than 0\.5 s to load the app"):
-        worker.run()
+    harness.start(queues=["mail"], child_start_timeout=0.5)
+    harness.ends()
 
-    errors = [service.done[task].error for task in ids]
-    assert [error.type for error in errors if error] == ["ProcessNotStarted"] * 3
-    assert worker.unreported_tasks == 0
+    assert "took longer than 0.5 s to load the app" in str(harness.raised[0])
+    assert [harness.ending(task) for task in ids] == ["ProcessNotStarted"] * 3
 
 
 def test_a_worker_stops_while_its_child_blocks_at_import(
-    blocked: ModuleType, tmp_path: Path
+    harness: IsolatedWorker, blocked: ModuleType, tmp_path: Path
 ) -> None:
-    service = FakeService(time.monotonic)
-    (task,) = service.put(1)
-    worker = Worker(blocked.app, service=service, isolate=True, concurrency=1)
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    wait_until((tmp_path / "started").exists)
+    harness.app = blocked.app
+    (task,) = harness.put(1)
+    harness.start(queues=["mail"])
+    until((tmp_path / "started").exists)
 
-    worker.stop()
-    thread.join(SOON)
+    harness.stop()
 
-    assert not thread.is_alive()
-    assert service.statuses() == {task: "RELEASED"}
+    assert harness.ending(task) == "RELEASED"
     assert multiprocessing.active_children() == []
 
 
 def test_a_child_that_reads_nothing_holds_up_neither_heartbeats_nor_the_stop(
-    harness: IsolatedWorkerHarness,
+    harness: IsolatedWorker,
 ) -> None:
     """Its pipe is full of a large task, and the rest of the worker must not wait for room."""
-    (first,) = harness.service.put(["pid"])
-    worker = harness.start(queues=["mail", "limited"], shutdown_timeout=0.1)
-    harness.service.wait_for(first)
+    (first,) = harness.put(["pid"])
+    harness.start(shutdown_timeout=0.1)
+    harness.wait_for(first)
     (child,) = multiprocessing.active_children()
     assert child.pid is not None
     os.kill(child.pid, signal.SIGSTOP)
-    payload = ["tidy", "x" * 200_000]  # more than a pipe holds
-    (stuck,) = harness.service.put(payload, queue="limited")
-    harness.service.wait_for(stuck)
-    assert harness.outcome(stuck)[:2] == ("FAILED", "TimeLimit")  # in spite of the soft limit
+    (stuck,) = harness.put(["tidy", "x" * 200_000], queue="limited")  # more than a pipe holds
+    until(lambda: harness.client.get_task(stuck).errors)
+    assert harness.ending(stuck) == "TimeLimit"  # in spite of the soft limit
 
-    worker.stop()
-    harness.thread.join(SOON)
-
-    assert not harness.thread.is_alive()
+    harness.stop()

@@ -15,11 +15,9 @@ import pytest
 
 from headrace.client.app.app import App
 from headrace.client.app.context import Context
-from headrace.client.app.outcomes import Cancelled
 from headrace.client.client import Client
-from headrace.client.sending import NewTask
 from headrace.client.worker.worker import Worker
-from headrace.domain.errors import Forbidden, LeaseLost, NotFound, Unauthenticated
+from headrace.domain.errors import LeaseLost
 from headrace.domain.task import State
 from headrace.local.launch import Launched, launched
 from infra import PROJECT_ROOT
@@ -83,35 +81,6 @@ def test_a_worker_makes_its_queue_and_runs_what_was_enqueued(client: Client) -> 
     assert client.get_task(task_id).result == 42
 
 
-def test_one_lease_is_kept_for_all_tasks_for_as_long_as_their_handlers_run(
-    client: Client, queue: str
-) -> None:
-    app = App(client)
-
-    def handler(seconds: float) -> None:
-        time.sleep(seconds)
-
-    app.handler(queue=queue)(handler)
-    tasks = client.enqueue_many(queue, [NewTask(payload=2.5 if n < 3 else 0) for n in range(40)])
-
-    Worker(app, group_lease=True, keepalive=1).run(burst=True)
-
-    done = [client.get_task(str(task.id)) for task in tasks]
-    assert {(task.state, task.attempts) for task in done} == {(State.SUCCEEDED, 1)}
-
-
-def test_a_lease_is_kept_for_as_long_as_its_handler_runs(client: Client, queue: str) -> None:
-    app = App(client)
-    app.handler(queue=queue)(lambda payload: time.sleep(2.5))
-    task = client.enqueue(queue, keepalive_timeout_in_seconds=1).id
-    assert task is not None
-
-    Worker(app).run(burst=True)
-
-    found = client.get_task(task)
-    assert (found.state, found.attempts, found.errors) == (State.SUCCEEDED, 1, [])
-
-
 def test_a_handler_whose_task_was_deleted_is_stopped(client: Client, queue: str) -> None:
     app = App(client)
     begun = threading.Event()
@@ -135,53 +104,6 @@ def test_a_handler_whose_task_was_deleted_is_stopped(client: Client, queue: str)
         client.delete_task(task)
 
         wait_until(lambda: ends == [True])
-
-
-@pytest.mark.parametrize("group_lease", [False, True], ids=["own", "one"])
-def test_a_handler_whose_task_is_cancelled_is_stopped(
-    client: Client, queue: str, *, group_lease: bool
-) -> None:
-    app = App(client)
-    begun = threading.Event()
-    undone: list[bool] = []
-
-    @app.task(queue=queue)
-    def endless(ctx: Context) -> None:
-        begun.set()
-        try:
-            while True:
-                time.sleep(0.005)
-        except Cancelled:
-            undone.append(ctx.cancelled)
-            raise
-
-    with working(app, keepalive=1, group_lease=group_lease) as worker:
-        task = endless.enqueue()
-        assert begun.wait(SOON)
-
-        assert task.cancel().dead_reason == "cancelled"
-
-        wait_until(lambda: undone == [True])
-        wait_until(lambda: not worker.inflight)
-
-    found = client.get_task(str(task.id))
-    assert (found.state, found.dead_reason, found.errors) == (State.DEAD, "cancelled", [])
-
-
-def test_progress_can_be_seen_while_the_handler_runs(client: Client, queue: str) -> None:
-    app = App(client)
-    seen = threading.Event()
-
-    def handler(ctx: Context) -> None:
-        ctx.progress({"percent": 50})
-        assert seen.wait(SOON)
-
-    app.handler(queue=queue)(handler)
-    task = client.enqueue(queue, keepalive_timeout_in_seconds=1).id
-    assert task is not None
-    with working(app):
-        wait_until(lambda: client.get_task(task).progress == {"percent": 50})
-        seen.set()
 
 
 def test_what_cannot_be_read_is_dead_and_what_came_with_it_is_not(
@@ -227,35 +149,6 @@ def test_operators_see_who_is_alive_and_can_end_it(client: Client, queue: str) -
 
     thread.join(SOON)
     assert not thread.is_alive()
-
-
-def test_an_unknown_key_ends_the_worker(service: Launched) -> None:
-    with Client(service.url, "no-such-key") as stranger:
-        app = App(stranger, create_queues=False)
-        app.handler(queue="mail")(lambda payload: None)
-
-        with pytest.raises(Unauthenticated):
-            Worker(app).run()
-
-
-def test_a_missing_queue_ends_the_worker_with_the_command_that_helps(client: Client) -> None:
-    app = App(client, create_queues=False)
-    app.handler(queue="not.there")(lambda payload: None)
-
-    with pytest.raises(NotFound, match=r"headrace queue create not\.there"):
-        Worker(app).run()
-
-
-def test_a_key_that_may_only_look_ends_the_worker(
-    client: Client, service: Launched, queue: str
-) -> None:
-    viewer = client.create_key("looks on", "viewer", ["*"])
-    with Client(service.url, viewer.secret) as looking:
-        app = App(looking)
-        app.handler(queue=queue)(lambda payload: None)
-
-        with pytest.raises(Forbidden):
-            Worker(app).run()
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ from headrace import App, Client, Finished, LeaseLost, NotFound, Observer, Repor
 from headrace.client.app.execution import TaskRoute
 from headrace.client.calls.work import ExtendedLease
 from headrace.client.worker.groups import GroupLease
-from headrace.client.worker.inflight import InflightTask, Interruption
+from headrace.client.worker.inflight import InflightTask, Interruption, RunningHandler
 from headrace.client.worker.service import WorkerService
 from headrace.client.worker.worker import Worker
 from headrace.domain.change import Change
@@ -40,13 +40,28 @@ from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.task import State
 from headrace.store.base import Done, Outcome, Store
 from headrace.store.memory import MemoryStore
+from headrace.testing.conditions import START
 from headrace.testing.transport import responder
 from headrace.wire.tasks import LeasedTask, Reported
 from tests.contract.conftest import new_world
 from tests.manual_clock import ManualClock
 from tests.property.stores import STORES
 from tests.property.walks import walk_far
-from tests.unit.worker.worker_harness import START, Noted
+
+
+class Noted(RunningHandler):
+    """An attempt that notes how it was interrupted."""
+
+    def __init__(self) -> None:
+        self.interruptions: list[Interruption] = []
+        self.killed = 0
+
+    def interrupt(self, why: Interruption) -> None:
+        self.interruptions.append(why)
+
+    def kill(self) -> None:
+        self.killed += 1
+
 
 KEEPALIVE = 30.0
 GROUP = 60.0

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from headrace.client.app.app import App
 from headrace.client.app.context import Context
-from headrace.client.app.outcomes import Cancelled, Snooze, SoftTimeLimit
+from headrace.client.app.outcomes import Cancelled, SoftTimeLimit
 
 LONG = 60.0
 
@@ -51,12 +51,6 @@ async def cancel_self(payload: str) -> str:
     if payload == "waits":
         await asyncio.sleep(LONG)
     return payload
-
-
-@app.handler(queue="snoozed")
-def put_off(payload: float) -> None:
-    """Put the task off."""
-    raise Snooze("later", delay=payload)
 
 
 @app.handler(queue="async-undone")

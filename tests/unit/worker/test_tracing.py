@@ -122,7 +122,7 @@ def test_spawned_and_enqueued_tasks_follow_the_attempt_that_made_them(story: Sto
     assert story.follows("other", "parent")
 
 
-@pytest.mark.parametrize("tags", [None, {"order": ORDER}])
+@pytest.mark.parametrize("tags", [{"order": ORDER}])
 def test_a_moved_task_follows_the_attempt_that_moved_it(
     story: Story, tags: dict[str, str] | None
 ) -> None:
@@ -172,13 +172,6 @@ def test_a_worker_without_opentelemetry_passes_the_trace_on() -> None:
     }
 
 
-def test_outside_of_spans_and_handlers_there_is_no_tag(story: Story) -> None:
-    client = story.service.client
-    client.create_queue("mail")
-
-    assert story.tags(client.enqueue("mail", 1).id) == {}
-
-
 def test_a_traceparent_of_ones_own_and_ten_tags_stay_as_they_are(story: Story) -> None:
     client = story.service.client
     client.create_queue("mail")
@@ -202,30 +195,3 @@ def test_a_wrong_traceparent_begins_a_new_trace(story: Story) -> None:
     story.run()
 
     assert story.span("letters").parent is None
-
-
-def test_a_schedules_ticks_do_not_carry_the_trace_of_who_wrote_it(story: Story) -> None:
-    @story.app.periodic(every=60)
-    @story.app.task(queue="mail", name="letters")
-    def letters() -> None: ...
-
-    with story.tracer.start_as_current_span("request"):
-        story.app.sync_schedules(story.service.client)
-    story.service.run(story.app, seconds=61)
-
-    assert all(span.parent is None for span in story.exporter.get_finished_spans()[1:])
-
-
-def test_the_span_is_open_in_a_retry_too_and_each_attempt_has_one(story: Story) -> None:
-    @story.app.task(queue="mail", name="letters", retries=1)
-    def letters(ctx: Context) -> None:
-        if ctx.attempt == 1:
-            raise ValueError
-
-    with story.service.serving(story.app), story.tracer.start_as_current_span("request"):
-        letters.enqueue()
-    story.run()
-
-    spans = [span for span in story.exporter.get_finished_spans() if span.name == "letters"]
-    assert [(span.attributes or {})["headrace.attempt"] for span in spans] == [1, 2]
-    assert len({span.context.trace_id for span in spans if span.context}) == 1

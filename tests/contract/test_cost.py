@@ -1,7 +1,5 @@
 """What each call costs on the real engine, in DynamoDB's own units: the floor of design 2.
 
-Long, because it is a list: each call with what it costs.
-
 On SQLite it is what the same would cost there.
 """
 
@@ -93,6 +91,7 @@ def report_all(world: World, queue: str, tasks: list[Task], status: str, **field
         assert {result.outcome for result in results} == {ReportOutcome.OK}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("history", [86_400, 0], ids=["kept", "not kept"])
 def test_the_life_of_a_task(world: World, history: int) -> None:
     floor = cost.life(len(SMALL), batch=BATCH, kept=history > 0).write
@@ -187,6 +186,7 @@ def a_queue_of_long_tasks(world: World, count: int = 100) -> str:
     return queue
 
 
+@pytest.mark.gate
 def test_an_empty_dequeue_reads_at_most_one_unit_whatever_is_in_flight(world: World) -> None:
     queue = a_queue_of_long_tasks(world)
 

@@ -50,6 +50,7 @@ def queue(world: World) -> str:
     return queue
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("where", FILTERS.values(), ids=FILTERS)
 def test_the_steps_of_a_count_add_up_to_what_one_call_counts(
     world: World, queue: str, where: TaskFilter

@@ -122,6 +122,7 @@ def test_an_extension_before_the_mark_wins_and_after_it_revives_nothing(world: W
         world.use.leases.extend(group)
 
 
+@pytest.mark.gate
 def test_closing_releases_what_is_unsettled_with_no_attempt_used(world: World) -> None:
     queue, wide = world.queue(), world.queue("wide", shards=3)
     world.put(queue, "1", "2", "3", dedupe_key=None)
@@ -174,6 +175,7 @@ def test_an_unknown_group_is_no_lease(world: World) -> None:
 # -- names ------------------------------------------------------------------------------------
 
 
+@pytest.mark.gate
 def test_a_name_is_taken_until_a_day_after_the_end(world: World) -> None:
     group = opened(world, "batch-7")
     assert opened(world, "batch-8") != opened(world) != opened(world)

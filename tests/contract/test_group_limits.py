@@ -77,18 +77,6 @@ def test_whatever_ends_a_delivery_its_slot_is_free_at_once(world: World, status:
     assert world.one(queue).group_key == "a"  # this process has heard of it
 
 
-def test_tasks_of_a_group_go_on_in_their_order(world: World) -> None:
-    queue = limited(world)
-    ids = world.put(queue, *(["1"] * 20), group_key="a")
-    done = []
-    for _ in ids:
-        task = world.one(queue)
-        assert not world.take(queue)
-        world.say(task, "SUCCEEDED")
-        done.append(task.id)
-    assert done == ids
-
-
 def test_several_shards_share_a_limit(world: World) -> None:
     queue = limited(world, 3, shards=4)
     world.put(queue, *(["1"] * 20), group_key="a")

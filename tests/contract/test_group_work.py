@@ -56,6 +56,7 @@ def test_a_heartbeat_of_one_task_keeps_its_progress_and_moves_no_end(world: Worl
     assert shown.scheduled_at == task.scheduled_at
 
 
+@pytest.mark.gate
 def test_children_of_tasks_under_one_group_are_different_tasks(world: World) -> None:
     queue = world.queue()
     world.put(queue, "1", "2")
@@ -126,6 +127,7 @@ def test_a_late_report_does_not_touch_a_delivery_that_came_after_others(
     assert world.say(again, "SUCCEEDED").outcome is ReportOutcome.OK
 
 
+@pytest.mark.gate
 def test_two_that_work_under_one_group_never_get_the_same_task(world: World) -> None:
     """What another has won looks much like a write of one's own whose answer was lost."""
     queue = world.queue()

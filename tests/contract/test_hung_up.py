@@ -3,6 +3,8 @@
 import itertools
 from collections.abc import Callable
 
+import pytest
+
 from headrace.domain.task import State
 from tests.contract.conftest import World
 
@@ -23,6 +25,7 @@ def test_a_client_that_hung_up_leases_nothing(world: World) -> None:
     assert world.one(queue).attempts == 1
 
 
+@pytest.mark.gate
 def test_what_was_leased_meanwhile_goes_back_with_no_attempt_used(world: World) -> None:
     queue = world.queue()
     ids = world.put(queue, *["1"] * 3)

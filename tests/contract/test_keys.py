@@ -1,7 +1,4 @@
-"""What every store promises about keys.
-
-Long, because it is a list of promises, a test for each.
-"""
+"""What every store promises about keys."""
 
 import json
 from collections.abc import Iterator
@@ -232,6 +229,7 @@ def test_a_name_that_stands_for_others_or_cannot_be_read_is_refused(
     assert list(listed(world.use.keys, BOOTSTRAP)) == []
 
 
+@pytest.mark.gate
 def test_no_two_living_keys_have_one_name(world: World) -> None:
     keys = world.use.keys
     first = keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("mail",))
@@ -308,6 +306,7 @@ def test_a_rotated_key_has_another_secret_and_is_the_same_key(world: World) -> N
             keys.verify(made.secret)
 
 
+@pytest.mark.gate
 def test_the_secret_before_works_through_the_overlap_and_no_older_one(world: World) -> None:
     keys = world.use.keys
     first = keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))

@@ -45,20 +45,6 @@ def test_a_file_holds_what_was_written_last(lake: Lake) -> None:
     assert lake.get("state/y.json", range(2)) is None
 
 
-def test_files_are_listed_by_name_and_change_their_stamp(lake: Lake) -> None:
-    for name in ("raw/dt=2/b", "raw/dt=1/a", "raw/dt=1/c", "other/d"):
-        lake.put(name, b"x")
-    first = lake.list("raw/dt=")
-    lake.put("raw/dt=1/a", b"yy")
-    second = lake.list("raw/dt=1/")
-
-    assert [one.name for one in first] == ["raw/dt=1/a", "raw/dt=1/c", "raw/dt=2/b"]
-    assert [(one.name, one.size) for one in second] == [("raw/dt=1/a", 2), ("raw/dt=1/c", 1)]
-    assert second[0].stamp != first[0].stamp
-    assert second[1] == first[1]
-    assert lake.list("nothing/") == []
-
-
 def test_a_folder_that_cannot_be_written_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "raw").write_text("in the way")
 

@@ -91,6 +91,7 @@ def test_a_late_report_on_a_lease_nobody_took_back_still_counts(world: World) ->
     assert world.say(task, "SUCCEEDED").outcome is ReportOutcome.OK
 
 
+@pytest.mark.gate
 def test_heartbeats_keep_a_lease_past_every_reaper(world: World) -> None:
     queue = world.queue(keepalive_timeout_in_seconds=10, retry_strategy=AT_ONCE)
     world.put(queue)
@@ -299,6 +300,7 @@ def test_a_page_of_healthy_long_tasks_does_not_hide_a_dead_one(world: World) -> 
     assert (reaped.retried, reaped.healthy) == (1, 125)
 
 
+@pytest.mark.gate
 def test_a_lease_that_was_renewed_after_it_was_read_is_not_taken_back(world: World) -> None:
     """The reaper decides in the write, not by what it read."""
     queue = world.queue(keepalive_timeout_in_seconds=5)

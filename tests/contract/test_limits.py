@@ -95,6 +95,7 @@ def test_the_service_says_when_the_rate_may_allow_a_task_again(
     assert least <= answer.poll_after_seconds <= most
 
 
+@pytest.mark.gate
 def test_tokens_allow_a_burst_and_then_the_rate(world: World) -> None:
     rate = RateLimiting(10, 5)
     queue = filled(world, 30, dequeuing_settings=at_most(rate=rate))

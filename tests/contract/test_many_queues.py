@@ -43,6 +43,7 @@ def queues(world: World) -> list[str]:
     return ALL
 
 
+@pytest.mark.gate
 def test_a_later_queue_gives_what_those_before_do_not_have(world: World, queues: list[str]) -> None:
     found = take(world, 5, worker="ada:1")
 

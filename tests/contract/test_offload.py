@@ -1,7 +1,4 @@
-"""Payloads, results and progress over a size are kept elsewhere: only the bill shows it.
-
-Long, because it is a list of promises, a test for each.
-"""
+"""Payloads, results and progress over a size are kept elsewhere: only the bill shows it."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -77,8 +74,7 @@ class OffloadWorld(World):
         assert self.use.recording.record(SHARD, writes).unreadable == ()
 
 
-@pytest.fixture
-def world(store: Store, clock: ManualClock) -> OffloadWorld:
+def offload_world(store: Store, clock: ManualClock) -> OffloadWorld:
     objects, streamed = Objects(clock), Streamed(store, clock)
     settings = Settings(admin_key="test", poll_after_seconds=0.02, payload_offload_bytes=MOST)
     use = build(settings, streamed.store, now=clock, objects=objects)
@@ -87,6 +83,11 @@ def world(store: Store, clock: ManualClock) -> OffloadWorld:
     world = OffloadWorld(streamed.store, clock, use, objects, streamed)
     world.queue()
     return world
+
+
+@pytest.fixture
+def world(store: Store, clock: ManualClock) -> OffloadWorld:
+    return offload_world(store, clock)
 
 
 # -- what is kept where --------------------------------------------------------------------------

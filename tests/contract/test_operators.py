@@ -138,6 +138,7 @@ def test_an_operators_move_leaves_a_waiting_task_its_time_and_makes_a_dead_one_d
         world.use.bulk.by_filter(queue, MOVE, EVERY, to_queue="nowhere")
 
 
+@pytest.mark.gate
 def test_a_filter_acts_on_exactly_what_its_dry_run_showed(world: World) -> None:
     queue = world.queue(shards=3)
     hit = dead(world, queue, 30, error="Connection REFUSED by host", tags={"s": "x"})

@@ -20,6 +20,7 @@ def it(store: Store, clock: ManualClock) -> Recorder:
     return new_recorder(store, clock)
 
 
+@pytest.mark.gate
 def test_an_overview_tells_of_each_queue_what_its_stats_tell(it: Recorder) -> None:
     names = [it.world.queue(name, retry_strategy=AT_ONCE) for name in ("a", "b", "empty")]
     for name in names[:2]:

@@ -51,6 +51,7 @@ def test_answers_are_reports(world: World, run: PushRun) -> None:
     assert failed.errors[0].worker == "push:hooks:0"
 
 
+@pytest.mark.gate
 def test_one_has_the_seat_and_the_next_one_after_it(world: World, run: PushRun) -> None:
     assert world.use.push.begin("hooks") is None
     assert world.use.push.begin("hooks", 1) is None  # there is one seat for 100 requests

@@ -166,6 +166,7 @@ def filled(world: World, **settings: Any) -> tuple[str, dict[str, list[str]]]:
     return queue, ids
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("shards", "limit"), [(1, 50), (4, 2)])
 def test_lists_go_state_by_state_in_order(world: World, shards: int, limit: int) -> None:
     queue, ids = filled(world, shards=shards)

@@ -1,7 +1,6 @@
 """What the recorder promises on every store: each change of a task is counted exactly once.
 
 Tasks change in a store whose stream is kept; the recorder is given it in batches of any kind.
-Long, because all of it stands on the one ground that is laid out here.
 """
 
 from collections.abc import Sequence
@@ -15,12 +14,11 @@ from headrace.domain.instants import micros_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import Place, State
 from headrace.domain.write import TaskWrite
 from headrace.history.recent import last_day, last_hour
 from headrace.history.recorder import Recorded, Recording
 from headrace.history.tally import Activity
-from headrace.store.base import CountPage, Store
+from headrace.store.base import Store
 from headrace.store.call_scope import metered
 from headrace.store.stream import writes_of
 from tests.contract.conftest import World, new_world
@@ -102,35 +100,31 @@ def worked(world: World, queue: str) -> None:
 
 
 def test_dead_tasks_are_counted_by_the_index_only_if_the_recorder_knows_of_too_many(
-    it: Recorder, monkeypatch: pytest.MonkeyPatch
+    it: Recorder,
 ) -> None:
     """Or once an hour, for what the recorder has missed."""
-    queue = it.world.queue(dead_letter_queue_config=DeadLetterConfig(max_size=3))
-    counted: list[Place] = []
-    store = it.world.use.reaping.store
-    count = store.count
-
-    def noting(place: Place, **how: Any) -> CountPage:
-        if place.state is State.DEAD:
-            counted.append(place)
-        return count(place, **how)
-
-    monkeypatch.setattr(store, "count", noting)
+    queue = it.world.queue(dead_letter_queue_config=DeadLetterConfig(max_size=100))
 
     def die(number: int) -> None:
-        for _ in range(number):
-            it.world.put(queue)
-            it.world.say(it.world.one(queue), "FAILED", retryable=False)
+        it.world.put(queue, *["{}"] * number)
+        for task in it.world.take(queue, number):
+            it.world.say(task, "FAILED", retryable=False)
 
-    die(3)
+    def reads(passes: int) -> float:
+        with metered() as meter:
+            for _ in range(passes):
+                it.world.use.reaping.run()
+                it.world.clock.forward(60)
+        return meter.read
+
+    empty = reads(30)
+    for _ in range(4):
+        die(25)
     it.record()
-    for _ in range(58):
-        it.world.use.reaping.run()
-        it.world.clock.forward(60)
-    assert 1 <= len(counted) <= 2 * len(it.world.use.queues.get(queue).places(State.DEAD))
+    reads(1)
+    assert reads(30) <= empty + 1
     die(2)
     it.record()
-
     assert it.world.use.reaping.run().evicted == 2
 
 

@@ -1,7 +1,4 @@
-"""Counting a queue anew mends its counters, whatever the recorder has missed or is yet to hear.
-
-Long, because each thing that may come between a recount's steps is a test of its own.
-"""
+"""Counting a queue anew mends its counters, whatever the recorder has missed or is yet to hear."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -10,7 +7,6 @@ import pytest
 
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.history.recounting import Recounted
-from headrace.ops.shared.audit import AuditFilter
 from headrace.store.base import Store
 from tests.contract.test_recording import Recorder, new_recorder
 from tests.manual_clock import ManualClock
@@ -117,18 +113,6 @@ def test_a_recount_is_not_exact_if_a_task_was_written_since_it_began(
 
     assert exact[:4] == [True] * 4
     assert exact[-1] is False
-
-
-def test_of_the_dead_those_that_were_cancelled_are_counted(it: Recorder) -> None:
-    queue = worked(it)
-    for task_id in it.world.put(queue, "{}", "{}"):
-        it.world.use.cancelling.cancel(task_id)
-    it.stream.taken()  # of which the recorder never hears
-
-    assert recount(it, queue).counts == [3, 1, 1, 3, 2]
-    assert counts(it, queue) == [3, 1, 1, 3, 2]
-    (entry,) = it.world.use.audit.list(AuditFilter(action="recount")).shown
-    assert (entry.matched, entry.changed) == (8, 10)
 
 
 def refused(do: Callable[[], object]) -> None:

@@ -1,7 +1,4 @@
-"""A dequeue that is sent again under its key gets what the first one leased, and nothing else.
-
-Long, because each moment at which an answer may be lost is a test of its own.
-"""
+"""A dequeue that is sent again under its key gets what the first one leased, and nothing else."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -54,6 +51,7 @@ def queue(world: World) -> str:
     return name
 
 
+@pytest.mark.gate
 def test_a_repeat_gives_the_same_tasks_under_the_same_leases(world: World, queue: str) -> None:
     first = take(world, queue)
     world.clock.forward(7)

@@ -66,6 +66,7 @@ def test_what_failed_runs_anew_whatever_it_is(world: World) -> None:
     assert world.use.repeats.begin(ASKED, within=SECOND) == RecordedAnswer(200, None, "done")
 
 
+@pytest.mark.gate
 def test_whose_time_is_over_is_followed_by_one_and_changes_nothing_more(world: World) -> None:
     slow = begun(world)
     world.clock.forward(10)

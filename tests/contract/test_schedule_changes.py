@@ -17,6 +17,7 @@ from tests.contract.scheduling import (
 )
 
 
+@pytest.mark.gate
 def test_a_change_takes_back_what_is_ahead_and_doubles_nothing(world: World) -> None:
     queue = schedule(world, world.queue(), payload="1")
     world.clock.forward(60)
@@ -42,16 +43,6 @@ def test_a_tick_that_an_operator_ran_early_does_not_run_again_after_a_change(wor
     assert due(world, queue) == [at("08:01:00"), at("08:03:00")]
     minutes(world, 3)
     assert at("08:02:00") not in due(world, queue)
-
-
-def test_the_same_settings_again_change_nothing(world: World) -> None:
-    queue = schedule(world, world.queue(), payload="1")
-    before = world.use.schedules.get(queue, NAME)
-
-    schedule(world, queue, payload="1")
-
-    assert world.use.schedules.get(queue, NAME) == before
-    assert [task.version for task in waiting(world, queue)] == [1, 1, 1]
 
 
 def test_a_paused_schedule_has_no_ticks_and_catches_up_on_none(world: World) -> None:

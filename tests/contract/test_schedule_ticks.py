@@ -1,16 +1,14 @@
 """What every store promises about ticks: each makes one task, and only one."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
-from headrace.domain import limits
 from headrace.domain.errors import Unavailable
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import DeadReason, Missed, OnExpiry, State
 from headrace.ops.tasks.enqueue import EnqueueOutcome
-from headrace.store.sqlite import SqliteStore
-from tests.contract.conftest import World, dies, new_world
+from tests.contract.conftest import World, dies
 from tests.contract.scheduling import (
     NAME,
     at,
@@ -21,7 +19,6 @@ from tests.contract.scheduling import (
     schedule,
     waiting,
 )
-from tests.manual_clock import ManualClock
 
 
 @pytest.mark.gate
@@ -242,27 +239,6 @@ def test_a_tick_that_was_delivered_and_a_run_by_hand_are_not_dropped(world: Worl
         assert (seen.state, seen.dead_reason) == (State.DEAD, DeadReason.EXPIRED)
 
 
-def test_a_schedule_enqueues_so_many_bytes_ahead_and_loses_no_tick_for_it(
-    clock: ManualClock,
-) -> None:
-    world = new_world(SqliteStore(), clock)  # what is heavy here is no matter of the store
-    payload = f'"{"x" * (limits.PAYLOAD_BYTES - 2)}"'
-    queue = schedule(world, world.queue(), every_seconds=1, payload=payload)
-    began, seen, most = world.clock.time, set[datetime](), 0
-
-    for _ in range(3):
-        tasks = world.use.inspect.list(queue, limit=250).tasks
-        most = max(most, sum(task.due_at > world.clock.time for task in tasks))
-        seen |= {task.due_at for task in tasks}
-        for task in tasks:
-            world.use.tasks.delete(task.id)
-        minutes(world, 1)
-
-    assert most * limits.PAYLOAD_BYTES == limits.AHEAD_BYTES
-    assert sorted(seen) == [began + timedelta(seconds=each) for each in range(1, len(seen) + 1)]
-    assert len(seen) >= 120
-
-
 def test_a_tick_whose_dedupe_key_is_held_is_tried_for_a_minute(world: World) -> None:
     queue = schedule(world, world.queue(), dedupe_key="one at a time")
     assert due(world, queue) == [at("08:01:00")]  # it lives, so the next ones cannot
@@ -282,6 +258,7 @@ def take_id(world: World, task_id: str, queue: str) -> None:
     assert result.outcome is EnqueueOutcome.CREATED
 
 
+@pytest.mark.gate
 def test_a_tick_whose_id_another_task_holds_is_made_once_under_another_id(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

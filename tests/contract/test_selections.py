@@ -44,6 +44,7 @@ def look(world: World, queue: str, where: TaskFilter = DEAD, **more: Any) -> Tas
     return all_of(world, world.use.selections.look(queues=[queue], where=where, **call))
 
 
+@pytest.mark.gate
 def test_what_was_seen_is_restarted_and_counted(world: World) -> None:
     queue = world.queue()
     ids = kill(world, queue, 7)

@@ -106,17 +106,6 @@ def test_a_session_ends_an_hour_after_the_last_page(world: World) -> None:
     assert not is_open(world.use.sessions, session)
 
 
-def test_a_page_that_refreshes_itself_keeps_no_session(world: World) -> None:
-    session = sign_in(world)
-    for _ in range(59):
-        world.clock.forward(MINUTE)
-        assert is_open(world.use.sessions, session, active=False)
-
-    world.clock.forward(MINUTE)
-
-    assert not is_open(world.use.sessions, session, active=False)
-
-
 @pytest.mark.in_process
 def test_a_session_ends_after_eight_hours_however_busy(world: World) -> None:
     session = sign_in(world)
@@ -136,6 +125,7 @@ def test_what_was_never_begun_is_no_session(world: World) -> None:
     assert not is_open(world.use.sessions, replace(session, key_id="key_0"))
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("way", ["sign out", "revoke"])
 def test_a_session_that_ends_while_a_page_notes_its_use_stays_ended(world: World, way: str) -> None:
     key_id, secret = key(world)

@@ -34,6 +34,7 @@ def taken(
     return list(given)
 
 
+@pytest.mark.gate
 def test_a_shard_is_handed_out_in_order_page_by_page_and_no_further_than_asked(
     world: World, shards: ShardDeliveries
 ) -> None:

@@ -149,20 +149,6 @@ def test_twenty_four_children_with_keys_fit_one_report(world: World) -> None:
     assert [task.payload for task in world.take("left", 25)] == [str(n) for n in range(24)]
 
 
-def test_without_history_a_repeat_is_not_found_and_creates_nothing(world: World) -> None:
-    world.queue("source", history_retention_in_seconds=0)
-    world.queue("left")
-    world.put("source")
-    task = world.one("source")
-    spawn = (("left", TaskSpec("1")),)
-
-    first = world.say(task, "SUCCEEDED", spawn=spawn)
-    again = world.say(task, "SUCCEEDED", spawn=spawn)
-
-    assert (first.outcome, again.outcome) == (ReportOutcome.OK, ReportOutcome.NOT_FOUND)
-    assert world.use.inspect.count("left").count == 1
-
-
 def test_a_pipeline_may_loop_and_fork_and_end(world: World) -> None:
     task = parent(world)
     for hop in range(3):

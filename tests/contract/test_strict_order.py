@@ -1,7 +1,4 @@
-"""Strict order of groups, on every store: one after the other, as they came in.
-
-Long, because it is a list of promises, a test for each.
-"""
+"""Strict order of groups, on every store: one after the other, as they came in."""
 
 from datetime import timedelta
 from typing import Any
@@ -20,7 +17,7 @@ from headrace.domain.queue import DeadLetterConfig, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.store.call_scope import metered
-from tests.contract.conftest import World, dies, hooked, new_world
+from tests.contract.conftest import World, dies, hooked
 
 ONCE = RetryStrategy(Backoff.FIXED, 1, 0, 0, 0.0)
 SLOW = RetryStrategy(Backoff.FIXED, 5, 60, 60, 0.0)
@@ -267,20 +264,6 @@ def test_what_comes_back_goes_to_the_tail(world: World, way: str) -> None:
 # -- several processes ------------------------------------------------------------
 
 
-def test_several_processes_keep_one_order(world: World) -> None:
-    queue = strict(world)
-    ids = world.put(queue, *"123456", group_key="a")
-    processes = [new_world(world.store, world.clock) for _ in range(3)]
-    order = []
-    for number in range(len(ids)):
-        world.clock.forward(2)
-        taken = [task for one in processes for task in one.take(queue, 5)]
-        assert len(taken) == 1
-        order.append(taken[0].id)
-        processes[number % 3].say(taken[0], "SUCCEEDED")
-    assert order == ids
-
-
 # -- what is refused ------------------------------------------------------------
 
 
@@ -382,50 +365,3 @@ def test_explain_names_what_blocks_a_group(world: World) -> None:
 
 def fair(world: World, name: str = "fair", limit: int = 2) -> str:
     return world.queue(name, groups=GroupSettings(GroupMode.FAIR, max_inflight_per_group=limit))
-
-
-@pytest.mark.parametrize("over", ["", "plain"])
-def test_a_task_that_was_moved_out_of_a_strict_order_has_no_place_in_the_next_queue(
-    world: World, over: str
-) -> None:
-    source, target = strict(world), fair(world)
-    world.queue("plain")
-    world.put(target, "holder", group_key="a")
-    world.one(target)
-    (task,) = world.put(source, group_key="a")
-    for to in filter(None, (over, target)):
-        at = world.see(task).queue
-        assert world.use.bulk.by_ids(at, BulkAction.MOVE, [task], to_queue=to).changed == 1
-    world.use.tasks.delete(task)
-    world.put(target, "next", group_key="a")
-
-    assert [one.payload for one in later(world, target)] == ["next"]
-    assert world.use.fair_groups.get(target, "a").inflight
-
-
-@pytest.mark.parametrize("begins", ["strict", "fair"])
-def test_a_queue_made_again_in_the_other_mode_heeds_nothing_of_the_first(
-    world: World, begins: str
-) -> None:
-    def make(mode: str) -> str:
-        return strict(world) if mode == "strict" else fair(world, "mail")
-
-    queue = make(begins)
-    world.put(queue, "1", group_key="a")
-    world.put(queue, "2", group_key="b")
-    assert len(later(world, queue)) == 2
-    world.use.tasks.delete(*world.put(queue, "3", group_key="a"))
-    world.use.queues.delete(queue)
-    world.clock.forward(120)
-    queue = make("fair" if begins == "strict" else "strict")
-    world.put(queue, *"456", group_key="a")
-    world.put(queue, "7", group_key="b")
-
-    order = []
-    for _ in range(3):
-        tasks = after_belief(world, queue)  # what was strict here before may have left a place
-        order += [str(task.payload) for task in tasks]
-        for task in tasks:
-            world.say(task, "SUCCEEDED")
-    assert sorted(order) == [*"4567"]
-    assert [one for one in order if one != "7"] == [*"456"]

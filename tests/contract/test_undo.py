@@ -1,7 +1,4 @@
-"""What every store promises of what is deleted with an undo: hidden, and back as it was.
-
-Long, because it is a list of promises, a test for each.
-"""
+"""What every store promises of what is deleted with an undo: hidden, and back as it was."""
 
 from dataclasses import replace
 
@@ -74,6 +71,7 @@ def test_deleting_and_undoing_leaves_a_task_as_it_was(world: World, state: State
     assert as_kept(world.see(task.id)) == as_kept(task)
 
 
+@pytest.mark.gate
 def test_what_was_in_flight_waits_again_due_now_and_the_attempt_does_not_count(
     world: World,
 ) -> None:
@@ -243,23 +241,6 @@ def test_a_purge_is_undone_too_whoever_has_finished_it(world: World) -> None:
     assert answer.changed == 2
     for state in (State.DEAD, State.SUCCEEDED):
         assert as_kept(world.see(tasks[state].id)) == as_kept(tasks[state])
-
-
-def test_a_purge_that_is_undone_takes_nothing_a_second_time(world: World) -> None:
-    queue = world.queue()
-    (task_id,) = world.put(queue)
-    world.clock.forward(0.001)
-    purged = world.use.queues.purge(queue, (State.ENQUEUED,), undo_in_seconds=DAY)
-    assert purged.undo is not None
-    assert back(world, purged.undo.id).changed == 1
-
-    for _ in range(3):  # the purge would have another look, for what the index did not show
-        world.say(world.one(queue), "RELEASED")
-        world.clock.forward(61)
-        world.use.reaping.run()
-
-    assert world.see(task_id).state is State.ENQUEUED
-    assert world.use.queues.removals.pending() == []
 
 
 def test_the_place_of_a_deleted_task_in_flight_is_free_and_not_taken_twice(world: World) -> None:

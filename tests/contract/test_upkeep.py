@@ -1,5 +1,7 @@
 """Shards that are given up are looked at until they are empty, and no longer."""
 
+import pytest
+
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State
 from headrace.store.call_scope import metered
@@ -21,6 +23,7 @@ def reads(world: World, queue: str) -> float:
     return meter.read
 
 
+@pytest.mark.gate
 def test_a_queue_of_one_shard_again_costs_what_one_shard_costs(world: World) -> None:
     queue = resharded(world, 64, 1)
     world.clock.forward(SETTLED)

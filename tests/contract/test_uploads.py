@@ -16,9 +16,8 @@ from headrace.ops.delivery.orphans import ORPHAN_AGE, ROUND
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
-from headrace.testing.stores import Streamed
 from tests.contract.conftest import World
-from tests.contract.test_offload import MOST, Objects, OffloadWorld
+from tests.contract.test_offload import MOST, OffloadWorld, offload_world
 from tests.manual_clock import ManualClock
 
 CONTENT = b"\x00\xff no JSON, and of any size" * 200
@@ -26,14 +25,7 @@ CONTENT = b"\x00\xff no JSON, and of any size" * 200
 
 @pytest.fixture
 def world(store: Store, clock: ManualClock) -> OffloadWorld:
-    objects, streamed = Objects(clock), Streamed(store, clock)
-    settings = Settings(admin_key="test", poll_after_seconds=0.02, payload_offload_bytes=MOST)
-    use = build(settings, streamed.store, now=clock, objects=objects)
-    use.deliveries.sleep = clock.forward
-    use.deliveries.arrivals = None
-    world = OffloadWorld(streamed.store, clock, use, objects, streamed)
-    world.queue()
-    return world
+    return offload_world(store, clock)
 
 
 def granted(world: World, queue: str = "mail", **given: Any) -> Upload:
@@ -77,6 +69,7 @@ def test_a_task_is_made_of_an_upload_and_delivered_without_reading_it(world: Off
     assert world.use.uploads.url_of(upload.text, "http://here").startswith("http://here/v1/")
 
 
+@pytest.mark.gate
 def test_one_reference_makes_one_task_however_often_it_comes(world: OffloadWorld) -> None:
     upload = uploaded(world)
     results = [*enqueue(world, spec(upload)), *enqueue(world, spec(upload))]

@@ -24,6 +24,7 @@ def meanwhile(world: World, *steps: Callable[[], object]) -> None:
     world.use.waiting.sleep = sleep
 
 
+@pytest.mark.gate
 def test_the_end_is_seen_though_it_comes_later(world: World) -> None:
     queue = world.queue()
     (task_id,) = world.put(queue)

@@ -66,6 +66,7 @@ def test_a_command_comes_with_every_heartbeat_that_follows(world: World) -> None
     assert [worker.command for worker in listed(world)] == [Command.STOP]
 
 
+@pytest.mark.gate
 def test_a_stop_replaces_a_quiet_and_is_not_weakened_by_one(world: World) -> None:
     alive(world)
     ask(world, Command.QUIET)

@@ -1,6 +1,5 @@
 """Bodies of requests: their instants, their contradictions, and what they mean."""
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,15 +8,13 @@ from pydantic import BaseModel
 
 from headrace.domain import limits
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import State
-from headrace.http.queue_bodies import CreateQueueBody, PurgeBody
+from headrace.http.queue_bodies import CreateQueueBody
 from headrace.http.rawjson import decode
 from headrace.http.report_bodies import ReportsBody
 from headrace.http.task_bodies import EnqueueBody
-from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
-from tests.unit.http.bodies import intervals, moved, queue, read, refused, report, retry, task
+from headrace.ops.delivery.reports import ReportStatus, TaskReport
+from tests.unit.http.bodies import intervals, moved, read, refused, report, task
 
 # -------------------------------------------------------------------------------------- instants
 
@@ -25,13 +22,10 @@ from tests.unit.http.bodies import intervals, moved, queue, read, refused, repor
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
-        ("2026-11-21T08:00:00Z", "2026-11-21T08:00:00+00:00"),
         ("2026-11-21t08:00:00z", "2026-11-21T08:00:00+00:00"),
         ("2026-11-21 08:00:00+02:00", "2026-11-21T06:00:00+00:00"),
-        ("2026-11-21T08:00:00.123456Z", "2026-11-21T08:00:00.123456+00:00"),
         ("2026-11-21T08:00:00.1Z", "2026-11-21T08:00:00.100000+00:00"),
         ("2026-11-21T08:00:00.123456789-05:30", "2026-11-21T13:30:00.123456+00:00"),
-        ("1970-01-01T00:00:00Z", "1970-01-01T00:00:00+00:00"),
         ("9998-12-31T23:59:59.999999Z", "9998-12-31T23:59:59.999999+00:00"),
     ],
 )
@@ -47,22 +41,13 @@ def test_an_instant_may_have_any_offset_and_becomes_utc(written: str, meant: str
     [
         "2026-11-21T08:00:00",
         "2026-11-21",
-        "2026-11-21T08:00Z",
         "20261121T080000Z",
-        "2026-W47-6T08:00:00Z",
         "2026-02-30T08:00:00Z",
-        "2026-11-21T25:00:00Z",
         "2026-11-21T08:00:00+25:00",
-        "2026-11-21T08:00:00.Z",
-        "2026-11-21T08:00:00Z\n",
         "1969-12-31T23:59:59Z",
         "9999-01-01T00:00:00Z",
-        "0001-01-01T00:00:00+14:00",
         "٢٠٢٦-11-21T08:00:00Z",
-        "tomorrow",
-        "",
         1_795_248_000,
-        True,
     ],
     ids=str,
 )
@@ -85,19 +70,14 @@ CONTRADICTIONS = [
         {"tasks[0].expires_at"},
     ),
     (CreateQueueBody, intervals(1, 2, max_retries=3), {"retry_strategy.max_retries"}),
-    (CreateQueueBody, retry(kind="fixed", intervals=[1]), {"retry_strategy.intervals"}),
     (ReportsBody, report("MOVED"), {"reports[0].to_queue"}),
-    (ReportsBody, report("SUCCEEDED", to_queue="a"), {"reports[0].to_queue"}),
     (ReportsBody, report("FAILED", result=1), {"reports[0].result"}),
-    (ReportsBody, report("SUCCEEDED", progress=1), {"reports[0].progress"}),
-    (ReportsBody, report("SUCCEEDED", retryable=False), {"reports[0].retryable"}),
     (ReportsBody, report("RELEASED", error={"type": "a"}), {"reports[0].error"}),
     (
         ReportsBody,
         report("INFLIGHT", delay_in_seconds=1, tags={}),
         {"reports[0].delay_in_seconds", "reports[0].tags"},
     ),
-    (ReportsBody, report("FAILED", payload={}), {"reports[0].payload"}),
     (
         ReportsBody,
         moved(keepalive_timeout_in_seconds=5),
@@ -134,28 +114,6 @@ def test_every_bad_field_of_a_batch_is_named() -> None:
 # ------------------------------------------------------------------------------------ what it means
 
 
-def test_an_entry_with_everything_left_out_or_null() -> None:
-    nulls = dict.fromkeys(
-        (
-            "payload",
-            "id",
-            "scheduled_at",
-            "delay_in_seconds",
-            "expires_at",
-            "dedupe_key",
-            "overwrite_on_duplicate",
-            "keepalive_timeout_in_seconds",
-            "retry_strategy",
-            "tags",
-        )
-    )
-    body = {"tasks": [{}, nulls, {"overwrite_on_duplicate": []}]}
-
-    tasks = [entry.new_task() for entry in read(EnqueueBody, body).tasks]
-
-    assert tasks == [TaskSpec("null")] * 3
-
-
 def test_an_entry_with_everything() -> None:
     body = (
         '{"tasks":[{"payload":{"n": 1.10},"id":"a-1","scheduled_at":"2026-11-21T08:00:00Z",'
@@ -173,53 +131,6 @@ def test_an_entry_with_everything() -> None:
         keepalive=2.5,
         retry=RetryStrategy(Backoff.INTERVALS, max_retries=2, intervals=(1, 2.5)),
         tags={"a": "b"},
-    )
-
-
-def test_whole_numbers_stay_whole() -> None:
-    settings = read(CreateQueueBody, queue(keepalive_timeout_in_seconds=60)).settings()
-
-    assert json.dumps(settings.keepalive_timeout_in_seconds) == "60"
-
-
-def test_a_report_with_nothing_but_defaults_means_the_same_with_any_status() -> None:
-    defaults: dict[str, Any] = {
-        "result": None,
-        "progress": None,
-        "error": {"type": "", "message": "", "detail": ""},
-        "retryable": True,
-        "delay_in_seconds": None,
-        "payload": None,
-        "tags": None,
-        "keepalive_timeout_in_seconds": None,
-        "spawn": [],
-    }
-    for status in ReportStatus:
-        target = "next" if status is ReportStatus.MOVED else None
-
-        (entry,) = read(ReportsBody, report(status, to_queue=target, **defaults)).reports
-
-        assert entry.report() == TaskReport("tsk_1", "lse_1.1.", status, to_queue=target)
-
-
-def test_a_report_of_failure() -> None:
-    (entry,) = read(
-        ReportsBody,
-        report(
-            "FAILED",
-            error={"type": "Timeout", "message": "slow", "detail": None},
-            retryable=False,
-            delay_in_seconds=1.5,
-        ),
-    ).reports
-
-    assert entry.report() == TaskReport(
-        "tsk_1",
-        "lse_1.1.",
-        ReportStatus.FAILED,
-        error=WorkerError("Timeout", "slow", ""),
-        retryable=False,
-        delay_in_seconds=1.5,
     )
 
 
@@ -245,23 +156,6 @@ def test_the_longest_text_of_an_error_is_cut_to_its_limit() -> None:
     assert (cut.type, cut.message) == ("Timeout", "slow")
     assert cut.detail.endswith("… [cut]")
     assert 3000 < len(cut.detail.encode()) < limits.ERROR_BYTES
-
-
-def test_a_queue_with_only_a_name_has_the_defaults() -> None:
-    assert read(CreateQueueBody, queue()).settings() == QueueSettings()
-
-
-def test_nested_settings_may_be_given_in_part() -> None:
-    settings = read(CreateQueueBody, retry(kind="fixed", base_seconds=1)).settings()
-
-    assert settings.retry_strategy == RetryStrategy(Backoff.FIXED, base_seconds=1)
-
-
-def test_states_to_purge_count_once() -> None:
-    assert read(PurgeBody, {"states": ["DEAD", "SUCCEEDED", "DEAD"]}).chosen() == (
-        State.DEAD,
-        State.SUCCEEDED,
-    )
 
 
 def test_bodies_do_not_show_payloads_when_printed() -> None:

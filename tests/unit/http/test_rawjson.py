@@ -15,7 +15,6 @@ from headrace.http.rawjson import (
     MEMBERS_IN_ALL,
     JsonText,
     decode,
-    member_text,
     object_text,
     shortest,
 )
@@ -59,49 +58,16 @@ def test_every_kind_of_body_is_read_as_the_standard_library_reads_it(value: Any)
     assert json.loads(found["reports"][0]["result"]) == value
 
 
-@given(value=values)
-def test_payloads_of_spawned_tasks_survive_too(value: Any) -> None:
-    text = json.dumps(value, ensure_ascii=False, indent=1)
-    body = f'{{"reports":[{{"spawn":[1,{{"queue":"a","payload":{text}}},{{}}]}}]}}'
-
-    (report,) = decode(body)["reports"]
-
-    assert report["spawn"] == [1, {"queue": "a", "payload": text}, {}]
-    assert isinstance(report["spawn"][1]["payload"], JsonText)
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ('{"data": [1.10 , 2] }', "[1.10 , 2]"),
-        (' {"a":{"data":1},"d\\u0061ta":"x"}', '"x"'),
-        ('{"data":1,"data":2}', "2"),
-        ('{"date":1}', None),
-        ("{}", None),
-        ('["data"]', None),
-        ('"data"', None),
-        (json.dumps({f"m{number}": number for number in range(1000)} | {"data": 1}), "1"),
-    ],
-)
-def test_the_text_of_one_member_can_be_cut_out(text: str, found: str | None) -> None:
-    assert member_text(text, "data") == found
-
-
 @pytest.mark.parametrize(
     "text",
     [
         "1.10",
-        "1E5",
         "-0",
-        "-0.0",
         "1e999",
-        "12345678901234567890123",
         "9" * 6000,
         '"\\u00e9\\/\\ud83d\\ude00"',
         '"\\ud800"',
         '{"a":1,"a":2}',
-        "[ ]",
-        "null",
     ],
 )
 def test_the_way_a_value_is_written_is_kept(text: str) -> None:
@@ -113,64 +79,26 @@ def test_the_last_of_two_members_with_one_name_counts() -> None:
     assert decode('{"tasks":[{"payload":1,"payload":2}]}')["tasks"] == [{"payload": "2"}]
 
 
-def test_names_may_be_written_with_escapes() -> None:
-    assert decode('{"t\\u0061sks":[{"p\\u0061yload":1.0}]}') == {"tasks": [{"payload": "1.0"}]}
-
-
-def test_only_the_places_of_clients_values_are_kept_as_text() -> None:
-    body = '{"payload":1.0,"result":1.0,"tasks":[[{"payload":1.0}],1.0],"reports":{"result":1.0}}'
-
-    assert decode(body) == {
-        "payload": "1.0",
-        "result": 1.0,
-        "tasks": [[{"payload": 1.0}], 1.0],
-        "reports": {"result": 1.0},
-    }
-
-
 @pytest.mark.parametrize(
     ("body", "message"),
     [
         ("", "not JSON"),
-        (" ", "not JSON"),
-        ("{", "not JSON"),
-        ('{"a":1', "not JSON"),
         ('{"a":1,}', "not JSON"),
-        ("{,}", "not JSON"),
-        ('{"a" 1}', "':'"),
         ("{'a':1}", "double quotes"),
-        ('{"a":1}}', "extra data"),
         ('{"a":1} {"a":1}', "extra data"),
-        ('{"a":1}\0', "extra data"),
         ("\ufeff{}", "not JSON"),
-        ('{"a":\u00a01}', "not JSON"),
         ('{"a":"\n"}', "control character"),
-        ('{"a\n":1}', "control character"),
         ('{"a":"\\x"}', "escape"),
         ('{"a":01}', "not JSON"),
-        ('{"a":1.}', "not JSON"),
-        ('{"a":+1}', "not JSON"),
-        ('{"a":undefined}', "not JSON"),
         ('{"a":NaN}', "NaN"),
-        ('{"a":[Infinity]}', "Infinity"),
-        ('{"tasks":[{"payload":NaN}]}', "NaN"),
         ('{"tasks":[{"payload":[{"x":-Infinity}]}]}', "-Infinity"),
         ('{"tasks":[{"payload":1.}]}', "not JSON"),
-        ('{"tasks":[{"payload":}]}', "not JSON"),
-        ('{"tasks":[{"payload":1]}', "','"),
         ('{"tasks":[{"payload":1} {"payload":1}]}', "','"),
-        ('{"tasks":[{"payload":1},]}', "not JSON"),
-        ('{"tasks":[{"payload":1}}', "','"),
-        ('{"tasks":[', "not JSON"),
         ('{"tasks":[{"payload":' + "[" * 200_000, "nested too deeply"),
         ('{"a":' + '{"a":' * 200_000, "nested too deeply"),
         ('{"a":' + "1" * 5000 + "}", "too many digits"),
         ("[]", "must be a JSON object"),
-        ('"{}"', "must be a JSON object"),
-        ("1", "must be a JSON object"),
         ("null", "must be a JSON object"),
-        ('"a":1', "must be a JSON object"),
-        ("NaN", "NaN"),
         ('{"tasks":[{"payload":"\\ud800","id":x}]}', "line 1 column 36"),
     ],
     ids=lambda text: text[:40],
@@ -203,15 +131,14 @@ def test_all_objects_of_ours_together_are_bounded() -> None:
         decode(f'{{"reports":[{spawn}]}}')
 
 
-def test_payloads_may_have_any_number_of_members() -> None:
-    assert decode(f'{{"tasks":[{{"payload":{_members(2000)}}}]}}')
-
-
-def test_a_whole_body_can_be_kept_as_text() -> None:
-    assert object_text(' {"data": [1.10]}\r\n') == '{"data": [1.10]}'
-
-
-@pytest.mark.parametrize("body", ["", "[]", "1", '{"a":NaN}', "{} x", '{"a":' + "[" * 200_000])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[]",
+        '{"a":NaN}',
+        '{"a":' + "[" * 200_000,
+    ],
+)
 def test_a_whole_body_must_be_one_strict_json_object_too(body: str) -> None:
     with pytest.raises(InvalidRequest):
         object_text(body)
@@ -238,31 +165,6 @@ def test_the_shortest_text_keeps_numbers_and_halves_of_surrogate_pairs() -> None
     assert shortest(text, len(text)) == '[1.10,1E5,"\\ud800\\u00e9","é/"]'
 
 
-@given(value=values, ascii_only=st.booleans(), most=st.integers(0, 60))
-def test_what_fits_is_shortened_and_what_does_not_is_not(
-    *, value: Any, ascii_only: bool, most: int
-) -> None:
-    text = JsonText(json.dumps(value, ensure_ascii=ascii_only, indent=1))
-    whole = shortest(text, len(text))
-    assert whole is not None
-
-    assert shortest(text, most) == (whole if len(whole) <= most else None)
-
-
-def test_shortening_stops_at_its_limit() -> None:
-    text = JsonText('["\\u0041" ' + ',"\\u0041" ' * 9 + ',"\\u00zz"]')  # no JSON at its end
-
-    assert shortest(text, 39) is None  # it never came so far
-    with pytest.raises(json.JSONDecodeError):
-        shortest(text, 100)
-
-
-def test_only_escapes_that_can_go_are_decoded() -> None:
-    text = JsonText('["\\n", "\\q", "\\u0041"]')  # one that is no JSON shows it
-
-    assert shortest(text, 100) == '["\\n","\\q","A"]'
-
-
 _WHOLE_BODY = 4 * 1024 * 1024
 
 
@@ -270,12 +172,8 @@ _WHOLE_BODY = 4 * 1024 * 1024
     ("frame", "entry"),
     [
         ('{"tasks":[%s]}', "{}"),
-        ('{"tasks":[%s]}', "1"),
         ('{"reports":[{"spawn":[%s]}]}', "1"),
-        ('{"tasks":[{"payload":1,"tags":[%s]}]}', "{}"),
         ('{"tasks":[{"payload":1,"tags":{"a":[%s]}}]}', "[]"),
-        ('{"ids":[%s]}', "[]"),
-        ('{"tasks":[{"payload":[%s]}]}', "{}"),
     ],
 )
 def test_a_body_of_very_many_values_costs_little(frame: str, entry: str) -> None:
@@ -283,6 +181,9 @@ def test_a_body_of_very_many_values_costs_little(frame: str, entry: str) -> None
     body = frame % ",".join([entry] * (_WHOLE_BODY // (len(entry) + 1)))
 
     began = time.thread_time()
+    json.loads(body)
+    read = time.thread_time() - began
     with suppress(InvalidRequest):
         assert decode(body)
-    assert time.thread_time() - began < 1.0  # 0.1 to 0.3 s; entry by entry it was 1.4 to 4 s
+
+    assert time.thread_time() - began - read < 5 * read  # entry by entry it is ten times as much

@@ -7,90 +7,49 @@ from pydantic import BaseModel, ValidationError
 
 from headrace.http.bulk import BulkBody, MoveBody
 from headrace.http.fields import TOO_LARGE
-from headrace.http.queue_bodies import CreateQueueBody, PauseBody, PurgeBody, ReplaceQueueBody
+from headrace.http.queue_bodies import CreateQueueBody, PurgeBody, ReplaceQueueBody
 from headrace.http.rawjson import decode
 from headrace.http.report_bodies import ReportsBody
 from headrace.http.task_bodies import DequeueBody, EnqueueBody
-from tests.unit.http.bodies import dead, dequeuing, moved, queue, rate, read, refused, report, task
+from tests.unit.http.bodies import dequeuing, queue, rate, read, refused, report, task
 
 WRONG_TYPES = [
-    (EnqueueBody, {"tasks": {}}, "tasks"),
     (EnqueueBody, {"tasks": None}, "tasks"),
     (EnqueueBody, {}, "tasks"),
-    (EnqueueBody, {"tasks": [1]}, "tasks[0]"),
     (EnqueueBody, {"tasks": [[]]}, "tasks[0]"),
     (EnqueueBody, task(delay_in_seconds="5"), "tasks[0].delay_in_seconds"),
-    (EnqueueBody, task(delay_in_seconds=True), "tasks[0].delay_in_seconds"),
     (EnqueueBody, task(delay_in_seconds=10**400), "tasks[0].delay_in_seconds"),
-    (EnqueueBody, task(id=5), "tasks[0].id"),
     (EnqueueBody, task(id="a b"), "tasks[0].id"),
-    (EnqueueBody, task(id="a\n"), "tasks[0].id"),
-    (EnqueueBody, task(id="é"), "tasks[0].id"),
-    (EnqueueBody, task(tags=[]), "tasks[0].tags"),
     (EnqueueBody, task(tags={"a": 1}), "tasks[0].tags.a"),
-    (EnqueueBody, task(tags={"b": 1, "a" * 65: "x"}), f"tasks[0].tags.{'a' * 65}"),
-    (EnqueueBody, task(retry_strategy=5), "tasks[0].retry_strategy"),
     (EnqueueBody, task(retry_strategy={"kind": "cubic"}), "tasks[0].retry_strategy.kind"),
-    (EnqueueBody, task(retry_strategy={"kind": 1}), "tasks[0].retry_strategy.kind"),
     (EnqueueBody, task(retry_strategy={"max_retries": 1.0}), "tasks[0].retry_strategy.max_retries"),
-    (EnqueueBody, task(retries=1), "tasks[0].retries"),
     (EnqueueBody, {"tasks": [{}], "queue": "a"}, "queue"),
-    (EnqueueBody, task(dedupe_key=5), "tasks[0].dedupe_key"),
     (EnqueueBody, task(dedupe_key="\ud800"), "tasks[0].dedupe_key"),
-    (EnqueueBody, task(overwrite_on_duplicate=["tags"]), "tasks[0].overwrite_on_duplicate"),
     (
         EnqueueBody,
         task(dedupe_key="a", overwrite_on_duplicate=["id"]),
         "tasks[0].overwrite_on_duplicate[0]",
     ),
-    (
-        EnqueueBody,
-        task(dedupe_key="a", overwrite_on_duplicate="tags"),
-        "tasks[0].overwrite_on_duplicate",
-    ),
-    (DequeueBody, {"batch_size": "5"}, "batch_size"),
-    (DequeueBody, {"batch_size": True}, "batch_size"),
     (DequeueBody, {"batch_size": 1.0}, "batch_size"),
     (DequeueBody, {"batch_size": None}, "batch_size"),
-    (DequeueBody, {"worker": 5}, "worker"),
     (DequeueBody, {"lease_id": "a"}, "lease_id"),
-    (ReportsBody, {"reports": [{}]}, "reports[0].task_id"),
     (ReportsBody, report("DONE"), "reports[0].status"),
-    (ReportsBody, report("failed"), "reports[0].status"),
-    (ReportsBody, report("FAILED", retryable="no"), "reports[0].retryable"),
     (ReportsBody, report("FAILED", retryable=0), "reports[0].retryable"),
-    (ReportsBody, report("FAILED", error="boom"), "reports[0].error"),
-    (ReportsBody, report("FAILED", error={"code": 1}), "reports[0].error.code"),
     (ReportsBody, report("FAILED", error={"message": 1}), "reports[0].error.message"),
     (ReportsBody, report("FAILED", spawn=[{"queue": "a"}]), "reports[0].spawn"),
-    (ReportsBody, report(spawn=[{"payload": 1}]), "reports[0].spawn[0].queue"),
     (
         ReportsBody,
         report(spawn=[{"queue": "a", "overwrite_on_duplicate": ["tags"]}]),
         "reports[0].spawn[0].overwrite_on_duplicate",
     ),
-    (BulkBody, {}, "ids"),
     (BulkBody, {}, "filter"),
-    (BulkBody, {"ids": ["a"], "filter": {}}, "filter"),
     (BulkBody, {"ids": ["a"], "limit": 1}, "limit"),
-    (BulkBody, {"ids": ["a"], "cursor": "a"}, "cursor"),
     (BulkBody, {"ids": ["a b"]}, "ids[0]"),
-    (BulkBody, {"filter": {}, "to_queue": "a"}, "to_queue"),
     (BulkBody, {"filter": {}, "dry_run": 1}, "dry_run"),
     (BulkBody, {"filter": {"state": ["DEAD"]}}, "filter.state"),
-    (BulkBody, {"filter": {"state": "DEAD, READY"}}, "filter.state"),
-    (BulkBody, {"filter": {"min_attempts": "1"}}, "filter.min_attempts"),
-    (BulkBody, {"filter": {"queue": "a"}}, "filter.queue"),
-    (MoveBody, {"filter": {}}, "to_queue"),
     (MoveBody, {"filter": {}, "to_queue": "a b"}, "to_queue"),
-    (ReportsBody, moved(to_queue="a b"), "reports[0].to_queue"),
-    (CreateQueueBody, {}, "name"),
     (CreateQueueBody, queue(name=None), "name"),
     (CreateQueueBody, queue(version=1), "version"),
-    (CreateQueueBody, queue(shards="1"), "shards"),
-    (CreateQueueBody, queue(shards=None), "shards"),
-    (CreateQueueBody, queue(retry_strategy=None), "retry_strategy"),
-    (CreateQueueBody, dequeuing(dequeuing_paused="no"), "dequeuing_settings.dequeuing_paused"),
     (
         CreateQueueBody,
         rate(interval_unit="DAYS"),
@@ -101,13 +60,9 @@ WRONG_TYPES = [
         dequeuing(rate_limiting={}),
         "dequeuing_settings.rate_limiting.max_tokens",
     ),
-    (CreateQueueBody, dead(enable=1), "dead_letter_queue_config.enable"),
     (ReplaceQueueBody, {"version": "1"}, "version"),
-    (ReplaceQueueBody, {"versions": 1}, "versions"),
-    (PauseBody, {"resume_in_seconds": "5"}, "resume_in_seconds"),
     (PurgeBody, {"states": "DEAD"}, "states"),
     (PurgeBody, {"states": ["READY"]}, "states[0]"),
-    (PurgeBody, {"states": [None]}, "states[0]"),
 ]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.local import DataFolderUnusable
-from headrace.local.folder import DATABASE_NAME, data_folder, kept_admin_key, temporary_folder
+from headrace.local.folder import DATABASE_NAME, data_folder, kept_admin_key
 from tests.modes import modes
 
 
@@ -34,12 +34,6 @@ def test_what_is_made_in_it_is_private_whatever_the_umask(tmp_path: Path, umask:
         assert modes(folder) == {0o700, 0o600}
 
     assert os.umask(umask) == umask  # as it was before
-
-
-def test_so_is_one_that_is_kept_nowhere() -> None:
-    with temporary_folder() as folder:
-        fill(folder)
-        assert modes(folder) == {0o700, 0o600}
 
 
 def test_what_an_earlier_service_left_open_to_others_is_closed(tmp_path: Path) -> None:

@@ -23,11 +23,8 @@ def test_an_argument_that_it_does_not_know_is_refused(
     ("host", "at", "open_to_others"),
     [
         ("127.0.0.1", "127.0.0.1", False),
-        ("localhost", "localhost", False),
         ("::1", "[::1]", False),
-        ("0.0.0.0", "127.0.0.1", True),  # noqa: S104  what a person may give
-        ("::", "[::1]", True),
-        ("192.168.1.5", "192.168.1.5", True),
+        ("0.0.0.0", "127.0.0.1", True),  # noqa: S104  a host to judge, not to bind
         ("laptop.lan", "laptop.lan", True),
     ],
 )
@@ -41,28 +38,6 @@ def test_it_is_known_who_may_reach_the_service(host: str, at: str, *, open_to_ot
 def test_what_is_no_host_is_refused(host: str) -> None:
     with pytest.raises(SettingInvalid, match="HEADRACE_HOST must be a name or an address"):
         settings_from({"HEADRACE_HOST": host})
-
-
-@pytest.mark.parametrize("processes", ["0", "-1", "65", "two", "1.5"])
-def test_what_is_no_number_of_processes_is_refused_and_the_option_named(processes: str) -> None:
-    with pytest.raises(SettingInvalid, match="HEADRACE_PROCESSES must be") as at:
-        settings_from({"HEADRACE_PROCESSES": processes})
-
-    assert refusal(at.value, say_options=True).startswith("error: --processes must be")
-
-
-def test_where_a_socket_cannot_be_handed_on_one_process_answers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("headrace.local.environment.sys.platform", "win32")
-
-    assert settings_from({"HEADRACE_PROCESSES": "1"}).processes == 1
-    with pytest.raises(SettingInvalid, match="HEADRACE_PROCESSES must be 1 on Windows"):
-        settings_from({"HEADRACE_PROCESSES": "2"})
-
-
-def test_without_being_told_it_is_this_machine_alone() -> None:
-    assert settings_from({}).host == "127.0.0.1"
 
 
 def test_an_address_of_another_machine_is_named_with_what_to_set() -> None:

@@ -58,10 +58,7 @@ def test_the_client_is_the_last_hop_that_no_trusted_proxy_is(hops: str, client: 
     [
         ("x_forwarded_proto", "javascript"),
         ("x_forwarded_host", "evil.example/path"),
-        ("x_forwarded_host", "a b"),
         ("x_forwarded_prefix", "//evil.example"),
-        ("x_forwarded_prefix", "/a?b"),
-        ("x_forwarded_prefix", "tasks"),
         ("x_forwarded_prefix", "/../x y"),
     ],
 )

@@ -9,39 +9,12 @@ from botocore.config import Config
 
 from headrace.local import EndpointRefused, TemplateInvalid
 from headrace.local.tables import (
-    ApiRoute,
-    Function,
     TableNames,
     Template,
     create_tables,
-    routes,
-    table_request,
 )
 from infra.template import load_template
 from tests.processes import free_port
-
-SMALL = """
-Globals:
-  Function: { Timeout: 10 }
-Resources:
-  Api: { Type: AWS::Serverless::Api }
-  PingFunction:
-    Type: AWS::Serverless::Function
-    Properties:
-      Handler: ping.handler
-      MemorySize: 256
-      Role: !GetAtt Role.Arn
-      Events:
-        Ping: { Type: Api, Properties: { Path: /ping, Method: get, RestApiId: !Ref Api } }
-        Often: { Type: Schedule, Properties: { Schedule: rate(5 minutes) } }
-        Daily: { Type: ScheduleV2, Properties: { ScheduleExpression: rate(1 day) } }
-        Off: { Type: Schedule, Properties: { Schedule: rate(1 minute), Enabled: false } }
-        Paused:
-          Type: ScheduleV2
-          Properties: { ScheduleExpression: rate(1 minute), State: DISABLED }
-        Changes: { Type: DynamoDB, Properties: { Stream: !GetAtt T.StreamArn } }
-"""
-PING = Function("PingFunction", "ping.handler", timeout_seconds=10, memory_mb=256)
 
 
 @pytest.fixture
@@ -80,47 +53,6 @@ def test_what_is_no_template_is_refused_in_one_line(
 def test_a_missing_template_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(TemplateInvalid, match=r"^template\.yaml cannot be read: [^\n]+$"):
         load_template(tmp_path / "template.yaml")
-
-
-def test_routes_come_from_the_events(
-    template_file: Callable[[str], Template],
-) -> None:
-    template = template_file(SMALL)
-
-    assert routes(template) == [ApiRoute("GET", "/ping", PING)]
-
-
-def test_a_function_without_a_handler_is_refused(template_file: Callable[[str], Template]) -> None:
-    template = template_file(SMALL.replace("Handler: ping.handler", "CodeUri: ping/"))
-
-    with pytest.raises(TemplateInvalid, match="PingFunction"):
-        routes(template)
-
-
-def test_the_service_has_an_api(template: Template) -> None:
-    assert "api.handler" in {route.function.handler for route in routes(template)}
-
-
-def test_a_request_has_what_the_template_says(template: Template) -> None:
-    request = table_request(template, "TasksTable", "mine")
-
-    (index,) = request["GlobalSecondaryIndexes"]
-    assert request["TableName"] == "mine"
-    assert request["KeySchema"] == [{"AttributeName": "task_id", "KeyType": "HASH"}]
-    assert request["StreamSpecification"] == {
-        "StreamEnabled": True,
-        "StreamViewType": "NEW_AND_OLD_IMAGES",
-    }
-    assert index["IndexName"] == "by_state"
-    assert index["Projection"]["ProjectionType"] == "INCLUDE"
-    assert sorted(index["Projection"]["NonKeyAttributes"]) == [
-        *("due_at", "expires_at", "group_key", "ttl")
-    ]
-
-
-def test_a_table_the_template_lacks_is_named(template: Template) -> None:
-    with pytest.raises(TemplateInvalid, match="OtherTable"):
-        table_request(template, "OtherTable", "mine")
 
 
 def test_an_endpoint_that_does_not_answer_is_told_in_one_line(template: Template) -> None:

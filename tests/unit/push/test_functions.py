@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.limits import TARGET_ANSWER_BYTES
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
 from headrace.domain.push_answers import TargetAnswer
@@ -50,11 +49,6 @@ def test_what_a_function_returns_is_the_answer(monkeypatch: pytest.MonkeyPatch) 
     assert "eu-west-1/lambda" in request.headers["authorization"]  # where the function is
 
 
-def test_of_a_long_answer_the_beginning_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer, _ = called(monkeypatch, GivenAnswer(200, b"x" * (TARGET_ANSWER_BYTES + 1)))
-    assert (len(answer.body), answer.whole) == (TARGET_ANSWER_BYTES, False)
-
-
 def test_what_a_function_raises_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     error = b'{"errorType": "KeyError"}'
     headers = {"X-Amz-Function-Error": "Unhandled"}
@@ -79,12 +73,6 @@ def test_a_function_that_is_throttled_is_busy_and_one_that_is_refused_fails(
     assert answer.busy is busy
     assert answer.label == ("429" if busy else code)
     assert len(api.received) == 1  # whether it is tried again the queue says
-
-
-def test_a_function_that_cannot_be_reached_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", "http://127.0.0.1:1")
-    answer = call_function(ARN, b"{}", 5)
-    assert (answer.status, answer.error) == (None, "EndpointConnectionError")
 
 
 @pytest.mark.parametrize("status", [202, 403])

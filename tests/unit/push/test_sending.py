@@ -1,7 +1,6 @@
 """A task as its target gets it, and what an answer, or none, is taken for."""
 
 import json
-import socket
 import ssl
 import time
 from collections.abc import Iterator
@@ -75,14 +74,6 @@ def test_a_target_gets_the_payload_byte_for_byte_and_signed(receiver: Receiver) 
     assert got.headers["host"] == f"127.0.0.1:{receiver.port}"
 
 
-def test_one_connection_carries_many_tasks(receiver: Receiver) -> None:
-    one = sender()
-    for _ in range(3):
-        one.send(Target(url=receiver.url), TASK, [SECRET])
-    one.close()
-    assert len({got.client for got in receiver.received}) == 1
-
-
 def test_a_connection_that_the_receiver_ends_is_made_anew(receiver: Receiver) -> None:
     receiver.answer = lambda _: GivenAnswer(200, b"1", headers={"Connection": "close"})
     one = sender()
@@ -92,15 +83,6 @@ def test_a_connection_that_the_receiver_ends_is_made_anew(receiver: Receiver) ->
     assert len({got.client for got in receiver.received}) == 3
 
 
-def test_a_connection_is_not_kept_longer_than_receivers_keep_one(receiver: Receiver) -> None:
-    times = iter(range(0, 1_000, 10))
-    one = sender(monotonic=lambda: float(next(times)))
-    for _ in range(2):
-        one.send(Target(url=receiver.url, timeout_in_seconds=300), TASK, [SECRET])
-    one.close()
-    assert len({got.client for got in receiver.received}) == 2
-
-
 def test_another_target_has_a_connection_of_its_own(receiver: Receiver) -> None:
     with receiving() as other:
         one = sender()
@@ -108,12 +90,6 @@ def test_another_target_has_a_connection_of_its_own(receiver: Receiver) -> None:
             assert one.send(Target(url=url), TASK, [SECRET]).status == 200
         one.close()
         assert (len(receiver.received), len(other.received)) == (2, 1)
-
-
-def test_an_interim_answer_is_passed_over() -> None:
-    early = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
-    with scripted(early, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1") as port:
-        assert sent(f"http://127.0.0.1:{port}/") == TargetAnswer(200, b"1")
 
 
 def test_a_redirect_is_an_answer_and_is_not_followed(receiver: Receiver) -> None:
@@ -126,11 +102,6 @@ def test_no_proxy_is_asked(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) 
     for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert sent(receiver.url).status == 200
-
-
-def test_when_to_come_again_is_read(receiver: Receiver) -> None:
-    receiver.answer = lambda _: GivenAnswer(503, headers={"Retry-After": "12"})
-    assert sent(receiver.url) == TargetAnswer(503, retry_after="12")
 
 
 def test_no_more_than_64_kib_of_an_answer_are_read(receiver: Receiver) -> None:
@@ -156,12 +127,6 @@ def test_an_answer_that_trickles_in_ends_at_the_one_deadline() -> None:
     assert time.monotonic() - started < 5
 
 
-def test_interim_answers_without_end_end_at_the_deadline() -> None:
-    interim = [part for _ in range(100) for part in (b"HTTP/1.1 102 Processing\r\n\r\n", 0.1)]
-    with scripted(*interim) as port:
-        assert sent(f"http://127.0.0.1:{port}/", timeout_in_seconds=1).error == "Timeout"
-
-
 @pytest.mark.parametrize(
     ("parts", "error"),
     [
@@ -177,13 +142,6 @@ def test_what_is_no_http_is_no_answer(parts: tuple[bytes, ...], error: str) -> N
     # A receiver that closes with something unread resets the connection.
     assert (answer.status, answer.error) in ((None, error), (None, "ReadError"))
     assert answer.message
-
-
-def test_a_port_where_nobody_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    answer = sent(f"http://127.0.0.1:{port}/")
-    assert (answer.status, answer.error) == (None, "ConnectError")
 
 
 @pytest.mark.parametrize(

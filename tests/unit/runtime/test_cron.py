@@ -1,6 +1,6 @@
 """What cron expressions mean, and which are refused."""
 
-from datetime import date, datetime
+from datetime import datetime
 from itertools import islice
 
 import pytest
@@ -102,17 +102,6 @@ def test_w_is_the_nearest_weekday_of_the_same_month() -> None:
     assert days("0 0 1w,15w,L * *", count=3) == ["2026-11-30", "2026-12-01", "2026-12-15"]
 
 
-@given(st.dates(date(2000, 1, 1), date(2060, 1, 1)), st.integers(1, 31))
-def test_w_is_a_weekday_at_most_two_days_away(start: date, day: int) -> None:
-    found = read_cron(f"0 0 {day}W * *").local_times(datetime.combine(start, datetime.min.time()))
-    tick = next(found)
-    wanted = date(tick.year, tick.month, day)
-
-    assert tick.weekday() < 5
-    assert abs((tick.date() - wanted).days) <= (1 if wanted.weekday() < 5 else 2)
-    assert wanted.weekday() >= 5 or tick.date() == wanted
-
-
 def test_day_of_month_or_weekday_when_both_are_given() -> None:
     both = days("0 0 13 * FRI", count=5)
 
@@ -120,43 +109,25 @@ def test_day_of_month_or_weekday_when_both_are_given() -> None:
     assert days("0 0 15W * MON", count=3) == ["2026-11-23", "2026-11-30", "2026-12-07"]
 
 
-def test_day_of_month_and_weekday_when_one_begins_with_a_star() -> None:
-    assert days("0 0 */10 * SUN", count=3) == ["2027-01-31", "2027-02-21", "2027-03-21"]
-    assert days("0 0 ? * FRI", count=2) == days("0 0 * * FRI", count=2)
-    assert days("0 0 0 1 * ?", count=1) == ["2026-12-01"]
-
-
 @pytest.mark.parametrize(
     ("expression", "words"),
     [
         ("", "must have 5 fields"),
         ("* * * *", "it has 4"),
-        ("* * * * * * * *", "it has 8"),
         ("@daily", "it has 1"),
         ("60 * * * *", "60 as its minute, which takes 0-59"),
-        ("* 24 * * *", "24 as its hour"),
         ("* * 0 * *", "0 as its day-of-month"),
-        ("* * 32 * *", "32 as its day-of-month"),
         ("* * * 13 *", "13 as its month, which takes 1-12 or JAN-DEC"),
-        ("* * * * 8", "8 as its day-of-week"),
         ("* * * * FRI-MON", "FRI-MON as its day-of-week"),
         ("* * * * 5#6", "5#6 as its day-of-week"),
         ("* * * * L", "L as its day-of-week"),
-        ("61 * * * * *", "61 as its second"),
         ("0 * * * * * 1969", "1969 as its year, which takes 1970-2099"),
-        ("0 * * * * * 2030-2020", "as its year"),
         ("0 * * * * * 2030/0", "as its year"),
-        ("0 * * * * * twenty", "as its year"),
         ("*/0 * * * *", "*/0 as its minute"),
-        ("1-5-9 * * * *", "1-5-9 as its minute"),
         ("1,,2 * * * *", "1,,2 as its minute"),
-        ("-1 * * * *", "-1 as its minute"),
-        ("* * 32W * *", "32W as its day-of-month"),
         ("* * 1-5W * *", "1-5W as its day-of-month"),
-        ("* * ,15W * *", ",15W as its day-of-month"),
         ("0 0 30 2 *", "some month must have that day"),
         ("* * * * *\u00a0*", "ASCII"),
-        ("\u0661 * * * *", "ASCII"),
         ("1," * 200 + "1 * * * *", "at most 256"),
     ],
 )

@@ -50,28 +50,11 @@ def test_a_line_holds_the_values_and_says_which_of_them_are_metrics() -> None:
     }
 
 
-def test_nothing_is_told_where_there_is_no_stack_or_nothing_to_tell() -> None:
-    assert reported({"Dead": (3, telemetry.COUNT)}, None) == ""
-    assert reported({}) == ""
-
-
-def test_the_reaper_tells_of_lapsed_leases_and_of_the_task_that_waits_longest() -> None:
-    measured = telemetry.of_reaper(REAPED)
-
-    assert measured == {"LeasesLapsed": (3, "Count"), "OldestReadySeconds": (12.5, "Seconds")}
-
-
 @pytest.mark.parametrize("why", [{"throttled": True}, {"unseen": 1}])
 def test_a_reaper_that_did_not_see_every_queue_does_not_claim_to_have_seen_the_oldest_task(
     why: dict[str, float],
 ) -> None:
     assert set(telemetry.of_reaper({**REAPED, **why})) == {"LeasesLapsed"}
-
-
-def test_the_recorder_tells_how_often_what_happened() -> None:
-    measured = telemetry.of_recorder({Event.ENQUEUED: 7, Event.DEAD: 1})
-
-    assert measured == {"Enqueued": (7, "Count"), "Dead": (1, "Count")}
 
 
 def test_every_metric_of_ours_that_an_alarm_or_the_dashboard_shows_is_told(

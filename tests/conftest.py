@@ -30,7 +30,7 @@ from headrace.store.dynamo.raw_client import RawClient
 from infra.template import load_template
 from tests.engine import AUTHORIZATION, REGION, dynamodb_local
 
-_ON_TABLES: Final = ("tests/contract/", "tests/simulation/", "tests/property/test_any_order.py")
+_ON_TABLES: Final = ("tests/contract/", "tests/simulation/")
 """Where tests may want tables besides tests/dynamodb: `make test-dynamodb` runs these too."""
 _FEW: Final = 25  # items: as many as one request removes
 _OBJECTS: Final = 50_000

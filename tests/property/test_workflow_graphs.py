@@ -19,7 +19,6 @@ from headrace.domain import limits
 from headrace.domain.task import State
 from headrace.domain.workflow import STEP_TAG, is_relay
 from headrace.testing import MemoryService
-from tests.property.walks import in_part
 
 Graph = list[frozenset[int]]
 """For each step the steps before it that it waits for."""
@@ -104,7 +103,7 @@ def test_any_graph_runs_each_step_once_and_in_its_turn(
 
 
 @pytest.mark.slow
-@settings(max_examples=in_part(100), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=34, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs(), st.integers(0, 10_000), st.integers(1, 2), st.sampled_from(["stop", "go_on"]))
 def test_many_graphs_run_each_step_once_and_in_its_turn(
     graph: Graph, seed: int, times: int, on_failure: str
@@ -168,7 +167,7 @@ def test_the_stories_find_what_is_planted(fault: type[Workflow]) -> None:
         Story(graph, 1, fault).run(times=1, on_failure="stop")
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(in_part(150), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [20, pytest.param(50, marks=pytest.mark.slow)])
 def test_relays_keep_all_within_their_batches_and_hand_all_on(examples: int) -> None:
     @settings(max_examples=examples, deadline=None)
     @given(graphs(40), st.integers(1, limits.TASK_BATCHES - 1))

@@ -149,6 +149,29 @@ def limits_hold(world: World, played: Scenario, _facts: Facts) -> Iterator[str]:
 
 
 @check
+def each_request_has_its_thread(world: World, played: Scenario, _facts: Facts) -> Iterator[str]:
+    """Only dispatchers lease tasks of a queue with a target, each as many as it has threads."""
+    holds: dict[str, tuple[str, str]] = {}
+    for write, _, after in _sides(world):
+        task = write.after or write.before
+        assert task is not None
+        holds.pop(task.id, None)
+        if after is None or after[1] is not State.INFLIGHT:
+            continue
+        target = played.queues.get(after[0], {}).get("target")
+        if target is None:
+            continue
+        worker = task.worker or ""
+        if not worker.startswith("push:"):
+            yield f"{task.id} of {after[0]} was leased to {worker}"
+            continue
+        holds[task.id] = worker, group_of(task.lease_id) or ""
+        threads = sum(one == holds[task.id] for one in holds.values())
+        if threads > target["max_concurrency"]:
+            yield f"{threads} requests of {worker} are under way"
+
+
+@check
 def rates_hold(world: World, played: Scenario, _facts: Facts) -> Iterator[str]:
     """In any time: at most a full bucket, and what it has got since."""
     for queue in played.queues if not world.rates.stalls else ():

@@ -83,17 +83,41 @@ class Fault:
     plant: Plant
     finds: str
     was: str
+    kinds: tuple[str, ...] = ()
+    elsewhere: str = ""
     blind: bool = False
 
 
 FAULTS: Final[list[Fault]] = []
 
 
+ELSEWHERE: Final = {
+    "test_offload": "tests/contract/test_offload.py",
+    "test_uploads": "tests/contract/test_uploads.py",
+    "test_waiting": "tests/contract/test_wait.py",
+    "test_keys": "tests/contract/test_keys.py",
+    "functional/": "tests/functional/test_early_looks.py",
+    "unit/app": "tests/unit/app/test_unique.py",
+    "contract/test_repeated": "tests/contract/test_repeated_dequeues.py",
+}
+KINDS: Final = {
+    "test_strict": ("strict", "strict halt"),
+    "test_fairness": ("fair", "fair limited"),
+    "test_stays": ("fair limited", "strict", "strict halt"),
+    "test_priority": ("priority",),
+    "test_slots": ("limited",),
+    "test_push": ("push",),
+    "test_ends": ("telling",),
+}
+
+
 def fault(name: str, *, finds: str, was: str = "", blind: bool = False) -> Callable[[Plant], Plant]:
     """Put the decorated function into ``FAULTS``."""
+    kinds = next((kinds for begin, kinds in KINDS.items() if was.startswith(begin)), ())
+    elsewhere = next((test for begin, test in ELSEWHERE.items() if was.startswith(begin)), "")
 
     def keep(plant: Plant) -> Plant:
-        FAULTS.append(Fault(name, plant, finds, was, blind))
+        FAULTS.append(Fault(name, plant, finds, was, kinds, elsewhere, blind))
         return plant
 
     return keep

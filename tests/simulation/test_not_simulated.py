@@ -163,6 +163,21 @@ def two_timers_see_an_alert_and_one_of_them_dies() -> None:
     assert len(world.take("ops", 9)) == 1
 
 
+@finds("alerts of an earlier queue of the same name count")
+def a_queue_with_an_alert_is_deleted_and_made_again() -> None:
+    world = world_over(SqliteStore())
+    use, alerts = world.use, AlertSettings("ops", oldest_ready_seconds=60)
+    world.queue("ops")
+    for _ in range(2):
+        world.put(world.queue("work", alerts=alerts))
+        world.clock.forward(61)
+        use.alerts.look().judge("work")
+        use.queues.delete("work")
+        world.clock.forward(61)
+
+    assert len(world.take("ops", 9)) == 2
+
+
 @finds("the name of a key is read and then written")
 def two_keys_of_one_name_are_made_at_once() -> None:
     _make_two(Between())

@@ -15,7 +15,7 @@ from headrace.domain.queue import QueueSettings
 from headrace.domain.schedule import ScheduleSettings
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.memory import MemoryStore
-from tests.property.stores import everything
+from tests.every_task import everything
 from tests.stage import Stage
 
 _SLOW = {"records", "record", "put_record", "read", "commit", "key_lock", "key_locks"}

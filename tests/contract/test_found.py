@@ -1,4 +1,4 @@
-"""What the machine of this folder has found, each as the few calls that show it."""
+"""What random orders of calls have found, each as the few calls that show it."""
 
 from datetime import timedelta
 
@@ -9,17 +9,10 @@ from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.enqueue import EnqueueOutcome
-from headrace.store.memory import MemoryStore
-from tests.contract.conftest import World, new_world
-from tests.manual_clock import ManualClock
+from tests.contract.conftest import World
 
 KEEPS_NO_DEAD = DeadLetterConfig(enable=False)
 ONCE = RetryStrategy(Backoff.FIXED, max_retries=0, base_seconds=0, jitter=0)
-
-
-@pytest.fixture
-def world() -> World:
-    return new_world(MemoryStore(), ManualClock())
 
 
 def test_an_id_twice_in_one_call_exists_whatever_the_second_entry_says(world: World) -> None:

@@ -1,9 +1,5 @@
 """Alerts of queues, through the API."""
 
-from typing import Any
-
-import pytest
-
 from headrace.domain.access import Role
 from tests.functional.conftest import Service
 from tests.functional.roles import keyed
@@ -38,28 +34,6 @@ def test_one_that_is_on_is_shown_with_its_beginning(call: Service) -> None:
     assert (alert["threshold"], alert["limit"]) == ("oldest_ready_seconds", 300)
     assert alert["value"] >= 300
     assert call("GET", path).json["stats"]["alerts"] == [alert]
-
-
-@pytest.mark.parametrize(
-    ("alerts", "field"),
-    [
-        ({"queue": "ops"}, "alerts.oldest_ready_seconds"),
-        ({"oldest_ready_seconds": 1}, "alerts.queue"),
-        ({"queue": "bad", "dead_per_minute": 1}, "alerts.queue"),
-        ({"queue": "nowhere", "dead_per_minute": 1}, "alerts.queue"),
-        ({"queue": None, "dead_per_minute": 1}, "alerts.queue"),
-        ({"queue": "ops", "dead_per_minute": 0}, "alerts.dead_per_minute"),
-        ({"queue": "ops", "dead_per_minute": 1.5}, "alerts.dead_per_minute"),
-        ({"queue": "ops", "oldest_ready_seconds": 0}, "alerts.oldest_ready_seconds"),
-        ({"queue": "ops", "no_workers_for_seconds": 59}, "alerts.no_workers_for_seconds"),
-        ({"queue": "ops", "dead_per_minute": 1, "url": "x"}, "alerts.url"),
-    ],
-)
-def test_what_is_wrong_is_named(call: Service, alerts: dict[str, Any], field: str) -> None:
-    call.queue("ops")
-    answer = call("POST", "/v1/queues", {"name": "bad", "alerts": alerts})
-    assert answer.status == 400
-    assert field in [error["field"] for error in answer.json["errors"]]
 
 
 def test_a_key_for_some_queues_hears_nothing_of_others_and_changes_nothing(call: Service) -> None:

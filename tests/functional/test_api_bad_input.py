@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headrace.domain.push import MASK
 from tests.functional.conftest import Service
 
 GOOD_TASK = {"payload": {"good": True}}
@@ -56,6 +57,24 @@ def listing(field: str, value: str, path: str = "/v1/queues/mail/tasks") -> BadR
     return BadRequest("GET", path, None, field, query={field: value})
 
 
+def queue(field: str, **settings: Any) -> BadRequest:
+    return BadRequest("POST", "/v1/queues", {"name": "new", **settings}, field)
+
+
+def schedule(field: str, **body: Any) -> BadRequest:
+    return BadRequest("PUT", "/v1/queues/mail/schedules/nightly", body, field)
+
+
+URL = "https://example.com/"
+ACTION = {"action": "restart", "queues": ["mail"], "filter": {}}
+VIEWER = {"name": "ada", "role": "viewer", "queues": ["*"]}
+SIGN = {
+    "queues": ["mail"],
+    "concurrency": 1,
+    "running": [],
+    "version": "1",
+    "started_at": "2026-11-21T08:00:00Z",
+}
 CASES = [
     # not JSON, or not a request
     tasks("{"),
@@ -188,6 +207,79 @@ CASES = [
         "fiware-service",
         headers={"Fiware-Service": "x" * 257},
     ),
+    # settings of queues
+    queue("groups.mode", groups={"mode": "first"}),
+    queue("groups.on_dead", groups={"mode": "fair", "on_dead": "halt"}),
+    queue("groups.weights.a", groups={"mode": "fair", "weights": {"a": 1_001}}),
+    queue("groups.max_inflight_per_group", groups={"mode": "fair", "max_inflight_per_group": 101}),
+    queue("priority.aging_in_seconds", priority={"aging_in_seconds": 86_401}),
+    queue("on_end.queue", on_end={"queue": "nowhere"}),
+    queue("on_end.queue", on_end={"queue": "new"}),
+    queue("on_end.states[0]", on_end={"queue": "mail", "states": ["ENQUEUED"]}),
+    queue("alerts.oldest_ready_seconds", alerts={"queue": "mail"}),
+    queue("alerts.queue", alerts={"queue": "new", "dead_per_minute": 1}),
+    queue("alerts.no_workers_for_seconds", alerts={"queue": "mail", "no_workers_for_seconds": 59}),
+    queue("target.url", target={}),
+    queue("target.url", target={"url": "https://127.0.0.1/"}),
+    queue("target.lambda", target={"lambda": "resize"}),
+    queue("target.timeout_in_seconds", target={"url": URL, "timeout_in_seconds": 301}),
+    queue("target.headers.Host", target={"url": URL, "headers": {"Host": "a"}}),
+    queue("target.headers.X", target={"url": URL, "headers": {"X": MASK}}),
+    # schedules
+    schedule("cron"),
+    schedule("every_seconds", cron="* * * * *", every_seconds=5),
+    schedule("cron", cron="61 * * * *"),
+    schedule("cron", cron="0 0 0 1 1 * 2020"),
+    schedule("every_seconds", every_seconds=0.99),
+    schedule("timezone", every_seconds=60, timezone="Mars/Olympus"),
+    schedule("missed", every_seconds=60, missed="some"),
+    schedule("on_expiry", every_seconds=60, on_expiry="keep"),
+    schedule("dedupe_until", every_seconds=60, dedupe_until="start"),
+    schedule("priority", every_seconds=60, priority="low"),
+    schedule("name", every_seconds=60, name="another"),
+    # batches
+    BadRequest("POST", "/v1/batches", {"total": 1_000_001}, "total"),
+    BadRequest("POST", "/v1/batches", {"on": {"ended": {"payload": 1}}}, "on.ended.queue"),
+    BadRequest("POST", "/v1/batches", {"on": {"ended": {"queue": "nowhere"}}}, "on.ended.queue"),
+    BadRequest("POST", "/v1/batches", {"on": {"done": {"queue": "mail"}}}, "on.done"),
+    # actions
+    BadRequest("POST", "/v1/actions", {**ACTION, "action": "purge"}, "action"),
+    BadRequest("POST", "/v1/actions", {**ACTION, "queues": ["mail", "mail"]}, "queues"),
+    BadRequest("POST", "/v1/actions", {**ACTION, "action": "move"}, "to_queue"),
+    BadRequest("POST", "/v1/actions", {**ACTION, "undo_in_seconds": 60}, "undo_in_seconds"),
+    BadRequest("POST", "/v1/actions", {**ACTION, "reason": "é" * 251}, "reason"),
+    bulk("undo_in_seconds", filter={}, undo_in_seconds=604_801),
+    BadRequest(
+        "DELETE", "/v1/tasks/held", None, "undo_in_seconds", query={"undo_in_seconds": "soon"}
+    ),
+    # keys
+    BadRequest("POST", "/v1/keys", {**VIEWER, "name": "bootstrap"}, "name"),
+    BadRequest("POST", "/v1/keys", {**VIEWER, "name": "\u202eadmin"}, "name"),
+    BadRequest("POST", "/v1/keys", {**VIEWER, "role": "root"}, "role"),
+    BadRequest("POST", "/v1/keys", {**VIEWER, "queues": []}, "queues"),
+    BadRequest("POST", "/v1/keys", {**VIEWER, "queues": ["*", "x" * 257]}, "queues[1]"),
+    BadRequest("POST", "/v1/keys", {**VIEWER, "expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
+    BadRequest("POST", "/v1/keys/key_1/rotate", {"overlap_seconds": 86_401}, "overlap_seconds"),
+    # workers and leases
+    BadRequest("PUT", "/v1/workers/ada", {**SIGN, "queues": ["mail", "no good"]}, "queues[1]"),
+    BadRequest("PUT", "/v1/workers/ada", {**SIGN, "concurrency": 10_001}, "concurrency"),
+    BadRequest("PUT", "/v1/workers/ada", {**SIGN, "running": ["a"] * 101}, "running"),
+    BadRequest("PUT", f"/v1/workers/{'x' * 257}", SIGN, "name"),
+    BadRequest("POST", "/v1/leases", {"name": "é" * 129}, "name"),
+    BadRequest(
+        "POST",
+        "/v1/leases",
+        {"keepalive_timeout_in_seconds": 43_201},
+        "keepalive_timeout_in_seconds",
+    ),
+    BadRequest("POST", "/v1/queues/mail/dequeue", {"lease_id": "lse_1.1."}, "lease_id"),
+    BadRequest("POST", "/v1/dequeue", {"queues": [f"q{n}" for n in range(33)]}, "queues"),
+    BadRequest("POST", "/v1/dequeue", {"queues": ["mail", "mail"]}, "queues[1]"),
+    # metrics and waiting
+    listing("step_seconds", "59", "/v1/queues/mail/metrics"),
+    listing("from", "2026-11-21T09:00:00Z", "/v1/queues/mail/metrics"),
+    listing("wait_seconds", "20.5", "/v1/tasks/held"),
+    listing("wait_seconds", "nan", "/v1/tasks/held"),
     # not found
     BadRequest("GET", "/v1/queues/nobody", None, "", 404),
     BadRequest("POST", "/v1/queues/nobody/tasks", {"tasks": [GOOD_TASK]}, "", 404),
@@ -195,6 +287,7 @@ CASES = [
     BadRequest("POST", "/v1/queues/nobody/tasks/delete", {"filter": {}}, "", 404),
     BadRequest("POST", "/v1/queues/mail/tasks/move", {"filter": {}, "to_queue": "nobody"}, "", 404),
     BadRequest("GET", "/v1/tasks/a%20b/explain", None, "", 404),
+    BadRequest("POST", "/v1/batches/nobody/close", {"total": 1}, "", 404),
     BadRequest("GET", "/v1/nothing", None, "", 404, query={"a": "b"}),
     BadRequest("PATCH", "/v1/queues/mail", {"shards": 2}, "", 404),
 ]

@@ -1,7 +1,5 @@
 """Batches over HTTP: what is answered, what is refused and how, and who may."""
 
-from typing import Any
-
 import pytest
 
 from headrace.domain.access import Role
@@ -93,44 +91,6 @@ def test_conflicts_have_codes_of_their_own(counted: Counted) -> None:
     assert (other.status, other.json["code"]) == (409, "batch_exists")
     assert (ended.status, ended.json["code"]) == (409, "batch_finished")
     assert counted("POST", "/v1/batches/b/close", {"total": 0}).status == 200
-
-
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        ({"id": "no spaces"}, "id"),
-        ({"total": -1}, "total"),
-        ({"total": 1_000_001}, "total"),
-        ({"expires_in_seconds": 0}, "expires_in_seconds"),
-        ({"on": {"ended": {"payload": 1}}}, "on.ended.queue"),
-        ({"on": {"ended": {"queue": "nowhere"}}}, "on.ended.queue"),
-        ({"on": {"ended": {"queue": "told", "id": "x"}}}, "on.ended.id"),
-        ({"on": {"ended": {"queue": "told", "priority": "high"}}}, "on.ended.priority"),
-        ({"on": {"failed": {"queue": "told", "dedupe_key": "x"}}}, "on.failed.dedupe_key"),
-        ({"on": {"failed": {"queue": "told", "batches": ["none"]}}}, "on.failed.batches[0]"),
-        ({"on": {"done": {"queue": "told"}}}, "on.done"),
-        ({"on": {"ended": 7}}, "on.ended"),
-        ({"on": [1]}, "on"),
-    ],
-)
-def test_a_bad_body_names_its_field(counted: Counted, body: Any, field: str) -> None:
-    answer = counted("POST", "/v1/batches", body)
-
-    assert (answer.status, answer.fields) == (400, {field}), answer.body
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("GET", "/v1/batches/none", None),
-        ("GET", "/v1/batches/none/results", None),
-        ("POST", "/v1/batches/none/close", {"total": 1}),
-        ("DELETE", "/v1/batches/none", None),
-        ("GET", "/v1/batches/a%20b", None),
-    ],
-)
-def test_what_is_not_there_is_missing(counted: Counted, method: str, path: str, body: Any) -> None:
-    assert counted(method, path, body).status == 404
 
 
 def test_a_key_sees_batches_whose_queues_are_all_its_own(counted: Counted) -> None:
@@ -257,12 +217,8 @@ def _cancelled(service: Service, id: str) -> tuple[int, int]:
 
 def test_a_batch_is_cancelled_with_all_its_members_and_ends(counted: Counted) -> None:
     counted("POST", "/v1/batches", {"id": "night", "on": ON})
-    ids = [
-        id_
-        for start in range(0, 110, 10)
-        for id_ in counted.put("/v1/queues/work", *range(start, start + 10), batches=["night"])
-    ]
-    counted("POST", "/v1/batches/night/close", {"total": 110})
+    ids = counted.put("/v1/queues/work", *range(12), batches=["night"])
+    counted("POST", "/v1/batches/night/close", {"total": 12})
     [running] = counted.take("/v1/queues/work")
     others = counted.put("/v1/queues/work", 1, 2)
     counted.use.batch_cancelling.patience = -1
@@ -270,16 +226,16 @@ def test_a_batch_is_cancelled_with_all_its_members_and_ends(counted: Counted) ->
     cancelled, steps = _cancelled(counted, "night")
     counted.record()
 
-    assert cancelled == 110
-    assert steps > 100  # each looks at one
+    assert cancelled == 12
+    assert steps > 10  # each step looks at one task
     assert {counted.see(id_)["dead_reason"] for id_ in ids} == {"cancelled"}
     assert {counted.see(id_)["state"] for id_ in others} == {"ENQUEUED"}
     assert running["id"] in ids
     shown = counted("GET", "/v1/batches/night").json
-    assert (shown["dead"], shown["live"], shown["total"]) == (110, 0, 110)
+    assert (shown["dead"], shown["live"], shown["total"]) == (12, 0, 12)
     assert shown["finished_at"] is not None
     (told,) = counted.take("/v1/queues/told")
-    assert told["batch"]["dead"] == 110
+    assert told["batch"]["dead"] == 12
     assert _cancelled(counted, "night")[0] == 0
 
 

@@ -53,24 +53,3 @@ def test_a_queue_outside_the_key_is_refused_and_nothing_is_leased(filled: Servic
 
     assert (answer.status, answer.fields) == (403, {"queues[1]"})
     assert len(ask(worker, "mail", batch_size=25).json["tasks"]) == 2
-
-
-@pytest.mark.parametrize(
-    ("body", "fields"),
-    [
-        ({}, {"queues"}),
-        ({"queues": []}, {"queues"}),
-        ({"queues": [f"q{number}" for number in range(33)]}, {"queues"}),
-        ({"queues": ["mail", "news", "mail"]}, {"queues[2]"}),
-        ({"queues": ["mail", "mail", "mail"]}, {"queues[1]", "queues[2]"}),
-        ({"queues": ["mail", "no queue"]}, {"queues[1]"}),
-        ({"queues": "mail"}, {"queues"}),
-        ({"queues": ["mail"], "order": "random"}, {"order"}),
-        ({"queues": ["mail"], "batch_size": 26}, {"batch_size"}),
-        ({"queues": ["mail"], "queue": "mail"}, {"queue"}),
-    ],
-)
-def test_what_makes_no_sense_is_named(filled: Service, body: Any, fields: set[str]) -> None:
-    answer = filled("POST", "/v1/dequeue", body)
-
-    assert (answer.status, answer.fields) == (400, fields)

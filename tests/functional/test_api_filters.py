@@ -8,8 +8,6 @@ from headrace.domain.access import Role
 from tests.functional.conftest import Service
 from tests.functional.roles import keyed
 
-WORDS = ["ENQUEUED", "INFLIGHT", "SUCCEEDED", "DEAD", "SCHEDULED", "READY"]
-
 
 @pytest.fixture
 def path(call: Service) -> str:
@@ -47,39 +45,16 @@ def listed(call: Service, path: str, **query: str) -> Any:
 FILTERS: list[tuple[dict[str, str], list[str]]] = [
     ({}, ["ready", "later", "flying", "timeout", "refused", "done"]),
     ({"state": "pending"}, ["ready", "later", "flying"]),
-    ({"state": "failed"}, ["timeout", "refused"]),
-    ({"state": "running"}, ["flying"]),
-    ({"state": "SCHEDULED"}, ["later"]),
-    ({"state": "READY"}, ["ready"]),
     ({"state": "READY,SCHEDULED"}, ["ready", "later"]),
-    ({"state": "DEAD,SUCCEEDED,DEAD"}, ["timeout", "refused", "done"]),
     ({"state": "failed", "order": "desc"}, ["refused", "timeout"]),
-    ({"tag.of": "live"}, ["ready", "later", "flying"]),
     ({"tag.of": "live", "tag.kind": "ready"}, ["ready"]),
-    ({"tag.of": "live", "tag.kind": "done"}, []),
     ({"tag.comma": "a,b &="}, ["flying"]),
-    ({"tag.of": "liv"}, []),
-    ({"tag.nothing": ""}, []),
-    ({"worker": "ada:1"}, ["refused", "done"]),
     ({"worker": "eve, the 2nd"}, ["flying"]),
-    ({"worker": "ada"}, []),
     ({"min_attempts": "1"}, ["flying", "timeout", "refused", "done"]),
-    ({"min_attempts": "0"}, ["ready", "later", "flying", "timeout", "refused", "done"]),
-    ({"min_attempts": "2"}, []),
-    ({"error": "time"}, ["timeout"]),
     ({"error": "SLOW"}, ["timeout"]),
-    ({"error": "É"}, ["timeout"]),
-    ({"error": "E"}, ["timeout", "refused"]),
     ({"error": "no", "worker": "ada:1", "state": "DEAD", "tag.of": "ended"}, ["refused"]),
-    ({"state": "DEAD", "scheduled_after": "2026-11-21T08:00:15Z"}, ["refused"]),
-    ({"state": "DEAD", "scheduled_before": "2026-11-21T08:00:15Z"}, ["timeout"]),
     ({"state": "DEAD", "scheduled_before": "2026-11-21T10:00:15+02:00"}, ["timeout"]),
     ({"scheduled_after": "2026-11-21T08:30:00Z"}, ["later"]),
-    (
-        {"scheduled_after": "2026-11-21T08:00:05Z", "scheduled_before": "2026-11-21T08:00:25Z"},
-        ["timeout", "refused"],
-    ),
-    ({"scheduled_after": "2026-11-21T09:00:00Z", "scheduled_before": "2026-11-21T08:00:00Z"}, []),
 ]
 
 
@@ -95,9 +70,8 @@ def test_a_list_and_a_count_mean_the_same_tasks(
     assert counted["exact"] is True
 
 
-@pytest.mark.parametrize("order", ["asc", "desc"])
-def test_pages_of_a_filter_are_the_list(call: Service, path: str, order: str) -> None:
-    query = {"tag.of": "live", "min_attempts": "0", "order": order}
+def test_pages_of_a_filter_are_the_list(call: Service, path: str) -> None:
+    query = {"tag.of": "live", "min_attempts": "0", "order": "desc"}
     whole = ids(call, path, **query)
     found: list[str] = []
 
@@ -110,25 +84,6 @@ def test_pages_of_a_filter_are_the_list(call: Service, path: str, order: str) ->
 
     assert sorted(whole) == ["flying", "later", "ready"]
     assert found == whole
-
-
-@pytest.mark.parametrize("where", ["tasks", "count"])
-def test_every_bad_parameter_is_named_at_once(call: Service, path: str, where: str) -> None:
-    query = {
-        "state": "GONE",
-        "tag.": "x",
-        "tag.long": "x" * 257,
-        "worker": "",
-        "scheduled_after": "soon",
-        "scheduled_before": "late",
-        "min_attempts": "-1",
-        "error": "",
-    }
-
-    answer = call("GET", f"{path}/{where}", query=query)
-
-    assert answer.status == 400
-    assert answer.fields == set(query)
 
 
 def test_a_parameter_given_twice_is_refused(call: Service, path: str) -> None:
@@ -161,10 +116,7 @@ def test_a_query_asks_for_the_same_in_one_text(call: Service) -> None:
     ("text", "says"),
     [
         ("colour:red", "at character 1: colour is no key"),
-        ("queue:sms", "names queue sms"),
-        ("state:dead", "names state, which the request names besides"),
         ('error:"a', "at character 7: a quote does not end"),
-        ("x" * 2001, "must be at most 2000 characters, not 2001"),
     ],
 )
 def test_a_query_that_makes_no_sense_is_told_in_the_same_words_everywhere(

@@ -37,41 +37,6 @@ def test_where_there_are_none_a_key_is_invalid_and_the_neighbours_go_through(
     assert refused["detail"].startswith("group_key has no meaning in queue ")
 
 
-@pytest.mark.parametrize(
-    ("groups", "field"),
-    [
-        ({}, "groups.mode"),
-        ({"mode": "first"}, "groups.mode"),
-        ({"mode": "strict", "on_dead": "stop"}, "groups.on_dead"),
-        ({"mode": "strict", "max_inflight_per_group": 2}, "groups.max_inflight_per_group"),
-        ({"mode": "fair", "weights": {"a": 0.001}}, "groups.weights.a"),
-        ({"mode": "fair", "weights": {"a": 1_001}}, "groups.weights.a"),
-        ({"mode": "fair", "weights": {f"k{n}": 1 for n in range(1_001)}}, "groups.weights"),
-        ({"mode": "fair", "max_inflight_per_group": 101}, "groups.max_inflight_per_group"),
-        ({"mode": "fair", "max_inflight_per_group": -1}, "groups.max_inflight_per_group"),
-        ({"mode": "fair", "max_inflight_per_group": True}, "groups.max_inflight_per_group"),
-        ({"mode": "fair", "rate_per_group": 3}, "groups.rate_per_group"),
-        ({"mode": "fair", "on_dead": "halt"}, "groups.on_dead"),
-        ({"mode": "fair", "share": 1}, "groups.share"),
-    ],
-)
-def test_a_wrong_setting_of_groups_is_named(
-    call: Service, groups: dict[str, Any], field: str
-) -> None:
-    answer = call("POST", "/v1/queues", {"name": "q", "groups": groups})
-
-    assert (answer.status, [one["field"] for one in answer.json["errors"]]) == (400, [field])
-
-
-@pytest.mark.parametrize("key", ["", "x" * 129, 7])
-def test_a_wrong_key_is_named(call: Service, key: object) -> None:
-    path = call.queue(groups=FAIR)
-
-    answer = call("POST", f"{path}/tasks", {"tasks": [{"payload": 1, "group_key": key}]})
-
-    assert (answer.status, answer.json["errors"][0]["field"]) == (400, "tasks[0].group_key")
-
-
 def test_lists_counts_and_bulk_actions_take_a_key(call: Service) -> None:
     path = call.queue(groups=FAIR)
     call.put(path, 1, 2, group_key="a")

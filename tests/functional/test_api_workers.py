@@ -1,9 +1,6 @@
 """The registry of workers over HTTP."""
 
 from typing import Any
-from urllib.parse import quote
-
-import pytest
 
 from headrace.domain.access import Role
 from tests.functional.conftest import Service
@@ -39,65 +36,6 @@ def test_the_life_of_a_worker(call: Service) -> None:
 
     again = {**SIGN, "started_at": "2026-11-21T08:00:00.000001Z"}
     assert call("PUT", ADA, again).json == {"command": None}
-
-
-@pytest.mark.parametrize("name", ["x" * 257, quote("é" * 129), "%ff"])
-def test_a_name_that_can_be_none_is_refused(call: Service, name: str) -> None:
-    for method, path, body in (
-        ("PUT", f"/v1/workers/{name}", SIGN),
-        ("POST", f"/v1/workers/{name}/stop", None),
-    ):
-        answer = call(method, path, body)
-        assert (answer.status, answer.fields) == (400, {"name"})
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "named"),
-    [
-        ("queues", [], "queues"),
-        ("queues", ["a"] * 101, "queues"),
-        ("queues", ["mail", "no good"], "queues[1]"),
-        ("queues", "mail", "queues"),
-        ("concurrency", 0, "concurrency"),
-        ("concurrency", 10_001, "concurrency"),
-        ("concurrency", "8", "concurrency"),
-        ("running", ["a"] * 101, "running"),
-        ("running", ["a", "b c"], "running[1]"),
-        ("running", None, "running"),
-        ("version", "é" * 33, "version"),
-        ("version", 1.4, "version"),
-        ("started_at", "yesterday", "started_at"),
-        ("stopped", "yes", "stopped"),
-        ("command", "stop", "command"),
-        ("seen_at", "2026-11-21T08:00:00Z", "seen_at"),
-    ],
-)
-def test_a_bad_sign_of_life_is_refused_by_name(
-    call: Service, field: str, value: Any, named: str
-) -> None:
-    answer = call("PUT", ADA, {**SIGN, field: value})
-
-    assert (answer.status, answer.json["code"]) == (400, "invalid_request")
-    assert answer.fields == {named}
-    assert call("GET", "/v1/workers").json["workers"] == []
-
-
-def test_a_sign_of_life_names_its_queues(call: Service) -> None:
-    body = {name: value for name, value in SIGN.items() if name != "queues"}
-
-    assert call("PUT", ADA, body).fields == {"queues"}
-
-
-def test_the_largest_sign_of_life_is_taken(call: Service) -> None:
-    body = {
-        **SIGN,
-        "queues": [f"q{number:0127d}" for number in range(100)],
-        "running": [f"t{number:063d}" for number in range(100)],
-        "concurrency": 10_000,
-        "version": "x" * 64,
-    }
-
-    assert call("PUT", f"/v1/workers/{'w' * 256}", body).status == 200
 
 
 def test_workers_are_listed_in_pages(call: Service) -> None:

@@ -16,10 +16,8 @@ BUILD_VENV := .venv-build
 PEERS_VENV := .venv-peers
 GENERATORS_VENV := .venv-generators
 SPARK_VENV := .venv-spark
-# The versions nearest to EMR Serverless and Glue, and which tests run on them.
+# The versions nearest to EMR Serverless and Glue; the tests marked `versions` run on each.
 SPARK_MATRIX := 4.0 4.1
-SPARK_TESTS ?= backfill enqueue export fingerprints proof queue_source queue_writer replay rollup series station stream tables
-SPARK_MARKS ?= not slow
 # Those that are supported; one of them is that of $(VENV).
 PYTHONS := 3.11 3.12 3.13
 python_of = $(or $(call runs,python$(1)),$(call runs,env PYENV_VERSION=$(1) python$(1)))
@@ -51,7 +49,7 @@ run-dynamodb: $(VENV)/.ready node_modules/.ready ## Serve the API on http://127.
 
 ##@ Develop
 .PHONY: test
-test: $(VENV)/.ready ## Run the tests, three minutes on two cores (some of them: make test ARGS='-k lease')
+test: $(VENV)/.ready ## Run the tests, a minute on two cores (some of them: make test ARGS='-k lease')
 	@$(PY) $(pytest) $(if $(CI),,--numprocesses $(some_more)) -m "not slow" $(ARGS)
 
 # Each process waits for an eighth of its time: for clocks, locks and other processes.  In the CI
@@ -59,7 +57,7 @@ test: $(VENV)/.ready ## Run the tests, three minutes on two cores (some of them:
 some_more = $(shell $(PY) -c 'import os; n = os.cpu_count() or 1; print(min(n + n // 2, 8))')
 
 .PHONY: test-slow
-test-slow: $(VENV)/.ready ## Run the tests that kill, cut off and wait, longer rounds and further cases of the others, and planted faults
+test-slow: $(VENV)/.ready ## Run the tests that take seconds, or start and kill services; random seeds of the simulation
 	@$(PY) $(pytest) -m slow $(if $(filter tests%,$(ARGS)),,$(SLOW_FILES)) $(ARGS)
 
 .PHONY: test-storm
@@ -67,7 +65,7 @@ test-storm: $(VENV)/.ready ## Take 100,000 steps of workflows (HEADRACE_WORKFLOW
 	@HEADRACE_WORKFLOW_STEPS=$${HEADRACE_WORKFLOW_STEPS:-100000} $(PY) $(pytest) -m slow \
 	  tests/property/test_workflow_graphs.py $(ARGS)
 
-# Only these are read: each process of pytest's would read the ten thousand tests of the others too.
+# Collecting all other files would take each process as long as many of these tests.
 SLOW_FILES = $(shell grep -rl --include='test_*.py' 'slow' tests | grep -vE '^tests/($(OWN_TARGETS))/')
 OWN_TARGETS := browser|dynamodb|e2e|generators|peers|pipeline|wheel
 
@@ -177,7 +175,7 @@ test-spark-slow: $(SPARK_VENV)/.ready $(LOCAL_TABLES) ## Run the longer ones, th
 	@$(SPARK_VENV)/bin/python -m pytest tests/pipeline -m slow $(ARGS)
 
 .PHONY: test-spark-matrix
-test-spark-matrix: $(SPARK_MATRIX:%=test-spark-%) $(SPARK_VENV)/.ready ## Run some of them on each version of Spark that is supported
+test-spark-matrix: $(SPARK_MATRIX:%=test-spark-%) $(SPARK_VENV)/.ready ## Run what may differ between versions of Spark on each that is supported
 	@$(call test_spark,$(SPARK_VENV))
 
 .PHONY: $(SPARK_MATRIX:%=test-spark-%)
@@ -185,7 +183,7 @@ $(SPARK_MATRIX:%=test-spark-%): test-spark-%: $(SPARK_VENV)-%/.ready $(LOCAL_TAB
 	@$(call test_spark,$(SPARK_VENV)-$*)
 
 test_spark = $(1)/bin/python -c 'import pyspark; print("Spark", pyspark.__version__, flush=True)' && \
-	  $(1)/bin/python -m pytest -q -m "$(SPARK_MARKS)" $(SPARK_TESTS:%=tests/pipeline/test_%.py) $(ARGS)
+	  $(1)/bin/python -m pytest -q -m versions $(shell grep -l 'mark.versions' tests/pipeline/test_*.py) $(ARGS)
 
 .PHONY: check-spark
 check-spark: $(SPARK_VENV)/.ready ## Check the types of the data pipeline against PySpark's own

@@ -13,6 +13,7 @@ the product: the child imports the changed module in place of the file.
 import argparse
 import ast
 import copy
+import importlib
 import importlib.abc
 import importlib.util
 import os
@@ -29,7 +30,6 @@ from types import ModuleType
 from typing import Final
 
 import boto3  # noqa: F401  imported once, for all children
-import hypothesis  # noqa: F401
 import msgspec  # noqa: F401
 import pydantic  # noqa: F401
 import pytest
@@ -104,16 +104,16 @@ def mutated(mutant: Mutant) -> ast.Module:
     raise ValueError(mutant)
 
 
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class Loader(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Import the changed module in place of the file."""
 
     def __init__(self, mutant: Mutant) -> None:
         module = mutant.path.relative_to(PRODUCT.parent).with_suffix("")
-        self._name = ".".join(module.parts).removesuffix(".__init__")
+        self.name = ".".join(module.parts).removesuffix(".__init__")
         self._mutant = mutant
 
     def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
-        if fullname != self._name:
+        if fullname != self.name:
             return None
         package = [str(self._mutant.path.parent)] if self._mutant.path.stem == "__init__" else None
         return importlib.util.spec_from_file_location(
@@ -123,6 +123,13 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         code = compile(mutated(self._mutant), str(self._mutant.path), "exec")
         exec(code, module.__dict__)  # noqa: S102  our own module
+
+
+def load(mutant: Mutant) -> None:
+    """Import the changed module, before pytest does so by a loader of its own."""
+    loader = Loader(mutant)
+    sys.meta_path.insert(0, loader)
+    importlib.import_module(loader.name)
 
 
 class Tests:
@@ -150,15 +157,17 @@ class Tests:
         return sorted(found, key=self._size.__getitem__)
 
 
-def survives(mutant: Mutant, tests: Sequence[str]) -> bool:
-    """Run *tests* on the mutant in a child process; return whether all pass."""
+def passes(mutant: Mutant | None, tests: Sequence[str]) -> bool:
+    """Run *tests* in a child process, on the mutant if there is one; return whether all pass."""
     child = os.fork()
     if not child:
         os.dup2(os.open(os.devnull, os.O_RDWR), 1)
         os.dup2(1, 2)
         signal.alarm(SECONDS)
-        sys.meta_path.insert(0, Finder(mutant))
+        if mutant:
+            load(mutant)
         options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:cov"]
+        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # it is imported already
         os._exit(pytest.main([*options, *tests]))
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
@@ -167,11 +176,11 @@ def is_survivor(mutant: Mutant, known: Tests) -> bool:
     """Run the specific tests of the mutant, then the others."""
     tests = known.of(mutant)
     first, rest = tests[:FIRST], tests[FIRST:LIMIT]
-    return not tests or (survives(mutant, first) and (not rest or survives(mutant, rest)))
+    return not tests or (passes(mutant, first) and (not rest or passes(mutant, rest)))
 
 
 def main() -> int:
-    """Print the survivors."""
+    """Print the survivors; return 2 if the tests fail without a mutant."""
     parser = argparse.ArgumentParser(prog="python -m infra.mutation", description=__doc__)
     parser.add_argument("files", nargs="*", help="below functions/headrace")
     parser.add_argument("--most", type=int, default=500, help="size of the sample")
@@ -185,6 +194,9 @@ def main() -> int:
     print(f"{len(chosen)} of {len(every)} mutants, --seed {options.seed}", flush=True)
     known = Tests(DATA)
     os.environ["PYTHONPATH"] = f"{PRODUCT.parent}{os.pathsep}{PROJECT_ROOT}"
+    if not passes(None, sorted({test for one in chosen for test in known.of(one)[:FIRST]})):
+        print("the tests fail without a mutant, or were renamed since make coverage")
+        return 2
     survivors = 0
     for mutant in sorted(chosen, key=lambda one: (one.path, one.line)):
         if is_survivor(mutant, known):

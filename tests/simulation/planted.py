@@ -96,7 +96,7 @@ ELSEWHERE: Final = {
     "test_uploads": "tests/contract/test_uploads.py",
     "test_waiting": "tests/contract/test_wait.py",
     "test_keys": "tests/contract/test_keys.py",
-    "functional/": "tests/functional/test_early_looks.py",
+    "functional/": "tests/simulation/test_early_leases.py",
     "unit/app": "tests/unit/app/test_unique.py",
     "contract/test_repeated": "tests/contract/test_repeated_dequeues.py",
 }

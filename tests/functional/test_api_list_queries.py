@@ -40,42 +40,25 @@ def found(call: Service, path: str, text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("path", "text", "names"),
     [
-        ("workers", "queue:news", ["bob:2"]),
         ("workers", "version:1.4 state:alive", ["ada:1"]),
-        ("workers", "BOB", ["bob:2"]),
-        ("workers", "host:ada", ["ada:1"]),
-        ("workers", "state:gone", []),
-        ("batches", "state:ended", ["night"]),
         ("batches", "id:no state:open dead:no", ["noon"]),
-        ("keys", "queue:news", ["ada", "press"]),
         ("keys", "queue:mail role:worker,admin expired:no", ["ada"]),
-        ("keys", "name:PRES", ["press"]),
-        ("queues", "mail", ["mail", "mail.bulk"]),
         ("queues", 'name:mail "of mail.b"', ["mail.bulk"]),
-        ("queues", "paused:yes", ["news"]),
-        ("actions", "queue:mail house", ["moved house"]),
         ("actions", "action:delete status:looking reason:TEST", ["test data"]),
-        ("actions", "before:2020-01-01", []),
         ("audit", "action:pause queue:news", ["pause"]),
-        ("audit", "fire", ["pause"]),
-        ("audit", "action:pause after:2100-01-01", []),
     ],
 )
 def test_a_query_narrows_a_list(filled: Service, path: str, text: str, names: list[str]) -> None:
     assert sorted(found(filled, path, text)) == names
 
 
-LISTS = ("workers", "batches", "keys", "queues", "actions", "audit")
+def test_a_mistake_is_named_with_its_place(call: Service) -> None:
+    for path in ("workers", "batches", "keys", "queues", "actions", "audit"):
+        refused = call("GET", f"/v1/{path}", query={"query": "x quue:mail"})
 
-
-@pytest.mark.parametrize("path", LISTS)
-def test_a_mistake_is_named_with_its_place(call: Service, path: str) -> None:
-    refused = call("GET", f"/v1/{path}", query={"query": "x quue:mail"})
-
-    assert refused.status == 400
-    (error,) = refused.json["errors"]
-    assert error["field"] == "query"
-    assert error["message"].startswith("at character 3: quue is no key: use one of ")
+        assert (refused.status, refused.fields) == (400, {"query"})
+        message = refused.json["errors"][0]["message"]
+        assert message.startswith("at character 3: quue is no key: use one of ")
 
 
 def pages(call: Service, path: str, text: str, name: str) -> Iterator[list[str]]:

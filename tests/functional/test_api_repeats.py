@@ -1,7 +1,6 @@
 """`Idempotency-Key`: a POST that is sent again does nothing more, and is answered as before."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 
 from headrace.domain.change import Change, KeyLock
 from headrace.runtime.wiring import Settings, build
-from headrace.store.base import Noting, Outcome, Record, Store
+from headrace.store.base import Outcome, Record, Store
 from headrace.store.sqlite import SqliteStore
 from tests.functional.conftest import KEY, Answer, Service
 from tests.functional.roles import ADMIN, OPERATOR, VIEWER, example, keyed, tasks
@@ -172,18 +171,6 @@ def test_a_key_is_its_callers_own(call: Service) -> None:
     assert (other.status, replayed(other)) == (200, False)
 
 
-def test_a_rotated_key_is_the_same_caller(call: Service) -> None:
-    path = call.queue("mail")
-    made = call("POST", "/v1/keys", {"name": "ada", "role": "operator", "queues": ["*"]}).json
-    before = replace(call, key=made["secret"])
-    first = before("POST", f"{path}/pause", headers=under("k"))
-    rotated = call("POST", f"/v1/keys/{made['id']}/rotate", {}).json
-
-    again = replace(call, key=rotated["secret"])("POST", f"{path}/pause", headers=under("k"))
-
-    assert (again.body, replayed(again)) == (first.body, True)
-
-
 def test_a_refusal_is_not_kept(call: Service) -> None:
     body = {"tasks": [{"payload": 1}]}
     assert call("POST", "/v1/queues/mail/tasks", body, under("k")).status == 404
@@ -297,33 +284,35 @@ def test_a_repeated_action_answers_what_the_first_one_did(
     assert (again.body, replayed(again)) == (first.body, True)
 
 
-# -------------------------------------------------------- what happens while the first one runs
+# -------------------------------------------------------- while the first request runs, or dies
 
 
-class Meanwhile(SqliteStore):
-    """Lets something happen when a queue's settings are about to be written."""
+class Died(BaseException):
+    """The process died; it writes nothing more."""
+
+
+class InterruptedStore(SqliteStore):
+    """Calls *before_write*, with the kind of the record that is written, before each write."""
 
     def __init__(self) -> None:
         super().__init__(":memory:")
-        self.then: Callable[[], None] | None = None
-        self.dead = False
+        self.before_write: Callable[[str], None] = lambda _: None
 
-    def put_record(self, record: Record, *, replaces: int | None, lazy: bool = False) -> bool:
-        then, self.then = (self.then, None) if record.kind == "queue" else (None, self.then)
-        if then is not None:
-            then()
-        if self.dead:
-            raise ApiProcessDied
-        return super().put_record(record, replaces=replaces, lazy=lazy)
+    def commit(self, changes: Sequence[Change], **how: Any) -> list[Outcome]:
+        self.before_write("tasks")
+        return super().commit(changes, **how)
+
+    def put_record(self, record: Record, **how: Any) -> bool:
+        self.before_write(record.kind)
+        return super().put_record(record, **how)
+
+    def renew_record(self, record: Record) -> Record:
+        self.before_write(record.kind)
+        return super().renew_record(record)
 
     def set_key_lock(self, lock: KeyLock) -> bool:
-        if self.dead:
-            raise ApiProcessDied
+        self.before_write("key lock")
         return super().set_key_lock(lock)
-
-
-class ApiProcessDied(BaseException):
-    """Nothing that is written may come after it."""
 
 
 def service_over(store: Store) -> Service:
@@ -332,18 +321,32 @@ def service_over(store: Store) -> Service:
     return Service(clock, build(settings, store, now=clock))
 
 
+def die_before(number: int) -> Callable[[str], None]:
+    """Let the process die before a write, counted from 0."""
+    left = [number]
+
+    def write(_: str) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Died
+
+    return write
+
+
 def test_a_repeat_while_the_first_one_runs_is_to_come_again() -> None:
-    store = Meanwhile()
+    store = InterruptedStore()
     call = service_over(store)
     call.queue("mail")
     seen: list[Answer] = []
 
-    def repeat() -> None:
-        call.clock.forward(4)
-        seen.append(call("POST", "/v1/queues/mail/pause", headers=under("k")))
-        seen.append(call("POST", "/v1/queues/mail/resume", headers=under("k")))
+    def repeat(kind: str) -> None:
+        if kind == "queue":
+            store.before_write = lambda _: None
+            call.clock.forward(4)
+            seen.append(call("POST", "/v1/queues/mail/pause", headers=under("k")))
+            seen.append(call("POST", "/v1/queues/mail/resume", headers=under("k")))
 
-    store.then = repeat
+    store.before_write = repeat
     first = call("POST", "/v1/queues/mail/pause", headers=under("k"))
 
     running, another = seen
@@ -355,17 +358,13 @@ def test_a_repeat_while_the_first_one_runs_is_to_come_again() -> None:
 
 
 def test_a_first_one_whose_process_died_lapses_and_the_next_goes_on() -> None:
-    store = Meanwhile()
+    store = InterruptedStore()
     call = service_over(store)
     call.queue("mail")
-
-    def die() -> None:
-        store.dead = True
-
-    store.then = die
-    with pytest.raises(ApiProcessDied):
+    store.before_write = die_before(1)
+    with pytest.raises(Died):
         call("POST", "/v1/queues/mail/pause", headers=under("k"))
-    store.dead = False
+    store.before_write = lambda _: None
 
     soon = call("POST", "/v1/queues/mail/pause", headers=under("k"))
     call.clock.forward(31)  # longer than a function may run
@@ -377,123 +376,61 @@ def test_a_first_one_whose_process_died_lapses_and_the_next_goes_on() -> None:
     assert (again.body, replayed(again)) == (late.body, True)
 
 
-class Mortal(SqliteStore):
-    """Lets the process die before one of its writes."""
-
-    def __init__(self) -> None:
-        super().__init__(":memory:")
-        self.left: int | None = None
-
-    def _live_on(self) -> None:
-        if self.left is not None:
-            self.left -= 1
-            if self.left < 0:
-                raise ApiProcessDied
-
-    def commit(
-        self, changes: Sequence[Change], *, partly: bool = False, noting: Noting | None = None
-    ) -> list[Outcome]:
-        self._live_on()
-        return super().commit(changes, partly=partly, noting=noting)
-
-    def put_record(self, record: Record, *, replaces: int | None, lazy: bool = False) -> bool:
-        self._live_on()
-        return super().put_record(record, replaces=replaces, lazy=lazy)
-
-    def renew_record(self, record: Record) -> Record:
-        self._live_on()
-        return super().renew_record(record)
-
-    def set_key_lock(self, lock: KeyLock) -> bool:
-        self._live_on()
-        return super().set_key_lock(lock)
-
-
-class MortalService:
-    """A service over such a store; `call` is it."""
-
-    def __init__(self) -> None:
-        self._store = Mortal()
-        self.call = service_over(self._store)
-
-    def dies(self, before: int, path: str, body: object = None) -> Answer | None:
-        """POST, and let the process die before a write; then repeat.
-
-        None: there are not so many writes.
-        """
-        self._store.left = before
+def at_each_write(path: str, body: Any, prepare: Callable[[Service], Any]) -> Iterator[Any]:
+    """Yield the service and the answer to a repeat, for a death before each write in turn."""
+    for number in range(40):
+        store = InterruptedStore()
+        call = service_over(store)
+        prepared = prepare(call)
+        sent = body(prepared) if callable(body) else body
+        store.before_write = die_before(number)
         try:
-            self.call("POST", path, body, headers=under("k"))
-        except ApiProcessDied:
-            self._store.left = None
+            call("POST", path, sent, headers=under("k"))
+        except Died:
+            store.before_write = lambda _: None
         else:
-            return None
-        self.call.clock.forward(31)
-        return self.call("POST", path, body, headers=under("k"))
-
-
-def until(lived: Callable[[MortalService, int], bool]) -> None:
-    """Try with a process that dies before its first write, its second, and so on."""
-    deaths = 0
-    while not lived(MortalService(), deaths):
-        deaths += 1
-        assert deaths < 40, "it always died"
-    assert deaths > 1
+            assert number > 1
+            return
+        call.clock.forward(31)
+        yield call, call("POST", path, sent, headers=under("k"))
+    raise AssertionError("the process always died")
 
 
 @pytest.mark.parametrize(
     ("settings", "more"),
     [
-        ({}, {"dedupe_key": "one"}),
-        ({"groups": {"mode": "strict"}}, {"group_key": "a"}),
+        ({}, [{"dedupe_key": "one"}, {"dedupe_key": "another"}]),
+        ({"groups": {"mode": "strict"}}, [{"group_key": "a"}] * 2),
     ],
 )
 def test_whenever_the_process_dies_the_repeat_of_an_enqueue_makes_each_task_once(
-    settings: dict[str, Any], more: dict[str, Any]
+    settings: dict[str, Any], more: list[dict[str, Any]]
 ) -> None:
-    first, third = ({"payload": 1, **more}, {"payload": 3, **more})
-    if "dedupe_key" in more:
-        third["dedupe_key"] = "another"
-    body = {"tasks": [first, {**more, "id": "ours", "dedupe_key": "ours", "payload": 2}, third]}
+    first, second = more
+    own = {**first, "id": "ours", "dedupe_key": "ours"}
+    body = {"tasks": [first, own, second]}
+    path = "/v1/queues/mail"
 
-    def lived(service: MortalService, before: int) -> bool:
-        call = service.call
-        path = call.queue("mail", **settings)
-
-        answer = service.dies(before, f"{path}/tasks", body)
-        if answer is None:
-            return True
-        outcomes = [result["outcome"] for result in answer.json["results"]]
-        assert outcomes[0] == outcomes[2] == "CREATED", before
-        assert len(call("GET", f"{path}/tasks").json["tasks"]) == 3, before
-        call.clock.forward(600)  # in a strict order a place that was drawn in vain is waited for
+    for call, answer in at_each_write(
+        f"{path}/tasks", body, lambda call: call.queue("mail", **settings)
+    ):
+        made = [result["outcome"] for result in answer.json["results"]]
+        assert made[0] == made[2] == "CREATED"
+        call.clock.forward(600)  # a strict group waits for a place that was drawn and not used
         done = 0
-        while taken := call("POST", f"{path}/dequeue", {"batch_size": 25}).json["tasks"]:
-            reports = [
-                {"task_id": task["id"], "lease_id": task["lease"]["id"], "status": "SUCCEEDED"}
-                for task in taken
-            ]
-            assert call("POST", f"{path}/reports", {"reports": reports}).status == 200
+        while taken := call.take(path, 25):
+            assert {call.say(task, "SUCCEEDED")["outcome"] for task in taken} == {"OK"}
             done += len(taken)
-        assert done == 3, before
-        return False
-
-    until(lived)
+        assert done == 3
 
 
 def test_whenever_the_process_dies_the_undo_of_the_repeat_brings_all_back() -> None:
-    def lived(service: MortalService, before: int) -> bool:
-        call = service.call
-        path, other = call.queue("mail"), call.queue("post")
-        ids = call.put(path, path, other, path)
-        body = {"ids": ids, "undo_in_seconds": 600}
+    path = "/v1/queues/mail"
 
-        answer = service.dies(before, f"{path}/tasks/delete", body)
-        if answer is None:
-            return True
+    for call, answer in at_each_write(
+        f"{path}/tasks/delete",
+        lambda ids: {"ids": ids, "undo_in_seconds": 600},
+        lambda call: call.put(call.queue("mail"), 1, 2, 3),
+    ):
         call("POST", f"/v1/undos/{answer.json['undo']['id']}")
-        there = call("GET", f"{path}/tasks").json["tasks"]
-        assert len(there) == 3, before
-        return False
-
-    until(lived)
+        assert len(call("GET", f"{path}/tasks").json["tasks"]) == 3

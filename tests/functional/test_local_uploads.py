@@ -159,11 +159,8 @@ def sent(method: str, url: str, content: bytes | None = None) -> tuple[int, byte
     ("spoiled", "status", "says"),
     [
         ("content", 400, "sha256"),
-        ("short", 400, "Content-Length is 4, and 10 bytes were granted"),
         ("signature", 403, "allows no PUT"),
-        ("name", 403, "allows no PUT"),
         ("until", 403, "allows no PUT"),
-        ("method", 403, "allows no GET"),
     ],
 )
 def test_only_what_was_granted_is_taken(
@@ -171,22 +168,16 @@ def test_only_what_was_granted_is_taken(
 ) -> None:
     queue = f"only-{spoiled}"
     client.create_queue(queue)
-    grant, content, method = granted(client, queue, b"0123456789"), b"0123456789", "PUT"
+    grant, content = granted(client, queue, b"0123456789"), b"0123456789"
     url = grant.url
     match spoiled:
         case "content":
             content = b"9876543210"
-        case "short":
-            content = b"0123"
         case "signature":
             url = url[:-1] + ("0" if url[-1] != "0" else "1")
-        case "name":
-            url = url.replace(".10.", ".11.")
-        case "until":
-            url = url.replace("until=", "until=1")
         case _:
-            method = "GET"
-    answered, body = sent(method, url, content if method == "PUT" else None)
+            url = url.replace("until=", "until=1")
+    answered, body = sent("PUT", url, content)
 
     assert answered == status
     assert says in json.loads(body)["detail"]

@@ -60,11 +60,6 @@ some_more = $(shell $(PY) -c 'import os; n = os.cpu_count() or 1; print(min(n + 
 test-slow: $(VENV)/.ready ## Run the tests that take seconds, or start and kill services; random seeds of the simulation
 	@$(PY) $(pytest) -m slow $(if $(filter tests%,$(ARGS)),,$(SLOW_FILES)) $(ARGS)
 
-.PHONY: test-storm
-test-storm: $(VENV)/.ready ## Take 100,000 steps of workflows (HEADRACE_WORKFLOW_STEPS), an hour or more
-	@HEADRACE_WORKFLOW_STEPS=$${HEADRACE_WORKFLOW_STEPS:-100000} $(PY) $(pytest) -m slow \
-	  tests/property/test_workflow_graphs.py $(ARGS)
-
 # Collecting all other files would take each process as long as many of these tests.
 SLOW_FILES = $(shell grep -rl --include='test_*.py' 'slow' tests | grep -vE '^tests/($(OWN_TARGETS))/')
 OWN_TARGETS := browser|dynamodb|e2e|generators|peers|pipeline|wheel

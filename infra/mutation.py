@@ -6,15 +6,13 @@ A mutant is one comparison, `and`, `or`, `not` or border (a number in a comparis
 It is tested by those tests that run its line, as the last `make coverage` noted: the most specific
 ones first, and all others, up to a limit, if those pass.  A test that fails or hangs kills it.
 Without arguments it takes a sample of the lifecycle, the plans and the stores; the seed is printed.
-The tests run in a child of a process that has imported what the product stands on, and nothing of
-the product: the child imports the changed module in place of the file.
+Tests run in a child of this process, which has imported libraries but nothing of the product.
 """
 
 import argparse
 import ast
 import copy
 import importlib
-import importlib.abc
 import importlib.util
 import os
 import random
@@ -24,13 +22,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType
 from typing import Final
 
 import boto3  # noqa: F401  imported once, for all children
-import msgspec  # noqa: F401
 import pydantic  # noqa: F401
 import pytest
 
@@ -40,8 +37,7 @@ from infra.idle_tests import DATA
 PRODUCT: Final = PROJECT_ROOT / "functions" / "headrace"
 TARGETS: Final = ("domain/lifecycle.py", "domain/plan.py", "domain/settle.py", "domain/operate.py")
 FOLDERS: Final = ("store",)
-FIRST: Final = 20  # the most specific tests
-LIMIT: Final = 300
+FIRST, LIMIT = 20, 300  # tests: the most specific ones, and all
 SECONDS: Final = 180  # a mutant that runs longer hangs, and is killed
 SWAPS: Final[dict[type[ast.AST], type[ast.AST]]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt,
@@ -104,25 +100,19 @@ def mutated(mutant: Mutant) -> ast.Module:
     raise ValueError(mutant)
 
 
-class Loader(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class Loader(SourceFileLoader):
     """Import the changed module in place of the file."""
 
     def __init__(self, mutant: Mutant) -> None:
-        module = mutant.path.relative_to(PRODUCT.parent).with_suffix("")
-        self.name = ".".join(module.parts).removesuffix(".__init__")
+        name = ".".join(mutant.path.relative_to(PRODUCT.parent).with_suffix("").parts)
+        super().__init__(name, str(mutant.path))
         self._mutant = mutant
 
     def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
-        if fullname != self.name:
-            return None
-        package = [str(self._mutant.path.parent)] if self._mutant.path.stem == "__init__" else None
-        return importlib.util.spec_from_file_location(
-            fullname, self._mutant.path, loader=self, submodule_search_locations=package
-        )
+        return importlib.util.spec_from_loader(fullname, self) if fullname == self.name else None
 
-    def exec_module(self, module: ModuleType) -> None:
-        code = compile(mutated(self._mutant), str(self._mutant.path), "exec")
-        exec(code, module.__dict__)  # noqa: S102  our own module
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002  the protocol's
+        return compile(mutated(self._mutant), self.path, "exec")
 
 
 def load(mutant: Mutant) -> None:
@@ -172,9 +162,8 @@ def passes(mutant: Mutant | None, tests: Sequence[str]) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def is_survivor(mutant: Mutant, known: Tests) -> bool:
-    """Run the specific tests of the mutant, then the others."""
-    tests = known.of(mutant)
+def is_survivor(mutant: Mutant, tests: Sequence[str]) -> bool:
+    """Run the specific *tests*, then the others."""
     first, rest = tests[:FIRST], tests[FIRST:LIMIT]
     return not tests or (passes(mutant, first) and (not rest or passes(mutant, rest)))
 
@@ -186,7 +175,7 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=500, help="size of the sample")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))  # noqa: S311
     options = parser.parse_args()
-    stores = [path for folder in FOLDERS for path in PRODUCT.glob(f"{folder}/**/*.py")]
+    stores = [path for folder in FOLDERS for path in PRODUCT.glob(f"{folder}/**/[!_]*.py")]
     named = [PRODUCT / name for name in options.files or TARGETS]
     paths = named if options.files else named + stores
     every = [mutant for path in sorted(paths) for mutant in mutants(path)]
@@ -199,9 +188,10 @@ def main() -> int:
         return 2
     survivors = 0
     for mutant in sorted(chosen, key=lambda one: (one.path, one.line)):
-        if is_survivor(mutant, known):
+        tests = known.of(mutant)
+        if is_survivor(mutant, tests):
             survivors += 1
-            print(f"survived: {mutant.name}  ({len(known.of(mutant))} tests)", flush=True)
+            print(f"survived: {mutant.name}  ({len(tests)} tests)", flush=True)
     print(f"{survivors} of {len(chosen)} survived")
     return 0
 

@@ -116,7 +116,7 @@ STEPS = int(os.environ.get("HEADRACE_WORKFLOW_STEPS", "500"))
 
 @pytest.mark.slow
 def test_steps_of_large_graphs_run_once_and_in_their_turn() -> None:
-    """Forty steps in a graph, until so many have been run; HEADRACE_WORKFLOW_STEPS sets how many."""
+    """Forty steps in a graph, until HEADRACE_WORKFLOW_STEPS of them have been run."""
     ran, number = 0, 0
     while ran < STEPS:
         chance = random.Random(number)

@@ -6,6 +6,7 @@ each group says why the simulation does not find them.
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from threading import Event
 from typing import Any, cast
@@ -14,15 +15,21 @@ import pytest
 
 from headrace.domain import plan, settle
 from headrace.domain.access import Role
+from headrace.domain.batch import BatchDelta, TaskBatch, owed_for
 from headrace.domain.change import Change, Entry
 from headrace.domain.errors import KeyExists, Unavailable
 from headrace.domain.filters import TaskFilter
+from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import AlertSettings, QueueSettings
+from headrace.domain.push import Target
+from headrace.domain.push_answers import TargetAnswer
+from headrace.domain.queue import AlertSettings, DequeuingSettings, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settle import Held
 from headrace.domain.task import State
 from headrace.ops.delivery.indexing import Indexing
+from headrace.ops.delivery.push import PushRun
+from headrace.ops.operators.action_work import CLAIMED_FOR
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.tasks.wait import Waiting
 from headrace.runtime.wiring import Settings, build
@@ -32,6 +39,7 @@ from headrace.store.records import keys as key_records
 from headrace.store.sqlite import SqliteStore
 from headrace.testing.stores import SHARD, Streamed
 from tests.contract.conftest import World, new_world
+from tests.every_task import everything
 from tests.manual_clock import ManualClock
 from tests.simulation.planted import planted
 
@@ -273,6 +281,179 @@ def a_task_is_taken_between_the_judging_and_the_transaction() -> None:
 
     assert not isinstance(store.commit([ours])[0], Done)
     assert store.read([task_id])[task_id].state is State.SUCCEEDED
+
+
+# -- the simulation's log comes in one shard, in order ---------------------------------------------
+
+
+@finds("a batch counts children instead of naming them")
+def a_grandchild_is_seen_before_its_parent() -> None:
+    now = ManualClock()()
+    batch = TaskBatch("batch", 1, "", (), created_at=now, expires_at=now)
+    deltas = [
+        BatchDelta(direct=1, created=1, live=1, last_at=1),
+        BatchDelta(owed=owed_for(["child"]), live=-1, succeeded=1, last_at=2),
+        BatchDelta(owed=-owed_for(["grandchild"]), created=1, live=1, last_at=3),
+        BatchDelta(live=-1, succeeded=1, last_at=4),
+    ]
+    for number, delta in enumerate(deltas, 1):
+        batch = batch.counted(delta, buffer="0", version=number, at=now)
+        assert not batch.complete, "the child was not seen yet"
+
+
+# -- these need a failure at one certain write ----------------------------------------------------
+
+
+class Failing(SqliteStore):
+    """A store whose next commit never arrives, or loses its answer."""
+
+    fails = ""
+
+    def commit(self, changes: Sequence[Change], **how: Any) -> Any:
+        fails, self.fails = self.fails, ""
+        if fails == "away":
+            raise Unavailable("away")
+        outcomes = super().commit(changes, **how)
+        if fails == "lost":
+            raise Unavailable("the answer was lost")
+        return outcomes
+
+    def requests(self) -> int:
+        """Return how many tasks are in flight."""
+        return sum(task.state is State.INFLIGHT for task in everything(cast("Store", self)))
+
+
+def dispatcher(store: Failing) -> PushRun:
+    world = world_over(store)
+    world.put(world.queue(target=Target("https://a.example/", max_concurrency=2)), *"123456")
+    world.clock.forward(0.001)
+    world.use.push.monotonic = lambda: world.clock().timestamp()
+    run = world.use.push.begin("mail")
+    assert run is not None
+    return run
+
+
+@finds("a report that waits makes room for another request")
+def a_dispatcher_cannot_report() -> None:
+    store = Failing()
+    run = dispatcher(store)
+    task, _ = run.fetch()
+    store.fails = "away"
+    run.settle([(task, TargetAnswer(200), 0.1)])
+    run.fetch()
+    assert store.requests() <= 2
+
+
+@finds("tasks leased without an answer are not given back")
+def the_answer_to_a_dispatcher_is_lost() -> None:
+    store = Failing()
+    run = dispatcher(store)
+    store.fails = "lost"
+    with suppress(Unavailable):
+        run.fetch()
+    run.renew()
+    run.fetch()
+    assert store.requests() <= 2
+
+
+@finds("freeing a slot twice frees another slot")
+def a_report_is_repeated_under_a_limit() -> None:
+    world = world_over(SqliteStore())
+    queue = world.queue(dequeuing_settings=DequeuingSettings(max_inflight_tasks=2))
+    world.put(queue, *"1234")
+    task, _ = world.take(queue, 2)
+    for _ in range(2):
+        world.say(task, "SUCCEEDED")
+    assert len(world.take(queue, 9)) == 1
+
+
+class Watched(SqliteStore):
+    """A store where something happens once, before or after the n-th write of a record or task."""
+
+    def __init__(self, place: int, happens: Callable[[], None]) -> None:
+        super().__init__()
+        self.place, self.happens = place, happens
+        self.watches = False
+
+    def _step(self) -> None:
+        self.place -= self.watches
+        if self.watches and self.place == 0:
+            self.happens()
+
+    def commit(self, changes: Sequence[Change], **how: Any) -> Any:
+        self._step()
+        outcomes = super().commit(changes, **how)
+        self._step()
+        return outcomes
+
+    def put_record(self, record: Any, **how: Any) -> bool:
+        self._step()
+        put = super().put_record(record, **how)
+        self._step()
+        return put
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@finds(
+    "an action takes a part over without its earlier times",
+    "an action acts before it notes its part",
+)
+def a_worker_of_an_action_is_killed_at_any_write() -> None:
+    for place in range(1, 20):
+        _act_with(place, killed=True)
+
+
+@finds("an action counts a part that another worker took over")
+def a_worker_of_an_action_is_overtaken_at_any_write() -> None:
+    for place in range(1, 20):
+        _act_with(place, killed=False)
+
+
+def _act_with(place: int, *, killed: bool) -> None:
+    """Restart dead tasks; at a write the worker dies, or sleeps while another does one part."""
+
+    def happens() -> None:
+        if killed:
+            raise Killed
+        clock.forward(CLAIMED_FOR.total_seconds() + 1)
+        work(1)
+
+    store, clock = Watched(place, happens), ManualClock()
+    world = new_world(cast("Store", store), clock)
+    queue = world.queue()
+    world.put(queue, *"123456")
+    for task in world.take(queue, 6):
+        world.say(task, "FAILED", retryable=False)
+        clock.forward(0.001)
+    where = TaskFilter(states=(State.DEAD,))
+    found = world.use.selections.look(BulkAction.RESTART, [queue], where, by="ada")
+    run = world.use.actions.begin(
+        found.name, at=0, to_queue=None, undo_in_seconds=0, reason="the server is back"
+    )
+
+    def now() -> datetime:
+        clock.forward(0.000001)
+        return clock()
+
+    def work(parts: int) -> None:
+        left = iter(range(parts, 0, -1))
+        use = build(world.use.settings, world.store, now=now)
+        replace(use.action_work, part=2).run(time_left=lambda: next(left, 0))
+
+    store.watches = True
+    with suppress(Killed):
+        work(100)
+    store.watches = False
+    for _ in range(3):
+        clock.forward(CLAIMED_FOR.total_seconds() + 1)
+        work(100)
+
+    versions = [task.version for task in everything(world.store)]
+    assert len(set(versions)) == 1, "a task was restarted twice"
+    assert world.use.actions.get(run.id).changed == 6
 
 
 @pytest.mark.parametrize("story", dict.fromkeys(story for _, story in STORIES))

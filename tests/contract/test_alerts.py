@@ -122,6 +122,14 @@ def test_that_nobody_listens_is_told(watched: Watched) -> None:
     assert (began["data"]["threshold"], began["data"]["value"]) == ("no_workers_for_seconds", 120)
 
 
+def test_a_paused_queue_needs_no_workers(watched: Watched) -> None:
+    watched.work(no_workers_for_seconds=60)
+    watched.use.queues.pause("work")
+    for _ in range(4):
+        watched.pass_(MINUTE)
+    assert watched.messages() == []
+
+
 def test_a_queue_that_cannot_be_told_is_refused(watched: Watched) -> None:
     for queue, fault in (("work", "another queue"), ("nowhere", "no queue nowhere")):
         with pytest.raises(InvalidRequest, match=fault) as refused:

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.domain import limits
 from headrace.domain.batch import DEAD_IDS, RESULTS, BatchEvent, Callback, TaskBatch
-from headrace.domain.errors import BatchExists, BatchFinished, InvalidRequest
+from headrace.domain.errors import BatchExists, BatchFinished, InvalidRequest, NotFound
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
@@ -254,6 +254,18 @@ def test_a_batch_is_created_once(recorded: Recorded) -> None:
         recorded.use.task_batches.create({ENDED: Callback("nowhere", TaskSpec("1"))})
     with pytest.raises(InvalidRequest, match=r"on\.ended\.batches\[0\]"):
         recorded.use.task_batches.create({ENDED: Callback("told", TaskSpec("1", batches=("no",)))})
+
+
+def test_an_expired_batch_is_gone_and_calls_nothing_back(recorded: Recorded) -> None:
+    on = {ENDED: Callback("told", TaskSpec("1"))}
+    recorded.use.task_batches.create(on, batch_id="b", total=1, expires_in_seconds=60)
+    recorded.world.put("work", batches=("b",))
+    recorded.clock.forward(61)
+    recorded.finish()
+    recorded.record()
+    assert recorded.told() == []
+    with pytest.raises(NotFound):
+        recorded.see()
 
 
 def test_what_is_seen_again_counts_once(recorded: Recorded) -> None:

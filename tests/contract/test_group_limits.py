@@ -1,6 +1,5 @@
 """Limits of groups, on every store: at most so many in flight of each, and nobody stuck."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -132,28 +131,3 @@ def test_a_delivery_costs_a_write_more_and_about_two_reads(world: World) -> None
 
 
 # -- settings ------------------------------------------------------------
-
-
-def test_a_limit_may_be_raised_lowered_and_lifted(world: World) -> None:
-    queue = limited(world, 3, keepalive_timeout_in_seconds=3600)
-    world.put(queue, *(["1"] * 20), group_key="a")
-
-    def change(limit: int) -> None:
-        settings = world.use.queues.get(queue).settings
-        groups = GroupSettings(GroupMode.FAIR, max_inflight_per_group=limit)
-        world.use.queues.replace(queue, replace(settings, groups=groups))
-        world.clock.forward(70)
-
-    taken = [*world.take(queue, 25)]
-    assert len(taken) == 3
-    change(1)
-    assert not world.take(queue, 25)
-    for task in taken[:2]:
-        world.say(task, "SUCCEEDED")
-    assert not later(world, queue)
-    world.say(taken[2], "SUCCEEDED")
-    assert len(later(world, queue, seconds=2)) == 1
-    change(5)
-    assert 4 <= len(world.take(queue, 25)) <= 5
-    change(0)
-    assert len(world.take(queue, 25)) == 12

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headrace.domain import limits
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
@@ -312,3 +313,32 @@ def test_a_lease_that_was_renewed_after_it_was_read_is_not_taken_back(world: Wor
 
     assert reaper.use.reaping.run().retried == 0
     assert world.see(task.id).state is State.INFLIGHT
+
+
+TOO_LARGE = '"' + "x" * limits.RESULT_BYTES + '"'
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("result", [TOO_LARGE, "NaN", "[" * 100_000])
+def test_a_report_whose_result_cannot_be_kept_is_invalid_and_the_lease_stays(
+    world: World, result: str
+) -> None:
+    queue = world.queue()
+    world.put(queue, "1", "2", "3")
+    tasks = world.take(queue, 3)
+    reports = [
+        TaskReport(task.id, lease_name(task), ReportStatus.SUCCEEDED, result=kept)
+        for task, kept in zip(tasks, ["1", result, '{"n": 2}'], strict=True)
+    ]
+
+    outcomes = world.use.reports.report(queue, reports)
+
+    assert [of.outcome for of in outcomes] == [
+        ReportOutcome.OK,
+        ReportOutcome.INVALID,
+        ReportOutcome.OK,
+    ]
+    assert str(outcomes[1].detail).startswith("result must be ")
+    assert world.see(tasks[1].id) == tasks[1]
+    assert world.say(tasks[1], "SUCCEEDED", result="9" * 5_000).outcome is ReportOutcome.OK
+    assert world.see(tasks[1].id).state is State.SUCCEEDED

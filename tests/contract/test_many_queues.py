@@ -80,18 +80,6 @@ def test_where_one_queue_is_missing_nothing_is_leased(world: World, queues: list
     assert len(take(world, 25).tasks) == 9
 
 
-def test_a_wait_ends_with_the_first_task_of_any_queue(world: World) -> None:
-    for name in NAMES:
-        world.queue(name)
-    world.put("third", '"late"', delay_in_seconds=1.5)
-    begun = world.clock()
-
-    found = take(world, 5, order=Order.DUE, wait_seconds=10)
-
-    assert payloads(found.tasks) == ["late"]
-    assert world.clock() - begun < timedelta(seconds=2)
-
-
 def test_tasks_of_many_queues_go_under_one_lease(world: World, queues: list[str]) -> None:
     group = opened(world)
 

@@ -139,16 +139,3 @@ def test_arrivals_wake_a_dispatcher_once_a_second_and_only_where_there_is_a_targ
     assert list(waking.for_arrivals(["hooks"])) == []
     world.clock.forward(0.2)
     assert list(waking.for_arrivals(["hooks"])) == [("hooks", 0), ("hooks", 1)]
-
-
-def test_the_timer_finds_what_falls_due_soon(world: World) -> None:
-    world.queue("hooks", target=TARGET)
-    world.queue("paused", target=TARGET)
-    world.use.queues.pause("paused")
-    world.put("paused")
-    waking = world.use.push_waking
-    assert list(waking.for_timer()) == []
-    world.put("hooks", delay_in_seconds=100)
-    assert list(waking.for_timer()) == []
-    world.clock.forward(41)
-    assert list(waking.for_timer()) == [("hooks", 0)]

@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.filters import TaskFilter
+import recorder
 from headrace.domain.instants import micros_of
-from headrace.domain.operate import BulkAction
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.write import TaskWrite
 from headrace.history.recent import last_day, last_hour
 from headrace.history.recorder import Recorded, Recording
 from headrace.history.tally import Activity
+from headrace.local.gateway import InvocationContext
+from headrace.local.tables import Function
+from headrace.runtime.wiring import using
 from headrace.store.base import Store
 from headrace.store.call_scope import metered
 from headrace.store.stream import writes_of
@@ -227,21 +229,42 @@ def test_a_batch_of_one_queue_costs_a_few_units(it: Recorder) -> None:
     assert meter.read <= 1
 
 
-def test_moves_are_counted_by_where_they_came_from(it: Recorder) -> None:
-    first, second, third = (it.world.queue(name) for name in ("first", "second", "third"))
-    it.world.put(first, *["{}"] * 3)
-    for task in it.world.take(first, 2):
-        it.world.say(task, "MOVED", to_queue=second)
-    it.record()
-    it.world.clock.forward(3600)
-    it.world.use.bulk.by_filter(first, BulkAction.MOVE, TaskFilter(), to_queue=third)
-    it.world.say(it.world.take(second)[0], "MOVED", to_queue=first)
-    changes = it.stream.taken()
-    it.record(changes)
-    it.record(changes)
+def oldest_ready(world: World) -> float:
+    return world.use.reaping.run().oldest_ready_seconds
 
-    assert flows(it.world) == {
-        (first, second): (0, 2),
-        (first, third): (1, 1),
-        (second, first): (1, 1),
-    }
+
+def test_the_reaper_tells_how_long_the_oldest_ready_task_of_all_queues_has_waited(
+    world: World,
+) -> None:
+    world.put(world.queue("mail"))
+    world.clock.forward(40)
+    world.put(world.queue("other"))
+    world.clock.forward(2)
+
+    assert oldest_ready(world) == pytest.approx(42)
+
+
+CONTEXT: Any = InvocationContext(Function("Recorder", "recorder.handler", 60, 512), lambda: False)
+
+
+def test_the_handler_answers_as_lambda_wants_it(it: Recorder) -> None:
+    queue = it.world.queue()
+    it.world.put(queue)
+    with using(it.world.use):
+        answer = recorder.handler(
+            {"shardId": SHARD, "Records": stream_records(it.stream.taken())}, CONTEXT
+        )
+    assert answer == {"batchItemFailures": [], "state": {}}
+    assert it.counts(queue) == (1, 0, 0, 0, 0)
+
+
+def test_the_handler_names_the_first_record_that_must_come_again(
+    store: Store, clock: ManualClock
+) -> None:
+    unsure = Unsure(store)
+    it = new_recorder(unsure.store, clock)
+    it.world.put(it.world.queue(), *["{}"] * 3)
+    event = {"shardId": SHARD, "Records": stream_records(it.stream.taken()[1:])}
+    with using(it.world.use), unsure.failing("lost"):
+        answer = recorder.handler(event, CONTEXT)
+    assert answer["batchItemFailures"] == [{"itemIdentifier": "2"}]

@@ -1,11 +1,13 @@
 """What every store promises about ticks: each makes one task, and only one."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.plan import TaskSpec
+from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DeadReason, Missed, OnExpiry, State
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from tests.contract.conftest import World, dies
@@ -25,12 +27,20 @@ from tests.contract.scheduling import (
 def test_ticks_are_enqueued_minutes_ahead_with_their_exact_time(world: World) -> None:
     queue = world.queue()
     world.clock.forward(12.5)
-
-    schedule(world, queue, payload='{"city": "Murcia"}', tags={"service": "smartcity"})
-
+    retry = RetryStrategy(Backoff.FIXED, max_retries=1, base_seconds=5)
+    named: dict[str, Any] = {"tags": {"service": "smartcity"}, "payload": '{"city": "Murcia"}'}
+    schedule(
+        world,
+        queue,
+        expires_in_seconds=90,
+        keepalive_timeout_in_seconds=7,
+        retry_strategy=retry,
+        **named,
+    )
     assert due(world, queue) == [at("08:01:00"), at("08:02:00"), at("08:03:00")]
     task = waiting(world, queue)[0]
-    assert (task.payload, task.tags) == ('{"city": "Murcia"}', {"service": "smartcity"})
+    assert {"tags": task.tags, "payload": task.payload} == named
+    assert (task.keepalive, task.retry, task.expires_at) == (7, retry, at("08:02:30"))
     assert (task.schedule, task.id) == (NAME, id_of_tick(world, queue, at("08:01:00")))
     assert world.take(queue) == ()
     assert minutes(world, 1) == 1

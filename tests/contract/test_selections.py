@@ -96,18 +96,6 @@ def test_a_task_that_left_and_came_back_is_left_alone(world: World) -> None:
     assert world.see(task).state is State.DEAD
 
 
-def test_what_is_gone_or_elsewhere_is_told(world: World) -> None:
-    queue, other = world.queue(), world.queue("other")
-    gone, moved = kill(world, queue, 2)
-    found = look(world, queue)
-    world.use.tasks.delete(gone)
-    world.use.bulk.by_ids(queue, BulkAction.MOVE, [moved], to_queue=other)
-    world.clock.forward(0.001)  # no two actions are of one microsecond
-    done = act(world, found)
-
-    assert (done.changed, done.left) == (0, {"NOT_FOUND": 2})
-
-
 def test_a_set_is_checked_each_time_it_is_read_and_with_the_target_it_is_to_have(
     world: World,
 ) -> None:

@@ -139,7 +139,7 @@ def test_else_a_restart_goes_to_the_tail(world: World) -> None:
     assert order == [second, third, first]
 
 
-WAYS = ["delete", "purge", "move", "expire"]
+WAYS = ["delete", "purge", "move", "cancel", "expire"]
 
 
 def leave(world: World, queue: str, ids: list[str], way: str) -> None:
@@ -153,6 +153,8 @@ def leave(world: World, queue: str, ids: list[str], way: str) -> None:
         case "move":
             other = world.queue("other")
             world.use.bulk.by_ids(queue, BulkAction.MOVE, ids, to_queue=other)
+        case "cancel":
+            world.use.bulk.by_ids(queue, BulkAction.CANCEL, ids)
         case "expire":
             world.clock.forward(3)
 

@@ -227,20 +227,6 @@ def test_without_credentials_that_is_what_is_said(
         client.enqueue("mail", 1)
 
 
-def test_a_profile_that_is_not_there_is_named(
-    aws: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_PROFILE", "nobody")
-    with Client(URL) as client, pytest.raises(Unauthenticated, match="nobody"):
-        client.enqueue("mail", 1)
-
-
-def test_a_setting_that_is_wrong_is_named(aws: Account, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADRACE_POLL_AFTER_SECONDS", "soon")
-    with Client(URL) as client, pytest.raises(InvalidRequest, match="HEADRACE_POLL_AFTER_SECONDS"):
-        client.enqueue("mail", 1)
-
-
 def command(*arguments: str) -> int:
     """Run one, and return its exit code."""
     with pytest.raises(SystemExit) as ended:

@@ -13,8 +13,6 @@ from datetime import timedelta
 import pytest
 
 from headrace.domain.change import Change, Entry, KeyLock
-from headrace.domain.lease import LeaseGroup, close, extend, learn
-from headrace.domain.rate import Bucket, Draw, Rate
 from headrace.domain.task import Place, State, Task
 from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.store.base import Done, Record, Store
@@ -231,58 +229,3 @@ def test_records_of_every_size(stores: Stores, size: int) -> None:
     assert of_two.write == 2 * of_one.write
     refused = costs(stores, lambda store: store.put_records(two))
     assert refused[0].write >= refused[1].write == 4
-
-
-def test_pools(stores: Stores) -> None:
-    texts = [f"{number:05}/1700000000000000/tsk_{number:026}" for number in range(40)]
-
-    assert_same(
-        stores,
-        lambda store: store.pools("pooled", 0, 9),
-        lambda store: store.reserve("pooled", 0, texts[:10], room=16),
-        lambda store: store.reserve("pooled", 0, texts[10:20], room=16),
-        lambda store: store.reserve("pooled", 1, texts[:16], room=16),
-        lambda store: store.reserve("pooled", 2, texts, room=100),
-        lambda store: store.pools("pooled", 0, 9),
-        lambda store: store.pools("pooled", 1, 1),
-        lambda store: store.free("pooled", 2, texts[5:]),
-        lambda store: store.free("pooled", 0, texts[:10]),
-        lambda store: store.pools("pooled", 0, 9),
-    )
-
-
-def test_buckets(stores: Stores) -> None:
-    rate = Rate(3, timedelta(seconds=1))
-    bucket, other = Bucket(100, rate, NOW), Bucket(1, rate, NOW)
-
-    assert_same(
-        stores,
-        lambda store: store.bucket("limited"),
-        lambda store: store.replace_bucket("limited", bucket, expects=None),
-        lambda store: store.replace_bucket("limited", other, expects=other),
-        lambda store: store.bucket("limited"),
-        lambda store: store.draw(
-            "limited", Draw(rate=rate, after=50, length=10, until=500, since=NOW), seen=bucket
-        ),
-        lambda store: store.drop_bucket("limited"),
-        lambda store: store.drop_bucket("limited"),
-    )
-
-
-def test_groups(stores: Stores) -> None:
-    group = LeaseGroup.opened(
-        "ein Büro", keepalive=30, now=NOW, group_id=f"lse_{next(_NUMBERS):020}"
-    )
-    later = NOW + timedelta(seconds=1)
-
-    assert_same(
-        stores,
-        lambda store: store.open_group(group, now=NOW),
-        lambda store: store.open_group(group, now=NOW),
-        lambda store: store.group(group.id),
-        lambda store: store.group("lse_none"),
-        lambda store: store.change_group(learn(group.id, "mail", now=later)),
-        lambda store: store.change_group(extend(group.id, now=later)),
-        lambda store: store.change_group(close(group, now=later)),
-        lambda store: store.change_group(learn(group.id, "mail", now=later)),  # it is closed
-    )

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.rollup import compact, mend, rollup
+from headrace.spark.lake.rollup import compact, rollup
 from headrace.spark.lake.schemas import CHANGES
 from tests.pipeline.harness import Again
 from tests.pipeline.stories import Story, write
@@ -58,9 +58,8 @@ def test_there_are_fewer_files_and_the_same_rows(crowded: LakeFrames) -> None:
     assert compact(crowded) == []
 
 
-@pytest.mark.parametrize("next_job", ["compact", "rollup"])
 def test_a_day_that_was_removed_and_not_yet_replaced_is_put_back_by_the_next_job(
-    crowded: LakeFrames, monkeypatch: pytest.MonkeyPatch, next_job: str
+    crowded: LakeFrames, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = rows(crowded)
 
@@ -75,26 +74,9 @@ def test_a_day_that_was_removed_and_not_yet_replaced_is_put_back_by_the_next_job
             compact(crowded)
     assert rows(crowded) == []
 
-    if next_job == "compact":
-        compact(crowded)
-    else:
-        rollup(crowded, today=TODAY)
+    rollup(crowded, today=TODAY)
 
     assert rows(crowded) == before
     assert len(list(place(crowded).glob("*.parquet"))) == 1
     assert not any(place(crowded).parent.glob(".spark-staging-*"))
     assert not any(Path(crowded.path("state", "compact")).rglob("*.parquet"))
-
-
-def test_a_day_that_was_not_written_beside_as_a_whole_is_left_as_it_is(
-    crowded: LakeFrames,
-) -> None:
-    before = rows(crowded)
-    half = Path(crowded.path("state", "compact", CHANGES.name, str(TODAY)))
-    half.mkdir(parents=True)
-    shutil.copy(next(place(crowded).glob("*.parquet")), half)
-
-    mend(crowded)
-
-    assert rows(crowded) == before
-    assert not half.exists()

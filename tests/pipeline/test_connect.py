@@ -1,28 +1,20 @@
 """Where the tasks are, by options, environment and folder; and what is said when nothing tells."""
 
 import dataclasses
-import json
 import os
-import sqlite3
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing
 from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
-from headrace.domain.change import KeyLock
-from headrace.domain.errors import Forbidden, InvalidRequest, Unavailable
+from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
-from headrace.embedded.service import EmbeddedService, service_on
 from headrace.local.tables import TableNames
-from headrace.runtime.wiring import Settings
 from headrace.spark.sources import connect
 from headrace.spark.sources.connect import StoreConnection
-from headrace.store.base import Store
 from headrace.store.sqlite import SqliteStore
 from tests.aws import REGION, URL, Account, account
 
@@ -100,7 +92,6 @@ def test_the_file_of_a_local_service_is_found_by_itself(file: Path, tmp_path: Pa
     ("given", "env"),
     [
         ({"tasks_table": "t"}, {}),
-        ({}, {"HEADRACE_TASKS_TABLE": "t"}),
         ({}, {"HEADRACE_DYNAMODB_URL": "http://127.0.0.1:8000"}),
         ({}, {"HEADRACE_URL": "https://api.example.com"}),
         ({"region": "eu-west-1"}, {"HEADRACE_URL": "file:other.db"}),
@@ -110,14 +101,6 @@ def test_who_names_tables_or_another_service_does_not_mean_the_file_here(
     given: dict[str, str], env: dict[str, str]
 ) -> None:
     assert StoreConnection.of(given, env).url is None
-
-
-def test_a_deployment_is_named_by_its_region_and_its_tables() -> None:
-    names = {"HEADRACE_TASKS_TABLE": "t", "HEADRACE_CONTROL_TABLE": "c"}
-
-    made = StoreConnection.of({"url": "dynamodb://eu-west-1/jobs"}, names)
-
-    assert made == StoreConnection("t", "c", region="eu-west-1")
 
 
 @pytest.fixture
@@ -147,36 +130,10 @@ def test_the_tables_of_a_deployment_are_those_that_its_stack_names(
     assert StoreConnection.of(made.options()) == made  # and an executor does not ask
 
 
-def test_a_stack_that_is_not_there_is_a_wrong_url(aws: Account) -> None:
-    with pytest.raises(InvalidRequest, match="url means the stack jobs in eu-west-1: there is non"):
-        StoreConnection.of({"url": "dynamodb://eu-west-1/jobs"})
-
-    assert aws.calls == {"DescribeStacks": 1}
-
-
-@pytest.mark.parametrize(
-    ("call", "action"),
-    [
-        (lambda store: store.record("queue", "mail"), "GetItem"),
-        (lambda store: store.set_key_lock(KeyLock("seat", "log", "a")), "PutItem"),
-    ],
-)
-def test_what_iam_refuses_is_said_at_once_with_the_action(
-    aws: Account, call: Callable[[Store], object], action: str
-) -> None:
-    tables = connect.store(StoreConnection.of({"url": URL}))
-
-    with pytest.raises(Forbidden, match=f"IAM refuses {action} on the tables jobs-1a2b and contr"):
-        call(tables)
-
-    assert aws.calls[action] <= 2  # once by boto3 too, whose error it is; no waits between tries
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"url": "http://127.0.0.1:8080"}, "url must be file:PATH or dynamodb://REGION/STACK, not"),
-        ({"url": "ftp://x"}, "url must be file:PATH"),
         ({"url": "file:/tmp/x.db", "tasks_table": "t"}, "tasks_table has no meaning beside"),
     ],
 )
@@ -194,22 +151,6 @@ def test_a_file_that_is_not_there_is_named_and_not_made(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_payloads_that_the_lake_keeps_stand_in_the_log(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HEADRACE_LAKE_PAYLOADS", "mail")
-    (file.parent / "lake").mkdir()
-    uses = connect.opened(StoreConnection.of({"url": f"file:{file}"}, {}))
-    for queue in ("mail", "other"):
-        uses.queues.create(queue, QueueSettings())
-        uses.tasks.enqueue(queue, [TaskSpec(json.dumps(queue))])
-
-    with closing(sqlite3.connect(file)) as log:
-        kept = log.execute("SELECT payload FROM changes ORDER BY number").fetchall()
-
-    assert kept == [('"mail"',), (None,)]
-
-
 def test_an_executor_of_another_machine_says_that_a_file_is_for_one(
     connection: StoreConnection,
 ) -> None:
@@ -222,30 +163,9 @@ def test_an_executor_of_another_machine_says_that_a_file_is_for_one(
 def test_a_file_that_is_no_database_is_said_at_once(tmp_path: Path) -> None:
     path = tmp_path / "letter.db"
     path.write_text("Dear reader, " * 1000)
-    started = time.monotonic()
 
     with pytest.raises(Unavailable, match="is no database"):
         connect.store(StoreConnection.of({"url": f"file:{path}"}, {}))
-
-    assert time.monotonic() - started < 1
-
-
-def test_a_file_that_others_write_to_for_long_is_opened_when_they_are_done(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where a process of Spark begins while another holds the file."""
-    busy = [Unavailable("busy"), Unavailable("busy")]
-
-    def opening(path: str, settings: Settings) -> EmbeddedService:
-        if busy:
-            raise busy.pop()
-        return service_on(path, settings)
-
-    monkeypatch.setattr(connect, "service_on", opening)
-
-    connect.store(StoreConnection.of({"url": f"file:{file}"}, {})).records("queue", limit=1)
-
-    assert not busy
 
 
 def add(connection: StoreConnection, number: int) -> int:

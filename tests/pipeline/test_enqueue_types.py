@@ -121,13 +121,14 @@ def ids(mail: StoreConnection) -> set[str]:
 
 
 QUICK: Final = settings(
-    max_examples=30,
+    max_examples=10,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 
 @pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.gate
 def test_any_value_in_id_from_is_a_bad_row_or_the_same_id_in_every_time_zone(
     mail: StoreConnection, kind: str
 ) -> None:
@@ -170,6 +171,7 @@ def test_any_value_of_a_column_makes_a_task_or_a_bad_row_and_spares_the_others(
     any_value()
 
 
+@pytest.mark.gate
 def test_a_timestamp_past_the_year_9999_is_a_bad_row(mail: StoreConnection) -> None:
     far = pa.array([253_402_300_800_000_000], pa.timestamp("us", "UTC"))
 

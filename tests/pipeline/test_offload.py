@@ -99,11 +99,3 @@ def test_the_table_names_where_a_payload_is_kept(offloading: PipelineHarness) ->
     kept = task.offloaded["payload"]
     assert large["payload_ref"] == f"{len(LARGE)} {kept.sha256} {kept.name}"
     assert {row["payload_ref"] for row in rows if row is not large} == {None}
-
-
-def test_the_setting_travels_with_the_connection(offloading: PipelineHarness) -> None:
-    given = offloading.connection.options()
-
-    assert StoreConnection.of(given, {}) == offloading.connection
-    env = {"HEADRACE_PAYLOAD_OFFLOAD_BYTES": "2048"}
-    assert StoreConnection.of({"url": given["url"]}, env).payload_offload_bytes == 2048

@@ -4,13 +4,10 @@ import pytest
 
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import PrioritySettings, QueueSettings
-from headrace.domain.task import Priority, State
-from headrace.spark.sources import connect
-from headrace.spark.sources.columns import columns_of
+from headrace.domain.task import Priority
 from headrace.spark.sources.enqueue import Sending, enqueued
 from headrace.spark.sources.leasing import Intake, leased
 from headrace.spark.sources.newrows import Identity
-from headrace.spark.sources.table import TableReading, listed
 from tests.pipeline.harness import PipelineHarness
 
 LEVELS = [Priority.LOW, Priority.NORMAL, Priority.HIGH]
@@ -40,25 +37,6 @@ def test_a_shard_is_leased_by_turns(ranked: PipelineHarness) -> None:
         assert levels == sorted(levels, key=[*reversed(LEVELS)].index)
 
 
-def test_the_table_of_a_queue_has_every_lane_and_the_shard_of_each_task(
-    ranked: PipelineHarness,
-) -> None:
-    columns = columns_of([("id", "string"), ("priority", "string"), ("shard", "int")])
-    reading = TableReading(ranked.connection, columns)
-    places = ranked.uses.queues.get("in").places(State.ENQUEUED)
-
-    rows = [
-        row for place in places for batch in listed(reading, place) for row in batch.to_pylist()
-    ]
-
-    assert len(places) == 6
-    tasks = connect.store(ranked.connection).read([row["id"] for row in rows])
-    assert len(tasks) == 60
-    for row in rows:
-        task = tasks[row["id"]]
-        assert (row["priority"], row["shard"]) == (task.priority, task.place.shard)
-
-
 def test_a_column_says_the_priority(ranked: PipelineHarness) -> None:
     sending = Sending(ranked.connection, Identity(id_from=("n",)), "in")
     rows = [
@@ -73,13 +51,3 @@ def test_a_column_says_the_priority(ranked: PipelineHarness) -> None:
     assert "priority must be one of high, normal, low" in summary.bad[0]
     made = [task.priority for task in ranked.tasks("in") if task.id.startswith("row-")]
     assert sorted(made, key=str) == [Priority.HIGH, Priority.NORMAL]
-
-
-def test_where_there_are_none_such_a_row_is_bad(harness: PipelineHarness) -> None:
-    harness.queue("plain")
-    sending = Sending(harness.connection, Identity(id_from=("n",)), "plain")
-
-    summary = enqueued(sending, [{"n": 1, "payload": "1", "priority": "high"}])
-
-    assert summary.counts == {"bad": 1}
-    assert "priority has no meaning in queue plain" in summary.bad[0]

@@ -57,12 +57,6 @@ def _record_another_story(story: Story, task: str) -> None:
     story.lines.append({**other, "move": "heartbeat", "state_to": "INFLIGHT", "sequence": "99"})
 
 
-def _settle_twice(story: Story, task: str) -> None:
-    one = story.report(task, "succeed", "SUCCEEDED")
-    other = {"settled": "x", "lease_from": "x", "sequence": "99"}
-    story.lines.append({**one, **other})
-
-
 def _use_a_lease_again(story: Story, task: str) -> None:
     story.enqueue(f"{task}, second")
     story.dequeue(f"{task}, second", lease_to=story.lines[4]["lease_to"])
@@ -118,10 +112,12 @@ def planted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fo
 
 
 @pytest.mark.parametrize("kind", PLANTED)
+@pytest.mark.gate
 def test_a_planted_violation_is_found_with_its_task(planted: Found, kind: str) -> None:
     assert (kind, kind) in planted
 
 
+@pytest.mark.gate
 def test_who_did_nothing_wrong_is_not_accused(planted: Found) -> None:
     assert not [task for _, task in planted if task.startswith(("bystander", "later"))]
 
@@ -161,13 +157,6 @@ def test_a_history_that_begins_in_the_middle_is_none_of_its_fault(lake: LakeFram
     assert proof(recorded(lake, middle)).holds
 
 
-def test_two_settlements_of_one_version_are_no_copies(lake: LakeFrames) -> None:
-    story = a_life("t1")
-    _settle_twice(story, "t1")
-
-    assert "forked_version" in proof(recorded(lake, story.lines)).violations
-
-
 def test_a_task_born_before_midnight_by_the_other_clock_is_not_accused(lake: LakeFrames) -> None:
     story = Story()
     ahead = {"at": story.now + 3 * SECOND, "created_at": story.now + 3 * SECOND}
@@ -190,9 +179,8 @@ def in_madrid(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 @pytest.mark.usefixtures("in_madrid")
-@pytest.mark.parametrize("hour", [0, 1])
-def test_an_hour_that_a_clock_shows_twice_accuses_nobody(lake: LakeFrames, hour: int) -> None:
-    begin = datetime(2026, 10, 25, hour, 20, tzinfo=UTC)
+def test_an_hour_that_a_clock_shows_twice_accuses_nobody(lake: LakeFrames) -> None:
+    begin = datetime(2026, 10, 25, 1, 20, tzinfo=UTC)
     story = Story()
     story.now = micros_of(begin) - 30 * MINUTE
     story.enqueue("born before")
@@ -226,12 +214,6 @@ def test_the_report_is_kept_as_json_with_examples(lake: LakeFrames) -> None:
     assert (read.first, read.tasks, read.changes) == (at(0), 2, len(story.lines))
     assert read.violations == body["violations"]
     assert [one.task_id for one in read.examples["foreign_report"]] == ["t1"]
-
-
-def test_an_empty_lake_proves_nothing_and_says_so(lake: LakeFrames) -> None:
-    report = proof(lake)
-
-    assert (report.first, report.tasks, report.changes) == (None, 0, 0)
 
 
 def test_what_is_legal_is_what_the_table_says() -> None:

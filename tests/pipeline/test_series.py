@@ -11,10 +11,7 @@ from headrace.history.metrics import Archive, MetricPoint
 from headrace.history.series import FILES, SPAN, Span, content_in, file_of, happened, minute_of
 from headrace.history.transitions import Event
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.queue_minutes import publish
 from headrace.spark.lake.rollup import rollup
-from headrace.spark.lake.schemas import DAY as QUEUE_DAY
-from headrace.spark.lake.schemas import QUEUE_MINUTES
 from tests.pipeline.harness import Again
 from tests.pipeline.stories import DAY, SECOND, Story, at, true_history, write
 
@@ -61,20 +58,6 @@ def test_a_story_is_published_by_queue_and_day(published: LakeFrames) -> None:
     assert Span.of(published.files.get(SPAN) or b"") == Span(FIRST, TODAY)
 
 
-def test_days_that_were_rolled_up_before_cancels_were_counted_are_published_alike(
-    published: LakeFrames, again: Again
-) -> None:
-    lake, once = again(published), files(published)
-    before = lake.read(QUEUE_MINUTES).drop("cancelled")
-    rows = before.sparkSession.createDataFrame(before.collect(), before.schema)
-    table = lake.path("tables", QUEUE_MINUTES.name)
-    rows.write.mode("overwrite").partitionBy(QUEUE_DAY).parquet(table)
-
-    publish(lake, None, today=TODAY, say=lambda _: None)
-
-    assert files(lake) == once
-
-
 def test_a_run_again_writes_the_same_files_and_a_later_day_leaves_the_others(
     published: LakeFrames, again: Again
 ) -> None:
@@ -90,42 +73,6 @@ def test_a_run_again_writes_the_same_files_and_a_later_day_leaves_the_others(
     assert once.items() <= files(lake).items()
     assert set(files(lake)) - set(once) == {file_of("mail", TODAY), SPAN}
     assert Span.of(files(lake)[SPAN] or b"") == Span(FIRST, TOMORROW)
-
-
-def test_days_count_as_rolled_up_also_when_nothing_happened_in_them(
-    published: LakeFrames, again: Again
-) -> None:
-    lake = again(published)
-
-    rollup(lake, today=TODAY + timedelta(days=5))
-
-    assert file_of("mail", TODAY) in files(lake)  # it ended since
-    assert Span.of(files(lake)[SPAN] or b"") == Span(FIRST, TODAY + timedelta(days=5))
-
-
-_OLD_SPAN = b'{"begin": "2026-11-20", "end": "2026-11-21"}'
-
-
-@pytest.mark.parametrize("broken", [None, b"{", _OLD_SPAN])
-def test_a_lake_without_a_span_gets_the_series_of_all_its_days(
-    published: LakeFrames, again: Again, broken: bytes | None
-) -> None:
-    lake, once = again(published), files(published)
-    for name in once:
-        lake.files.put(name, b"")
-    lake.files.put(f"series/queue=mail/dt={FIRST}.json.gz", b"as once each queue had its own")
-    if broken:
-        lake.files.put(SPAN, broken)
-
-    rollup(lake, today=TODAY)
-
-    assert files(lake) == once
-
-
-def test_nothing_recorded_leaves_nothing_published(lake: LakeFrames) -> None:
-    rollup(lake, today=TODAY)
-
-    assert files(lake) == {}
 
 
 def test_what_the_service_showed_itself_it_shows_from_the_lake_weeks_later(

@@ -10,13 +10,9 @@ from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.push import Target
 from headrace.domain.queue import QueueSettings
-from headrace.domain.task import State
 from headrace.spark import Station
 from headrace.spark.sources.leasing import FRAME, framed
-from headrace.spark.sources.outlet import Outlet
 from headrace.spark.sources.reading import QueuePartition, QueueReading
-from headrace.spark.sources.rows import rows_of
-from headrace.spark.sources.settling import settle
 from headrace.spark.sources.stream import QueueStream
 from tests.pipeline import transforms
 from tests.pipeline.harness import AT_ONCE, PipelineHarness
@@ -62,18 +58,6 @@ def test_a_read_of_several_queues_is_under_one_lease_and_has_max_rows(
     assert rows == read(shares)
 
 
-def test_rows_of_several_queues_settle_each_task_in_its_own(several: PipelineHarness) -> None:
-    shares = reading(several, queue_pattern="t-*").open()
-    batches = [batch for share in shares for batch in framed(share.intake, share.shard)]
-
-    summary = settle(Outlet(several.connection, None), rows_of(batches, "succeed", queues=True))
-
-    assert summary.counts == {"succeeded": 34}
-    assert several.states("t-a") == {"SUCCEEDED": 30}
-    assert several.states("t-b") == {"SUCCEEDED": 4}
-    assert several.states("other") == {"ENQUEUED": 5}
-
-
 def test_a_stream_of_several_queues_settles_them_on_commit_and_reads_those_that_come_later(
     several: PipelineHarness,
 ) -> None:
@@ -93,25 +77,6 @@ def test_a_stream_of_several_queues_settles_them_on_commit_and_reads_those_that_
     assert [row["queue"] for row in second] == ["t-new"] * 3
     assert several.states("other") == {"ENQUEUED": 5 + 37}
     assert all(not several.states(name) for name in ("t-a", "t-b", "t-new"))
-
-
-def test_what_a_sink_has_left_of_several_queues_counts_an_attempt_in_each(
-    several: PipelineHarness,
-) -> None:
-    stream = streamed(several, queues="t-a,t-b")
-    start = stream.initialOffset()
-    end = stream.latestOffset(start)
-    shares = stream.partitions(start, end)
-    batches = [batch.slice(1) for one in shares for batch in framed(one.intake, one.shard)]
-    settle(Outlet(several.connection, None), rows_of(batches, "succeed", queues=True))
-
-    stream.commit(end)
-
-    left = [one for name in ("t-a", "t-b") for one in several.tasks(name)]
-    left = [one for one in left if one.state is State.ENQUEUED]
-    assert len(left) == len(batches)
-    assert {task.attempts for task in left} == {1}
-    stream.stop()
 
 
 def test_a_station_of_several_queues_settles_each_task_in_its_own(
@@ -155,7 +120,6 @@ def test_a_station_of_several_queues_leaves_strict_ones_and_says_what_its_transf
     [
         ({}, "option queue must be given, or queues or queue_pattern"),
         ({"queue": "a", "queues": "b"}, "option queues has no meaning beside queue"),
-        ({"queues": "a,,b"}, "option queues must be"),
         ({"queues": "a,b,a"}, "option queues must not name a queue twice"),
         ({"queue_pattern": "a b*"}, "option queue_pattern must be the name of queues with"),
     ],

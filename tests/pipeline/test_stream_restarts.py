@@ -131,6 +131,7 @@ def ids(rows: list[Row]) -> set[str]:
 
 
 @pytest.mark.parametrize("reaped", [False, True])
+@pytest.mark.gate
 def test_what_is_shown_as_lapsed_is_not_settled_by_that_batch_and_comes_again(
     filled: PipelineHarness, query: Query, clock: Clock, *, reaped: bool
 ) -> None:
@@ -156,22 +157,7 @@ def test_what_is_shown_as_lapsed_is_not_settled_by_that_batch_and_comes_again(
     assert filled.states("in") == {"SUCCEEDED": 30}
 
 
-def test_a_lapsed_batch_that_its_sink_has_already_and_skips_is_settled_when_it_is_committed(
-    filled: PipelineHarness, query: Query, clock: Clock
-) -> None:
-    """As Spark's file sinks and Delta's txnVersion do."""
-    stream = query.start()
-    end = stream.latestOffset(FIRST)
-    read(stream, FIRST, end)  # the sink has it, and Spark has not noted that
-    query.kill()
-    clock.pass_(OUTAGE)
-    stream = query.start()
-    stream.partitions(FIRST, end)
-
-    assert stream.latestOffset(end) == end
-    assert filled.states("in") == {"SUCCEEDED": 30}
-
-
+@pytest.mark.gate
 def test_no_report_under_its_lease_settles_a_task_that_was_shown_as_lapsed(
     filled: PipelineHarness, query: Query, clock: Clock
 ) -> None:
@@ -215,6 +201,7 @@ def test_no_report_settles_a_task_that_a_frame_has_shown_as_lapsed(
     assert filled.states("in") == {"ENQUEUED": 30}
 
 
+@pytest.mark.gate
 def test_a_lease_that_ends_within_an_attempt_changes_no_row_of_that_attempt(
     filled: PipelineHarness, query: Query, clock: Clock
 ) -> None:
@@ -236,6 +223,7 @@ def test_a_lease_that_ends_within_an_attempt_changes_no_row_of_that_attempt(
 @pytest.mark.parametrize(
     ("option", "queue", "state"), [("succeed", "in", "SUCCEEDED"), ("move:out", "out", "ENQUEUED")]
 )
+@pytest.mark.gate
 def test_a_committed_batch_whose_tasks_were_taken_back_meanwhile_is_settled_first(
     clock: Clock,
     harness: PipelineHarness,
@@ -299,6 +287,7 @@ def test_what_happened_to_a_task_after_its_lease_was_taken_back_is_not_undone_by
     assert "7 tasks of queue in had lost their lease" in caplog.text
 
 
+@pytest.mark.gate
 def test_a_batch_that_is_forgotten_fails_its_stream_and_says_what_to_do(
     filled: PipelineHarness, query: Query
 ) -> None:
@@ -543,6 +532,7 @@ def walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Iterable
 Walks = Callable[[Iterable[int], int], None]
 
 
+@pytest.mark.gate
 def test_whatever_befalls_a_stream_what_it_settles_is_in_its_sink(walks: Walks) -> None:
     walks(range(20), 25)
 

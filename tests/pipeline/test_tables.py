@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType, TimestampType
 
 from headrace.domain.change import Change
@@ -51,7 +50,7 @@ def schema_of(text: str) -> StructType:
 NUMBER = 60
 
 
-@pytest.fixture(params=["file", "dynamodb"])
+@pytest.fixture(params=[pytest.param("file", marks=pytest.mark.gate), "dynamodb"])
 def connection(request: pytest.FixtureRequest, connection: StoreConnection) -> StoreConnection:
     """Give an empty file, or empty tables on DynamoDB Local."""
     if request.param == "file":
@@ -111,51 +110,9 @@ def test_a_span_of_time_is_read_by_the_index(filled: StoreConnection) -> None:
     assert attention(filled, since=(times[-1] + timedelta(days=1)).isoformat()) == []
 
 
-@pytest.mark.parametrize("name", ["since", "until"])
-def test_what_is_no_instant_is_named(filled: StoreConnection, name: str) -> None:
-    with pytest.raises(InvalidRequest, match=f"option {name} must be an instant such as"):
-        attention(filled, **{name: "yesterday"})
-
-
-class Letters(DataSourceReader):
-    """Two rows, or the one that a query names: what decision 47 is about."""
-
-    only: str | None = None
-
-    def pushFilters(self, filters: list[Any]) -> list[Any]:  # noqa: N802 (Spark's name)
-        self.only = next((one.value for one in filters if type(one).__name__ == "EqualTo"), None)
-        return filters
-
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(self.only)]
-
-    def read(self, partition: InputPartition) -> Any:
-        return ((letter,) for letter in "ab" if partition.value in (None, letter))
-
-
-class LetterSource(DataSource):
-    @classmethod
-    def name(cls) -> str:
-        return "letters"
-
-    def schema(self) -> str:
-        return "letter string"
-
-    def reader(self, schema: StructType) -> Letters:
-        return Letters()
-
-
-def test_spark_still_answers_a_query_from_the_filters_of_the_one_before(
-    spark: SparkSession,
-) -> None:
-    spark.dataSource.register(LetterSource)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", value=True)
-    try:
-        frame = spark.read.format("letters").load()
-        assert frame.where("letter = 'a'").count() == 1
-        assert frame.count() == 1, "Spark has mended it: see decision 47"
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+def test_what_is_no_instant_is_named(filled: StoreConnection) -> None:
+    with pytest.raises(InvalidRequest, match="option since must be an instant such as"):
+        attention(filled, since="yesterday")
 
 
 def test_the_table_is_read_by_segments_as_it_is_stored(
@@ -268,26 +225,15 @@ def test_a_queue_that_is_not_there_is_named(connection: StoreConnection) -> None
         source.reader(schema_of("id string")).partitions()
 
 
-@pytest.mark.parametrize("name", ["tasks_table", "control_table"])
-def test_a_table_that_is_not_there_is_named(dynamodb_tables: StoreConnection, name: str) -> None:
+def test_a_table_that_is_not_there_is_named(dynamodb_tables: StoreConnection) -> None:
     connect.opened(dynamodb_tables).queues.create("mail", QueueSettings())
-    names: dict[str, Any] = {name: "nowhere"}
-    nowhere = dataclasses.replace(dynamodb_tables, **names)
+    nowhere = dataclasses.replace(dynamodb_tables, tasks_table="nowhere")
     # The engine says it of a batch without naming the table.
     batch = "nowhere and .*, which has no such table"
-    reported = rf"{batch}|nowhere \({name}, HEADRACE_{name.upper()}\).* is not there"
+    reported = rf"{batch}|nowhere \(tasks_table, HEADRACE_TASKS_TABLE\).* is not there"
 
     with pytest.raises(InvalidRequest, match=reported):
         connect.opened(nowhere).tasks.enqueue("mail", [TaskSpec("1", id="a1")])
-
-
-def test_a_table_that_is_not_there_is_named_when_it_is_scanned(
-    dynamodb_tables: StoreConnection,
-) -> None:
-    nowhere = dataclasses.replace(dynamodb_tables, tasks_table="nowhere")
-
-    with pytest.raises(InvalidRequest, match=r"table nowhere \(tasks_table"):
-        whole(nowhere, "id string")
 
 
 def test_numbers_come_as_dynamodb_writes_them() -> None:

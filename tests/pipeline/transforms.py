@@ -60,11 +60,6 @@ def poisoned_often(tasks: DataFrame) -> DataFrame:
     return tasks.withColumn("payload", f.struct(_raising(_fiftieth)(number()).alias("n")))
 
 
-def sorted_and_poisoned_often(tasks: DataFrame) -> DataFrame:
-    """Bring all tasks together, and raise an error at every fiftieth number."""
-    return poisoned_often(tasks.orderBy("created_at"))
-
-
 def unnamed(tasks: DataFrame) -> DataFrame:
     """Drop the column that says of which queue a task is."""
     return tasks.drop("queue")
@@ -108,18 +103,6 @@ def fan_out(tasks: DataFrame) -> DataFrame:
         "id", "lease", f.lit("succeed").alias("action"), f.lit(None).alias("payload")
     )
     return rows.withColumn("payload", f.to_json("payload")).unionByName(ends)
-
-
-def enriched(tasks: DataFrame) -> DataFrame:
-    """Join a small frame of its own, sent to all."""
-    kinds = tasks.sparkSession.createDataFrame([("mail", 1)], "queue string, weight int")
-    return tasks.join(f.broadcast(kinds), "queue", "left").drop("weight")
-
-
-def self_joined(tasks: DataFrame) -> DataFrame:
-    """Join all tasks with each, sent to all."""
-    others = tasks.select("payload", f.col("id").alias("other"))
-    return tasks.join(f.broadcast(others), "payload").where("id <= other").drop("other")
 
 
 def summed(tasks: DataFrame) -> DataFrame:

@@ -50,3 +50,19 @@ def test_a_worker_that_is_stopped_leaves_nothing_in_flight(harness: WorkerHarnes
     harness.stop()
 
     assert {harness.ending(task) for task in ids} == {"RELEASED"}
+
+
+def test_a_task_that_is_restarted_after_its_cancel_is_not_stopped(harness: WorkerHarness) -> None:
+    harness.handle_waiting()
+    (task,) = harness.put(1)
+    harness.start(group_lease=True, keepalive=1, concurrency=2)
+    harness.wait_begun()
+
+    harness.client.cancel_task(task)
+    harness.client.restart_tasks("mail", ids=[task])
+    harness.wait_begun()
+    known = len(harness.calls)
+    until(lambda: sum("/extend" in call.url.path for call in harness.calls[known:]) > 1)
+    harness.go_on.set()
+
+    harness.wait_for(task)

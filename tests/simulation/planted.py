@@ -55,7 +55,6 @@ from headrace.ops.shared.slots import Slots
 from headrace.ops.shared.strict_order import StrictOrder
 from headrace.ops.tasks import unique_ids
 from headrace.ops.tasks.batches import BatchOperations
-from headrace.ops.tasks.enqueue import TaskOperations
 from headrace.ops.tasks.uploads import Uploads
 from headrace.ops.tasks.wait import Waiting
 from headrace.store.base import Done, EntryPage, Record
@@ -1077,7 +1076,9 @@ def _(patch: Patch) -> None:
 @fault("a producer inserts however long ago it took its place", finds="order of strict groups",
        was="test_strict_order_model.py LATE")  # fmt: skip
 def _(patch: Patch) -> None:
-    patch.setattr(TaskOperations, "_in_time", lambda _, entry, *__: entry)
+    for module in ("enqueue", "spawn"):
+        name = f"headrace.ops.tasks.{module}.PLACE_GOOD_FOR"
+        patch.setattr(name, timedelta(days=10_000))
 
 
 @fault("a deletion from a strict group is not noted", finds="no task starved",

@@ -18,7 +18,9 @@ from headrace.domain.access import Role
 from headrace.domain.batch import BatchDelta, TaskBatch, owed_for
 from headrace.domain.change import Change, Entry
 from headrace.domain.errors import KeyExists, Unavailable
+from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
 from headrace.domain.filters import TaskFilter
+from headrace.domain.lifecycle import Action
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
@@ -33,7 +35,7 @@ from headrace.ops.operators.action_work import CLAIMED_FOR
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.tasks.wait import Waiting
 from headrace.runtime.wiring import Settings, build
-from headrace.store.base import Done, Store
+from headrace.store.base import Done, EntryPage, Store
 from headrace.store.objects import MemoryObjects
 from headrace.store.records import keys as key_records
 from headrace.store.sqlite import SqliteStore
@@ -454,6 +456,177 @@ def _act_with(place: int, *, killed: bool) -> None:
     versions = [task.version for task in everything(world.store)]
     assert len(set(versions)) == 1, "a task was restarted twice"
     assert world.use.actions.get(run.id).changed == 6
+
+
+# -- these need several rare events in one order ---------------------------------------------------
+
+
+class Staged(SqliteStore):
+    """A store whose index hides tasks, whose stale reads miss some, and where others act once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden: set[str] = set()
+        self.missing: set[str] = set()
+        self.before_delivery: Callable[[], object] | None = None
+        self.after_place: Callable[[], object] | None = None
+
+    def entries(self, *place: Any, **how: Any) -> EntryPage:
+        page = super().entries(*place, **how)
+        shown = tuple(one for one in page.entries if one.task_id not in self.hidden)
+        return replace(page, entries=shown)
+
+    def read(self, task_ids: Any, *, payload: bool = True, consistent: bool = True) -> Any:
+        wanted = [one for one in task_ids if consistent or one not in self.missing]
+        return super().read(wanted, payload=payload, consistent=consistent)
+
+    def commit(self, changes: Sequence[Change], **how: Any) -> Any:
+        if any(change.rule.action is Action.DEQUEUE for change in changes):
+            act, self.before_delivery = self.before_delivery, None
+            if act is not None:
+                act()
+        return super().commit(changes, **how)
+
+    def take_places(self, *take: Any) -> Any:
+        places = super().take_places(*take)
+        act, self.after_place = self.after_place, None
+        if act is not None:
+            act()
+        return places
+
+
+class Group:
+    """A queue of which one task of a group may be in flight, and two processes that deliver."""
+
+    def __init__(self, mode: GroupMode) -> None:
+        self.store = Staged()
+        self.one = world_over(self.store)
+        self.other = new_world(self.one.store, self.one.clock)
+        limit = {"max_inflight_per_group": 1} if mode is GroupMode.FAIR else {}
+        on_dead = {"on_dead": OnDead.CONTINUE} if mode is GroupMode.STRICT else {}
+        at_once = RetryStrategy(Backoff.FIXED, base_seconds=0, jitter=0)
+        groups = GroupSettings(mode, **limit, **on_dead)
+        self.queue = self.one.queue(groups=groups, retry_strategy=at_once, expires_in_seconds=0)
+
+    def put(self) -> str:
+        (task_id,) = self.one.put(self.queue, group_key="a")
+        self.one.clock.forward(0.001)
+        return task_id
+
+    def take(self, world: World) -> list[str]:
+        return [task.id for task in world.take(self.queue, 5)]
+
+    def check(self) -> None:
+        states = [task.state for task in everything(self.one.store)]
+        assert states.count(State.INFLIGHT) <= 1, "two are in flight"
+
+
+@finds("a slot of a group is free while its task waits")
+def a_slot_is_met_before_its_delivery() -> None:
+    group = Group(GroupMode.FAIR)
+    first, _ = group.put(), group.put()
+
+    def meanwhile() -> None:
+        group.store.hidden = {first}
+        group.take(group.other)
+
+    group.store.before_delivery = meanwhile
+    group.take(group.one)
+    group.check()
+
+
+@finds(
+    "an undo keeps the due time under a limit",
+    "a delivery in a group does not check the due time",
+)
+def a_task_is_deleted_and_restored_before_a_late_delivery() -> None:
+    group = Group(GroupMode.FAIR)
+    first, _ = group.put(), group.put()
+
+    def meanwhile() -> None:
+        undo = group.other.use.tasks.delete(first, undo_in_seconds=600)
+        assert undo is not None
+        group.take(group.other)
+        group.other.use.undoing.undo(undo.id)
+
+    group.store.before_delivery = meanwhile
+    group.take(group.one)
+    group.check()
+
+
+@finds("the holder of a slot of a group is read stale")
+def a_holder_is_missing_in_a_stale_read() -> None:
+    group = Group(GroupMode.FAIR)
+    first, _ = group.put(), group.put()
+    assert group.take(group.one) == [first]
+    group.store.missing = {first}
+    group.take(group.other)
+    group.check()
+
+
+@finds("a slot of a group that a dead process took is not completed")
+def a_process_dies_between_its_slot_and_its_delivery() -> None:
+    group = Group(GroupMode.FAIR)
+    first, _ = group.put(), group.put()
+
+    def die() -> None:
+        raise Killed
+
+    group.store.before_delivery = die
+    with suppress(Killed):
+        group.take(group.one)
+    group.store.hidden = {first}
+    taken = list[str]()
+    for _ in range(4):
+        taken += group.take(group.other)
+        group.one.clock.forward(1)
+    assert taken == [first]
+
+
+@finds("a strict group believes reads that may be stale")
+def the_task_in_flight_is_missing_in_a_stale_read() -> None:
+    group = Group(GroupMode.STRICT)
+    first, _ = group.put(), group.put()
+    assert group.take(group.one) == [first]
+    group.store.missing = {first}
+    group.take(group.other)
+    group.check()
+
+
+@finds("a producer inserts however long ago it took its place")
+def a_producer_stands_still_between_its_place_and_its_task() -> None:
+    group = Group(GroupMode.STRICT)
+
+    def meanwhile() -> None:
+        group.other.put(group.queue, group_key="a")
+        group.one.clock.forward(11)
+        (task,) = group.other.take(group.queue, 1)
+        group.other.say(task, "SUCCEEDED")
+
+    group.store.after_place = meanwhile
+    late, _ = group.put(), group.put()
+    group.store.hidden = {late}
+    assert group.take(group.one) == [], "a task overtakes one that was acknowledged before it"
+
+
+@finds("an idle group saves its turns", "delivered turns are not noted")
+def a_group_comes_back_in_the_middle_of_the_line_of_another() -> None:
+    store = SqliteStore()
+    world = world_over(store)
+    queue = world.queue(groups=GroupSettings(GroupMode.FAIR), expires_in_seconds=0)
+
+    def come(process: World, group: str, number: int) -> None:
+        process.put(queue, *map(str, range(number)), group_key=group)
+        world.clock.forward(2)
+
+    come(world, "quiet", 1)
+    come(world, "noisy", 30)
+    for _ in range(10):
+        world.take(queue, 2)
+        world.clock.forward(2)
+    come(new_world(world.store, world.clock), "quiet", 12)
+
+    assert [task.group_key for task in world.take(queue, 8)].count("noisy") >= 3
 
 
 @pytest.mark.parametrize("story", dict.fromkeys(story for _, story in STORIES))

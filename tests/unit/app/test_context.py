@@ -1,44 +1,36 @@
 """What a handler may ask of its context, and do with it."""
 
+import threading
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from headrace import Cancelled, Context, Report
-from headrace.client.codec import PLAIN
-from headrace.client.sending import SpawnedTask, reports_body
+from headrace import App, Context, Worker
 from headrace.domain.errors import InvalidRequest, LeaseLost, PayloadTooLarge
-from tests.unit.app.app_doubles import LEASE_END, NOW, FakeControl, FakeHttp, call, leased
+from headrace.domain.task import State
+from headrace.testing import MemoryService
+from headrace.wire.tasks import Task
+from tests.unit.app.app_runner import call, run
 
 
-def attempt(
-    handle: Callable[[Context], Any], held: FakeControl | None = None, **settings: Any
-) -> Report:
-    """Let *handle* do as it likes with the context, and return the report."""
-    report = run(handle, held, **settings)
-    assert report is not None
-    assert report.status in {"SUCCEEDED", "MOVED"}, report.error
-    reports_body([report], PLAIN)  # it can be sent
-    return report
-
-
-def run(
-    handle: Callable[[Context], Any], held: FakeControl | None = None, **settings: Any
-) -> Report | None:
-    app = FakeHttp().app()
+def attempt(handle: Callable[[Context], Any], **settings: Any) -> Task:
+    """Let *handle* do as it likes with the context, and return the task after it."""
+    app = App()
 
     @app.handler(queue="mail", **settings)
     def load(ctx: Context) -> Any:
         return handle(ctx)
 
-    return app.execute(leased({"a": 1}, tags={"t": "1"}), held or FakeControl())
+    return run(app, {"a": 1}, tags={"t": "1"})
 
 
 def test_the_context_says_which_task_this_is() -> None:
     def handle(ctx: Context) -> list[Any]:
-        return [ctx.id, ctx.queue, ctx.attempt, ctx.payload, ctx.tags, ctx.task.lease.id, str(ctx)]
+        assert ctx.fence == ctx.task.started_at.timestamp() * 1_000_000  # type: ignore[union-attr]
+        assert ctx.deadline == ctx.task.lease.expires_at
+        return [ctx.id, ctx.queue, ctx.attempt, ctx.payload, ctx.tags, str(ctx)]
 
     assert attempt(handle).result == [
         "tsk_1",
@@ -46,90 +38,59 @@ def test_the_context_says_which_task_this_is() -> None:
         1,
         {"a": 1},
         {"t": "1"},
-        "lse_1",
         "Context(id='tsk_1', queue='mail', attempt=1)",
     ]
 
 
+def test_the_deadline_is_the_time_limit_where_there_is_one() -> None:
+    def handle(ctx: Context) -> float:
+        assert ctx.task.started_at is not None
+        return (ctx.deadline - ctx.task.started_at).total_seconds()
+
+    assert attempt(handle, timeout=20).result == pytest.approx(20, abs=1)
+
+
 def test_the_context_comes_whatever_its_parameter_is_called() -> None:
-    app = FakeHttp().app()
+    app = App()
+    app.queue("mail", work=True)
 
     @app.task(name="send")
     def send(to: str, here: Context) -> str:
         return here.id + to
 
-    report = app.execute(leased(call("send", to="a")), FakeControl())
-    assert report is not None
-    assert report.result == "tsk_1a"
-
-
-def test_the_fence_is_the_start_of_the_attempt_in_microseconds() -> None:
-    assert attempt(lambda ctx: ctx.fence).result == int(NOW.timestamp()) * 1_000_000
-    later = datetime(2026, 11, 21, 8, 0, 0, 1, tzinfo=UTC)
-    app = FakeHttp().app()
-    app.handler(queue="mail")(_fence)
-    report = app.execute(leased(started_at=later), FakeControl())
-    assert report is not None
-    assert report.result == int(NOW.timestamp()) * 1_000_000 + 1
-
-
-def _fence(ctx: Context) -> int:
-    return ctx.fence
-
-
-def test_the_deadline_is_the_time_limit_else_the_end_of_the_lease() -> None:
-    assert attempt(lambda ctx: ctx.deadline.isoformat()).result == LEASE_END.isoformat()
-    limited = attempt(lambda ctx: ctx.deadline.isoformat(), timeout=90)
-    assert limited.result == (NOW + timedelta(seconds=90)).isoformat()
-
-
-def test_a_handler_can_ask_whether_its_lease_is_lost() -> None:
-    def handle(ctx: Context) -> None:
-        ctx.check()
-        held.lost = True
-        with pytest.raises(LeaseLost, match="the lease of task tsk_1 is over"):
-            ctx.check()
-        seen.append(ctx.lost)
-
-    held, seen = FakeControl(), list[bool]()
-    run(handle, held)
-    assert seen == [True]
+    assert run(app, call("send", to="a")).result == "tsk_1a"
 
 
 def test_a_handler_that_was_shown_a_lost_lease_reports_nothing_although_it_returns() -> None:
     """It may have left its work undone, and a late report may still count."""
+    app, ahead, begun = App(), 0.0, threading.Event()
 
-    def gives_up(ctx: Context) -> None:
-        held.lost = True
-        if ctx.lost:
-            held.lost = False  # such as by a heartbeat that got through after all
-            assert ctx.lost
-
-    def does_not_look(ctx: Context) -> str:
-        held.lost = True
+    @app.handler(queue="mail")
+    def gives_up(ctx: Context) -> str:
+        nonlocal ahead
+        ahead = 31.0  # its lease has ended by the worker's clock, and not by the service's
+        assert ctx.lost
+        ahead = 0.0
+        assert ctx.lost
+        with pytest.raises(LeaseLost, match="the lease of task tsk_1 is over"):
+            ctx.check()
+        begun.set()
         return "done"
 
-    held = FakeControl()
-    assert run(gives_up, held) is None
-    assert attempt(does_not_look, held).result == "done"
+    with MemoryService() as service:
+        service.client.create_queue("mail")
+        service.client.enqueue("mail", id="tsk_1")
+        worker = Worker(app, client=service.client, monotonic=lambda: 1000.0 + ahead)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        assert begun.wait(10)
+        worker.stop()
+        thread.join(10)
+        assert service.client.get_task("tsk_1").state is State.INFLIGHT
 
 
-def test_a_handler_can_ask_whether_its_task_was_cancelled() -> None:
+def test_progress_has_a_limit() -> None:
     def handle(ctx: Context) -> None:
-        seen.append(ctx.cancelled)
-        held.cancelled = held.lost = True
-        seen.append(ctx.cancelled)
-        ctx.check()
-
-    held, seen = FakeControl(), list[bool]()
-    with pytest.raises(Cancelled, match="task tsk_1 was cancelled"):
-        handle(Context(leased(), held, codec=PLAIN, now=lambda: NOW))
-    assert seen == [False, True]
-
-
-def test_progress_goes_to_the_worker_and_has_a_limit() -> None:
-    def handle(ctx: Context) -> None:
-        ctx.progress({"done": 5})
         with pytest.raises(
             PayloadTooLarge, match="progress must be at most 4096 bytes of JSON text; it is 5002"
         ):
@@ -137,107 +98,53 @@ def test_progress_goes_to_the_worker_and_has_a_limit() -> None:
         with pytest.raises(InvalidRequest, match="progress cannot be written as JSON"):
             ctx.progress(object())
 
-    held = FakeControl()
-    attempt(handle, held)
-    assert held.shown == [{"done": 5}]
+    assert attempt(handle).state is State.SUCCEEDED
 
 
-def test_a_moved_task_goes_on_in_another_queue_and_keeps_no_result() -> None:
-    def handle(ctx: Context) -> str:
-        ctx.move("next", {"b": 2}, delay=timedelta(minutes=1), tags={"x": "y"})
+def test_moves_and_children_end_with_the_attempt_or_not_at_all() -> None:
+    app = App()
+    app.queue("next")
+    app.queue("other")
+
+    @app.task(name="send", queue="out", dedupe="mail:{to}")
+    def send(to: str) -> None: ...
+
+    @app.handler(queue="mail")
+    def load(ctx: Context, payload: str) -> str:
+        child = {"n": [1]}
+        ctx.spawn("other", child, delay=5)
+        child["n"].append(2)
+        ctx.spawn(send, {"to": "a"}, tags={"x": "y"}, key="own")
+        ctx.spawn(send, {"to": "b"}, queue="other")
+        ctx.move("nowhere", 1)
+        ctx.move("next", {"b": 2}, delay=timedelta(minutes=1), tags={"x": "y"})  # the last counts
+        if payload == "fails":
+            raise ValueError
         return "not kept"
 
-    assert attempt(handle) == Report(
-        task_id="tsk_1",
-        lease_id="lse_1",
-        status="MOVED",
-        to_queue="next",
-        payload={"b": 2},
-        delay_in_seconds=60,
-        tags={"x": "y"},
-    )
+    with MemoryService() as service, service.serving(app):
+        app.ensure_queues()
+        for queue in ("next", "other", "mail"):
+            if queue not in {each.name for each in service.client.list_queues()}:
+                service.client.create_queue(queue)
+        for payload in ("fails", "moves"):
+            service.client.enqueue("mail", payload, id=payload)
+        service.client.pause_queue("out")
+        service.run(app)
+        failed, moved = (service.client.get_task(id, payload=True) for id in ("fails", "moves"))
+        out = list(service.client.list_tasks("out", payload=True))
+        other = list(service.client.list_tasks("other", payload=True))
 
-
-def test_a_move_keeps_the_payload_unless_told_and_the_last_one_counts() -> None:
-    def handle(ctx: Context) -> None:
-        ctx.move("one", 1)
-        ctx.move("two")
-
-    report = attempt(handle)
-    assert (report.to_queue, report.payload, report.tags) == ("two", None, None)
-
-
-def test_a_move_and_children_end_with_the_attempt_or_not_at_all() -> None:
-    def handle(ctx: Context) -> None:
-        ctx.move("next")
-        ctx.spawn("other", {"c": 3}, delay=5)
-
-    report = attempt(handle)
-    assert report.spawn == (SpawnedTask(queue="other", payload={"c": 3}, delay_in_seconds=5),)
-
-    def failing(ctx: Context) -> None:
-        handle(ctx)
-        raise ValueError
-
-    app = FakeHttp().app()
-
-    @app.handler(queue="mail")
-    def load(ctx: Context) -> None:
-        failing(ctx)
-
-    failed = app.execute(leased(), FakeControl())
-    assert failed is not None
-    assert (failed.status, failed.to_queue, failed.spawn) == ("FAILED", None, ())
-
-
-def test_task_functions_can_be_spawned_and_moved_to_with_their_arguments() -> None:
-    app = FakeHttp().app()
-
-    @app.task(name="send", queue="out", retries=1, dedupe="mail:{to}")
-    def send(to: str) -> None: ...
-
-    @app.handler(queue="mail")
-    def load(ctx: Context) -> None:
-        ctx.spawn(send, {"to": "a"}, tags={"x": "y"}, key="own")
-        ctx.spawn(send, {"to": "b"})
-        with pytest.raises(InvalidRequest, match=r"args.to expected `str`, got `int`"):
-            ctx.spawn(send, {"to": 5})
-        ctx.move(send, {"to": "c"})
-
-    report = app.execute(leased(), FakeControl())
-    assert report is not None
-    assert (report.to_queue, report.payload) == ("out", call("send", to="c"))
-    assert [(task.queue, task.payload, task.dedupe_key) for task in report.spawn] == [
-        ("out", call("send", to="a"), "own"),
-        ("out", call("send", to="b"), "mail:b"),
+    assert failed.queue == "mail"
+    assert (moved.queue, moved.payload, moved.tags) == ("next", {"b": 2}, {"x": "y"})
+    assert (moved.state, moved.result) == (State.ENQUEUED, None)
+    assert [(task.payload, task.dedupe_key, task.tags) for task in out] == [
+        (call("send", to="a"), "own", {"x": "y"})
     ]
-
-
-def test_what_is_neither_queue_nor_function_is_no_target() -> None:
-    app = FakeHttp().app()
-
-    @app.task(name="send", queue="out")
-    def send(to: str) -> None: ...
-
-    prepared: Any = send.prepare("a")
-
-    def handle(ctx: Context) -> None:
-        with pytest.raises(TypeError, match=r"spawn\(function, \{argument: value\}\), no Prepared"):
-            ctx.spawn(prepared)
-        with pytest.raises(TypeError, match=r"move\(function, \{argument: value\}\), no Prepared"):
-            ctx.move(prepared)
-
-    assert attempt(handle).status == "SUCCEEDED"
-
-
-def test_what_is_spawned_is_what_it_was_at_the_time() -> None:
-    def handle(ctx: Context) -> None:
-        payload = {"n": [1]}
-        ctx.spawn("next", payload)
-        payload["n"].append(2)
-        ctx.spawn("next", payload)
-
-    assert [task.payload for task in attempt(handle).spawn] == [{"n": [1]}, {"n": [1, 2]}]
+    assert {str(task.payload) for task in other} == {
+        str({"n": [1]}),
+        str(call("send", to="b")),
+    }
 
 
 def test_more_than_two_mebibytes_of_children_are_refused_at_once() -> None:
@@ -246,26 +153,31 @@ def test_more_than_two_mebibytes_of_children_are_refused_at_once() -> None:
             ctx.spawn("next", "x" * (256 * 1024 - 2))
         with pytest.raises(PayloadTooLarge, match="spawn payloads take 2097153 bytes; at most"):
             ctx.spawn("next", 1)
+        raise ValueError
 
-    assert len(attempt(handle).spawn) == 8
+    assert attempt(handle).errors[0].type == "ValueError"
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
+def test_what_the_service_would_refuse_is_refused_in_the_handler() -> None:
+    app = App()
+    prepared: Any = app.task(name="send", queue="out")(lambda to: None).prepare(to="a")
+    given: list[tuple[dict[str, Any], str]] = [
         ({"target": "a b"}, "queue must be"),
         ({"delay": -1}, "delay must be a number from 0"),
         ({"payload": float("nan")}, r"payload cannot be written as JSON"),
-        ({"payload": "x" * 300_000}, "payload must be at most 262144 bytes"),
         ({"tags": {"": "x"}}, "tags\\. must not be empty"),
-    ],
-)
-def test_what_the_service_would_refuse_is_refused_in_the_handler(
-    given: dict[str, Any], why: str
-) -> None:
+    ]
+
     def handle(ctx: Context) -> None:
         for way in (ctx.spawn, ctx.move):
-            with pytest.raises(InvalidRequest, match=why):
-                way(**{"target": "next", **given})
+            for wrong, why in given:
+                with pytest.raises(InvalidRequest, match=why):
+                    way(**{"target": "next", **wrong})
+            with pytest.raises(TypeError, match=r"\(function, \{argument: value\}\), no Prepared"):
+                way(prepared)
+        with pytest.raises(InvalidRequest, match=r"^queue is raw already, the target$"):
+            ctx.spawn("raw", 5, queue="urgent")
+        with pytest.raises(InvalidRequest, match=r"^unique_for needs a task function"):
+            ctx.spawn("raw", 5, key="k", unique_for=60)
 
-    assert attempt(handle).spawn == ()
+    assert attempt(handle).state is State.SUCCEEDED

@@ -1,59 +1,52 @@
 """Enqueueing task functions: options, dedupe keys, missing queues."""
 
 import asyncio
-import gc
-import weakref
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from headrace import App, AsyncClient, Context, RetryStrategy
-from headrace.client.app.posting import AppQueues, Posting
-from headrace.client.app.signature import name_of
+from headrace import App, Context, RetryStrategy
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotEnqueued, NotFound
-from tests.unit.app.app_doubles import NOW, FakeHttp, call
+from headrace.testing import MemoryService
+from headrace.testing.conditions import START
+from headrace.wire.tasks import Task
+from tests.unit.app.app_runner import call
+
+LATER = START + timedelta(days=1)
 
 
 def send(to: str, subject: str = "hi") -> str:
     return f"{subject} {to}"
 
 
-def service(**settings: Any) -> FakeHttp:
-    return FakeHttp(queues={"mail": {}}, **settings)
+@pytest.fixture
+def service() -> Iterator[MemoryService]:
+    with MemoryService() as service:
+        yield service
 
 
-def only(sent: FakeHttp) -> dict[str, Any]:
-    (task,) = sent.tasks
-    return task
+def tasks(service: MemoryService, queue: str = "mail") -> list[Task]:
+    return list(service.client.list_tasks(queue, payload=True))
 
 
-def test_a_call_is_enqueued_under_its_name_with_the_arguments_given() -> None:
-    sent = service()
-    task = sent.app().task(queue="mail", name="send")(send)
-    result = task.enqueue("a", subject="x")
-    assert result.outcome == "CREATED"
-    assert only(sent)["payload"] == call("send", to="a", subject="x")
-    assert only(sent)["queue"] == "mail"
+def test_a_call_is_enqueued_under_its_name_with_the_arguments_given(
+    service: MemoryService,
+) -> None:
+    app = App()
+    task = app.task(queue="mail", name="send")(send)
+    with service.serving(app):
+        assert task.enqueue("a", subject="x").outcome == "CREATED"
+
+    (stored,) = tasks(service)
+    assert stored.payload == call("send", to="a", subject="x")
+    assert task("a") == "hi a"  # calling a task calls the function
 
 
-def test_calling_a_task_calls_the_function() -> None:
-    app = service().app()
-    assert app.task(send)("a") == "hi a"
-
-    @app.task
-    def reported(ctx: Context, to: str) -> str:
-        """Say it."""
-        return to
-
-    assert reported.__doc__ == "Say it."
-    assert reported.envelope({"to": "a"})["args"] == {"to": "a"}
-
-
-def test_a_type_checker_sees_what_a_task_takes() -> None:
+def test_a_type_checker_sees_what_a_task_takes(service: MemoryService) -> None:
     """The comments here are checked: mypy complains of one that is not needed."""
-    app = service().app()
+    app = App()
 
     @app.task(queue="mail")
     def reported(ctx: Context, to: str, *, n: int = 1) -> int:
@@ -63,7 +56,8 @@ def test_a_type_checker_sees_what_a_task_takes() -> None:
     def plain(to: str) -> str:
         return to
 
-    reported.enqueue("a", n=2)
+    with service.serving(app):
+        reported.enqueue("a", n=2)
     assert plain("a").upper() == "A"
     with pytest.raises(InvalidRequest):
         reported.enqueue(to=1)  # type: ignore[arg-type]
@@ -75,294 +69,203 @@ def test_a_type_checker_sees_what_a_task_takes() -> None:
         plain.enqueue(5)  # type: ignore[arg-type]
 
 
-async def _aenqueue(app: App) -> None:
+def test_a_call_is_enqueued_from_event_loops_and_its_queue_made(service: MemoryService) -> None:
+    app = App(async_client=service.async_client)
     task = app.task(queue="other", name="send")(send)
-    await task.aenqueue(to="a")
-    await task.options(delay=5).aenqueue(to="b")
+
+    async def both() -> None:
+        await task.aenqueue(to="a")
+        await task.options(delay=5).aenqueue(to="b")
+
+    with service.serving(app):
+        asyncio.run(both())
+        asyncio.run(both())  # another event loop
+
+    stored = tasks(service, "other")
+    assert sorted(task.payload["args"]["to"] for task in stored) == ["a", "a", "b", "b"]
 
 
-def test_a_call_is_enqueued_from_an_event_loop_and_its_queue_made() -> None:
-    sent = service()
-    asyncio.run(_aenqueue(sent.app()))
-    assert [task["payload"]["args"]["to"] for task in sent.tasks] == ["a", "b"]
-    assert "other" in sent.queues
-
-
-def test_each_event_loop_has_a_client_of_its_own_with_the_apps_address() -> None:
-    def posting() -> Posting:
-        return Posting(
-            AppQueues(create=True),
-            client=service().client(),
-            async_client=None,
-            url=None,
-            key=None,
-            codec=None,
-            now=lambda: NOW,
-        )
-
-    async def clients(post: Posting) -> list[AsyncClient]:
-        both = [post.async_client, post.async_client]
-        await post.aclose()
-        return both
-
-    one = posting()
-    first, again = asyncio.run(clients(one))
-    other, _ = asyncio.run(clients(one))
-    assert first is again
-    assert other is not first
-    assert first.url == "https://test"
-
-
-def test_the_clients_of_closed_event_loops_are_let_go() -> None:
-    app = service().app()
-    post = Posting(
-        AppQueues(create=True),
-        client=app.client,
-        async_client=None,
-        url=None,
-        key=None,
-        codec=None,
-        now=lambda: NOW,
-    )
-
-    async def client() -> AsyncClient:
-        return post.async_client
-
-    loop = asyncio.new_event_loop()  # kept alive, as a client keeps it by its connections
-    first = weakref.ref(loop.run_until_complete(client()))
-    loop.close()
-    asyncio.run(client())
-    gc.collect()
-
-    assert first() is None
-
-
-def test_what_is_declared_travels_with_each_task_and_what_is_chosen_goes_first() -> None:
-    sent = service()
-    task = sent.app().task(
+def test_options_travel_with_each_task_and_those_of_the_call_go_first(
+    service: MemoryService,
+) -> None:
+    app = App(now=service.clock)
+    task = app.task(
         queue="mail",
         retries=3,
         keepalive=timedelta(minutes=2),
         tags={"a": "1", "b": "1"},
         expires=timedelta(hours=1),
     )(send)
-    task.options(delay=60, key="k", tags={"b": "2"}, retries=0, id="own").enqueue("a")
-    entry = only(sent)
-    assert entry["retry_strategy"]["max_retries"] == 0
-    assert entry["retry_strategy"]["kind"] == "exponential"
-    assert entry["keepalive_timeout_in_seconds"] == 120
-    assert entry["tags"] == {"a": "1", "b": "2"}
-    assert entry["expires_at"].startswith("2026-11-21T09:01:00")
-    assert (entry["delay_in_seconds"], entry["dedupe_key"], entry["id"]) == (60, "k", "own")
+    strategy = RetryStrategy(kind="intervals", intervals=(1, 2), max_retries=2)  # type: ignore[arg-type]
+    with service.serving(app):
+        task.options(delay=60, key="k", tags={"b": "2"}, retries=0, id="own").enqueue("a")
+        task.options(at=LATER, retries=strategy, id="later").enqueue("b")
 
-
-def test_a_strategy_of_intervals_and_a_moment_can_be_chosen() -> None:
-    sent = service()
-    task = sent.app().task(queue="mail")(send)
-    strategy = RetryStrategy(kind="intervals", intervals=(1, 2))  # type: ignore[arg-type]
-    task.options(at=NOW + timedelta(days=1), retries=strategy).enqueue("a")
-    assert only(sent)["scheduled_at"].startswith("2026-11-22T08:00:00")
-    assert only(sent)["retry_strategy"]["intervals"] == [1, 2]
+    own, later = service.client.get_task("own"), service.client.get_task("later")
+    assert (own.max_retries, own.keepalive_timeout_in_seconds) == (0, 120)
+    assert (own.tags, own.dedupe_key) == ({"a": "1", "b": "2"}, "k")
+    assert own.expires_at is not None
+    assert 3600 <= (own.expires_at - START).total_seconds() - 60 < 3601
+    assert (later.scheduled_at, later.max_retries) == (LATER, 2)
 
 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
         ({"at": datetime(2026, 1, 1)}, "at must be an aware datetime: 2026-01-01T00:00:00 has no"),  # noqa: DTZ001
-        ({"at": "2026-01-01"}, "at must be a datetime, not str"),
-        ({"at": NOW, "delay": 1}, "at and delay exclude each other"),
+        ({"at": LATER, "delay": 1}, "at and delay exclude each other"),
         ({"delay": -1}, r"delay must be a number from 0 to 31536000 seconds, not -1"),
         ({"delay": True}, "delay must be seconds or a timedelta, not bool"),
         ({"delay": float("nan")}, "delay must be a number from 0 to 31536000 seconds, not nan"),
-        ({"expires": 0}, "expires must be a number from 1 to 31536000 seconds, not 0"),
-        ({"expires": NOW}, "expires must be after the task is due"),
-        ({"key": ""}, "key must not be empty"),
         ({"key": "x" * 257}, "key must be at most 256 bytes of UTF-8; it is 257"),
         ({"id": "a b"}, "id must be"),
         ({"retries": 101}, r"retries.max_retries must be a number from 0 to 100, not 101"),
-        ({"retries": True}, "retries must be a number or a RetryStrategy, not bool"),
         ({"retries": RetryStrategy(jitter=2)}, "retries.jitter must be a number"),
-        (
-            {"retries": RetryStrategy(kind="intervals")},  # type: ignore[arg-type]
-            "retries.intervals must have 1 to 100 entries",
-        ),
         ({"keepalive": 0.5}, "keepalive must be a number from 1 to 43200 seconds, not 0.5"),
-        ({"tags": {"a": "x" * 257}}, "tags.a must be at most 256 bytes"),
         ({"tags": {str(n): "" for n in range(11)}}, "tags must have at most 10 tags; it has 11"),
-        ({"tags": {"a": 1}}, "tags.a must be a string"),
+        ({"queue": "no spaces"}, "queue must be"),
+        ({"unique_for": 0}, "unique_for must be a number from 1 to 31536000 seconds, not 0"),
     ],
 )
 def test_an_option_out_of_its_limits_is_named_with_the_limit(
     options: dict[str, Any], why: str
 ) -> None:
-    task = service().app().task(send)
+    task = App().task(send)
     with pytest.raises(InvalidRequest, match=why):
         task.options(**options)
 
 
 def test_bad_declarations_are_refused_at_once() -> None:
-    app = service().app()
+    app = App()
     with pytest.raises(InvalidRequest, match="soft_timeout must be shorter than timeout"):
         app.task(timeout=5, soft_timeout=5)(send)
-    with pytest.raises(InvalidRequest, match="expires must be seconds or a timedelta"):
-        app.task(expires=NOW)(send)  # type: ignore[call-overload]
     with pytest.raises(InvalidRequest, match="queue must be"):
         app.task(queue="a b")(send)
-    app.task(name="one")(send)
-    with pytest.raises(ValueError, match="another task is named one"):
-        app.task(name="one")(test_bad_declarations_are_refused_at_once)
-
-
-def test_a_function_declared_again_takes_the_place_of_the_old_one() -> None:
-    app = service().app()
-    app.task(name="one", queue="a")(send)
-    again = app.task(name="one", queue="b")(send)
-    assert app.tasks == {"one": again}
-
-
-def test_an_app_whose_queue_can_be_none_is_refused_where_it_stands() -> None:
     with pytest.raises(InvalidRequest, match=r"^queue must be 1 to 128"):
         App(queue="a b")
+    app.task(name="one")(send)
+    again = app.task(name="one", queue="b")(send)
+    assert app.tasks == {"one": again}  # a function declared again takes the place of the old one
+    with pytest.raises(ValueError, match="another task is named one"):
+        app.task(name="one")(test_bad_declarations_are_refused_at_once)
 
 
 # ------------------------------------------------------------------------------------ dedupe keys
 
 
 def key_of(*args: Any, dedupe: Any, **kwargs: Any) -> str | None:
-    sent = service()
-    sent.app().task(queue="mail", name="send", dedupe=dedupe)(send).enqueue(*args, **kwargs)
-    found: str | None = only(sent).get("dedupe_key")
-    return found
+    task = App().task(queue="mail", name="send", dedupe=dedupe)(send)
+    return task.prepare(*args, **kwargs).task.dedupe_key
 
 
-def test_a_dedupe_format_is_filled_from_arguments_and_defaults() -> None:
+def test_a_dedupe_key_comes_from_the_arguments_and_their_defaults() -> None:
     assert key_of("a", dedupe="mail:{to}:{subject}") == "mail:a:hi"
-
-
-def test_a_dedupe_function_gets_the_arguments_it_asks_for() -> None:
     assert key_of("a", dedupe=lambda to: f"k:{to}") == "k:a"
     assert key_of("a", dedupe=lambda **args: ",".join(sorted(args))) == "subject,to"
     assert key_of("a", dedupe=lambda to: None) is None
-
-
-def test_a_digest_is_the_same_however_the_same_call_is_written() -> None:
     digest = key_of("a", dedupe=True)
-    assert digest is not None
-    assert len(digest) == 64
-    assert digest == key_of(dedupe=True, subject="hi", to="a")
-    assert digest != key_of("b", dedupe=True)
+    assert digest == key_of(dedupe=True, subject="hi", to="a") != key_of("b", dedupe=True)
+    task = App().task(queue="mail", dedupe="mail:{to}")(send)
+    assert task.options(key="own").prepare("a").task.dedupe_key == "own"
 
 
-def test_a_chosen_key_goes_before_the_declared_one() -> None:
-    sent = service()
-    task = sent.app().task(queue="mail", dedupe="mail:{to}")(send)
-    task.options(key="own").enqueue("a")
-    assert only(sent)["dedupe_key"] == "own"
-
-
-@pytest.mark.parametrize("dedupe", ["mail:{too}", "{}", "x:{", "x:}", "{to:", lambda too: None, 5])
+@pytest.mark.parametrize("dedupe", ["mail:{too}", "{}", "x:{", lambda too: None, 5])
 def test_a_dedupe_that_asks_for_no_argument_is_refused_at_declaration(dedupe: Any) -> None:
     with pytest.raises(TypeError, match="dedupe"):
-        service().app().task(dedupe=dedupe)(send)
+        App().task(dedupe=dedupe)(send)
 
 
-# ---------------------------------------------------------------------------------------- many
+def test_a_key_holds_in_the_queue_that_the_call_goes_to(service: MemoryService) -> None:
+    app = App()
+    task = app.task(queue="mail", dedupe="{to}")(send)
+    with service.serving(app):
+        outcomes = [
+            chosen.enqueue("a").outcome
+            for chosen in (task, task, task.options(queue="b"), task.options(queue="b"))
+        ]
+    assert outcomes == ["CREATED", "DUPLICATE", "CREATED", "DUPLICATE"]
 
 
-def test_many_calls_are_enqueued_in_order_and_their_queue_made() -> None:
-    sent = FakeHttp()
-    task = sent.app().task(queue="mail", tags={"a": "1"})(send)
-    results = task.enqueue_many({"to": str(n)} for n in range(60))
-    assert len(results) == 60
-    assert [entry["payload"]["args"]["to"] for entry in sent.tasks] == [str(n) for n in range(60)]
-    assert sent.tasks[59]["tags"] == {"a": "1"}
-    assert sent.calls.count("POST queues/mail/tasks") == 4
+# ------------------------------------------------------------------------------------------ many
 
 
-def test_each_batch_goes_out_as_its_results_are_asked_for() -> None:
-    sent = service()
-    taken: list[int] = []
+def test_many_calls_are_enqueued_in_order_as_their_results_are_asked_for(
+    service: MemoryService,
+) -> None:
+    app, taken = App(), list[int]()
+    task = app.task(queue="mail", tags={"a": "1"})(send)
 
     def calls() -> Iterator[dict[str, str]]:
-        for n in range(1_000):
+        for n in range(60):
             taken.append(n)
-            yield {"to": "a"}
+            yield {"to": str(n)}
 
-    results = sent.app().task(queue="mail")(send).options(delay=1).enqueue_each(calls())
-    next(results)
-    assert len(taken) == 26
-    assert sent.tasks[0]["delay_in_seconds"] == 1
+    with service.serving(app):
+        results = task.options(queue="bulk").enqueue_each(calls())
+        next(results)
+        assert len(taken) == 26
+        assert len(list(results)) == 59
+
+    stored = tasks(service, "bulk")
+    assert [task.payload["args"]["to"] for task in stored] == [str(n) for n in range(60)]
+    assert stored[59].tags == {"a": "1"}
 
 
-def test_one_id_or_key_for_many_calls_is_refused() -> None:
-    task = service().app().task(queue="mail")(send)
-    for option in ({"id": "a"}, {"key": "a"}):
-        with pytest.raises(InvalidRequest, match="would make one task of many calls"):
-            task.options(**option).enqueue_many([{"to": "a"}])  # type: ignore[arg-type]
+@pytest.mark.parametrize("wrong", ["abc", None])
+def test_a_call_of_many_that_is_no_mapping_is_named_by_its_place(
+    service: MemoryService, wrong: Any
+) -> None:
+    app = App()
+    task = app.task(queue="mail")(send)
+    with (
+        service.serving(app),
+        pytest.raises(InvalidRequest, match=r"^calls\[1\] must be a mapping of arguments by name"),
+    ):
+        task.enqueue_many([{"to": "ada"}, wrong])
+    with pytest.raises(InvalidRequest, match="would make one task of many calls"):
+        task.options(id="a").enqueue_many([{"to": "a"}])
+
+
+def test_an_entry_that_the_service_calls_invalid_is_an_error(service: MemoryService) -> None:
+    app = App()
+    task = app.task(queue="mail")(send).options(priority="high")  # of a queue without priorities
+    calls = [{"to": "a"}, {"to": "b"}]
+    why = "priority has no meaning in queue mail"
+    with service.serving(app):
+        with pytest.raises(NotEnqueued, match=f"^task was not enqueued: {why}"):
+            task.enqueue("a")
+        with pytest.raises(NotEnqueued, match=rf"^tasks\[0\] was not enqueued: {why}.*and 1 more$"):
+            task.enqueue_many(calls)
+        results = task.enqueue_many(calls, errors="return")
+    assert [result.outcome for result in results] == ["INVALID"] * 2
 
 
 # -------------------------------------------------------------------------------- missing queues
 
 
-def test_a_missing_queue_is_made_with_its_declared_settings() -> None:
-    sent = FakeHttp()
-    app = sent.app()
-    app.queue("mail", shards=2)
-    app.task(queue="mail")(send).enqueue("a")
-    assert sent.queues["mail"] == {"name": "mail", "shards": 2}
-    assert len(sent.tasks) == 1
-
-
-def test_a_key_that_may_not_make_queues_hears_the_command() -> None:
-    app = FakeHttp(may_create=False).app()
-    with pytest.raises(NotFound, match="this key may not make queues: run `headrace queue create"):
-        app.task(queue="mail")(send).enqueue("a")
-    with pytest.raises(NotFound, match="headrace queue create mail"):
+def test_a_missing_queue_is_made_with_its_declared_settings(service: MemoryService) -> None:
+    app = App()
+    app.queue("urgent", work=True, shards=2)
+    task = app.task(queue="mail")(send)
+    app.handler(queue="raw")(lambda payload: None)
+    with service.serving(app):
+        task.options(queue="urgent").enqueue("a")
+        assert service.client.get_queue("urgent").shards == 2
         app.ensure_queues()
 
+    assert {queue.name for queue in service.client.list_queues()} == {"mail", "raw", "urgent"}
+    assert app.queues == ["urgent", "mail", "raw"]
 
-def test_an_app_that_makes_no_queues_says_the_command() -> None:
-    sent = FakeHttp()
-    app = sent.app(create_queues=False)
+
+def test_a_key_or_an_app_that_makes_no_queues_says_the_command(service: MemoryService) -> None:
+    producer = service.connect(service.client.create_key("p", "producer", ["*"]).secret)
+    with pytest.raises(NotFound, match="this key may not make queues: run `headrace queue create"):
+        App(producer).task(queue="mail")(send).enqueue("a")
     with pytest.raises(NotFound, match="create_queues=False"):
-        app.task(queue="mail")(send).enqueue("a")
-    assert sent.queues == {}
-
-
-def test_a_worker_makes_what_is_missing_and_leaves_the_rest() -> None:
-    sent = service()
-    app = sent.app(queue="first")
-    app.task(send)
-    app.queue("mail", shards=9)
-    app.handler(queue="raw")(lambda payload: None)
-    app.ensure_queues()
-    assert app.queues == ["first", "raw"]
-    assert sent.queues == {"mail": {}, "first": {"name": "first"}, "raw": {"name": "raw"}}
-
-
-def test_an_entry_that_the_service_calls_invalid_is_an_error() -> None:
-    task = service(outcome="INVALID").app().task(queue="mail")(send)
-    with pytest.raises(NotEnqueued, match=r"^task was not enqueued: too late$"):
-        task.enqueue("a")
-    with pytest.raises(NotEnqueued, match=r"^tasks\[0\] was not enqueued: too late, and 1 more$"):
-        task.enqueue_many([{"to": "a"}, {"to": "b"}])
-    with pytest.raises(NotEnqueued, match=r"^tasks\[0\] was not enqueued: too late$"):
-        list(task.enqueue_each([{"to": "a"}, {"to": "b"}]))
-    results = task.enqueue_many([{"to": "a"}, {"to": "b"}], errors="return")
-    assert [result.outcome for result in results] == ["INVALID"] * 2
+        App(service.client, create_queues=False).task(queue="mail")(send).enqueue("a")
+    assert list(service.client.list_queues()) == []
 
 
 def test_an_app_without_address_says_so_when_it_is_first_needed() -> None:
-    app = App(key="k")
     with pytest.raises(HeadraceError, match=r"url is missing: give url=… or set HEADRACE_URL"):
-        app.task(send).enqueue("a")
-
-
-# ---------------------------------------------------------------------------------------- names
-
-
-def test_a_task_is_named_by_module_and_function() -> None:
-    def inner() -> None: ...
-
-    assert name_of(send).endswith("test_enqueue.send")
-    assert name_of(inner).endswith("module_and_function.inner")
+        App(key="k").task(send).enqueue("a")

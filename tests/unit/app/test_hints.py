@@ -1,18 +1,10 @@
 """Names that other task queues have, and names with a slip in them."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from headrace import App
-from headrace.domain.errors import InvalidRequest
-from tests.unit.app.app_doubles import FakeHttp
-
-
-@pytest.fixture
-def app() -> App:
-    return FakeHttp().app()
 
 
 @pytest.mark.parametrize(
@@ -24,67 +16,40 @@ def app() -> App:
     ],
 )
 def test_what_other_task_queues_call_it_is_answered_with_what_it_is_here(
-    app: App, name: str, hint: str
+    name: str, hint: str
 ) -> None:
-    @app.task
+    @App().task
     def send(to: str) -> None: ...
 
     with pytest.raises(AttributeError, match=hint):
         getattr(send, name)
     assert not hasattr(send, name)
-
-
-@pytest.mark.parametrize("name", ["enqueue", "aenqueue", "delay", "apply_async", "send"])
-def test_a_call_that_is_to_be_enqueued_at_once_is_told_to_leave_out_s(app: App, name: str) -> None:
-    @app.task
-    def send(to: str) -> None: ...
-
     with pytest.raises(AttributeError, match=r"say send\.enqueue\(…\) without \.s$"):
-        getattr(send.s("ada"), name)
-    with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
-        send.s("ada").nothing  # type: ignore[attr-defined]  # noqa: B018
-    assert replace(send.s("ada"), tags={"a": "b"}) == send.options(tags={"a": "b"}).s("ada")
+        send.s("ada").delay  # type: ignore[attr-defined]  # noqa: B018
 
 
-@pytest.mark.parametrize("wrong", ["abc", 5, None, ["to"]])
-def test_a_call_of_many_that_is_no_mapping_is_named_by_its_place(app: App, wrong: Any) -> None:
-    app.queue("default")
-
-    @app.task
-    def send(to: str) -> None: ...
-
-    with pytest.raises(InvalidRequest, match=r"^calls\[1\] must be a mapping of arguments by name"):
-        send.enqueue_many([{"to": "ada"}, wrong])
-
-
-def test_an_option_with_a_slip_in_its_name_is_told_the_one_that_was_meant(app: App) -> None:
-    wrong: Any = {"retry": 3}
-    with pytest.raises(
-        TypeError, match="task has no option retry: did you mean retries or retry_on"
-    ):
-        app.task(**wrong)
-
-    @app.task
-    def send(to: str) -> None: ...
-
-    wrong = {"dely": 5}
-    with pytest.raises(TypeError, match="options has no option dely: did you mean delay"):
-        send.options(**wrong)
-    wrong = {"zzz": 5}
-    with pytest.raises(TypeError, match="periodic has no option zzz: it has cron, every"):
-        app.periodic(**wrong)
-
-
-def test_an_option_as_other_task_queues_call_it_is_told_what_it_is_here(app: App) -> None:
-    wrong: Any = {"autoretry_for": (OSError,)}
-    with pytest.raises(TypeError, match="no option autoretry_for: did you mean retry_on"):
-        app.task(**wrong)
-    wrong = {"throws": OSError}
-    with pytest.raises(TypeError, match="handler has no option throws: did you mean reject_on"):
-        app.handler(queue="mail", **wrong)
-    wrong = {"countdown": 5}
-    with pytest.raises(TypeError, match="options has no option countdown: did you mean delay"):
-        app.task(lambda to: None).options(**wrong)
-    wrong = {"throws": OSError}
-    with pytest.raises(TypeError, match="options has no option throws: it has queue"):
-        app.task(lambda to: None).options(**wrong)
+@pytest.mark.parametrize(
+    ("way", "option", "hint"),
+    [
+        ("task", "retry", "task has no option retry: did you mean retries or retry_on"),
+        ("task", "autoretry_for", "no option autoretry_for: did you mean retry_on"),
+        ("handler", "throws", "handler has no option throws: did you mean reject_on"),
+        ("periodic", "zzz", "periodic has no option zzz: it has cron, every"),
+        ("options", "dely", "options has no option dely: did you mean delay"),
+        ("options", "countdown", "options has no option countdown: did you mean delay"),
+        ("queue", "shard", r"queue mail has no option shard: did you mean shards\?"),
+    ],
+)
+def test_an_option_that_is_none_is_told_the_one_that_was_meant(
+    way: str, option: str, hint: str
+) -> None:
+    app = App()
+    ways: dict[str, Any] = {
+        "task": app.task,
+        "handler": lambda **wrong: app.handler(queue="mail", **wrong),
+        "periodic": app.periodic,
+        "options": app.task(lambda to: None).options,
+        "queue": lambda **wrong: app.queue("mail", **wrong),
+    }
+    with pytest.raises(TypeError, match=hint):
+        ways[way](**{option: 5})

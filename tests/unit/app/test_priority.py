@@ -3,11 +3,10 @@
 import pytest
 
 from headrace import App
-from headrace.client.app.syncing import AppSync
 from headrace.client.codec import PLAIN
 from headrace.client.sending import NewTask
 from headrace.client.settings import utc_now
-from headrace.domain.errors import InvalidRequest, NotEnqueued
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.task import Priority
 from headrace.outbox.rows import new_row
 from headrace.testing import MemoryService
@@ -32,13 +31,6 @@ def test_a_priority_is_declared_with_a_function_or_chosen_for_a_call(
     assert [task.id for task in high] == [made[1].id]
 
 
-def test_a_queue_without_priorities_says_so(headrace_service: MemoryService) -> None:
-    headrace_service.client.create_queue("plain")
-
-    with pytest.raises(NotEnqueued, match="priority has no meaning in queue plain"):
-        headrace_service.client.enqueue("plain", 1, priority="high")
-
-
 def test_a_wrong_word_is_named_where_it_stands() -> None:
     with pytest.raises(InvalidRequest, match="must be one of high, normal, low") as wrong:
         App().task(queue="mail", priority="urgent")(post)  # type: ignore[call-overload]
@@ -53,14 +45,11 @@ def test_a_schedule_has_the_priority_of_its_function(headrace_service: MemorySer
     send = app.task(queue="mail", name="send", priority="high")(post)
     app.periodic(every=60, args={"to": "all"})(send)
     with headrace_service.serving(app):
-        sync = AppSync(headrace_service.client, app.declares("tasks:app"), everywhere=True)
-        steps = sync.apply(sync.plan().steps)
-        assert {one.step.subject for one in steps} >= {"schedule send of mail"}
-        again = sync.plan()
+        app.ensure_queues()
+        app.sync_schedules()
         shown = headrace_service.client.get_schedule("mail", "send")
 
     assert shown.priority == "high"
-    assert not again.steps
 
 
 def test_the_test_kit_runs_the_high_ones_first(headrace_service: MemoryService) -> None:

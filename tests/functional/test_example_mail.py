@@ -14,7 +14,7 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from examples.mail.app import app, newsletter, send, weekly
+from examples.mail.app import app, send, weekly
 from headrace.testing import MemoryService
 
 
@@ -79,15 +79,6 @@ def test_a_busy_server_is_tried_again_with_the_same_message_id(
     assert [mail["Message-ID"] for mail in postbox.mails] == [f"<{made.id}@headrace>"]
 
 
-def test_an_address_nobody_has_is_not_tried_again(service: MemoryService, postbox: Postbox) -> None:
-    postbox.refusals.append("550 no such user")
-    made = send.enqueue(to="nobody@example.com", subject="Hello", text="…")
-    assert len(service.run(app, until_settled=True)) == 1
-    task = service.client.get_task(str(made.id))
-    assert task.dead_reason == "rejected"
-    assert "nobody@example.com was refused: 550 no such user" in task.errors[-1].message
-
-
 def test_a_header_that_smuggles_another_is_rejected(
     service: MemoryService, postbox: Postbox
 ) -> None:
@@ -95,21 +86,6 @@ def test_a_header_that_smuggles_another_is_rejected(
     service.run(app, until_settled=True)
     assert service.client.get_task(str(made.id)).dead_reason == "rejected"
     assert not postbox.mails
-
-
-def test_the_same_mail_is_not_queued_twice(service: MemoryService, postbox: Postbox) -> None:
-    first = send.enqueue(to="ada@example.com", subject="Hello", text="one")
-    second = send.enqueue(to="ada@example.com", subject="Hello", text="two")
-    assert (second.outcome, second.id) == ("DUPLICATE", first.id)
-    service.run(app)
-    assert len(postbox.mails) == 1
-
-
-def test_a_newsletter_reaches_everybody_once(service: MemoryService, postbox: Postbox) -> None:
-    to = [f"reader-{n}@example.com" for n in range(50)]
-    newsletter.enqueue(subject="News", text="…", to=to)
-    service.run(app)
-    assert sorted(mail["To"] for mail in postbox.mails) == sorted(to)
 
 
 def test_subscribers_hear_of_the_week_on_monday(

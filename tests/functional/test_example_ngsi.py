@@ -1,6 +1,5 @@
 """The NGSI pipeline, on the service in memory: notifications in, rows out."""
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +12,6 @@ from examples.ngsi.app import ENTITIES_QUEUE, NOTIFY_QUEUE, app
 from examples.ngsi.ngsi import Attribute, Row, split
 from examples.ngsi.rows_file import RowsFile
 from examples.ngsi.traffic import Notification, notifications
-from headrace.client.worker.worker import Worker
 from headrace.domain.task import State
 from headrace.testing import MemoryService
 from headrace.wire.tasks import Task
@@ -21,8 +19,6 @@ from headrace.wire.tasks import Task
 ROOM = b'{"id": "Room1", "type": "Room", "t": {"type": "Number", "value": 20}}'
 ROW = Row("Room1", "Room", "2026-11-21T08:00:00.000000Z", "x", "/", {"t": Attribute("Number", 20)})
 GOOD = b'{"data": [%s]}' % ROOM
-FIVE_THOUSAND_DIGITS = b'{"data": [{"id": "a", "type": "T", "n": {"value": %s}}]}' % (b"9" * 5000)
-DEEP = b'{"data": [{"id": "a", "type": "T", "n": {"value": %s%s}}]}' % (b"[" * 500, b"]" * 500)
 
 
 @pytest.fixture
@@ -105,49 +101,6 @@ def test_a_notification_that_cannot_be_read_is_dead_at_once_and_says_why(
     (error,) = task.errors
     assert (task.dead_reason, task.attempts) == ("rejected", 1)
     assert error.message == "'id' is a required property - 'data.0'"
-
-
-def test_rows_too_large_for_a_payload_are_dead_at_once(
-    service: MemoryService, rows: RowsFile
-) -> None:
-    # Small as it came, too large with the header that goes into every row.
-    entities = [{"id": f"Room{n}", "type": "Room", "t": {"value": n}} for n in range(3000)]
-
-    assert notify(service, json.dumps({"data": entities}).encode()).is_success
-    service.run(app, until_settled=True)
-
-    (task,) = dead(service)
-    assert (task.dead_reason, task.attempts) == ("rejected", 1)
-    assert "at most 262144" in task.errors[-1].message
-
-
-@pytest.mark.parametrize("monster", [FIVE_THOUSAND_DIGITS, DEEP])
-def test_absurd_numbers_and_nesting_are_rejected_alone_and_cost_their_batch_nothing(
-    service: MemoryService, rows: RowsFile, monster: bytes
-) -> None:
-    for body in (GOOD, monster, GOOD):
-        assert notify(service, body).is_success
-    # A worker with its loops and threads, because a batch is what it takes at once.
-    for queue in app.queues:
-        Worker(app, client=service.client, queues=[queue], prefetch=25).run(burst=True)
-
-    (task,) = dead(service)
-    assert (task.dead_reason, task.attempts) == ("rejected", 1)
-    done = list(service.client.list_tasks(ENTITIES_QUEUE, state=State.SUCCEEDED))
-    assert [each.attempts for each in done] == [1, 1]
-    assert len(list(rows.read())) == 2
-
-
-def test_a_payload_that_holds_no_rows_is_rejected_naming_the_field(
-    service: MemoryService, rows: RowsFile
-) -> None:
-    made = service.client.enqueue(ENTITIES_QUEUE, [{"entity_id": 5}])
-
-    service.run(app, until_settled=True)
-
-    task = service.client.get_task(str(made.id))
-    assert task.dead_reason == "rejected"
-    assert "payload[0].entity_id" in task.errors[-1].message
 
 
 def test_rows_that_an_attempt_without_a_report_has_left_are_not_written_twice(

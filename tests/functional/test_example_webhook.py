@@ -73,31 +73,3 @@ def test_a_broken_server_is_called_again_under_the_same_idempotency_key(
     made = call.enqueue(url=receiver.url, event={})
     service.run(app, until_settled=True)
     assert [headers["Idempotency-Key"] for headers, _ in receiver.received] == [made.id] * 3
-
-
-def test_a_busy_server_is_called_again_when_it_says(
-    service: MemoryService, receiver: Receiver
-) -> None:
-    receiver.answers.append((429, {"Retry-After": "120"}))
-    made = call.enqueue(url=receiver.url, event={})
-    service.run(app)
-    task = service.client.get_task(str(made.id))
-    assert 119 < (task.scheduled_at - service.clock.now).total_seconds() <= 120
-
-
-def test_a_server_that_does_not_want_it_is_left_alone(
-    service: MemoryService, receiver: Receiver
-) -> None:
-    receiver.answers.append((410, {}))
-    made = call.enqueue(url=receiver.url, event={})
-    service.run(app, until_settled=True)
-    assert len(receiver.received) == 1
-    assert service.client.get_task(str(made.id)).dead_reason == "rejected"
-
-
-def test_no_more_than_ten_calls_a_second_leave(service: MemoryService, receiver: Receiver) -> None:
-    call.enqueue_many({"url": receiver.url, "event": {"n": n}} for n in range(40))
-    begun = service.clock.now
-    service.run(app, until_settled=True)
-    assert len(receiver.received) == 40
-    assert (service.clock.now - begun).total_seconds() >= 3  # a bucket of 10 is full at first

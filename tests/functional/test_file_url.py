@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from headrace import App, AsyncClient, Client, Report, Worker
-from headrace.domain.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from headrace.domain.errors import NotFound, Unavailable
 from headrace.store.sqlite import SqliteStore
 
 
@@ -35,28 +35,6 @@ def test_what_one_client_puts_in_another_takes_out(url: str, tmp_path: Path) -> 
     assert (tmp_path / "headrace.db").stat().st_mode & 0o777 == 0o600
 
 
-def test_errors_and_limits_are_those_of_the_api(url: str) -> None:
-    with Client(url) as client:
-        client.create_queue("mail")
-        with pytest.raises(Conflict):
-            client.create_queue("mail")
-        with pytest.raises(NotFound):
-            client.enqueue("nowhere", 1)
-        with pytest.raises(InvalidRequest, match="batch_size"):
-            client.dequeue("mail", batch_size=26)
-        with pytest.raises(InvalidRequest, match="name"):
-            client.create_queue("no name")
-
-
-def test_calls_are_told_what_they_would_cost_in_the_cloud(url: str) -> None:
-    with Client(url) as client:
-        client.create_queue("mail")
-        before = client.consumed.write_units
-        client.enqueue("mail", 1)
-
-        assert client.consumed.write_units - before == 2.0
-
-
 def test_any_request_reaches_the_service_as_over_http(url: str) -> None:
     with Client(url) as client:
         client.create_queue("mail")
@@ -69,21 +47,6 @@ def test_any_request_reaches_the_service_as_over_http(url: str) -> None:
             client.call("GET", "/v1/queues/größe")
         with pytest.raises(NotFound, match=r"no queue a b"):
             client.call("GET", "/v1/queues/a%20b")
-
-
-@pytest.mark.slow
-def test_it_is_there_after_a_restart(url: str) -> None:
-    with Client(url) as client:
-        client.create_queue("mail")
-    script = (
-        "import sys; from headrace import Client; print(Client(sys.argv[1]).enqueue('mail', 7).id)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, url], capture_output=True, text=True, check=True
-    )
-
-    with Client(url) as client:
-        assert client.get_task(done.stdout.strip()).payload == 7
 
 
 def test_an_event_loop_goes_on_while_a_call_waits(url: str) -> None:
@@ -133,22 +96,6 @@ def test_a_child_of_a_fork_opens_the_file_anew(url: str) -> None:
             "child",
             "parent",
         ]
-
-
-def test_a_worker_needs_no_server(url: str) -> None:
-    app = App(Client(url))
-    seen: list[int] = []
-
-    @app.task(queue="mail")
-    def note(number: int) -> None:
-        seen.append(number)
-
-    for number in range(30):
-        note.enqueue(number)
-    worker = Worker(app)
-    worker.run(burst=True)
-
-    assert sorted(seen) == list(range(30))
 
 
 def test_a_worker_that_waits_begins_at_once_and_ends_soon(url: str) -> None:
@@ -232,18 +179,3 @@ def test_a_file_that_is_damaged_is_one_exception_and_no_log_lines(url: str, tmp_
 
     assert "headrace.db: it is damaged: restore a backup" in done.stdout
     assert done.stderr == ""
-
-
-@pytest.mark.slow
-def test_log_lines_go_where_the_program_says_and_nowhere_else(url: str) -> None:
-    script = (
-        "import logging, sys; logging.basicConfig(format='%(name)s: %(message)s');"
-        " from headrace import Client; list(Client(sys.argv[1]).list_queues());"
-        " logging.getLogger('headrace.worker').warning('hello')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, url], capture_output=True, text=True, check=True
-    )
-
-    assert done.stdout == ""
-    assert done.stderr == "headrace.worker: hello\n"

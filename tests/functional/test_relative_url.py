@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import App, AsyncClient, Client
-from headrace.domain.errors import InvalidRequest
+from headrace import App, Client
 
 SHOP = """
 import os
@@ -111,26 +110,3 @@ def test_an_app_keeps_the_file_of_the_folder_that_it_was_made_in(
     assert app.client.url == f"file:{tmp_path}/tasks.db"
     assert not list((tmp_path / "sub").iterdir())
     app.close()
-
-
-@pytest.mark.parametrize("client", [Client, AsyncClient])
-def test_a_client_names_its_file_by_the_whole_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: type[Client | AsyncClient]
-) -> None:
-    folder = tmp_path / "a folder#1"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    made = client("file:my%20tasks.db")
-
-    assert made.url == f"file:{tmp_path}/a%20folder%231/my%20tasks.db"
-    monkeypatch.chdir(tmp_path)
-    assert client(made.url).settings.address == made.settings.address
-
-
-def test_a_url_that_names_no_file_is_still_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for url in ("file:", "file: tasks.db", "file:no-folder/tasks.db", "file:?tasks.db"):
-        with pytest.raises(InvalidRequest):
-            Client(url)

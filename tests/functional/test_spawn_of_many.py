@@ -2,16 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 import pytest
 
-from headrace import App, Context, RetryStrategy
-from headrace.client.app.loads import entry_of, in_loads
+from headrace import App, Context
+from headrace.client.app.loads import in_loads
 from headrace.client.codec import PLAIN
-from headrace.client.sending import SpawnedTask, later_child
+from headrace.client.sending import SpawnedTask
 from headrace.domain import limits
-from headrace.domain.errors import InvalidRequest, PayloadTooLarge
 from headrace.domain.reserved import SPAWN
 from headrace.testing import MemoryService
 
@@ -66,18 +64,6 @@ def test_of_an_attempt_that_fails_none_comes(service: MemoryService) -> None:
     assert seen == dict.fromkeys(range(100), 1)
 
 
-def test_a_batch_waits_for_all_of_them(service: MemoryService) -> None:
-    with app.client.batch(on_succeeded=told.s()) as batch:
-        batch.add(parent.s(100, batch=batch.id))
-
-    service.run(app)
-
-    assert seen[-1] == 1
-    batch_ = app.client.get_batch(batch.id)
-    assert (batch_.live, batch_.dead, batch_.total) == (0, 0, 1)
-    assert batch_.succeeded == batch_.created > 101  # the tasks that made them count too
-
-
 def test_a_report_never_makes_more_than_it_may() -> None:
     for sizes in ([90_000] * 23 + [10] * 500, [97_000] * 21 + [10] * 30, [1] * 20_000):
         children = [SpawnedTask(queue="q", payload="x" * size) for size in sizes]
@@ -89,31 +75,3 @@ def test_a_report_never_makes_more_than_it_may() -> None:
         carried = [entry for load in loads for entry in load.payload["args"]["tasks"]]
         assert len(carried) + len(made) - len(loads) == len(children)
         assert {load.payload["task"] for load in loads} == {SPAWN}
-
-
-def test_a_load_brings_every_option_of_a_task() -> None:
-    task = SpawnedTask(
-        queue="q",
-        payload={"a": [1]},
-        id="x",
-        scheduled_at=datetime(2026, 1, 1, tzinfo=UTC),
-        expires_at=datetime(2026, 1, 2, tzinfo=UTC),
-        dedupe_key="k",
-        retry_strategy=RetryStrategy(max_retries=3),
-        tags={"a": "b"},
-        batches=("b",),
-    )
-
-    again = later_child(PLAIN.decode(PLAIN.encode(entry_of(task))))
-
-    assert entry_of(again) == entry_of(task)
-    assert again.retry_strategy == task.retry_strategy
-
-
-def test_what_cannot_be_carried_is_refused() -> None:
-    tagged = [SpawnedTask(queue="q", tags={"t": "x" * 200}) for _ in range(10_000)]
-    with pytest.raises(PayloadTooLarge, match="spawn"):
-        in_loads("work", tagged, PLAIN)
-    batched = [SpawnedTask(queue="q", batches=(f"b{n}",)) for n in range(200)]
-    with pytest.raises(InvalidRequest, match="batches together"):
-        in_loads("work", batched, PLAIN)

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, assert_type
 
@@ -27,7 +26,7 @@ from headrace import (
     group,
 )
 from headrace.client.sending import FunctionCall, SpawnedTask
-from headrace.domain.errors import InvalidRequest, NotFound, TaskDead
+from headrace.domain.errors import TaskDead
 from headrace.testing import MemoryService
 
 app = App(queue="work")
@@ -74,16 +73,6 @@ def test_of_a_chain_it_is_what_the_last_function_returns(service: MemoryService)
     assert alone == 1
 
 
-def test_of_a_chain_that_ends_with_a_group_it_is_a_list(service: MemoryService) -> None:
-    result = chain(number.s(3), group(total.s(), total.s())).start(app.client).result()
-
-    assert_type(result, list[Sum])
-    assert result == [Sum(1, 3), Sum(1, 3)]
-    one = group(number.s(7)).start(app.client).result()
-    assert_type(one, list[int])
-    assert one == [7]
-
-
 def test_of_a_chord_it_is_the_callbacks(service: MemoryService) -> None:
     run = chord(group(*(number.s(n) for n in range(30))), total.s()).start(app.client)
 
@@ -122,39 +111,6 @@ def test_where_a_step_before_it_is_dead_it_is_told(service: MemoryService) -> No
         run.result("bad")
 
 
-def test_after_a_dead_one_it_goes_on_where_that_is_wanted(service: MemoryService) -> None:
-    run = chain(group(number.s(1), number.s(-1)), total.s(), on_failure="go_on").start(app.client)
-
-    assert run.result() == Sum(1, 1)
-
-
-def test_where_all_is_cancelled_it_is_told(service: MemoryService) -> None:
-    run = chain(number.options(delay=60).s(1), total.s(), total.s()).start(app.client)
-    run.cancel()
-
-    with pytest.raises(TaskDead, match=r"step 3 of workflow .* is not made: the workflow was canc"):
-        run.result()
-
-
-def test_time_may_be_over_before(service: MemoryService) -> None:
-    run = chain(number.options(delay=3600).s(1), total.s()).start(app.client)
-
-    with pytest.raises(TimeoutError, match=r"step 2 of workflow .* has not ended within 60 s"):
-        run.result(timeout=60)
-    with pytest.raises(InvalidRequest, match="timeout"):
-        run.result(timeout=-1)
-    assert run.result(timeout=timedelta.max) == Sum(1, 1)
-
-
-def test_who_has_not_started_it_knows_no_results(service: MemoryService) -> None:
-    run = chain(number.s(1), total.s()).start(app.client)
-
-    with pytest.raises(InvalidRequest, match="where the workflow was started"):
-        WorkflowRun(run.id, app.client).result()
-    with pytest.raises(NotFound, match="has no step 9"):
-        run.result("9")
-
-
 def in_loop(service: MemoryService, do: Callable[[AsyncClient], Awaitable[R]]) -> R:
     async def begun() -> R:
         client = service.connect_async()
@@ -184,41 +140,6 @@ def test_in_an_event_loop_each_is_waited_for_likewise(service: MemoryService) ->
         ).result()
         assert_type(called, Sum)
         assert called == Sum(2, 3)
-
-    in_loop(service, do)
-
-
-def test_in_an_event_loop_each_step_of_a_graph_has_its_own(service: MemoryService) -> None:
-    wf = Workflow()
-    first = wf.add("first", number.s(5))
-    wf.add("last", total.s(), after=[first])
-
-    async def do(client: AsyncClient) -> None:
-        run = await wf.astart(client)
-        one = await run.result(first)
-        assert_type(one, int)
-        assert (one, await run.result("last")) == (5, Sum(1, 5))
-        with pytest.raises(NotFound, match="has no step 9"):
-            await run.result("9")
-
-    in_loop(service, do)
-
-
-def test_in_an_event_loop_it_is_told_that_it_never_comes(service: MemoryService) -> None:
-    async def do(client: AsyncClient) -> None:
-        dead = await chain(number.s(-1), total.s()).astart(client)
-        with pytest.raises(TaskDead, match="ValueError: too small"):
-            await dead.result()
-        late = await chain(number.options(delay=3600).s(1), total.s()).astart(client)
-        with pytest.raises(TimeoutError, match=r"step 2 of workflow .* has not ended within 60 s"):
-            await late.result(timeout=60)
-        with pytest.raises(InvalidRequest, match="timeout"):
-            await late.result(timeout=-1)
-        assert await late.cancel() == 1
-        with pytest.raises(TaskDead, match="the workflow was cancelled"):
-            await late.result()
-        with pytest.raises(InvalidRequest, match="where the workflow was started"):
-            await AsyncWorkflowRun(late.id, client).result()
 
     in_loop(service, do)
 

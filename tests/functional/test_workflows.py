@@ -1,8 +1,6 @@
 """Chains, groups, chords and graphs of tasks: in what order, with what results, and cancelled."""
 
-import asyncio
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -115,16 +113,6 @@ def test_or_goes_on(service: MemoryService) -> None:
     assert ran[-1] == "sum 1"
 
 
-def test_a_workflow_tells_when_it_is_over(service: MemoryService) -> None:
-    wf = Workflow(on_succeeded=total.s("over"), on_failed=total.s("failed"))
-    wf.add("a", number.s(4))
-    wf.start(app.client)
-
-    service.run(app)
-
-    assert ran == ["number 4", "over 4"]
-
-
 def test_started_again_under_its_id_it_runs_once(service: MemoryService) -> None:
     for _ in range(2):
         chain(number.s(3), total.s("b")).start(app.client, id="nightly")
@@ -149,16 +137,6 @@ def test_it_is_cancelled_as_a_whole(service: MemoryService) -> None:
     assert state.whole.finished_at is not None
 
 
-def test_a_step_that_its_join_has_made_is_cancelled_too(service: MemoryService) -> None:
-    run = chain(number.s(1), total.options(delay=60).s("b")).start(app.client)
-    service.run(app)
-
-    assert run.cancel() == 1
-    service.run(app, until_settled=True)
-
-    assert ran == ["number 1"]
-
-
 @pytest.mark.parametrize(
     ("name", "after", "field"),
     [
@@ -177,36 +155,6 @@ def test_a_wrong_step_is_refused(name: str, after: tuple[str, ...], field: str) 
         wf.add(name, total.s("t"), after=after)
 
     assert [one.field for one in error.value.errors] == [field]
-
-
-def test_what_is_no_call_is_refused_where_it_stands() -> None:
-    sent: Any = [number.s(1)]
-    inner: Any = chain(number.s(1), total.s())
-
-    with pytest.raises(InvalidRequest, match=r"call must be a call, as send\.s\(\) .*, not list"):
-        chord(sent, total.s())
-    with pytest.raises(InvalidRequest, match=r"calls\[1\] must be a call, .* not Workflow"):
-        group(number.s(1), inner)
-    with pytest.raises(InvalidRequest, match=r"call must be a call, .* not Workflow"):
-        chain(number.s(1), inner)
-
-
-def test_a_step_may_wait_for_one_by_its_name_alone() -> None:
-    wf = Workflow()
-    wf.add("load", number.s(1))
-    wf.add("sum", total.s(), after="load")
-
-    assert wf.steps["sum"].after == ("load",)
-    with pytest.raises(InvalidRequest, match="after names laod, which is no step before this"):
-        wf.add("end", total.s(), after="laod")
-
-
-def test_a_group_of_nothing_is_refused() -> None:
-    """Else a step behind it would begin before the one in front of it has ended."""
-    none: list[int] = []
-
-    with pytest.raises(InvalidRequest, match="calls must be one at least"):
-        chain(number.s(1), group(*(number.s(n) for n in none)), total.s())
 
 
 def test_ten_steps_may_wait_for_one_and_one_for_ten(service: MemoryService) -> None:
@@ -235,80 +183,6 @@ def drawn(run: WorkflowRun) -> dict[str, set[str]]:
     return {step.name: {names[one] for one in step.after} for step in steps}
 
 
-def test_a_step_in_an_event_loop_sees_through_relays_too(service: MemoryService) -> None:
-    found: list[object] = []
-    loop = App(queue="loop")
-
-    @loop.task
-    async def last(ctx: Context) -> None:
-        assert ctx.batch is not None
-        found.append(await ctx.batch.aresults())
-
-    wf = Workflow()
-    wf.add("a", number.s(7))
-    for n in range(5):
-        wf.add(f"c{n}", last.s(), after=["a"])
-    with service.serving(loop):
-        loop.ensure_queues()
-        wf.start(app.client)
-        for _ in range(4):
-            service.run(app)
-            service.run(loop)
-
-    assert found == [[7]] * 5
-
-
-def test_ten_steps_may_wait_for_the_same_ten(service: MemoryService) -> None:
-    wf = Workflow(on_failure="go_on")
-    first = [wf.add(f"a{n}", number.s(n)) for n in range(10)]
-    for n in range(10):
-        wf.add(f"b{n}", total.s(f"b{n}"), after=first)
-
-    wf.start(app.client)
-    service.run(app)
-
-    assert sorted(ran[10:]) == [f"b{n} 45" for n in range(10)]
-
-
-def test_one_with_many_that_wait_for_it_is_cancelled_as_a_whole(service: MemoryService) -> None:
-    wf = Workflow()
-    wf.add("a", number.s(1))
-    for n in range(10):
-        wf.add(f"c{n}", total.s(f"c{n}"), after=["a"])
-    run = wf.start(app.client)
-
-    cancelled = run.cancel()
-    service.run(app)
-
-    service.tick()
-    assert (cancelled, ran) == (1, [])
-    assert run.show().whole.finished_at is not None
-
-
-def test_words_and_ids_that_are_none_are_refused(service: MemoryService) -> None:
-    with pytest.raises(InvalidRequest, match="on_failure"):
-        Workflow(on_failure="maybe")  # type: ignore[arg-type]  # which a checker sees too
-    with pytest.raises(InvalidRequest, match="steps"):
-        Workflow().start(app.client)
-    with pytest.raises(InvalidRequest, match="id must"):
-        chain(number.s(1)).start(app.client, id="x" * 40)
-
-
-def test_it_starts_from_an_event_loop(service: MemoryService) -> None:
-    async def start() -> str:
-        client = service.connect_async()
-        try:
-            return (await chain(number.s(3), total.s("b")).astart(client)).id
-        finally:
-            await client.close()
-
-    id = asyncio.run(start())
-    service.run(app)
-
-    assert ran == ["number 3", "b 3"]
-    assert WorkflowRun(id, app.client).show().whole.succeeded == 2
-
-
 @pytest.mark.parametrize("queue", ["work", "other"])
 def test_a_workflow_does_not_start_where_another_task_has_the_id_of_a_step(
     service: MemoryService, queue: str
@@ -318,13 +192,3 @@ def test_a_workflow_does_not_start_where_another_task_has_the_id_of_a_step(
 
     with pytest.raises(InvalidRequest, match=f"order-0 of queue {queue} is no step"):
         chain(number.s(3), total.s()).start(app.client, id="order")
-
-
-def test_a_workflow_may_start_again_under_its_id(service: MemoryService) -> None:
-    run = chain(number.s(3), total.s()).start(app.client, id="order")
-    chain(number.s(3), total.s()).start(app.client, id="order")
-    service.run(app)
-
-    assert ran == ["number 3", "total 3"]
-    again = chain(number.s(3), total.s()).start(app.client, id="order")
-    assert again.show().whole.total == run.show().whole.total == 2

@@ -53,24 +53,6 @@ def test_a_batch_is_closed_and_forgotten(cli: Cli) -> None:
     assert cli("batch", "show", "a").code == Exit.NOT_FOUND
 
 
-def test_a_recount_says_what_it_found_or_why_the_batch_stays(
-    cli: Cli, headrace_service: MemoryService
-) -> None:
-    headrace_service.use_cases.batch_recounting.patience = -1
-    assert "close the batch" in cli("batch", "recount", "a").err
-    headrace_service.client.enqueue("work", 1, batches=["a"])
-    cli("batch", "close", "a", "--total", "1")
-
-    refused = cli("batch", "recount", "a")
-    again = cli("batch", "recount", "a", "--json").json
-
-    assert (refused.code, "0 of the total of 1" in refused.err) == (0, True)
-    assert (again["succeeded"], again["cursor"], again["refusal"] is None) == (0, None, False)
-    cli("batch", "close", "b", "--total", "0")
-    assert "It says that now." in cli("batch", "recount", "b").err
-    assert cli("batch", "recount", "none").code == Exit.NOT_FOUND
-
-
 def test_a_workflow_is_shown_with_what_waits_and_is_cancelled(
     cli: Cli, headrace_service: MemoryService
 ) -> None:

@@ -26,7 +26,7 @@ ELSEWHERE: Final = {
     "smoke": "tests/functional/test_smoke.py",
     "timers": "tests/unit/cli/test_file.py",
     "backup": "tests/unit/cli/test_file.py",
-    "task tail": "tests/unit/cli/test_task.py",
+    "task tail": "tests/functional/test_cli.py",
     "station run": "tests/pipeline/test_station_command.py",
     "lake rollup": "tests/pipeline/test_command.py",
     "lake compact": "tests/pipeline/test_command.py",

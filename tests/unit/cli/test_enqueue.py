@@ -77,30 +77,6 @@ def test_a_call_of_a_function_is_the_payload_that_an_app_makes(cli: Cli) -> None
     assert cli.service.client.get_task("a").result == "sent to ada"
 
 
-def test_the_same_id_again_says_so(cli: Cli) -> None:
-    cli("enqueue", "mail", "1", "--id", "order-1")
-
-    again = cli("enqueue", "mail", "2", "--id", "order-1")
-
-    assert (again.code, again.out, again.err) == (0, "order-1\n", "EXISTING\n")
-
-
-def test_a_duplicate_overwrites_what_is_named(cli: Cli) -> None:
-    cli("enqueue", "mail", "1", "--dedupe-key", "k")
-
-    again = cli("enqueue", "mail", "2", "--dedupe-key", "k", "--overwrite", "payload")
-
-    assert again.err == "OVERWRITTEN\n"
-    assert payloads(cli) == [2]
-
-
-def test_a_task_that_cannot_be_is_exit_1(cli: Cli) -> None:
-    ran = cli("enqueue", "mail", "1", "--expires-at", "2020-01-01T00:00:00Z")
-
-    assert (ran.code, ran.out) == (1, ""), "no id of a task that is not there"
-    assert ran.err.startswith("error: INVALID: expires_at ")
-
-
 def test_a_task_that_is_in_another_queue_is_said_to_be_there(cli: Cli) -> None:
     cli("queue", "create", "news")
     cli("enqueue", "news", "1", "--id", "order-1")

@@ -40,34 +40,6 @@ def test_a_schedule_is_put_and_shown(cli: Cli) -> None:
     assert "Europe/Madrid" in cli("schedule", "show", "mail", "digest").out
 
 
-@pytest.mark.parametrize("rhythm", [(), ("--cron", "* * * * *", "--every", "5m")])
-def test_a_schedule_has_one_rhythm(cli: Cli, rhythm: tuple[str, ...]) -> None:
-    ran = cli("schedule", "put", "mail", "digest", *rhythm)
-
-    assert (ran.code, ran.error) == (2, "error: give exactly one of --cron and --every")
-
-
-def test_what_comes_next_is_told_over_all_queues(cli: Cli) -> None:
-    cli("queue", "create", "news")
-    cli("schedule", "put", "mail", "late", "--every", "2h")
-    cli("schedule", "put", "news", "soon", "--every", "1m")
-    cli("schedule", "put", "news", "never", "--every", "1m", "--paused")
-
-    soonest = cli("schedule", "next", "--json").json
-
-    assert [(one["queue"], one["schedule"]) for one in soonest] == [
-        ("news", "soon"),
-        ("mail", "late"),
-    ]
-    assert re.search(r"08:01:00Z\s+news\s+soon", cli("schedule", "next").out)
-    assert [one["schedule"] for one in cli("schedule", "next", "mail", "--json").json] == ["late"]
-    assert "every 2 h" in cli("schedule", "list", "mail").out
-    assert [one["name"] for one in cli("schedule", "list", "news", "--json").json] == [
-        "never",
-        "soon",
-    ]
-
-
 def test_a_schedule_runs_by_hand_and_is_deleted_when_that_is_meant(cli: Cli) -> None:
     cli("schedule", "put", "mail", "digest", "--every", "1h", "--payload", '"now"')
 
@@ -137,18 +109,6 @@ def test_a_key_is_rotated_and_its_new_secret_stands_alone_on_stdout(cli: Cli) ->
         cli.service.connect(ran.out.strip()).enqueue("mail", 1)
     assert cli("key", "rotate", "key_none").code == 3
     assert cli("key", "rotate", made["id"], "--overlap", "2d").code == 2
-
-
-def test_a_key_is_revoked_when_that_is_meant(cli: Cli) -> None:
-    made = cli("key", "create", "ci", "--role", "producer", "--queue", "*", "--json").json
-
-    dry = cli("key", "revoke", made["id"], "--dry-run")
-
-    assert dry.out == f"Key {made['id']} (ci, producer) would be revoked.\n"
-    assert cli("key", "revoke", made["id"]).code == 2
-    assert cli("key", "revoke", made["id"], "--yes").code == 0
-    assert cli("key", "list", "--json").json == []
-    assert cli("key", "revoke", made["id"], "--dry-run").code == 3
 
 
 # --------------------------------------------------------------------------------------- workers

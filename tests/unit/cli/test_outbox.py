@@ -67,14 +67,6 @@ def test_the_table_is_created_once(url: str) -> None:
     }
 
 
-def test_the_database_may_be_named_by_the_environment(url: str) -> None:
-    assert outbox("create", env={"HEADRACE_OUTBOX": url}).code == 0
-
-    nothing = outbox("status")
-    assert nothing.code == 2
-    assert "give its database's URL, or set HEADRACE_OUTBOX" in nothing.error
-
-
 def test_a_burst_relays_what_waits(shop: Shop, url: str) -> None:
     ids = add(shop, *[NewTask()] * 30)
 

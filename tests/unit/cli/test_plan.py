@@ -11,18 +11,6 @@ def plan(*words: str) -> Ran:
     return invoke("plan", *words, session=CliSession(env={}))
 
 
-def test_it_needs_no_service_and_shows_its_arithmetic() -> None:
-    ran = plan("--rate", "50/s", "--payload", "2KB", "--retries", "0.1", "--heartbeats", "2")
-
-    assert ran.code == 0
-    assert "129,600,000 tasks in 30 days" in ran.out
-    assert "(2,000 + 600 bytes) in KB, rounded up" in ran.out
-    assert "enqueue 4 + dequeue 5 + succeed 5 + retries 0.1 x 10 + heartbeats 2 x 3" in ran.out
-    assert "21 write units" in ran.out
-    assert "Together" in ran.out
-    assert not any(line.endswith(" ") for line in ran.out.splitlines())
-
-
 def test_it_says_what_the_formulas_say() -> None:
     load = cost.Load(rate=12.5, payload_bytes=4096, history_seconds=0, batch=10, retries=0.2)
 

@@ -66,15 +66,6 @@ def test_an_edit_leaves_the_rest(cli: Cli) -> None:
     assert shown["retry_strategy"]["jitter"] == 0.5
 
 
-def test_a_dry_edit_shows_the_settings_and_changes_nothing(cli: Cli) -> None:
-    cli("queue", "create", "mail")
-
-    ran = cli("queue", "edit", "mail", "--keepalive", "9s", "--dry-run")
-
-    assert ran.json["keepalive_timeout_in_seconds"] == 9
-    assert cli("queue", "show", "mail", "--json").json["keepalive_timeout_in_seconds"] == 30
-
-
 def test_what_show_prints_can_be_read_back(cli: Cli, tmp_path: Path) -> None:
     cli("queue", "create", "mail", "--keepalive", "77", "--shards", "2")
     kept = tmp_path / "queue.json"
@@ -120,13 +111,6 @@ def test_a_bad_setting_is_named_with_its_limit(
     assert message in ran.error
 
 
-def test_a_queue_that_exists_is_a_conflict_unless_that_is_fine(cli: Cli) -> None:
-    cli("queue", "create", "mail")
-
-    assert cli("queue", "create", "mail").code == 5
-    assert cli("queue", "create", "mail", "--if-missing").code == 0
-
-
 def test_the_list_shows_what_holds_a_queue_back(cli: Cli) -> None:
     cli("queue", "create", "mail", "--rate", "50/s", "--max-inflight", "3")
     cli("queue", "create", "news")
@@ -137,29 +121,6 @@ def test_the_list_shows_what_holds_a_queue_back(cli: Cli) -> None:
     assert "paused, 3 at once, 50 per second" in ran.out
     assert [queue["name"] for queue in cli("queue", "list", "--json").json] == ["mail", "news"]
     assert [q["name"] for q in cli("queue", "list", "--json", "--prefix", "n").json] == ["news"]
-
-
-def test_an_index_is_built_anew(cli: Cli) -> None:
-    cli("queue", "create", "mail")
-    refused = cli("queue", "reindex", "mail")
-    assert refused.code == 5
-    command = re.search(r"\((headrace .*)\)", refused.err)
-    assert command is not None, refused.err
-    assert cli(*command[1].split()[1:]).code == 0, "what it says can be done"
-
-    ran = cli("queue", "reindex", "mail")
-
-    assert (ran.code, ran.out) == (0, "")
-    assert ran.err.startswith("The index of mail (tag:tenant) is built anew")
-
-
-def test_pause_and_resume(cli: Cli) -> None:
-    cli("queue", "create", "mail")
-
-    assert cli("queue", "pause", "mail", "--for", "10m").err == "Queue mail is paused for 10 min.\n"
-    assert cli("queue", "pause", "mail", "--json").json["dequeuing_settings"]["dequeuing_paused"]
-    resumed = cli("queue", "resume", "mail", "--json").json
-    assert not resumed["dequeuing_settings"]["dequeuing_paused"]
 
 
 def filled(cli: Cli) -> Cli:
@@ -243,14 +204,3 @@ def test_groups_are_switched_on_and_off_by_their_option(cli: Cli) -> None:
     assert cli("queue", "edit", "mail", "--groups", "none", "--json").json["groups"] is None
     refused = cli("enqueue", "mail", "1", "--group", "acme")
     assert (refused.code, "INVALID: group_key has no meaning" in refused.err) == (1, True)
-
-
-def test_a_strict_order_is_set_at_creation_and_what_its_dead_mean_later(cli: Cli) -> None:
-    made = cli("queue", "create", "mail", "--groups", "strict", "--on-dead", "halt", "--json").json
-    assert made["groups"]["mode"] == "strict"
-    assert made["groups"]["on_dead"] == "halt"
-    edited = cli("queue", "edit", "mail", "--on-dead", "continue", "--json").json["groups"]
-    assert edited["on_dead"] == "continue"
-    assert "groups.mode" in cli("queue", "edit", "mail", "--groups", "none").err
-    assert "group_key must be given" in cli("enqueue", "mail", "1").err
-    assert cli("enqueue", "mail", "1", "--group", "acme").code == 0

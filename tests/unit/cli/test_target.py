@@ -13,33 +13,13 @@ def cli(headrace_service: MemoryService) -> Cli:
     return Cli(headrace_service)
 
 
-def test_a_target_has_its_options(cli: Cli) -> None:
-    made = cli(
-        *("queue", "create", "hooks", "--json", "--target-url", URL, "--target-timeout", "10s"),
-        *("--target-concurrency", "5", "--target-header", "Authorization=Bearer x"),
-    ).json
-    assert made["target"] == {
-        "url": URL,
-        "lambda": None,
-        "timeout_in_seconds": 10,
-        "max_concurrency": 5,
-        "headers": {"Authorization": "Bearer x"},
-    }
-
-
 def test_one_option_changes_no_other_and_no_target_ends_it(cli: Cli) -> None:
     cli("queue", "create", "hooks", "--target-url", URL, "--target-header", "A=b")
     edited = cli("queue", "edit", "hooks", "--json", "--target-concurrency", "7").json["target"]
     assert (edited["url"], edited["max_concurrency"], edited["headers"]) == (URL, 7, {"A": "b"})
+    both = cli("queue", "edit", "hooks", "--target-url", URL, "--target-lambda", "arn")
+    assert both.code == 2
     assert cli("queue", "edit", "hooks", "--json", "--no-target").json["target"] is None
-
-
-@pytest.mark.parametrize(
-    "options",
-    [("--target-url", "http://example.com/"), ("--target-url", URL, "--target-lambda", "arn")],
-)
-def test_what_can_be_no_target_is_refused(cli: Cli, options: tuple[str, ...]) -> None:
-    assert cli("queue", "create", "hooks", *options).code != 0
 
 
 def test_who_is_told_of_ends_is_an_option_too(cli: Cli) -> None:

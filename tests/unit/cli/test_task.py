@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.watching import SeenTasks, look
 from headrace.client.sending import Failure, Report
 from headrace.testing import MemoryService
 from tests.unit.cli.cli_runner import Cli
@@ -70,49 +69,6 @@ def test_a_list_has_the_first_and_says_that_there_are_more(cli: Cli) -> None:
     assert len(cli("task", "list", "mail", "--json", "--limit", "7").lines) == 7
 
 
-def test_payloads_are_there_when_asked_for(cli: Cli) -> None:
-    put(cli, "a")
-
-    assert '{"to":"a"}' in cli("task", "list", "mail", "--payload").out
-    assert cli("task", "list", "mail", "--payload", "--json").lines[0]["payload"] == {"to": "a"}
-    assert "payload" not in cli("task", "list", "mail", "--json").lines[0]
-
-
-def calls(cli: Cli, *functions: str) -> None:
-    """Enqueue a call of each function, as an app does."""
-    for number, name in enumerate(functions):
-        payload = {"task": name, "args": {"to": "ada"}}
-        cli.service.client.enqueue("mail", payload, id=f"t-{number}")
-    cli.service.clock.forward(0.001)
-
-
-def test_a_list_names_the_function_of_each_call(cli: Cli) -> None:
-    calls(cli, "mail.send", "mail.digest")
-    put(cli, "raw")
-
-    heading, *lines = cli("task", "list", "mail").out.splitlines()
-
-    assert heading.split()[:3] == ["ID", "Task", "Status"]
-    assert [line.split()[:2] for line in lines[1:]] == [
-        ["t-0", "mail.send"],
-        ["t-1", "mail.digest"],
-        ["raw", "-"],
-    ]
-
-
-def test_a_key_that_may_not_see_payloads_sees_no_functions(cli: Cli) -> None:
-    calls(cli, "mail.send")
-    viewer = cli.as_role("viewer")
-
-    shown = viewer("task", "list", "mail")
-
-    assert shown.code == 0
-    assert "t-0" in shown.out
-    assert "mail.send" not in shown.out
-    assert viewer("task", "list", "mail", "--task", "mail.send").code == 4
-    assert viewer("task", "list", "mail", "--payload").code == 4
-
-
 def test_future_ticks_of_a_schedule_are_one_line_and_their_number(cli: Cli) -> None:
     cli("schedule", "put", "mail", "wake", "--every", "5s")
     cli.service.forward(60)
@@ -153,15 +109,6 @@ def test_filters_are_the_apis_own(cli: Cli) -> None:
     assert ids("--order", "desc", "--state", "pending") == ["b", "c"]
     assert cli("task", "count", "mail", "--state", "pending", "--json").json["count"] == 2
     assert "together" in cli("task", "count", "mail").out
-
-
-def test_explain_says_why_a_task_waits(cli: Cli) -> None:
-    put(cli, "a")
-    put(cli, "b", delay_in_seconds=60)
-
-    assert cli("task", "explain", "a").out.startswith("Nothing holds it")
-    assert "scheduled" in cli("task", "explain", "b").out
-    assert cli("task", "explain", "b", "--json").json[0]["code"] == "scheduled"
 
 
 def test_explain_of_a_dead_task_names_its_error_and_the_way_to_restart_it(cli: Cli) -> None:
@@ -242,9 +189,7 @@ def test_a_filter_means_exactly_those_tasks(cli: Cli) -> None:
     ("words", "answer"),
     [
         ((), "say which tasks: ids, or --queue"),
-        (("--queue", "mail"), "--all for every one"),
         (("a", "--state", "DEAD"), "give ids or filters, not both"),
-        (("--queue", "mail", "--state", "DAED"), "'DAED' is none of"),
     ],
 )
 def test_no_tasks_are_meant_by_accident(cli: Cli, words: tuple[str, ...], answer: str) -> None:
@@ -253,16 +198,6 @@ def test_no_tasks_are_meant_by_accident(cli: Cli, words: tuple[str, ...], answer
 
         assert ran.code == 2
         assert answer in ran.err
-
-
-def test_dead_tasks_are_restarted(cli: Cli) -> None:
-    put(cli, "a")
-    end(cli, "FAILED", retryable=False)
-
-    ran = cli("task", "restart", "--queue", "mail", "--state", "DEAD")
-
-    assert (ran.code, ran.err) == (0, "1 task restarted.\n")
-    assert cli("task", "show", "a", "--json").json["status"] == "READY"
 
 
 def test_waiting_tasks_are_due_now(cli: Cli) -> None:
@@ -284,46 +219,6 @@ def test_tasks_move_to_another_queue(cli: Cli) -> None:
 
 
 # ------------------------------------------------------------------------------------------ tail
-
-
-def test_tail_shows_what_is_new_and_what_has_changed_once(cli: Cli) -> None:
-    client, clock = cli.service.client, cli.service.clock
-    put(cli, "old", delay_in_seconds=3600)
-    clock.forward(1)
-    since, seen = clock.now, SeenTasks()
-
-    def news() -> list[tuple[str, str]]:
-        clock.forward(0.5)
-        news = look(client, "mail", since, seen, now=clock.now)
-        return [(task.id, task.status) for _, task in news]
-
-    assert news() == []
-    put(cli, "a", "b")
-    assert news() == [("a", "READY"), ("b", "READY")]
-    assert news() == []
-    (held,) = client.dequeue("mail").tasks
-    assert news() == [("a", "INFLIGHT")]
-    report = Report(task_id="a", lease_id=held.lease.id, status="FAILED", delay_in_seconds=9)
-    client.report("mail", [report])
-    assert news() == [("a", "SCHEDULED")]
-    assert end(cli, "SUCCEEDED") == "b"
-    assert news() == [("b", "SUCCEEDED")]
-
-
-def test_tail_names_the_function_and_can_leave_out_others(cli: Cli) -> None:
-    calls(cli, "mail.send", "mail.digest")
-    words = ("task", "tail", "mail", "--since", "2026-11-21T07:00:00Z", "--looks", "1")
-
-    assert [line.split()[3:] for line in cli(*words).out.splitlines()] == [
-        ["t-0", "mail.send"],
-        ["t-1", "mail.digest"],
-    ]
-    assert "mail.send" not in cli(*words, "--task", "mail.digest").out
-    assert [task["id"] for task in cli(*words, "--task", "mail.send", "--json").lines] == ["t-0"]
-    assert [line.split()[3:] for line in cli.as_role("viewer")(*words).out.splitlines()] == [
-        ["t-0"],
-        ["t-1"],
-    ]
 
 
 def test_wait_prints_the_result_of_a_task_that_succeeded(cli: Cli) -> None:

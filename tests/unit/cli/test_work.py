@@ -2,14 +2,12 @@
 
 import logging
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from prometheus_client import REGISTRY
 
 from headrace.cli.session import CliSession
 from headrace.testing import MemoryService
@@ -126,18 +124,6 @@ def test_it_ends_in_peace_when_it_is_told_to(
     assert headrace_service.client.get_task("a").status == "SUCCEEDED"
 
 
-def test_metrics_are_served_while_it_works(headrace_service: MemoryService) -> None:
-    headrace_service.client.create_queue("mail")
-    headrace_service.client.enqueue("mail", {"task": "a_shop.double", "args": {"n": 1}})
-    headrace_service.clock.forward(1)
-
-    ran = work("a_shop:app", "--burst", "--prometheus", "0", service=headrace_service)
-
-    labels = {"queue": "mail", "task": "a_shop.double", "outcome": "SUCCEEDED"}
-    assert ran.code == 0
-    assert REGISTRY.get_sample_value("headrace_tasks_ended_total", labels) == 1
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -152,33 +138,6 @@ def test_an_app_that_is_not_there_is_one_clear_line(name: str, message: str) -> 
 
     assert ran.code in (1, 2)
     assert ran.error.startswith(f"error: {message}")
-
-
-@pytest.mark.parametrize(
-    ("ending", "told"),
-    [("'no key'", "SystemExit: no key")],
-)
-@pytest.mark.parametrize("command", ["work", "sync"])
-def test_a_module_that_ends_the_program_is_one_clear_line(
-    folder: Path, command: str, ending: str, told: str
-) -> None:
-    (folder / "a_quitting.py").write_text(f"import sys\n\nsys.exit({ending})\n")
-
-    ran = invoke(command, "a_quitting:app", session=CliSession(env={}))
-
-    assert ran.code == 1
-    assert ran.err == (
-        f"error: a_quitting ended the program while it was imported: {told}"
-        f" ({folder / 'a_quitting.py'}, line 3)\n"
-    )
-
-
-def test_a_fault_in_the_module_is_told_with_its_line() -> None:
-    ran = work("a_faulty:app")
-
-    assert ran.code == 1
-    assert ran.error.startswith("error: a_faulty cannot be imported: ZeroDivisionError: ")
-    assert re.search(r"\(.*a_faulty\.py, line \d+\)$", ran.error.strip())
 
 
 @pytest.mark.parametrize(

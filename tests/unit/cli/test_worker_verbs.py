@@ -8,8 +8,6 @@ import pytest
 from headrace.testing import MemoryService
 from tests.unit.cli.cli_runner import Cli, Ran
 
-NOTHING = "Nothing to take: no task is due, or the queue is paused or at a limit.\n"
-
 
 @pytest.fixture
 def cli(headrace_service: MemoryService) -> Cli:
@@ -38,17 +36,6 @@ def shown(cli: Cli, id: str = "a") -> Any:
 # --------------------------------------------------------------------------------------- dequeue
 
 
-def test_a_person_sees_each_task_with_its_attempt_lease_and_payload(cli: Cli) -> None:
-    ran = cli("dequeue", "mail", "--count", "2")
-
-    head, _, first, second = ran.out.splitlines()
-    assert (ran.code, ran.err) == (0, "")
-    assert head.split() == ["Task", "Attempt", "Lease", "Until", "Payload"]
-    assert first.startswith("a     1 of 2   lse_")
-    assert first.endswith('2026-11-21 08:00:30Z  {"to":"a"}')
-    assert second.startswith("b ")
-
-
 def test_a_program_gets_the_tasks_a_line_each_with_their_leases(cli: Cli) -> None:
     ran = cli("dequeue", "mail", "--count", "25", "--json", "--worker", "w-1")
 
@@ -61,33 +48,6 @@ def test_a_program_gets_the_tasks_a_line_each_with_their_leases(cli: Cli) -> Non
     assert leases[0]["expires_at"].startswith("2026-11-21T08:00:30")
 
 
-@pytest.mark.parametrize("words", [(), ("--json",)])
-def test_nothing_due_is_no_failure(cli: Cli, words: tuple[str, ...]) -> None:
-    cli("queue", "create", "empty")
-
-    ran = cli("dequeue", "empty", *words)
-
-    assert (ran.code, ran.out, ran.err) == (0, "", NOTHING)
-    assert cli("dequeue", "empty", "--quiet", *words).err == ""
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--count", "26"), "26 is not in the range 1<=x<=25"),
-        (("--wait", "21s"), "wait_seconds must be at most 20"),
-    ],
-)
-def test_a_dequeue_that_makes_no_sense_takes_nothing(
-    cli: Cli, words: tuple[str, ...], message: str
-) -> None:
-    ran = cli("dequeue", "mail", *words)
-
-    assert (ran.code, ran.out) == (2, "")
-    assert message in ran.err
-    assert shown(cli)["attempts"] == 0
-
-
 # ---------------------------------------------------------------------------------------- report
 
 
@@ -96,26 +56,6 @@ def test_a_success_keeps_its_result(cli: Cli) -> None:
 
     assert (ran.code, ran.out, ran.err) == (0, "", "Task a is SUCCEEDED.\n")
     assert shown(cli)["result"] == {"sent": 1}
-
-
-def test_a_heartbeat_says_how_long_the_lease_lasts_now(cli: Cli) -> None:
-    held = take(cli)
-    cli.service.clock.forward(10)
-
-    ran = report(cli, "INFLIGHT", "--progress", "0.4", "--keepalive", "60s", task=held)
-
-    assert ran.err == "Task a is INFLIGHT, leased until 2026-11-21 08:01:10Z.\n"
-    assert shown(cli)["progress"] == 0.4
-
-
-def test_a_move_takes_a_new_payload_and_tags_along(cli: Cli) -> None:
-    cli("queue", "create", "later")
-
-    ran = report(cli, "moved", "--to", "later", "--payload", "7", "--tag", "team=sales")
-
-    assert ran.code == 0
-    moved = shown(cli)
-    assert (moved["queue"], moved["payload"], moved["tags"]) == ("later", 7, {"team": "sales"})
 
 
 def test_a_report_that_changes_nothing_has_a_code_and_a_line(cli: Cli) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from headrace.client.address import FileAddress, HttpAddress, TablesAddress, read_address
-from headrace.client.settings import ClientSettings
 from headrace.domain.errors import InvalidRequest
 
 
@@ -33,34 +32,18 @@ def test_a_path_is_percent_decoded(tmp_path: Path) -> None:
     assert found == FileAddress(str(tmp_path / "my data" / "a#b?.db"))
 
 
-def test_a_blank_that_is_meant_is_written_out(tmp_path: Path) -> None:
-    assert read_address(f"file:{tmp_path}/a%20") == FileAddress(f"{tmp_path}/a ")
-    assert read_address(f"file:{tmp_path}/a b.db") == FileAddress(f"{tmp_path}/a b.db")
-
-
 @pytest.mark.parametrize(
     ("url", "message"),
     [
         ("file://elsewhere/tasks.db", "must be a file of this machine, not of 'elsewhere'"),
         ("file:", "must name a file"),
-        ("file:///", "must name a file"),
-        ("file:folder/", "must name a file"),
         ("file:/nowhere-at-all/tasks.db", "which is no folder: make it first"),
         ("file:tasks.db?mode=ro", "must be a path alone"),
-        ("file:tasks.db ", "must have no blanks at its ends and no control characters"),
-        ("file: tasks.db", "must have no blanks at its ends and no control characters"),
         ("file:tasks.db\r", r"as 'file:tasks.db\r' has: write them as %20 or %0D"),
-        ("file:///tasks\n.db", "must have no blanks at its ends and no control characters"),
-        ("file::memory:", "is headrace.testing.MemoryService"),
         ("file:a%00b", "must name a file"),
-        ("file:caf%e9.db", "must be UTF-8, percent-encoded, and 'file:caf%e9.db' is not"),
         ("dynamodb://us-east-1", "must be dynamodb://REGION/STACK"),
-        ("dynamodb://nowhere/headrace", "must name a region of AWS, as us-east-1, not 'nowhere'"),
         ("dynamodb://us-east-1/-x", "must name a stack"),
-        ("redis://localhost", "must be file:PATH, an http or https address, or dynamodb://"),
         ("https://user:secret@host", "must hold no user and password"),
-        ("https://a..test", "cannot be 'https://a..test': "),
-        (f"https://{'a' * 64}.test", "label"),
     ],
 )
 def test_what_is_no_address_is_refused_and_why(url: str, message: str) -> None:
@@ -84,18 +67,10 @@ def test_a_deployment_is_a_region_and_a_stack() -> None:
 
 @pytest.mark.parametrize(
     ("url", "local"),
-    [("http://127.0.0.1:8080", True), ("http://queue:80", True), ("http://example.com", False)],
+    [("http://127.0.0.1:8080", True), ("http://example.com", False)],
 )
 def test_http_may_be_near_or_far(url: str, *, local: bool) -> None:
     address = read_address(url)
 
     assert isinstance(address, HttpAddress)
     assert address.local is local
-
-
-def test_a_file_has_no_key_and_a_service_has(tmp_path: Path) -> None:
-    settings = ClientSettings.of(f"file:{tmp_path}/h.db", env={})
-
-    assert settings.address == FileAddress(f"{tmp_path}/h.db")
-    with pytest.raises(InvalidRequest, match="key is missing"):
-        ClientSettings.of("http://127.0.0.1:8080", env={})

@@ -4,12 +4,11 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import pytest
 
 from headrace import AsyncClient, Client, HeadraceError, InvalidRequest, Unavailable
-from headrace.client.direct import goes_straight
 
 KEY = "hr_key"
 HEALTHY = b'{"status":"ok","version":"1","now":"2026-11-21T08:00:00.000000Z"}'
@@ -89,31 +88,6 @@ def test_what_is_sent_is_a_whole_request_of_the_service() -> None:
     assert b"prefix=a+b%2F%C3%BC" in seen[1]
 
 
-@pytest.mark.parametrize(("method", "said"), [("POST", True), ("PUT", True), ("GET", False)])
-def test_of_a_body_that_is_empty_the_length_is_said(method: str, *, said: bool) -> None:
-    seen: list[bytes] = []
-
-    def serve(connection: socket.socket, _number: int) -> None:
-        seen.append(_request(connection))
-        connection.sendall(_answer())
-
-    with _service(serve) as url, Client(url, KEY) as client:
-        client.call(method, "/v1/queues/mail/resume")
-    assert (b"\r\nContent-Length: 0\r\n" in seen[0]) is said
-
-
-def test_an_address_of_version_6_has_brackets_where_its_host_is_named() -> None:
-    seen: list[bytes] = []
-
-    def serve(connection: socket.socket, _number: int) -> None:
-        seen.append(_request(connection))
-        connection.sendall(_answer())
-
-    with _service(serve, "::1") as url, Client(url, KEY) as client:
-        assert client.health().status == "ok"
-    assert f"Host: {url.removeprefix('http://')}\r\n".encode() in seen[0]
-
-
 def test_headers_of_an_answer_are_read_whatever_their_case() -> None:
     def serve(connection: socket.socket, _number: int) -> None:
         _request(connection)
@@ -127,20 +101,6 @@ def test_headers_of_an_answer_are_read_whatever_their_case() -> None:
     ):
         client.health()
     assert refused.value.request_id == "abc"
-
-
-def test_a_redirect_is_not_followed() -> None:
-    def serve(connection: socket.socket, _number: int) -> None:
-        while _request(connection):
-            connection.sendall(_answer(b"", "301 Moved", "Location: https://other.test/"))
-
-    moved = r"is redirected to https://other\.test/"
-    with (
-        _service(serve) as url,
-        Client(url, KEY) as client,
-        pytest.raises(HeadraceError, match=moved),
-    ):
-        client.health()
 
 
 def test_connections_are_kept_and_one_that_was_closed_meanwhile_is_not_used() -> None:
@@ -160,35 +120,6 @@ def test_connections_are_kept_and_one_that_was_closed_meanwhile_is_not_used() ->
                 client.health()
             assert closed.acquire(timeout=10)
     assert numbers == [1, 1, 2, 2]
-
-
-def test_an_event_loop_keeps_connections_too() -> None:
-    numbers: list[int] = []
-
-    def serve(connection: socket.socket, number: int) -> None:
-        while _request(connection):
-            numbers.append(number)
-            connection.sendall(_answer())
-
-    async def main(url: str) -> None:
-        async with AsyncClient(url, KEY) as client:
-            assert (await client.health()).status == "ok"
-            assert (await client.health()).status == "ok"
-
-    with _service(serve) as url:
-        asyncio.run(main(url))
-    assert numbers == [1, 1]
-
-
-@pytest.mark.parametrize("of", ["threads", "a loop"])
-def test_a_call_that_surely_never_arrived_is_repeated_whatever_it_is(of: str) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
-        port = taken.getsockname()[1]
-    url, waits = f"http://127.0.0.1:{port}", _Waits()
-
-    with pytest.raises(Unavailable, match=f"DELETE {url}/v1/queues/mail/schedules/daily got no"):
-        _delete(of, url, waits)
-    assert waits.number == 2
 
 
 @pytest.mark.parametrize("of", ["threads", "a loop"])
@@ -257,13 +188,6 @@ def _delete(of: str, url: str, waits: _Waits, timeout: float = 10) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("name", PROXIES)
-def test_behind_a_proxy_httpx_is_asked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert goes_straight("http://queue.test")
-    monkeypatch.setenv(name, "http://proxy.test:3128")
-    assert not goes_straight("http://queue.test")
-
-
 def test_a_call_behind_a_proxy_goes_there(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bytes] = []
 
@@ -283,7 +207,6 @@ def test_a_call_behind_a_proxy_goes_there(monkeypatch: pytest.MonkeyPatch) -> No
     ("proxy", "message"),
     [
         ("socks5://proxy.test:1080", "by SOCKS needs one more package: pip install socksio"),
-        ("tcp://proxy.test", "(HTTP_PROXY, HTTPS_PROXY, ALL_PROXY) cannot be used: Unknown scheme"),
         ("http://[::1", "cannot be used: Invalid port"),
     ],
 )
@@ -296,7 +219,3 @@ def test_a_proxy_that_cannot_be_used_is_refused_at_once(
         kind("https://queue.test", KEY)
     assert [error.field for error in raised.value.errors] == ["proxy"]
     assert message in raised.value.detail
-
-
-def test_a_name_beyond_ascii_is_left_to_httpx() -> None:
-    assert not goes_straight("http://straße.test")

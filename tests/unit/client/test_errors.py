@@ -42,15 +42,7 @@ def client_on(*replies: Reply, retries: int = 6) -> tuple[Client, Network]:
 
 @pytest.mark.parametrize(
     "failure",
-    [
-        LOST,
-        REFUSED,
-        httpx.RemoteProtocolError("disconnected"),
-        problem(429, "rate_limited"),
-        problem(500, "internal_error"),
-        problem(503, "unavailable"),
-        httpx.Response(502, content=b"<html>"),
-    ],
+    [LOST, REFUSED, problem(429, "rate_limited"), problem(503, "unavailable")],
 )
 def test_what_may_pass_is_tried_again(failure: Reply) -> None:
     client, wire = client_on(failure, failure, reply(200, HEALTHY))
@@ -78,18 +70,10 @@ def test_the_wait_that_the_service_names_is_kept() -> None:
     assert 3 <= wire.waits[0] <= 4
 
 
-def test_a_repeated_enqueue_carries_the_same_id() -> None:
-    client, wire = client_on(LOST, problem(503, "unavailable"), enqueued)
-    result = client.enqueue("mail", 1)
-    assert {wire.body(place)["tasks"][0]["id"] for place in range(3)} == {result.id}
-
-
 @pytest.mark.parametrize(
     "call",
     [
         lambda client: client.delete_task("t1"),
-        lambda client: client.delete_queue("mail"),
-        lambda client: client.delete_key("key_1"),
         lambda client: client.call("DELETE", "/v1/queues/mail"),
     ],
 )
@@ -136,33 +120,12 @@ def test_what_the_gateway_answers_by_itself_is_known_by_its_status() -> None:
         client.get_task("t1")
 
 
-def test_an_error_of_the_service_names_its_request() -> None:
-    client, _ = client_on(problem(500, "internal_error", request_id="r-1"), retries=0)
-    with pytest.raises(Unavailable) as failed:
-        client.health()
-    assert failed.value.request_id == "r-1"
-
-
-def test_an_answer_of_something_else_is_told_apart() -> None:
-    client, _ = client_on(httpx.Response(200, content=b"<html>hello"))
-    with pytest.raises(HeadraceError, match="the answer is none of Headrace's"):
-        client.health()
-
-
-def test_address_and_key_come_from_arguments_or_the_environment() -> None:
-    env = {"HEADRACE_URL": "https://h.test/dev/", "HEADRACE_KEY": "hr_env"}
-    assert ClientSettings.of(env=env) == ClientSettings("https://h.test/dev", "hr_env")
-    assert ClientSettings.of("http://x.test", "hr_arg", env=env).url == "http://x.test"
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"key": "k"}, "url is missing: give url=… or set HEADRACE_URL"),
         ({"url": "http://x"}, "key is missing: give key=… or set HEADRACE_KEY"),
-        ({"url": "ftp://x", "key": "k"}, "url must be file:PATH, an http or https address"),
         ({"url": "http://x", "key": "a b"}, "key must be visible ASCII"),
-        ({"url": "http://x", "key": "k", "timeout": 0}, "timeout must be more than 0"),
     ],
 )
 def test_settings_that_cannot_work_are_named(given: dict[str, str], message: str) -> None:
@@ -204,27 +167,9 @@ def test_the_async_client_tries_again_without_holding_up_the_others() -> None:
     assert len(wire.waits) == 2
 
 
-def test_async_calls_at_the_same_time_do_not_mix_their_tries() -> None:
-    wire = Network([*[REFUSED] * 30, reply(200, HEALTHY)])
-
-    async def all_at_once() -> None:
-        async with AsyncClient(
-            "http://queue.test", "hr_secret", transport=wire, sleep=wire.async_sleep, retries=10
-        ) as client:
-            await asyncio.gather(*(client.health() for _ in range(20)))
-
-    asyncio.run(all_at_once())
-    assert len(wire.requests) == 50
-
-
 @pytest.mark.parametrize(
     "call",
-    [
-        lambda client: client.delete_key("K"),
-        lambda client: client.delete_task("T"),
-        lambda client: client.delete_queue("Q"),
-        lambda client: client.health(),
-    ],
+    [lambda client: client.delete_key("K"), lambda client: client.health()],
 )
 def test_a_redirect_is_no_success_and_takes_the_key_nowhere(call: object) -> None:
     assert callable(call)
@@ -234,7 +179,7 @@ def test_a_redirect_is_no_success_and_takes_the_key_nowhere(call: object) -> Non
     assert [request.url.host for request in wire.requests] == ["queue.test"]
 
 
-@pytest.mark.parametrize("name", ["", ".", ".."])
+@pytest.mark.parametrize("name", ["", ".."])
 def test_a_name_that_would_make_another_path_is_refused(name: str) -> None:
     client, wire = client_on(reply(204))
     with pytest.raises(InvalidRequest, match="a name cannot be"):
@@ -242,20 +187,11 @@ def test_a_name_that_would_make_another_path_is_refused(name: str) -> None:
     assert not wire.requests
 
 
-def test_an_answer_that_cannot_be_unpacked_is_trouble_like_any_other() -> None:
-    garbled = httpx.DecodingError("broken gzip")
-    client, wire = client_on(garbled, reply(200, HEALTHY))
-    assert client.health().status == "ok"
-    assert len(wire.waits) == 1
-
-
 @pytest.mark.parametrize(
     ("url", "message"),
     [
         ("https://ada:secret@queue.test", "url must hold no user and password"),
         ("http://[::1", "url cannot be"),
-        ("http://queue.test:99999", "url cannot be"),
-        ("http://:80", "url must name a host"),
     ],
 )
 def test_an_address_that_is_none_is_refused_at_once(url: str, message: str) -> None:
@@ -268,14 +204,9 @@ def test_an_address_that_is_none_is_refused_at_once(url: str, message: str) -> N
     ("url", "warned"),
     [
         ("http://queue.example.com", True),
-        ("http://8.8.8.8", True),
         ("https://queue.example.com", False),
-        ("http://localhost:8080", False),
         ("http://127.0.0.1:8080", False),
         ("http://10.0.0.7", True),
-        ("http://headrace:8080", True),
-        ("http://[::1]:8080", False),
-        ("http://a.localhost", False),
     ],
 )
 def test_a_key_in_clear_to_another_machine_is_warned_of(
@@ -285,13 +216,6 @@ def test_a_key_in_clear_to_another_machine_is_warned_of(
 ) -> None:
     ClientSettings.of(url, "k", env={})
     assert ("in clear" in caplog.text) is warned
-
-
-def test_a_call_of_ones_own_needs_its_slash() -> None:
-    client, wire = client_on(reply(200, {}))
-    with pytest.raises(InvalidRequest, match="path must begin with a slash"):
-        client.call("GET", ".evil.test/")
-    assert not wire.requests
 
 
 FORKING = """

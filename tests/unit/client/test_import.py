@@ -44,30 +44,6 @@ def test_the_sdk_brings_nothing_of_the_server_along() -> None:
     assert not loaded & set(NOT_NEEDED)
 
 
-def test_a_client_of_http_does_without_httpx() -> None:
-    program = (
-        "import sys; from headrace import AsyncClient, Client\n"
-        "Client('http://queue.test', 'k'), AsyncClient('http://queue.test', 'k')\n"
-        "print('httpcore2' in sys.modules, 'httpx2' in sys.modules)"
-    )
-    assert _run(program) == "True False"
-
-
-def test_importing_the_sdk_takes_little_more_than_importing_its_libraries() -> None:
-    """Bytes of compiled code, which an import reads and runs: seconds tell of the machine too."""
-    libraries = "import httpx2, msgspec"
-    theirs, both = map(_code, (libraries, f"{libraries}; from headrace import App, Client"))
-
-    assert both < 1.75 * theirs  # 1.44 when this was written
-
-
-def _code(program: str) -> int:
-    """Bytes of compiled Python that *program* imports."""
-    files = "{getattr(one, '__cached__', None) for one in [*sys.modules.values()]}"
-    size = f"sum(os.path.getsize(each) for each in {files} if each and os.path.exists(each))"
-    return int(_run(f"import os, sys; {program}; print({size})"))
-
-
 def test_what_the_package_says_it_has_is_there() -> None:
     program = "import headrace; print(all(getattr(headrace, name) for name in dir(headrace)))"
     assert _run(program) == "True"

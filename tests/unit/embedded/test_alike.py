@@ -17,7 +17,7 @@ from headrace.local.requests import LocalRequest
 from headrace.local.tables import load_template, routes
 from headrace.runtime.wiring import Settings, build, using
 from headrace.store.base import Store
-from headrace.store.memory import MemoryStore
+from headrace.store.sqlite import SqliteStore
 from headrace.testing.conditions import ManualClock
 from headrace.testing.transport import HandlerContext
 
@@ -121,7 +121,7 @@ IN_ORDER: Final = [
 
 
 def service(now: Callable[[], datetime]) -> EmbeddedService:
-    store = MemoryStore()
+    store = SqliteStore()
     return EmbeddedService(build(Settings(admin_key=ADMIN_KEY), store, now=now), store)
 
 
@@ -196,7 +196,7 @@ def test_all_ways_answer_alike() -> None:
 
 def test_a_defect_is_told_alike() -> None:
     nowhere = build(Settings(admin_key=ADMIN_KEY), cast("Store", None), now=lambda: AT)
-    broken = EmbeddedService(nowhere, MemoryStore())
+    broken = EmbeddedService(nowhere, SqliteStore())
     found = [way(broken, Sent("GET", "/v1/queues")) for way in WAYS]
     assert shown(found[0]) == shown(found[1]) == shown(found[2])
     assert found[0][0] == 500

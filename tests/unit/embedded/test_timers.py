@@ -7,20 +7,18 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from headrace import App, Client, Context, Worker, chain
 from headrace.client.embedding import timers_of
-from headrace.client.settings import utc_now
 from headrace.domain.errors import Unavailable
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.embedded.service import EmbeddedService
-from headrace.embedded.timers import EmbeddedTimers, LogRecorder, timers_seat
-from headrace.ops.shared.seats import LASTS, RENEWED_EVERY, Seat
+from headrace.embedded.timers import LogRecorder, timers_seat
+from headrace.ops.shared.seats import LASTS, Seat
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import LakeObject
 from headrace.store.lake import FolderLake
@@ -57,24 +55,6 @@ def seats(service: EmbeddedService, machine: Machine) -> tuple[Seat, Seat]:
     return tuple(timers_seat(service.store, machine.clock, lambda: machine.up) for _ in range(2))  # type: ignore[return-value]
 
 
-def test_one_of_two_has_it(seats: tuple[Seat, Seat]) -> None:
-    first, second = seats
-
-    assert first.take()
-    assert not second.take()
-    assert (first.held, second.held) == (True, False)
-
-
-def test_it_is_kept_as_long_as_it_is_renewed(seats: tuple[Seat, Seat], machine: Machine) -> None:
-    first, second = seats
-    first.take()
-    for _ in range(10):
-        machine.passes(RENEWED_EVERY)
-        assert first.held
-        assert first.take()
-        assert not second.take()
-
-
 def test_who_is_gone_loses_it_after_a_minute(seats: tuple[Seat, Seat], machine: Machine) -> None:
     first, second = seats
     first.take()
@@ -103,24 +83,6 @@ def test_of_another_machine_nothing_is_known(seats: tuple[Seat, Seat]) -> None:
     first.take()
 
     assert not second.take()
-
-
-def test_who_ends_well_leaves_it_to_the_next_at_once(seats: tuple[Seat, Seat]) -> None:
-    first, second = seats
-    first.take()
-    first.give_up()
-
-    assert second.take()
-    first.give_up()
-    assert second.take()
-
-
-def test_a_clock_that_was_set_back_bars_nobody(seats: tuple[Seat, Seat], machine: Machine) -> None:
-    first, second = seats
-    first.take()
-    second.now = lambda: machine.clock.now - timedelta(days=1)
-
-    assert second.take()
 
 
 class FailingLake:
@@ -197,47 +159,3 @@ def test_a_burst_over_a_file_runs_a_workflow_to_its_end(tmp_path: Path) -> None:
         Worker(an_app(client, ran)).run(burst=True)
 
     assert ran == [2, 3]
-
-
-def test_a_burst_leaves_the_counting_to_whoever_has_the_seat(tmp_path: Path) -> None:
-    ran: list[int] = []
-    with Client(f"file:{tmp_path}/h.db") as client:
-        app = an_app(client, ran)
-        store = SqliteStore(f"{tmp_path}/h.db")
-        assert timers_seat(store, utc_now).take()
-        Worker(app).run(burst=True)
-        (begun,) = client.list_tasks("numbers")
-
-    assert (begun.state, ran) == ("SUCCEEDED", [])
-
-
-def test_why_the_timers_rest_is_said_once_until_they_have_worked_again(
-    service: EmbeddedService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    timers = EmbeddedTimers(service, now=utc_now)
-    take = Seat.take
-
-    def away(_: Seat) -> bool:
-        raise Unavailable("the file is away")
-
-    for _ in range(2):
-        monkeypatch.setattr(Seat, "take", away)
-        for _ in range(3):
-            timers._sit()  # noqa: SLF001  as its thread does
-        monkeypatch.setattr(Seat, "take", take)
-        timers._sit()  # noqa: SLF001  likewise
-
-    assert caplog.text.count("Timers rest: the file is away") == 2
-
-
-def test_who_found_the_seat_held_looks_again_in_two_seconds(service: EmbeddedService) -> None:
-    holder = timers_seat(service.store, utc_now)
-    assert holder.take()
-    timers = EmbeddedTimers(service, now=utc_now)
-
-    waits = timers._sit()  # noqa: SLF001  as its thread does
-    holder.give_up()
-
-    assert (waits, timers.seat.held) == (2.0, False)
-    assert timers._sit() == RENEWED_EVERY  # noqa: SLF001  likewise
-    assert timers.seat.held

@@ -14,7 +14,7 @@ from examples.ngsi.app import ENTITIES_QUEUE, NOTIFY_QUEUE
 from examples.ngsi.ngsi import Row, split
 from examples.ngsi.rows_file import RowsFile, Written
 from examples.ngsi.traffic import notifications
-from examples.ngsi.trouble import ON_PURPOSE, fails_once
+from examples.ngsi.trouble import fails_once
 from headrace.wire.tasks import Task
 
 CREATED = datetime(2026, 11, 21, 8, tzinfo=UTC)
@@ -37,17 +37,6 @@ def test_rows_are_read_from_the_file_as_they_were_written(file: RowsFile) -> Non
     assert file.write("tsk_c", []) == Written(new=0, known=0)
 
     assert rows_by_task(file.read()) == {"tsk_a": rows_of(3), "tsk_b": rows_of(4)}
-
-
-def test_rows_that_come_again_are_known(file: RowsFile) -> None:
-    file.write("tsk_a", rows_of(3))
-
-    assert file.write("tsk_a", rows_of(3)) == Written(new=0, known=3)
-    assert rows_by_task(file.read()) == {"tsk_a": rows_of(3)}
-
-
-def test_one_task_in_ten_fails_on_purpose() -> None:
-    assert 60 < sum(fails_once(f"tsk_{n}") for n in range(1000)) < 140
 
 
 def failed(message: str) -> dict[str, object]:
@@ -128,25 +117,6 @@ def test_a_run_in_which_all_went_well_has_no_problems() -> None:
     assert outcome.rows_out == outcome.rows_expected == sum(map(len, run.rows.values()))
 
 
-def test_a_retry_is_a_failure_with_another_attempt_after_it() -> None:
-    run = NgsiRun()
-    run.change(1, errors=[failed(ON_PURPOSE)])
-    run.change(10, errors=[failed(ON_PURPOSE), failed(str(run.sent[10].error))])
-
-    assert run.problems() == []
-    assert run.audit().retries == 2
-
-
-def test_a_task_that_should_have_failed_once_and_did_not_is_a_problem() -> None:
-    run = NgsiRun()
-    shaky = next(f"tsk_1_{n}" for n in range(1000) if fails_once(f"tsk_1_{n}"))
-    run.rows[shaky] = run.rows.pop(run.tasks[1].id)
-    run.change(1, id=shaky)
-
-    (problem,) = run.problems()
-    assert problem.endswith("its first attempt should have failed on purpose")
-
-
 def test_a_lost_task_is_a_problem() -> None:
     run = NgsiRun()
     del run.rows[run.tasks.pop(3).id]
@@ -161,22 +131,6 @@ def test_a_notification_taken_twice_is_a_problem() -> None:
     assert run.problems() == ["demo-000003: 2 tasks instead of one"]
 
 
-def test_an_unfinished_task_is_a_problem() -> None:
-    run = NgsiRun()
-    run.change(3, state="ENQUEUED")
-
-    (problem,) = run.problems()
-    assert "ENQUEUED in ngsi.entities instead of SUCCEEDED" in problem
-
-
-def test_a_malformed_notification_that_ends_with_another_error_is_a_problem() -> None:
-    run = NgsiRun()
-    run.change(10, errors=[failed("something else")])
-
-    (problem,) = run.problems()
-    assert "ended with 'something else' instead of \"'id' is a required" in problem
-
-
 def test_a_missing_and_a_changed_row_are_problems() -> None:
     run = NgsiRun()
     run.rows[run.tasks[0].id] = rows_of(0)[:1]
@@ -185,26 +139,3 @@ def test_a_missing_and_a_changed_row_are_problems() -> None:
     first, second = run.problems()
     assert "1 rows in the file, not the 2 expected" in first
     assert "a row is not as expected" in second
-
-
-def test_rows_and_tasks_that_nobody_sent_are_problems() -> None:
-    run = NgsiRun()
-    run.tasks.append(finished(3, tags={}, id="tsk_foreign"))
-    run.rows["tsk_gone"] = rows_of(1)
-
-    assert run.problems() == ["task tsk_foreign: nobody sent it", "task tsk_gone: rows of no task"]
-
-
-def test_a_task_held_by_the_killed_worker_must_have_been_reclaimed() -> None:
-    run = NgsiRun()
-    run.change(0)
-
-    (problem,) = run.problems()
-    assert problem.endswith("held by worker-1 when it was killed, never reclaimed")
-
-
-def test_a_run_without_a_kill_is_a_problem() -> None:
-    run = NgsiRun()
-    run.crash = Crash("", frozenset())
-
-    assert run.problems() == ["no worker was killed with leases in hand"]

@@ -3,51 +3,20 @@
 import json
 import sys
 import time
-from collections import Counter
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from rich.console import Console
 
 from examples.ngsi.accounting import compared, expected
 from examples.ngsi.app import ENTITIES_QUEUE
-from examples.ngsi.ngsi import split
 from examples.ngsi.spark_part import SparkLeftOut, Stations
-from examples.ngsi.summary import OfType, SparkSummary
-from examples.ngsi.traffic import LATE_BY, Notification, series
+from examples.ngsi.traffic import Notification
 from headrace.wire.tasks import Task
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-NUMBER = 140
-
-
-def times(notification: Notification) -> set[str]:
-    return {row.time_index for row in split(notification.body, notification.headers, NOON)}
-
-
-def test_every_notification_of_the_series_is_observed_at_a_time_of_its_own() -> None:
-    sent = series(NUMBER, NOON).sent
-    well = [one for one in sent if one.error is None]
-
-    assert all(len(times(one)) == 1 for one in well)
-    seen = Counter(next(iter(times(one))) for one in well)
-    assert Counter(seen.values()) == {1: 119, 2: 7}
-    assert len({one.correlator for one in sent}) == NUMBER
-
-
-def test_some_come_malformed_late_twice_and_out_of_order() -> None:
-    plan = series(NUMBER, NOON)
-    observed = [max(times(one)) for one in plan.sent if one.error is None]
-
-    assert sum(one.error is not None for one in plan.sent) == 7
-    assert (plan.late, plan.repeated) == (7, 7)
-    two_days_ago = (NOON - LATE_BY).isoformat()
-    assert sum(at < two_days_ago for at in observed) == 7
-    assert observed != sorted(observed)
 
 
 def task_of(notification: Notification, *, received_at: datetime = NOON) -> Task:
@@ -108,10 +77,6 @@ def problems(*readings: dict[str, Any]) -> list[str]:
     return compared(should_be.readings, map(json.dumps, readings))
 
 
-def test_of_two_readings_of_one_time_the_one_received_last_is_expected() -> None:
-    assert problems(READING, INSTANT) == []
-
-
 def test_a_reading_that_is_missing_changed_or_there_twice_is_a_problem() -> None:
     assert [one.rpartition(": ")[2] for one in problems(READING)] == ["is not in the table"]
     assert [one.rpartition(": ")[2] for one in problems(READING, READING, INSTANT)] == [
@@ -142,41 +107,3 @@ def waited_for(python: Path, folder: Path) -> None:
     with stations.ended_after():
         while stations.up is None:
             time.sleep(0.02)
-
-
-def test_the_table_of_numbers_names_reasons_and_rows_by_type() -> None:
-    summary = SparkSummary(
-        notifications=1400,
-        malformed=70,
-        late=70,
-        repeated=70,
-        entities=1900,
-        rejected={"'id' is a required property - 'data.0'": 12, "x" * 60: 58},
-        retries=130,
-        worker_killed=True,
-        readings_came=9000,
-        readings=8500,
-        readings_in_files=8600,
-        by_type={"Room": OfType(5000, 3), "Streetlight": OfType(3500, 1)},
-        spark="4.3.0",
-        java="17",
-        start_seconds=6.5,
-        seconds=10,
-        tasks_per_second=140,
-        problems=(),
-    )
-    console = Console(width=100)
-    with console.capture() as shown:
-        console.print(summary.table())
-
-    text = shown.get()
-    for words in (
-        "'id' is a required property - 'data.0'",
-        "Room",
-        "5,000",
-        "Room, 3 days",
-        "8,500",
-    ):
-        assert words in text
-    assert "x" * 46 not in text
-    assert replace(summary, problems=("p",)).as_json()["problems"] == ("p",)

@@ -4,10 +4,8 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from examples.ngsi.values import Json, instant_of, instant_text, time_index, typed_value, unit_of
+from examples.ngsi.values import Json, instant_text, time_index, typed_value, unit_of
 
 RECEIVED = datetime(2026, 11, 21, 8, tzinfo=UTC)
 DAY = "2017-06-19T11:46:45.000000Z"
@@ -17,49 +15,29 @@ DAY = "2017-06-19T11:46:45.000000Z"
     ("kind", "value", "expected"),
     [
         ("Number", 1, 1.0),
-        ("Number", "10", 10.0),
         ("Number", " 1.5 ", 1.5),
-        ("Number", True, None),
         ("Number", "2017-06-19T11:46:45.00Z", None),
-        ("Number", "1_000", None),
         ("Number", "NaN", None),
-        ("Number", "1e999", None),
         ("Number", 10**400, None),
-        ("Number", [1], None),
         ("Integer", 720, 720),
-        ("Integer", 1.9, 1),
         ("Integer", "1.0", 1),
-        ("Integer", "12345678901234567890", 12345678901234567890),
         ("Integer", True, None),
-        ("Integer", "error", None),
         ("Boolean", "TRUE", True),
-        ("Boolean", 0, False),
         ("Boolean", True, True),
-        ("Boolean", 2, None),
         ("Boolean", "yes", None),
-        ("DateTime", "2017-06-19T11:46:45.00Z", DAY),
         ("DateTime", "2017-06-19T13:46:45+02:00", DAY),
-        ("ISO8601", "2017-06-19 11:46:45", DAY),
         ("DateTime", "error", None),
-        ("DateTime", 1.0, None),
         ("Text", "", ""),
-        ("Text", "10", "10"),
         ("Text", 1, 1),
-        ("string", "994", "994"),
         ("string", None, None),
-        ("Array", ["a"], ["a"]),
         ("Array", "a", None),
-        ("StructuredValue", {"a": 1}, {"a": 1}),
         ("StructuredValue", ["a"], ["a"]),
-        ("StructuredValue", "1.0", None),
         (
             "geo:json",
             {"type": "Point", "coordinates": [1, 2]},
             {"type": "Point", "coordinates": [1, 2]},
         ),
-        ("geo:json", "1, 2", None),
         ("Unknown", float("inf"), None),
-        ("Array", [1, float("inf"), {"a": float("-inf")}], [1, None, {"a": None}]),
     ],
 )
 def test_a_value_fits_its_declared_type_or_becomes_null(
@@ -93,19 +71,6 @@ def test_a_property_and_an_attribute_without_type_take_the_type_of_their_value(
 
 def test_a_relationship_is_worth_what_it_points_at() -> None:
     assert typed_value({"type": "Relationship", "object": "urn:a"}) == ("Relationship", "urn:a")
-
-
-def test_an_attribute_with_neither_type_nor_value_says_nothing() -> None:
-    assert typed_value({"metadata": {}}) is None
-
-
-def test_half_a_day_of_time_zone_does_not_leave_the_calendar() -> None:
-    assert instant_of("0001-01-01T00:00:00+14:00") is None
-
-
-@given(st.datetimes(timezones=st.just(UTC)))
-def test_an_instant_written_is_the_instant_read(instant: datetime) -> None:
-    assert instant_of(instant_text(instant)) == instant
 
 
 def day(number: int) -> str:
@@ -153,10 +118,6 @@ def test_the_first_place_that_holds_a_time_gives_the_time_index(first: int) -> N
     assert instant_text(time_index(entity, "own", RECEIVED)) == day(first)
 
 
-def test_an_entity_without_any_time_takes_that_of_its_receipt() -> None:
-    assert time_index({"a": {"value": "2019-01-01"}}, "", RECEIVED) == RECEIVED
-
-
 def test_metadata_and_attributes_of_odd_shapes_are_passed_over() -> None:
     entity: dict[str, Json] = {
         "a": {"metadata": [1]},
@@ -171,13 +132,9 @@ def test_metadata_and_attributes_of_odd_shapes_are_passed_over() -> None:
     ("attribute", "unit"),
     [
         ({"value": 20, "unitCode": "CEL"}, "CEL"),
-        ({"value": 20, "metadata": {"unitCode": {"type": "Text", "value": "CEL"}}}, "CEL"),
         ({"value": 20, "unitCode": "FAH", "metadata": {"unitCode": {"value": "CEL"}}}, "FAH"),
-        ({"value": 20}, None),
         ({"value": 20, "metadata": []}, None),
-        ({"value": 20, "metadata": {"unitCode": "CEL"}}, None),
         ({"value": 20, "unitCode": 7}, None),
-        ({"value": 20, "unitCode": "\ud800"}, None),
     ],
 )
 def test_a_unit_is_where_either_kind_of_ngsi_has_it(

@@ -4,9 +4,8 @@ import io
 import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,12 +18,10 @@ from django.core.management import call_command, execute_from_command_line
 from django.db import connections, transaction
 
 from headrace import NewTask
-from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
+from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.outbox.django import DjangoOutbox
 from headrace.outbox.opening import open_outbox
-from headrace.outbox.relay import Relay, SettledRows
-from headrace.outbox.rows import OutboxRow
-from headrace.outbox.sqlalchemy.table import open_url
+from headrace.outbox.relay import Relay
 from headrace.testing import MemoryService
 
 SETTINGS = "tests.unit.outbox.bookshop.settings"
@@ -143,58 +140,6 @@ def test_options_raw_tasks_and_many_at_once_are_written_too(shop: Bookshop) -> N
     assert shop.service.client.get_task(late).scheduled_at > datetime.now(UTC)
 
 
-def test_nothing_is_written_of_a_call_that_does_not_fit(shop: Bookshop) -> None:
-    with transaction.atomic(using=shop.using), pytest.raises(InvalidRequest, match="book"):
-        shop.outbox.enqueue(send_invoice(), book=5)
-
-    assert shop.outbox.open().state().waiting == 0
-
-
-def test_rows_come_in_the_order_in_which_they_were_written(shop: Bookshop) -> None:
-    ids = [task for n in range(10) for task in shop.sell(*(f"{n}.{m}" for m in range(13)))]
-
-    assert shop.relay.drain() == {"CREATED": 130}
-    given: list[str] = []
-    while tasks := shop.service.client.dequeue("mail", batch_size=25).tasks:
-        given += [task.id for task in tasks]
-    assert given == ids
-
-
-def test_several_relays_at_once_enqueue_each_row_once(shop: Bookshop) -> None:
-    ids = shop.sell(*map(str, range(150)))
-
-    def drain() -> None:
-        Relay(shop.outbox.open(), shop.service.client, batch=10).drain()
-        connections[shop.using].close()
-
-    threads = [threading.Thread(target=drain) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    shop.relay.drain()
-
-    assert sorted(shop.tasks()) == sorted(ids)
-
-
-def test_a_relay_that_ends_before_the_rows_are_removed_does_no_harm(shop: Bookshop) -> None:
-    class Killed(BaseException):
-        pass
-
-    ids = shop.sell("Ulysses", "Emma")
-    relay = shop.relay
-
-    def sent_and_killed(rows: Sequence[OutboxRow]) -> SettledRows:
-        relay._send("mail", rows, SettledRows())  # noqa: SLF001 (half of a step is what is tested)
-        raise Killed
-
-    with pytest.raises(Killed):
-        shop.outbox.open().settle(25, [], sent_and_killed)
-
-    assert shop.relay.drain() == {"EXISTING": 2}
-    assert shop.tasks() == ids
-
-
 def test_a_commit_is_seen_at_once_by_a_relay_of_the_process(shop: Bookshop) -> None:
     with shop.outbox.relay(shop.service.client, interval=600):
         time.sleep(0.1)  # it has looked, and found nothing
@@ -204,48 +149,6 @@ def test_a_commit_is_seen_at_once_by_a_relay_of_the_process(shop: Bookshop) -> N
             time.sleep(0.01)
 
     assert shop.tasks() == ids
-
-
-def test_refused_rows_are_shown_and_retried_or_deleted(shop: Bookshop) -> None:
-    shop.outbox.add_many("mail", (NewTask(id=one, expires_at=EXPIRED) for one in "abc"))
-    shop.outbox.add("missing", NewTask(id="waits"))
-    table = shop.outbox.open()
-
-    assert shop.relay.drain() == {"REFUSED": 3, "FAILED": 1}
-    assert shop.relay.drain() == {"FAILED": 1}
-
-    state = table.state()
-    assert (state.waiting, state.refused) == (1, 3)
-    assert 0 <= state.oldest_seconds(datetime.now(UTC)) < 60
-    refused = table.rows(refused=True, limit=2)
-    assert [row.task_id for row in refused] == ["a", "b"]
-    assert refused[0].error == "expires_at would pass before the task is due"
-    assert (refused[0].attempts, refused[0].created_at.tzinfo) == (1, UTC)
-    assert table.rows()[3].error == "there is no queue missing"
-    assert table.retry(["a"]) == 1
-    assert table.retry() == 2
-    assert table.delete(["a", "b"]) == 2
-    assert [row.task_id for row in table.rows()] == ["c", "waits"]
-    assert [row.task_id for row in table.rows(ids=["waits", "a"])] == ["waits"]
-
-
-def test_the_table_is_that_of_sqlalchemy(
-    shop: Bookshop, project: Path, request: pytest.FixtureRequest
-) -> None:
-    ids = shop.sell("Ulysses", "Emma")
-    shop.outbox.add("mail", NewTask(id="bad", expires_at=EXPIRED))
-    if shop.using == "default":
-        table = open_url(f"sqlite:///{project}")
-    else:
-        table = open_url(request.getfixturevalue("postgres_url"))
-
-    assert 0 <= table.state().oldest_seconds(datetime.now(UTC)) < 60
-    assert Relay(table, shop.service.client).drain() == {"CREATED": 2, "REFUSED": 1}
-    table.close()
-
-    assert shop.tasks() == ids
-    assert [row.task_id for row in shop.outbox.open().rows(refused=True)] == ["bad"]
-    assert shop.outbox.open().rows()[0].refused_at is not None
 
 
 @pytest.fixture
@@ -268,13 +171,6 @@ def test_a_missing_table_names_the_command_that_creates_it(sqlite_shop: Bookshop
 
     table.create()
     assert table.state().waiting == 0
-
-
-def test_a_database_that_is_away_is_unavailable(project: Path) -> None:
-    connections["postgres"].settings_dict["PORT"] = "1"
-
-    with pytest.raises(Unavailable, match="the database of the outbox cannot be used"):
-        DjangoOutbox(using="postgres").open().state()
 
 
 def test_an_outbox_is_opened_by_the_settings(sqlite_shop: Bookshop) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from headrace import App, NewTask, Report
 from headrace.client.codec import JsonValue
-from headrace.domain.errors import Unauthenticated, Unavailable
-from headrace.outbox.relay import Relay, wake_relays
+from headrace.domain.errors import Unavailable
+from headrace.outbox.relay import Relay
 from headrace.outbox.sqlalchemy import SqlAlchemyOutbox
 from headrace.testing import MemoryService
 from tests.unit.outbox.shop import OUTBOX, Shop, app, send_receipt, shop_in
@@ -71,16 +71,6 @@ def test_a_row_that_is_refused_keeps_no_other_one_back(
     assert "Task bad of the outbox is refused by queue mail, and kept" in caplog.text
 
 
-def test_a_refusal_that_names_no_row_is_found_by_trying_each(shop: Shop) -> None:
-    first = add(shop, payload=1)
-    add(shop, id="bad", payload=2)
-    last = add(shop, payload=4)
-    spoil(shop, "bad", '"payload":2', '"payload":2,')
-
-    assert shop.relay.drain() == {"CREATED": 2, "REFUSED": 1}
-    assert shop.tasks() == [first, last]
-
-
 def test_rows_for_a_missing_queue_wait_and_keep_no_other_queue_back(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -118,16 +108,6 @@ def test_an_app_makes_its_queues_where_they_are_missing(
         assert shop.tasks() == [made]
 
 
-def test_an_app_that_makes_no_queues_says_so_in_the_row(shop: Shop) -> None:
-    strict = App(shop.service.client, create_queues=False)
-    strict.queue("later")
-    add(shop, "later")
-
-    assert OUTBOX.relay(shop.engine, strict).drain() == {"FAILED": 1}
-    error = shop.table.rows()[0].error or ""
-    assert "run `headrace queue create later`" in error
-
-
 def test_a_key_for_other_queues_only_keeps_the_rest_going(shop: Shop) -> None:
     shop.service.client.create_queue("secret")
     key = shop.service.client.create_key("web", "producer", ["mail"])
@@ -156,40 +136,6 @@ def test_a_service_that_is_away_is_left_alone_longer_each_time(
 
     assert relay.step() == 1
     assert shop.tasks() == [made]
-
-
-def test_a_service_that_names_a_time_is_given_it(shop: Shop) -> None:
-    add(shop)
-    relay = Relay(shop.table, shop.service.client)
-
-    with shop.service.faults.unavailable(retry_after_seconds=20):
-        assert relay.step() == 20
-
-
-def test_draining_says_what_keeps_it_from_going_on(shop: Shop) -> None:
-    add(shop)
-
-    with shop.service.faults.lose_requests(rate=1.0), pytest.raises(Unavailable):
-        shop.relay.drain()
-    with pytest.raises(Unauthenticated):
-        Relay(shop.table, shop.service.connect("another")).drain()
-
-    assert shop.table.state().waiting == 1
-
-
-def test_a_database_that_is_away_is_left_alone_too(sqlite_url: str, service: MemoryService) -> None:
-    with shop_in(sqlite_url, service) as shop:
-        OUTBOX.table.drop(shop.engine)
-
-        assert Relay(shop.table, service.client, chance=lambda: 0.5).step() == 1
-
-
-def test_full_batches_follow_each_other_at_once(shop: Shop) -> None:
-    for _ in range(5):
-        add(shop)
-    relay = Relay(shop.table, shop.service.client, batch=2, interval=7)
-
-    assert [relay.step() for _ in range(4)] == [0, 0, 7, 7]
 
 
 def test_large_payloads_are_cut_into_calls_that_the_service_takes(shop: Shop) -> None:
@@ -232,37 +178,6 @@ def test_rows_with_dedupe_keys_that_are_sent_again_take_effect_once(shop: Shop) 
     }
     assert task.payload == "new"
     assert shop.tasks() == ["holder"]
-
-
-def test_a_row_that_was_refused_and_is_retried_is_not_answered_from_a_record(shop: Shop) -> None:
-    client = shop.service.client
-    add(shop, id="member", dedupe_key="ada", batches=["night"])
-    assert shop.relay.drain() == {"REFUSED": 1}
-    client.create_batch(id="night", total=1)
-
-    shop.table.retry()
-
-    assert shop.relay.drain() == {"CREATED": 1}
-
-
-def test_the_same_id_twice_is_one_task(shop: Shop) -> None:
-    add(shop, id="order-1")
-    add(shop, id="order-1")
-
-    assert shop.relay.drain() == {"CREATED": 1, "EXISTING": 1}
-    assert shop.tasks() == ["order-1"]
-
-
-def test_waking_relays_does_not_disturb_one_that_leaves_a_service_alone(shop: Shop) -> None:
-    relay = Relay(shop.table, shop.service.client, interval=600)
-    with shop.service.faults.lose_requests(rate=1.0):
-        add(shop)
-        relay.step()
-    wake_relays()
-    relay.wake()
-
-    assert shop.tasks() == []
-    assert relay.step() == 600
 
 
 class Backwards:

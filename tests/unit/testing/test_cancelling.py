@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace import App, Cancelled, Context
-from headrace.testing import MemoryService, inline
+from headrace.testing import MemoryService
 
 
 @pytest.fixture
@@ -87,35 +87,3 @@ def test_an_async_handler_is_cancelled_with_the_reason(service: MemoryService) -
 
     assert service.run(app).cancelled == 1
     assert isinstance(why[0], Cancelled)
-
-
-def test_a_handler_that_does_not_look_has_worked_in_vain(service: MemoryService) -> None:
-    app = App()
-
-    @app.handler(queue="mail")
-    def work(ctx: Context, payload: Any) -> str:
-        service.client.cancel_task(ctx.id)
-        return "done"
-
-    service.client.create_queue("mail")
-    made = service.client.enqueue("mail", 1)
-    ran = service.run(app)
-
-    (attempt,) = ran
-    assert (attempt.counted, attempt.cancelled, attempt.outcome) == (False, True, "NOT_INFLIGHT")
-    assert (ran.cancelled, ran.lost) == (1, 0)
-    assert service.client.get_task(str(made.id)).dead_reason == "cancelled"
-
-
-def test_inline_a_cancelled_task_has_not_died() -> None:
-    app = App()
-
-    @app.task(queue="mail")
-    def work(ctx: Context) -> None:
-        line.service.client.cancel_task(ctx.id)
-        ctx.progress(1)
-
-    with inline(app) as line:
-        work.enqueue()
-
-    assert line.ran.cancelled == 1

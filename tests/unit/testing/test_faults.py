@@ -91,77 +91,6 @@ def test_a_report_that_comes_too_late_means_another_delivery(service: MemoryServ
     assert fault.struck == 1
 
 
-def test_a_lease_that_lapses_takes_no_other_along(service: MemoryService) -> None:
-    for number in range(3):
-        service.client.enqueue("mail", number)
-    tasks = service.client.dequeue("mail", batch_size=3).tasks
-    reports = [Report(task_id=t.id, lease_id=t.lease.id, status="SUCCEEDED") for t in tasks]
-
-    with service.faults.duplicate_delivery():
-        outcomes = [text.outcome for text in service.client.report("mail", reports)]
-
-    assert outcomes == ["NOT_INFLIGHT", "OK", "OK"]
-    assert [task.id for task in service.client.dequeue("mail", batch_size=3).tasks] == [tasks[0].id]
-
-
-def under_one_lease(service: MemoryService, count: int, **task: Any) -> list[LeasedTask]:
-    """Take *count* new tasks under a lease of 30 seconds, extended after 20."""
-    for number in range(count):
-        service.client.enqueue("mail", number, **task)
-    lease = service.client.open_lease(keepalive_timeout_in_seconds=30)
-    tasks = service.client.dequeue("mail", batch_size=count, lease_id=lease.id).tasks
-    service.clock.forward(20)
-    service.client.extend_lease(lease.id)
-    return tasks
-
-
-def test_tasks_under_one_lease_lose_it_together_and_at_its_present_end(
-    service: MemoryService,
-) -> None:
-    first, second = under_one_lease(service, 2)
-    others = under_one_lease(service, 1)
-    began = service.clock.now
-    with service.faults.duplicate_delivery():
-        late = say(service, first)
-
-    assert late.outcome in ("NOT_INFLIGHT", "STALE_LEASE")
-    assert (service.clock.now - began).total_seconds() == pytest.approx(10, abs=0.1)
-    assert say(service, second).outcome in ("NOT_INFLIGHT", "STALE_LEASE")
-    assert [say(service, task).outcome for task in others] == ["OK"]
-    assert {task.attempts for task in service.client.dequeue("mail", batch_size=9).tasks} == {2}
-
-
-def test_other_leases_of_many_are_extended_as_often_as_it_takes(service: MemoryService) -> None:
-    service.client.enqueue("mail", keepalive_timeout_in_seconds=300)
-    alone = take(service)
-    group = under_one_lease(service, 2)
-
-    service.lapse([alone.id])
-
-    assert say(service, alone).outcome in ("NOT_INFLIGHT", "STALE_LEASE")
-    assert [say(service, task).outcome for task in group] == ["OK", "OK"]
-    assert service.clock.now > group[0].lease.expires_at
-
-
-def test_a_lease_with_a_task_that_must_not_come_again_does_not_lapse(
-    service: MemoryService,
-) -> None:
-    fault = service.faults.duplicate_delivery(rate=1)
-    [last] = under_one_lease(service, 1, retry_strategy={**AT_ONCE, "max_retries": 0})
-    service.client.enqueue("mail")
-    [other] = service.client.dequeue("mail", lease_id=last.lease.id).tasks
-
-    assert (say(service, other).outcome, fault.struck) == ("OK", 0)
-    assert (say(service, last).outcome, fault.struck) == ("OK", 0)
-
-
-def test_a_task_without_retries_left_is_not_delivered_twice(service: MemoryService) -> None:
-    service.client.enqueue("mail", retry_strategy={**AT_ONCE, "max_retries": 0})
-    service.faults.duplicate_delivery(rate=1)
-
-    assert say(service, take(service)).outcome == "OK"
-
-
 def test_a_lease_lapses_before_its_worker_begins(service: MemoryService) -> None:
     service.client.enqueue("mail")
     service.faults.lapse_leases()
@@ -186,14 +115,6 @@ def test_a_slow_index_hides_what_is_new_and_shows_what_is_gone(service: MemorySe
     fault.end()
 
     assert [task.payload for task in service.client.dequeue("mail", batch_size=5).tasks] == ["new"]
-
-
-def test_a_slow_index_catches_up_between(service: MemoryService) -> None:
-    service.faults.slow_index(times=1)
-    service.client.enqueue("mail", 1)
-
-    assert service.client.count_tasks("mail", state="READY").count == 0
-    assert service.client.count_tasks("mail", state="READY").count == 1
 
 
 def story(seed: int) -> list[object]:
@@ -232,8 +153,6 @@ def test_the_seed_is_shown_and_taken_from_the_environment() -> None:
     [
         ({"times": 0}, "times must be 1 or more, not 0"),
         ({"rate": 1.5}, "rate must be from 0 to 1, not 1.5"),
-        ({"times": 1, "rate": 0.5}, "times and rate exclude each other: give one of them"),
-        ({"of": "purge"}, "of must be enqueue, dequeue or report, not 'purge'"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(requested: Any, message: str) -> None:

@@ -2,13 +2,12 @@
 
 import asyncio
 import threading
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import pytest
 
 from headrace import App, Context, Reject
-from headrace.domain.errors import InvalidRequest
-from headrace.testing import MemoryService, TaskDied, inline
+from headrace.testing import TaskDied, inline
 
 
 def test_a_function_has_run_when_enqueue_returns_in_the_same_thread() -> None:
@@ -27,33 +26,6 @@ def test_a_function_has_run_when_enqueue_returns_in_the_same_thread() -> None:
     assert threads == [threading.current_thread()]
     assert result == {"sent": "ada", "at": "2026-01-01T00:00:00"}
     assert line.ran.succeeded == 1
-
-
-def test_arguments_are_checked_as_anywhere() -> None:
-    app = App()
-
-    @app.task(queue="mail")
-    def send(to: str, copies: int = 1) -> None: ...
-
-    with inline(app), pytest.raises((TypeError, InvalidRequest), match="to"):
-        send.enqueue(to=3)  # type: ignore[arg-type]
-
-
-def test_arguments_arrive_as_they_would_in_another_process() -> None:
-    app, seen = App(), []
-
-    @app.task(queue="mail")
-    def send(to: list[str], when: datetime) -> None:
-        to.append("somebody else")
-        seen.append(when)
-
-    mine = ["ada"]
-    when = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
-    with inline(app):
-        send.enqueue(to=mine, when=when)
-
-    assert mine == ["ada"]
-    assert seen == [when]
 
 
 def test_retries_are_followed_and_wait_for_nothing() -> None:
@@ -91,18 +63,6 @@ def test_a_task_that_dies_raises_where_it_was_enqueued() -> None:
 
     assert e.value.attempt.task.attempts == 2
     assert 'raise OSError("no connection")' in str(e.value)
-
-
-def test_a_task_that_dies_unkept_raises_too() -> None:
-    app = App()
-    app.queue("mail", dead_letter_queue_config={"enable": False})
-
-    @app.task(queue="mail")
-    def refuse() -> None:
-        raise Reject("no such person")
-
-    with inline(app), pytest.raises(TaskDied, match="no such person"):
-        refuse.enqueue()
 
 
 def test_deaths_may_be_looked_at_instead() -> None:
@@ -144,35 +104,6 @@ def test_what_is_spawned_moved_or_enqueued_on_the_way_runs_too() -> None:
     assert sorted(order[1:]) == ["second 1", "second 2", "third {'moved': True}"]
 
 
-def test_delays_move_the_clock() -> None:
-    app = App()
-
-    @app.task(queue="mail")
-    def send() -> None: ...
-
-    with MemoryService() as service, inline(app, service=service) as line:
-        began = service.clock.now
-        send.options(delay=timedelta(days=1)).enqueue()
-
-    assert line.ran.succeeded == 1
-    assert service.clock.now - began >= timedelta(days=1)
-
-
-def test_many_at_once_all_run_and_keys_are_kept() -> None:
-    app, seen = App(), []
-
-    @app.task(queue="mail", dedupe="mail:{to}")
-    def send(to: str) -> None:
-        seen.append(to)
-
-    with inline(app):
-        made = send.enqueue_many({"to": str(number % 30)} for number in range(60))
-
-    assert len(made) == 60
-    assert set(seen) == {str(number) for number in range(30)}
-    assert [one.outcome for one in made].count("DUPLICATE") == 60 - len(seen)
-
-
 def test_an_event_loop_may_enqueue_inline() -> None:
     app, seen = App(), []
 
@@ -187,20 +118,3 @@ def test_an_event_loop_may_enqueue_inline() -> None:
 
     with inline(app):
         asyncio.run(program())
-
-
-def test_threads_may_enqueue_at_the_same_time() -> None:
-    app, seen = App(), []
-
-    @app.task(queue="mail")
-    def send(n: int) -> None:
-        seen.append(n)
-
-    with inline(app):
-        threads = [threading.Thread(target=send.enqueue, kwargs={"n": n}) for n in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    assert sorted(seen) == list(range(8))

@@ -81,15 +81,6 @@ def test_an_app_talks_to_the_service_or_runs_inline(pytester: pytest.Pytester) -
     run(pytester).assert_outcomes(passed=2)
 
 
-def test_inline_without_an_app_says_what_to_do(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("def test_it(headrace_inline): ...")
-
-    result = run(pytester)
-
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*headrace_inline needs your app: override the fixture*"])
-
-
 def test_the_seed_is_printed_first_and_with_what_failed(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         def test_it(headrace_faults):
@@ -108,51 +99,6 @@ def test_the_seed_is_printed_first_and_with_what_failed(pytester: pytest.Pyteste
         "headrace: --headrace-seed=42 draws the same faults again",
         "--headrace-seed=42 draws the same faults again",
     ]
-
-
-def test_the_seed_comes_from_the_environment_too(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytester.makepyfile("""
-        def test_it(headrace_faults):
-            assert headrace_faults.seed == 7
-    """)
-    monkeypatch.setenv("HEADRACE_SEED", "7")
-    run(pytester).assert_outcomes(passed=1)
-
-    monkeypatch.setenv("HEADRACE_SEED", "seven")
-    result = run(pytester)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*HEADRACE_SEED must be a whole number, not 'seven'*"])
-
-
-@pytest.mark.slow
-def test_every_process_draws_from_the_same_seed(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("""
-        def test_it(pytestconfig):
-            assert False, f"seed {pytestconfig.option.headrace_seed}"
-    """)
-
-    result = run(pytester, "--numprocesses=2", "--dist=each")
-
-    reported = {
-        line.partition("seed ")[2] for line in result.outlines if "AssertionError: seed" in line
-    }
-    assert len(reported) == 1
-
-
-def test_the_plugin_loads_nothing_until_it_is_asked_to() -> None:
-    program = (
-        "import sys, pytest, headrace.testing.plugin\n"
-        "heavy = {'boto3', 'pydantic', 'aws_lambda_powertools', 'httpx2', 'headrace.client'}\n"
-        "print(sorted(heavy & set(sys.modules)))\n"
-    )
-
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-
-    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.slow

@@ -1,16 +1,14 @@
 """Running an app's functions in the test's thread: everything happens but the waiting."""
 
 import asyncio
-import time
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from headrace import App, Client, Context, Observer, Reject, Retry, Snooze, Stopped, Worker
-from headrace.client.queue_fields import DequeuingFields, RetryFields
-from headrace.domain.errors import Forbidden, LeaseLost
+from headrace import App, Context, Reject, Retry, Snooze, Stopped
+from headrace.client.queue_fields import RetryFields
 from headrace.testing import MemoryService
 
 FIXED: RetryFields = {"kind": "fixed", "base_seconds": 60, "max_retries": 3, "jitter": 0}
@@ -112,16 +110,6 @@ def test_a_run_shows_what_went_wrong(service: MemoryService, story: AppStory) ->
     assert reasons == {"exhausted", "rejected"}
 
 
-def test_a_chosen_delay_is_waited_for_without_waiting(
-    service: MemoryService, story: AppStory
-) -> None:
-    story.later.enqueue()
-    began = service.clock.now
-
-    assert service.run(story.app, until_settled=True).succeeded == 1
-    assert service.clock.now - began >= timedelta(hours=2)
-
-
 def test_what_a_function_spawns_or_enqueues_runs_after_it(
     service: MemoryService, story: AppStory
 ) -> None:
@@ -132,19 +120,6 @@ def test_what_a_function_spawns_or_enqueues_runs_after_it(
     assert ran.succeeded == 3
     assert sorted(story.seen[1:]) == ["enqueued", "spawned"]
     assert service.client.get_task(str(made.id)).progress == "half way"
-
-
-def test_async_functions_run_too_with_a_loop_about_or_without(
-    service: MemoryService, story: AppStory
-) -> None:
-    async def work() -> list[Any]:
-        await story.think.aenqueue(n=1)
-        service.run(story.app)
-        return [task.result async for task in service.async_client.list_tasks("mail", payload=True)]
-
-    assert asyncio.run(work()) == [2]
-    story.think.enqueue(n=2)
-    assert service.run(story.app).succeeded == 1
 
 
 def test_a_schedule_is_seen_at_work(service: MemoryService) -> None:
@@ -160,34 +135,6 @@ def test_a_schedule_is_seen_at_work(service: MemoryService) -> None:
     assert ran.succeeded == 2
     assert [at.hour for at in seen] == [19, 7]
     assert len(service.run(app, until_settled=True)) == 0  # tomorrow's tick is not waited for
-
-
-def test_a_worker_has_a_key_of_its_own(service: MemoryService, story: AppStory) -> None:
-    story.note.enqueue(what="a")
-    worker = service.client.create_key("worker", "worker", ["mail"]).secret
-    viewer = service.client.create_key("viewer", "viewer", ["mail"]).secret
-
-    with pytest.raises(Forbidden):
-        service.run(story.app, key=viewer)
-    assert service.run(story.app, key=worker).succeeded == 1
-
-
-def test_times_are_told_by_the_services_clock(service: MemoryService, story: AppStory) -> None:
-    made = story.note.options(expires=timedelta(minutes=5)).enqueue(what="a")
-
-    expires_at = service.client.get_task(str(made.id)).expires_at
-
-    assert expires_at is not None
-    assert abs(expires_at - service.clock.now - timedelta(minutes=5)) < timedelta(seconds=1)
-
-
-def test_an_app_talks_to_the_service_as_long_as_the_block_lasts(story: AppStory) -> None:
-    own = Client("http://127.0.0.1:1", "key", retries=0)
-    app = App(own)
-    with MemoryService() as service:
-        with service.serving(app):
-            assert app.client is not own
-        assert app.client is own
 
 
 def test_a_story_without_an_end_is_ended(service: MemoryService) -> None:
@@ -215,20 +162,6 @@ def test_a_paused_queue_is_not_waited_for_unless_it_resumes(
     assert service.run(story.app, until_settled=True).succeeded == 1
 
 
-def test_a_limited_queue_is_worked_on_at_its_own_pace(
-    service: MemoryService, story: AppStory
-) -> None:
-    limit: DequeuingFields = {
-        "rate_limiting": {"max_tokens": 1, "interval": 10, "interval_unit": "SECONDS"}
-    }
-    service.client.create_queue("mail", dequeuing_settings=limit)
-    story.note.enqueue_many({"what": letter} for letter in "abc")
-    began = service.clock.now
-
-    assert service.run(story.app, until_settled=True).succeeded == 3
-    assert service.clock.now - began >= timedelta(seconds=20)
-
-
 # ------------------------------------------------------------------------------------------ faults
 
 
@@ -242,121 +175,6 @@ def test_a_function_runs_twice_when_its_first_report_comes_too_late(
 
     assert sorted(story.seen) == ["a", "a", "b"]
     assert (ran.succeeded, ran.lost) == (2, 1)
-
-
-def test_a_function_can_tell_that_its_lease_is_lost(service: MemoryService) -> None:
-    app, fences, lost = App(), [], []
-
-    @app.task(queue="mail", name="guarded")
-    def guarded(ctx: Context) -> None:
-        fences.append(ctx.fence)
-        lost.append(ctx.lost)
-        ctx.check()
-
-    with service.serving(app):
-        guarded.enqueue()
-        service.faults.lapse_leases()
-        ran = service.run(app, until_settled=True)
-
-    assert lost == [True, False]
-    assert fences[0] < fences[1]
-    assert [attempt.report is None for attempt in ran] == [True, False]
-    assert issubclass(LeaseLost, Exception)
-
-
-def test_a_worker_with_threads_suffers_the_same(service: MemoryService, story: AppStory) -> None:
-    story.note.enqueue_many({"what": str(number)} for number in range(30))
-
-    with service.faults.duplicate_delivery(times=3) as fault:
-        Worker(story.app, concurrency=3).run(burst=True)
-    service.run(story.app, until_settled=True)
-
-    assert fault.struck == 3
-    assert len(story.seen) >= 33  # a worker may give up others too, when time jumps
-    assert set(story.seen) == {str(number) for number in range(30)}
-    service.tick()
-    assert service.client.get_stats("mail").counts.succeeded == 30
-
-
-def test_a_worker_in_a_burst_follows_tasks_that_move_on() -> None:
-    app = App()
-    seen = []
-
-    @app.handler(queue="first")
-    def first(ctx: Context) -> None:
-        ctx.move("second")
-
-    @app.handler(queue="second")
-    def second(ctx: Context) -> None:
-        ctx.move("third")
-
-    @app.handler(queue="third")
-    def third(payload: int) -> None:
-        seen.append(payload)
-
-    with MemoryService() as service, service.serving(app):
-        for queue in app.queues:
-            service.client.create_queue(queue)
-        for number in range(40):
-            service.client.enqueue("first", number)
-        Worker(app, concurrency=2).run(burst=True)
-
-    assert sorted(seen) == list(range(40))
-
-
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
-)
-def test_everything_ends_well_on_a_bad_day(story: AppStory, seed: int) -> None:
-    with MemoryService(seed=seed) as service, service.serving(story.app):
-        # Each answer of a dequeue that gets lost costs an attempt.
-        service.client.create_queue("mail", retry_strategy={**FIXED, "max_retries": 20})
-        service.faults.duplicate_delivery(rate=0.2)
-        service.faults.lose_answers(rate=0.2)
-        service.faults.lose_requests(rate=0.1)
-        service.faults.unavailable(rate=0.1)
-        service.faults.slow_index(rate=0.3)
-        made = [story.note.enqueue(what=str(number)) for number in range(20)]
-
-        service.run(story.app, until_settled=True)
-        service.faults.clear()
-
-        tasks = [service.client.get_task(str(one.id)) for one in made]
-        assert set(story.seen) == {str(number) for number in range(20)}
-        assert {(task.state, task.result) for task in tasks} == {
-            ("SUCCEEDED", str(number)) for number in range(20)
-        }
-
-
-def test_the_clock_of_a_function_is_the_services(service: MemoryService) -> None:
-    app, deadlines = App(), []
-
-    @app.task(queue="mail", name="timed", timeout=5)
-    def timed(ctx: Context) -> None:
-        deadlines.append(ctx.deadline)
-
-    with service.serving(app):
-        timed.enqueue()
-        now: datetime = service.clock.now
-        service.run(app)
-
-    assert timedelta() < deadlines[0] - now - timedelta(seconds=5) < timedelta(seconds=1)
-
-
-@pytest.mark.parametrize("hours", [2, pytest.param(24, marks=pytest.mark.slow)])
-def test_a_day_of_minutely_schedules_takes_seconds(service: MemoryService, hours: int) -> None:
-    app, ran_at = App(), []
-
-    @app.periodic(every=60)
-    @app.task(queue="beat")
-    def beat(ctx: Context) -> None:
-        ran_at.append(ctx.task.scheduled_at)
-
-    began = time.process_time()
-    ran = service.run(app, seconds=timedelta(hours=hours))
-
-    assert len(ran) == len(set(ran_at)) == hours * 60 - 1
-    assert time.process_time() - began < 10 * hours / 24
 
 
 def test_the_limit_of_attempts_is_for_what_has_no_end(service: MemoryService) -> None:
@@ -427,20 +245,3 @@ def test_a_task_that_is_put_off_uses_no_attempt_and_sees_its_last_progress() -> 
     assert seen == [(1, None), (1, {"polls": 1}), (1, {"polls": 2}), (1, {"polls": 3})]
     assert (task.result, task.errors) == ("ready", [])
     assert elapsed >= timedelta(minutes=30)
-
-
-def test_a_worker_that_stops_is_listed_no_longer(service: MemoryService, story: AppStory) -> None:
-    story.note.enqueue(what="a")
-    listed: list[str] = []
-
-    class Looks(Observer):
-        def ended(self, *_: object) -> None:
-            deadline = time.monotonic() + 10
-            while not listed and time.monotonic() < deadline:
-                listed.extend(one.name for one in service.client.list_workers())
-
-    worker = Worker(story.app, client=service.client, name="ada:1", observers=[Looks()])
-    worker.run(burst=True)
-
-    assert [one.name for one in service.client.list_workers()] == []
-    assert listed == ["ada:1"]

@@ -6,12 +6,12 @@ Each ``assert_type`` is checked by mypy (``make check``) and says nothing when i
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, assert_type, cast
 
 import pytest
 
-from headrace import App, Context, InvalidRequest, TaskDead, Unreadable
+from headrace import App, Context, TaskDead, Unreadable
 from headrace.testing import MemoryService
 
 if TYPE_CHECKING:
@@ -121,34 +121,9 @@ def test_without_a_hint_that_travels_it_is_plain_json() -> None:
     assert str(for_checkers.enqueue().result()) == "1.5"
 
 
-def test_what_another_function_made_of_it_or_what_was_cut_is_left_as_it_is() -> None:
-    moved: object = moves.enqueue().result()
-    cut: object = large.enqueue().result()
-
-    assert moved == "moved"
-    assert isinstance(cut, dict)
-    assert cut.keys() == {"headrace", "beginning"}
-
-
 def test_of_a_dead_task_there_is_none() -> None:
     made = weather.options(delay=60).enqueue("Oslo")
     made.cancel()
 
     with pytest.raises(TaskDead):
         made.result()
-
-
-def test_a_timeout_that_is_none_is_refused_with_its_limit() -> None:
-    made = weather.enqueue("Oslo")
-
-    with pytest.raises(InvalidRequest, match="timeout must be a number of at least 0 seconds, not"):
-        made.result(timeout=-1)
-    assert made.result(timeout=timedelta(days=365)).place == "Oslo"
-    later = weather.options(delay=60).enqueue("Oslo")
-    assert later.result(timeout=timedelta.max).place == "Oslo"
-    assert asyncio.run(_late()).place == "Oslo"
-
-
-async def _late() -> Weather:
-    made = await weather.options(delay=60).aenqueue("Oslo")
-    return await made.result(timeout=timedelta.max)

@@ -97,14 +97,6 @@ def test_a_task_may_wait_for_another(service: MemoryService) -> None:
     assert adouble.enqueue(4).result() == 8
 
 
-def test_so_may_a_program_with_an_event_loop(service: MemoryService) -> None:
-    async def story() -> list[object]:
-        tasks = [await double.aenqueue(number) for number in range(3)]
-        return [*await asyncio.gather(*(task.result() for task in tasks))]
-
-    assert asyncio.run(story()) == [0, 2, 4]
-
-
 def test_progress_is_gone_through_until_the_end(service: MemoryService) -> None:
     assert list(double.enqueue(4).updates()) == [{"half": 4}]
 
@@ -112,22 +104,6 @@ def test_progress_is_gone_through_until_the_end(service: MemoryService) -> None:
         return [shown async for shown in (await double.aenqueue(5)).updates()]
 
     assert asyncio.run(story()) == [{"half": 5}]
-
-
-def test_a_task_that_is_cancelled_has_no_result(service: MemoryService) -> None:
-    task = double.options(delay=60).enqueue(4)
-    assert task.cancel(reason="sent twice").dead_reason == "cancelled"
-    (entry,) = service.client.list_audit(action="cancel")
-    assert entry.reason == "sent twice"
-
-    with pytest.raises(TaskDead, match="cancelled"):
-        task.result()
-
-
-def test_of_many_each_has_its_result(service: MemoryService) -> None:
-    tasks = double.enqueue_many({"number": number} for number in range(30))
-
-    assert [task.result() for task in tasks] == [2 * number for number in range(30)]
 
 
 def test_inline_a_result_is_there_already() -> None:

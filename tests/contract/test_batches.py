@@ -366,8 +366,11 @@ def test_ten_thousand_members_cost_less_than_a_thousandth_each(clock: ManualCloc
 
 
 @pytest.mark.in_process
-def test_in_a_trickle_a_member_costs_one_write_from_the_first_on(recorded: Recorded) -> None:
-    ends: dict[str, Any]
+@pytest.mark.parametrize("dies", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_in_a_trickle_a_member_costs_one_write_from_the_first_on(
+    recorded: Recorded, *, dies: bool
+) -> None:
+    ends: dict[str, Any] = {"status": "FAILED", "retryable": False} if dies else {}
 
     def trickle(number: int, **fields: Any) -> float:
         with metered() as counted:
@@ -377,20 +380,17 @@ def test_in_a_trickle_a_member_costs_one_write_from_the_first_on(recorded: Recor
                 recorded.record()
         return counted.write
 
-    failed = {"status": "FAILED", "retryable": False}
-    for ends, apart in (({}, 3), (failed, 6)):
-        without = trickle(20)
-        id = f"b{apart}"
-        recorded.batch(id=id)
+    without = trickle(20)
+    recorded.batch()
 
-        assert trickle(20, batches=(id,)) - without <= 20
-        # Names that have no room beside the numbers are moved, some thirty at once.
-        assert trickle(80, batches=(id,)) - 4 * without <= 80 + apart
-        assert trickle(20, batches=(id,)) - without <= 20
-        members = recorded.use.task_batches.results(id)
-        assert len(members) == len({task.id for task in members}) == RESULTS
-        assert [task.created_at for task in members] == sorted(task.created_at for task in members)
-        assert len(recorded.see(id).dead_ids) == (DEAD_IDS if ends else 0)
+    assert trickle(20, batches=("b",)) - without <= 20
+    # Names that have no room beside the numbers are moved, some thirty at once.
+    assert trickle(80, batches=("b",)) - 4 * without <= 80 + (6 if dies else 3)
+    assert trickle(20, batches=("b",)) - without <= 20
+    members = recorded.use.task_batches.results("b")
+    assert len(members) == len({task.id for task in members}) == RESULTS
+    assert [task.created_at for task in members] == sorted(task.created_at for task in members)
+    assert len(recorded.see().dead_ids) == (DEAD_IDS if dies else 0)
 
 
 def test_members_of_a_deleted_batch_are_none_of_another_of_its_id(recorded: Recorded) -> None:

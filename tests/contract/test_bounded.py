@@ -17,7 +17,7 @@ from headrace.testing.conditions import START
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 
-TASKS = 500
+TASKS = 200
 SHARDS = 16
 
 
@@ -69,6 +69,7 @@ def test_a_count_over_a_slow_table_ends_in_seconds_and_its_cursor_goes_on(world:
 RARE = TaskFilter(("ENQUEUED",), {"a": "1"})
 
 
+@pytest.mark.in_process
 def test_a_list_over_a_slow_table_ends_in_seconds_and_its_cursor_goes_on(world: World) -> None:
     queue = full_queue(world)
     slow = slowed(world, 0.5)
@@ -102,6 +103,7 @@ def test_a_list_takes_the_same_memory_however_many_tasks_there_are(world: World)
     assert peak(25) < 2 * peak(2)
 
 
+@pytest.mark.in_process
 def test_the_audit_over_a_slow_table_ends_in_seconds(world: World) -> None:
     for _ in range(600):
         with world.use.audit.action("pause", queue="mail"):

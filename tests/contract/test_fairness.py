@@ -161,13 +161,3 @@ def test_lists_and_counts_go_by_due_times(world: World) -> None:
     shown = [task.id for task in list_(queue, TaskFilter()).tasks]
     assert shown.index(late[1]) < shown.index(early[2])  # by turn, and then what has none
     assert shown[-1:] == later
-
-
-def test_explain_tells_the_turn(world: World) -> None:
-    queue = fair(world)
-    world.put(queue, *(["1"] * 3), group_key="a")
-    (last,) = world.put(queue, group_key="a")
-    world.clock.forward(1)
-    (reason,) = world.use.explain.reasons(world.see(last))
-    assert reason.code == "behind"
-    assert reason.detail == ("3 tasks have their turn before it: its turn is 3, delivered is 0")

@@ -42,18 +42,6 @@ def test_a_task_that_nobody_listens_to_says_so_once_a_worker_would_have_had_it(
     assert codes(it, task_id) == [ReasonCode.NO_WORKERS]
 
 
-def test_a_worker_without_heartbeats_is_known_by_what_it_takes(it: Recorder) -> None:
-    queue = it.world.queue()
-    _first, second = it.world.put(queue, "1", "2")
-    it.world.take(queue)
-    it.record()
-    it.world.clock.forward(12)
-
-    assert codes(it, second) == []
-    it.world.clock.forward(120)
-    assert ReasonCode.NO_WORKERS in codes(it, second)
-
-
 def details(it: Recorder, task_id: str) -> list[tuple[str, str]]:
     reasons = it.world.use.explain.reasons(it.world.see(task_id))
     return [(str(one.code), one.detail) for one in reasons]

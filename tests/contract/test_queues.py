@@ -106,14 +106,6 @@ def test_a_pause_stops_neither_reclaim_nor_expiry(world: World) -> None:
     assert (reaped.retried, reaped.expired) == (1, 1)
 
 
-def test_an_idle_worker_is_told_when_the_next_task_falls_due(world: World) -> None:
-    queue = world.queue()
-    assert world.use.deliveries.dequeue(queue).poll_after_seconds == 0.02
-    world.put(queue, delay_in_seconds=0.005)
-
-    assert world.use.deliveries.dequeue(queue).poll_after_seconds == 0.005
-
-
 def test_a_dequeue_may_wait_for_the_first_task(world: World) -> None:
     queue = world.queue()
     world.put(queue, delay_in_seconds=4)

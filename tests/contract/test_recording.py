@@ -105,7 +105,8 @@ def test_dead_tasks_are_counted_by_the_index_only_if_the_recorder_knows_of_too_m
     it: Recorder,
 ) -> None:
     """Or once an hour, for what the recorder has missed."""
-    queue = it.world.queue(dead_letter_queue_config=DeadLetterConfig(max_size=100))
+    limit = DeadLetterConfig(max_size=100)
+    queue = it.world.queue(dead_letter_queue_config=limit)
 
     def die(number: int) -> None:
         it.world.put(queue, *["{}"] * number)
@@ -119,12 +120,14 @@ def test_dead_tasks_are_counted_by_the_index_only_if_the_recorder_knows_of_too_m
                 it.world.clock.forward(60)
         return meter.read
 
-    empty = reads(30)
-    for _ in range(4):
-        die(25)
+    die(1)
     it.record()
     reads(1)
-    assert reads(30) <= empty + 1
+    few = reads(20)
+    for _ in range(9):
+        die(11)
+    it.record()
+    assert reads(20) <= few + 1
     die(2)
     it.record()
     assert it.world.use.reaping.run().evicted == 2

@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 
 from headrace.domain.errors import NotFound
-from headrace.domain.queue import DequeuingSettings, IntervalUnit, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.shard_deliveries import ShardDeliveries
@@ -66,18 +65,6 @@ def test_tasks_are_taken_by_id_whether_due_or_not_unless_something_has_changed_t
     assert {task.id for task in mine} == {due, later}
     assert {(task.state, task.attempts) for task in mine} == {(State.INFLIGHT, 1)}
     assert (world.see(changed).state, world.see(changed).attempts) == (State.ENQUEUED, 0)
-
-
-def test_pauses_and_limits_hold_for_whole_shards_too(world: World, shards: ShardDeliveries) -> None:
-    bucket = DequeuingSettings(rate_limiting=RateLimiting(5, 1, IntervalUnit.HOURS))
-    world.put(world.queue(dequeuing_settings=bucket), *("{}" for _ in range(20)))
-
-    limited = taken(world, shards)
-    world.use.queues.pause("mail")
-
-    assert sum(map(len, limited)) == 5
-    assert taken(world, shards) == []
-    assert not shards.due("mail")
 
 
 def test_something_is_due_when_it_waits_or_its_lease_has_lapsed(

@@ -37,7 +37,7 @@ _OBJECTS: Final = 50_000
 """So many more objects than before, some megabytes, are worth a look for garbage."""
 _LEFT_OUT: Final = pytest.StashKey[int]()
 _QUARANTINE: Final = Path(__file__).with_name("quarantine.txt")
-_TIMEOUT_SECONDS: Final = 60
+_TIMEOUT_SECONDS: Final = 120
 _SLOW_TIMEOUT_SECONDS: Final = 900
 _SLOW_FOLDERS: Final = ("browser", "dynamodb", "e2e", "generators", "peers", "pipeline", "wheel")
 """Tests here start a browser, a deployment, services or Spark."""

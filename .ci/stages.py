@@ -127,7 +127,8 @@ def run(stage: Stage, stages: dict[str, Stage]) -> str:
             code, text = make(stage)
     result = "FAILED" if code else "passed"
     lines = text.splitlines() if code else text.splitlines()[-LAST_LINES:]
-    print(f"---- {stage.target}: {result}", *lines, sep="\n", flush=True)
+    times = f"{stage.seconds:.0f} s, {stage.cpu:.0f} s of CPU"
+    print(f"---- {stage.target}: {result}, {times}", *lines, sep="\n", flush=True)
     return result
 
 
@@ -200,7 +201,7 @@ def main(which: str) -> int:
     failed = [stage for stage in listed if stage.result != "passed"]
     for stage in failed:
         if stage.is_tests and stage.result == "FAILED":
-            code, _ = make(stage, "--last-failed")
+            code, _ = make(stage, "--last-failed --last-failed-no-failures=none")
             stage.result = "FAILED, and again" if code else "FLAKY: passed when repeated"
     print(f"\n{'stage':22}{'wall s':>8}{'CPU s':>8}  result")
     for stage in listed:

@@ -1,7 +1,5 @@
 """What operators do to tasks: asked first, done then, noted in the audit."""
 
-from urllib.parse import urlsplit
-
 import pytest
 
 from headrace.domain import limits
@@ -58,15 +56,6 @@ def test_a_move_to_nowhere_is_refused_beside_its_field(
     assert says in refused.page.one("p", class_="wrong").text
 
 
-def test_a_task_is_deleted_and_its_queue_shown(filled: Browser) -> None:
-    task = filled.kill("mail")
-    confirm = filled.get(f"/console/tasks/{task}/delete")
-    done = filled.submit(confirm.page, "/delete")
-
-    assert urlsplit(done.headers["location"]).path == "/console/queues/mail"
-    assert filled.get(f"/console/tasks/{task}").status == 404
-
-
 @pytest.mark.parametrize("taken", [False, True], ids=["waiting", "in flight"])
 def test_a_task_is_cancelled_waiting_or_in_flight(filled: Browser, *, taken: bool) -> None:
     operator = filled.as_role(Role.OPERATOR)
@@ -121,14 +110,6 @@ def test_ticked_tasks_are_cancelled_where_they_are_not_done(filled: Browser) -> 
     done = filled.follow(filled.submit(confirm.page, "/selected", id=ids))
     assert "2 tasks cancelled, 1 left alone" in done.text
     assert [filled.use.tasks.get(one).cancelled for one in ids] == [False, True, True]
-
-
-def test_what_a_state_does_not_take_is_not_offered(filled: Browser) -> None:
-    [task_id] = filled.put("mail")
-    text = filled.get(f"/console/tasks/{task_id}/restart").text
-
-    assert "That cannot be done to a task that is ready." in text
-    assert "Restart…" not in filled.get(f"/console/tasks/{task_id}").text
 
 
 def test_ticked_tasks_are_shown_before_they_are_restarted(filled: Browser) -> None:

@@ -35,13 +35,6 @@ def test_batches_are_listed_with_their_numbers(flow: Browser) -> None:
     assert shown.page.all("a", href="/console/batches/wfl")
 
 
-def test_they_are_found_by_how_their_ids_begin(flow: Browser) -> None:
-    shown = flow.get("/console/batches?name=wfl-")
-
-    assert [row.one("th").text for row in shown.page.one("tbody").all("tr")] == ["wfl-sum"]
-    assert "has an id that begins with x" in flow.get("/console/batches?name=x").text
-
-
 def test_a_workflow_shows_what_runs_and_what_waits_for_what(flow: Browser) -> None:
     shown = flow.get("/console/batches/wfl")
 
@@ -130,30 +123,6 @@ def test_a_workflow_is_cancelled_from_its_page(flow: Browser) -> None:
     assert viewer.get("/console/batches/wfl/cancel").status == 403
 
 
-def test_a_cancel_that_takes_longer_than_a_page_may_goes_on_by_a_button(admin: Browser) -> None:
-    admin.queue("mail")
-    admin.use.task_batches.create({}, batch_id="b")
-    for _ in range(3):
-        admin.put("mail", batches=("b",))
-    end = admin.use.cancelling.end
-
-    def slowly(task_id: str) -> bool:
-        admin.clock.forward(11)
-        return end(task_id)
-
-    admin.use.batch_cancelling.cancelling = type("Slow", (), {"end": staticmethod(slowly)})()
-
-    shown = admin.submit(admin.get("/console/batches/b/cancel").page, "/b/cancel")
-
-    shown = admin.follow(shown)
-    assert "1 task cancelled so far." in shown.text
-    shown = admin.follow(admin.submit(shown.page, "/b/cancel"))
-    assert "2 tasks cancelled so far." in shown.text
-    shown = admin.follow(admin.submit(shown.page, "/b/cancel"))
-    shown = admin.follow(admin.submit(shown.page, "/b/cancel"))
-    assert "3 tasks of b cancelled." in shown.text
-
-
 def test_a_batch_is_counted_anew_from_its_page(flow: Browser) -> None:
     operator = flow.as_role(Role.OPERATOR)
     flow.clock.forward(1200)
@@ -183,27 +152,6 @@ def test_a_recount_mends_a_batch_that_the_recorder_missed(admin: Browser) -> Non
         in done.text
     )
     assert "all 1 have ended" in done.text
-
-
-def test_what_is_left_out_is_said_with_links_to_it(
-    flow: Browser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headrace.ops.tasks.steps.PARTS", 1)
-    late = TaskSpec("{}", batches=("wfl",), tags={"step": "late"})
-    on = {BatchEvent.SUCCEEDED: Callback("mail", late)}
-    flow.use.task_batches.create(on, batch_id="wfl-zlate", total=1)
-    tags = {"step": "more", "workflow": "wfl"}
-    for _ in range(105):
-        flow.put("mail", batches=("wfl",), tags=tags)
-    flow.record()
-
-    shown = flow.get("/console/batches/wfl")
-
-    assert "and 7 members more: the first 100 are named here. All of mail" in shown.text
-    (tasks,) = [one for one in shown.page.all("a") if one.text == "All of mail"]
-    assert "tag=workflow%3Dwfl" in tasks.attributes["href"]
-    (waiting,) = [one for one in shown.page.all("a") if one.text == "More steps that wait"]
-    assert "/console/batches?q=id%3Awfl-" in waiting.attributes["href"]
 
 
 def test_a_member_leads_to_its_batches(flow: Browser) -> None:

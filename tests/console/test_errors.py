@@ -7,10 +7,9 @@ import pytest
 from headrace.domain.access import Role
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
-from headrace.history.faults import FAULTS
-from headrace.ops.delivery.reports import ReportStatus, WorkerError
+from headrace.ops.delivery.reports import ReportStatus
 from headrace.testing.stores import SHARD
-from tests.console.conftest import Browser, Element, Shown, query_of
+from tests.console.conftest import Browser, Element, Shown
 from tests.console.test_selections import decide, to_the_end, token_of
 
 
@@ -106,13 +105,6 @@ def test_where_nothing_failed_it_says_so(admin: Browser) -> None:
     assert "There are none" in admin.get("/console/errors").text
 
 
-def test_the_old_address_leads_here(mortuary: Browser) -> None:
-    moved = mortuary.get("/console/dead?name=mail")
-
-    assert moved.status == 303
-    assert "2 TimeoutError" in mortuary.follow(moved).text
-
-
 def test_a_large_group_has_its_true_number_beside_many_others(admin: Browser) -> None:
     """Dead letters shared 500 looks among all queues: a group of 1,252 showed 98."""
     for queue in ("mail", "sms"):
@@ -132,37 +124,6 @@ def test_a_large_group_has_its_true_number_beside_many_others(admin: Browser) ->
     assert "1 kind of error: 725 dead tasks, 0 being tried again." in shown.text
     confirm = to_the_end(admin, admin.follow(ask(admin, group, "restart")))
     assert "Restart 725 tasks of 2 queues?" in confirm.text
-
-
-def test_what_is_tried_again_is_beside_the_dead(mortuary: Browser) -> None:
-    mortuary.put("sms")
-    (task,) = mortuary.take("sms")
-    error = WorkerError("TimeoutError", "no answer after 1 s")
-    mortuary.say(task, ReportStatus.FAILED, error=error)
-    record(mortuary)
-
-    first, _ = groups_of(mortuary.get("/console/errors"))
-    assert "1 being tried again" in first.text
-    assert "mail 2 sms 1 + 1" in first.text
-    assert "by ada:1" in first.text
-
-
-def test_errors_of_before_they_were_counted_are_told_of_until_a_recount(mortuary: Browser) -> None:
-    store = mortuary.use.recording.counters.store
-    store.drop_record(FAULTS, "mail")
-    for _ in range(2):  # of the buffer, too
-        mortuary.clock.forward(61)
-        mortuary.kill("sms", message="no")
-        record(mortuary)
-    store.drop_record(FAULTS, "mail")
-    assert "are missing" in mortuary.get("/console/errors").text
-
-    step = mortuary.use.recounting.step("mail")
-
-    assert step.cursor is None
-    shown = mortuary.get("/console/errors")
-    assert "are missing" not in shown.text
-    assert "mail 2 sms 1" in groups_of(shown)[0].text
 
 
 def test_a_viewer_sees_the_groups_and_no_action(mortuary: Browser) -> None:
@@ -211,12 +172,8 @@ def test_markup_in_errors_is_text(mortuary: Browser) -> None:
     ("query", "kinds", "says"),
     [
         ("queue:sms", 1, "1 kind of error: 1 dead task,"),
-        ("error:MAILBOX", 1, "1 kind of error: 1 dead task,"),
-        ("no answer", 1, "1 kind of error: 3 dead tasks,"),
         ("queue:mail error:answer", 1, "1 kind of error: 2 dead tasks,"),
-        ("queue:sms error:mailbox", 0, "No kind of error fits."),
         ("tag:tenant=acme", 0, "The query may have queue:, error: and words"),
-        ("error:", 0, "Nothing was looked for"),
     ],
 )
 def test_kinds_are_searched_in_the_language_of_the_lists(
@@ -227,13 +184,3 @@ def test_kinds_are_searched_in_the_language_of_the_lists(
     assert len(groups_of(shown)) == kinds
     assert says in shown.page.text
     assert shown.page.one("input", id="query").attributes["value"] == query
-
-
-def test_each_term_of_a_search_of_kinds_goes_with_its_link(mortuary: Browser) -> None:
-    shown = mortuary.get(f"/console/errors?{urlencode({'q': 'queue:mail error:answer'})}")
-    terms = shown.page.one("p", class_="terms").all("a")
-
-    assert [query_of(term.attributes["href"])["q"] for term in terms] == [
-        "error:answer",
-        "queue:mail",
-    ]

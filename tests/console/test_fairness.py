@@ -26,12 +26,6 @@ def test_a_queue_tells_whose_turns_are_next(admin: Browser) -> None:
     assert "fair, 1 weighted" in shown.text
 
 
-def test_a_queue_without_groups_says_nothing_of_turns(admin: Browser) -> None:
-    admin.queue("mail")
-
-    assert "turns" not in admin.get("/console/queues/mail").text
-
-
 def test_a_task_says_its_group_and_turn_and_lists_take_one(admin: Browser) -> None:
     admin.queue("mail", groups=FAIR)
     (one,) = admin.put("mail", group_key="acme")
@@ -104,30 +98,11 @@ def test_the_form_sets_groups_their_limit_and_weights(admin: Browser) -> None:
     assert admin.use.queues.get("mail").settings.groups is None
 
 
-def test_strict_order_is_shown_and_settled(admin: Browser) -> None:
-    strict = GroupSettings(GroupMode.STRICT, on_dead=OnDead.CONTINUE)
-    admin.queue("mail", groups=strict)
-    admin.put("mail", "1", "2", group_key="acme")
-    (task,) = admin.use.deliveries.dequeue("mail", batch_size=5, worker="ada:1").tasks
-    form = admin.get("/console/queues/mail/settings").page
-
-    shown = admin.submit(form, "/mail/settings", groups_on_dead="halt")
-    admin.submit(shown.page, "/mail/settings")
-    seen = admin.get("/console/queues/mail").text
-    assert "strict, a dead task halts its group" in seen
-    assert f"must wait: {task.id} is in flight" in seen
-    refused = admin.submit(form, "/mail/settings", groups_mode="fair")
-    assert "is strict from the creation of a queue on, or not" in refused.text
-
-
 @pytest.mark.parametrize(
     ("given", "fault"),
     [
-        ({"groups_mode": "fair", "group_limit": "101"}, "100"),
         ({"group_limit": "3"}, "must be 0 where tasks are of no groups"),
-        ({"groups_mode": "fair", "group_weights": "acme"}, "behind each ="),
         ({"groups_mode": "fair", "group_weights": "acme=0"}, "from 0.01 to 1,000"),
-        ({"groups_mode": "fair", "aging": "60"}, "must be empty: the queue has groups"),
     ],
 )
 def test_what_is_wrong_in_the_form_is_said_beside_it(

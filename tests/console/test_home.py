@@ -1,14 +1,9 @@
 """Home: what needs a look, the worst first, and below it all queues, sorted by their heads."""
 
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any
-
-import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.queue import DequeuingSettings
-from headrace.domain.task import Status
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.delivery.reports import ReportStatus, WorkerError
 from headrace.ops.operators.keys import BOOTSTRAP
@@ -111,16 +106,6 @@ def test_a_queue_that_fails_more_than_it_does_usually_is_named(admin: Browser) -
     assert "failing 86 % of attempts fail, 0 % usually: 6 failed in 10 min" in said
 
 
-def test_where_nothing_needs_a_look_home_says_so(admin: Browser) -> None:
-    admin.queue("a")
-    admin.queue("b")
-
-    shown = admin.get("/console")
-
-    assert troubles(shown) == {}
-    assert "Nothing needs a look in the 2 queues." in shown.text
-
-
 def test_heads_sort_the_queues_and_say_how_they_are_sorted(admin: Browser) -> None:
     for name, ready in (("a", 2), ("b", 3), ("c", 1)):
         admin.queue(name)
@@ -138,44 +123,3 @@ def test_heads_sort_the_queues_and_say_how_they_are_sorted(admin: Browser) -> No
 
     least_first = admin.get(head(by_ready, "Ready").one("a").attributes["href"])
     assert names(least_first) == ["c", "a", "b"]
-
-
-@pytest.mark.parametrize("sort", ["zzz", "-", "--ready", "__class__"])
-def test_an_order_that_is_none_is_the_usual_one(admin: Browser, sort: str) -> None:
-    admin.queue("b")
-    admin.queue("a")
-
-    assert names(admin.get(f"/console?sort={sort}")) == ["a", "b"]
-
-
-def test_a_row_tells_what_changed_in_five_minutes(admin: Browser) -> None:
-    admin.queue()
-    admin.put("mail", *["{}"] * 4)
-    admin.clock.forward(timedelta(minutes=6).total_seconds())
-    admin.get("/console")
-    admin.put("mail", *["{}"] * 2)
-    admin.clock.forward(1)
-
-    [row] = admin.get("/console").page.one("table", class_="queues").one("tbody").all("tr")
-
-    assert "+2 waiting" in row.text
-
-
-def test_a_long_number_is_shortened_with_the_whole_one_beside_it(admin: Browser) -> None:
-    admin.queue("mail")
-    stats = admin.use.stats
-    real = stats.overview
-
-    def full(*given: Any) -> Any:
-        seen = real(*given)
-        many = replace(seen.queues["mail"], counts=dict.fromkeys(Status, 1_234_567_890))
-        return replace(seen, queues={"mail": many})
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(stats), "overview", lambda _, *given: full(*given))
-        shown = admin.get("/console")
-
-    cells = shown.page.one("table", class_="queues").one("tbody").all("data")
-    assert [cell.text for cell in cells] == ["1.23 G"] * len(Status)
-    assert {cell.attributes["title"] for cell in cells} == {"1\u202f234\u202f567\u202f890"}
-    assert {cell.attributes["value"] for cell in cells} == {"1234567890"}

@@ -21,17 +21,6 @@ def made(browser: Browser, **fields: str) -> Shown:
     return browser.submit(form, "/create-key", **{"name": "station", "role": "worker", **fields})
 
 
-def test_an_empty_page_names_the_command(admin: Browser) -> None:
-    assert "headrace key create" in admin.get("/console/keys").text
-
-
-def test_what_a_role_may_has_room_in_its_field_on_a_phone(admin: Browser) -> None:
-    options = admin.get("/console/create-key").page.one("select", name="role").all("option")
-
-    assert {option.text.partition(":")[0] for option in options} == {*Role}
-    assert max(len(option.text) for option in options) <= 36
-
-
 def test_a_secret_is_shown_once_on_a_page_that_is_not_kept(admin: Browser) -> None:
     shown = made(admin, queues="mail, ngsi.*")
     [secret] = set(SECRET.findall(shown.body))
@@ -54,16 +43,10 @@ def test_a_secret_is_shown_once_on_a_page_that_is_not_kept(admin: Browser) -> No
     ("field", "value", "says"),
     [
         ("name", "", "is needed"),
-        ("name", "x" * 129, "must be at most 128 bytes"),
         ("name", "bootstrap", "is the name of the deployment's own key"),
-        ("name", "service", "is the name of the service itself"),
-        ("name", "a\x1bb", "must hold no control characters"),
         ("expires_at", "2026-11-21T08:00", "must be in the future"),
-        ("expires_at", "tomorrow", "must be a date and time"),
         ("role", "king", "must be one of viewer, operator"),
         ("queues", "", "must be 1 to 100"),
-        ("queues", "x" * 257, "must be of at most 256 bytes"),
-        ("queues", " ".join(map(str, range(101))), "must be 1 to 100"),
     ],
 )
 def test_a_wrong_field_is_named(admin: Browser, field: str, value: str, says: str) -> None:

@@ -44,24 +44,6 @@ def rows(page: Element, chart: int = 0) -> list[list[str]]:
     return [[cell.text for cell in (*row.all("th"), *row.all("td"))] for row in found]
 
 
-def test_the_charts_go_back_a_week_or_a_month(admin: Browser) -> None:
-    hour = admin.get("/console/queues/mail?state=DEAD").page
-    links = {a.text: a.attributes["href"] for a in hour.all("a")}
-
-    week = admin.get(links["Last week"]).page
-    month = admin.get(links["Last month"]).page
-
-    assert (len(rows(hour)), len(rows(week)), len(rows(month))) == (60, 84, 60)
-    assert "state=DEAD" in links["Last week"]
-    assert [a.text for a in month.all("a", **{"aria-current": "page"})][-2:] == [
-        "Last month",
-        "dead 0",
-    ]
-    assert rows(week)[-1][0] == "21 Nov 06:00"
-    expected = week.all("svg", class_="plot")[0].attributes["aria-label"]
-    assert "enqueued at most 0 in 2 h" in expected
-
-
 def test_a_month_ago_is_drawn_from_the_lake_with_gaps_where_nothing_is_known(
     admin: Browser, lake: FolderLake
 ) -> None:
@@ -86,16 +68,6 @@ def test_a_month_ago_is_drawn_from_the_lake_with_gaps_where_nothing_is_known(
     assert (waiting["21 Nov 00:00"], waiting["01 Nov 12:00"]) == ("0", charts.NOTHING)
     assert "headrace lake rollup" in page.text
     assert "headrace lake rollup" not in admin.get("/console/queues/mail").text
-
-
-def test_a_lake_that_cannot_be_read_costs_the_long_charts_only(
-    admin: Browser, lake: FolderLake
-) -> None:
-    lake.put(SPAN, b"{")
-
-    assert admin.get("/console/queues/mail?span=week").status == 200
-    shown = admin.get("/console/queues/mail?span=month")
-    assert (shown.status, "span.json cannot be read" in shown.text) == (503, True)
 
 
 # -------------------------------------------------------------------------------------- the proof

@@ -4,10 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from console.chalicelib.views import lists
 from headrace.domain.access import Role
 from headrace.domain.filters import TaskFilter
-from headrace.domain.limits import VIEWS
 from headrace.domain.operate import BulkAction
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.worker import WorkerHeartbeat
@@ -84,10 +82,8 @@ class Sought:
     "sought",
     [
         Sought("queues", "paused:yes", ("news",)),
-        Sought("workers", "state:late", ("ada:1",)),
         Sought("workers", "version:1.5 queue:news", ("bob:2",)),
         Sought("schedules", "paused:yes queue:mail", ("nightly",)),
-        Sought("schedules", "task:shop.digest", ("digest",)),
         Sought("batches", "state:ended", ("night",)),
         Sought("keys", "queue:mail role:viewer", ("desk",)),
         Sought("actions", "house", ("moved house",)),
@@ -127,12 +123,6 @@ def test_each_term_goes_with_its_link_and_each_suggestion_fits(full: Browser, na
         assert rows(narrowed), text
         [without] = narrowed.page.one("p", class_="terms").all("a")
         assert query_of(without.attributes["href"]) == {}
-
-
-def test_every_list_has_a_language_and_every_language_a_list() -> None:
-    assert {*lists.LISTS} == {*LANGUAGES} == {*PATHS}
-    for name, one in lists.LISTS.items():
-        assert one.language.read(one.example).terms, name
 
 
 def test_the_guide_names_the_keys_of_each_list() -> None:
@@ -185,18 +175,6 @@ def test_who_may_not_operate_or_see_the_list_saves_no_view_of_it(full: Browser) 
     assert full.post("/console/views/nothing", sent).status == 404
 
 
-def test_what_cannot_be_saved_says_why(full: Browser) -> None:
-    page = search(full, "workers", "mail").page
-    for number in range(VIEWS):
-        full.use.views.save("@workers", f"v{number}", f"w{number}", by="ada")
-
-    refused = full.follow(full.submit(page, "/views/workers", name="one more", do="save"))
-
-    assert "remove one" in refused.text
-    wrong = full.submit(page, "/views/workers", name="x", q="quue:mail", do="save")
-    assert "at character 1: quue is no key" in full.follow(wrong).text
-
-
 def test_what_payloads_call_is_not_told_to_those_who_may_not_see_them(full: Browser) -> None:
     viewer = full.as_role(Role.VIEWER)
 
@@ -210,12 +188,8 @@ def test_what_payloads_call_is_not_told_to_those_who_may_not_see_them(full: Brow
 @pytest.mark.parametrize(
     ("name", "head", "first"),
     [
-        ("workers", "Version", "ada:1"),
         ("workers", "Heard of", "bob:2"),
-        ("schedules", "Schedule", "digest"),
         ("batches", "Ended", "night"),
-        ("keys", "Name", "desk"),
-        ("actions", "Why", "moved house"),
         ("audit", "Action", "create key"),
     ],
 )
@@ -231,12 +205,6 @@ def test_a_head_sorts_and_turns_the_order_round(
     orders = {one.attributes.get("aria-sort") for one in heads(turned).values()}
     assert len(orders - {None}) == 1
     assert "sort=" in shown.body
-
-
-def test_an_order_is_kept_by_a_search(full: Browser) -> None:
-    page = full.get("/console/workers?sort=-version").page
-
-    assert page.one("input", name="sort").attributes["value"] == "-version"
 
 
 def test_a_list_that_is_longer_than_a_page_says_what_order_it_has(full: Browser) -> None:

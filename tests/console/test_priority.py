@@ -29,21 +29,6 @@ def test_a_list_has_a_column_and_a_filter_for_them(admin: Browser) -> None:
     assert "must be one of high, normal, low" in wrong
 
 
-def test_a_queue_without_them_has_no_column(admin: Browser) -> None:
-    admin.queue("mail")
-    admin.put("mail")
-
-    assert (
-        "Priority" not in admin.get("/console/queues/mail").page.one("table", class_="tasks").text
-    )
-
-
-def test_a_task_says_which_it_has(admin: Browser) -> None:
-    high, *_ = ranked(admin)
-
-    assert "Priority high" in admin.get(f"/console/tasks/{high}").text
-
-
 def test_settings_switch_them_on_and_off(admin: Browser) -> None:
     admin.queue("mail")
 

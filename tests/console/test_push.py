@@ -87,10 +87,8 @@ def test_alerts_are_set_in_the_form_and_taken_away(admin: Browser) -> None:
     [
         ({"alert_queue": "ops"}, "must be there unless another limit is"),
         ({"alert_dead": "3"}, "must be there: who is told"),
-        ({"alert_queue": "ops", "alert_dead": "0"}, "from 1 to"),
         ({"alert_queue": "ops", "alert_silence": "59"}, "must be a length of time from 1m"),
         ({"alert_queue": "mail", "alert_dead": "1"}, "must be another queue"),
-        ({"alert_queue": "nowhere", "alert_dead": "1"}, "is missing: there is no queue nowhere"),
     ],
 )
 def test_alerts_that_cannot_be_are_refused_at_their_field(
@@ -113,20 +111,6 @@ def test_who_may_not_know_who_is_told_of_alerts_leaves_that_alone(admin: Browser
     shown = other.submit(form.page, "/mail/settings", alert_dead="4")
     other.submit(shown.page, "/mail/settings")
     assert admin.use.queues.get("mail").settings.alerts == AlertSettings("ops", dead_per_minute=4)
-
-
-def test_a_queue_without_a_target_shows_none(admin: Browser) -> None:
-    admin.queue("mail")
-    assert "Dispatchers now" not in admin.get("/console/queues/mail").body
-
-
-def test_the_form_of_settings_leaves_a_target_alone(admin: Browser) -> None:
-    admin.queue("hooks", target=TARGET)
-    form = admin.get("/console/queues/hooks/settings").page
-    shown = admin.submit(form, "/hooks/settings", description="new")
-    admin.submit(shown.page, "/hooks/settings")
-    settings = admin.use.queues.get("hooks").settings
-    assert (settings.description, settings.target) == ("new", TARGET)
 
 
 def save(admin: Browser, queue: str, **fields: str) -> None:
@@ -178,16 +162,9 @@ def test_the_form_sets_headers_and_a_mask_keeps_what_there_was(admin: Browser) -
     ("typed", "fault"),
     [
         ("X-One", "must be one a line, as Name: value"),
-        (": 1", "must be one a line, as Name: value"),
         (f"X-One: {MASK}", "X-One is masked: say what it is"),
-        ("X-One: 1\nX-One: 2", "X-One must be there once"),
         ("X-One: 1\nx-one: 2", "x-one must be there once"),
         ("Host: a.example", "Host is set by the service"),
-        ("Webhook-Id: 1", "Webhook-Id is set by the service"),
-        ("X One: 1", "X One must be the name of a header"),
-        ("X-One: é", "X-One must have visible ASCII characters and inner blanks only"),
-        ("\n".join(f"X-{n}: 1" for n in range(21)), "must be at most 20; there are 21"),
-        ("X-One: " + 4092 * "a", "must be at most 4096 bytes together; they are 4097"),
     ],
 )
 def test_headers_that_cannot_be_are_refused_at_their_field(
@@ -200,17 +177,6 @@ def test_headers_that_cannot_be_are_refused_at_their_field(
     assert refused.status == 400
     assert refused.page.one("p", id="e-target_headers").text == fault
     assert admin.use.queues.get("hooks").settings.target is None
-
-
-def test_headers_that_somebody_else_took_away_meanwhile_are_not_kept(admin: Browser) -> None:
-    admin.queue("hooks", target=TARGET)
-    form = admin.get("/console/queues/hooks/settings").page
-    settings = admin.use.queues.get("hooks").settings
-    admin.use.queues.replace("hooks", replace(settings, target=replace(TARGET, headers={})))
-    typed = f"Authorization: {MASK}\nX-New: 1"
-    refused = admin.submit(form, "/hooks/settings", target_headers=typed)
-    fault = "Authorization is masked: say what it is"
-    assert refused.page.one("p", id="e-target_headers").text == fault
 
 
 def test_the_form_sets_who_is_told_of_which_ends(admin: Browser) -> None:
@@ -241,21 +207,9 @@ def test_who_may_not_know_the_queue_that_is_told_keeps_it_unnamed(admin: Browser
     ("given", "name", "fault"),
     [
         ({"target_url": "http://example.com"}, "target_url", "must begin with https://"),
-        ({"target_url": "https://example.com:8443"}, "target_url", "must be on port 443"),
         ({"target_url": "https://127.0.0.1/"}, "target_url", "into a private network"),
         ({"target_lambda": "resize"}, "target_lambda", "must be the ARN of a Lambda function"),
-        (
-            {"target_url": "https://a.example", "target_lambda": "resize"},
-            "target_lambda",
-            "must be empty: the tasks are sent to the address",
-        ),
-        ({"target_timeout": "301"}, "target_timeout", "must be a length of time from 1s to 5m"),
-        ({"target_concurrency": "0"}, "target_concurrency", "a whole number from 1 to 500"),
         ({"told_queue": "nowhere"}, "told_queue", "there is no queue nowhere"),
-        ({"told_queue": "mail"}, "told_queue", "must be another queue"),
-        ({"told_queue": "a b"}, "told_queue", "letters, digits"),
-        ({"told_queue": MASK}, "told_queue", "must be named"),
-        ({"told_states": "all"}, "told_states", "must be one of succeeded and dead"),
     ],
 )
 def test_what_is_wrong_with_a_target_or_who_is_told_stands_at_its_field(
@@ -268,23 +222,3 @@ def test_what_is_wrong_with_a_target_or_who_is_told_stands_at_its_field(
     assert fault in refused.page.one("p", id=f"e-{name}").text
     settings = admin.use.queues.get("mail").settings
     assert (settings.target, settings.on_end) == (None, None)
-
-
-def test_a_target_that_becomes_a_function_must_lose_its_headers(admin: Browser) -> None:
-    admin.queue("hooks", target=TARGET)
-    form = admin.get("/console/queues/hooks/settings").page
-    arn = "arn:aws:lambda:eu-west-1:123456789012:function:resize"
-    refused = admin.submit(form, "/hooks/settings", target_url="", target_lambda=arn)
-    assert "must be empty: a Lambda" in refused.page.one("p", id="e-target_headers").text
-    assert "HEADRACE_PUSH_FUNCTIONS" in refused.page.one("p", id="e-target_lambda").text
-
-
-def test_who_is_told_and_is_gone_before_the_save_is_refused_in_the_form(admin: Browser) -> None:
-    admin.queue("ends")
-    admin.queue("mail")
-    form = admin.get("/console/queues/mail/settings").page
-    shown = admin.submit(form, "/mail/settings", told_queue="ends")
-    admin.use.queues.delete("ends")
-    refused = admin.submit(shown.page, "/mail/settings")
-    assert refused.status == 400
-    assert "there is no queue ends" in refused.page.one("p", id="e-told_queue").text

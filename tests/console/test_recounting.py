@@ -36,28 +36,6 @@ def test_counters_that_are_off_are_mended(off: Browser) -> None:
     assert "The counters were right." in again.text
 
 
-def test_what_takes_longer_than_a_page_may_goes_on_by_a_button(off: Browser) -> None:
-    off.use.recounting.patience = -1
-    entries = off.use.recounting.store.entries
-
-    def slowly(*given: object, **named: object) -> object:
-        off.clock.forward(6)
-        return entries(*given, **named)  # type: ignore[arg-type]
-
-    off.use.recounting.store.entries = slowly  # type: ignore[method-assign, assignment]
-
-    shown = off.follow(off.submit(off.get(f"{HERE}?state=READY").page, "/mail/recount"))
-    pages = 1
-    while "counted so far" in shown.text:
-        assert "Continue recount" in shown.text
-        shown = off.follow(off.submit(shown.page, "/mail/recount"))
-        pages += 1
-
-    assert pages > 1
-    assert "off by 3" in shown.text
-    assert shown.url == f"{HERE}?state=READY"
-
-
 def test_who_may_only_look_is_offered_no_recount(off: Browser) -> None:
     viewer = off.as_role(Role.VIEWER)
 
@@ -79,16 +57,3 @@ def test_an_index_is_built_anew_by_a_button_that_is_there_with_an_index(filled: 
     [entry] = filled.use.audit.list(AuditFilter(action="reindex")).shown
     assert (entry.actor, entry.queue) == ("the operator", "mail")
     assert INDEX not in filled.as_role(Role.VIEWER).get(HERE).body
-
-
-def test_whoever_asks_for_an_index_of_nothing_is_told_what_to_do(filled: Browser) -> None:
-    mail = filled.use.queues.get("mail")
-    filled.use.queues.replace("mail", replace(mail.settings, indexed_fields=("tag:tenant",)))
-    page = filled.get(HERE).page
-    filled.use.queues.replace("mail", mail.settings)  # a colleague gives the index up
-
-    refused = filled.submit(page, INDEX)
-
-    assert refused.status == 409
-    assert "has no indexed_fields" in refused.text
-    assert "headrace queue edit mail --index tag:tenant" in refused.text

@@ -3,13 +3,12 @@
 import contextlib
 import http.client
 import re
+from dataclasses import replace
 from urllib.parse import urlencode, urlsplit
 
 import pytest
 
 from console.app import FORM, app
-from console.chalicelib.routes import routes as console_routes
-from console.chalicelib.urls import Urls
 from headrace.local.launch import launched
 from headrace.local.tables import Template, routes
 from infra.template import load_template
@@ -32,33 +31,6 @@ def test_the_template_has_one_route_for_all_pages(template: Template) -> None:
     assert declared == sign_in | {("ANY", "/console"), ("ANY", "/console/{proxy+}")}
 
 
-@pytest.mark.parametrize("end", ["", "/"])
-def test_every_path_of_the_app_is_found(end: str) -> None:
-    for path in app.routes:
-        names = re.findall(r"\{(\w+)\+?\}", path)
-        sent = re.sub(r"\{(\w+)\+?\}", r"a \1", path).replace(" ", "%20")
-
-        assert console_routes.find(sent + end) == (path, {name: f"a {name}" for name in names})
-
-
-@pytest.mark.parametrize(
-    ("path", "found"),
-    [
-        ("/console/queues/edit", "/console/queues/{queue}"),
-        ("/console/tasks/x/enqueue", "/console/tasks/{id}/enqueue"),
-        ("/console/tasks/x/run", "/console/tasks/{id}/{action}"),
-        ("/console/tasks//run", "/console/{path+}"),
-        ("/console/queues/{queue}/{path+}/{x}", "/console/{path+}"),
-        ("/console/no/such/page", "/console/{path+}"),
-        ("/console/" + "a/" * 2_000, "/console/{path+}"),
-    ],
-)
-def test_the_most_specific_route_is_taken_and_any_other_path_has_a_page(
-    path: str, found: str
-) -> None:
-    assert console_routes.find(path)[0] == found
-
-
 def test_a_method_that_a_page_does_not_take_is_refused(browse: Browser) -> None:
     for method in ("PUT", "DELETE", "OPTIONS", "PATCH"):
         refused = browse.send(method, "/console/queues/mail", b"", {})
@@ -66,6 +38,38 @@ def test_a_method_that_a_page_does_not_take_is_refused(browse: Browser) -> None:
         assert refused.status == 405
         assert refused.headers["allow"] == "GET"
         assert refused.headers["x-frame-options"] == "DENY"
+
+
+def test_nothing_is_shown_or_done_before_a_sign_in(browse: Browser) -> None:
+    browse.queue("mail")
+    for path, methods in app.routes.items():
+        filled_in = re.sub(r"\{\w+\+?\}", "mail", path)
+        for method in methods:
+            if path in ("/console/sign-in", "/console/static/{name}", "/console/{path+}"):
+                continue
+            form = {"Content-Type": FORM} if method == "POST" else {}
+            refused = browse.send(method, filled_in, b"", form)
+
+            assert refused.status == 303, path
+            assert urlsplit(refused.headers["location"]).path == "/console/sign-in", path
+
+
+@pytest.mark.parametrize("path", ["/console/tasks//run", "/console/no/such/page"])
+def test_an_unknown_path_has_a_page_that_says_so(admin: Browser, path: str) -> None:
+    missing = admin.get(path)
+
+    assert missing.status == 404
+    assert "Sign out" in missing.text
+
+
+def test_a_path_is_found_with_a_slash_behind_it_and_a_stage_before_it(admin: Browser) -> None:
+    admin.queue("console")
+    assert admin.get("/console/queues/console/").status == 200
+
+    staged = replace(admin.another(), stage="/dev").sign_in().get("/dev/console/queues/console")
+    links = {link.attributes["href"] for link in staged.page.all("a")}
+    assert staged.status == 200
+    assert {link for link in links if not link.startswith(("/dev/console", "#"))} == set()
 
 
 def test_head_is_answered_as_get(admin: Browser) -> None:
@@ -79,46 +83,6 @@ def test_no_event_of_the_console_has_an_authorizer(template: Template) -> None:
     events = template["Resources"]["ConsoleFunction"]["Properties"]["Events"].values()
 
     assert {event["Properties"]["Auth"]["Authorizer"] for event in events} == {"NONE"}
-
-
-def test_forms_are_taken_only_as_forms() -> None:
-    forms = [methods["POST"] for methods in app.routes.values() if "POST" in methods]
-
-    assert {tuple(form.content_types) for form in forms} == {(FORM,)}
-
-
-def test_everybody_may_see_the_door_and_nothing_behind_it() -> None:
-    open_routes = {
-        (route.method, route.path.removeprefix("/console"))
-        for route in console_routes.found
-        if route.needs is None
-    }
-
-    assert open_routes == {
-        ("GET", "/sign-in"),
-        ("POST", "/sign-in"),
-        ("GET", "/static/{name}"),
-        ("GET", "/{path+}"),
-    }
-
-
-@pytest.mark.parametrize(
-    ("path", "resource", "base"),
-    [
-        ("/console", "/console", ""),
-        ("/console/", "/console", ""),
-        ("/dev/console", "/console", "/dev"),
-        ("/dev/console/queues/console", "/console/queues/{queue}", "/dev"),
-        ("/a/b/console/tasks/x/run", "/console/tasks/{id}/{action}", "/a/b"),
-        ("/dev/console/no/such/page", "/console/{path+}", "/dev"),
-    ],
-)
-def test_what_stands_before_our_paths_is_read_from_the_request(
-    path: str, resource: str, base: str
-) -> None:
-    event = {"path": path, "requestContext": {"path": path, "resourcePath": resource}}
-
-    assert Urls.of(event).base == base
 
 
 @pytest.mark.slow

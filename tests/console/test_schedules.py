@@ -6,8 +6,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from console.chalicelib.cron_words import spoken
-from console.chalicelib.setting_fields import retry_texts
 from headrace.domain.access import Role
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
@@ -30,10 +28,6 @@ def planned(filled: Browser) -> Browser:
     """Give an admin a console with a schedule."""
     filled.use.schedules.put("mail", "nightly", NIGHTLY)
     return filled
-
-
-def test_an_empty_page_names_the_command(filled: Browser) -> None:
-    assert "headrace schedule put" in filled.get("/console/schedules").text
 
 
 def test_a_schedule_is_told_in_words_with_its_next_runs(planned: Browser) -> None:
@@ -93,40 +87,19 @@ def test_a_schedule_is_made_after_its_runs_were_seen(filled: Browser) -> None:
     ("field", "value", "says"),
     [
         ("cron", "61 * * * *", "as its minute, which takes 0-59"),
-        ("cron", "", "give exactly one of cron"),
-        ("cron", "0 0 30 2 *", "some month must have that day"),
         ("every_seconds", "60", "give exactly one of cron"),
-        ("every_seconds", "0", "must be a length of time in whole seconds from 1s"),
         ("timezone", "Europe/Madird", "did you mean Europe/Madrid?"),
         ("payload", "{", "must be JSON"),
-        ("payload", "[NaN]", "must be JSON: NaN"),
-        ("tags", "broken", "key=value"),
-        ("dedupe_key", "x" * 257, "must be at most 256 bytes"),
-        ("expires_in_seconds", "-1", "must be a length of time in whole seconds from 0"),
-        (
-            "keepalive_timeout_in_seconds",
-            "0",
-            "must be a length of time in whole seconds from 1s to 12h",
-        ),
-        ("max_retries", "101", "must be a whole number from 0 to 100"),
-        ("base_seconds", "soon", "must be a length of time from 0 to 1d"),
-        ("max_delay", "2592001", "must be a length of time from 0 to 30d"),
-        ("jitter", "1.5", "must be a number from 0 to 1"),
         ("intervals", "1, two", "must be 1 to 100 lengths of time such as 10s, 1m, 10m"),
         ("queue", "nowhere", "no queue nowhere"),
-        ("queue", "no spaces", "must be 1 to 128 ASCII letters"),
-        ("name", "nightly", "is the name of another schedule of mail"),
         ("name", "", "must be 1 to 128 ASCII letters"),
     ],
 )
-@pytest.mark.parametrize("do", ["preview", "save"])
-def test_a_wrong_field_is_named(
-    planned: Browser, field: str, value: str, says: str, do: str
-) -> None:
+def test_a_wrong_field_is_named(planned: Browser, field: str, value: str, says: str) -> None:
     form = planned.get("/console/create-schedule").page
     typed = {"queue": "mail", "name": "new", "cron": "* * * * *", "payload": "{}",
              "retry_kind": "fixed", field: value}  # fmt: skip
-    refused = planned.submit(form, "/create-schedule", **typed, do=do)
+    refused = planned.submit(form, "/create-schedule", **typed, do="save")
 
     tag = "textarea" if field == "payload" else "input"
     wrong = refused.page.one(tag, name=field)
@@ -199,16 +172,6 @@ def test_a_run_by_hand_is_told_from_a_tick_and_says_how_it_ended(planned: Browse
     assert "run by hand, its task is not kept any more" in planned.get(HERE).text
 
 
-def test_a_run_that_the_dedupe_key_holds_back_says_so(planned: Browser) -> None:
-    planned.use.schedules.put("mail", "nightly", replace(NIGHTLY, dedupe_key="one at a time"))
-    planned.submit(planned.get(f"{HERE}/run").page, "/run")
-    planned.clock.forward(1)
-    held = planned.follow(planned.submit(planned.get(f"{HERE}/run").page, "/run"))
-
-    assert "Nothing was enqueued: task tsk_" in held.text
-    assert "holds the dedupe key." in held.text
-
-
 def test_a_schedule_has_retries_of_its_own(planned: Browser) -> None:
     form = planned.get(f"{HERE}/edit").page
     assert form.one("select", name="retry_kind").all("option")[0].text == "as the queue says"
@@ -251,34 +214,6 @@ def test_a_schedule_says_what_becomes_of_missed_and_expired_runs(planned: Browse
     keyless = {"dedupe_key": "", "dedupe_until": "start"}
     wrong = planned.submit(planned.get(f"{HERE}/edit").page, "/edit", **typed, **keyless)
     assert "needs a dedupe key" in wrong.text
-
-
-def test_retries_that_were_set_elsewhere_stay_until_they_are_cleared(planned: Browser) -> None:
-    odd = RetryStrategy(Backoff.QUADRATIC, 3, base_seconds=1.5, max_delay_seconds=90, jitter=0.25)
-    planned.use.schedules.put("mail", "nightly", replace(NIGHTLY, retry_strategy=odd))
-    typed = {"payload": NIGHTLY.payload, "do": "save"}
-    form = planned.get(f"{HERE}/edit").page
-    planned.submit(form, "/edit", **typed, tags="a=b")
-    kept = planned.use.schedules.get("mail", "nightly").schedule.settings
-    assert kept == replace(NIGHTLY, retry_strategy=odd, tags={"a": "b"})
-
-    empty = dict.fromkeys(retry_texts(odd), "")
-    planned.submit(planned.get(f"{HERE}/edit").page, "/edit", **typed, **empty)
-    assert planned.use.schedules.get("mail", "nightly").schedule.settings.retry_strategy is None
-
-
-def test_a_form_of_before_that_asks_no_retries_leaves_them(planned: Browser) -> None:
-    own = replace(NIGHTLY, retry_strategy=RetryStrategy(max_retries=2))
-    planned.use.schedules.put("mail", "nightly", own)
-    token = (
-        planned.get(f"{HERE}/edit").page.one("form", class_="stacked").one("input", name="token")
-    )
-    fields = {"cron": "0 3 * * *", "timezone": "Europe/Madrid", "payload": NIGHTLY.payload,
-              "token": token.attributes["value"], "do": "save"}  # fmt: skip
-    planned.post(f"{HERE}/edit", fields)
-
-    stored = planned.use.schedules.get("mail", "nightly").schedule.settings.retry_strategy
-    assert stored == own.retry_strategy
 
 
 def test_a_schedule_is_deleted_after_a_question(planned: Browser) -> None:
@@ -329,56 +264,18 @@ def test_a_form_without_the_sessions_token_changes_nothing(planned: Browser) -> 
 @pytest.mark.parametrize(
     ("cron", "expected"),
     [
-        ("* * * * *", "every minute"),
-        ("*/5 * * * *", "every 5 minutes"),
-        ("*/7 * * * *", "*/7 * * * *"),
-        ("0 * * * *", "every hour"),
         ("5,35 * * * *", "every hour at 5 and 35 min past"),
-        ("15 */6 * * *", "every 6 hours at 15 min past"),
-        ("0 */2 * * *", "every 2 hours"),
-        ("0 3 * * *", "every day at 03:00"),
-        ("0 8,20 * * *", "every day at 08:00 and 20:00"),
-        ("30 8 * * 1-5", "Monday to Friday at 08:30"),
         ("30 8 * * MON,thu", "every Monday and Thursday at 08:30"),
-        ("0 0 * * 7", "every Sunday at 00:00"),
-        ("0 0 * * 5L", "on the last Friday of the month at 00:00"),
         ("0 0 * * 5#2", "on the second Friday of the month at 00:00"),
-        ("0 0 1 * *", "on day 1 of the month at 00:00"),
-        ("0 0 1,15 * *", "on days 1 and 15 of the month at 00:00"),
-        ("0 0 L * *", "on the last day of the month at 00:00"),
-        ("0 9 LW * *", "on the last weekday of the month at 09:00"),
-        ("0 9 15W * *", "on the weekday nearest to day 15 of the month at 09:00"),
-        ("0 0 1 1 *", "on 1 January at 00:00"),
         ("0 0 25 DEC ?", "on 25 December at 00:00"),
-        ("*/5 * * * 1-5", "every 5 minutes, Monday to Friday"),
         ("*/10 * * * * *", "every 10 seconds"),
-        ("* * * * * *", "every second"),
-        ("0 0 3 * * ?", "every day at 03:00"),
-        ("0 30 8 ? * MON-FRI *", "Monday to Friday at 08:30"),
-        ("0 30 8 ? * MON-FRI 2027", "0 30 8 ? * MON-FRI 2027"),
-        ("0 0 13 * 5", "0 0 13 * 5"),
-        ("0 9-17 * * *", "0 9-17 * * *"),
-        ("1-10/3 * * * *", "1-10/3 * * * *"),
-        ("0 */5 * * *", "0 */5 * * *"),
-        ("*/7 * * * * *", "*/7 * * * * *"),
-        ("0 12 */10 * *", "0 12 */10 * *"),
-        ("0 0 */2 * 1", "0 0 */2 * 1"),
-        ("0 0 1 * */2", "0 0 1 * */2"),
-        ("0 0 * * */2", "0 0 * * */2"),
-        ("0 9 1W,15W * *", "0 9 1W,15W * *"),
-        ("0 9 15W,20 * *", "0 9 15W,20 * *"),
-        ("0 9 L,15 * *", "0 9 L,15 * *"),
-        ("0 0 * * 1#1,3#1", "0 0 * * 1#1,3#1"),
-        ("0 30 8 ? * * 2027/2", "0 30 8 ? * * 2027/2"),
+        ("0 0 13 * 5", "0 0 13 * 5"),  # too odd for words
     ],
 )
-def test_the_common_shapes_of_cron_are_said_in_words(cron: str, expected: str) -> None:
-    assert spoken(cron, None, "UTC") == expected
+def test_common_cron_expressions_are_shown_in_words(
+    admin: Browser, cron: str, expected: str
+) -> None:
+    admin.queue("mail")
+    admin.use.schedules.put("mail", "nightly", ScheduleSettings(cron=cron))
 
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [(60, "every minute"), (90, "every 90s"), (86_400, "every day"), (0.5, "every 500ms")],
-)
-def test_intervals_are_said_in_words(seconds: float, expected: str) -> None:
-    assert spoken(None, seconds, "UTC") == expected
+    assert expected in admin.get("/console/schedules").text

@@ -3,21 +3,15 @@
 Long, because each step from a look to what was done is tested on the one queue laid out here.
 """
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from headrace.domain.access import Role
-from headrace.domain.errors import Unavailable
-from headrace.domain.filters import TaskFilter
-from headrace.domain.indexing import Match, term_of
-from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
-from headrace.ops.operators.action_work import CLAIMED_FOR, PART
+from headrace.ops.operators.action_work import PART
 from headrace.ops.shared.audit import AuditFilter
-from headrace.store.records.indexes import index_of, save_index
 from tests.console.conftest import Browser, Element, Shown
 
 
@@ -79,14 +73,6 @@ def test_exactly_the_filtered_set_is_restarted_after_a_look(mail: Browser) -> No
     assert (entry.matched, entry.changed) == (7, 7)
     assert entry.filter is not None
     assert entry.filter["error"] == "full"
-
-
-def test_the_buttons_say_what_they_do(mail: Browser) -> None:
-    kill(mail, 7)
-    confirm = look(mail, "/console/queues/mail?state=DEAD", "delete")
-    buttons = [button.text for button in confirm.page.one("main").all("button") if button.text]
-
-    assert [text for text in buttons if "copy" not in text] == ["Delete only 5", "Delete 7 tasks"]
 
 
 def test_a_few_first_and_then_the_rest(mail: Browser) -> None:
@@ -186,14 +172,6 @@ def test_what_is_cancelled_is_over_and_says_how_much_was_done(mail: Browser) -> 
     assert "250 tasks back." in back.text
 
 
-def test_the_service_goes_on_when_nobody_looks(mail: Browser) -> None:
-    going = begun(mail)
-    mail.use.action_work.run()
-
-    assert mail.use.inspect.count("mail").count == 0
-    assert "Done: 300 tasks deleted." in mail.get(going.url).text
-
-
 def test_actions_are_listed_and_found_from_their_queue_and_the_audit(mail: Browser) -> None:
     going = begun(mail)
     path = going.url.partition("?")[0]
@@ -253,17 +231,6 @@ def test_a_move_asks_where_to_and_says_what_is_wrong(mail: Browser) -> None:
     done = to_the_end(mail, mail.follow(decide(mail, confirm, "all", to_queue="archive")))
     assert "Done: 2 tasks moved." in done.text
     assert {mail.use.tasks.get(one).queue for one in ids} == {"archive"}
-
-
-def test_a_filter_that_makes_no_sense_is_explained_on_the_queue_s_page(mail: Browser) -> None:
-    kill(mail, 1)
-    page = mail.get("/console/queues/mail").page
-    refused = mail.post(
-        "/console/queues/mail/matching?attempts=apples",
-        {"token": token_of(page), "action": "delete"},
-    )
-
-    assert "must be a whole number" in mail.follow(refused).text
 
 
 @pytest.mark.parametrize("seen", ["", "forged", "other"])
@@ -356,69 +323,12 @@ def test_a_move_that_goes_elsewhere_is_only_for_operators_of_that_queue_too(
     assert "Begun on 5 of 7 tasks" in both.get(path).text
 
 
-def test_a_target_outside_the_key_is_refused_whether_it_is_there_or_not(mail: Browser) -> None:
-    kill(mail, 1)
-    only_mail = mail.as_role(Role.OPERATOR, "mail")
-    mine = look(only_mail, "/console/queues/mail?state=DEAD", "move")
-    statuses = [
-        decide(only_mail, mine, "all", to_queue=target).status
-        for target in ("archive", "nowhere", "")
-    ]
-
-    assert statuses == [403, 403, 400]
-
-
-def test_a_table_that_is_away_for_a_moment_only_delays_it(mail: Browser) -> None:
-    kill(mail, 8)
-    confirm = look(mail, "/console/queues/mail?state=DEAD", "restart")
-    sound = mail.use.bulk.store
-
-    class Away:
-        def __getattr__(self, name: str) -> Any:
-            if name == "commit":
-                message = "the table is away"
-                raise Unavailable(message)
-            return getattr(sound, name)
-
-    mail.use.bulk.store = Away()
-    going = mail.follow(decide(mail, confirm, "all"))
-    mail.use.bulk.store = sound
-    assert "Going on: 0 of 8 tasks so far." in going.text
-    mail.clock.forward(CLAIMED_FOR.total_seconds())
-
-    assert "Done: 8 tasks restarted." in to_the_end(mail, going).text
-
-
 def test_markup_in_errors_is_text_among_the_samples(mail: Browser) -> None:
     kill(mail, 1, "<script>alert(2)</script>")
     confirm = look(mail, "/console/queues/mail?state=DEAD", "restart")
 
     assert "<script>alert(2)</script>" in confirm.text
     assert "<script>alert(2)" not in confirm.body
-
-
-def test_a_search_by_an_index_says_how_many_tasks_with_the_value_it_looked_at(
-    mail: Browser,
-) -> None:
-    """Their number is not known, so there is no "of about", and no missing index is blamed."""
-    queue = mail.use.queues.get("mail")
-    fields = ("tag:tenant",)
-    mail.use.queues.replace("mail", replace(queue.settings, indexed_fields=fields))
-    store = mail.use.queues.store
-    index = index_of(store, "mail")
-    assert index is not None
-    assert save_index(store, replace(index, ready=fields))
-    term = term_of("tag:tenant", "acme")
-    for _ in range(64):
-        ids = mail.put("mail", *["{}"] * 25, tags={"tenant": "acme"})
-        store.note_matches([Match("mail", term, name) for name in ids], ())
-
-    none = mail.get("/console/queues/mail?tag=tenant%3Dacme&worker=nobody")
-    dead = mail.get("/console/queues/mail?tag=tenant%3Dacme&state=DEAD")
-
-    assert "None found yet: 750 tasks with the indexed value looked at." in none.text
-    assert none.page.all("progress", class_="how-far") == []
-    assert "No task fits this filter." in dead.text
 
 
 def test_a_filter_that_fits_little_says_how_far_it_looked(mail: Browser) -> None:
@@ -472,30 +382,3 @@ def test_what_was_deleted_comes_back_by_a_button_on_its_page(mail: Browser) -> N
     back = mail.follow(mail.submit(done.page, "/console/undo"))
     assert f"{PART + 20} tasks back." in back.text
     assert mail.use.inspect.count("mail").count == PART + 20
-
-
-def test_a_set_of_many_queues_comes_back_in_each(mail: Browser) -> None:
-    for queue in ("mail", "archive"):
-        mail.put(queue, '"gone"')
-    found = mail.use.selections.look(
-        BulkAction.DELETE, ["mail", "archive"], TaskFilter(), by="the admin"
-    )
-    shown = to_the_end(mail, mail.get(f"/console/sets/{found.name}"))
-
-    done = to_the_end(mail, mail.follow(decide(mail, shown, "all")))
-    back = mail.follow(mail.submit(done.page, "/console/undo"))
-
-    assert "2 tasks back." in back.text
-    assert [mail.use.inspect.count(queue).count for queue in ("mail", "archive")] == [1, 1]
-
-
-def test_where_its_undo_is_over_a_deletion_ends_and_says_so(mail: Browser) -> None:
-    going = begun(mail)
-    [undo] = mail.use.actions.get(going.url.partition("?")[0].rpartition("/")[2]).undos.values()
-    mail.use.selections.store.drop_record("undo", undo)
-
-    failed = to_the_end(mail, going)
-
-    assert "It cannot go on: the time in which it could be undone is over." in failed.text
-    assert "Failed: 250 tasks deleted before." in failed.text
-    assert mail.use.inspect.count("mail").count == 50

@@ -96,17 +96,9 @@ def test_a_pause_stays_a_pause(admin: Browser) -> None:
     ("name", "value", "says"),
     [
         ("keepalive", "0", "must be a length of time from 1s to 12h"),
-        ("keepalive", "1,5m", "must be a length of time from 1s to 12h"),
-        ("expires", "-1", "must be a length of time from 0 to 365d"),
         ("shards", "65", "must be a whole number from 1 to 64"),
-        ("shards", "", "must be a whole number from 1 to 64"),
-        ("max_retries", "101", "must be a whole number from 0 to 100"),
         ("jitter", "1.1", "must be a number from 0 to 1"),
-        ("intervals", "1, two", "must be 1 to 100 lengths of time such as 10s, 1m, 10m"),
-        ("rate_tokens", "0", "must be a whole number from 1 to 1000000000"),
         ("retry_kind", "sometimes", "must be one of exponential"),
-        ("dead_enable", "maybe", "must be one of yes, no"),
-        ("description", "x" * 1025, "must be at most 1024 bytes"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_limit_and_keeps_what_was_typed(
@@ -121,17 +113,7 @@ def test_a_wrong_field_is_named_with_its_limit_and_keeps_what_was_typed(
         assert refused.page.one("input", name=name).attributes["value"] == value
 
 
-def test_a_list_of_waits_needs_waits(admin: Browser) -> None:
-    admin.queue("mail")
-
-    assert "must have 1 to 100 waits" in edit(admin, retry_kind="intervals").text
-    shown = edit(admin, retry_kind="intervals", intervals="1, 2.5")
-    admin.submit(shown.page, "/mail/settings")
-    strategy = admin.use.queues.get("mail").settings.retry_strategy
-    assert (strategy.max_retries, strategy.intervals) == (2, (1, 2.5))
-
-
-@pytest.mark.parametrize("base", ["", "{", "[]", '{"keepalive": 7, "other": 1}', "null"])
+@pytest.mark.parametrize("base", ["{", "null"])
 def test_a_broken_record_of_what_was_there_breaks_nothing(admin: Browser, base: str) -> None:
     admin.queue("mail")
 
@@ -170,9 +152,3 @@ def test_lengths_of_time_are_typed_as_people_write_them(admin: Browser) -> None:
     assert "Retries 3, after 10s, 1m, 10m" in page.text
     form = admin.get("/console/queues/mail/settings").page
     assert form.one("input", name="keepalive").attributes["value"] == "1h30m"
-
-
-def test_the_same_length_of_time_in_other_words_is_no_change(admin: Browser) -> None:
-    admin.queue("mail", keepalive_timeout_in_seconds=90)
-
-    assert "Nothing would change." in edit(admin, keepalive="1m30s").text

@@ -8,7 +8,6 @@ import pytest
 
 from console.chalicelib.routes import SECURITY
 from headrace.domain.access import Role
-from headrace.ops.operators import sessions as attempts
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.shared.audit import AuditFilter
 from headrace.runtime.wiring import build
@@ -49,8 +48,6 @@ def test_whoever_is_not_signed_in_is_sent_to_the_door_and_back(browse: Browser) 
         "https://evil.example",
         "//evil.example",
         "/console/../v1",
-        "/consoles",
-        "/\\evil",
         "javascript:x",
     ],
 )
@@ -88,13 +85,10 @@ def test_the_cookie_is_for_our_stage_only(browse: Browser) -> None:
 @pytest.mark.parametrize(
     ("proto", "host", "secure"),
     [
-        ("https", HOST, True),
         ("http", HOST, True),
         ("http", "localhost:8080", False),
-        ("http", "127.0.0.1:8080", False),
         ("http", "[::1]:8080", False),
         ("http", "localhost.evil.example", True),
-        ("https", "localhost:8080", True),
     ],
 )
 def test_only_plain_http_on_ones_own_machine_has_cookies_without_secure(
@@ -125,25 +119,8 @@ def test_ten_wrong_keys_are_slowed_down_wherever_they_are_asked(browse: Browser)
     assert try_key(other, KEY) == 303
 
 
-def test_who_waits_may_try_again_one_by_one(browse: Browser) -> None:
-    for _ in range(11):
-        try_key(browse, "wrong")
-    browse.clock.forward(attempts.EVERY)
-
-    assert [try_key(browse, "wrong") for _ in range(2)] == [401, 429]
-    browse.clock.forward(attempts.EVERY)
-    assert try_key(browse, KEY) == 303
-
-
 def test_right_keys_are_never_slowed_down(browse: Browser) -> None:
     assert {try_key(browse.another(), KEY) for _ in range(30)} == {303}
-
-
-def test_a_subscribers_whole_ipv6_network_counts_as_one_source() -> None:
-    assert attempts.source_of("2001:db8:1:2::7") == attempts.source_of("2001:db8:1:2:ffff::1")
-    assert attempts.source_of("2001:db8:1:2::7") != attempts.source_of("2001:db8:1:3::7")
-    assert attempts.source_of("192.0.2.7") == "192.0.2.7"
-    assert attempts.source_of("what is this") == "unknown"
 
 
 def test_a_session_ends_after_eight_hours(admin: Browser) -> None:
@@ -296,10 +273,6 @@ def test_a_link_from_elsewhere_opens_itself_once_more(filled: Browser) -> None:
     assert again.status == 303
 
 
-def test_a_session_that_is_over_is_not_asked_for_parts(browse: Browser) -> None:
-    assert browse.get("/console", **{"X-Part": "live"}).status == 401
-
-
 @pytest.mark.parametrize(
     "url", ["/console", "/console/sign-in", "/console/nowhere", "/console/queues/no"]
 )
@@ -394,7 +367,6 @@ def test_a_form_sent_over_plain_http_is_answered_with_the_same_page(browse: Brow
     "headers",
     [
         {"X-Forwarded-Proto": "http", "Host": "localhost:8080"},
-        {"X-Forwarded-Proto": "http", "Host": "[::1]:8080"},
         # A proxy with TLS that the service does not trust: only over TLS is this header sent.
         {**PLAIN, "Sec-Fetch-Site": "none"},
     ],

@@ -1,10 +1,5 @@
 """The page of one task: what happened to it, and what to do about it."""
 
-from dataclasses import replace
-
-import pytest
-
-from console.chalicelib import story
 from headrace.domain.access import Role
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
@@ -55,13 +50,6 @@ def lines(browser: Browser, task_id: str) -> list[str]:
     return [each.text for each in page.one("ol", class_="timeline").all("li")]
 
 
-def test_why_it_is_not_running_comes_before_the_lifecycle(admin: Browser) -> None:
-    admin.queue("mail")
-    shown = admin.get(f"/console/tasks/{admin.kill('mail')}")
-
-    assert 0 < shown.body.index('id="why"') < shown.body.index('class="diagram"')
-
-
 def test_moves_over_queues_are_one_story_and_each_attempt_says_where_it_was(admin: Browser) -> None:
     task_id = worked(admin)
 
@@ -72,28 +60,6 @@ def test_moves_over_queues_are_one_story_and_each_attempt_says_where_it_was(admi
     assert told[3].startswith("1. failed in mail")
     assert "ran 2 s after waiting 8.0 s , by ada:8" in told[3]
     assert len(told) == 4
-
-
-def test_waits_runs_and_backoffs_are_drawn_to_scale(admin: Browser) -> None:
-    task = admin.use.tasks.get(worked(admin))
-    strip = story.strip(task, admin.clock(), story.events(task))
-
-    assert strip is not None
-    assert strip.length == pytest.approx(102, abs=0.1)
-    seconds: dict[str, float] = {}
-    for one in strip.stretches:
-        length = one.width / strip.width * strip.length
-        seconds[one.kind] = seconds.get(one.kind, 0) + length
-    assert seconds["run-failed"] == pytest.approx(4, abs=0.3)
-    assert seconds["run-succeeded"] == pytest.approx(4, abs=0.3)
-    assert seconds["backoff"] == pytest.approx(25 + 19, abs=0.3)
-    assert seconds["wait"] == pytest.approx(8 + 1 + 41, abs=0.3)
-    assert [one.queue for one in strip.queues] == ["mail", "sms"]
-    assert strip.queues[0].width + strip.queues[1].width == pytest.approx(strip.width, abs=0.5)
-    assert "attempt 2 ran 2 s: failed" in strip.words
-    page = admin.get(f"/console/tasks/{task.id}").page
-    assert page.one("svg", class_="life").attributes["aria-label"] == strip.words
-    assert len(page.one("svg", class_="life").all("title")) == len(strip.stretches) + 2
 
 
 def test_a_queue_of_others_is_not_named_in_the_story(admin: Browser) -> None:
@@ -124,28 +90,6 @@ def test_a_restart_begins_the_attempts_anew_and_is_told(admin: Browser) -> None:
     admin.clock.forward(1)
     admin.use.bulk.by_ids("mail", BulkAction.RESTART, [task_id])
     assert sum(line.startswith("restarted") for line in lines(admin, task_id)) == 2
-
-
-def test_a_task_that_has_only_waited_has_no_strip(admin: Browser) -> None:
-    admin.queue("mail")
-    [task_id] = admin.put("mail")
-    admin.clock.forward(60)
-
-    page = admin.get(f"/console/tasks/{task_id}").page
-    assert page.all("svg", class_="life") == []
-    assert "No attempt has ended yet." in page.text
-
-
-def test_an_attempt_whose_beginning_is_not_known_is_drawn_as_such(admin: Browser) -> None:
-    task = admin.use.tasks.get(worked(admin))
-    before = tuple(replace(error, started_at=None) for error in task.errors)
-    old = replace(task, errors=before)
-    told = story.events(old)
-    strip = story.strip(old, admin.clock(), told)
-
-    assert strip is not None
-    assert "attempt 1 waited and ran 10 s, and failed" in strip.words
-    assert "unknown" in strip.kinds
 
 
 def test_children_of_a_report_are_a_tree_for_who_may_see_them(admin: Browser) -> None:

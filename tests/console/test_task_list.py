@@ -2,6 +2,7 @@
 
 import pytest
 
+from headrace.domain.access import Role
 from tests.console.conftest import Browser, Element
 
 
@@ -21,15 +22,6 @@ def test_the_bar_of_actions_says_how_many_match(filled: Browser, query: str, say
 
     page = filled.get(f"/console/queues/mail{query}").page
     assert page.one("span", class_="matched").text == says
-
-
-def test_a_skip_link_leads_straight_to_the_tasks(filled: Browser) -> None:
-    page = filled.get("/console/queues/mail").page
-    [_, skip] = page.all("a", class_="skip")
-
-    assert skip.text == "Skip to the tasks"
-    assert [each.attributes["id"] for each in page.walk() if "#" + each.attributes.get("id", "") ==
-            skip.attributes["href"]] == ["tasks"]  # fmt: skip
 
 
 def heads(page: Element) -> dict[str, tuple[str, str]]:
@@ -71,10 +63,24 @@ def test_other_heads_sort_a_list_that_is_all_there(filled: Browser) -> None:
     assert sorted(ids(down)) == sorted(ids(by_task)) == sorted(ids(page))
 
 
-def test_a_list_longer_than_a_page_has_the_order_of_its_time(filled: Browser) -> None:
-    page = filled.get("/console/queues/mail?state=SUCCEEDED&limit=1&sort=attempts").page
-    known = heads(page)
+def test_the_list_names_function_and_arguments_to_those_who_may_see_them(admin: Browser) -> None:
+    admin.queue("mail")
+    [task_id] = admin.put("mail", '{"task":"mail.send","args":{"to":"ada"}}')
+    page = admin.get("/console/queues/mail").page
 
-    assert known["Attempts"] == ("", "")
-    assert [order for order, _ in known.values() if order] == ["descending"]
-    assert "Longer than a page: in the order of its time." in page.text
+    first = page.one("table", class_="tasks").all("td")[1]
+    assert first.text.startswith('mail.send (to="ada")')
+    link = first.one("a", class_="call")
+    assert link.attributes["href"] == f"/console/tasks/{task_id}"
+    viewer = admin.as_role(Role.VIEWER).get("/console/queues/mail")
+    assert viewer.page.all("a", class_="call") == []
+    assert "ada" not in viewer.page.one("table", class_="tasks").text
+
+
+def test_a_list_fetches_no_payload_that_is_kept_elsewhere(admin: Browser) -> None:
+    admin.queue("mail")
+    admin.put("mail", '{"task":"mail.send","args":{"to":"' + "x" * 60_000 + '"}}')
+    before = admin.get("/console/queues/mail")
+
+    assert before.status == 200
+    assert "x" * 100 not in before.body

@@ -1,7 +1,5 @@
 """What the console says of a task, an error, an alert or a worker is true now."""
 
-from datetime import timedelta
-
 import pytest
 
 from headrace.domain.access import Role
@@ -148,16 +146,6 @@ def test_an_action_offers_an_undo_only_while_it_would_bring_something_back(
     back = filled.follow(filled.submit(action.page, "/console/undo"))
     assert "1 task back." in back.text
     assert "Undo: bring" not in filled.get(action.url).text
-
-
-def test_an_undo_that_is_over_is_not_offered(filled: Browser) -> None:
-    filled.record()
-    action = filled.follow(
-        decide(filled, look(filled, "/console/queues/mail?state=DEAD", "delete"), "all")
-    )
-    filled.clock.forward(timedelta(days=1).total_seconds() + 1)
-
-    assert "Undo: bring" not in filled.another().sign_in().get(action.url).text
 
 
 def test_a_queue_whose_workers_are_all_busy_says_so(admin: Browser) -> None:

@@ -49,19 +49,6 @@ def test_workers_are_alive_late_or_gone_with_what_they_are_at(admin: Browser) ->
     assert " late " in found["late.example:2"]
 
 
-def test_a_worker_shows_all_its_tasks_and_no_more_of_the_gone_after_an_hour(admin: Browser) -> None:
-    admin.queue("mail")
-    ids = admin.put("mail", *["{}"] * 5)
-    admin.take("mail", 5, worker="ada:1")
-    beat(admin, "ada:1", running=(*ids, "tsk_never"))
-
-    shown = admin.get("/console/worker?name=ada%3A1")
-    admin.clock.forward(3_601)
-
-    assert len(shown.page.one("tbody").all("tr")) == 5
-    assert "None has sent a heartbeat lately" in admin.sign_in().get("/console/workers").text
-
-
 def test_a_task_leads_to_its_worker_and_a_queue_to_those_who_listen(admin: Browser) -> None:
     admin.queue("mail")
     admin.queue("other")

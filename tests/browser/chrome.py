@@ -8,11 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, Page, Route, sync_playwright
-
-from console.chalicelib.routes import HTML, SECURITY
-from tests.console.pattern.page import PATH as PATTERN
-from tests.console.pattern.page import html
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 Colours = Literal["light", "dark"]
 TIMEOUT: Final = 15_000  # milliseconds
@@ -78,23 +74,6 @@ def opened(
         yield context, context.new_page()
     finally:
         context.close()
-
-
-def visit(page: Page, url: str) -> None:
-    """Go to a page of a service, or to the pattern page, which no service has.
-
-    For that one alone what the browser asks for is looked at: else it keeps no style and no script.
-    """
-    if not url.endswith(PATTERN):
-        page.goto(url)
-        return
-    page.route(f"**{PATTERN}", _draw_pattern)
-    page.goto(url)
-    page.unroute(f"**{PATTERN}")
-
-
-def _draw_pattern(route: Route) -> None:
-    route.fulfill(headers={**SECURITY, "Content-Type": HTML}, body=html())
 
 
 def dry_run(browser: Browser, url: str, state: Any) -> str:

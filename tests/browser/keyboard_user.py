@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from playwright.sync_api import BrowserContext, Page
 
-from tests.browser.chrome import visit
-
 _MOST_STOPS: Final = 400
 _MORE: Final = 20
 
@@ -84,7 +82,7 @@ class KeyboardUser:
 
     def go(self, path: str) -> "KeyboardUser":
         """Type an address."""
-        visit(self.page, f"{self.url}{path}")
+        self.page.goto(f"{self.url}{path}")
         return self
 
     def tab(self, *, back: bool = False) -> dict[str, Any] | None:

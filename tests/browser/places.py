@@ -1,26 +1,19 @@
-"""Every page of the console, from its own routes: a new one is looked at without being named."""
+"""Every page of the console, from the routes of its app: a new page needs no entry here."""
 
 import re
 from dataclasses import dataclass
 from typing import Final
 
-import console.app  # noqa: F401 (its views add the routes)
-from console.chalicelib import urls
-from console.chalicelib.routes import routes
+from console.app import app
 from tests.browser.fixtures import WIDE, Fixtures
-from tests.console.pattern.page import PATH as PATTERN
 
-_NO_PAGES: Final = {urls.STATIC, urls.SEARCH}  # a file, and what mostly leads to another page
-_ACTIONS: Final = {
-    "tasks": ("restart", "move", "delete"),
-    "queues": ("run", "resume", "delete"),
-    "worker": (),  # named in the query
-}
+_NO_PAGES: Final = ("/console/static/{name}", "/console/search", "/console/dead")
+_ACTIONS: Final = {"tasks": ("restart", "move", "delete"), "queues": ("run", "resume", "delete")}
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Things that are there, for the parameters of addresses: all belong to *queue*."""
+    """Names of existing things, for the parameters of addresses; all belong to *queue*."""
 
     queue: str
     task: str  #: a dead one
@@ -39,14 +32,14 @@ def names_of(fixtures: Fixtures, seen: str, done: str) -> Names:
 def pages(names: Names) -> dict[str, str]:
     """Return the address of each page by a name for it.
 
-    Raises KeyError for a page with a parameter that nothing here is known for.
+    Raises KeyError for a page with a parameter that is not in *names*.
     """
     found = {}
     ids = {"keys": names.key, "batches": names.batch, "actions": names.action}
-    for route in routes.found:
-        if route.method != "GET" or route.path in _NO_PAGES:
+    for route, methods in app.routes.items():
+        if "GET" not in methods or route in _NO_PAGES:
             continue
-        kind = route.path.split("/")[2] if route.path != urls.ROOT else ""
+        kind = [*route.split("/"), ""][2]
         given = {
             "queue": names.queue,
             "id": ids.get(kind, names.task),
@@ -54,9 +47,9 @@ def pages(names: Names) -> dict[str, str]:
             "set": names.set,
             "path": "no/such/page",
         }
-        for action in _ACTIONS[kind] if "{action}" in route.path else ("",):
-            path = route.path.replace("+}", "}").format(**given, action=action)
-            words = re.findall(r"[\w-]+", route.path.removeprefix(urls.ROOT))
+        for action in _ACTIONS.get(kind, ()) if "{action}" in route else ("",):
+            path = route.replace("+}", "}").format(**given, action=action)
+            words = re.findall(r"[\w-]+", route.removeprefix("/console"))
             name = "-".join(action if word == "action" else word for word in words)
             found[name or "all"] = path
     return found
@@ -91,5 +84,4 @@ def states(fixtures: Fixtures) -> dict[str, str]:
         "keys-searched": "/console/keys?q=role:viewer&sort=-created",
         "audit-wrong": "/console/audit?q=acton:pause",
         "task-missing": "/console/tasks/tsk_nobody",
-        "pattern": PATTERN,
     }

@@ -4,11 +4,10 @@ import argparse
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from headrace.client.client import Client
 from headrace.local.launch import launched
@@ -20,14 +19,9 @@ from tests.browser.chrome import (
     dry_run,
     opened,
     signed_in,
-    visit,
 )
 from tests.browser.fixtures import fill
-from tests.browser.moments import MOMENTS
-from tests.browser.pictures import serve
 from tests.browser.places import names_of, pages, states
-from tests.browser.rare import rare
-from tests.console.conftest import HOST
 
 _WIDTHS: Final = (320, 390, 1280)
 _FIRST: Final = ("all", "create-queue", "schedules", "keys", "audit", "pipelines", "errors")
@@ -69,38 +63,13 @@ def main() -> None:
             for window in _windows(given) if wanted else ():
                 with opened(browser, window, state) as (_, page):
                     for name, place in wanted.items():
-                        visit(page, place)
+                        page.goto(place)
                         _draw(page, window, given.into / name)
-        _draw_rare(browser, given)
-        for window in _windows(given):
-            _draw_moments(browser, window, full.url, admin, given)
 
 
 def _windows(given: argparse.Namespace) -> Iterator[Window]:
     for width, colours in itertools.product(given.widths, given.colours):
         yield Window(width, 900, colours)
-
-
-def _draw_rare(browser: Browser, given: argparse.Namespace) -> None:
-    wanted = {name: one for name, one in rare().items() if re.search(given.only, name)}
-    for window in _windows(given):
-        for name, (console, path) in wanted.items():
-            still = replace(window, script=False)
-            with opened(browser, still) as (context, page):
-                serve(console(), context)
-                page.goto(f"https://{HOST}{path}")
-                _draw(page, window, given.into / name)
-
-
-def _draw_moments(
-    browser: Browser, window: Window, url: str, state: Any, given: argparse.Namespace
-) -> None:
-    for name, (path, steps) in MOMENTS.items():
-        if re.search(given.only, name):
-            with opened(browser, window, state) as (_, page):
-                page.goto(f"{url}{path}")
-                steps(page)
-                _draw(page, window, given.into / name)
 
 
 def _draw(page: Page, window: Window, target: Path) -> None:

@@ -1,9 +1,5 @@
-"""axe-core has nothing against any page, in either light, narrow or wide, for whoever sees it.
+"""axe-core finds no fault on any page, in either theme, narrow or wide, for each role."""
 
-Nor has the browser: what it complains of fails a test at its end.
-"""
-
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,127 +7,95 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.alike import SEEN, mark
 from tests.browser.chrome import Colours
 from tests.browser.conftest import Console, Enter
 from tests.browser.places import pages, states
 
 _AXE: Final = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 _ALL: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+_COLOURS: Final = ("color-contrast", "link-in-text-block")  # all that differs between the themes
 _NARROWEST: Final = 320
-_OF_COLOUR: Final = ("color-contrast", "link-in-text-block")  # the only ones that see the light
-# They see an element, what is in it and how it is laid out, no text and nothing by its id: what
-# is made alike passes them alike.  They take most of axe's time.
-_OF_MAKE: Final = (*_OF_COLOUR, "target-size", "td-has-header", "th-has-data-cells",
-                   "td-headers-attr")  # fmt: skip
 _RUN: Final = """
-([context, runOnly, rules]) => axe.run(context, {runOnly, rules, resultTypes: ["violations"]})
+([context, runOnly]) => axe.run(context, {runOnly, resultTypes: ["violations"]})
 """
-_UNFOLD: Final = (
-    "for (const fold of document.querySelectorAll('details:not(.drop)')) fold.open = true"
-)
-# Each step of a chart has a bar and a row like those before it, and much of axe's time.
+_UNFOLD: Final = """
+for (const fold of document.querySelectorAll("details:not(.drop)")) fold.open = true
+"""
+_DROPS: Final = "details.drop"  # a menu, which covers what is below it when it is open
+# Later rows and steps are made as the first ones, and would take most of the time.
 _THIN: Final = """
 for (const more of document.querySelectorAll(
-  ".plot > .step-hover:nth-of-type(n+9), .chart tr:nth-child(n+9), .tasks tr:nth-child(n+31)"
+  ".plot > .step-hover:nth-of-type(n+9), .chart tr:nth-child(n+9), .tasks tr:nth-child(n+9)"
 )) more.remove();
 """
-_LIES_OVER: Final = "details.drop"  # what else is there, and covers it as it happens to be long
-_CLIPPED: Final = """
-() => [...document.querySelectorAll("select")].filter((select) => {
-  const whole = select.cloneNode(true);
-  whole.style.cssText = "width: max-content; position: absolute; visibility: hidden";
-  select.after(whole);
-  const clipped = whole.offsetWidth > select.offsetWidth && select.checkVisibility();
-  whole.remove();
-  return clipped;
-}).map((select) => select.name)
-"""  # each has room for the longest of its options
-_OPEN: Final = "(drop, open) => { drop.open = open }"
-_OPEN_ALL: Final = f"""
-(open) => {{ for (const drop of document.querySelectorAll("{_LIES_OVER}")) drop.open = open }}
-"""
 
 
-def violations(page: Page, colours: Colours, *, whole: bool) -> list[str]:
-    """The violations axe-core finds in this light: the rule and where.
-
-    Unless it looks at the *whole* page, it looks at what is new, and in the dark at colours alone.
-    What lies over others when it is open is looked at by itself, unless it is seen already.
-    """
-    page.emulate_media(color_scheme=colours)
-    light = colours == "light"
-    wrong = _violations(page, "html", _ALL, but=_OF_MAKE) if light and whole else []
-    rules = (_OF_MAKE if whole else _ALL) if light else _OF_COLOUR
-    wrong += _violations(page, "html", rules, but=(), seen=SEEN)
-    for drop in page.locator(_LIES_OVER).all():
-        if drop.evaluate("(drop, seen) => !!drop.closest(seen)", SEEN):
-            continue
-        drop.evaluate(_OPEN, arg=True)
-        wrong += _violations(page, "details.drop[open]", _ALL if light else rules)
-        drop.evaluate(_OPEN, arg=False)
-    return [f"{found}, {colours}" for found in wrong]
+def violations(page: Page, rules: Sequence[str]) -> list[str]:
+    """Return the rules that the page breaks and where, with each menu closed and open."""
+    wrong = _violations(page, "html", rules)
+    for drop in page.locator(_DROPS).all():
+        drop.evaluate("(drop) => { drop.open = true }")
+        wrong += _violations(page, "details.drop[open]", rules)
+        drop.evaluate("(drop) => { drop.open = false }")
+    return wrong
 
 
-def unfit(page: Page, width: int) -> list[str]:
-    """What is wider than a window of *width* pixels, with all that can be open."""
-    page.set_viewport_size({"width": width, "height": 900})
-    over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    wrong = [f"{over} px too wide at {width}"] if over > 0 else []
-    if width == _NARROWEST:  # there a list may be narrower than its longest option
-        return wrong
-    return wrong + [f"{select} is clipped at {width}" for select in page.evaluate(_CLIPPED)]
-
-
-def _violations(
-    page: Page, root: str, rules: Sequence[str], but: Sequence[str] = (), seen: str | None = None
-) -> list[str]:
-    context = {"include": [root], "exclude": [seen] if seen else []}
-    off = {rule: {"enabled": False} for rule in but}
-    found: Mapping[str, Any] = page.evaluate(_RUN, [context, list(rules), off])
+def _violations(page: Page, root: str, rules: Sequence[str]) -> list[str]:
+    found: Mapping[str, Any] = page.evaluate(_RUN, [{"include": [root]}, list(rules)])
     return [
         f"{rule['id']}: {node['target']}" for rule in found["violations"] for node in rule["nodes"]
     ]
 
 
-@pytest.fixture(scope="module")
-def seen() -> Mapping[int, set[str]]:
-    """What is made as any of these, has been looked at in a window of this width."""
-    return defaultdict(set)
+def too_wide(page: Page, width: int) -> list[str]:
+    """Return by how much the page is wider than a window of *width* pixels."""
+    page.set_viewport_size({"width": width, "height": 900})
+    over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    return [f"{over} px too wide at {width}"] if over > 0 else []
 
 
-@pytest.mark.parametrize(
-    ("role", "widths"),  # what a viewer is shown is laid out as it is for an admin, who sees more
-    [("admin", (1280, 390)), ("viewer", (1280,)), (None, (1280, 390))],
-)
-def test_axe_finds_nothing_on_any_page(
-    console: Console,
+def check(
     enter: Enter,
-    seen: Mapping[int, set[str]],
     role: str | None,
+    places: Mapping[str, str],
     widths: Sequence[int],
+    themes: Sequence[Colours],
 ) -> None:
+    """Look at each page at *widths* in *themes* and assert that nothing is wrong."""
     user = enter(role, script=True, width=widths[0]).keep_still()
     page = user.page
     page.add_init_script(path=_AXE)
-    places = pages(console.names) | states(console.fixtures)
-    if role is None:
-        places = {"sign-in": "/console/sign-in"}
-
     wrong: dict[str, list[str]] = {}
     for name, path in places.items():
         user.go(path)
         assert page.title().endswith(" · Headrace local"), name
         page.evaluate(_UNFOLD)
-        page.evaluate(_OPEN_ALL, arg=True)
-        wrong[name] = [found for width in (*widths, _NARROWEST) for found in unfit(page, width)]
-        page.evaluate(_OPEN_ALL, arg=False)
         page.evaluate(_THIN)
+        found = []
         for width in widths:
-            page.set_viewport_size({"width": width, "height": 900})
-            mark(page, seen[width])
-            whole = width == widths[0]  # its text and ids are the same in each width
-            found = violations(page, "light", whole=whole) + violations(page, "dark", whole=whole)
-            wrong[name] += [f"{each} at {width}" for each in found]
+            found += too_wide(page, width)
+            for theme in themes:
+                page.emulate_media(color_scheme=theme)
+                rules = _ALL if theme == themes[0] else _COLOURS
+                found += [f"{one}, {theme}, {width}" for one in violations(page, rules)]
+        wrong[name] = found
 
     assert {name: found for name, found in wrong.items() if found} == {}
+
+
+@pytest.mark.gate
+def test_axe_finds_nothing_on_one_page_of_each_template(console: Console, enter: Enter) -> None:
+    check(enter, "admin", pages(console.names), (1280,), ("light",))
+
+
+@pytest.mark.parametrize("role", ["admin", "viewer"])
+def test_axe_finds_nothing_on_any_page_at_any_width_in_any_theme(
+    console: Console, enter: Enter, role: str
+) -> None:
+    places = pages(console.names) | states(console.fixtures)
+    widths = (1280, 390, _NARROWEST) if role == "admin" else (1280,)
+    check(enter, role, places, widths, ("light", "dark"))
+
+
+def test_axe_finds_nothing_on_the_page_that_asks_for_a_key(enter: Enter) -> None:
+    check(enter, None, {"sign-in": "/console/sign-in"}, (1280, _NARROWEST), ("light", "dark"))

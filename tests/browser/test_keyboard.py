@@ -29,11 +29,6 @@ def test_tab_goes_through_every_page_in_order(console: Console, enter: Enter, sc
         assert [stop for stop in stops if not stop["name"] and stop["tag"] != "pre"] == [], name
 
 
-def test_shift_tab_goes_back(enter: Enter) -> None:
-    user = enter().go("/console")
-    user.tab_to("Workers").tab_to("Errors", back=True)
-
-
 def test_the_bar_can_be_skipped(enter: Enter) -> None:
     user = enter().go("/console/queues/mail")
     user.tab_to("Skip to the page").press("Enter")

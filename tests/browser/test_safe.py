@@ -33,14 +33,6 @@ def test_the_policy_stops_what_would_get_in(console: Console, enter: Enter) -> N
     user.complaints.clear()
 
 
-def test_a_viewer_is_shown_no_payload_and_nothing_to_do(console: Console, enter: Enter) -> None:
-    user = enter("viewer", script=True).keep_plain().go(f"/console/tasks/{console.fixtures.dead}")
-
-    assert "user0@example.org" not in user.text
-    assert "Payload, result and progress are not shown to viewer keys." in user.text
-    assert [stop["name"] for stop in user.stops() if stop["tag"] == "button"] == ["Sign out"]
-
-
 def test_a_window_that_signs_out_leaves_nothing_behind(console: Console, enter: Enter) -> None:
     user = enter(None).go("/console/sign-in")
     user.type("API key", console.admin_key).send()

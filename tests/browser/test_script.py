@@ -14,7 +14,7 @@ def looks(user: KeyboardUser) -> list[str]:
     seen: list[str] = []
     user.page.on(
         "request",
-        lambda request: seen.append(request.url) if "x-part" in request.headers else None,
+        lambda request: seen.append(request.url) if request.resource_type == "fetch" else None,
     )
     return seen
 
@@ -29,7 +29,7 @@ def at_ease(enter: Enter, path: str = _MAIL) -> tuple[KeyboardUser, list[str]]:
 
 def pass_time(user: KeyboardUser) -> None:
     """Let the script's next look come, and what it asks for."""
-    with user.page.expect_response(lambda r: "x-part" in r.request.headers):
+    with user.page.expect_response(lambda r: r.request.resource_type == "fetch"):
         user.page.clock.run_for(_LOOK)
     user.page.wait_for_load_state("networkidle")
 
@@ -60,16 +60,6 @@ def test_it_keeps_still_while_a_form_is_filled(enter: Enter) -> None:
     user.tab_to("Show")
     pass_time(user)
     user.page.locator("[data-live-note]:empty").wait_for(state="attached")
-
-
-def test_it_keeps_still_while_tasks_are_ticked(enter: Enter) -> None:
-    user, seen = at_ease(enter)
-    user.tab_to("Task tsk_").press("Space")
-    user.tab_to("Restart")
-    user.page.clock.run_for(2 * _LOOK)
-
-    assert seen == []
-    assert "With the 1 ticked:" in user.text
 
 
 def test_it_keeps_still_while_nobody_sees_the_page(enter: Enter) -> None:
@@ -105,21 +95,6 @@ def test_the_focus_stays_where_it_was(enter: Enter) -> None:
     )
 
 
-def test_whatever_has_the_focus_or_is_unfolded_is_the_same_after_a_refresh(
-    console: Console, enter: Enter
-) -> None:
-    user, _ = at_ease(enter, "/console/queues/nightly")
-    user.tab_to("The numbers").press("Enter")
-    user.page.evaluate("document.activeElement.mine = true")
-    console.client.enqueue("nightly", {"by": "hand"})
-    console.client.get_stats("nightly", exact=True)
-    pass_time(user)
-    user.page.locator("table.tasks tbody tr").first.wait_for()
-
-    assert user.page.evaluate("document.activeElement.mine")
-    assert user.page.evaluate("document.activeElement.parentElement.open")
-
-
 def test_the_whole_page_is_refreshed_with_its_buttons(console: Console, enter: Enter) -> None:
     user, _ = at_ease(enter, "/console/queues/nightly")
     console.client.pause_queue("nightly")
@@ -148,17 +123,6 @@ def test_a_drag_over_a_chart_shows_that_time_closer(enter: Enter) -> None:
     minutes = (int(end[0]) - int(begin[0])) * 60 + int(end[1]) - int(begin[1])
     assert minutes % 1440 in (29, 30, 31)
     assert re.search(r"From .* to .*\.", user.text)
-
-
-def test_the_form_that_saves_a_view_lies_in_the_window_and_over_the_list(enter: Enter) -> None:
-    page = enter(script=True).go("/console/queues/mail?q=state:dead+error:smtp").page
-
-    page.get_by_text("Save as a view…", exact=True).click()
-    page.get_by_label("Name of the view").click()  # it must meet the pointer
-
-    box = page.locator(".views .drop-body").bounding_box()
-    assert box is not None
-    assert box["x"] >= 0
 
 
 def test_one_tick_ticks_all(enter: Enter) -> None:
@@ -220,14 +184,3 @@ def test_keys_move_along_the_rows_tick_search_and_tell_what_they_do(enter: Enter
     user.press("/")
     user.page.keyboard.type("j/")
     assert user.page.locator("main input[type=search]").input_value() == "j/"
-
-
-def test_keys_can_be_turned_off(enter: Enter) -> None:
-    user = enter(script=True).go(f"{_MAIL}&limit=25")
-    user.page.get_by_role("button", name="Keyboard").click()
-    user.page.get_by_label("Keys are on").uncheck()
-    user.page.get_by_role("button", name="Close").click()
-    before = focused(user)
-    user.press("j")
-
-    assert focused(user) == before

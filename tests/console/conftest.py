@@ -16,16 +16,17 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 import pytest
 
 from console.app import handler
-from headrace.domain.access import Role
+from headrace.domain.access import Role, ShownKey
 from headrace.domain.errors import KeyExists
 from headrace.domain.ids import LeaseName
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import Task
+from headrace.domain.task import State, Task
 from headrace.http.events import proxy_event
 from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
 from headrace.ops.operators.keys import BOOTSTRAP
+from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.runtime.wiring import Settings, UseCases, build, using
 from headrace.store.memory import MemoryStore
 from headrace.testing.stores import SHARD, Streamed
@@ -264,6 +265,31 @@ class Browser:
         report = TaskReport(task.id, str(LeaseName.of(task)), status, **more)
         [result] = self.use.reports.report(task.queue, [report])
         assert result.outcome == "OK", result
+
+    # What the service holds afterwards.
+
+    def task(self, task_id: str) -> Task:
+        return self.use.tasks.get(task_id)
+
+    def settings(self, queue: str) -> QueueSettings:
+        return self.use.queues.get(queue).settings
+
+    def count(self, queue: str, state: State | None = None) -> int:
+        counted = self.use.inspect.count(queue)
+        return counted.count if state is None else counted.by_state[state]
+
+    def audited(self, action: str) -> Sequence[AuditRecord]:
+        return self.use.audit.list(AuditFilter(action=action)).shown
+
+    def api_keys(self) -> Sequence[ShownKey]:
+        return self.use.keys.list(BOOTSTRAP).shown
+
+    def save(self, queue: str, **fields: str) -> None:
+        """Change settings by the form, and confirm what it shows."""
+        form = self.get(f"/console/queues/{queue}/settings").page
+        shown = self.submit(form, f"/{queue}/settings", **fields)
+        assert shown.status == 200, shown.text
+        self.follow(self.submit(shown.page, f"/{queue}/settings"))
 
     def kill(self, queue: str, payload: str = "{}", message: str = "no answer") -> str:
         """Enqueue a task where none is ready, and let it die; return its id."""

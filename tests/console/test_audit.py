@@ -32,13 +32,6 @@ def acted(filled: Browser) -> Browser:
     return filled
 
 
-def test_an_empty_audit_says_what_would_be_here(admin: Browser) -> None:
-    of_one_queue = admin.as_role(Role.OPERATOR, "mail")
-
-    assert "What people change by hand would be here" in of_one_queue.get("/console/audit").text
-    assert "bootstrap sign in" in admin.get("/console/audit").text
-
-
 def test_the_newest_is_told_first(acted: Browser) -> None:
     listed = [row.text for row in rows(acted.get("/console/audit"))]
 
@@ -74,14 +67,6 @@ def test_the_audit_is_narrowed_by_queue_actor_action_and_time(acted: Browser) ->
     assert found("to=2026-11-21T08:01&action=restart") == []
 
 
-def test_a_filter_that_makes_no_sense_is_kept_and_explained(acted: Browser) -> None:
-    shown = acted.get("/console/audit?from=yesterday")
-
-    assert shown.status == 400
-    assert "at character 1: after must be a date and time as 2026-11-21T08:00Z" in shown.text
-    assert shown.page.one("input", id="query").attributes["value"] == "after:yesterday"
-
-
 def test_pages_keep_the_filter(acted: Browser) -> None:
     for _ in range(30):
         acted.use.queues.pause("mail")
@@ -92,18 +77,6 @@ def test_pages_keep_the_filter(acted: Browser) -> None:
 
     assert (len(rows(first)), len(rows(second))) == (25, 6)
     assert query_of(more)["q"] == "action:pause"
-
-
-def test_ids_lead_to_tasks_that_are_still_there(filled: Browser) -> None:
-    kept, gone = filled.kill("mail"), filled.kill("mail")
-    filled.use.bulk.by_ids("mail", BulkAction.RESTART, [kept])
-    filled.clock.forward(1)
-    filled.use.bulk.by_ids("mail", BulkAction.DELETE, [gone])
-    deleted, restarted = rows(filled.get("/console/audit"))[:2]
-
-    [link] = restarted.one("span", class_="id").all("a")
-    assert link.attributes["href"].endswith(f"/tasks/{kept}")
-    assert deleted.one("span", class_="id").all("a") == []
 
 
 def test_a_restricted_key_sees_only_what_was_done_to_its_queues(acted: Browser) -> None:
@@ -138,9 +111,7 @@ def test_markup_in_an_actors_name_is_text(acted: Browser) -> None:
 def test_changed_settings_say_what_they_were_and_are(admin: Browser) -> None:
     retries = RetryStrategy(max_retries=3)
     admin.queue("mail", retry_strategy=retries, description="Letters")
-    form = admin.get("/console/queues/mail/settings").page
-    asked = admin.submit(form, "/mail/settings", max_retries="5", description="")
-    admin.submit(asked.page, "/mail/settings")
+    admin.save("mail", max_retries="5", description="")
 
     [row] = rows(admin.get("/console/audit?action=update_queue"))
     assert [each.text for each in row.one("ul", class_="changes").all("li")] == [
@@ -161,24 +132,21 @@ def test_an_action_that_was_cancelled_while_it_looked_is_shown(filled: Browser) 
     assert "deleted 0 tasks of mail, cancelled before its tasks were counted" in shown.text
 
 
-OPTIONAL = [one.name for one in fields(AuditRecord) if one.name not in ("at", "actor", "action")]
-
-
-@pytest.mark.parametrize("action", ["delete", "pause", "update_queue", "rotate_key", "undo"])
-def test_an_entry_is_shown_whichever_of_its_fields_are_empty(admin: Browser, action: str) -> None:
-    admin.queue("mail")
+def test_an_entry_is_shown_whichever_of_its_fields_are_empty(admin: Browser) -> None:
     audit = admin.use.audit
-    full = AuditRecord(
-        admin.clock(), "ada", action, "mail", {"state": "DEAD", "to_queue": "sms"}, ["tsk_1"],
-        3, 2, "request", "key_1", "because", {"shards": 1}, {"shards": 2}, "act_1",
-        {"inflight": 1}, "cancelled",
-    )  # fmt: skip
-    for name in OPTIONAL:
-        empty: Any = {name: None}
-        audit.write(audit.new_name(), replace(full, **empty))
-    audit.write(audit.new_name(), AuditRecord(admin.clock(), "ada", action))
+    optional = [one.name for one in fields(AuditRecord) if one.default is None]
+    actions = ("delete", "pause", "update_queue", "rotate_key", "undo")
+    for action in actions:
+        full = AuditRecord(
+            admin.clock(), "ada", action, "mail", {"state": "DEAD", "to_queue": "sms"}, ["tsk_1"],
+            3, 2, "request", "key_1", "because", {"shards": 1}, {"shards": 2}, "act_1",
+            {"inflight": 1}, "cancelled",
+        )  # fmt: skip
+        for name in optional:
+            empty: Any = {name: None}
+            audit.write(audit.new_name(), replace(full, **empty))
 
-    shown = admin.get(f"/console/audit?q=action:{action}")
+    shown = admin.get("/console/audit?q=actor:ada&limit=250")
 
     assert shown.status == 200
-    assert len(rows(shown)) == len(OPTIONAL) + 1
+    assert len(rows(shown)) == len(optional) * len(actions)

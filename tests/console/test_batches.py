@@ -47,33 +47,6 @@ def test_a_workflow_shows_what_runs_and_what_waits_for_what(flow: Browser) -> No
     assert last.text == "sum waits mail; 1 of 2 have ended; after load, count"
 
 
-def test_a_step_stands_under_the_one_that_it_waits_for(admin: Browser) -> None:
-    admin.queue("mail")
-    batches = admin.use.task_batches
-    batches.create({}, batch_id="wfl", total=3)
-    inner: tuple[str, ...] = ("wfl",)
-    for name, before in (("last", 1), ("middle", 1)):
-        new = TaskSpec("{}", batches=inner, tags={"step": name})
-        on = {BatchEvent.SUCCEEDED: Callback("mail", new)}
-        batches.create(on, batch_id=f"wfl-{name}", total=before)
-        inner = ("wfl", f"wfl-{name}")
-    admin.put("mail", id="wfl-0", batches=inner, tags={"step": "first"})
-    [task] = admin.take("mail")
-
-    outer = _steps(admin)
-    admin.say(task, ReportStatus.FAILED, retryable=False)
-    dead = _steps(admin)
-
-    items = outer.all("li")
-    first, middle, last = items
-    assert first.text.startswith("first inflight ")
-    assert middle.text.startswith("middle waits mail; 0 of 1 have ended ")
-    assert last.text == "last waits mail; 0 of 1 have ended"
-    assert [len(one.all("li")) for one in items] == [3, 2, 1]  # itself and what stands under it
-    assert dead.text.startswith("first dead rejected ")
-    assert "middle waits mail; 1 of 1 have ended, 1 dead" in dead.text
-
-
 def _steps(browser: Browser) -> Element:
     page = browser.get("/console/batches/wfl").page
     return page.one("ul", **{"aria-labelledby": "steps"})
@@ -92,11 +65,6 @@ def test_a_batch_names_its_dead_and_what_it_called_back(admin: Browser) -> None:
     assert "1 of 1 seen have ended; it is open" in shown.text
     assert "Called back: failed" in shown.text
     assert shown.page.one("ul", class_="samples").all("a", href=f"/console/tasks/{task_id}")
-
-
-def test_without_any_the_page_says_so(admin: Browser) -> None:
-    assert "Batches and workflows would be here." in admin.get("/console/batches").text
-    assert admin.get("/console/batches/none").status == 404
 
 
 def test_a_key_sees_batches_whose_queues_are_its_own(flow: Browser) -> None:
@@ -133,25 +101,6 @@ def test_a_batch_is_counted_anew_from_its_page(flow: Browser) -> None:
     assert "1 member found. The batch stays as it was: 1 of the total of 3 members" in done.text
     producer = flow.as_role(Role.PRODUCER)
     assert "/wfl/recount" not in producer.get("/console/batches/wfl").body
-
-
-def test_a_recount_mends_a_batch_that_the_recorder_missed(admin: Browser) -> None:
-    admin.queue("mail")
-    admin.use.task_batches.create({}, batch_id="b", total=1)
-    admin.put("mail", batches=("b",))
-    [task] = admin.take("mail")
-    admin.say(task, ReportStatus.SUCCEEDED)
-    assert admin.stream is not None
-    admin.stream.taken()
-    admin.clock.forward(1200)
-
-    done = admin.follow(admin.submit(admin.get("/console/batches/b").page, "/b/recount"))
-
-    assert (
-        "1 member found: 1 succeeded, 0 dead. Before, the batch said 0 succeeded, 0 dead."
-        in done.text
-    )
-    assert "all 1 have ended" in done.text
 
 
 def test_a_member_leads_to_its_batches(flow: Browser) -> None:

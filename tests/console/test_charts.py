@@ -51,21 +51,6 @@ def test_a_time_that_is_none_is_said_and_the_last_hour_is_shown(admin: Browser, 
     assert "from and to: must be" in shown.text
 
 
-def test_a_chart_takes_the_most_of_an_interval(admin: Browser) -> None:
-    admin.queue()
-    admin.clock.forward(60)
-    admin.put("mail", *["{}"] * 20)
-    admin.get("/console")
-    admin.clock.forward(120)
-    admin.take("mail", 20)
-    admin.clock.forward(3600)
-    admin.sign_in()
-
-    day = admin.get("/console/queues/mail?span=day").page
-
-    assert waiting(day)[-4:] == ["0", "20", "0", "0"]
-
-
 def test_yesterday_is_one_click_away(admin: Browser) -> None:
     admin.queue()
     admin.put("mail", *["{}"] * 5)

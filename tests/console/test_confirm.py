@@ -55,21 +55,3 @@ def test_a_question_has_a_way_out_before_one_button_that_says_what_it_does(
     assert button.text not in ("", "OK", "Yes")
     assert button.has({"class_": "danger"}) is grave
     assert len(main.all("h1")) == 1
-
-
-@pytest.mark.parametrize(
-    ("path", "back"),
-    [
-        ("/console/tasks/{}/restart", "Back to the task"),
-        ("/console/queues/mail/schedules/nightly/resume", "Back to the schedule"),
-    ],
-)
-def test_what_cannot_be_done_offers_only_the_way_back(
-    filled: Browser, path: str, back: str
-) -> None:
-    _schedule(filled)
-    [ready] = filled.put("empty")
-    main = filled.get(path.format(ready)).page.one("main")
-
-    assert main.all("form") == []
-    assert main.one("a", class_="button").text == back

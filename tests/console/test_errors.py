@@ -90,7 +90,7 @@ def test_a_group_is_looked_at_first_and_then_dealt_with_in_all_its_queues(
     confirm = to_the_end(mortuary, mortuary.follow(ask(mortuary, group, action)))
 
     assert "3 tasks of 2 queues?" in confirm.text
-    assert mortuary.use.inspect.count("mail").by_state[State.DEAD] == 3
+    assert mortuary.count("mail", State.DEAD) == 3
     done = to_the_end(mortuary, mortuary.follow(decide(mortuary, confirm, "all")))
     assert "Done: 3 tasks" in done.text
     counts = [mortuary.use.inspect.count(queue).by_state for queue in ("mail", "sms")]

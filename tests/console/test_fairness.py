@@ -39,29 +39,6 @@ def test_a_task_says_its_group_and_turn_and_lists_take_one(admin: Browser) -> No
     assert other not in listed
 
 
-def test_settings_keep_groups_and_refuse_priorities_beside_them(admin: Browser) -> None:
-    admin.queue("mail", groups=FAIR)
-    form = admin.get("/console/queues/mail/settings").page
-
-    refused = admin.submit(form, "/mail/settings", aging="60")
-    assert "must be empty: the queue has groups, which take turns" in refused.text
-    shown = admin.submit(form, "/mail/settings", description="for all")
-    admin.submit(shown.page, "/mail/settings")
-    assert admin.use.queues.get("mail").settings.groups == FAIR
-
-
-def test_a_group_at_its_limit_says_what_blocks_it(admin: Browser) -> None:
-    limited = GroupSettings(GroupMode.FAIR, max_inflight_per_group=1)
-    admin.queue("mail", groups=limited)
-    admin.put("mail", "1", "2", group_key="acme")
-    (task,) = admin.use.deliveries.dequeue("mail", batch_size=5, worker="ada:1").tasks
-
-    shown = admin.get("/console/queues/mail").text
-
-    assert f"must wait: {task.id} is in flight" in shown
-    assert "fair, at most 1 of each in flight" in shown
-
-
 @pytest.mark.parametrize("delivered", [True, False])
 def test_a_group_that_is_halted_says_by_which_dead_task(
     admin: Browser,
@@ -80,36 +57,3 @@ def test_a_group_that_is_halted_says_by_which_dead_task(
     assert f"one after the other: {first} is dead" in shown
     admin.use.tasks.delete(first)
     assert "must wait" not in admin.get("/console/queues/mail").text
-
-
-def test_the_form_sets_groups_their_limit_and_weights(admin: Browser) -> None:
-    admin.queue("mail")
-    form = admin.get("/console/queues/mail/settings").page
-    given = {"groups_mode": "fair", "group_limit": "3", "group_weights": "acme=4, a=b=0.5"}
-
-    shown = admin.submit(form, "/mail/settings", **given)
-    admin.submit(shown.page, "/mail/settings")
-
-    groups = admin.use.queues.get("mail").settings.groups
-    assert groups == GroupSettings(GroupMode.FAIR, {"acme": 4.0, "a=b": 0.5}, 3)
-    form = admin.get("/console/queues/mail/settings").page
-    off = admin.submit(form, "/mail/settings", groups_mode="none")
-    admin.submit(off.page, "/mail/settings")
-    assert admin.use.queues.get("mail").settings.groups is None
-
-
-@pytest.mark.parametrize(
-    ("given", "fault"),
-    [
-        ({"group_limit": "3"}, "must be 0 where tasks are of no groups"),
-        ({"groups_mode": "fair", "group_weights": "acme=0"}, "from 0.01 to 1,000"),
-    ],
-)
-def test_what_is_wrong_in_the_form_is_said_beside_it(
-    admin: Browser, given: dict[str, str], fault: str
-) -> None:
-    admin.queue("mail")
-    form = admin.get("/console/queues/mail/settings").page
-
-    assert fault in admin.submit(form, "/mail/settings", **given).text
-    assert admin.use.queues.get("mail").settings.groups is None

@@ -54,19 +54,6 @@ def test_home_names_what_needs_a_look_the_worst_first(admin: Browser) -> None:
     assert "nobody listens 1 ready" in said["silent"]
 
 
-def test_a_pause_says_who_made_it_and_when(admin: Browser) -> None:
-    admin.queue()
-    operator = admin.as_role(Role.OPERATOR)
-    operator.submit(operator.get("/console/queues/mail").page, "/mail/pause", resume_in="3600")
-    admin.clock.forward(600)
-
-    said = troubles(admin.get("/console"))["mail"]
-
-    assert said == "paused by the operator, 0 ready meanwhile , since 10 min ago , ends in 50 min"
-    viewer = admin.as_role(Role.VIEWER)
-    assert "the operator" not in troubles(viewer.get("/console"))["mail"]
-
-
 def test_a_pause_says_why_at_home_on_its_queue_and_in_the_audit(admin: Browser) -> None:
     admin.queue()
     operator = admin.as_role(Role.OPERATOR)
@@ -83,7 +70,7 @@ def test_a_pause_says_why_at_home_on_its_queue_and_in_the_audit(admin: Browser) 
     for path in ("/console", "/console/queues/mail"):
         assert "mail provider" not in viewer.get(path).text
 
-    admin.use.queues.replace("mail", replace(admin.use.queues.get("mail").settings, shards=2))
+    admin.use.queues.replace("mail", replace(admin.settings("mail"), shards=2))
     assert told in admin.get("/console/queues/mail").text, "other settings change nothing of it"
 
     operator.submit(operator.get("/console/queues/mail").page, "/mail/resume")

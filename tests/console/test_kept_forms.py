@@ -34,7 +34,7 @@ def test_what_was_typed_is_there_after_the_sign_in(admin: Browser) -> None:
     assert back.page.one("input", name="history").attributes["value"] == "2d"
     made = admin.submit(back.page, "/create-queue")
     assert made.status == 303
-    assert admin.use.queues.get("mail").settings.history_retention_in_seconds == 172_800
+    assert admin.settings("mail").history_retention_in_seconds == 172_800
 
 
 @pytest.mark.parametrize(
@@ -59,19 +59,6 @@ def test_every_form_with_a_page_of_its_own_is_shown_again(
 
     assert (back.status, urlsplit(back.url).path) == (200, url)
     assert back.page.one("input", name=field).attributes["value"] == typed
-
-
-def test_a_confirmation_is_asked_again_and_nothing_was_done(admin: Browser) -> None:
-    admin.queue("mail")
-    admin.queue("sms")
-    task = admin.kill("mail")
-    form = admin.get(f"/console/tasks/{task}/move").page
-    admin.clock.forward(OVER)
-    stopped = admin.submit(form, "/move", to_queue="sms")
-    back = admin.submit(sign_in_again(admin, stopped).page, "/move")
-
-    assert back.page.one("input", name="to_queue").attributes["value"] == "sms"
-    assert admin.use.tasks.get(task).queue == "mail"
 
 
 def test_a_form_without_a_page_is_sent_again_by_a_button(admin: Browser) -> None:
@@ -110,8 +97,3 @@ def test_a_form_that_is_not_ours_is_not_kept(admin: Browser, browse: Browser) ->
     assert (cross.status, "evil" in cross.body) == (303, False)
     long = admin.submit(form, "/create-queue", name="mail", description="x" * 600_000)
     assert (long.status, len(long.body)) == (303, 0)
-
-
-def test_a_form_shown_again_needs_its_token(admin: Browser) -> None:
-    fields = {"name": "mail", "resume": "yes", "token": "forged"}
-    assert admin.post("/console/create-queue", fields).status == 403

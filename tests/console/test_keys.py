@@ -55,7 +55,7 @@ def test_a_wrong_field_is_named(admin: Browser, field: str, value: str, says: st
     assert refused.status == 400
     wrong = refused.page.one("select" if field == "role" else "input", name=field)
     assert says in refused.page.one("p", id=wrong.attributes["aria-describedby"]).text
-    assert admin.use.keys.list(BOOTSTRAP).shown == ()
+    assert admin.api_keys() == ()
 
 
 def test_a_key_wider_than_ones_own_is_refused_beside_its_field(admin: Browser) -> None:
@@ -70,7 +70,7 @@ def test_a_key_wider_than_ones_own_is_refused_beside_its_field(admin: Browser) -
 def test_only_keys_not_wider_than_ones_own_are_listed_and_revoked(admin: Browser) -> None:
     made(admin, name="wide")
     part = admin.as_role(Role.ADMIN, "ngsi.*")
-    [wide] = [key for key in admin.use.keys.list(BOOTSTRAP).shown if key.name == "wide"]
+    [wide] = [key for key in admin.api_keys() if key.name == "wide"]
 
     text = part.get("/console/keys").page.one("table").text
     assert "wide" not in text
@@ -78,28 +78,7 @@ def test_only_keys_not_wider_than_ones_own_are_listed_and_revoked(admin: Browser
     assert part.get(f"/console/keys/{wide.id}/revoke").status == 403
     token = part.get("/console/keys").page.all("input", name="token")[0].attributes["value"]
     assert part.post(f"/console/keys/{wide.id}/revoke", {"token": token}).status == 403
-    assert wide in admin.use.keys.list(BOOTSTRAP).shown
-
-
-def test_a_name_that_a_living_key_has_is_refused_beside_its_field(admin: Browser) -> None:
-    made(admin)
-    refused = made(admin)
-
-    assert refused.status == 409
-    assert "a living key has this name" in refused.page.one("p", class_="wrong").text
-    assert len(admin.use.keys.list(BOOTSTRAP).shown) == 1
-
-
-def test_a_key_may_be_made_for_a_time(admin: Browser) -> None:
-    shown = made(admin, expires_at="2026-11-22T08:00")
-    assert "Expires 2026-11-22 08:00:00.000 UTC" in shown.text
-    assert "in 1 d" in admin.get("/console/keys").text
-
-    admin.clock.forward(86_400)
-    later = admin.another().sign_in().get("/console/keys")
-    assert "expired now" in later.text
-    assert "Rotate…" not in later.text
-    assert "Expires never" in made(admin.another().sign_in(), name="for good").text
+    assert wide in admin.api_keys()
 
 
 def test_a_key_is_rotated_and_its_secret_is_shown_once(admin: Browser) -> None:
@@ -129,7 +108,7 @@ def test_a_key_is_rotated_and_its_secret_is_shown_once(admin: Browser) -> None:
 
 def test_a_key_wider_than_ones_own_is_not_rotated(admin: Browser) -> None:
     made(admin, name="wide")
-    [wide] = admin.use.keys.list(BOOTSTRAP).shown
+    [wide] = admin.api_keys()
     part = admin.as_role(Role.ADMIN, "ngsi.*")
     token = part.get("/console/keys").page.all("input", name="token")[0].attributes["value"]
 
@@ -149,14 +128,14 @@ def test_a_key_is_revoked_after_a_question(admin: Browser) -> None:
 
     done = admin.follow(admin.submit(confirm.page, "/revoke"))
     assert "Key station is revoked." in done.text
-    assert admin.use.keys.list(BOOTSTRAP).shown == ()
+    assert admin.api_keys() == ()
     assert admin.get(link).status == 404
     assert secret not in done.body
 
 
 def test_whoever_revokes_the_own_key_is_told_and_signed_out(admin: Browser) -> None:
     other = admin.as_role(Role.ADMIN)
-    [key] = admin.use.keys.list(BOOTSTRAP).shown
+    [key] = admin.api_keys()
     confirm = other.get(f"/console/keys/{key.id}/revoke")
 
     assert "You are signed in with it: this session ends." in confirm.text
@@ -173,16 +152,6 @@ def test_keys_are_for_admins(admin: Browser, role: Role) -> None:
     assert browser.get("/console/keys").status == 403
     assert browser.get("/console/create-key").status == 403
     assert browser.post("/console/create-key", {"token": token, "name": "x"}).status == 403
-
-
-def test_a_form_without_the_sessions_token_makes_and_revokes_nothing(admin: Browser) -> None:
-    made(admin)
-    [key] = admin.use.keys.list(BOOTSTRAP).shown
-    fields = {"token": "made-up", "name": "x", "role": "admin", "queues": "*"}
-
-    assert admin.post("/console/create-key", fields).status == 403
-    assert admin.post(f"/console/keys/{key.id}/revoke", fields).status == 403
-    assert admin.use.keys.list(BOOTSTRAP).shown == (key,)
 
 
 def test_the_question_before_a_key_is_revoked_says_what_goes_on(admin: Browser) -> None:

@@ -205,22 +205,3 @@ def test_a_head_sorts_and_turns_the_order_round(
     orders = {one.attributes.get("aria-sort") for one in heads(turned).values()}
     assert len(orders - {None}) == 1
     assert "sort=" in shown.body
-
-
-def test_a_list_that_is_longer_than_a_page_says_what_order_it_has(full: Browser) -> None:
-    shown = full.get("/console/workers?limit=1&sort=-name")
-    [more] = [a.attributes["href"] for a in shown.page.all("a") if a.text == "Next page"]
-
-    assert "Longer than a page: in the order of its names." in shown.text
-    assert "ada:1" in rows(shown)[0].text
-    assert [one for head in heads(shown).values() for one in head.all("a")] == []
-    assert query_of(more)["sort"] == "-name"
-    assert "bob:2" in rows(full.get(more))[0].text
-    assert "Longer than a page" not in full.get("/console/workers?limit=2").text
-
-
-def test_a_limit_that_makes_no_sense_is_named(full: Browser) -> None:
-    shown = full.get("/console/keys?limit=many")
-
-    assert shown.status == 400
-    assert "Nothing was looked for: limit must be a whole number from 1 to 250" in shown.text

@@ -3,18 +3,18 @@
 Long, because it is a list of promises, a test for each.
 """
 
+import re
 from collections import Counter
 from itertools import combinations
 from urllib.parse import parse_qs
 
 import pytest
 
-from console.chalicelib.routes import routes
 from headrace.domain.access import Role
 from headrace.domain.queue import QueueSettings
-from headrace.ops.delivery.reports import ReportStatus, WorkerError
 from tests.console.conftest import Browser, Element, Shown, query_of
 
+NAMES = re.compile(r"\b(queues|tasks|batches|keys|schedules|actions|sets)/[^/]+")
 EVIL = '{"x": "<script>alert(1)</script><b onclick=\\"go()\\">&amp;", "big": 12345678901234567890}'
 
 
@@ -37,7 +37,7 @@ def crawl(browser: Browser, start: str = "/console", *, of_a_pair: int = 1) -> d
             continue
         path, _, query = url.partition("?")
         if query:
-            page, _ = routes.find(path.removeprefix(browser.stage))
+            page = NAMES.sub(r"\1/*", path)
             names = sorted(parse_qs(query, keep_blank_values=True))
             alone: list[tuple[str, ...]] = [tuple(names)]
             here = [(page, *two) for two in [*combinations(names, 2)] or alone]
@@ -99,7 +99,7 @@ def nameless(shown: Shown) -> list[Element]:
 @pytest.mark.parametrize(
     "role",
     [
-        pytest.param(role, marks=[] if role in (Role.VIEWER, Role.OPERATOR) else [pytest.mark.slow])
+        pytest.param(role, marks=[] if role is Role.VIEWER else [pytest.mark.slow])
         for role in Role
         if role is not Role.ADMIN
     ],
@@ -131,7 +131,7 @@ def test_queues_are_told_at_a_glance(filled: Browser) -> None:
     ]
 
 
-def test_the_dead_that_were_cancelled_are_told_apart_and_no_alarm(filled: Browser) -> None:
+def test_cancelled_tasks_are_counted_apart_from_the_dead(filled: Browser) -> None:
     filled.use.queues.create("quiet", QueueSettings())
     for task in filled.put("quiet", "{}", "{}"):
         filled.use.cancelling.cancel(task)
@@ -143,17 +143,8 @@ def test_the_dead_that_were_cancelled_are_told_apart_and_no_alarm(filled: Browse
     }
 
     assert cells["quiet"].text == "dead 2 2 cancelled"
-    assert not cells["quiet"].has({"class_": "has-dead"})
     assert cells["mail"].text == "dead 1"
-    assert cells["mail"].has({"class_": "has-dead"})
     assert "dead 2 2 cancelled" in filled.get("/console/queues/quiet").page.text
-
-
-def test_queues_are_found_by_a_part_of_their_name(filled: Browser) -> None:
-    assert [row.all("a")[0].text for row in rows(filled.get("/console?name=ngsi"))] == [
-        "ngsi.notify"
-    ]
-    assert "No queue fits this query." in filled.get("/console?name=zzz").text
 
 
 def test_an_empty_console_names_the_command_that_fills_it(admin: Browser) -> None:
@@ -176,7 +167,7 @@ def test_a_queue_is_created_from_its_form(admin: Browser) -> None:
     made = admin.submit(form, "/create-queue", name="mail", keepalive="45", max_retries="2")
 
     assert "Queue mail is there." in admin.follow(made).text
-    settings = admin.use.queues.get("mail").settings
+    settings = admin.settings("mail")
     assert settings.keepalive_timeout_in_seconds == 45
     assert settings.retry_strategy.max_retries == 2
     assert settings.history_retention_in_seconds == 86_400
@@ -272,67 +263,16 @@ def test_a_queue_is_paused_for_an_hour_and_resumes_by_itself(filled: Browser) ->
     assert "Deliveries are paused" not in filled.get("/console/queues/mail").text
 
 
-def test_why_a_queue_is_paused_has_a_limit_and_is_kept_where_it_is_too_long(
-    filled: Browser,
-) -> None:
-    page = filled.get("/console/queues/mail").page
-    refused = filled.submit(page, "/mail/pause", resume_in="2h", reason="é" * 251)
-
-    assert refused.status == 400
-    assert "must have at most 500 bytes" in refused.text
-    assert refused.page.one("input", name="reason").attributes["value"] == "é" * 251
-    assert refused.page.one("input", name="resume_in").attributes["value"] == "2h"
-    assert not filled.use.queues.get("mail").paused(filled.clock())
-    paused = filled.follow(filled.submit(refused.page, "/mail/pause", reason="é" * 250))
-    assert f"Paused by bootstrap now : {'é' * 250}." in paused.text
-
-
-def test_a_queue_is_resumed_by_hand(filled: Browser) -> None:
-    filled.submit(filled.get("/console/queues/mail").page, "/mail/pause", resume_in="")
-    shown = filled.follow(filled.submit(filled.get("/console/queues/mail").page, "/mail/resume"))
-
-    assert "Deliveries of mail go on." in shown.text
-    filled.put("mail")
-    assert filled.take("mail")
-
-
-def test_a_task_tells_its_story(filled: Browser) -> None:
-    task = filled.kill("mail", EVIL, "no answer")
-    text = filled.get(f"/console/tasks/{task}").text
-
-    for expected in ("dead rejected in mail", "1. failed", "TimeoutError : no answer", "by ada:1"):
-        assert expected in text
-    assert "12345678901234567890" in text
-
-
 def test_markup_in_payloads_and_errors_is_text(filled: Browser) -> None:
     task = filled.kill("mail", EVIL, "<script>alert(2)</script>")
     shown = filled.get(f"/console/tasks/{task}")
 
     assert all("src" in each.attributes for each in shown.page.all("script"))
-    assert len(shown.page.all("script")) == 2
     copy = shown.page.one("button", **{"aria-label": "Copy the payload exactly as it was sent"})
     assert copy.attributes["data-copy"] == EVIL
     assert "<script>alert(2)</script>" in shown.text
     assert "<script>alert(2)" not in shown.body
     assert "<script>alert(2)" not in filled.get("/console/queues/mail?state=DEAD").body
-
-
-def test_ten_attempts_are_told_the_newest_first(admin: Browser) -> None:
-    admin.queue("mail")
-    [task_id] = admin.put("mail")
-    for number in range(6):
-        admin.clock.forward(4000)
-        [task] = admin.take("mail")
-        admin.clock.forward(2)
-        admin.say(task, ReportStatus.FAILED, error=WorkerError("", f"fault {number}", ""))
-
-    timeline = admin.sign_in().get(f"/console/tasks/{task_id}").page.one("ol", class_="timeline")
-    attempts = timeline.all("li")
-    assert [attempt.all("strong")[0].text for attempt in attempts] == [
-        f"{number}. failed" for number in (6, 5, 4, 3, 2, 1)
-    ]
-    assert "ran 2 s" in attempts[0].text
 
 
 def test_a_waiting_task_says_why_it_waits(filled: Browser) -> None:
@@ -354,8 +294,7 @@ def test_errors_say_what_happened_and_the_request_id(filled: Browser) -> None:
 
 
 def test_a_fault_shows_nothing_of_itself(filled: Browser, caplog: pytest.LogCaptureFixture) -> None:
-    filled.use.stats.inspect = None  # type: ignore[assignment]  # something breaks
-    filled.use.stats.counters = None  # type: ignore[assignment]
+    filled.use.stats = None  # type: ignore[assignment]  # something breaks
     shown = filled.get("/console")
 
     assert shown.status == 500

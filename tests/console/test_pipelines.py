@@ -1,13 +1,12 @@
 """Pipelines and charts: pictures with the same numbers beside them."""
 
-from datetime import timedelta
-
 import pytest
 
-from console.chalicelib import charts
 from headrace.domain.access import Role
 from headrace.ops.delivery.reports import ReportStatus
 from tests.console.conftest import Browser
+
+NOTHING = "\u2013"
 
 
 @pytest.fixture
@@ -35,16 +34,6 @@ def test_flows_are_told_in_a_picture_and_in_a_table(moving: Browser) -> None:
     assert len(picture.all("path", class_="flow")) == 2
 
 
-def test_flows_of_yesterday_are_gone(moving: Browser) -> None:
-    moving.get("/console")
-    moving.clock.forward(timedelta(hours=2))
-    assert (
-        "mail ngsi.notify 0 3" in moving.sign_in().get("/console/pipelines").page.one("tbody").text
-    )
-    moving.clock.forward(timedelta(hours=23))
-    assert "would be here" in moving.sign_in().get("/console/pipelines").text
-
-
 def test_a_flow_to_a_queue_of_others_is_not_told(moving: Browser) -> None:
     text = moving.as_role(Role.VIEWER, "ngsi.*", "empty").get("/console/pipelines").text
 
@@ -65,7 +54,7 @@ def test_the_charts_have_a_table_of_the_same_numbers(moving: Browser) -> None:
     last = [cell.text for cell in events.one("tbody").all("tr")[-1].all("td")]
     assert last == ["8", "7", "1", "1", "3"]
     assert waiting.one("tbody").all("tr")[-1].all("td")[0].text == "1"
-    assert wait.one("tbody").all("tr")[0].all("td")[0].text == charts.NOTHING
+    assert wait.one("tbody").all("tr")[0].all("td")[0].text == NOTHING
     for figure in figures:
         assert figure.one("svg", class_="plot").attributes["aria-label"]
     names = [name.attributes["class"] for name in events.all("path", class_="series")]

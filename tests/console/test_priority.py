@@ -1,6 +1,6 @@
 """Priorities in the console: shown, filtered by, switched on and off, and chosen in forms."""
 
-from headrace.domain.queue import PrioritySettings, QueueSettings
+from headrace.domain.queue import PrioritySettings
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import Priority
 from tests.console.conftest import Browser
@@ -29,23 +29,6 @@ def test_a_list_has_a_column_and_a_filter_for_them(admin: Browser) -> None:
     assert "must be one of high, normal, low" in wrong
 
 
-def test_settings_switch_them_on_and_off(admin: Browser) -> None:
-    admin.queue("mail")
-
-    def save(aging: str) -> QueueSettings:
-        form = admin.get("/console/queues/mail/settings").page
-        shown = admin.submit(form, "/mail/settings", aging=aging)
-        admin.submit(shown.page, "/mail/settings")
-        return admin.use.queues.get("mail").settings
-
-    assert save("60").priority == PrioritySettings(60)
-    assert "High tasks ahead by" in admin.get("/console/queues/mail").text
-    assert save("").priority is None
-    form = admin.get("/console/queues/mail/settings").page
-    refused = admin.submit(form, "/mail/settings", aging="0")
-    assert (refused.status, "must be a length of time from 1s to 1d" in refused.text) == (400, True)
-
-
 def test_a_task_enqueued_as_new_has_the_one_that_was_chosen(admin: Browser) -> None:
     _, _, low = ranked(admin)
     admin.queue("plain")
@@ -58,7 +41,7 @@ def test_a_task_enqueued_as_new_has_the_one_that_was_chosen(admin: Browser) -> N
 
     status, where = again(priority="high")
     assert status == 303
-    assert admin.use.tasks.get(where.rpartition("/")[2]).priority is Priority.HIGH
+    assert admin.task(where.rpartition("/")[2]).priority is Priority.HIGH
     status, text = again(priority="high", queue="plain")
     assert (status, "priority has no meaning in queue plain" in text) == (400, True)
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from headrace.domain.access import Role
-from headrace.ops.shared.audit import AuditFilter
 from tests.console.conftest import Browser
 
 HERE = "/console/queues/mail"
@@ -24,12 +23,12 @@ def off(filled: Browser) -> Browser:
 
 def test_counters_that_are_off_are_mended(off: Browser) -> None:
     operator = off.as_role(Role.OPERATOR)
-    number = off.use.inspect.count("mail").count
+    number = off.count("mail")
 
     done = operator.follow(operator.submit(operator.get(HERE).page, "/mail/recount"))
 
     assert f"{number} tasks counted. The counters were off by 3 and are corrected." in done.text
-    [entry] = off.use.audit.list(AuditFilter(action="recount")).shown
+    [entry] = off.audited("recount")
     assert (entry.actor, entry.matched, entry.changed) == ("the operator", number, 3)
     off.clock.forward(1)
     again = operator.follow(operator.submit(operator.get(HERE).page, "/mail/recount"))
@@ -54,6 +53,6 @@ def test_an_index_is_built_anew_by_a_button_that_is_there_with_an_index(filled: 
     done = operator.follow(operator.submit(operator.get(HERE).page, INDEX))
 
     assert "The index is being rebuilt. Until then, lists read every task." in done.text
-    [entry] = filled.use.audit.list(AuditFilter(action="reindex")).shown
+    [entry] = filled.audited("reindex")
     assert (entry.actor, entry.queue) == ("the operator", "mail")
     assert INDEX not in filled.as_role(Role.VIEWER).get(HERE).body

@@ -35,7 +35,7 @@ def _task(browser: Browser) -> str:
 
 def _key(browser: Browser) -> str:
     browser.use.keys.create(BOOTSTRAP, "station", Role.WORKER, ("mail",))
-    return next(key.id for key in browser.use.keys.list(BOOTSTRAP).shown if key.name == "station")
+    return next(key.id for key in browser.api_keys() if key.name == "station")
 
 
 def _schedule(browser: Browser) -> str:
@@ -202,7 +202,7 @@ def test_a_secret_that_was_shown_works_after_its_page_was_reloaded(admin: Browse
     [first] = set(SECRET.findall(made.body))
     again = admin.follow(admin.reload())
     assert "This form was sent before, so nothing was done again." in again.text
-    [key] = admin.use.keys.list(BOOTSTRAP).shown
+    [key] = admin.api_keys()
 
     page = admin.get(f"/console/keys/{key.id}/rotate").page
     rotated = admin.submit(page, "/rotate", overlap="3600")

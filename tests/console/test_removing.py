@@ -4,20 +4,19 @@ import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.task import State
-from headrace.ops.shared.audit import AuditFilter
 from tests.console.conftest import Browser
 
 
 @pytest.mark.parametrize("path", ["purge", "delete"])
 @pytest.mark.parametrize("typed", ["", "Mail"])
 def test_a_name_typed_wrong_does_nothing(filled: Browser, path: str, typed: str) -> None:
-    before = filled.use.inspect.count("mail").count
+    before = filled.count("mail")
     form = filled.get(f"/console/queues/mail/{path}").page
     refused = filled.submit(form, f"/mail/{path}", name=typed)
 
     assert refused.status == 400
     assert "must be mail, letter by letter" in refused.page.one("p", class_="wrong").text
-    assert filled.use.inspect.count("mail").count == before
+    assert filled.count("mail") == before
 
 
 def test_a_queue_is_purged_of_its_dead_by_typing_its_name(filled: Browser) -> None:
@@ -28,7 +27,7 @@ def test_a_queue_is_purged_of_its_dead_by_typing_its_name(filled: Browser) -> No
     counts = filled.use.inspect.count("mail").by_state
     assert counts[State.DEAD] == 0
     assert counts[State.ENQUEUED] > 0
-    [entry] = filled.use.audit.list(AuditFilter(action="purge")).shown
+    [entry] = filled.audited("purge")
     assert (entry.queue, entry.changed) == ("mail", 1)
 
 

@@ -55,12 +55,6 @@ def test_a_wrong_query_says_what_and_where_and_lists_nothing(mail: Browser) -> N
     assert ids_of(shown) == set()
 
 
-def test_a_query_that_names_another_queue_leads_there(mail: Browser) -> None:
-    there = mail.get("/console/queues/mail?q=queue:sms+state:dead").headers["location"]
-
-    assert there == "/console/queues/sms?state=DEAD"
-
-
 def test_a_task_is_found_by_a_value_in_its_payload(mail: Browser) -> None:
     [meant, _] = mail.put("mail", '{"order": {"id": 77}}', '{"order": {"id": 770}}')
 
@@ -122,19 +116,3 @@ def test_the_search_of_the_bar_names_the_queues_that_have_no_index(mail: Browser
         ("mail", {"q": "tag:tenant=acme"}),
         ("sms", {"q": "tag:tenant=acme"}),
     ]
-
-
-@pytest.mark.parametrize(
-    ("wanted", "status", "says"),
-    [
-        ("queue:none state:dead", 400, "there is no queue none"),
-        ("tag:x", 400, "tag must be tag:key=value"),
-    ],
-)
-def test_the_search_of_the_bar_says_what_is_wrong(
-    mail: Browser, wanted: str, status: int, says: str
-) -> None:
-    shown = mail.get(f"/console/search?q={wanted.replace(' ', '+')}")
-
-    assert shown.status == status
-    assert says in shown.text

@@ -6,7 +6,6 @@ from urllib.parse import urlencode
 
 import pytest
 
-from console.chalicelib.routes import SECURITY
 from headrace.domain.access import Role
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.shared.audit import AuditFilter
@@ -119,27 +118,14 @@ def test_ten_wrong_keys_are_slowed_down_wherever_they_are_asked(browse: Browser)
     assert try_key(other, KEY) == 303
 
 
-def test_right_keys_are_never_slowed_down(browse: Browser) -> None:
-    assert {try_key(browse.another(), KEY) for _ in range(30)} == {303}
-
-
-def test_a_session_ends_after_eight_hours(admin: Browser) -> None:
-    for _ in range(15):
-        admin.clock.forward(timedelta(minutes=30))
-        assert admin.get("/console").status == 200
-    admin.clock.forward(timedelta(minutes=30))
-    assert admin.get("/console").status == 303
-
-
 def test_a_session_ends_after_an_hour_in_which_nobody_asks_for_a_page(admin: Browser) -> None:
     for _ in range(3):
         admin.clock.forward(timedelta(minutes=59))
         assert admin.get("/console").status == 200
 
     admin.clock.forward(timedelta(minutes=59))
-    assert admin.get("/console", **{"X-Part": "live"}).status == 200
-    admin.clock.forward(timedelta(minutes=1))
-    assert admin.get("/console", **{"X-Part": "live"}).status == 401
+    assert admin.get("/console").status == 200
+    admin.clock.forward(timedelta(minutes=60))
     assert admin.get("/console").status == 303
 
 
@@ -152,7 +138,6 @@ def test_a_copy_of_the_cookie_is_worth_nothing_after_signing_out(admin: Browser)
     admin.submit(admin.get("/console").page, "/sign-out")
 
     assert thief.get("/console").status == 303
-    assert thief.get("/console", **{"X-Part": "live"}).status == 401
     sent = thief.post("/console/create-queue", {"token": token, "name": "stolen"})
     assert (sent.status, sent.page.one("h1").text) == (401, "Sign in")
     assert not admin.use.queues.list().shown
@@ -160,7 +145,7 @@ def test_a_copy_of_the_cookie_is_worth_nothing_after_signing_out(admin: Browser)
 
 def test_a_revoked_key_ends_its_session_at_once_in_every_process(admin: Browser) -> None:
     viewer = admin.as_role(Role.VIEWER)
-    [key] = admin.use.keys.list(BOOTSTRAP).shown
+    [key] = admin.api_keys()
     assert viewer.get("/console").status == 200  # its key is known here for ten seconds
     there = build(admin.use.settings, admin.use.keys.store, now=admin.clock)
 
@@ -173,7 +158,7 @@ def test_who_comes_goes_and_is_refused_is_logged_and_audited_by_key_id(
     admin: Browser, caplog: pytest.LogCaptureFixture
 ) -> None:
     viewer = admin.as_role(Role.VIEWER)
-    [key] = admin.use.keys.list(BOOTSTRAP).shown
+    [key] = admin.api_keys()
     admin.queue("mail")
     token = viewer.get("/console").page.all("input", name="token")[0].attributes["value"]
     assert viewer.get("/console/keys").status == 403
@@ -186,7 +171,7 @@ def test_who_comes_goes_and_is_refused_is_logged_and_audited_by_key_id(
     [refused] = [entry for entry in entries if entry.action == "refuse"]
     assert (refused.queue, refused.changed) == ("mail", 0)
     assert refused.filter == {"request": "POST /console/queues/{queue}/pause"}
-    [wrong] = admin.use.audit.list(AuditFilter(action="refuse_sign_in")).shown
+    [wrong] = admin.audited("refuse_sign_in")
     assert wrong.ids == [key.id]
     lines = [line for line in caplog.messages if key.id in line]
     assert [line.split(",")[0] for line in lines] == [
@@ -207,20 +192,6 @@ def test_an_altered_cookie_is_no_session(admin: Browser) -> None:
     for bad in (forged, "", "x", good.replace(".", ""), "é"):
         admin.jar[SESSION] = bad
         assert admin.get("/console").status == 303
-
-
-def test_what_is_signed_for_one_thing_is_no_session(admin: Browser) -> None:
-    page = admin.get("/console").page
-    admin.jar[SESSION] = page.all("input", name="token")[0].attributes["value"]
-
-    assert admin.get("/console").status == 303
-
-
-def test_signing_out_takes_the_cookie_away(admin: Browser) -> None:
-    out = admin.submit(admin.get("/console").page, "/sign-out")
-
-    assert SESSION not in admin.jar
-    assert "You are signed out." in admin.follow(out).text
 
 
 def test_a_form_without_the_sessions_token_is_refused(filled: Browser) -> None:
@@ -284,7 +255,8 @@ def test_every_page_has_the_headers(admin: Browser, url: str) -> None:
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "same-origin"
     assert headers["cache-control"] == "no-store"
-    assert {name.lower() for name in SECURITY} <= set(headers)
+    assert headers["x-frame-options"] == "DENY"
+    assert "max-age=" in headers["strict-transport-security"]
 
 
 def test_files_are_kept_for_a_year_and_asked_for_by_their_content(browse: Browser) -> None:
@@ -335,7 +307,7 @@ def test_a_restricted_key_sees_and_touches_only_its_queues(filled: Browser) -> N
         fields = {"token": token, "queue": queue}
         refused = browser.post(f"/console/tasks/{other}/delete", fields)
         assert (refused.status == 403) is (queue == "mail")
-    assert filled.use.tasks.get(other).queue == "mail"
+    assert filled.task(other).queue == "mail"
     moved = browser.get(f"/console/tasks/{own}/move").page
     assert browser.submit(moved, "/move", to_queue="mail").status == 403
 

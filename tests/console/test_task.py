@@ -72,26 +72,6 @@ def test_a_queue_of_others_is_not_named_in_the_story(admin: Browser) -> None:
     assert "mail" not in theirs.get(f"/console/tasks/{task_id}").text
 
 
-def test_a_restart_begins_the_attempts_anew_and_is_told(admin: Browser) -> None:
-    admin.queue("mail")
-    task_id = admin.kill("mail")
-    admin.clock.forward(60)
-    admin.use.bulk.by_ids("mail", BulkAction.RESTART, [task_id])
-    admin.clock.forward(5)
-    [task] = admin.take("mail")
-    admin.clock.forward(3)
-    [first, second, third] = lines(admin, task_id)
-
-    assert first.startswith("1. running since 3 s ago , after waiting 5.0 s")
-    assert second.startswith("restarted 8 s ago")
-    assert third.startswith("1. failed")
-    error = WorkerError("TimeoutError", "no answer", "")
-    admin.say(task, ReportStatus.FAILED, error=error, retryable=False)
-    admin.clock.forward(1)
-    admin.use.bulk.by_ids("mail", BulkAction.RESTART, [task_id])
-    assert sum(line.startswith("restarted") for line in lines(admin, task_id)) == 2
-
-
 def test_children_of_a_report_are_a_tree_for_who_may_see_them(admin: Browser) -> None:
     admin.queue("mail", history_retention_in_seconds=3600)
     admin.queue("sms")

@@ -22,13 +22,13 @@ def test_a_task_that_was_deleted_comes_back_by_a_button(filled: Browser) -> None
 
 def test_a_purge_comes_back_too_and_the_queue_itself_does_not(filled: Browser) -> None:
     operator = filled.as_role(Role.OPERATOR)
-    before = filled.use.inspect.count("mail").count
+    before = filled.count("mail")
     asked = operator.get(f"{HERE}/purge")
 
     purged = operator.follow(operator.submit(asked.page, "/mail/purge", tasks="all", name="mail"))
 
-    assert filled.use.inspect.count("mail").count == 0
+    assert filled.count("mail") == 0
     operator.follow(operator.submit(purged.page, "/console/undo"))
-    assert filled.use.inspect.count("mail").count == before
+    assert filled.count("mail") == before
     admin = filled.as_role(Role.ADMIN)
     assert "That cannot be undone" in admin.get(f"{HERE}/delete").text

@@ -37,7 +37,7 @@ def test_no_page_prints_any_of_them(admin: Browser) -> None:
 
 def test_what_is_copied_or_sent_back_is_as_it_was(admin: Browser) -> None:
     task_id = stocked(admin)
-    payload = admin.use.tasks.get(task_id).payload or ""
+    payload = admin.task(task_id).payload or ""
 
     [copy] = admin.get(f"/console/tasks/{task_id}").page.one(
         "section", class_="json"
@@ -46,5 +46,5 @@ def test_what_is_copied_or_sent_back_is_as_it_was(admin: Browser) -> None:
     form = admin.get(f"/console/tasks/{task_id}/enqueue").page
     assert "\u202e" in typed_in(form.one("textarea", name="payload"))
     made = admin.submit(admin.submit(form, "/enqueue").page, "/enqueue")
-    new = admin.use.tasks.get(made.headers["location"].rpartition("/")[2])
+    new = admin.task(made.headers["location"].rpartition("/")[2])
     assert (new.payload, new.tags) == (payload, {TURNED: TURNED})

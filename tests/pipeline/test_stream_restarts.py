@@ -395,8 +395,10 @@ class Walk:
 
     def possible(self) -> list[Callable[[], object]]:
         """Return the steps that can be taken now, likely ones several times."""
-        befall = [self.stay_away, self.stay_away, self.pass_time, self.reap]
-        steps = [self.go_on] * 8 + befall + [self.other_worker, self.enqueue]
+        steps: list[Callable[[], object]] = []
+        steps += [self.go_on] * 8
+        steps += [self.stay_away, self.stay_away, self.pass_time, self.reap]
+        steps += [self.other_worker, self.enqueue]
         if self.query.stream is not None:
             steps += [self.heartbeat, self.stop]
             if self.pending and not self.skipped:

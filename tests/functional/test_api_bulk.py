@@ -60,20 +60,6 @@ def test_each_id_has_its_result_in_the_order_sent(call: Service, path: str) -> N
     assert states(call, path)["dead-1"] == "READY"
 
 
-@pytest.mark.parametrize("action", ["restart", "move"])
-def test_a_dry_run_says_of_an_id_that_is_named_twice_what_the_action_then_does(
-    action: str, call: Service, path: str
-) -> None:
-    ids = ["dead-1", "later", "later", "dead-1", "done", "done", "nothing", "nothing"]
-    more = {"to_queue": call.queue("other").rsplit("/", 1)[-1]} if action == "move" else {}
-
-    foreseen = act(call, path, action, ids=ids, dry_run=True, **more)
-    done = act(call, path, action, ids=ids, **more)
-
-    assert foreseen["results"] == done["results"]
-    assert (foreseen["matched"], foreseen["changed"]) == (done["matched"], 0)
-
-
 @pytest.mark.parametrize(
     ("action", "more", "changed", "left"),
     [

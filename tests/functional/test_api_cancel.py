@@ -33,19 +33,6 @@ def test_the_next_heartbeat_of_its_worker_says_so(call: Service) -> None:
     assert result["dead_reason"] == "cancelled"
 
 
-def test_what_has_ended_is_a_conflict_and_what_is_not_there_is_missing(call: Service) -> None:
-    path = call.queue()
-    call.put(path, 1)
-    call.clock.forward(1)
-    (task,) = call.take(path)
-    call.say(task, "SUCCEEDED")
-
-    answer = call("POST", f"/v1/tasks/{task['id']}/cancel")
-
-    assert (answer.status, answer.json["code"]) == (409, "finished")
-    assert call("POST", "/v1/tasks/nobody/cancel").status == 404
-
-
 def test_a_producer_cancels_in_its_own_queues_only(call: Service) -> None:
     (own,) = call.put(call.queue("mail"), 1)
     (foreign,) = call.put(call.queue("other"), 2)
@@ -55,16 +42,3 @@ def test_a_producer_cancels_in_its_own_queues_only(call: Service) -> None:
     assert producer("POST", f"/v1/tasks/{foreign}/cancel").status == 403
     assert producer("POST", "/v1/queues/other/tasks/cancel", {"filter": {}}).status == 403
     assert call("GET", f"/v1/tasks/{foreign}").json["state"] == "ENQUEUED"
-
-
-def test_it_is_in_the_audit(call: Service) -> None:
-    (task_id,) = call.put(call.queue(), 1)
-    call("POST", f"/v1/tasks/{task_id}/cancel", {"reason": " sent twice "})
-
-    (entry,) = call("GET", "/v1/audit", query={"action": "cancel"}).json["entries"]
-
-    assert (entry["ids"], entry["matched"], entry["changed"]) == ([task_id], 1, 1)
-    assert entry["reason"] == "sent twice"
-    refused = call("POST", f"/v1/tasks/{task_id}/cancel", {"reason": "é" * 251})
-    assert refused.status == 400
-    assert [error["field"] for error in refused.json["errors"]] == ["reason"]

@@ -38,14 +38,6 @@ def test_each_task_says_its_queue_and_is_reported_on_there(filled: Service) -> N
     assert {filled.say(task, "SUCCEEDED")["outcome"] for task in tasks} == {"OK"}
 
 
-def test_a_missing_queue_is_named_and_nothing_is_leased(filled: Service) -> None:
-    answer = ask(filled, "mail", "nowhere", batch_size=25)
-
-    assert (answer.status, answer.json["code"]) == (404, "not_found")
-    assert answer.fields == {"queues[1]"}
-    assert len(ask(filled, "mail", "news", batch_size=25).json["tasks"]) == 4
-
-
 def test_a_queue_outside_the_key_is_refused_and_nothing_is_leased(filled: Service) -> None:
     worker = keyed(filled, WORKER, "mail")
 

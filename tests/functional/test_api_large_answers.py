@@ -134,20 +134,12 @@ def test_schedules_have_pages_and_their_queue_shows_the_first_hundred(
     queue = watched.queue("mail")
     payload = '"' * 60_000
     for number in range(130):
-        body = {
-            "every_seconds": 3600,
-            "paused": True,
-            "payload": payload,
-            "tags": {"n": str(number)},
-        }
+        body = {"every_seconds": 3600, "paused": True, "payload": payload}
         assert watched("PUT", f"{queue}/schedules/s{number:04}", body).status == 200
 
     found = pages(watched, f"{queue}/schedules", "schedules")
     whole = watched("GET", queue).json
     rest = watched("GET", f"{queue}/schedules", query={"cursor": whole["schedules_cursor"]}).json
-    made = watched("POST", "/v1/keys", {"name": "v", "role": "viewer", "queues": ["*"]}).json
-    viewer = FittingService(watched.clock, watched.use, key=made["secret"])
-    seen = viewer("GET", f"{queue}/schedules", query={"limit": "1"}).json
 
     assert len(found) > 1
     every = [f"s{number:04}" for number in range(130)]
@@ -156,7 +148,6 @@ def test_schedules_have_pages_and_their_queue_shows_the_first_hundred(
     assert names_of([whole["schedules"]]) == every[:100]
     assert "payload" not in whole["schedules"][0]
     assert names_of([rest["schedules"]])[0] == "s0100"
-    assert "payload" not in seen["schedules"][0]
     assert watched("PUT", queue, whole).status == 200
 
 

@@ -51,15 +51,6 @@ def test_the_life_of_a_lease(call: Service) -> None:
     assert call("DELETE", f"/v1/leases/{lease['id']}").status == 204
 
 
-def test_a_name_that_is_taken_is_refused(call: Service) -> None:
-    opened(call, name="batch-1")
-
-    answer = call("POST", "/v1/leases", {"name": "batch-1"})
-
-    assert (answer.status, answer.json["code"]) == (409, "lease_lost")
-    assert "batch-1" in answer.json["detail"]
-
-
 def test_keys_for_some_queues_stay_inside(call: Service) -> None:
     for name in ("mail", "news"):
         call.put(call.queue(name))

@@ -33,13 +33,6 @@ def test_a_notification_is_put_into_its_queue_as_it_came(call: Service) -> None:
     }
 
 
-def test_without_its_queue_there_is_nowhere_to_put_it(call: Service) -> None:
-    answer = call("POST", "/v2/notify", NOTIFICATION)
-
-    assert (answer.status, answer.json["code"]) == (404, "not_found")
-    assert "ngsi.notify" in answer.json["detail"]
-
-
 LONG = "/" + "/".join(["a" * 50] * 10)
 THIRTY = ", ".join(f"/district{number:02}" for number in range(30))
 

@@ -6,17 +6,6 @@ from tests.functional.conftest import Service
 TARGET = {"url": "https://example.com/tasks", "headers": {"Authorization": "Bearer x"}}
 
 
-def test_a_target_is_shown_with_its_defaults(call: Service) -> None:
-    path = call.queue(target=TARGET)
-    assert call("GET", path).json["target"] == {
-        **TARGET,
-        "lambda": None,
-        "timeout_in_seconds": 30,
-        "max_concurrency": 10,
-    }
-    assert call("GET", call.queue("plain")).json["target"] is None
-
-
 def test_what_get_shows_can_be_sent_back_and_a_mask_keeps_what_there_was(call: Service) -> None:
     path = call.queue(target=TARGET)
     shown = call("GET", path).json
@@ -49,16 +38,6 @@ def test_secrets_are_shown_and_rotated(call: Service) -> None:
     assert call("GET", f"{path}/signing-secret").json == second
     audit = call("GET", "/v1/audit").json["entries"]
     assert "rotate_signing_secret" in [entry["action"] for entry in audit]
-
-
-def test_a_repeated_rotation_shows_no_secret_and_makes_none(call: Service) -> None:
-    path = call.queue(target=TARGET)
-    rotate = f"{path}/signing-secret/rotate"
-    call("POST", rotate, headers={"Idempotency-Key": "k"})
-    after = call("GET", f"{path}/signing-secret").json
-    again = call("POST", rotate, headers={"Idempotency-Key": "k"}).json
-    assert (again["secret"], again["previous"]) == (None, None)
-    assert call("GET", f"{path}/signing-secret").json == after
 
 
 def test_a_queue_that_is_created_again_has_another_secret(call: Service) -> None:

@@ -64,26 +64,6 @@ def test_a_notification_is_shown_as_quantumleap_shows_it(call: Service, path: st
 
 
 @pytest.mark.parametrize(
-    ("payload", "shown"),
-    [
-        ('{"data":{}}', [{"data": {}}]),
-        ("null", [None]),
-        ('{"data":[],"data":[1]}', [1]),
-        ('{"data":' + "[" * 500 + "]" * 500 + "}", None),
-    ],
-    ids=lambda value: str(value)[:30],
-)
-def test_whatever_is_in_the_queue_can_be_shown(call: Service, payload: str, shown: Any) -> None:
-    path = call.queue("ngsi.notify")
-    call("POST", f"{path}/tasks", f'{{"tasks":[{{"payload":{payload}}}]}}')
-
-    (notification,) = look(call).json
-
-    if shown is not None:
-        assert notification["input"]["payload"] == shown
-
-
-@pytest.mark.parametrize(
     ("status", "expected"),
     [
         (None, ["pending", "pending", "pending", "failed", "succeeded"]),
@@ -174,11 +154,3 @@ def next_query(answer: Answer) -> dict[str, str]:
     assert link.startswith("<?")
     assert link.endswith('>; rel="next"')
     return dict(pair.split("=", 1) for pair in link[2 : link.index(">")].split("&"))
-
-
-@pytest.mark.parametrize("part", ["", "/summary", "/count"])
-def test_without_the_queue_there_is_nothing_to_look_at(call: Service, part: str) -> None:
-    answer = call("GET", PATH + part)
-
-    assert (answer.status, answer.json["code"]) == (404, "not_found")
-    assert "ngsi.notify" in answer.json["detail"]

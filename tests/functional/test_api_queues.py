@@ -1,9 +1,5 @@
 """Queues over HTTP."""
 
-import json
-
-import pytest
-
 from headrace.domain.access import Role
 from tests.functional.conftest import Service
 from tests.functional.roles import keyed
@@ -39,15 +35,6 @@ def test_a_queue_is_created_with_defaults_and_shown(call: Service) -> None:
     shown = call("GET", "/v1/queues/mail").json
     assert set(shown.pop("stats")["counts"].values()) == {0}
     assert shown == {**created.json, "schedules": [], "schedules_cursor": None}
-
-
-def test_every_setting_is_kept(call: Service) -> None:
-    call("POST", "/v1/queues", FULL)
-
-    shown = call("GET", "/v1/queues/ngsi.notify").json
-
-    assert shown.pop("retry_strategy").items() >= {"kind": "intervals", "max_retries": 3}.items()
-    assert shown.items() >= {k: v for k, v in FULL.items() if k != "retry_strategy"}.items()
 
 
 def test_what_is_shown_can_be_sent_back(call: Service) -> None:
@@ -112,22 +99,3 @@ def test_a_deleted_queue_is_gone_with_its_tasks(call: Service) -> None:
     assert call("GET", path).status == 404
     assert call("GET", f"/v1/tasks/{task}").status == 404
     assert call("DELETE", path).status == 404
-
-
-@pytest.mark.parametrize("name", ["a%2Fb", "a" * 129, "a#ENQUEUED#0"])
-def test_what_can_be_no_name_is_not_found(call: Service, name: str) -> None:
-    for method, rest, body in (
-        ("GET", "", None),
-        ("PUT", "", {}),
-        ("DELETE", "", None),
-        ("POST", "/pause", None),
-        ("POST", "/resume", None),
-        ("POST", "/purge", {"states": ["DEAD"]}),
-        ("POST", "/tasks", {"tasks": [{}]}),
-        ("POST", "/dequeue", {}),
-        ("POST", "/reports", {"reports": [{"task_id": "a", "lease_id": "b", "status": "FAILED"}]}),
-        ("GET", "/tasks", None),
-        ("GET", "/count", None),
-    ):
-        answer = call(method, f"/v1/queues/{name}{rest}", body)
-        assert (answer.status, json.loads(answer.body)["code"]) == (404, "not_found")

@@ -2,14 +2,12 @@
 
 import base64
 import hashlib
-import json
 import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from headrace import __version__
 from headrace.domain.errors import Unavailable
 from headrace.store.sqlite import SqliteStore
 from tests.functional.conftest import KEY, REQUEST_ID, Service, new_service
@@ -78,14 +76,6 @@ def test_a_bad_body_of_a_stranger_is_not_looked_at(call: Service) -> None:
     assert stranger("POST", "/v1/queues", "x" * 5_000_000).status == 401
 
 
-def test_health(call: Service) -> None:
-    assert call("GET", "/v1/health").json == {
-        "status": "ok",
-        "version": __version__,
-        "now": "2026-11-21T08:00:00.000000Z",
-    }
-
-
 def test_a_table_that_is_away_is_a_503() -> None:
     error = Unavailable("the table does not answer", retry_after_seconds=3)
     away = new_service(FailingStore(error))
@@ -114,14 +104,6 @@ def test_what_nobody_foresaw_is_logged_with_its_traceback_and_shown_without(
     assert record.__dict__["request_id"] == REQUEST_ID
 
 
-def test_the_openapi_document_is_served(call: Service) -> None:
-    answer = call("GET", "/v1/openapi.json")
-
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.json["openapi"].startswith("3.1")
-    assert "/v1/queues/{queue}/tasks" in answer.json["paths"]
-
-
 def test_the_docs_page_may_show_itself_and_do_nothing_else(call: Service) -> None:
     answer = call("GET", "/v1/docs")
 
@@ -134,14 +116,3 @@ def test_the_docs_page_may_show_itself_and_do_nothing_else(call: Service) -> Non
     assert set(policy) == {"default-src", "base-uri", "form-action", "frame-ancestors"}
     assert set(policy.values()) == {"'none'"}
     assert not re.search("<script| style=| on[a-z]+=", answer.body)
-
-
-def test_an_event_that_is_no_request_is_answered_too(call: Service) -> None:
-    import api  # noqa: PLC0415
-    from headrace.runtime.wiring import using  # noqa: PLC0415
-
-    with using(call.use):
-        answer = api.handler({}, call.context)
-
-    assert answer["statusCode"] == 500
-    assert json.loads(answer["body"])["code"] == "internal_error"

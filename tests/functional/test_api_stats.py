@@ -1,7 +1,4 @@
-"""How a queue is doing, over HTTP: the recorder is given the stream when a test says so.
-
-Long, because each figure, with what it says while the recorder is behind, is a test of its own.
-"""
+"""How a queue is doing, over HTTP: the recorder is given the stream when a test says so."""
 
 from typing import Any
 
@@ -164,21 +161,17 @@ def test_exact_counts_need_no_recorder(counted: Counted) -> None:
     assert stats["staleness_seconds"] == 0
 
 
-@pytest.mark.parametrize(("ready", "later"), [(600, 20), (20, 600)])
-def test_large_numbers_are_divided_by_the_side_that_is_small(
-    counted: Counted, ready: int, later: int
-) -> None:
+def test_large_numbers_are_divided_by_the_side_that_is_small(counted: Counted) -> None:
     path = counted.queue("mail")
-    for _ in range(0, ready, 20):
+    for _ in range(30):
         counted.put(path, *range(20))
-    for _ in range(0, later, 20):
-        counted.put(path, *range(20), delay_in_seconds=500)
+    counted.put(path, *range(20), delay_in_seconds=500)
     counted.record()
     counted.clock.forward(1)
 
     counts = counted.stats(path)["counts"]
 
-    assert (counts["ready"], counts["scheduled"]) == (ready, later)
+    assert (counts["ready"], counts["scheduled"]) == (600, 20)
 
 
 def test_two_large_numbers_are_an_estimate_with_the_right_sum(counted: Counted) -> None:

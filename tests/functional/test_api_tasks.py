@@ -3,11 +3,8 @@
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
-import pytest
-
 from headrace.domain import limits
 from tests.functional.conftest import Service
-from tests.functional.roles import VIEWER, keyed
 
 EXACT = '{ "price": 1.10, "big": 123456789012345678901234567890, "e": 1E5, "u": "\\u00e9é" }'
 
@@ -44,41 +41,6 @@ def test_result_and_progress_come_back_as_they_were_sent(call: Service) -> None:
     assert f'"result":{EXACT},' in call("GET", f"/v1/tasks/{task['id']}").body
 
 
-def test_a_client_id_makes_enqueue_safe_to_repeat(call: Service) -> None:
-    path, other = call.queue("mail"), call.queue("other")
-    body = {"tasks": [{"id": "a-1", "payload": 1}]}
-
-    first, again, elsewhere = [
-        call("POST", f"{where}/tasks", body).json["results"][0] for where in (path, path, other)
-    ]
-
-    assert (first["outcome"], first["queue"]) == ("CREATED", "mail")
-    assert (again["outcome"], again["queue"]) == ("EXISTING", "mail")
-    assert again["task"]["id"] == "a-1"
-    assert (elsewhere["outcome"], elsewhere["queue"]) == ("EXISTING", "mail")
-    assert (elsewhere["id"], elsewhere["task"]) == ("a-1", None)
-
-
-def test_settings_of_a_task_go_before_those_of_its_queue(call: Service) -> None:
-    path = call.queue()
-    (task_id,) = call.put(
-        path,
-        keepalive_timeout_in_seconds=5,
-        retry_strategy={"kind": "fixed", "max_retries": 1, "base_seconds": 0},
-        expires_at="2026-11-21T09:00:00Z",
-        tags={"service": "é"},
-    )
-
-    (task,) = call.take(path)
-
-    assert task["id"] == task_id
-    assert (task["max_retries"], task["tags"]) == (1, {"service": "é"})
-    assert task["expires_at"] == "2026-11-21T09:00:00.000000Z"
-    assert task["keepalive_timeout_in_seconds"] == 5
-    assert task["lease"]["expires_at"] == task["lease_expires_at"]
-    assert task["lease_expires_at"] == "2026-11-21T08:00:05.001000Z"
-
-
 def test_a_call_that_waits_ends_before_its_time_does(call: Service) -> None:
     path = call.queue()
     call.polls(call.clock.forward)
@@ -102,46 +64,6 @@ def test_a_worker_reports_success(call: Service) -> None:
     shown = call.see(task["id"])
     assert (shown["state"], shown["result"], shown["worker"]) == ("SUCCEEDED", {"rows": 3}, "ada:1")
     assert call.say(task, "SUCCEEDED", result={"rows": 3})["outcome"] == "OK"
-
-
-def test_a_heartbeat_prolongs_the_lease(call: Service) -> None:
-    path = call.queue()
-    call.put(path)
-    (task,) = call.take(path)
-    call.clock.forward(20)
-
-    result = call.say(task, "INFLIGHT", progress={"done": 1}, keepalive_timeout_in_seconds=100)
-
-    assert result["lease"] == {
-        "id": task["lease"]["id"],
-        "expires_at": "2026-11-21T08:02:00.001000Z",
-    }
-    assert call.see(task["id"])["progress"] == {"done": 1}
-
-
-def test_a_failure_is_kept_and_tried_again(call: Service) -> None:
-    path = call.queue()
-    call.put(path)
-    (task,) = call.take(path)
-
-    error = {"type": "Timeout", "message": "slow", "detail": "é" * 10_000}
-    result = call.say(task, "FAILED", error=error, delay_in_seconds=5)
-
-    assert (result["state"], result["scheduled_at"]) == ("ENQUEUED", "2026-11-21T08:00:05.001000Z")
-    (kept,) = call.see(task["id"])["errors"]
-    assert (kept["attempt"], kept["kind"], kept["type"]) == (1, "failed", "Timeout")
-    assert kept["worker"] == "ada:1"
-    assert kept["detail"].endswith("… [cut]")
-
-
-def test_a_payload_fits_that_is_too_large_only_by_its_escapes(call: Service) -> None:
-    path = call.queue()
-    payload = "é" * 131_071  # and two quotes: 256 KiB of UTF-8, three times as much as it is sent
-
-    call.put(path, payload)
-
-    (task,) = call.take(path)
-    assert task["payload"] == payload
 
 
 def test_deleting_a_task(call: Service) -> None:
@@ -191,13 +113,6 @@ def test_counting(call: Service) -> None:
     assert call("GET", f"{path}/count", query={"state": "pending,DEAD"}).json["count"] == 3
 
 
-@pytest.mark.parametrize("task_id", ["nobody", "a b", "a%2Fb", "a" * 65, "é"])
-def test_a_task_that_is_not_there(call: Service, task_id: str) -> None:
-    for method in ("GET", "DELETE"):
-        answer = call(method, f"/v1/tasks/{task_id}")
-        assert (answer.status, answer.json["code"]) == (404, "not_found")
-
-
 def test_a_result_that_is_too_large_costs_its_own_report_only(call: Service) -> None:
     path = call.queue()
     call.put(path, 1, 2, 3)
@@ -219,23 +134,3 @@ def test_a_result_that_is_too_large_costs_its_own_report_only(call: Service) -> 
     assert call.see(tasks[1]["id"])["state"] == "INFLIGHT"
     assert call.see(tasks[2]["id"])["result"] == [3]
     assert call.say(tasks[1], "FAILED", error={"type": "TooLarge"})["outcome"] == "OK"
-
-
-def test_a_key_that_is_free_at_the_start_and_the_progress_of_the_delivery_before(
-    call: Service,
-) -> None:
-    path = call.queue("mail")
-    entry = {"dedupe_key": "k", "dedupe_until": "start"}
-    made = call("POST", f"{path}/tasks", {"tasks": [entry, entry]}).json["results"]
-    (task,) = call.take(path)
-    later = call("POST", f"{path}/tasks", {"tasks": [entry]}).json["results"]
-
-    assert [one["outcome"] for one in made + later] == ["CREATED", "DUPLICATE", "CREATED"]
-    assert (task["dedupe_until"], task["last_progress"]) == ("start", None)
-    call.say(task, "INFLIGHT", progress={"page": 4})
-    call.say(task, "RELEASED")
-    again = next(one for one in call.take(path, 2) if one["id"] == task["id"])
-    assert (again["progress"], again["last_progress"]) == (None, {"page": 4})
-    assert call.see(task["id"])["last_progress"] == {"page": 4}
-    seen = keyed(call, VIEWER)("GET", f"/v1/tasks/{task['id']}").json
-    assert (seen["progress"], seen["last_progress"]) == (None, None)

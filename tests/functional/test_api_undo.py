@@ -28,20 +28,6 @@ def test_a_task_that_is_deleted_for_an_hour_comes_back(call: Service) -> None:
     assert (again.status, again.json["changed"]) == (200, 0)
 
 
-def test_bulk_deletions_and_purges_answer_with_their_undo(call: Service) -> None:
-    path = call.queue()
-    ids = call.put(path, 1, 2, 3)
-    call.clock.forward(1)
-
-    named = call("POST", f"{path}/tasks/delete", {"ids": ids[:1], "undo_in_seconds": 60}).json
-    purged = call("POST", f"{path}/purge", {"states": ["ENQUEUED"], "undo_in_seconds": 60}).json
-
-    assert (named["changed"], purged["deleted"]) == (1, 2)
-    for undo, number in ((named["undo"], 1), (purged["undo"], 2)):
-        assert call("POST", f"/v1/undos/{undo['id']}").json["changed"] == number
-    assert {task_id for task_id in ids if call.see(task_id)["state"] == "ENQUEUED"} == {*ids}
-
-
 def test_no_answer_knows_the_state_of_what_is_deleted(call: Service) -> None:
     path = call.queue()
 

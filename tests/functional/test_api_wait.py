@@ -35,17 +35,6 @@ def test_the_answer_comes_with_the_end(call: Service) -> None:
     assert shown["payload"] == {"to": "ada"}
 
 
-def test_when_time_is_over_the_task_is_shown_as_it_stands(call: Service) -> None:
-    (task_id,) = call.put(call.queue())
-    meanwhile(call, lambda: None)
-    query = {**WAIT, "payload": "false"}
-
-    answer = call("GET", f"/v1/tasks/{task_id}", query=query)
-
-    assert (answer.status, answer.json["state"]) == (200, "ENQUEUED")
-    assert "payload" not in answer.json
-
-
 def test_a_request_waits_no_longer_than_the_deployment_allows(call: Service) -> None:
     path = call.queue()
     (task_id,) = call.put(path, delay_in_seconds=60)

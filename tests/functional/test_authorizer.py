@@ -50,13 +50,6 @@ def test_everybody_else_is_kept_away_from_all_of_it(call: Service, token: str | 
     assert answer["context"] == {}
 
 
-def test_a_revoked_key_is_kept_away(call: Service) -> None:
-    made = call.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
-    call.use.keys.revoke(BOOTSTRAP, made.key.id)
-
-    assert effect(authorized(call, f"Bearer {made.secret}"))[0] == "Deny"
-
-
 def test_a_table_that_is_away_refuses_nobody_for_a_minute(call: Service) -> None:
     class Unreachable(SqliteStore):
         def record(self, kind: str, name: str) -> None:

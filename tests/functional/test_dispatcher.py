@@ -6,7 +6,6 @@ from typing import Any
 
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import PushHosts, PushRules, Target
-from headrace.domain.push_answers import TargetAnswer
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State
 from headrace.entries import dispatcher
@@ -14,7 +13,6 @@ from headrace.local.gateway import InvocationContext
 from headrace.local.tables import Function
 from headrace.runtime.wiring import Settings, build, using
 from headrace.store.sqlite import SqliteStore
-from tests.manual_clock import ManualClock
 from tests.unit.push.receiver import GivenAnswer, receiving
 
 
@@ -42,23 +40,3 @@ def test_the_timer_starts_what_sends_the_tasks_that_are_due() -> None:
         (State.SUCCEEDED, str(n)) for n in range(5)
     ]
     assert use.push.begin("hooks") is not None  # it gave its seat up
-
-
-def test_it_is_known_for_two_minutes_that_a_target_asked_for_fewer_requests() -> None:
-    clock = ManualClock()
-    use = build(Settings(admin_key="k"), SqliteStore(":memory:"), now=clock)
-    for name, status in (("busy", 503), ("fine", 200)):
-        use.queues.create(name, QueueSettings(target=Target(url="https://a.example/")))
-        use.tasks.enqueue(name, [TaskSpec("1")])
-        clock.forward(1)
-        run = use.push.begin(name)
-        assert run is not None
-        (task,) = run.fetch()
-        run.settle([(task, TargetAnswer(status), 0.1)])
-        run.close()
-    names = ["busy", "fine", "fine", "gone"]
-    assert use.push_waking.backing_off(names) == 1
-    clock.forward(110)
-    assert use.push_waking.backing_off(names) == 1
-    clock.forward(20)
-    assert use.push_waking.backing_off(names) == 0

@@ -126,7 +126,6 @@ OPERATIONS: dict[str, dict[str, Any]] = {
 KEYED = [route for route in OPERATIONS if route not in OPEN]
 OF_A_QUEUE = [route for route in KEYED if "{queue}" in route]
 OF_A_TASK = [route for route in KEYED if "/tasks/{id}" in route]
-ALWAYS_NOTIFY = [route for route in KEYED if "/v2/" in route or "/management/" in route]
 
 
 def keyed(service: Service, role: Role, *queues: str) -> Service:

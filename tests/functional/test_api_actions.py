@@ -59,26 +59,6 @@ def test_an_action_is_begun_and_done_without_whoever_began_it(call: Service) -> 
     assert (entry["run"], entry["changed"], entry["reason"]) == (run["id"], 3, "provider is back")
 
 
-def test_an_action_rests_goes_on_and_ends_where_it_is(call: Service) -> None:
-    dead(call, call.queue(), 3)
-    path = f"/v1/actions/{begun(call)['id']}"
-
-    assert call("POST", f"{path}/pause").json["status"] == "PAUSED"
-    assert call("POST", f"{path}/pause").json["status"] == "PAUSED"
-    call.use.action_work.run()
-    assert call("GET", path).json["changed"] == 0
-    assert call("POST", f"{path}/resume").json["status"] == "LOOKING"
-    assert call("POST", f"{path}/cancel").json["status"] == "CANCELLED"
-    assert call("POST", f"{path}/cancel").json["status"] == "CANCELLED"
-    for turn in ("pause", "resume"):
-        refused = call("POST", f"{path}/{turn}")
-        assert (refused.status, refused.json["code"]) == (409, "finished")
-    call.use.action_work.run()
-    ended = call("GET", path).json
-    assert (ended["status"], ended["changed"]) == ("CANCELLED", 0)
-    assert ended["ended_at"] is not None
-
-
 def test_a_restricted_key_has_actions_on_its_own_queues_only(call: Service) -> None:
     for name in ("mail", "sms"):
         call.queue(name)

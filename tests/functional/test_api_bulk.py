@@ -82,14 +82,6 @@ def test_an_empty_filter_is_every_task_the_action_takes(
     assert again["changed"] == 0
 
 
-def test_a_filter_acts_on_exactly_its_set(call: Service, path: str) -> None:
-    done = act(call, path, "restart", filter={"state": "DEAD", "tags": {"service": "a"}})
-
-    assert (done["matched"], done["changed"]) == (1, 1)
-    found = states(call, path)
-    assert (found["dead-1"], found["dead-2"]) == ("READY", "DEAD")
-
-
 def test_a_limit_ends_a_call_and_its_cursor_goes_on(call: Service) -> None:
     path = call.queue()
     dead(call, path, *(f"dead-{number:02}" for number in range(7)))

@@ -5,20 +5,6 @@ from tests.functional.conftest import Service
 from tests.functional.roles import keyed
 
 
-def test_a_cancelled_task_is_shown_dead_and_again(call: Service) -> None:
-    (task_id,) = call.put(call.queue(), {"to": "ada"})
-
-    answer = call("POST", f"/v1/tasks/{task_id}/cancel")
-
-    assert answer.status == 200, answer.body
-    shown = answer.json
-    assert (shown["state"], shown["dead_reason"], shown["errors"]) == ("DEAD", "cancelled", [])
-    assert shown["payload"] == {"to": "ada"}
-    again = call("POST", f"/v1/tasks/{task_id}/cancel")
-    assert (again.status, again.json) == (200, shown)
-    assert call("GET", f"/v1/tasks/{task_id}").json == shown
-
-
 def test_the_next_heartbeat_of_its_worker_says_so(call: Service) -> None:
     path = call.queue()
     call.put(path, 1)

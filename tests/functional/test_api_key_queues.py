@@ -1,8 +1,6 @@
 """The queues of a key: every route stays inside them, and tells nothing of others."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -70,41 +68,6 @@ def test_only_the_own_queues_are_listed_and_pages_tell_nothing_of_others(call: S
     assert service("GET", "/v1/queues", query={"prefix": "a"}).json["queues"] == []
 
 
-def outside_targets() -> Iterator[tuple[str, Any, str]]:
-    """Yield requests that name a queue outside in their body, and where."""
-    held = {"task_id": "a", "lease_id": "b"}
-    fine = {**held, "status": "SUCCEEDED"}
-    moved = {**held, "status": "MOVED", "to_queue": "mail", "payload": {"to_queue": "ngsi.x"}}
-    spawn = [{"queue": "ngsi.entities"}, {"queue": "mail"}]
-    reports = "POST /v1/queues/{queue}/reports"
-    move = "POST /v1/queues/{queue}/tasks/move"
-    create = "POST /v1/queues"
-    yield create, {"name": "mail2"}, "name"
-    yield reports, {"reports": [fine, moved]}, "reports[1].to_queue"
-    yield (
-        reports,
-        {"reports": [{**fine, "spawn": spawn}]},
-        "reports[0].spawn[1].queue",
-    )
-    yield move, {"ids": ["a"], "to_queue": "mail"}, "to_queue"
-    yield move, {"filter": {}, "to_queue": "nobody", "dry_run": True}, "to_queue"
-    yield "POST /v1/keys", {"name": "x", "role": "viewer", "queues": ["ngsi.1", "*"]}, "queues[1]"
-
-
-@pytest.mark.parametrize(("route", "body", "field"), list(outside_targets()))
-def test_queues_that_a_body_names_stay_inside_too(
-    filled: Service, route: str, body: Any, field: str
-) -> None:
-    service = keyed(filled, ADMIN, "ngsi.*")
-    before = everything(filled)
-
-    answer = send(service, route, body, queue="ngsi.notify")
-
-    assert (answer.status, answer.json["code"]) == (403, "forbidden")
-    assert answer.fields == {field}
-    assert everything(filled) == before
-
-
 def test_a_repeated_move_does_not_show_a_task_that_has_left_the_queues_of_the_key(
     call: Service,
 ) -> None:
@@ -122,25 +85,6 @@ def test_a_repeated_move_does_not_show_a_task_that_has_left_the_queues_of_the_ke
     again = worker.say(task, "MOVED", **move)
 
     assert (again["outcome"], again["state"], again["scheduled_at"]) == ("OK", None, None)
-
-
-def test_reports_are_refused_before_the_first_of_them_takes_effect(filled: Service) -> None:
-    service = keyed(filled, WORKER, "ngsi.*")
-    filled.put("/v1/queues/ngsi.notify", 1, 2)
-    held = service.take("/v1/queues/ngsi.notify", 2)
-    first, second = ({"task_id": task["id"], "lease_id": task["lease"]["id"]} for task in held)
-    reports = [
-        {**first, "status": "SUCCEEDED"},
-        {**second, "status": "MOVED", "to_queue": "mail"},
-    ]
-
-    answer = service("POST", "/v1/queues/ngsi.notify/reports", {"reports": reports})
-
-    assert answer.status == 403
-    assert {filled.see(task["id"])["state"] for task in held} == {"INFLIGHT"}
-    reports[1]["to_queue"] = "ngsi.entities"
-    again = service("POST", "/v1/queues/ngsi.notify/reports", {"reports": reports})
-    assert [result["outcome"] for result in again.json["results"]] == ["OK", "OK"]
 
 
 def test_an_id_that_is_in_a_queue_outside_exists_and_its_queue_is_not_named(

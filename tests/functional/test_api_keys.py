@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from headrace.domain.access import Role
-from tests.documented import check_documented
 from tests.functional.conftest import Service
 from tests.functional.roles import keyed
 
@@ -129,32 +128,6 @@ def test_a_key_that_expires_makes_and_rotates_none_that_lives_longer(call: Servi
     assert made.status == 201, made.body
     assert brief("POST", f"/v1/keys/{made.json['id']}/rotate").status == 200
     assert brief("POST", f"/v1/keys/{own}/rotate").status == 200
-
-
-def test_a_key_shows_what_goes_on_that_was_begun_with_it(call: Service) -> None:
-    call.queue("mail")
-    made = call("POST", "/v1/keys", {"name": "op", "role": "operator", "queues": ["mail"]}).json
-    operator = replace(call, key=made["secret"])
-    put = {"every_seconds": 60}
-    for name in ("hourly", "daily"):
-        assert operator("PUT", f"/v1/queues/mail/schedules/{name}", put).status == 200
-    call("PUT", "/v1/queues/mail/schedules/other", put)
-    run = operator("POST", "/v1/actions", {"action": "restart", "queues": ["mail"], "filter": {}})
-
-    shown = call("GET", f"/v1/keys/{made['id']}")
-
-    assert shown.status == 200, shown.body
-    check_documented("KeyInFull", shown.json)
-    listed = next(key for key in call("GET", "/v1/keys").json["keys"] if key["id"] == made["id"])
-    assert shown.json == {
-        **listed,
-        "revoked_at": None,
-        "schedules": [
-            {"queue": "mail", "name": "daily"},
-            {"queue": "mail", "name": "hourly"},
-        ],
-        "actions": [run.json["id"]],
-    }
 
 
 def test_schedules_of_a_revoked_key_go_on_and_are_taken_over_by_putting_them_again(

@@ -1,19 +1,8 @@
 """Group leases over HTTP."""
 
-from typing import Any
-
-from headrace.domain.access import Role
 from tests.functional.conftest import Service
-from tests.functional.roles import keyed
 
 AT_NINE = "2026-11-21T08:01:00.000000Z"
-
-
-def opened(call: Service, **body: Any) -> str:
-    answer = call("POST", "/v1/leases", body)
-    assert answer.status == 201, answer.body
-    id_: str = answer.json["lease"]["id"]
-    return id_
 
 
 def test_the_life_of_a_lease(call: Service) -> None:
@@ -49,19 +38,3 @@ def test_the_life_of_a_lease(call: Service) -> None:
     )
     assert call.say(back, "SUCCEEDED")["outcome"] == "NOT_INFLIGHT"
     assert call("DELETE", f"/v1/leases/{lease['id']}").status == 204
-
-
-def test_keys_for_some_queues_stay_inside(call: Service) -> None:
-    for name in ("mail", "news"):
-        call.put(call.queue(name))
-    worker = keyed(call, Role.WORKER, "mail")
-    own, admins = opened(worker), opened(call)
-    worker.take("/v1/queues/mail", lease_id=own)
-    call.take("/v1/queues/news", lease_id=admins)
-
-    assert worker("POST", "/v1/queues/news/dequeue", {"lease_id": own}).status == 403
-    refused = worker("DELETE", f"/v1/leases/{admins}")
-    assert (refused.status, refused.json["code"]) == (403, "forbidden")
-    assert "news" not in refused.body
-    assert call("POST", f"/v1/leases/{admins}/extend").status == 200
-    assert worker("DELETE", f"/v1/leases/{own}").status == 204

@@ -54,21 +54,3 @@ def test_a_long_service_path_is_kept_as_a_whole(call: Service, path: str, body: 
     assert task["tags"] == {"fiware-servicepath": path[:256], "ngsild-tenant": "city"}
     assert task["payload"] == {**json.loads(body), "fiware-servicepath": path}
     assert other["payload"]["fiware-servicepath"] == path[:-1]
-
-
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("/" + "a" * 512, "paths of at most 512 bytes; one has 513"),
-        (",".join(["/a"] * 101), "at most 100 paths; it has 101"),
-    ],
-)
-def test_a_service_path_over_its_limits_is_refused(call: Service, path: str, message: str) -> None:
-    call.queue("ngsi.notify")
-
-    answer = call("POST", "/v2/notify", NOTIFICATION, {"Fiware-ServicePath": path})
-
-    assert answer.status == 400
-    (error,) = answer.json["errors"]
-    assert error["field"] == "fiware-servicepath"
-    assert message in error["message"]

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from headrace.domain.access import Role
 from headrace.ops.operators.keys import BOOTSTRAP
 from tests.functional.conftest import REQUEST_ID, Service
@@ -96,38 +94,6 @@ def test_every_action_by_hand_leaves_an_entry(call: Service) -> None:
     assert by_action["run"]["filter"]["tags"] == {"a": "1"}
     assert by_action["move"]["filter"] == {"to_queue": "other"}
     assert (by_action["move"]["matched"], by_action["move"]["changed"]) == (1, 1)
-
-
-@pytest.fixture
-def audited(call: Service) -> Service:
-    """Give a service whose queues were paused, one a minute, from 08:01 on."""
-    for name in ("a", "b", "c"):
-        path = call.queue(name)
-        call.clock.forward(60)
-        call("POST", f"{path}/pause")
-    return call
-
-
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ({"action": "pause", "queue": "b"}, ["b"]),
-        (
-            {
-                "action": "pause",
-                "from": "2026-11-21T10:02:00+02:00",
-                "to": "2026-11-21T08:02:00.000001Z",
-            },
-            ["b"],
-        ),
-        ({"actor": "nobody"}, []),
-    ],
-    ids=str,
-)
-def test_the_audit_can_be_filtered(
-    audited: Service, query: dict[str, str], expected: list[str]
-) -> None:
-    assert [entry["queue"] for entry in entries(audited, **query)] == expected
 
 
 def test_the_audit_has_what_changed_settings_were_and_are(call: Service) -> None:

@@ -117,15 +117,6 @@ def test_a_bad_key_is_refused_naming_the_header(filled: Service) -> None:
     assert filled("POST", "/v1/queues/mail/resume", headers=under("_" * 64)).status == 200
 
 
-def test_it_is_ignored_where_a_repeat_is_safe_by_the_method(call: Service) -> None:
-    path = call.queue("mail")
-    bad = under("no key at all")
-
-    assert call("GET", path, headers=bad).status == 200
-    assert call("PUT", path, {"name": "mail"}, bad).status == 200
-    assert call("DELETE", path, headers=bad).status in {202, 204}
-
-
 def test_who_may_not_hears_of_that_first(filled: Service) -> None:
     filled("POST", "/v1/queues/mail/pause", headers=under("k"))
     viewer, elsewhere = keyed(filled, VIEWER), keyed(filled, ADMIN, "ngsi.*")
@@ -196,20 +187,6 @@ def test_a_secret_is_shown_once_and_kept_nowhere(tmp_path: Path) -> None:
     files = [file.read_bytes() for file in tmp_path.iterdir()]
     assert any(first.json["id"].encode() in content for content in files)
     assert not any(first.json["secret"].encode() in content for content in files)
-
-
-def test_an_enqueue_with_ids_needs_no_record(call: Service) -> None:
-    path = call.queue("mail")
-    body = {"tasks": [{"id": "a"}, {"id": "b"}]}
-
-    plain = call("POST", f"{path}/tasks", body)
-    again = call("POST", f"{path}/tasks", body, under("k"))
-    other = call("POST", f"{path}/pause", headers=under("k"))
-
-    assert [result["outcome"] for result in plain.json["results"]] == ["CREATED"] * 2
-    assert [result["outcome"] for result in again.json["results"]] == ["EXISTING"] * 2
-    assert not replayed(again)
-    assert other.status == 200
 
 
 def outcomes(answer: Answer) -> list[str]:

@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 
 from headrace.domain.task import Status
-from headrace.history.metrics import POINTS
 from headrace.runtime.wiring import Settings, build
 from headrace.store.sqlite import SqliteStore
 from tests.documented import check_documented
-from tests.functional.conftest import KEY, Answer, Service
+from tests.functional.conftest import KEY, Service
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed
 
@@ -161,33 +160,6 @@ def test_exact_counts_need_no_recorder(counted: Counted) -> None:
     assert stats["staleness_seconds"] == 0
 
 
-def test_large_numbers_are_divided_by_the_side_that_is_small(counted: Counted) -> None:
-    path = counted.queue("mail")
-    for _ in range(30):
-        counted.put(path, *range(20))
-    counted.put(path, *range(20), delay_in_seconds=500)
-    counted.record()
-    counted.clock.forward(1)
-
-    counts = counted.stats(path)["counts"]
-
-    assert (counts["ready"], counts["scheduled"]) == (600, 20)
-
-
-def test_two_large_numbers_are_an_estimate_with_the_right_sum(counted: Counted) -> None:
-    path = counted.queue("mail", shards=3)
-    for _ in range(60):  # evenly over time: 1,200 ready, 600 to come
-        counted.put(path, *range(20))
-        counted.put(path, *range(10), delay_in_seconds=60)
-        counted.clock.forward(1)
-    counted.record()
-
-    counts = counted.stats(path)["counts"]
-
-    assert counts["ready"] + counts["scheduled"] == 1800
-    assert counts["ready"] == pytest.approx(1200, rel=0.1)
-
-
 def test_a_series_has_a_point_for_every_minute_of_the_last_hour(counted: Counted) -> None:
     path = worked(counted)
     counted.record()
@@ -236,20 +208,3 @@ def test_a_series_is_the_same_in_any_steps_and_over_many_batches(counted: Counte
     assert [point["enqueued"] for point in ten] == [30, 30, 30, 30, 15, 0]
     part = {"from": "2026-11-21T08:10:30Z", "to": "2026-11-21T08:20:00Z"}
     assert counted.totals(path, **part)[0] == 30
-
-
-def refused(counted: Counted, **query: str) -> Answer:
-    counted.queue("mail")
-    answer = counted("GET", "/v1/queues/mail/metrics", query=query)
-    assert (answer.status, answer.json["code"]) == (400, "invalid_request")
-    return answer
-
-
-def test_too_many_points_are_refused_with_the_step_that_would_do(counted: Counted) -> None:
-    query = {"from": "2026-11-14T08:00:00Z", "to": "2026-11-21T08:00:00Z"}
-    message = refused(counted, **query).json["errors"][0]["message"]
-
-    least = message.split("at least ")[1].split(" ")[0]
-    answer = counted("GET", "/v1/queues/mail/metrics", query={**query, "step_seconds": least})
-    assert answer.status == 200
-    assert len(answer.json["points"]) <= POINTS

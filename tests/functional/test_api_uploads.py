@@ -1,6 +1,5 @@
 """Uploaded payloads, by the API: over S3 its own URLs, elsewhere the service's."""
 
-import json
 from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
@@ -14,7 +13,7 @@ from headrace.domain import limits
 from headrace.runtime.wiring import Settings, build
 from headrace.store.objects import MemoryObjects, objects_at
 from headrace.store.sqlite import SqliteStore
-from tests.functional.conftest import KEY, Answer, Service
+from tests.functional.conftest import KEY, Service
 from tests.functional.roles import OPERATOR, PRODUCER, VIEWER, WORKER, keyed
 from tests.manual_clock import ManualClock
 
@@ -145,43 +144,19 @@ def test_who_may_enqueue_may_upload_and_who_sees_payloads_gets_the_url(
     assert grant["payload_ref"] not in seen.body
 
 
-def fields(answer: Answer) -> dict[str, str]:
-    assert answer.status == 400, answer.body
-    return {one["field"]: one["message"] for one in answer.json["errors"]}
-
-
-@pytest.mark.parametrize(
-    ("body", "field", "says"),
-    [
-        ({"bytes": limits.UPLOAD_BYTES[1] + 1, "sha256": "0" * 64}, "bytes", "1073741824"),
-        ({"bytes": "10", "sha256": "0" * 64}, "bytes", "must be a whole number"),
-        ({"bytes": 10, "sha256": "0" * 63}, "sha256", "64 hexadecimal digits"),
-    ],
-)
-def test_a_bad_request_for_an_upload_names_field_and_limit(
-    call: Service, body: object, field: str, says: str
-) -> None:
-    found = fields(call("POST", f"{call.queue()}/payloads", body))
-
-    assert says in found[field]
-
-
-@pytest.mark.parametrize(
-    ("entry", "field"),
-    [
-        ({"payload_ref": "nothing"}, "payload_ref"),
-        ({"payload_ref": "REF", "payload": None}, "payload_ref"),
-        ({"payload_ref": "REF", "id": "another"}, "id"),
-    ],
-)
-def test_an_entry_that_cannot_have_a_reference_names_the_field(
-    call: Service, entry: dict[str, Any], field: str
-) -> None:
+def test_a_bad_upload_or_reference_names_field_and_limit(call: Service) -> None:
     queue = call.queue()
     ref = granted(call, queue)["payload_ref"]
-    text = json.dumps({"tasks": [entry]}).replace("REF", ref)
-
-    assert f"tasks[0].{field}" in fields(call("POST", f"{queue}/tasks", json.loads(text)))
+    for path, body, field, says in (
+        ("payloads", {**ASKED, "bytes": limits.UPLOAD_BYTES[1] + 1}, "bytes", "1073741824"),
+        ("payloads", {**ASKED, "sha256": "0" * 63}, "sha256", "64 hexadecimal digits"),
+        ("tasks", {"tasks": [{"payload_ref": "nothing"}]}, "tasks[0].payload_ref", ""),
+        ("tasks", {"tasks": [{"payload_ref": ref, "id": "another"}]}, "tasks[0].id", ""),
+    ):
+        answer = call("POST", f"{queue}/{path}", body)
+        assert answer.status == 400, answer.body
+        found = {one["field"]: one["message"] for one in answer.json["errors"]}
+        assert says in found[field]
 
 
 def test_where_nothing_is_kept_outside_the_answer_says_what_to_set(clock: ManualClock) -> None:

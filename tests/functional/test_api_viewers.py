@@ -2,15 +2,12 @@
 
 import pytest
 
-from headrace.domain.access import Role
 from tests.functional.conftest import HIDDEN, Service
 from tests.functional.roles import (
     KEYED,
     OPERATIONS,
     OPERATOR,
-    PRODUCER,
     VIEWER,
-    WORKER,
     keyed,
     send,
     tasks,
@@ -58,9 +55,3 @@ def test_a_viewer_is_shown_a_task_without_its_payload_by_default(filled: Service
         hidden = {"result": None, "progress": None}
         assert seen == {**{k: v for k, v in whole.items() if k != "payload"}, **hidden}
     assert any(filled.see(task_id)["result"] for task_id in ids)
-
-
-@pytest.mark.parametrize("role", [PRODUCER, WORKER, OPERATOR])
-def test_others_are_shown_a_task_whole(filled: Service, role: Role) -> None:
-    for task in tasks(filled, "mail"):
-        assert keyed(filled, role).see(task["id"]) == filled.see(task["id"])

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from headrace.ops.shared.push_status import SEATS, seat_name
 from headrace.ops.shared.seats import Seat
 from headrace.runtime.wiring import Settings
 from tests.unit.push.receiver import GivenAnswer, Receiver, receiving
+from tests.waiting import until
 
 RETRIES = RetryStrategy(Backoff.FIXED, max_retries=1, base_seconds=0.1, jitter=0)
 
@@ -54,15 +55,8 @@ def pushed(service: EmbeddedService, url: str, *payloads: Any, **target: Any) ->
     return [str(one.id) for one in service.use.tasks.enqueue("hooks", specs)]
 
 
-def until(holds: Callable[[], object], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.01)
-
-
 def ended(service: EmbeddedService, task_id: str) -> Task:
-    until(lambda: service.use.tasks.get(task_id).state in (State.SUCCEEDED, State.DEAD))
+    until(lambda: service.use.tasks.get(task_id).state in (State.SUCCEEDED, State.DEAD), 20)
     return service.use.tasks.get(task_id)
 
 
@@ -81,7 +75,7 @@ def test_a_dispatcher_that_was_killed_is_replaced_within_seconds(
     take_seat_as_an_ended_process(service)
     (task,) = pushed(service, receiver.url, 1)
 
-    until(lambda: service.use.tasks.get(task).state is State.SUCCEEDED, seconds=20)
+    until(lambda: service.use.tasks.get(task).state is State.SUCCEEDED, 20)
 
 
 def test_on_lambda_the_seat_of_another_process_is_never_taken_before_it_ends(

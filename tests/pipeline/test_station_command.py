@@ -23,6 +23,7 @@ from headrace.spark.sources.reading import READING
 from headrace.spark.stations.__main__ import main
 from infra import PROJECT_ROOT
 from tests.pipeline.harness import AT_ONCE, PipelineHarness
+from tests.waiting import until
 
 SOON = 300.0  # seconds until a test gives up
 
@@ -49,9 +50,7 @@ class StationProcess:
     reader: threading.Thread
 
     def wait_for_batch(self) -> None:
-        end = time.monotonic() + SOON
-        while not self.lines and time.monotonic() < end:
-            time.sleep(0.05)
+        until(lambda: self.lines, SOON)
 
     def end(self) -> int:
         code = self.process.wait(SOON)

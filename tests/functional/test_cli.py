@@ -1,7 +1,6 @@
 """`headrace` as a user runs it: a process of its own, against the real local service."""
 
 import contextlib
-import json
 import os
 import re
 import shlex
@@ -72,20 +71,6 @@ def test_the_guides_commands_print_what_it_says(service: Launched) -> None:
 
     printed = re.split(r"^--- \d+\n", shell.stdout, flags=re.MULTILINE)
     assert printed == [output for _, output in steps] + [""]
-
-
-def test_a_worker_runs_an_app_from_this_folder(service: Launched, tmp_path: Path) -> None:
-    (tmp_path / "shop.py").write_text(
-        "from headrace import App\napp = App()\n"
-        "@app.task(queue='shop')\ndef double(n: int) -> int:\n    return 2 * n\n"
-    )
-    headrace(service, "queue", "create", "shop")
-    task = '{"task": "shop.double", "args": {"n": 21}}'
-    id = headrace(service, "enqueue", "shop", task).strip()
-
-    headrace(service, "work", "shop:app", "--burst", "--log-format", "json", folder=tmp_path)
-
-    assert json.loads(headrace(service, "task", "show", id, "--json"))["result"] == 42
 
 
 def test_ctrl_c_ends_what_follows_with_130(service: Launched) -> None:
@@ -224,30 +209,3 @@ def test_what_is_taken_is_refused_naming_the_option(tmp_path: Path) -> None:
         assert f"say {named} with another" in done.stderr
         assert "HEADRACE_" not in done.stderr
         assert done.stderr.count("\n") == 1
-
-
-def test_a_deploy_syncs_what_its_app_declares(service: Launched, tmp_path: Path) -> None:
-    """Version 1, then version 2, with the diff that the guide of tasks shows."""
-    program = (
-        "from headrace import App\n"
-        "app = App(queue='synced')\n"
-        "app.queue('synced', shards={shards}, retry_strategy={{'max_retries': {retries}}})\n"
-        "@app.periodic({when})\n@app.task(name='{name}')\ndef wake(to: str = 'all'): ...\n"
-    )
-    sync = ("sync", "a_shop:app", "--prune")
-    shop = tmp_path / "a_shop.py"
-    shop.write_text(program.format(shards=2, retries=5, when="every=60", name="digest"))
-    headrace(service, *sync, folder=tmp_path)
-    headrace(service, *sync, "--dry-run", folder=tmp_path)
-    when = "cron='0 8 * * *', timezone='Europe/Madrid', args={'to': 'ada@example.org'}"
-    shop.write_text(program.format(shards=3, retries=9, when=when, name="wake"))
-
-    shown = headrace(service, *sync, "--dry-run", folder=tmp_path, code=7)
-    done = headrace(service, *sync, folder=tmp_path)
-
-    assert shown == done
-    guide = (ROOT / "docs" / "guide" / "tasks.md").read_text()
-    promised = guide.partition("--prune --dry-run\n")[2].partition("1 would be")[0]
-    assert shown == promised.replace("mail\n", "synced\n").replace("shop.tasks:", "a_shop:")
-    (left,) = json.loads(headrace(service, "schedule", "list", "synced", "--json"))
-    assert left["name"] == "wake"

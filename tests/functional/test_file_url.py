@@ -1,7 +1,6 @@
 """A program with a file for a service: no server, no key, and all else as over HTTP."""
 
 import asyncio
-import os
 import sqlite3
 import subprocess
 import sys
@@ -81,23 +80,6 @@ def test_who_waits_is_woken_by_another_process(url: str) -> None:
     assert task.payload == "hello"
 
 
-def test_a_child_of_a_fork_opens_the_file_anew(url: str) -> None:
-    with Client(url) as client:
-        client.create_queue("mail")
-        child = os.fork()
-        if not child:  # pragma: no cover  another process
-            client.enqueue("mail", "child")
-            os._exit(0)
-        client.enqueue("mail", "parent")
-        _, status = os.waitpid(child, 0)
-
-        assert status == 0
-        assert sorted(task.payload for task in client.list_tasks("mail", payload=True)) == [
-            "child",
-            "parent",
-        ]
-
-
 def test_a_worker_that_waits_begins_at_once_and_ends_soon(url: str) -> None:
     app = App(Client(url))
     begun = threading.Event()
@@ -130,31 +112,6 @@ def test_a_file_of_something_else_is_refused_and_left_alone(
     with Client(url) as client, pytest.raises(Unavailable, match=r"headrace\.db: "):
         list(client.list_queues())
     assert (tmp_path / "headrace.db").read_bytes() == content
-
-
-@pytest.mark.slow
-def test_a_program_that_has_set_up_no_logging_prints_what_it_prints(url: str) -> None:
-    program = (
-        "from headrace import App, Worker\n"
-        "app = App()\n"
-        "@app.task(queue='mail', name='send')\n"
-        "def send(to: str) -> str:\n"
-        "    return to\n"
-        "print(send.enqueue(to='ada').outcome)\n"
-        "Worker(app).run(burst=True)\n"
-        "print(*(task.status for task in app.client.list_tasks('mail')))\n"
-    )
-
-    ran = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "HEADRACE_URL": url},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-
-    assert (ran.stdout, ran.stderr) == ("CREATED\nSUCCEEDED\n", "")
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headrace import App, Worker
+from headrace import Worker
 from headrace.domain.task import State
 from tests.functional.workers import isolated
 from tests.unit.worker.worker_harness import SOON, WorkerHarness
@@ -186,22 +186,6 @@ def test_stopping_kills_and_releases_what_does_not_end(
     assert all(is_gone(pid) for pid in pids)
 
 
-def test_signals_sent_to_all_of_a_container_leave_children_to_their_worker(
-    harness: IsolatedWorker,
-) -> None:
-    (first,) = harness.put(["pid"])
-    harness.start()
-    harness.wait_for(first)
-    pid = harness.result(first)
-
-    os.kill(pid, signal.SIGTERM)
-    os.kill(pid, signal.SIGINT)
-    (second,) = harness.put(["pid"])
-    harness.wait_for(second)
-
-    assert harness.result(second) == pid
-
-
 def test_a_child_that_leaves_a_fork_behind_is_noticed_and_the_fork_killed(
     harness: IsolatedWorker, tmp_path: Path
 ) -> None:
@@ -225,38 +209,6 @@ def test_an_app_that_no_child_can_load_ends_the_worker_and_costs_no_attempt(
 
     assert "ended with exit code 1: AttributeError" in str(harness.raised[0])
     assert harness.ending(task) == "RELEASED"
-
-
-ONLY_IN_CHILDREN = """
-from headrace import App
-
-app = App()
-
-
-class Own(Exception):
-    pass
-
-
-@app.handler(queue="mail", retry_on={Own: 7})
-def handle(payload):
-    raise Own if payload == "own" else ValueError
-"""
-
-
-def test_exceptions_that_only_the_children_know_are_retried_or_rejected_by_class(
-    harness: IsolatedWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "only_in_children.py").write_text(ONLY_IN_CHILDREN)
-    monkeypatch.syspath_prepend(tmp_path)
-    retried, rejected = harness.put("own", "other")
-    harness.app = App()
-
-    harness.burst(queues=["mail"], app_path="only_in_children:app")
-
-    assert harness.client.get_task(retried).state is State.ENQUEUED
-    assert harness.ending(retried) == "only_in_children.Own"
-    assert harness.client.get_task(rejected).dead_reason == "rejected"
-    assert "only_in_children" not in sys.modules
 
 
 BLOCKED = """

@@ -100,17 +100,3 @@ def test_a_program_with_isolation_runs_what_it_has_enqueued(
     assert dead["message"].endswith("s and is dead: no retries left")
     (ready,) = [line for line in lines if "takes tasks of" in line["message"]]
     assert ready["message"].endswith(f"takes tasks of {queue} at {service.url}, 1 at a time")
-
-
-def test_a_child_that_cannot_load_the_app_says_so_in_the_same_format(
-    service: Launched, tmp_path: Path
-) -> None:
-    source = PROGRAM.format(queue="unloadable", settings='app_path="not_there:app"')
-    (tmp_path / "broken.py").write_text(source)
-
-    ended = run(service, tmp_path, "broken.py", check=False)
-
-    message = [json.loads(line) for line in ended.stderr.splitlines() if line.startswith("{")]
-    (line, *_) = [line for line in message if "cannot be loaded" in line["message"]]
-    assert line["message"] == "The app not_there:app cannot be loaded in a child process"
-    assert "No module named 'not_there'" in line["traceback"]

@@ -65,22 +65,6 @@ def wait_until(done: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_a_worker_makes_its_queue_and_runs_what_was_enqueued(client: Client) -> None:
-    app = App(client)
-
-    @app.task(queue="made.by.worker", name="add")
-    def add(a: int, b: int) -> int:
-        return a + b
-
-    with working(app):
-        made = add.enqueue(a=20, b=22)
-        assert made.id is not None
-        task_id = made.id
-        wait_until(lambda: client.get_task(task_id).state is State.SUCCEEDED)
-
-    assert client.get_task(task_id).result == 42
-
-
 def test_a_handler_whose_task_was_deleted_is_stopped(client: Client, queue: str) -> None:
     app = App(client)
     begun = threading.Event()
@@ -127,28 +111,6 @@ def test_what_cannot_be_read_is_dead_and_what_came_with_it_is_not(
     }
     (dead,) = client.list_tasks(queue, state="DEAD")
     assert (dead.dead_reason, dead.errors[0].type) == ("rejected", "Unreadable")
-
-
-def test_operators_see_who_is_alive_and_can_end_it(client: Client, queue: str) -> None:
-    app = App(client)
-    app.handler(queue=queue)(lambda payload: None)
-    worker = Worker(app, name="host-1:4711 (main)", concurrency=7, version="1.2.3")
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-
-    def seen() -> list[tuple[str, list[str], int, str | None]]:
-        return [
-            (each.name, each.queues, each.concurrency, each.version)
-            for each in client.list_workers()
-            if each.name == worker.settings.name
-        ]
-
-    wait_until(lambda: seen() == [("host-1:4711 (main)", [queue], 7, "1.2.3")])
-    client.stop_worker(worker.settings.name)
-    worker.threads["worker-heartbeat"].wake()
-
-    thread.join(SOON)
-    assert not thread.is_alive()
 
 
 @pytest.mark.slow

@@ -20,7 +20,6 @@ from headrace import (
     Context,
     Worker,
     Workflow,
-    WorkflowRun,
     chain,
     chord,
     group,
@@ -71,13 +70,6 @@ def test_of_a_chain_it_is_what_the_last_function_returns(service: MemoryService)
     alone = chain(number.options(delay=1).s(2), number.s(1)).start(app.client).result()
     assert_type(alone, int)
     assert alone == 1
-
-
-def test_of_a_chord_it_is_the_callbacks(service: MemoryService) -> None:
-    run = chord(group(*(number.s(n) for n in range(30))), total.s()).start(app.client)
-
-    assert_type(run, WorkflowRun[Sum])
-    assert run.result() == Sum(30, 435)
 
 
 def test_of_a_graph_each_step_has_its_own(service: MemoryService) -> None:

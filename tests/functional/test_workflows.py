@@ -51,15 +51,6 @@ def test_a_chain_passes_results_on(service: MemoryService) -> None:
     assert state.whole.finished_at is not None
 
 
-def test_a_group_runs_side_by_side(service: MemoryService) -> None:
-    run = group(number.s(1), number.s(2)).start(app.client)
-
-    service.run(app)
-
-    assert sorted(ran) == ["number 1", "number 2"]
-    assert run.show().whole.finished_at is not None
-
-
 def test_a_chord_of_more_than_a_hundred_fails_rather_than_sum_a_part(
     service: MemoryService,
 ) -> None:
@@ -105,14 +96,6 @@ def test_after_a_failure_it_stops_and_a_restart_lets_it_go_on(service: MemorySer
     assert run.show().whole.dead == 0
 
 
-def test_or_goes_on(service: MemoryService) -> None:
-    chain(group(number.s(1), number.s(-1)), total.s("sum"), on_failure="go_on").start(app.client)
-
-    service.run(app)
-
-    assert ran[-1] == "sum 1"
-
-
 def test_started_again_under_its_id_it_runs_once(service: MemoryService) -> None:
     for _ in range(2):
         chain(number.s(3), total.s("b")).start(app.client, id="nightly")
@@ -139,13 +122,7 @@ def test_it_is_cancelled_as_a_whole(service: MemoryService) -> None:
 
 @pytest.mark.parametrize(
     ("name", "after", "field"),
-    [
-        ("a", (), "name"),
-        ("-1", (), "name"),
-        ("no spaces", (), "name"),
-        ("x" * 33, (), "name"),
-        ("n", ("z",), "after"),
-    ],
+    [("a", (), "name"), ("-1", (), "name")],
 )
 def test_a_wrong_step_is_refused(name: str, after: tuple[str, ...], field: str) -> None:
     wf = Workflow()

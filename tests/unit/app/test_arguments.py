@@ -232,20 +232,6 @@ def test_a_raw_payload_becomes_the_type_it_is_asked_for_as() -> None:
     assert wrong.dead_reason == "rejected"
 
 
-def test_a_raw_handler_takes_payload_or_context_or_both_and_nothing_else() -> None:
-    app = App()
-
-    @app.handler(queue="mail")
-    def alone(ctx: Context) -> Any:
-        return ctx.payload
-
-    assert run(app, [2]).result == [2]
-    with pytest.raises(TypeError, match="payload as one argument, and takes 2"):
-        app.handler(queue="c")(lambda one, two: None)
-    with pytest.raises(ValueError, match="queue mail has a handler already"):
-        app.handler(queue="mail")(lambda payload: None)
-
-
 def test_a_context_without_its_hint_is_explained() -> None:
     def total(ctx) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001 (what is forgotten)
         pass

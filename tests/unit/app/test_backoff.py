@@ -10,7 +10,6 @@ import headrace
 from headrace import InvalidRequest, RetryStrategy, backoff
 from headrace.client.app import outcomes
 from headrace.domain import errors
-from headrace.domain.retry import Backoff
 
 
 def waits(strategy: RetryStrategy) -> list[float]:
@@ -30,14 +29,6 @@ def waits(strategy: RetryStrategy) -> list[float]:
 )
 def test_a_backoff_waits_as_its_name_says(strategy: RetryStrategy, expected: list[float]) -> None:
     assert waits(strategy) == expected
-
-
-def test_a_backoff_says_how_many_retries_there_are() -> None:
-    assert backoff.exponential() == RetryStrategy()
-    assert backoff.fixed(1, retries=9, jitter=0) == RetryStrategy(
-        Backoff.FIXED, max_retries=9, base_seconds=1, jitter=0
-    )
-    assert backoff.intervals([1, 2, 3]).max_retries == 3
 
 
 @pytest.mark.parametrize(

@@ -50,17 +50,6 @@ def test_the_deadline_is_the_time_limit_where_there_is_one() -> None:
     assert attempt(handle, timeout=20).result == pytest.approx(20, abs=1)
 
 
-def test_the_context_comes_whatever_its_parameter_is_called() -> None:
-    app = App()
-    app.queue("mail", work=True)
-
-    @app.task(name="send")
-    def send(to: str, here: Context) -> str:
-        return here.id + to
-
-    assert run(app, call("send", to="a")).result == "tsk_1a"
-
-
 def test_a_handler_that_was_shown_a_lost_lease_reports_nothing_although_it_returns() -> None:
     """It may have left its work undone, and a late report may still count."""
     app, ahead, begun = App(), 0.0, threading.Event()

@@ -1,7 +1,5 @@
 """Names of task functions that no worker, or no other worker, can find."""
 
-import os
-import subprocess
 import sys
 import warnings
 from types import ModuleType
@@ -10,7 +8,6 @@ import pytest
 
 from headrace import App
 from headrace.testing import MemoryService
-from infra import PROJECT_ROOT
 from tests.unit.app.app_runner import call, run
 
 
@@ -38,36 +35,6 @@ def test_the_first_enqueue_of_what_is_in_no_file_says_that_no_other_process_know
             with warnings.catch_warnings(action="error"):
                 hello.enqueue(2)
                 typed(App(service.client), "shop.hello").hello.enqueue(1)
-
-
-def test_it_is_quiet_where_a_worker_in_this_process_runs_the_app(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
-    with MemoryService() as service, warnings.catch_warnings(action="error"):
-        app = App()
-        hello = typed(app).hello
-        with service.serving(app):
-            hello.enqueue(1)
-
-
-def test_what_is_piped_into_python_is_named_as_what_is_typed() -> None:
-    program = (
-        "from headrace import App\n"
-        "app = App()\n"
-        "@app.task\n"
-        "def hello() -> None: ...\n"
-        "print(hello.name)"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-"],
-        input=program,
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(PROJECT_ROOT / "functions")},
-    )
-    assert (ran.stdout, ran.stderr) == ("__main__.hello\n", "")
 
 
 def message(app: App, name: str) -> str:

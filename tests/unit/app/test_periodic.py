@@ -1,7 +1,6 @@
 """Schedules declared beside functions."""
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -61,21 +60,6 @@ def test_schedules_are_put_with_what_is_declared_for_the_task(service: MemorySer
     assert stored.retry_strategy.max_retries == 2
     assert (stored.missed, stored.on_expiry) == ("all", "drop")
     assert stored.dedupe_until == "start"
-
-
-@pytest.mark.parametrize("above", [True, False])
-def test_periodic_stands_above_or_below_task(
-    service: MemoryService,
-    above: bool,  # noqa: FBT001 (a case)
-) -> None:
-    app = App()
-    task, periodic = app.task(name="report", queue="mail"), app.periodic(every=timedelta(hours=1))
-    if above:
-        periodic(task(report))
-    else:
-        task(periodic(report))
-
-    assert put(service, app).every_seconds == 3600
 
 
 def test_a_changed_schedule_is_put_again_and_a_paused_one_stays_paused(

@@ -1,14 +1,6 @@
 """Priorities in code: declared with a function, chosen for a call, and synced with a queue."""
 
-import pytest
-
 from headrace import App
-from headrace.client.codec import PLAIN
-from headrace.client.sending import NewTask
-from headrace.client.settings import utc_now
-from headrace.domain.errors import InvalidRequest
-from headrace.domain.task import Priority
-from headrace.outbox.rows import new_row
 from headrace.testing import MemoryService
 
 
@@ -31,14 +23,6 @@ def test_a_priority_is_declared_with_a_function_or_chosen_for_a_call(
     assert [task.id for task in high] == [made[1].id]
 
 
-def test_a_wrong_word_is_named_where_it_stands() -> None:
-    with pytest.raises(InvalidRequest, match="must be one of high, normal, low") as wrong:
-        App().task(queue="mail", priority="urgent")(post)  # type: ignore[call-overload]
-    assert [one.field for one in wrong.value.errors] == ["priority"]
-    with pytest.raises(InvalidRequest, match="must be one of high, normal, low"):
-        new_row("mail", NewTask(priority="urgent"), PLAIN, now=utc_now())  # type: ignore[arg-type]
-
-
 def test_a_schedule_has_the_priority_of_its_function(headrace_service: MemoryService) -> None:
     app = App(name="post")
     app.queue("mail", priority={})
@@ -50,19 +34,3 @@ def test_a_schedule_has_the_priority_of_its_function(headrace_service: MemorySer
         shown = headrace_service.client.get_schedule("mail", "send")
 
     assert shown.priority == "high"
-
-
-def test_the_test_kit_runs_the_high_ones_first(headrace_service: MemoryService) -> None:
-    app, ran = App(), list[str]()
-    app.queue("mail", priority={})
-
-    @app.task(queue="mail")
-    def note(level: str) -> None:
-        ran.append(level)
-
-    with headrace_service.serving(app):
-        for level in ("low", "normal", "high"):
-            note.options(priority=Priority(level)).enqueue(level)
-    headrace_service.run(app)
-
-    assert ran == ["high", "normal", "low"]

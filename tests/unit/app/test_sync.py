@@ -112,23 +112,6 @@ def test_settings_that_the_app_does_not_name_stay_as_they_are(service: MemorySer
     assert after.dequeuing_settings.dequeuing_paused
 
 
-@pytest.mark.parametrize(
-    ("stored", "declared"),
-    [
-        ({"max_retries": 9}, {"intervals": [1, 60]}),
-        ({"kind": "intervals", "intervals": [1, 60]}, {"kind": "linear", "max_retries": 3}),
-    ],
-)
-def test_every_kind_of_backoff_can_follow_every_other(
-    service: MemoryService, stored: Any, declared: Any
-) -> None:
-    service.client.create_queue("mail", retry_strategy=stored)
-    app = shop(1, retry_strategy=declared)
-
-    assert sync(service, app).code == 0
-    assert plan(service, app) == []
-
-
 def test_a_schedule_is_changed_as_a_whole_and_a_pause_stays(service: MemoryService) -> None:
     sync(service, shop(2, EARLY))
     stored = service.client.get_schedule("mail", "early")
@@ -207,15 +190,6 @@ def test_a_schedule_of_another_app_is_not_touched_and_an_unmarked_one_becomes_th
     assert changes(ran, 1) == {"tags.headrace-app": (None, "shop")}
     assert service.client.get_schedule("mail", "early").cron == EARLY[1]
     assert service.client.get_schedule("mail", "late").tags == {MARK: "shop"}
-
-
-def test_an_app_that_gets_a_name_keeps_its_schedules(service: MemoryService) -> None:
-    sync(service, shop(2, EARLY, LATE, name=None))
-    assert service.client.get_schedule("mail", "late").tags == {MARK: "tasks:app"}
-
-    steps = plan(service, shop(2, EARLY, name="shop"), "--prune")
-
-    assert steps == ["change early of mail", "remove late of mail"]
 
 
 # --------------------------------------------------------------------------------------- failures

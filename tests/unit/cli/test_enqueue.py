@@ -51,15 +51,6 @@ def test_every_field_of_a_task_has_an_option(cli: Cli) -> None:
     assert task["tags"] == {"team": "sales", "x": "a=b"}
 
 
-def test_a_task_may_free_its_key_at_the_start_and_be_unique_in_a_window(cli: Cli) -> None:
-    words = ("enqueue", "mail", "1", "--json", "--dedupe-key", "k", "--unique-for", "1h")
-    made = cli(*words, "--dedupe-until", "start").json
-    again = cli(*words).json
-
-    assert made["task"]["dedupe_until"] == "start"
-    assert (again["outcome"], again["id"]) == ("EXISTING", made["id"])
-
-
 def test_a_call_of_a_function_is_the_payload_that_an_app_makes(cli: Cli) -> None:
     cli("enqueue", "mail", "--task", "mail.send", '{"to": "ada"}', "--id", "a")
     cli("enqueue", "mail", "--task", "mail.digest")
@@ -75,16 +66,6 @@ def test_a_call_of_a_function_is_the_payload_that_an_app_makes(cli: Cli) -> None
     ]
     cli.service.run(app)
     assert cli.service.client.get_task("a").result == "sent to ada"
-
-
-def test_a_task_that_is_in_another_queue_is_said_to_be_there(cli: Cli) -> None:
-    cli("queue", "create", "news")
-    cli("enqueue", "news", "1", "--id", "order-1")
-
-    ran = cli("enqueue", "mail", "1", "--id", "order-1")
-
-    assert (ran.code, ran.out) == (0, "order-1\n")
-    assert ran.err == "EXISTING: the task of this id is in another queue, news\n"
 
 
 @pytest.mark.parametrize(
@@ -131,22 +112,6 @@ def test_a_file_has_a_payload_on_each_line(cli: Cli, tmp_path: Path) -> None:
     assert cli("task", "count", "mail", "--tag", "team=sales", "--json").json["count"] == 61
 
 
-def test_results_of_a_file_are_a_line_each(cli: Cli) -> None:
-    ran = from_stdin(
-        cli,
-        ndjson({"payload": 1, "id": "a"}, {"payload": 2, "id": "a"}),
-        "--tasks",
-        "--json",
-        "--quiet",
-    )
-
-    assert ran.lines == [
-        {"line": 1, "outcome": "CREATED", "id": "a", "queue": "mail", "detail": None},
-        {"line": 2, "outcome": "EXISTING", "id": "a", "queue": "mail", "detail": None},
-    ]
-    assert ran.err == ""
-
-
 def test_a_bad_line_is_named_and_what_stands_before_it_is_sent(cli: Cli) -> None:
     ran = from_stdin(cli, "1\n2\nnope\n4\n")
 
@@ -154,28 +119,6 @@ def test_a_bad_line_is_named_and_what_stands_before_it_is_sent(cli: Cli) -> None
     assert ran.err.startswith("line 3: not JSON")
     assert "2 CREATED, 1 BAD." in ran.err
     assert payloads(cli) == [1, 2]
-
-
-def test_whole_tasks_may_say_everything_and_the_options_are_their_defaults(cli: Cli) -> None:
-    lines = ndjson(
-        {"payload": 1},
-        {"payload": 2, "delay_in_seconds": 60},
-        {"payload": 3, "scheduled_at": "2026-11-21T10:00:00Z", "tags": {"a": "b"}},
-    )
-
-    assert from_stdin(cli, lines, "--tasks", "--delay", "5m", "--tag", "x=y").code == 0
-
-    tasks = cli("task", "list", "mail", "--payload", "--json").lines
-    assert {task["payload"]: task["scheduled_at"][11:16] for task in tasks} == {
-        1: "08:05",
-        2: "08:01",
-        3: "10:00",
-    }
-    assert {task["payload"]: task["tags"] for task in tasks} == {
-        1: {"x": "y"},
-        2: {"x": "y"},
-        3: {"a": "b"},
-    }
 
 
 @pytest.mark.parametrize(

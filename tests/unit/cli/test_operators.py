@@ -114,32 +114,6 @@ def test_a_key_is_rotated_and_its_new_secret_stands_alone_on_stdout(cli: Cli) ->
 # --------------------------------------------------------------------------------------- workers
 
 
-def test_workers_are_seen_and_asked_to_end(cli: Cli) -> None:
-    now = cli.service.clock.now
-
-    def sign() -> str | None:
-        return cli.service.client.put_worker(
-            "web-1:4711",
-            queues=["mail"],
-            concurrency=8,
-            running=["tsk_1"],
-            version="1.4",
-            started_at=now,
-        )
-
-    assert sign() is None
-    cli.service.clock.forward(70)
-    assert re.search(r"web-1:4711 .*08:00:00Z", cli("worker", "list").out)
-    cli.service.clock.forward(10)
-    assert re.search(r"web-1:4711 .* silent for 1\.3 min", cli("worker", "list").out)
-    assert cli("worker", "list", "--json").json[0]["concurrency"] == 8
-    assert cli("worker", "quiet", "web-1:4711").err.startswith("Worker web-1:4711 is asked")
-    assert sign() == "quiet"
-    assert cli("worker", "stop", "web-1:4711", "--json").json["command"] == "stop"
-    assert sign() == "stop"
-    assert cli("worker", "stop", "web-2:1").code == 3
-
-
 # ----------------------------------------------------------------------------------------- audit
 
 
@@ -162,31 +136,6 @@ def test_the_audit_says_who_changed_what(cli: Cli) -> None:
 
 
 # ----------------------------------------------------------------------------------------- stats
-
-
-@pytest.fixture
-def busy(cli: Cli) -> Cli:
-    cli("queue", "create", "news")
-    cli("enqueue", "mail", "1")
-    cli("enqueue", "mail", "2", "--delay", "1h")
-    cli.service.forward(30)
-    return cli
-
-
-def test_stats_are_of_all_queues_or_some(busy: Cli) -> None:
-    assert [one["queue"] for one in busy("stats", "--json").json] == ["mail", "news"]
-    (mail,) = busy("stats", "mail", "--json", "--exact").json
-    assert (mail["counts"]["ready"], mail["counts"]["scheduled"]) == (1, 1)
-    assert re.search(r"mail +1 +1 +0 +0 +0 +0 +30 s", busy("stats").out)
-    assert busy("stats", "nope").code == 3
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_what_is_watched_by_a_program_is_a_line_each_time(busy: Cli, count: int) -> None:
-    words = ("stats", "mail", "--watch", "--interval", "1ms", "--looks", str(count))
-
-    assert len(busy(*words, "--json").lines) == count
-    assert busy(*words).out.count("mail") == count
 
 
 @pytest.mark.parametrize(

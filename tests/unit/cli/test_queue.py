@@ -1,6 +1,5 @@
 """`headrace queue`."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,24 +77,6 @@ def test_what_show_prints_can_be_read_back(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [("[1]", "holds no JSON object"), (None, "No such file")],
-)
-def test_a_file_that_cannot_be_settings_is_named(
-    cli: Cli, tmp_path: Path, text: str | None, message: str
-) -> None:
-    kept = tmp_path / "queue.json"
-    if text is not None:
-        kept.write_text(text)
-
-    ran = cli("queue", "create", "mail", "--from-file", str(kept))
-
-    assert ran.code == 2
-    assert "--from-file" in ran.error
-    assert message in ran.error
-
-
-@pytest.mark.parametrize(
     ("option", "value", "message"),
     [
         ("--keepalive", "soon", "no length of time such as 90s"),
@@ -109,18 +90,6 @@ def test_a_bad_setting_is_named_with_its_limit(
 
     assert ran.code == 2
     assert message in ran.error
-
-
-def test_the_list_shows_what_holds_a_queue_back(cli: Cli) -> None:
-    cli("queue", "create", "mail", "--rate", "50/s", "--max-inflight", "3")
-    cli("queue", "create", "news")
-    cli("queue", "pause", "mail")
-
-    ran = cli("queue", "list")
-
-    assert "paused, 3 at once, 50 per second" in ran.out
-    assert [queue["name"] for queue in cli("queue", "list", "--json").json] == ["mail", "news"]
-    assert [q["name"] for q in cli("queue", "list", "--json", "--prefix", "n").json] == ["news"]
 
 
 def filled(cli: Cli) -> Cli:
@@ -155,30 +124,6 @@ def test_whoever_types_the_name_means_it(cli: Cli) -> None:
     assert purged.code == 0
     assert "2 tasks" in purged.err
     assert cli("task", "count", "mail", "--json").json["count"] == 0
-
-
-def test_a_recount_says_what_it_found_and_what_the_counters_said(cli: Cli) -> None:
-    cli("queue", "create", "mail")
-    for _ in range(3):
-        cli.service.client.enqueue("mail")
-    gone = cli.service.client.enqueue("mail")
-    cli.service.client.cancel_task(str(gone.id))
-    cli.service.use_cases.recounting.patience = -1
-
-    ran = cli("queue", "recount", "mail")
-
-    assert ran.code == 0
-    assert "ENQUEUED" in ran.out
-    assert re.search(r"DEAD, cancelled +1 +0", ran.out)
-    assert "The counters were off by 5 and are corrected." in ran.err
-    cli.service.clock.forward(1)
-    again = cli("queue", "recount", "mail", "--json")
-    assert again.json["counts"] == again.json["was"]
-    assert again.json["counts"]["ENQUEUED"] == 3
-    assert "The counters were right." in again.err
-    assert again.json["exact"] is True
-    assert "may be off" not in again.err
-    assert cli("queue", "recount", "none").code != 0
 
 
 def test_groups_are_switched_on_and_off_by_their_option(cli: Cli) -> None:

@@ -86,15 +86,6 @@ def test_people_get_a_table_and_what_it_has_cost(sound: SmokeDeployment) -> None
     assert sound.smoke("--quiet").err == ""
 
 
-def test_programs_get_one_document(sound: SmokeDeployment) -> None:
-    reported = sound.smoke("--json").json
-
-    assert reported["url"] == "https://queue.test/prod"
-    assert re.fullmatch(r"smoke-[0-9a-f]{8}", reported["name"])
-    assert reported["counts"] == {"ok": len(reported["checks"]), "wrong": 0, "left out": 0}
-    assert reported["left_behind"] == []
-
-
 # ----------------------------------------------------------------------------------- exit codes
 
 

@@ -69,24 +69,6 @@ def test_a_list_has_the_first_and_says_that_there_are_more(cli: Cli) -> None:
     assert len(cli("task", "list", "mail", "--json", "--limit", "7").lines) == 7
 
 
-def test_future_ticks_of_a_schedule_are_one_line_and_their_number(cli: Cli) -> None:
-    cli("schedule", "put", "mail", "wake", "--every", "5s")
-    cli.service.forward(60)
-    every = [task["id"] for task in cli("task", "list", "mail", "--json").lines]
-    ahead = cli("task", "count", "mail", "--state", "scheduled", "--json").json["count"]
-    assert ahead > 3
-
-    folded = cli("task", "list", "mail", "--state", "scheduled")
-
-    assert folded.out.count("SCHEDULED") == 1
-    assert f"… and {ahead - 1} more ticks of wake until 2026-11-21 08:" in folded.out
-    assert "--all-ticks" in folded.out
-    assert folded.err == ""
-    unfolded = cli("task", "list", "mail", "--all-ticks", "--limit", "200").out
-    assert "more ticks" not in unfolded
-    assert all(id in unfolded for id in every)
-
-
 def test_filters_are_the_apis_own(cli: Cli) -> None:
     put(cli, "a", tags={"team": "sales"})
     put(cli, "b", delay_in_seconds=60)
@@ -200,14 +182,6 @@ def test_no_tasks_are_meant_by_accident(cli: Cli, words: tuple[str, ...], answer
         assert answer in ran.err
 
 
-def test_waiting_tasks_are_due_now(cli: Cli) -> None:
-    put(cli, "a", "b", delay_in_seconds=3600)
-
-    assert cli("task", "run", "a", "--queue", "mail").err == "1 task due now.\n"
-    assert cli("task", "run", "--queue", "mail", "--all").err == "1 task due now.\n"
-    assert cli("task", "count", "mail", "--state", "ready", "--json").json["count"] == 2
-
-
 def test_tasks_move_to_another_queue(cli: Cli) -> None:
     put(cli, "a", "b")
     cli("queue", "create", "archive")
@@ -253,23 +227,3 @@ def test_wait_ends_with_8_when_time_is_over_and_with_3_for_what_is_not_there(cli
     assert over.err == "error: task a has not ended within 60 s: it is ENQUEUED\n"
     assert cli("task", "wait", "a", "--for", "1s", "--json").code == 8
     assert cli("task", "wait", "nope").code == 3
-
-
-def test_what_is_cancelled_may_be_cancelled_again(cli: Cli) -> None:
-    cli("enqueue", "mail", "1", "--id", "a")
-    cli("enqueue", "mail", "1", "--id", "b")
-    producer = cli.as_role("producer", "mail")
-
-    first = producer("task", "cancel", "a", "--reason", "sent twice")
-    again = producer("task", "cancel", "a")
-    lease = cli("dequeue", "mail", "--json").json["lease"]["id"]
-    cli("report", "mail", "b", "succeeded", "--lease", lease)
-    late = cli("task", "cancel", "b", "nobody", "--json")
-
-    assert (first.code, again.code) == (0, 0)
-    assert "CANCELLED" in again.out
-    (entry,) = cli.service.client.list_audit(action="cancel")
-    assert (entry.ids, entry.reason) == (["a"], "sent twice")
-    outcomes = {one["id"]: one["outcome"] for one in late.json["results"]}
-    assert outcomes == {"b": "SKIPPED", "nobody": "NOT_FOUND"}
-    assert late.code == 1

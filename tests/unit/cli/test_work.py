@@ -158,24 +158,6 @@ def test_a_setting_that_makes_no_sense_is_named(
     assert message in ran.error
 
 
-def test_it_syncs_first_if_it_is_to(headrace_service: MemoryService, folder: Path) -> None:
-    (folder / "a_deploy.py").write_text(
-        APP + "app.queue('mail', shards=2)\n"
-        "@app.periodic(every=60)\n@app.task(queue='mail', name='tick')\ndef tick(): ...\n"
-    )
-    headrace_service.client.create_queue("mail")
-
-    warned = work("a_deploy:app", "--burst", service=headrace_service)
-    assert headrace_service.client.get_queue("mail").shards == 1
-    synced = work("a_deploy:app", "--burst", "--sync", "--prune", service=headrace_service)
-
-    assert (warned.code, synced.code) == (0, 0)
-    assert headrace_service.client.get_queue("mail").shards == 2
-    assert headrace_service.client.get_schedule("mail", "tick").tags == {
-        "headrace-app": "a_deploy:app"
-    }
-
-
 LOGGING = """
 import logging
 logging.basicConfig(

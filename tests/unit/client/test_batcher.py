@@ -5,11 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from headrace import Client
-from headrace.domain.errors import InvalidRequest
-from tests.unit.client.network import Network, Reply, enqueued, problem
+from tests.unit.client.network import Network, Reply, enqueued
 
 
 def client_on(reply: Reply) -> tuple[Client, Network]:
@@ -26,19 +23,6 @@ def test_enqueues_go_out_together_and_each_hears_of_its_own() -> None:
     sizes = sorted(len(wire.body(place)["tasks"]) for place in range(len(wire.requests)))
     assert sum(sizes) == 61
     assert len(sizes) <= 6
-
-
-def test_a_wrong_entry_does_not_keep_the_others_back() -> None:
-    wrong = problem(
-        400, "invalid_request", errors=[{"field": "tasks[1].dedupe_key", "message": "is empty"}]
-    )
-    wire = Network([wrong, enqueued])
-    client = Client("http://queue.test", "hr_secret", transport=wire, sleep=wire.sleep)
-    with client.batcher(linger_seconds=60) as batcher:
-        futures = [batcher.enqueue("mail", n, dedupe_key="x" if n != 1 else "") for n in range(4)]
-    with pytest.raises(InvalidRequest):
-        futures[1].result()
-    assert [futures[n].result().outcome for n in (0, 2, 3)] == ["CREATED"] * 3
 
 
 PROGRAM = """

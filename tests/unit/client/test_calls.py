@@ -9,13 +9,12 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from headrace import Client, NewTask, Report
+from headrace import Client, NewTask
 from headrace.client.calls import Consumed
 from headrace.client.codec import Unreadable
-from headrace.client.sending import SpawnedTask
 from headrace.domain.errors import InvalidRequest
 from headrace.testing import MemoryService
-from tests.unit.client.network import AT, Network, Reply, enqueued, problem, reply
+from tests.unit.client.network import AT, Network, Reply, enqueued, reply
 
 TASK: dict[str, Any] = {
     "id": "t1",
@@ -43,62 +42,11 @@ TASK: dict[str, Any] = {
     "retained_until": None,
     "schedule": None,
 }
-QUEUE: dict[str, Any] = {
-    "name": "mail",
-    "description": "",
-    "keepalive_timeout_in_seconds": 30,
-    "expires_in_seconds": 0,
-    "retry_strategy": {
-        "kind": "fixed",
-        "max_retries": 2,
-        "base_seconds": 1,
-        "max_delay_seconds": 3600,
-        "jitter": 0.1,
-        "intervals": [],
-    },
-    "dequeuing_settings": {
-        "max_inflight_tasks": 0,
-        "rate_limiting": None,
-        "dequeuing_paused": False,
-    },
-    "dead_letter_queue_config": {
-        "enable": True,
-        "retention_period_in_seconds": 60,
-        "max_size": 0,
-    },
-    "history_retention_in_seconds": 60,
-    "shards": 1,
-    "created_at": AT,
-    "updated_at": AT,
-    "version": 7,
-}
 
 
 def client_on(*replies: Reply) -> tuple[Client, Network]:
     wire = Network(list(replies))
     return Client("http://queue.test", "hr_secret", transport=wire, sleep=wire.sleep), wire
-
-
-def test_a_task_without_an_id_gets_one_before_it_is_sent() -> None:
-    client, wire = client_on(enqueued)
-    result = client.enqueue("mail", {"to": "ada"})
-    assert result.outcome == "CREATED"
-    assert result.id == wire.body()["tasks"][0]["id"]
-    assert str(result.id).startswith("tsk_")
-
-
-def test_only_what_was_said_is_sent() -> None:
-    client, wire = client_on(enqueued)
-    client.enqueue("mail", 1, id="a", delay_in_seconds=2.5, tags={"k": "v"}, dedupe_key="d")
-    assert wire.body()["tasks"] == [
-        {
-            "payload": 1,
-            "id": "a",
-            "delay_in_seconds": 2.5,
-            "tags": {"k": "v"},
-            "dedupe_key": "d",
-        }
-    ]
 
 
 def test_a_call_never_carries_more_than_the_service_takes() -> None:
@@ -130,23 +78,6 @@ def test_a_bad_task_is_named_by_its_place_among_all() -> None:
         client.enqueue_many("mail", tasks)
 
 
-@pytest.mark.parametrize(("field", "value"), [("delay_in_seconds", math.nan)])
-def test_a_number_that_is_none_is_not_taken_for_one_left_out(field: str, value: float) -> None:
-    client, wire = client_on(enqueued)
-    with pytest.raises(InvalidRequest, match=rf"tasks\[0\].{field} must be a finite number"):
-        client.enqueue("mail", **{field: value})  # type: ignore[arg-type]  # either of two
-    assert not wire.requests
-
-
-@pytest.mark.parametrize("value", [2**200, {"é": [None, True, 1.5]}])
-def test_a_payload_comes_back_as_it_went_out(value: object) -> None:
-    client, wire = client_on(enqueued)
-    client.enqueue("mail", value)
-    sent = wire.body()["tasks"][0]["payload"]
-    client, _ = client_on(reply(200, {**TASK, "payload": sent}))
-    assert client.get_task("t1").payload == sent
-
-
 @pytest.mark.parametrize("value", ["\ud800", {"a": math.inf}])
 def test_what_json_has_no_word_for_is_refused(value: object) -> None:
     client, _ = client_on(enqueued)
@@ -175,46 +106,6 @@ def test_half_a_surrogate_pair_is_the_business_of_one_task() -> None:
     assert first.payload == json.loads(payload)
     assert bytes(first.payload_json) == payload.encode()
     assert second.payload == {"to": "ada"}
-
-
-def test_reports_carry_what_has_a_meaning_and_no_more() -> None:
-    results: list[dict[str, Any]] = [
-        {
-            "task_id": name,
-            "outcome": "OK",
-            "state": "SUCCEEDED",
-            "scheduled_at": AT,
-            "lease": None,
-            "spawned": [],
-            "detail": None,
-        }
-        for name in ("a", "b")
-    ]
-    client, wire = client_on(reply(200, {"results": results, "now": AT}))
-    answered = client.report(
-        "mail",
-        [
-            Report(
-                task_id="a",
-                lease_id="l",
-                status="SUCCEEDED",
-                result=[1],
-                spawn=[SpawnedTask(queue="next", payload=2, id="c")],
-            ),
-            Report(task_id="b", lease_id="m", status="FAILED", retryable=False),
-        ],
-    )
-    assert wire.body()["reports"] == [
-        {
-            "task_id": "a",
-            "lease_id": "l",
-            "status": "SUCCEEDED",
-            "result": [1],
-            "spawn": [{"queue": "next", "payload": 2, "id": "c"}],
-        },
-        {"task_id": "b", "lease_id": "m", "status": "FAILED", "retryable": False},
-    ]
-    assert answered[0].now == datetime(2026, 11, 21, 8, tzinfo=UTC)
 
 
 def test_a_list_asks_for_a_page_only_when_it_is_needed() -> None:
@@ -250,19 +141,6 @@ def test_a_bulk_action_goes_on_to_the_end_of_the_filtered_set() -> None:
         "dry_run": False,
         "to_queue": "later",
     }
-
-
-def test_an_edit_changes_what_it_names_and_sends_the_version_it_saw() -> None:
-    client, wire = client_on(
-        reply(200, QUEUE), problem(409, "version_mismatch"), reply(200, QUEUE), reply(200, QUEUE)
-    )
-    client.edit_queue("mail", description="new", retry_strategy={"max_retries": 9})
-    assert [request.method for request in wire.requests] == ["GET", "PUT", "GET", "PUT"]
-    sent = wire.body()
-    assert sent["description"] == "new"
-    assert sent["retry_strategy"] == {**QUEUE["retry_strategy"], "max_retries": 9}
-    assert sent["version"] == 7
-    assert "stats" not in sent
 
 
 def test_names_are_escaped_in_paths() -> None:

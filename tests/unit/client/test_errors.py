@@ -1,6 +1,5 @@
 """What the client does when the service refuses, is away, or loses an answer."""
 
-import asyncio
 import inspect
 import json
 import os
@@ -25,7 +24,7 @@ from headrace.domain.errors import (
     RateLimited,
     Unavailable,
 )
-from tests.unit.client.network import Network, Reply, enqueued, problem, reply
+from tests.unit.client.network import Network, Reply, problem, reply
 
 HEALTHY = {"status": "ok", "version": "1", "now": "2026-11-21T08:00:00.000000Z"}
 LOST = httpx.ReadTimeout("no answer")
@@ -152,19 +151,6 @@ def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
     sync = methods(Client)
     del sync["batcher"]
     assert methods(AsyncClient) == sync
-
-
-def test_the_async_client_tries_again_without_holding_up_the_others() -> None:
-    wire = Network([REFUSED, LOST, enqueued])
-
-    async def one_task() -> str | None:
-        async with AsyncClient(
-            "http://queue.test", "hr_secret", transport=wire, sleep=wire.async_sleep
-        ) as client:
-            return (await client.enqueue("mail", 1)).id
-
-    assert asyncio.run(one_task()) == wire.body()["tasks"][0]["id"]
-    assert len(wire.waits) == 2
 
 
 @pytest.mark.parametrize(

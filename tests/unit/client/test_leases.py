@@ -1,6 +1,5 @@
 """Group leases through the SDK, against the real service in memory."""
 
-import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -34,17 +33,3 @@ def test_one_lease_over_many_tasks(service: MemoryService) -> None:
     client.close_lease(lease.id)
     states = [client.get_task(task.id).state for task in tasks]
     assert states == ["SUCCEEDED", "ENQUEUED", "ENQUEUED"]
-
-
-def test_the_same_with_coroutines(service: MemoryService) -> None:
-    async def work() -> list[str]:
-        client = service.async_client
-        lease = await client.open_lease()
-        found = await client.dequeue("mail", batch_size=2, lease_id=lease.id)
-        await client.extend_lease(lease.id)
-        await client.close_lease(lease.id)
-        assert {task.lease.id for task in found.tasks} == {lease.id}
-        return [task.id for task in found.tasks]
-
-    ids = asyncio.run(work())
-    assert [service.client.get_task(id_).attempts for id_ in ids] == [0, 0]

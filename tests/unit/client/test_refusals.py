@@ -10,7 +10,6 @@ import pytest
 from headrace import AsyncClient, Client, NewTask, Report
 from headrace.client.sending import SpawnedTask
 from headrace.domain.errors import InvalidRequest, NotEnqueued
-from headrace.testing import MemoryService
 from tests.unit.client.network import Network, reply
 
 Many: TypeAlias = Literal["delete_tasks", "restart_tasks", "run_tasks", "move_tasks"]
@@ -69,29 +68,6 @@ def test_a_bulk_action_takes_exactly_one_of_ids_and_filter(
     assert refused.value.detail == text
     assert [one.field for one in refused.value.errors] == fields
     assert not wire.requests
-
-
-@pytest.mark.parametrize("meant", [{"ids": ("t1", "t2")}, {"filter": {}}])
-def test_either_of_the_two_is_sent_as_it_is(meant: Any) -> None:
-    wire = Network([reply(200, DONE)])
-
-    synchronous(wire, "delete_tasks", "mail", **meant)
-
-    sent = {name: list(value) if name == "ids" else value for name, value in meant.items()}
-    assert wire.body() == {**sent, "dry_run": False}
-
-
-def test_ids_beside_a_filter_delete_nothing() -> None:
-    with MemoryService(seed=1) as service:
-        client = service.client
-        client.create_queue("mail")
-        client.enqueue_many("mail", [NewTask(id=id) for id in ("a", "b", "c")])
-
-        for ids in (["a"], []):
-            with pytest.raises(InvalidRequest):
-                client.delete_tasks("mail", ids=ids, filter={})
-
-        assert client.count_tasks("mail").count == 3
 
 
 # ------------------------------------------------------------------------------------ instants
@@ -182,39 +158,6 @@ def test_many_are_all_sent_before_the_invalid_ones_are_raised_with_all_results()
     assert [named.field for named in raised.value.errors] == ["tasks[24]", "tasks[25]"]
     assert raised.value.detail == "tasks[24] was not enqueued: too late, and 1 more"
     assert [result.outcome for result in raised.value.results].count("CREATED") == 25
-
-
-def test_invalid_entries_are_returned_where_that_is_wanted() -> None:
-    results = client_on(Network([came_out("CREATED", "INVALID")])).enqueue_many(
-        "mail", [NewTask(), NewTask()], errors="return"
-    )
-
-    assert [result.outcome for result in results] == ["CREATED", "INVALID"]
-    with pytest.raises(InvalidRequest, match='errors must be "raise" or "return"'):
-        client_on(Network([came_out()])).enqueue_many("mail", [], errors="ignore")  # type: ignore[arg-type]  # the point
-
-
-def test_results_one_by_one_end_at_the_first_invalid_entry() -> None:
-    wire = Network([came_out(*["CREATED"] * 25), came_out("CREATED", "INVALID")])
-    results = client_on(wire).enqueue_each("mail", [NewTask()] * 60)
-
-    assert [next(results).outcome for _ in range(26)] == ["CREATED"] * 26
-    with pytest.raises(NotEnqueued, match=r"^tasks\[26\] was not enqueued: too late$"):
-        next(results)
-    assert len(wire.requests) == 2
-
-
-def test_programs_with_an_event_loop_hear_of_it_likewise() -> None:
-    async def story() -> None:
-        wire = Network([came_out("INVALID")])
-        async with AsyncClient("http://queue.test", "hr_secret", transport=wire) as client:
-            with pytest.raises(NotEnqueued):
-                await client.enqueue("mail", 1)
-            with pytest.raises(NotEnqueued, match=r"tasks\[0\]"):
-                await client.enqueue_many("mail", [NewTask()])
-            assert len(await client.enqueue_many("mail", [NewTask()], errors="return")) == 1
-
-    asyncio.run(story())
 
 
 def test_an_instant_of_any_zone_is_sent_in_utc() -> None:

@@ -1,6 +1,5 @@
 """Calls that are sent again after a lost answer: the service knows them by their key."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -8,15 +7,14 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from headrace import AsyncClient, Client, NewTask, Report
+from headrace import Client, NewTask, Report
 from headrace.client.sending import SpawnedTask
 from headrace.domain.errors import Conflict
 from headrace.testing import MemoryService
-from tests.unit.client.network import Network, problem, reply
+from tests.unit.client.network import Network, problem
 
 LOST = httpx.ReadTimeout("no answer")
 KEY, ATTEMPT = "Idempotency-Key", "X-Attempt"
-NOTHING = {"tasks": [], "now": "2026-11-21T08:00:00.000000Z", "poll_after_seconds": 1}
 
 CALLS: dict[str, Callable[[Client], object]] = {
     "pause_queue": lambda client: client.pause_queue("mail", 60),
@@ -83,23 +81,6 @@ def test_an_overwrite_whose_answer_was_lost_takes_effect_once() -> None:
 
         assert (fault.struck, done.outcome, done.id) == (1, "OVERWRITTEN", "holder")
         assert client.get_task("holder").payload == "v2"
-
-
-def test_programs_with_an_event_loop_do_likewise() -> None:
-    wire = Network([LOST, problem(503, "unavailable"), reply(200, NOTHING)])
-
-    async def story() -> None:
-        async with AsyncClient(
-            "http://queue.test", "hr_secret", transport=wire, sleep=wire.async_sleep
-        ) as client:
-            await client.dequeue("mail")
-            await client.dequeue("mail")
-
-    asyncio.run(story())
-    keys = [request.headers[KEY] for request in wire.requests]
-    assert len(set(keys[:3])) == 1
-    assert keys[3] != keys[0]
-    assert [headers[ATTEMPT] for headers in wire.headers] == ["1", "2", "3", "1"]
 
 
 def test_a_dequeue_whose_answer_was_lost_brings_the_tasks_all_the_same() -> None:

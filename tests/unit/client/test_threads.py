@@ -2,48 +2,20 @@
 
 import logging
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import pytest
 
-from headrace.client.threads import PeriodicThread, Step, every, signals_to
+from headrace.client.threads import PeriodicThread, Step, signals_to
 
 Hangup: TypeAlias = Callable[[Any], Any]
 
-SOON = 10.0  # seconds until a test gives up
 LOG = logging.getLogger(__name__)
 
 
 def thread(step: Step, *, first_after: float = 0.0) -> PeriodicThread:
     return PeriodicThread("the chore", step, first_after=first_after, log=LOG, after_fault=0.001)
-
-
-def ended(periodic: PeriodicThread) -> None:
-    periodic.stop()
-    assert periodic.join(SOON)
-
-
-def test_a_step_that_fails_is_logged_and_the_next_one_comes(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    runs: list[int] = []
-    again = threading.Event()
-
-    def fail_once() -> None:
-        runs.append(1)
-        if len(runs) == 1:
-            raise RuntimeError("the first run")
-        again.set()
-
-    periodic = thread(every(0.001, fail_once))
-    periodic.start()
-
-    assert again.wait(SOON)
-    ended(periodic)
-    assert "the chore failed" in caplog.text
-    assert "the first run" in caplog.text
 
 
 @pytest.fixture

@@ -4,10 +4,8 @@ import io
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,7 @@ import sqlalchemy as sa
 from django.core.management import call_command, execute_from_command_line
 from django.db import connections, transaction
 
-from headrace import NewTask
-from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.errors import InvalidRequest
 from headrace.outbox.django import DjangoOutbox
 from headrace.outbox.opening import open_outbox
 from headrace.outbox.relay import Relay
@@ -26,7 +23,6 @@ from headrace.testing import MemoryService
 
 SETTINGS = "tests.unit.outbox.bookshop.settings"
 ROOT = Path(__file__).parents[3]
-EXPIRED = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture(scope="session")
@@ -127,30 +123,6 @@ def test_a_savepoint_takes_its_tasks_with_it(shop: Bookshop) -> None:
     assert shop.tasks() == [kept]
 
 
-def test_options_raw_tasks_and_many_at_once_are_written_too(shop: Bookshop) -> None:
-    with transaction.atomic(using=shop.using):
-        late = shop.outbox.enqueue(send_invoice().options(delay=60), book="Emma")
-        many = shop.outbox.enqueue_many(send_invoice(), [{"book": "a"}, {"book": "b"}])
-        raw = shop.outbox.add("mail", NewTask(payload="raw", id="order-4"))
-        more = shop.outbox.add_many("mail", [NewTask(), NewTask()])
-
-    shop.relay.drain()
-
-    assert set(shop.tasks()) == {late, *many, raw, *more}
-    assert shop.service.client.get_task(late).scheduled_at > datetime.now(UTC)
-
-
-def test_a_commit_is_seen_at_once_by_a_relay_of_the_process(shop: Bookshop) -> None:
-    with shop.outbox.relay(shop.service.client, interval=600):
-        time.sleep(0.1)  # it has looked, and found nothing
-        ids = shop.sell("Emma")
-        end = time.monotonic() + 20
-        while shop.tasks() != ids and time.monotonic() < end:
-            time.sleep(0.01)
-
-    assert shop.tasks() == ids
-
-
 @pytest.fixture
 def sqlite_shop(project: Path, service: MemoryService) -> Iterator[Bookshop]:
     migrated("default")
@@ -162,17 +134,6 @@ def test_the_migration_makes_what_the_model_says(sqlite_shop: Bookshop) -> None:
     call_command("makemigrations", "headrace_outbox", check=True, dry_run=True, verbosity=0)
 
 
-def test_a_missing_table_names_the_command_that_creates_it(sqlite_shop: Bookshop) -> None:
-    table = sqlite_shop.outbox.open()
-    call_command("migrate", "headrace_outbox", "zero", verbosity=0)
-
-    with pytest.raises(NotFound, match=r"there is no table headrace_outbox: .*manage.py migrate"):
-        table.state()
-
-    table.create()
-    assert table.state().waiting == 0
-
-
 def test_an_outbox_is_opened_by_the_settings(sqlite_shop: Bookshop) -> None:
     sqlite_shop.sell("Emma")
 
@@ -182,24 +143,6 @@ def test_an_outbox_is_opened_by_the_settings(sqlite_shop: Bookshop) -> None:
         open_outbox("django:/elsewhere")
     with pytest.raises(InvalidRequest, match="is Django's to name"):
         open_outbox("django:", name="mine")
-
-
-def test_dates_of_a_project_without_time_zones_are_instants_too(
-    sqlite_shop: Bookshop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from django.conf import settings  # noqa: PLC0415 (once Django is ready)
-
-    monkeypatch.setattr(settings, "USE_TZ", False)  # a project of its own would take seconds
-    connections["default"].close()
-    sqlite_shop.outbox.add("mail", NewTask(id="bad", expires_at=EXPIRED))
-    sqlite_shop.relay.drain()
-
-    row = sqlite_shop.outbox.open().rows()[0]
-
-    assert row.refused_at is not None
-    assert abs((datetime.now(UTC) - row.created_at).total_seconds()) < 60
-    assert abs((datetime.now(UTC) - row.refused_at).total_seconds()) < 60
-    connections["default"].close()
 
 
 def test_manage_py_runs_the_command(sqlite_shop: Bookshop, monkeypatch: pytest.MonkeyPatch) -> None:

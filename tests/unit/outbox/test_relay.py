@@ -14,7 +14,7 @@ from headrace.domain.errors import Unavailable
 from headrace.outbox.relay import Relay
 from headrace.outbox.sqlalchemy import SqlAlchemyOutbox
 from headrace.testing import MemoryService
-from tests.unit.outbox.shop import OUTBOX, Shop, app, send_receipt, shop_in
+from tests.unit.outbox.shop import OUTBOX, Shop, shop_in
 
 
 @pytest.fixture
@@ -95,19 +95,6 @@ def test_rows_for_a_missing_queue_wait_and_keep_no_other_queue_back(
     assert shop.tasks("later") == waiting
 
 
-def test_an_app_makes_its_queues_where_they_are_missing(
-    sqlite_url: str,
-) -> None:
-    with MemoryService() as service, shop_in(sqlite_url, service) as shop:
-        with shop.session() as session, session.begin():
-            made = OUTBOX.enqueue(session, send_receipt, order=1)
-
-        with service.serving(app):
-            assert OUTBOX.relay(shop.engine, app).drain() == {"CREATED": 1}
-
-        assert shop.tasks() == [made]
-
-
 def test_a_key_for_other_queues_only_keeps_the_rest_going(shop: Shop) -> None:
     shop.service.client.create_queue("secret")
     key = shop.service.client.create_key("web", "producer", ["mail"])
@@ -136,30 +123,6 @@ def test_a_service_that_is_away_is_left_alone_longer_each_time(
 
     assert relay.step() == 1
     assert shop.tasks() == [made]
-
-
-def test_large_payloads_are_cut_into_calls_that_the_service_takes(shop: Shop) -> None:
-    ids = [add(shop, payload="x" * 250_000) for _ in range(20)]
-
-    assert shop.relay.drain() == {"CREATED": 20}
-    assert shop.tasks() == ids
-
-
-def test_a_row_whose_dedupe_key_is_held_is_done_and_says_so_in_the_log(
-    shop: Shop, caplog: pytest.LogCaptureFixture
-) -> None:
-    holder = add(shop, dedupe_key="ada", payload="old")
-    add(shop, dedupe_key="ada")
-    add(shop, dedupe_key="ada", payload="new", overwrite_on_duplicate=["payload"])
-
-    with caplog.at_level(logging.INFO, "headrace.outbox"):
-        outcomes = shop.relay.drain()
-
-    assert outcomes == {"CREATED": 1, "DUPLICATE": 1, "OVERWRITTEN": 1}
-    assert shop.tasks() == [holder]
-    assert shop.service.client.get_task(holder).payload == "new"
-    assert f"came out DUPLICATE: task {holder} holds its dedupe key" in caplog.text
-    assert shop.table.rows() == []
 
 
 def test_rows_with_dedupe_keys_that_are_sent_again_take_effect_once(shop: Shop) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import scoped_session, sessionmaker
 
 from headrace import NewTask
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
@@ -86,19 +85,6 @@ def test_a_savepoint_takes_its_tasks_with_it(shop: Shop) -> None:
     assert shop.tasks() == [kept]
 
 
-def test_a_scoped_session_and_a_connection_will_do(shop: Shop) -> None:
-    scoped = scoped_session(sessionmaker(shop.engine))
-    first = OUTBOX.enqueue(scoped, send_receipt, order=1)
-    scoped.commit()
-    scoped.remove()
-    with shop.engine.begin() as connection:
-        second = OUTBOX.enqueue(connection, send_receipt, order=2)
-
-    shop.relay.drain()
-
-    assert shop.tasks() == [first, second]
-
-
 def test_options_raw_tasks_and_many_at_once_are_written_too(shop: Shop) -> None:
     before = datetime.now(UTC)
     with shop.session() as session, session.begin():
@@ -116,16 +102,6 @@ def test_options_raw_tasks_and_many_at_once_are_written_too(shop: Shop) -> None:
     assert tasks[late].tags == {"a": "b"}
     due_in = tasks[late].scheduled_at - before
     assert timedelta(seconds=60) <= due_in < timedelta(seconds=90)
-
-
-def test_nothing_is_written_of_a_call_that_does_not_fit(shop: Shop) -> None:
-    with shop.session() as session, session.begin():
-        with pytest.raises(InvalidRequest, match="order"):
-            OUTBOX.enqueue(session, send_receipt, order="first")  # type: ignore[arg-type]  # likewise
-        with pytest.raises(InvalidRequest, match="queue"):
-            OUTBOX.add(session, "a b", NewTask())
-
-    assert shop.table.state().waiting == 0
 
 
 def run_async(url: str, story: Callable[[AsyncSession], Coroutine[Any, Any, None]]) -> None:
@@ -147,22 +123,6 @@ def test_async_sessions_write_without_awaiting(shop: Shop, url: str) -> None:
         async with session.begin():
             OUTBOX.enqueue(session, send_receipt, order=2)
             await session.rollback()
-
-    run_async(url, story)
-    shop.relay.drain()
-
-    assert shop.tasks() == ids
-
-
-def test_an_async_connection_writes_by_run_sync(shop: Shop, url: str) -> None:
-    ids = []
-
-    async def story(session: AsyncSession) -> None:
-        connection = await session.connection()
-        with pytest.raises(TypeError, match="run_sync"):
-            OUTBOX.enqueue(connection, send_receipt, order=1)  # type: ignore[arg-type]  # likewise
-        ids.append(await connection.run_sync(OUTBOX.enqueue, send_receipt, order=1))
-        await session.commit()
 
     run_async(url, story)
     shop.relay.drain()
@@ -234,30 +194,6 @@ def test_a_commit_is_seen_at_once_by_a_relay_of_the_process(shop: Shop) -> None:
 
 
 # ------------------------------------------------------------------------------------- what is seen
-
-
-def test_refused_rows_are_shown_and_retried_or_deleted(shop: Shop) -> None:
-    with shop.session() as session, session.begin():
-        for task_id in ("a", "b", "c"):
-            expired = NewTask(id=task_id, expires_at=datetime(2020, 1, 1, tzinfo=UTC))
-            OUTBOX.add(session, "mail", expired)
-    shop.relay.drain()
-
-    refused = shop.table.rows(refused=True)
-    assert [row.task_id for row in refused] == ["a", "b", "c"]
-    assert refused[0].attempts == 1
-    assert refused[0].error == "expires_at would pass before the task is due"
-    assert refused[0].refused_at is not None
-    assert shop.relay.drain() == {}  # they are left alone
-
-    assert shop.table.retry(["a"]) == 1
-    assert shop.relay.drain() == {"REFUSED": 1}
-    assert [row.attempts for row in shop.table.rows(limit=2)] == [2, 1]
-    assert shop.table.retry() == 3
-    assert shop.table.delete(["a", "b", "nothing"]) == 2
-    assert [row.task_id for row in shop.table.rows()] == ["c"]
-    assert [row.task_id for row in shop.table.rows(ids=["c", "a"])] == ["c"]
-    assert shop.table.rows(ids=["a"]) == []
 
 
 def test_a_missing_table_names_the_command_that_creates_it(url: str) -> None:

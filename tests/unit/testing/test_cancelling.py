@@ -1,6 +1,5 @@
 """Cancels in the test kit: a handler hears of one as it would from a worker, in simulated time."""
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,23 +66,3 @@ def test_progress_brings_a_cancel(service: MemoryService, *, keeps_dead: bool) -
 
     assert service.run(app).cancelled == 1
     assert undone == [True]
-
-
-def test_an_async_handler_is_cancelled_with_the_reason(service: MemoryService) -> None:
-    app, why = App(), list[object]()
-
-    @app.handler(queue="mail")
-    async def work(ctx: Context, payload: Any) -> None:
-        service.client.cancel_task(ctx.id)
-        ctx.progress("half way")
-        try:
-            await asyncio.sleep(0)
-        except asyncio.CancelledError as error:
-            why.append(error.args[0])
-            raise
-
-    service.client.create_queue("mail")
-    service.client.enqueue("mail", 1)
-
-    assert service.run(app).cancelled == 1
-    assert isinstance(why[0], Cancelled)

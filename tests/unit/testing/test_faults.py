@@ -58,15 +58,6 @@ def test_a_request_that_was_lost_changed_nothing(service: MemoryService) -> None
     assert service.client.count_tasks("mail").count == 0
 
 
-def test_a_client_that_tries_again_never_notices(service: MemoryService) -> None:
-    lost = service.faults.lose_answers(times=3)
-    away = service.faults.unavailable(times=2, retry_after_seconds=7)
-
-    assert service.client.enqueue("mail").outcome == "EXISTING"
-    assert (lost.struck, away.struck) == (3, 2)
-    assert service.client.count_tasks("mail").count == 1
-
-
 def test_a_service_that_is_away_says_when_to_come_back(service: MemoryService) -> None:
     with service.faults.unavailable(rate=1, retry_after_seconds=7), pytest.raises(Unavailable) as e:
         impatient(service).get_queue("mail")
@@ -160,10 +151,3 @@ def test_what_makes_no_sense_is_refused_by_name(requested: Any, message: str) ->
         Faults(1).lose_answers(**requested)
 
     assert refused.value.errors[0].field in requested
-
-
-def test_cleared_faults_happen_no_more(service: MemoryService) -> None:
-    service.faults.lose_requests(rate=1)
-    service.faults.clear()
-
-    assert impatient(service).enqueue("mail").outcome == "CREATED"

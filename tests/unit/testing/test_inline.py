@@ -1,6 +1,5 @@
 """Inline mode: enqueue, and it is done; by the same rules as anywhere."""
 
-import asyncio
 import threading
 from datetime import datetime
 
@@ -65,20 +64,6 @@ def test_a_task_that_dies_raises_where_it_was_enqueued() -> None:
     assert 'raise OSError("no connection")' in str(e.value)
 
 
-def test_deaths_may_be_looked_at_instead() -> None:
-    app = App()
-
-    @app.task(queue="mail")
-    def refuse() -> None:
-        raise Reject("no such person")
-
-    with inline(app, raises=False) as line:
-        made = refuse.enqueue()
-        assert line.service.client.get_task(str(made.id)).dead_reason == "rejected"
-
-    assert line.ran.failed == 1
-
-
 def test_what_is_spawned_moved_or_enqueued_on_the_way_runs_too() -> None:
     app, order = App(), []
 
@@ -102,19 +87,3 @@ def test_what_is_spawned_moved_or_enqueued_on_the_way_runs_too() -> None:
 
     assert order[0] == "first"
     assert sorted(order[1:]) == ["second 1", "second 2", "third {'moved': True}"]
-
-
-def test_an_event_loop_may_enqueue_inline() -> None:
-    app, seen = App(), []
-
-    @app.task(queue="mail")
-    async def send(to: str) -> None:
-        await asyncio.sleep(0)
-        seen.append(to)
-
-    async def program() -> None:
-        await send.aenqueue(to="ada")
-        assert seen == ["ada"]
-
-    with inline(app):
-        asyncio.run(program())

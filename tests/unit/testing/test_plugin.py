@@ -1,7 +1,5 @@
 """The pytest plugin, tried in a test session of its own."""
 
-import subprocess
-import sys
 from importlib import import_module
 
 import pytest
@@ -99,25 +97,6 @@ def test_the_seed_is_printed_first_and_with_what_failed(pytester: pytest.Pyteste
         "headrace: --headrace-seed=42 draws the same faults again",
         "--headrace-seed=42 draws the same faults again",
     ]
-
-
-@pytest.mark.slow
-def test_a_missing_extra_is_named() -> None:
-    program = (
-        "import sys\n"
-        "sys.modules['aws_lambda_powertools'] = None\n"
-        "try:\n"
-        "    from headrace.testing import MemoryService\n"
-        "except ImportError as error:\n"
-        "    print(error)\n"
-    )
-
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-
-    assert "pip install 'headrace[file]'" in done.stdout
-    assert "aws_lambda_powertools is missing" in done.stdout
 
 
 def test_a_task_that_died_prints_its_own_error_once_and_none_of_our_frames(

@@ -84,44 +84,6 @@ def test_what_is_ready_is_worked_on_in_its_order(service: MemoryService, story: 
     ]
 
 
-def test_retries_come_when_their_time_has_come(service: MemoryService, story: AppStory) -> None:
-    made = story.stubborn.enqueue(times=2)
-
-    assert service.run(story.app).failed == 1
-    assert len(service.run(story.app)) == 0
-    began = service.clock.now
-    ran = service.run(story.app, until_settled=True)
-
-    assert (ran.failed, ran.succeeded) == (1, 1)
-    assert 119 < (service.clock.now - began).total_seconds() < 121
-    assert service.client.get_task(str(made.id)).result == 3
-
-
-def test_a_run_shows_what_went_wrong(service: MemoryService, story: AppStory) -> None:
-    story.stubborn.enqueue(times=9)
-    story.picky.enqueue()
-
-    ran = service.run(story.app, until_settled=True)
-
-    assert (ran.failed, ran.succeeded) == (5, 0)
-    assert "FAILED: ValueError: not yet: 1" in repr(ran)
-    assert "FAILED: Reject: never" in repr(ran)
-    reasons = {task.dead_reason for task in service.client.list_tasks("mail", state="DEAD")}
-    assert reasons == {"exhausted", "rejected"}
-
-
-def test_what_a_function_spawns_or_enqueues_runs_after_it(
-    service: MemoryService, story: AppStory
-) -> None:
-    made = story.parent.enqueue()
-
-    ran = service.run(story.app)
-
-    assert ran.succeeded == 3
-    assert sorted(story.seen[1:]) == ["enqueued", "spawned"]
-    assert service.client.get_task(str(made.id)).progress == "half way"
-
-
 def test_a_schedule_is_seen_at_work(service: MemoryService) -> None:
     app, seen = App(), []
 
@@ -175,24 +137,6 @@ def test_a_function_runs_twice_when_its_first_report_comes_too_late(
 
     assert sorted(story.seen) == ["a", "a", "b"]
     assert (ran.succeeded, ran.lost) == (2, 1)
-
-
-def test_the_limit_of_attempts_is_for_what_has_no_end(service: MemoryService) -> None:
-    app = App()
-
-    @app.periodic(every=60)
-    @app.task(queue="beat")
-    def beat() -> None: ...
-
-    @app.task(queue="beat")
-    def endless() -> None:
-        endless.enqueue()
-
-    assert len(service.run(app, seconds=600, limit=2)) == 9
-    with service.serving(app):
-        endless.enqueue()
-    with pytest.raises(RuntimeError, match="after 20 attempts there is still work"):
-        service.run(app, seconds=600, limit=20)
 
 
 @pytest.mark.parametrize("how", ["waits", "returns", "raises Stopped"])

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -15,16 +15,6 @@ def service() -> Iterator[MemoryService]:
     with MemoryService(seed=1) as service:
         service.client.create_queue("mail")
         yield service
-
-
-def test_a_clock_moves_only_when_told() -> None:
-    clock = ManualClock(datetime(2026, 1, 1, 12, tzinfo=UTC))
-
-    clock.forward(1.5)
-    clock.forward(timedelta(minutes=1))
-    clock.forward_to(datetime(2025, 1, 1, tzinfo=UTC))
-
-    assert clock.now == clock() == datetime(2026, 1, 1, 12, 1, 1, 500_000, tzinfo=UTC)
 
 
 def test_a_clock_never_goes_back_and_knows_its_zone() -> None:
@@ -44,14 +34,6 @@ def test_a_task_goes_all_the_way_and_back(service: MemoryService) -> None:
     assert task.payload == {"to": "ada", "n": 2**70}
     assert message.outcome == "OK"
     assert service.client.get_task(str(made.id)).result == "ok"
-
-
-def test_nothing_comes_before_its_time_and_nobody_waits_for_it(service: MemoryService) -> None:
-    service.client.enqueue("mail", delay_in_seconds=3600)
-
-    assert service.client.dequeue("mail", wait_seconds=20).tasks == []
-    service.clock.forward(3600)
-    assert len(service.client.dequeue("mail").tasks) == 1
 
 
 def test_the_timers_run_when_told(service: MemoryService) -> None:

@@ -3,7 +3,6 @@
 Each ``assert_type`` is checked by mypy (``make check``) and says nothing when it runs.
 """
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -98,27 +97,9 @@ def test_of_a_coroutine_function_it_is_what_is_awaited() -> None:
         assert one.result()[0] == 5
 
 
-def test_likewise_from_an_event_loop() -> None:
-    async def both() -> tuple[Weather, tuple[int, str]]:
-        first = await (await weather.aenqueue("Oslo")).result(timeout=60)
-        second = await (await pair.options(delay=1).aenqueue(4)).result(timeout=60)
-        assert_type(first, Weather)
-        assert_type(second, tuple[int, str])
-        return first, second
-
-    first, second = asyncio.run(both())
-
-    assert (first.place, second[0]) == ("Oslo", 4)
-
-
 def test_what_does_not_fit_the_hint_is_unreadable() -> None:
     with pytest.raises(Unreadable, match="wrong: result expected `int`, got `str`"):
         wrong.enqueue().result()
-
-
-def test_without_a_hint_that_travels_it_is_plain_json() -> None:
-    assert untold.enqueue(3).result() == {"number": 3}
-    assert str(for_checkers.enqueue().result()) == "1.5"
 
 
 def test_of_a_dead_task_there_is_none() -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from headrace import App, Context, NotFound, Reject, TaskDead
-from headrace.testing import MemoryService, inline
+from headrace.testing import MemoryService
 
 app = App(queue="mail")
 app.queue("brief", history_retention_in_seconds=0, work=True)
@@ -42,11 +42,6 @@ def fourfold(number: int) -> int:
 def service() -> Iterator[MemoryService]:
     with MemoryService() as service, service.serving(app):
         yield service
-
-
-def test_waiting_for_a_result_runs_the_task(service: MemoryService) -> None:
-    assert double.enqueue(4).result() == 8
-    assert double.enqueue(4).result(timeout=timedelta(seconds=5)) == 8
 
 
 def test_time_passes_as_far_as_it_takes_and_no_further(service: MemoryService) -> None:
@@ -92,11 +87,6 @@ def test_where_nothing_is_left_that_could_end_it_the_story_ends(service: MemoryS
         task.result(timeout=60)
 
 
-def test_a_task_may_wait_for_another(service: MemoryService) -> None:
-    assert fourfold.enqueue(4).result() == 16
-    assert adouble.enqueue(4).result() == 8
-
-
 def test_progress_is_gone_through_until_the_end(service: MemoryService) -> None:
     assert list(double.enqueue(4).updates()) == [{"half": 4}]
 
@@ -104,9 +94,3 @@ def test_progress_is_gone_through_until_the_end(service: MemoryService) -> None:
         return [shown async for shown in (await double.aenqueue(5)).updates()]
 
     assert asyncio.run(story()) == [{"half": 5}]
-
-
-def test_inline_a_result_is_there_already() -> None:
-    with inline(app):
-        assert double.enqueue(4).result() == 8
-        assert fourfold.enqueue(4).result() == 16

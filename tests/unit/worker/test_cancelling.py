@@ -105,22 +105,6 @@ def test_a_task_that_was_cancelled_before_its_turn_never_begins(harness: WorkerH
     assert len(ran) == 1
 
 
-def test_a_result_that_comes_before_the_heartbeat_is_no_error(
-    harness: WorkerHarness, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "headrace")
-    harness.handle(lambda payload: harness.wait())
-    (task,) = harness.put(1)
-    harness.start()
-    harness.wait_begun()
-
-    harness.client.cancel_task(task)
-    harness.go_on.set()
-
-    until(lambda: f"cancelled: {task}" in harness.noting.all)
-    assert {record.levelname for record in caplog.records} == {"INFO"}
-
-
 def test_a_worker_that_stops_does_not_release_a_cancelled_task(
     harness: WorkerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:

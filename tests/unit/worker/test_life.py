@@ -82,17 +82,6 @@ def test_no_more_tasks_are_taken_than_concurrency_and_prefetch_allow(
     assert harness.client.count_tasks("mail").by_state[State.INFLIGHT] == 7
 
 
-def test_quick_tasks_come_in_full_batches(harness: WorkerHarness) -> None:
-    harness.handle(lambda payload: None)
-    harness.put(*range(300))
-
-    harness.burst(concurrency=4)
-
-    taken = [int(each.split()[1]) for each in harness.noting.all if each.startswith("taken")]
-    assert taken[0] == 4
-    assert taken.count(25) >= 6
-
-
 def test_an_async_handler_that_would_end_the_program_ends_only_itself(
     harness: WorkerHarness,
 ) -> None:
@@ -310,21 +299,6 @@ def test_an_operator_sees_a_worker_and_can_quiet_and_stop_it(harness: WorkerHarn
 
     assert running == [[]]
     assert list(harness.client.list_workers()) == []  # a worker that ends signs off
-
-
-def test_the_person_who_stops_it_is_told_what_is_waited_for(
-    harness: WorkerHarness, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    harness.handle_waiting()
-    harness.put(1)
-    harness.start(shutdown_timeout=0.1)
-    harness.wait_begun()
-
-    harness.stop()
-
-    message = "Stopping: 1 task has 0.1 s to end; Ctrl-C again gives it back now"
-    assert message in caplog.messages
 
 
 # --------------------------------------------------------------------------------------- trouble
@@ -620,3 +594,16 @@ def test_a_task_whose_lease_has_ended_does_not_begin_and_is_released(
     harness.stop()
 
     assert (ran == ["first"]) == (harness.ending(second) == "RELEASED")
+
+
+@pytest.mark.slow  # a worker hears of it with its next heartbeat, after half a minute
+def test_an_operator_can_stop_a_worker(harness: WorkerHarness) -> None:
+    harness.start(name="w")
+    until(lambda: list(harness.client.list_workers()))
+
+    harness.client.stop_worker("w")
+
+    assert harness.thread is not None
+    harness.thread.join(60)
+    assert not harness.thread.is_alive()
+    assert harness.raised == []

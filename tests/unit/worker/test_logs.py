@@ -8,7 +8,6 @@ import pickle
 import sys
 import threading
 from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -180,26 +179,6 @@ def test_a_programs_own_log_handler_takes_the_filter() -> None:
         log.removeHandler(handler)
 
     assert vars(seen[0])["task_id"] == "task-1"
-
-
-def test_what_a_handler_puts_in_context_variables_ends_with_its_attempt() -> None:
-    app = App()
-    variable: ContextVar[str] = ContextVar("variable", default="")
-    seen = []
-
-    @app.handler(queue="mail")
-    def handler(payload: Any) -> None:
-        seen.append(variable.get())
-        variable.set("of the first")
-
-    run(app, count=2)
-
-    assert seen == ["", ""]
-
-
-def test_another_format_is_refused() -> None:
-    with pytest.raises(ValueError, match="text or json"):
-        configure("xml")  # type: ignore[arg-type]
 
 
 def test_a_child_process_logs_the_same_way() -> None:

@@ -3,12 +3,11 @@
 import logging
 from collections.abc import Iterator
 
-import httpx2 as httpx
 import pytest
 
 from headrace import App, Client, Worker
 from headrace.client.app.drift import MARK
-from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
+from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.testing import MemoryService
 
 
@@ -124,19 +123,6 @@ def test_a_schedule_of_another_app_is_warned_of_and_ends_a_worker_that_syncs(
         started(shop(early="0 9 * * *"), service.client, sync=True)
 
 
-def test_a_worker_whose_key_may_not_put_schedules_says_which_are_missing(
-    service: MemoryService, warned: list[str]
-) -> None:
-    service.client.create_queue("mail", shards=2)
-
-    started(shop(early="0 8 * * *"), with_key(service, "worker"))
-
-    assert warned == [
-        "WARNING Drift: schedule early of mail is missing",
-        "WARNING To mend that: headrace sync a:app",
-    ]
-
-
 def test_a_worker_whose_key_may_not_make_queues_says_so(
     service: MemoryService, warned: list[str]
 ) -> None:
@@ -153,40 +139,3 @@ def test_a_worker_whose_key_may_not_make_queues_says_so(
 def test_a_schedule_that_makes_no_sense_ends_the_worker(service: MemoryService) -> None:
     with pytest.raises(InvalidRequest, match=r"^schedule early of mail: cron has 61"):
         started(shop(early="61 8 * * *"), service.client)
-
-
-def test_a_worker_waits_for_a_service_that_is_away_in_the_middle(service: MemoryService) -> None:
-    calls = iter(range(100))
-
-    def send(request: httpx.Request) -> httpx.Response:
-        if next(calls) == 3:
-            raise httpx.ConnectError("away")
-        return service.transport.handle_request(request)
-
-    client = Client(service.url, service.key, transport=httpx.MockTransport(send), retries=0)
-    app = shop(early="0 8 * * *")
-    for sync in (True, True, False):
-        try:
-            started(app, client, sync=sync)
-        except Unavailable:
-            assert sync
-
-    assert service.client.get_schedule("mail", "early").cron == "0 8 * * *"
-
-
-def test_a_sync_that_others_get_in_the_way_of_is_tried_again(service: MemoryService) -> None:
-    service.client.create_queue("mail")
-    calls = iter(range(100))
-
-    def send(request: httpx.Request) -> httpx.Response:
-        if request.method == "PUT" and next(calls) == 0:
-            service.client.edit_queue("mail", shards=5)
-        return service.transport.handle_request(request)
-
-    started(
-        shop(2),
-        Client(service.url, service.key, transport=httpx.MockTransport(send)),
-        sync=True,
-    )
-
-    assert service.client.get_queue("mail").shards == 2

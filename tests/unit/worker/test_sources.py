@@ -2,7 +2,6 @@
 
 import random
 
-import httpx2 as httpx
 import pytest
 
 from headrace.domain.task import State
@@ -67,16 +66,3 @@ def test_a_worker_with_reports_that_are_not_taken_takes_no_more_tasks(
     assert harness.client.get_task(second).state is State.ENQUEUED
     harness.restore()
     harness.wait_for(first, second)
-
-
-def test_one_call_asks_for_all_queues(harness: WorkerHarness) -> None:
-    harness.client.create_queue("news")
-    harness.start(queues=["mail", "news"])
-
-    asked: list[httpx.Request] = until(
-        lambda: [call for call in harness.calls if call.url.path.endswith("/dequeue")]
-    )
-
-    assert asked[0].url.path == "/v1/dequeue"
-    assert b'"mail"' in asked[0].content
-    assert b'"news"' in asked[0].content

@@ -15,7 +15,6 @@ from headrace.client.worker.telemetry.otel import trace
 from headrace.testing import MemoryService
 
 SERVICE, ORDER = "smartcity", "4711"
-REMOTE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 class Story:
@@ -144,45 +143,6 @@ def test_a_moved_task_follows_the_attempt_that_moved_it(
     kept = story.tags(done.id)
     del kept["traceparent"]
     assert kept == (tags or {"service": SERVICE})
-
-
-def test_a_worker_without_opentelemetry_passes_the_trace_on() -> None:
-    story = Story(traces=False)
-    seen = {}
-
-    @story.app.handler(queue="second")
-    def second(ctx: Context) -> None:
-        seen[str(ctx.payload)] = ctx.tags
-
-    @story.app.handler(queue="first")
-    def first(ctx: Context) -> None:
-        ctx.spawn("second", "spawned")
-        story.service.client.enqueue("second", "enqueued")
-        ctx.move("second", "moved", tags={"order": ORDER})
-
-    client = story.service.client
-    client.create_queue("first")
-    client.enqueue("first", 1, tags={"traceparent": REMOTE})
-    story.run()
-
-    assert seen == {
-        "spawned": {"traceparent": REMOTE},
-        "enqueued": {"traceparent": REMOTE},
-        "moved": {"traceparent": REMOTE, "order": ORDER},
-    }
-
-
-def test_a_traceparent_of_ones_own_and_ten_tags_stay_as_they_are(story: Story) -> None:
-    client = story.service.client
-    client.create_queue("mail")
-    ten = {f"tag-{number}": "x" for number in range(10)}
-
-    with story.tracer.start_as_current_span("request"):
-        own = client.enqueue("mail", 1, tags={"traceparent": REMOTE})
-        full = client.enqueue("mail", 1, tags=ten)
-
-    assert story.tags(own.id) == {"traceparent": REMOTE}
-    assert story.tags(full.id) == ten
 
 
 def test_a_wrong_traceparent_begins_a_new_trace(story: Story) -> None:

@@ -149,6 +149,29 @@ def limits_hold(world: World, played: Scenario, _facts: Facts) -> Iterator[str]:
 
 
 @check
+def lists_are_whole(world: World, played: Scenario, _facts: Facts) -> Iterator[str]:
+    """A list that is read page by page shows each task of the queue once."""
+    for queue in played.queues:
+        there = {id_ for id_, (name, _) in spots(world).items() if name == queue}
+        if len(there) > 60:
+            continue
+        shown, cursor = list[str](), None
+        while True:
+            query = {"limit": 3} if cursor is None else {"limit": 3, "cursor": cursor}
+            try:
+                page = world.call("GET", f"/v1/queues/{queue}/tasks", query=query)
+            except Refused:  # it was deleted and not made again
+                break
+            shown += [task["id"] for task in page["tasks"]]
+            cursor = page["cursor"]
+            if cursor is None:
+                break
+        if sorted(shown) != sorted(there):
+            missing, more = there - {*shown}, {*shown} - there
+            yield f"the list of {queue} lacks {sorted(missing)} and has {sorted(more)} besides"
+
+
+@check
 def each_request_has_its_thread(world: World, played: Scenario, _facts: Facts) -> Iterator[str]:
     """Only dispatchers lease tasks of a queue with a target, each as many as it has threads."""
     holds: dict[str, tuple[str, str]] = {}

@@ -593,6 +593,15 @@ def the_task_in_flight_is_missing_in_a_stale_read() -> None:
     group.check()
 
 
+@finds("a task that ended undelivered counts as delivered")
+def a_task_is_cancelled_behind_one_that_the_index_hides() -> None:
+    group = Group(GroupMode.STRICT)
+    first, second, _ = group.put(), group.put(), group.put()
+    group.other.use.cancelling.cancel(second)
+    group.store.hidden = {first}
+    assert group.take(group.one) == [], "a task overtakes one that was acknowledged before it"
+
+
 @finds("a producer inserts however long ago it took its place")
 def a_producer_stands_still_between_its_place_and_its_task() -> None:
     group = Group(GroupMode.STRICT)

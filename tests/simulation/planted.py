@@ -2,7 +2,7 @@
 
 Each fault is one small mistake that somebody could make.  It is planted by patching the product for
 the length of a test, often a private part of it: so all of them are in this one file.  *finds* says
-which promise the fault breaks, *was* which test found the fault before there was a simulation.
+which promise the fault breaks.
 """
 
 # ruff: noqa: SLF001  a planted fault is about the inside
@@ -71,52 +71,36 @@ Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch], None]
 
 
+STRICT: Final = ("strict", "strict halt")
+FAIR: Final = ("fair", "fair limited")
+GROUPS: Final = (*STRICT, "fair limited")
+
+
 @dataclass(frozen=True)
 class Fault:
     """A mistake that can be planted.
 
-    One that is ``blind`` was chosen without knowing what the simulation does.
+    *kinds* are the queues of which the simulation needs one to show it.  *test* is the test that
+    finds it, of those that neither the simulation nor a short story finds.  One that is *blind* was
+    chosen without knowing what the simulation does.
     """
 
     name: str
     plant: Plant
     finds: str
-    was: str
     kinds: tuple[str, ...] = ()
-    elsewhere: str = ""
+    test: str = ""
     blind: bool = False
 
 
 FAULTS: Final[list[Fault]] = []
 
 
-ELSEWHERE: Final = {
-    "test_offload": "tests/contract/test_offload.py",
-    "test_uploads": "tests/contract/test_uploads.py",
-    "test_waiting": "tests/contract/test_wait.py",
-    "test_keys": "tests/contract/test_keys.py",
-    "functional/": "tests/simulation/test_early_leases.py",
-    "unit/app": "tests/unit/app/test_unique.py",
-    "contract/test_repeated": "tests/contract/test_repeated_dequeues.py",
-}
-KINDS: Final = {
-    "test_strict": ("strict", "strict halt"),
-    "test_fairness": ("fair", "fair limited"),
-    "test_stays": ("fair limited", "strict", "strict halt"),
-    "test_priority": ("priority",),
-    "test_slots": ("limited",),
-    "test_push": ("push",),
-    "test_ends": ("telling",),
-}
-
-
-def fault(name: str, *, finds: str, was: str = "", blind: bool = False) -> Callable[[Plant], Plant]:
+def fault(name: str, *, finds: str, **more: Any) -> Callable[[Plant], Plant]:
     """Put the decorated function into ``FAULTS``."""
-    kinds = next((kinds for begin, kinds in KINDS.items() if was.startswith(begin)), ())
-    elsewhere = next((test for begin, test in ELSEWHERE.items() if was.startswith(begin)), "")
 
     def keep(plant: Plant) -> Plant:
-        FAULTS.append(Fault(name, plant, finds, was, kinds, elsewhere, blind))
+        FAULTS.append(Fault(name, plant, finds, **more))
         return plant
 
     return keep
@@ -173,7 +157,11 @@ def _(patch: Patch) -> None:
     rewrite_changes(patch, careless)
 
 
-@fault("an enqueue that is repeated makes a task that was done again", finds="each task done once")
+@fault(
+    "an enqueue that is repeated makes a task that was done again",
+    finds="each task done once",
+    test="contract/test_spent",
+)
 def _(patch: Patch) -> None:
     rewrite_changes(
         patch,
@@ -188,16 +176,14 @@ def _(patch: Patch) -> None:
     )
 
 
-@fault("a dequeue notes nothing for its repeat", finds="a repeat has the same tasks",
-       was="test_interrupted_dequeues.py NotesNothing")  # fmt: skip
+@fault("a dequeue notes nothing for its repeat", finds="a repeat has the same tasks")
 def _(patch: Patch) -> None:
     patch.setattr(
         DeliveryBatch, "commit", lambda self, changes, **_: self.store.commit(changes, partly=True)
     )
 
 
-@fault("a dequeue notes its tasks after the leases", finds="a repeat has the same tasks",
-       was="test_interrupted_dequeues.py NotesLater")  # fmt: skip
+@fault("a dequeue notes its tasks after the leases", finds="a repeat has the same tasks")
 def _(patch: Patch) -> None:
     commit = DeliveryBatch.commit
 
@@ -209,8 +195,7 @@ def _(patch: Patch) -> None:
     patch.setattr(DeliveryBatch, "commit", later)
 
 
-@fault("a dequeue overwrites the note of another try", finds="a repeat has the same tasks",
-       was="test_interrupted_dequeues.py Overwrites")  # fmt: skip
+@fault("a dequeue overwrites the note of another try", finds="a repeat has the same tasks")
 def _(patch: Patch) -> None:
     commit = DeliveryBatch.commit
 
@@ -222,8 +207,11 @@ def _(patch: Patch) -> None:
     patch.setattr(DeliveryBatch, "commit", overwriting)
 
 
-@fault("a dequeue leases though its note was refused", finds="a repeat has the same tasks",
-       was="test_interrupted_dequeues.py LeasesAllTheSame")  # fmt: skip
+@fault(
+    "a dequeue leases though its note was refused",
+    finds="a repeat has the same tasks",
+    test="contract/test_repeated_dequeues",
+)
 def _(patch: Patch) -> None:
     commit = DeliveryBatch.commit
 
@@ -236,14 +224,16 @@ def _(patch: Patch) -> None:
     patch.setattr(DeliveryBatch, "commit", stubborn)
 
 
-@fault("a repeated dequeue does not wait for the first try", finds="a repeat has the same tasks",
-       was="test_interrupted_dequeues.py AnswersAtOnce, LeavesOpen")  # fmt: skip
+@fault(
+    "a repeated dequeue does not wait for the first try",
+    finds="a repeat has the same tasks",
+    test="contract/test_repeated_dequeues",
+)
 def _(patch: Patch) -> None:
     patch.setattr(DeliveryBatch, "_write", lambda *_: True)
 
 
-@fault("a repeated dequeue does not look at the first try", finds="a repeat has the same tasks",
-       was="test_interrupted_dequeues.py NeverLooks")  # fmt: skip
+@fault("a repeated dequeue does not look at the first try", finds="a repeat has the same tasks")
 def _(patch: Patch) -> None:
     patch.setattr(DeliveryBatch, "leased_before", lambda *_: None)
     patch.setattr(
@@ -251,8 +241,7 @@ def _(patch: Patch) -> None:
     )
 
 
-@fault("a repeated dequeue leases more tasks", finds="a repeat has the same tasks",
-       was="test_interrupted_dequeues.py TopsUp")  # fmt: skip
+@fault("a repeated dequeue leases more tasks", finds="a repeat has the same tasks")
 def _(patch: Patch) -> None:
     leased_before = DeliveryBatch.leased_before
 
@@ -267,16 +256,20 @@ def _(patch: Patch) -> None:
     patch.setattr(DeliveryBatch, "leased_before", greedy)
 
 
-@fault("a repeated dequeue without tasks does not stop the first try",
-       finds="a repeat has the same tasks",
-       was="test_interrupted_dequeues.py SaysNothing")  # fmt: skip
+@fault(
+    "a repeated dequeue without tasks does not stop the first try",
+    finds="a repeat has the same tasks",
+    test="contract/test_repeated_dequeues",
+)
 def _(patch: Patch) -> None:
     patch.setattr(DeliveryBatch, "note_nothing", lambda *_, **__: True)
 
 
-@fault("a dequeue does not note a later look at the same tasks",
-       finds="a repeat has the same tasks",
-       was="contract/test_repeated_dequeues.py NotesOneLook")  # fmt: skip
+@fault(
+    "a dequeue does not note a later look at the same tasks",
+    finds="a repeat has the same tasks",
+    test="contract/test_repeated_dequeues",
+)
 def _(patch: Patch) -> None:
     with_changes = DeliveryBatch._with
 
@@ -287,26 +280,22 @@ def _(patch: Patch) -> None:
     patch.setattr(DeliveryBatch, "_with", once)
 
 
-@fault("a lease for a waiting worker is not undone with its transaction",
-       finds="no task lost", was="functional/test_early_looks.py undo")  # fmt: skip
+@fault("a lease for a waiting worker is not undone with its transaction", finds="no task lost")
 def _(patch: Patch) -> None:
     patch.setattr(_EarlyLook, "undo", lambda _: None)
 
 
-@fault("a waiting worker is answered before the commit",
-       finds="no task lost", was="functional/test_early_looks.py when_over")  # fmt: skip
+@fault("a waiting worker is answered before the commit", finds="no task lost")
 def _(patch: Patch) -> None:
     patch.setattr(Database, "when_over", lambda _, tell: tell(stands=True))
 
 
-@fault("a waiting worker does not notice that its transaction is over",
-       finds="no task lost", was="functional/test_early_looks.py _check_under_way")  # fmt: skip
+@fault("a waiting worker does not notice that its transaction is over", finds="no task lost")
 def _(patch: Patch) -> None:
     patch.setattr(Database, "_check_under_way", lambda *_: None)
 
 
-@fault("changes judged ahead are not judged again in their transaction",
-       finds="two valid leases", was="test_foreseen.py")  # fmt: skip
+@fault("changes judged ahead are not judged again in their transaction", finds="two valid leases")
 def _(patch: Patch) -> None:
     patch.setattr(Commit, "stands", lambda *_: True)
 
@@ -314,8 +303,11 @@ def _(patch: Patch) -> None:
 # -- cancel ----------------------------------------------------------------------------------------
 
 
-@fault("a cancel leaves the lease in force", finds="a cancelled task stays cancelled",
-       was="test_cancelling.py CancelsWithoutFencing")  # fmt: skip
+@fault(
+    "a cancel leaves the lease in force",
+    finds="a cancelled task stays cancelled",
+    test="contract/test_cancel",
+)
 def _(patch: Patch) -> None:
     commit = SqliteStore.commit
 
@@ -332,8 +324,7 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "commit", only_said)
 
 
-@fault("a late report on a cancelled task takes effect", finds="a cancelled task stays cancelled",
-       was="test_cancelling.py TakesLateReports")  # fmt: skip
+@fault("a late report on a cancelled task takes effect", finds="a cancelled task stays cancelled")
 def _(patch: Patch) -> None:
     def late(store: Any, change: Change) -> Change:
         if change.rule.action not in (Action.SUCCEED, Action.FAIL, Action.RELEASE):
@@ -344,8 +335,11 @@ def _(patch: Patch) -> None:
     rewrite_changes(patch, late)
 
 
-@fault("a worker does not read which tasks were cancelled",
-       finds="a worker hears of a cancel", was="test_cancelling.py ReadsNoList")  # fmt: skip
+@fault(
+    "a worker does not read which tasks were cancelled",
+    finds="a worker hears of a cancel",
+    test="unit/worker/test_group_lease",
+)
 def _(patch: Patch) -> None:
     extend = WorkerService.extend_lease
 
@@ -355,9 +349,11 @@ def _(patch: Patch) -> None:
     patch.setattr(WorkerService, "extend_lease", deaf)
 
 
-@fault("a worker takes listed tasks for cancelled, though restarted since",
-       finds="only cancelled tasks are interrupted",
-       was="test_cancelling.py BelievesTheList")  # fmt: skip
+@fault(
+    "a worker takes listed tasks for cancelled, though restarted since",
+    finds="only cancelled tasks are interrupted",
+    test="unit/worker/test_group_lease",
+)
 def _(patch: Patch) -> None:
     extend, report = WorkerService.extend_lease, WorkerService.report
     listed: set[str] = set()
@@ -382,8 +378,11 @@ def _(patch: Patch) -> None:
     patch.setattr(WorkerService, "report", believing)
 
 
-@fault("a worker takes a cancel for a lost lease", finds="a worker hears of a cancel",
-       was="test_cancelling.py TakesACancelForALoss")  # fmt: skip
+@fault(
+    "a worker takes a cancel for a lost lease",
+    finds="a worker hears of a cancel",
+    test="unit/worker/test_cancelling",
+)
 def _(patch: Patch) -> None:
     report = WorkerService.report
 
@@ -403,8 +402,7 @@ def pausing(
     patch.setattr(Waiting, "_pausing", contextmanager(make))
 
 
-@fault("a wait forgets a wake-up between its look and its pause", finds="a wait ends at the end",
-       was="test_waiting.py ClearsBehindTheLook")  # fmt: skip
+@fault("a wait forgets a wake-up between its look and its pause", finds="a wait ends at the end")
 def _(patch: Patch) -> None:
     def forgetful(self: Waiting, task_id: str) -> Iterator[Callable[[float], None]]:
         woken = self.new_event()
@@ -423,8 +421,7 @@ def _(patch: Patch) -> None:
     pausing(patch, forgetful)
 
 
-@fault("a wait subscribes only after its look", finds="a wait ends at the end",
-       was="test_waiting.py ListensBehindTheLook")  # fmt: skip
+@fault("a wait subscribes only after its look", finds="a wait ends at the end")
 def _(patch: Patch) -> None:
     def late(self: Waiting, task_id: str) -> Iterator[Callable[[float], None]]:
         woken = self.new_event()
@@ -441,8 +438,7 @@ def _(patch: Patch) -> None:
     pausing(patch, late)
 
 
-@fault("a wait takes a retry for an end", finds="a wait ends at the end",
-       was="test_waiting.py TakesARetryForAnEnd")  # fmt: skip
+@fault("a wait takes a retry for an end", finds="a wait ends at the end", test="contract/test_wait")
 def _(patch: Patch) -> None:
     look = Waiting._look
 
@@ -454,8 +450,11 @@ def _(patch: Patch) -> None:
     patch.setattr(Waiting, "_look", hasty)
 
 
-@fault("a wait believes a read that may be stale", finds="a wait ends at the end",
-       was="test_waiting.py BelievesTheFirstLook")  # fmt: skip
+@fault(
+    "a wait believes a read that may be stale",
+    finds="a wait ends at the end",
+    test="contract/test_wait",
+)
 def _(patch: Patch) -> None:
     look = Waiting._look
 
@@ -466,8 +465,7 @@ def _(patch: Patch) -> None:
     patch.setattr(Waiting, "_look", once)
 
 
-@fault("a wait pauses longer and longer", finds="a wait ends at the end",
-       was="test_waiting.py RestsEverLonger")  # fmt: skip
+@fault("a wait pauses longer and longer", finds="a wait ends at the end")
 def _(patch: Patch) -> None:
     def growing(self: Waiting, _: str) -> Iterator[Callable[[float], None]]:
         pauses = (self.poll_after_seconds * 2**number for number in range(99))
@@ -476,8 +474,7 @@ def _(patch: Patch) -> None:
     pausing(patch, growing)
 
 
-@fault("a wait pauses beyond its timeout", finds="a wait ends in time",
-       was="test_waiting.py RestsBeyondItsTime")  # fmt: skip
+@fault("a wait pauses beyond its timeout", finds="a wait ends in time")
 def _(patch: Patch) -> None:
     def long(self: Waiting, _: str) -> Iterator[Callable[[float], None]]:
         yield lambda _: self.sleep(max(1.0, self.poll_after_seconds))
@@ -485,8 +482,7 @@ def _(patch: Patch) -> None:
     pausing(patch, long)
 
 
-@fault("a wait that ends forgets the others for its task", finds="a wait ends at the end",
-       was="test_waiting.py TakesOthersAlong")  # fmt: skip
+@fault("a wait that ends forgets the others for its task", finds="a wait ends at the end")
 def _(patch: Patch) -> None:
     told = TaskEnds.told
 
@@ -501,8 +497,7 @@ def _(patch: Patch) -> None:
     patch.setattr(TaskEnds, "told", careless)
 
 
-@fault("a wait is never forgotten", finds="memory stays bounded",
-       was="test_waiting.py KeepsThoseWhoLeft")  # fmt: skip
+@fault("a wait is never forgotten", finds="memory stays bounded")
 def _(patch: Patch) -> None:
     @contextmanager
     def keeping(self: TaskEnds, task_id: str, wake: Callable[[], None]) -> Iterator[None]:
@@ -512,8 +507,11 @@ def _(patch: Patch) -> None:
     patch.setattr(TaskEnds, "told", keeping)
 
 
-@fault("a wait does not hear that its task is gone", finds="a wait ends at the end",
-       was="test_waiting.py TellsOfWhatIsKept")  # fmt: skip
+@fault(
+    "a wait does not hear that its task is gone",
+    finds="a wait ends at the end",
+    test="unit/store/sqlite/test_ends",
+)
 def _(patch: Patch) -> None:
     ended = TaskEnds.ended
 
@@ -535,14 +533,16 @@ def rewrite_undos(patch: Patch, rewrite: Callable[[Change], Change]) -> None:
     )
 
 
-@fault("an undo takes a dedupe key that another task holds", finds="undo exact",
-       was="test_undo.py takes_held_keys")  # fmt: skip
+@fault(
+    "an undo takes a dedupe key that another task holds",
+    finds="undo exact",
+    test="contract/test_undo",
+)
 def _(patch: Patch) -> None:
     rewrite_undos(patch, lambda change: replace(change, also=()))
 
 
-@fault("an undo changes the due time", finds="undo exact",
-       was="test_undo.py forgets_the_due_time")  # fmt: skip
+@fault("an undo changes the due time", finds="undo exact", test="contract/test_undo")
 def _(patch: Patch) -> None:
     def later(change: Change) -> Change:
         if "due_at" not in change.put:
@@ -553,8 +553,11 @@ def _(patch: Patch) -> None:
     rewrite_undos(patch, later)
 
 
-@fault("an undo keeps a finished task only as long as the undo", finds="undo exact",
-       was="test_undo.py keeps_the_retention_of_the_undo")  # fmt: skip
+@fault(
+    "an undo keeps a finished task only as long as the undo",
+    finds="undo exact",
+    test="contract/test_undo",
+)
 def _(patch: Patch) -> None:
     def shorter(change: Change) -> Change:
         put = {name: value for name, value in change.put.items() if name != "retained_until"}
@@ -564,8 +567,7 @@ def _(patch: Patch) -> None:
     rewrite_undos(patch, shorter)
 
 
-@fault("a deletion leaves the task where the index shows it", finds="a deleted task is hidden",
-       was="test_undo.py stays_in_place")  # fmt: skip
+@fault("a deletion leaves the task where the index shows it", finds="a deleted task is hidden")
 def _(patch: Patch) -> None:
     def hiding(_: Any, change: Change) -> Change:
         if change.rule.target is not State.DELETED:
@@ -576,8 +578,7 @@ def _(patch: Patch) -> None:
     rewrite_changes(patch, hiding)
 
 
-@fault("a deleted task is shown among the waiting", finds="a deleted task is hidden",
-       was="test_undo.py ShowsDeleted")  # fmt: skip
+@fault("a deleted task is shown among the waiting", finds="a deleted task is hidden")
 def _(patch: Patch) -> None:
     found = SqliteStore._found
 
@@ -592,8 +593,7 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "_found", showing)
 
 
-@fault("an undo overwrites a new task of the same id", finds="undo exact",
-       was="test_undo.py RestoresOverUsedIds")  # fmt: skip
+@fault("an undo overwrites a new task of the same id", finds="undo exact")
 def _(patch: Patch) -> None:
     commit, spent = SqliteStore.commit, SqliteStore.spent
     deleted: WeakKeyDictionary[Any, dict[str, Task]] = WeakKeyDictionary()
@@ -621,8 +621,11 @@ def _(patch: Patch) -> None:
 # -- priorities ------------------------------------------------------------------------------------
 
 
-@fault("the boost of a priority is in the due time", finds="no task before its due time",
-       was="test_priority.py EARLY")  # fmt: skip
+@fault(
+    "the boost of a priority is in the due time",
+    finds="no task before its due time",
+    kinds=("priority",),
+)
 def _(patch: Patch) -> None:
     def boosted(_: Any, change: Change) -> Change:
         new = change.insert
@@ -635,8 +638,7 @@ def _(patch: Patch) -> None:
     rewrite_changes(patch, boosted)
 
 
-@fault("a retry loses its priority", finds="order of priorities",
-       was="test_priority.py RANKLESS")  # fmt: skip
+@fault("a retry loses its priority", finds="order of priorities", test="contract/test_priority")
 def _(patch: Patch) -> None:
     def normal(_: Any, change: Change) -> Change:
         place = change.put.get("place")
@@ -661,8 +663,11 @@ def rewrite_queues(patch: Patch, rewrite: Callable[[dict[str, Any]], dict[str, A
     patch.setattr(SqliteStore, "record", rewritten)
 
 
-@fault("lanes are forgotten when priorities are switched off", finds="no task starved",
-       was="test_priority.py FORGOTTEN")  # fmt: skip
+@fault(
+    "lanes are forgotten when priorities are switched off",
+    finds="no task starved",
+    kinds=("priority",),
+)
 def _(patch: Patch) -> None:
     def forgetful(body: dict[str, Any]) -> dict[str, Any]:
         used = [0, 1, 2] if body["settings"].get("priority") else [0]
@@ -671,8 +676,11 @@ def _(patch: Patch) -> None:
     rewrite_queues(patch, forgetful)
 
 
-@fault("tasks of high priority go first without a bound", finds="order of priorities",
-       was="test_priority.py UNBOUNDED")  # fmt: skip
+@fault(
+    "tasks of high priority go first without a bound",
+    finds="order of priorities",
+    test="contract/test_priority",
+)
 def _(patch: Patch) -> None:
     def unbounded(body: dict[str, Any]) -> dict[str, Any]:
         if body["settings"].get("priority"):
@@ -686,16 +694,22 @@ def _(patch: Patch) -> None:
 # -- batches ---------------------------------------------------------------------------------------
 
 
-@fault("a batch ends when no member is live", finds="a batch never ends early",
-       was="test_batches.py HastyOperations, test_batches_model.py")  # fmt: skip
+@fault(
+    "a batch ends when no member is live",
+    finds="a batch never ends early",
+    test="unit/domain/test_batch",
+)
 def _(patch: Patch) -> None:
     patch.setattr(
         TaskBatch, "complete", property(lambda self: self.direct == self.total and self.live == 0)
     )
 
 
-@fault("a batch ends when as many have ended as were made", finds="a batch never ends early",
-       was="test_batches_model.py as many as were made have ended")  # fmt: skip
+@fault(
+    "a batch ends when as many have ended as were made",
+    finds="a batch never ends early",
+    test="unit/domain/test_batch",
+)
 def _(patch: Patch) -> None:
     def made(self: TaskBatch) -> bool:
         return self.total is not None and self.created >= self.total and self.live == 0
@@ -703,15 +717,13 @@ def _(patch: Patch) -> None:
     patch.setattr(TaskBatch, "complete", property(made))
 
 
-@fault("a batch counts children instead of naming them", finds="a batch never ends early",
-       was="test_batches_model.py children are counted")  # fmt: skip
+@fault("a batch counts children instead of naming them", finds="a batch never ends early")
 def _(patch: Patch) -> None:
     replace_everywhere(patch, import_module("headrace.domain.batch").hash_of, lambda _: 1)
     patch.setattr("headrace.domain.batch.hash_of", lambda _: 1)
 
 
-@fault("a batch counts again what the recorder repeats", finds="batch numbers exact",
-       was="test_batches.py ForgetfulOperations")  # fmt: skip
+@fault("a batch counts again what the recorder repeats", finds="batch numbers exact")
 def _(patch: Patch) -> None:
     counted = TaskBatch.counted
     patch.setattr(
@@ -721,8 +733,11 @@ def _(patch: Patch) -> None:
     )
 
 
-@fault("a batch makes its callbacks again under other ids", finds="a batch calls back once",
-       was="test_batches.py TwiceOperations")  # fmt: skip
+@fault(
+    "a batch makes its callbacks again under other ids",
+    finds="a batch calls back once",
+    test="contract/test_batches",
+)
 def _(patch: Patch) -> None:
     find, chance = BatchOperations._find, random.Random(1)
 
@@ -736,14 +751,20 @@ def _(patch: Patch) -> None:
     patch.setattr(BatchOperations, "_find", forgetful)
 
 
-@fault("the first death of a batch is not told", finds="a batch calls back at its first death",
-       was="test_batches.py DeafOperations")  # fmt: skip
+@fault(
+    "the first death of a batch is not told",
+    finds="a batch calls back at its first death",
+    test="contract/test_batches",
+)
 def _(patch: Patch) -> None:
     patch.setattr(BatchOperations, "failure_known", lambda *_: True)
 
 
-@fault("members of an earlier batch of the same id count", finds="batch numbers exact",
-       was="test_batches.py NamesakeOperations")  # fmt: skip
+@fault(
+    "members of an earlier batch of the same id count",
+    finds="batch numbers exact",
+    test="contract/test_batches",
+)
 def _(patch: Patch) -> None:
     count = BatchOperations.count
 
@@ -754,8 +775,7 @@ def _(patch: Patch) -> None:
     patch.setattr(BatchOperations, "count", by_id)
 
 
-@fault("the last end of a batch waits for its minute", finds="a batch ends soon",
-       was="test_batches.py PatientCounters")  # fmt: skip
+@fault("the last end of a batch waits for its minute", finds="a batch ends soon")
 def _(patch: Patch) -> None:
     post = Counters.post
 
@@ -767,8 +787,11 @@ def _(patch: Patch) -> None:
     patch.setattr(Counters, "post", patient)
 
 
-@fault("a buffer is added to that still owes a batch", finds="batch numbers exact",
-       was="test_batches.py HoardingCounters")  # fmt: skip
+@fault(
+    "a buffer is added to that still owes a batch",
+    finds="batch numbers exact",
+    test="contract/test_batches",
+)
 def _(patch: Patch) -> None:
     post = Counters.post
 
@@ -783,8 +806,7 @@ def _(patch: Patch) -> None:
 # -- limits of tasks in flight ---------------------------------------------------------------------
 
 
-@fault("freeing a slot twice frees another slot", finds="limits never exceeded",
-       was="test_slots.py FreesByNumber")  # fmt: skip
+@fault("freeing a slot twice frees another slot", finds="limits never exceeded")
 def _(patch: Patch) -> None:
     free = SqliteStore.free
 
@@ -796,8 +818,11 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "free", by_number)
 
 
-@fault("a lost race frees its slot without a look", finds="limits never exceeded",
-       was="test_slots_model.py LOSER")  # fmt: skip
+@fault(
+    "a lost race frees its slot without a look",
+    finds="limits never exceeded",
+    test="unit/ops/test_slots",
+)
 def _(patch: Patch) -> None:
     def careless(self: Slots, queue: Any, reserved: Any, outcomes: Any) -> None:
         for reservation, outcome in zip(reserved, outcomes, strict=True):
@@ -807,8 +832,9 @@ def _(patch: Patch) -> None:
     patch.setattr(Slots, "refused", careless)
 
 
-@fault("a slot is free while its task waits", finds="limits never exceeded",
-       was="test_slots_model.py EAGER")  # fmt: skip
+@fault(
+    "a slot is free while its task waits", finds="limits never exceeded", test="unit/ops/test_slots"
+)
 def _(patch: Patch) -> None:
     standing = Reservation.standing
 
@@ -819,8 +845,9 @@ def _(patch: Patch) -> None:
     patch.setattr(Reservation, "standing", eager)
 
 
-@fault("a released task keeps its due time", finds="limits never exceeded",
-       was="test_slots_model.py GIVE_BACK")  # fmt: skip
+@fault(
+    "a released task keeps its due time", finds="limits never exceeded", test="contract/test_limits"
+)
 def _(patch: Patch) -> None:
     def kept(store: Any, change: Change) -> Change:
         if change.rule.action is not Action.RELEASE or "due_at" not in change.put:
@@ -834,9 +861,9 @@ def _(patch: Patch) -> None:
     rewrite_changes(patch, kept)
 
 
-@fault("a rate limit gives tokens that were not drawn", finds="rates never exceeded")
+@fault("a rate gives twice its tokens at once", finds="rates never exceeded", kinds=("rate",))
 def _(patch: Patch) -> None:
-    patch.setattr(rate.Draw, "allowed", lambda *_: True)
+    patch.setattr(rate.Rate, "span", property(lambda self: 2 * self.unit * self.max_tokens))
 
 
 # -- fair groups -----------------------------------------------------------------------------------
@@ -851,20 +878,21 @@ def turn_ends(patch: Patch, end: Callable[[TurnTaking, int | None], int]) -> Non
     patch.setattr(TurnTaking, "end", wrong)
 
 
-@fault("an idle group saves its turns", finds="bound of fair groups",
-       was="test_fairness.py SAVED")  # fmt: skip
+@fault("an idle group saves its turns", finds="bound of fair groups")
 def _(patch: Patch) -> None:
     turn_ends(patch, lambda take, line: (line or 0) + take.length)
 
 
-@fault("a group begins again at what is delivered", finds="order in a group",
-       was="test_fairness.py BACKWARDS")  # fmt: skip
+@fault(
+    "a group begins again at what is delivered",
+    finds="order in a group",
+    test="contract/test_fairness",
+)
 def _(patch: Patch) -> None:
     turn_ends(patch, lambda take, _: take.delivered + take.length)
 
 
-@fault("turns of groups are due times", finds="bound of fair groups",
-       was="test_fairness.py BY_DUE")  # fmt: skip
+@fault("turns of groups are due times", finds="bound of fair groups", test="contract/test_fairness")
 def _(patch: Patch) -> None:
     def by_due(_: Any, change: Change) -> Change:
         new = change.insert
@@ -876,8 +904,9 @@ def _(patch: Patch) -> None:
     rewrite_changes(patch, by_due)
 
 
-@fault("tasks with turns go before all others", finds="no task starved",
-       was="test_fairness.py GREEDY")  # fmt: skip
+@fault(
+    "tasks with turns go before all others", finds="no task starved", test="contract/test_fairness"
+)
 def _(patch: Patch) -> None:
     entries = SqliteStore.entries
 
@@ -890,20 +919,21 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "entries", greedy)
 
 
-@fault("weights of groups count for nothing", finds="bound of fair groups",
-       was="test_fairness.py WEIGHTLESS")  # fmt: skip
+@fault(
+    "weights of groups count for nothing",
+    finds="bound of fair groups",
+    test="contract/test_fairness",
+)
 def _(patch: Patch) -> None:
     patch.setattr(GroupSettings, "step", lambda *_: STEP)
 
 
-@fault("delivered turns are not noted", finds="bound of fair groups",
-       was="test_fairness.py FORGETFUL")  # fmt: skip
+@fault("delivered turns are not noted", finds="bound of fair groups")
 def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "note_delivered", lambda *_, **__: None)
 
 
-@fault("a retry goes back to its turn", finds="bound of fair groups",
-       was="test_fairness.py DOUBLE")  # fmt: skip
+@fault("a retry goes back to its turn", finds="bound of fair groups", test="contract/test_fairness")
 def _(patch: Patch) -> None:
     def back(store: Any, change: Change) -> Change:
         if change.rule.action not in (Action.FAIL, Action.RELEASE) or "due_at" not in change.put:
@@ -921,8 +951,7 @@ def _(patch: Patch) -> None:
 # -- limits of groups ------------------------------------------------------------------------------
 
 
-@fault("a slot of a group is free while its task waits", finds="limits of groups never exceeded",
-       was="test_stays_model.py EAGER")  # fmt: skip
+@fault("a slot of a group is free while its task waits", finds="limits of groups never exceeded")
 def _(patch: Patch) -> None:
     standing = Stay.standing
 
@@ -933,8 +962,11 @@ def _(patch: Patch) -> None:
     patch.setattr(Stay, "standing", eager)
 
 
-@fault("a slot of a group is written whatever it names", finds="limits of groups never exceeded",
-       was="test_stays_model.py BLIND, test_strict_order_model.py BLIND")  # fmt: skip
+@fault(
+    "a slot of a group is written whatever it names",
+    finds="limits of groups never exceeded",
+    test="contract/test_group_limits",
+)
 def _(patch: Patch) -> None:
     take_slot = SqliteStore.take_slot
 
@@ -946,9 +978,7 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "take_slot", blind)
 
 
-@fault("a delivery in a group does not check the due time",
-       finds="limits of groups never exceeded",
-       was="test_stays_model.py ANY_TIME, test_strict_order_model.py ANY_TIME")  # fmt: skip
+@fault("a delivery in a group does not check the due time", finds="limits of groups never exceeded")
 def _(patch: Patch) -> None:
     patch.setattr(plan, "under_stay", lambda delivery, _: delivery)
 
@@ -967,8 +997,7 @@ class StaleReads:
         return self._store.read(task_ids, payload=payload, consistent=False)
 
 
-@fault("the holder of a slot of a group is read stale", finds="limits of groups never exceeded",
-       was="test_stays_model.py STALE")  # fmt: skip
+@fault("the holder of a slot of a group is read stale", finds="limits of groups never exceeded")
 def _(patch: Patch) -> None:
     holders = GroupLimits._holders
 
@@ -982,14 +1011,12 @@ def _(patch: Patch) -> None:
     patch.setattr(GroupLimits, "_holders", stale)
 
 
-@fault("an undo keeps the due time under a limit", finds="limits of groups never exceeded",
-       was="test_stays_model.py UNDO")  # fmt: skip
+@fault("an undo keeps the due time under a limit", finds="limits of groups never exceeded")
 def _(patch: Patch) -> None:
     patch.setattr(undo, "MICROSECOND", timedelta(0))
 
 
-@fault("a slot of a group that a dead process took is not completed", finds="no task starved",
-       was="test_stays_model.py ABANDONED")  # fmt: skip
+@fault("a slot of a group that a dead process took is not completed", finds="no task starved")
 def _(patch: Patch) -> None:
     patch.setattr(GroupLimits, "_left", lambda *_: [])
 
@@ -1008,20 +1035,25 @@ def spot_progress(
     patch.setattr(Spot, "progress", changed)
 
 
-@fault("a task of a strict group does not look at the one before", finds="order of strict groups",
-       was="test_strict_order.py NO_POINTER, test_strict_order_model.py NO_POINTER")  # fmt: skip
+@fault(
+    "a task of a strict group does not look at the one before",
+    finds="order of strict groups",
+    test="contract/test_strict_order",
+)
 def _(patch: Patch) -> None:
     patch.setattr(StrictOrder, "_follows", lambda *_: True)
 
 
-@fault("a missing task of a strict group is believed gone at once", finds="order of strict groups",
-       was="test_strict_order.py NO_WAIT, test_strict_order_model.py NO_WAIT")  # fmt: skip
+@fault(
+    "a missing task of a strict group is believed gone at once",
+    finds="order of strict groups",
+    test="contract/test_strict_order",
+)
 def _(patch: Patch) -> None:
     patch.setattr(StrictOrder, "_believed", lambda *_: True)
 
 
-@fault("a retry counts as the end of its place", finds="order of strict groups",
-       was="test_strict_order.py EAGER, test_strict_order_model.py EAGER")  # fmt: skip
+@fault("a retry counts as the end of its place", finds="order of strict groups", kinds=STRICT)
 def _(patch: Patch) -> None:
     def eager(found: PlaceProgress, _: Spot, task: Task | None) -> PlaceProgress:
         retries = found is PlaceProgress.WAITING and task is not None and task.errors
@@ -1030,8 +1062,7 @@ def _(patch: Patch) -> None:
     spot_progress(patch, eager)
 
 
-@fault("a task that ended undelivered counts as delivered", finds="order of strict groups",
-       was="test_strict_order_model.py UNDELIVERED")  # fmt: skip
+@fault("a task that ended undelivered counts as delivered", finds="order of strict groups")
 def _(patch: Patch) -> None:
     def vouching(found: PlaceProgress, spot: Spot, task: Task | None) -> PlaceProgress:
         ended = task is not None and task.state is State.DEAD and Spot.of(task) == spot
@@ -1040,8 +1071,11 @@ def _(patch: Patch) -> None:
     spot_progress(patch, vouching)
 
 
-@fault("a dead task does not halt its group", finds="order of strict groups",
-       was="test_strict_order_model.py DEAD_ENDS")  # fmt: skip
+@fault(
+    "a dead task does not halt its group",
+    finds="order of strict groups",
+    test="contract/test_strict_order",
+)
 def _(patch: Patch) -> None:
     spot_progress(
         patch,
@@ -1049,8 +1083,11 @@ def _(patch: Patch) -> None:
     )
 
 
-@fault("a place in a strict group has no number", finds="order of strict groups",
-       was="test_strict_order_model.py NO_NUMBER")  # fmt: skip
+@fault(
+    "a place in a strict group has no number",
+    finds="order of strict groups",
+    test="contract/test_strict_order",
+)
 def _(patch: Patch) -> None:
     progress = Spot.progress
 
@@ -1061,8 +1098,11 @@ def _(patch: Patch) -> None:
     patch.setattr(Spot, "progress", by_task)
 
 
-@fault("a slot of a strict group that a dead process took is not completed",
-       finds="no task starved", was="test_strict_order_model.py ABANDONED")  # fmt: skip
+@fault(
+    "a slot of a strict group that a dead process took is not completed",
+    finds="no task starved",
+    test="contract/test_strict_order",
+)
 def _(patch: Patch) -> None:
     find_next = StrictOrder._next
 
@@ -1073,40 +1113,54 @@ def _(patch: Patch) -> None:
     patch.setattr(StrictOrder, "_next", abandoning)
 
 
-@fault("a producer inserts however long ago it took its place", finds="order of strict groups",
-       was="test_strict_order_model.py LATE")  # fmt: skip
+@fault("a producer inserts however long ago it took its place", finds="order of strict groups")
 def _(patch: Patch) -> None:
     for module in ("enqueue", "spawn"):
         name = f"headrace.ops.tasks.{module}.PLACE_GOOD_FOR"
         patch.setattr(name, timedelta(days=10_000))
 
 
-@fault("a deletion from a strict group is not noted", finds="no task starved",
-       was="test_strict_order_model.py UNTOLD, test_strict_order.py NO_NOTES")  # fmt: skip
+@fault(
+    "a deletion from a strict group is not noted",
+    finds="no task starved",
+    test="contract/test_strict_order",
+)
 def _(patch: Patch) -> None:
     replace_everywhere(patch, strict_notes.note_left, lambda *_: None)
 
 
-@fault("an unused place in a strict group is not noted", finds="no task starved",
-       was="test_strict_order_model.py UNUSED, test_strict_order.py NO_NOTES")  # fmt: skip
+@fault(
+    "an unused place in a strict group is not noted",
+    finds="no task starved",
+    test="contract/test_strict_order",
+)
 def _(patch: Patch) -> None:
     replace_everywhere(patch, strict_notes.note_unused, lambda *_: None)
 
 
-@fault("an unused place of a move is not noted", finds="no task starved",
-       was="test_strict_order_model.py UNMOVED")  # fmt: skip
+@fault(
+    "an unused place of a move is not noted",
+    finds="no task starved",
+    test="contract/test_strict_order",
+)
 def _(patch: Patch) -> None:
     replace_everywhere(patch, strict_notes.note_unmade, lambda *_: None)
 
 
-@fault("a task that dies undelivered is not noted", finds="order of strict groups",
-       was="test_strict_order_model.py UNANNOUNCED, test_strict_order.py NO_NOTES")  # fmt: skip
+@fault(
+    "a task that dies undelivered is not noted",
+    finds="order of strict groups",
+    test="contract/test_strict_order",
+)
 def _(patch: Patch) -> None:
     replace_everywhere(patch, strict_notes.note_dying, lambda *_: None)
 
 
-@fault("no note is written into a strict group", finds="order of strict groups",
-       was="test_strict_order.py NO_NOTES")  # fmt: skip
+@fault(
+    "no note is written into a strict group",
+    finds="order of strict groups",
+    test="contract/test_strict_order",
+)
 def _(patch: Patch) -> None:
     take_slot = SqliteStore.take_slot
     patch.setattr(
@@ -1116,8 +1170,7 @@ def _(patch: Patch) -> None:
     )
 
 
-@fault("a strict group believes reads that may be stale", finds="order of strict groups",
-       was="test_strict_order.py STALE")  # fmt: skip
+@fault("a strict group believes reads that may be stale", finds="order of strict groups")
 def _(patch: Patch) -> None:
     read = StrictOrder._read
     patch.setattr(StrictOrder, "_read", lambda self, ids, **_: read(self, ids, consistent=False))
@@ -1126,14 +1179,18 @@ def _(patch: Patch) -> None:
 # -- push ------------------------------------------------------------------------------------------
 
 
-@fault("a seat is taken from its holder", finds="one dispatcher has a seat",
-       was="test_push.py GreedySeat")  # fmt: skip
+@fault(
+    "a seat is taken from its holder", finds="one dispatcher has a seat", test="contract/test_push"
+)
 def _(patch: Patch) -> None:
     patch.setattr(Seat, "_of_another", lambda *_: False)
 
 
-@fault("a lost race for a seat is not noticed", finds="one dispatcher has a seat",
-       was="test_push.py UnsureSeat")  # fmt: skip
+@fault(
+    "a lost race for a seat is not noticed",
+    finds="one dispatcher has a seat",
+    test="contract/test_push",
+)
 def _(patch: Patch) -> None:
     take = Seat.take
 
@@ -1145,20 +1202,23 @@ def _(patch: Patch) -> None:
     patch.setattr(Seat, "take", sure)
 
 
-@fault("a seat that has ended is used", finds="one dispatcher has a seat",
-       was="test_push.py EternalSeat")  # fmt: skip
+@fault(
+    "a seat that has ended is used", finds="one dispatcher has a seat", test="contract/test_push"
+)
 def _(patch: Patch) -> None:
     patch.setattr(Seat, "held", property(lambda self: self._until > 0))
 
 
-@fault("a dispatcher does not count its threads", finds="no more requests than threads",
-       was="test_push.py _no_room")  # fmt: skip
+@fault(
+    "a dispatcher does not count its threads",
+    finds="no more requests than threads",
+    test="contract/test_push",
+)
 def _(patch: Patch) -> None:
     patch.setattr(PushRun, "room", property(lambda _: 5))
 
 
-@fault("a report that waits makes room for another request", finds="no more requests than threads",
-       was="test_push.py _without_unsaid")  # fmt: skip
+@fault("a report that waits makes room for another request", finds="no more requests than threads")
 def _(patch: Patch) -> None:
     def room(self: PushRun) -> int:
         return max(0, self.limit.allowed(self.dispatch.monotonic()) - len(self.inflight))
@@ -1166,14 +1226,20 @@ def _(patch: Patch) -> None:
     patch.setattr(PushRun, "room", property(room))
 
 
-@fault("a dispatcher that ends keeps its tasks", finds="a dispatcher that ends gives tasks back",
-       was="test_push.py _no_closing")  # fmt: skip
+@fault(
+    "a dispatcher that ends keeps its tasks",
+    finds="a dispatcher that ends gives tasks back",
+    test="functional/test_dispatcher",
+)
 def _(patch: Patch) -> None:
     patch.setattr(PushRun, "close", lambda self: self.seat.give_up({}))
 
 
-@fault("a busy target costs an attempt", finds="a busy target costs no attempt",
-       was="test_push.py _busy_fails")  # fmt: skip
+@fault(
+    "a busy target costs an attempt",
+    finds="a busy target costs no attempt",
+    test="contract/test_push",
+)
 def _(patch: Patch) -> None:
     report = PushRun._report
 
@@ -1183,20 +1249,25 @@ def _(patch: Patch) -> None:
     patch.setattr(PushRun, "_report", failing)
 
 
-@fault("a dispatcher forgets its reports", finds="each attempt reported once",
-       was="test_push.py _forgets")  # fmt: skip
+@fault(
+    "a dispatcher forgets its reports",
+    finds="each attempt reported once",
+    test="contract/test_push",
+)
 def _(patch: Patch) -> None:
     patch.setattr(PushRun, "_say", lambda self: self._unsaid.clear())
 
 
-@fault("workers get the tasks of a queue with a target", finds="only the dispatcher takes tasks",
-       was="test_push.py workers get the tasks too")  # fmt: skip
+@fault(
+    "workers get the tasks of a queue with a target",
+    finds="only the dispatcher takes tasks",
+    kinds=("push",),
+)
 def _(patch: Patch) -> None:
     patch.setattr(QueueLook, "_paused", lambda _: False)
 
 
-@fault("tasks leased without an answer are not given back", finds="no more requests than threads",
-       was="test_push.py _trusts")  # fmt: skip
+@fault("tasks leased without an answer are not given back", finds="no more requests than threads")
 def _(patch: Patch) -> None:
     patch.setattr(PushRun, "_give_back_unknown", lambda self: setattr(self, "_unsure", False))
 
@@ -1204,8 +1275,11 @@ def _(patch: Patch) -> None:
 # -- events at the end of a task, alerts ----------------------------------------------------------
 
 
-@fault("events at the end of a task have random ids", finds="each end told once",
-       was="test_ends.py Random")  # fmt: skip
+@fault(
+    "events at the end of a task have random ids",
+    finds="each end told once",
+    test="contract/test_ends",
+)
 def _(patch: Patch) -> None:
     patch.setattr(EndWebhooks, "_id", lambda _, at, *__: new_task_id(at))
 
@@ -1222,8 +1296,7 @@ class Unmarked:
         return getattr(self._view, name)
 
 
-@fault("the end of an event is told too", finds="events have no events",
-       was="test_ends.py OfWebhooksToo")  # fmt: skip
+@fault("the end of an event is told too", finds="events have no events", test="contract/test_ends")
 def _(patch: Patch) -> None:
     tell = EndWebhooks.tell
 
@@ -1239,8 +1312,11 @@ def _(patch: Patch) -> None:
     patch.setattr(EndWebhooks, "tell", of_events)
 
 
-@fault("an end is told only after it was counted", finds="each end told once",
-       was="test_ends.py Late")  # fmt: skip
+@fault(
+    "an end is told only after it was counted",
+    finds="each end told once",
+    test="contract/test_ends",
+)
 def _(patch: Patch) -> None:
     tell = EndWebhooks.tell
     kept: dict[int, Any] = {}
@@ -1252,8 +1328,7 @@ def _(patch: Patch) -> None:
     patch.setattr(EndWebhooks, "tell", late)
 
 
-@fault("the state of alerts is written unseen, with random ids", finds="each alert told once",
-       was="test_alerts.py Unchecked, ByChance")  # fmt: skip
+@fault("the state of alerts is written unseen, with random ids", finds="each alert told once")
 def _(patch: Patch) -> None:
     facts, put_records = AlertEvent.facts, SqliteStore.put_records
 
@@ -1267,8 +1342,7 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "put_records", unseen)
 
 
-@fault("the state of alerts is written before their tasks", finds="each alert told once",
-       was="test_alerts.py Apart")  # fmt: skip
+@fault("the state of alerts is written before their tasks", finds="each alert told once")
 def _(patch: Patch) -> None:
     put_records = SqliteStore.put_records
     died: list[str] = []
@@ -1283,8 +1357,7 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "put_records", apart)
 
 
-@fault("alerts of an earlier queue of the same name count", finds="each alert told once",
-       was="test_alerts.py Forgetful")  # fmt: skip
+@fault("alerts of an earlier queue of the same name count", finds="each alert told once")
 def _(patch: Patch) -> None:
     drop, read = SqliteStore.drop_record, SqliteStore.record
 
@@ -1306,8 +1379,11 @@ def _(patch: Patch) -> None:
 # -- large payloads and uploads --------------------------------------------------------------------
 
 
-@fault("a task is written before its payload", finds="no task without its payload",
-       was="test_offload.py InsertsFirst")  # fmt: skip
+@fault(
+    "a task is written before its payload",
+    finds="no task without its payload",
+    test="contract/test_offload",
+)
 def _(patch: Patch) -> None:
     put = Offloading._put
 
@@ -1326,8 +1402,7 @@ def _(patch: Patch) -> None:
     patch.setattr(Offloading, "commit", commit)
 
 
-@fault("payloads of a write that failed are dropped at once", finds="no task without its payload",
-       was="test_offload.py DropsWhatFailed")  # fmt: skip
+@fault("payloads of a write that failed are dropped at once", finds="no task without its payload")
 def _(patch: Patch) -> None:
     put = Offloading._put
 
@@ -1343,8 +1418,11 @@ def _(patch: Patch) -> None:
     patch.setattr(Offloading, "commit", commit)
 
 
-@fault("a small text leaves the reference to a large one", finds="one text for each field",
-       was="test_offload.py ForgetsReferences")  # fmt: skip
+@fault(
+    "a small text leaves the reference to a large one",
+    finds="one text for each field",
+    test="contract/test_offload",
+)
 def _(patch: Patch) -> None:
     put = Offloading._put
     patch.setattr(
@@ -1357,8 +1435,11 @@ def _(patch: Patch) -> None:
     )
 
 
-@fault("names of payloads are used again", finds="no task without its payload",
-       was="test_offload.py always_the_same")  # fmt: skip
+@fault(
+    "names of payloads are used again",
+    finds="no task without its payload",
+    test="contract/test_offload",
+)
 def _(patch: Patch) -> None:
     init = Offloading.__init__
 
@@ -1368,9 +1449,11 @@ def _(patch: Patch) -> None:
     patch.setattr(Offloading, "__init__", same)
 
 
-@fault("the recorder drops a payload that an undo may bring back",
-       finds="no task without its payload",
-       was="test_offload.py test_a_recorder_that_drops_what_an_undo_may_bring_back")  # fmt: skip
+@fault(
+    "the recorder drops a payload that an undo may bring back",
+    finds="no task without its payload",
+    test="contract/test_offload",
+)
 def _(patch: Patch) -> None:
     record = recorder.Recording.record
 
@@ -1385,8 +1468,11 @@ def _(patch: Patch) -> None:
     )
 
 
-@fault("a payload that an undo may bring back is an orphan", finds="no task without its payload",
-       was="test_offload.py BlindToDeleted")  # fmt: skip
+@fault(
+    "a payload that an undo may bring back is an orphan",
+    finds="no task without its payload",
+    test="contract/test_offload",
+)
 def _(patch: Patch) -> None:
     def blind(self: Orphans, old: Any) -> list[str]:
         names = [one.name for one in old]
@@ -1397,38 +1483,50 @@ def _(patch: Patch) -> None:
     patch.setattr(Orphans, "_orphans", blind)
 
 
-@fault("an old payload is an orphan", finds="no task without its payload",
-       was="test_offload.py ByAgeAlone")  # fmt: skip
+@fault(
+    "an old payload is an orphan", finds="no task without its payload", test="contract/test_offload"
+)
 def _(patch: Patch) -> None:
     patch.setattr(Orphans, "_orphans", lambda _, old: [one.name for one in old])
 
 
-@fault("orphans are not removed", finds="no payload without a task",
-       was="test_offload.py Rests, test_uploads.py Rests")  # fmt: skip
+@fault("orphans are not removed", finds="no payload without a task", test="contract/test_offload")
 def _(patch: Patch) -> None:
     patch.setattr(Orphans, "sweep", lambda _: 0)
 
 
-@fault("an upload is an orphan while it may be used", finds="no task without its payload",
-       was="test_uploads.py test_a_sweep_leaves_what_a_task_may_yet_be_made_of")  # fmt: skip
+@fault(
+    "an upload is an orphan while it may be used",
+    finds="no task without its payload",
+    test="contract/test_uploads",
+)
 def _(patch: Patch) -> None:
     patch.setattr(orphans, "ORPHAN_AGE", timedelta(0))
 
 
-@fault("the recorder drops an upload that may be used again", finds="no task without its payload",
-       was="test_uploads.py DropsAtOnce, contract/test_uploads.py")  # fmt: skip
+@fault(
+    "the recorder drops an upload that may be used again",
+    finds="no task without its payload",
+    test="contract/test_uploads",
+)
 def _(patch: Patch) -> None:
     patch.setattr(recorder, "may_come_again", lambda *_: False)
 
 
-@fault("a payload that was never uploaded makes a task", finds="no task without its payload",
-       was="test_uploads.py Trusting")  # fmt: skip
+@fault(
+    "a payload that was never uploaded makes a task",
+    finds="no task without its payload",
+    test="contract/test_uploads",
+)
 def _(patch: Patch) -> None:
     patch.setattr(Uploads, "faults", lambda *_: {})
 
 
-@fault("an upload can be used after its hour", finds="no task without its payload",
-       was="test_uploads.py ForEver")  # fmt: skip
+@fault(
+    "an upload can be used after its hour",
+    finds="no task without its payload",
+    test="contract/test_uploads",
+)
 def _(patch: Patch) -> None:
     faults = Uploads.faults
 
@@ -1444,8 +1542,7 @@ def _(patch: Patch) -> None:
 # -- operators' actions, keys, search, counters ----------------------------------------------------
 
 
-@fault("an action takes a part over without its earlier times", finds="each task changed once",
-       was="test_actions.py ForgetsItsStamps")  # fmt: skip
+@fault("an action takes a part over without its earlier times", finds="each task changed once")
 def _(patch: Patch) -> None:
     with_part = ActionWork._with_part
 
@@ -1456,8 +1553,7 @@ def _(patch: Patch) -> None:
     patch.setattr(ActionWork, "_with_part", forgetful)
 
 
-@fault("an action counts a part that another worker took over", finds="each task counted once",
-       was="test_actions.py CountsWhatWasTakenOver")  # fmt: skip
+@fault("an action counts a part that another worker took over", finds="each task counted once")
 def _(patch: Patch) -> None:
     saved = ActionWork._saved
 
@@ -1472,8 +1568,7 @@ def _(patch: Patch) -> None:
     patch.setattr(ActionWork, "_saved", counting)
 
 
-@fault("an action acts before it notes its part", finds="each task changed once",
-       was="test_actions.py ActsBeforeItNotes")  # fmt: skip
+@fault("an action acts before it notes its part", finds="each task changed once")
 def _(patch: Patch) -> None:
     with_part = ActionWork._with_part
 
@@ -1485,8 +1580,7 @@ def _(patch: Patch) -> None:
     patch.setattr(ActionWork, "_with_part", eager)
 
 
-@fault("the name of a key is read and then written", finds="one living key has a name",
-       was="test_keys_any_order.py NamesReadThenWritten")  # fmt: skip
+@fault("the name of a key is read and then written", finds="one living key has a name")
 def _(patch: Patch) -> None:
     put_records = SqliteStore.put_records
 
@@ -1500,8 +1594,7 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "put_records", unseen)
 
 
-@fault("a name is taken from whichever key has it", finds="one living key has a name",
-       was="test_keys_any_order.py CountsNames")  # fmt: skip
+@fault("a name is taken from whichever key has it", finds="one living key has a name")
 def _(patch: Patch) -> None:
     put_records = SqliteStore.put_records
 
@@ -1516,8 +1609,11 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "put_records", counting)
 
 
-@fault("a key is written whatever is there", finds="a revoked key stays revoked",
-       was="test_keys_any_order.py ForgetsVersions")  # fmt: skip
+@fault(
+    "a key is written whatever is there",
+    finds="a revoked key stays revoked",
+    test="contract/test_keys",
+)
 def _(patch: Patch) -> None:
     put_record = SqliteStore.put_record
 
@@ -1530,15 +1626,17 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "put_record", blind)
 
 
-@fault("a name is given up whichever key has it", finds="one living key has a name",
-       was="test_keys_any_order.py DropsAnything")  # fmt: skip
+@fault(
+    "a name is given up whichever key has it",
+    finds="one living key has a name",
+    test="contract/test_keys",
+)
 def _(patch: Patch) -> None:
     drop = SqliteStore.drop_record
     patch.setattr(SqliteStore, "drop_record", lambda self, kind, name, **_: drop(self, kind, name))
 
 
-@fault("the index of values forgets a task that waits again", finds="a search finds every task",
-       was="test_indexing.py Forgetful")  # fmt: skip
+@fault("the index of values forgets a task that waits again", finds="a search finds every task")
 def _(patch: Patch) -> None:
     write = Matching.write
 
@@ -1557,8 +1655,7 @@ def _(patch: Patch) -> None:
     patch.setattr(Buffer, "done", lambda *_: -1)
 
 
-@fault("a unique task has a random id", finds="one task in a window",
-       was="unit/app/test_unique.py random_id")  # fmt: skip
+@fault("a unique task has a random id", finds="one task in a window", test="unit/app/test_unique")
 def _(patch: Patch) -> None:
     patch.setattr(unique_ids, "_id_of", lambda *_: f"{random.getrandbits(64):016x}")
 
@@ -1566,8 +1663,9 @@ def _(patch: Patch) -> None:
 # -- chosen without knowing the simulation ---------------------------------------------------------
 
 
-@fault("a page of the index leaves out tasks of the same instant", finds="no task starved",
-       blind=True)  # fmt: skip
+@fault(
+    "a page of the index leaves out tasks of the same instant", finds="no task starved", blind=True
+)
 def _(patch: Patch) -> None:
     bounds = sqlite_tasks._bounds
 
@@ -1581,8 +1679,12 @@ def _(patch: Patch) -> None:
     patch.setattr(sqlite_tasks, "_bounds", careless)
 
 
-@fault("a new rate limit keeps the tokens of the old one", finds="rates never exceeded",
-       blind=True)  # fmt: skip
+@fault(
+    "a new rate limit keeps the tokens of the old one",
+    finds="rates never exceeded",
+    kinds=("rate",),
+    blind=True,
+)
 def _(patch: Patch) -> None:
     def generous(self: Any, new: Any, since: Any, now: Any) -> Any:
         del self
@@ -1591,8 +1693,7 @@ def _(patch: Patch) -> None:
     patch.setattr(rate.Bucket, "under", generous)
 
 
-@fault("an expired task is delivered", finds="no expired task runs",
-       blind=True)  # fmt: skip
+@fault("an expired task is delivered", finds="no expired task runs", blind=True)
 def _(patch: Patch) -> None:
     entries = SqliteStore.entries
 

@@ -82,13 +82,6 @@ class Service:
             answer["body"],
         )
 
-    def twice(self, method: str, path: str, query: Mapping[str, list[str]]) -> Answer:
-        """Send a request in which a parameter has several values."""
-        event = proxy_event(method, path, headers=self._headers())
-        event["multiValueQueryStringParameters"] = dict(query)
-        event["queryStringParameters"] = {name: values[-1] for name, values in query.items()}
-        return self._answer(event)
-
     def keyed(self, admin_key: str | None) -> "Service":
         """Return the same service with another key, or with none, to let clients in."""
         keys = replace(self.use.keys, admin_key=admin_key)

@@ -92,31 +92,19 @@ CASES = [
     task("delay_in_seconds", delay_in_seconds=1e300),
     task("scheduled_at", scheduled_at="2026-11-21T08:00:00"),
     task("delay_in_seconds", delay_in_seconds=1, scheduled_at="2026-11-21T09:00:00Z"),
-    task("tags", tags={str(number): "v" for number in range(11)}),
     task("tags.a", tags={"a": "x" * 257}),
     task("dedupe_key", dedupe_key="é" * 129),
-    task("dedupe_until", dedupe_until="never", dedupe_key="k"),
     task("unique_for_seconds", unique_for_seconds=31_536_001, dedupe_key="k"),
     task("id", unique_for_seconds=60, dedupe_key="k", id="mine"),
-    task("overwrite_on_duplicate", overwrite_on_duplicate=["payload"]),
     task("overwrite_on_duplicate[1]", dedupe_key="k", overwrite_on_duplicate=["tags", "id"]),
     # sizes
-    BadRequest(
-        "POST",
-        "/v1/queues/mail/tasks",
-        {"tasks": [GOOD_TASK, {"payload": "x" * 1_000_000}]},
-        "tasks[1].payload",
-        413,
-    ),
     tasks(b'{"tasks":[{"payload":"' + b"x" * 4_194_304 + b'"}]}', "body", 413),
     tasks(json.dumps({"tasks": [GOOD_TASK]}) + " " * 4_194_304, "body", 413),
     replace(report("progress", "INFLIGHT", progress="x" * 4_096), status=413),
     # reports
     report("to_queue", "MOVED"),
     report("result", "FAILED", result=1),
-    report("lease_id", lease_id="x" * 513),
     report("spawn", spawn=[{"queue": "mail"}] * 25),
-    report("spawn[0].dedupe_until", spawn=[{"queue": "mail", "dedupe_until": "start"}]),
     replace(report("spawn", spawn=[{"queue": "m", "payload": "x" * 233_016}] * 9), status=413),
     # dequeue
     BadRequest("POST", "/v1/queues/mail/dequeue", {"batch_size": 26}, "batch_size"),
@@ -125,8 +113,6 @@ CASES = [
     BadRequest("POST", "/v1/queues", {"name": "no spaces"}, "name"),
     BadRequest("POST", "/v1/queues", {"name": "new", "shards": 65}, "shards"),
     BadRequest("POST", "/v1/queues", {"name": "new", "description": "x" * 1025}, "description"),
-    BadRequest("PUT", "/v1/queues/mail", None, "body"),
-    BadRequest("POST", "/v1/queues/mail/recount", {"cursor": "x" * 5000}, "cursor"),
     BadRequest("POST", "/v1/queues/mail/purge", {"states": ["DEAD", "READY"]}, "states[1]"),
     # parameters
     listing("limit", "251"),
@@ -144,19 +130,13 @@ CASES = [
     bulk("ids", ids=["held"] * 251),
     bulk("ids[1]", ids=["held", "no spaces"]),
     bulk("limit", filter={}, limit=1_000_001),
-    bulk("cursor", filter={}, cursor=FORGED),
     bulk("to_queue", filter={}, to_queue="other"),
     bulk("filter.state", filter={"state": "DONE"}),
     bulk("filter.min_attempts", filter={"min_attempts": -1}),
-    bulk("body", "restart", None),
     bulk("to_queue", "move", ids=["waiting"], to_queue="mail"),
     # the audit
-    listing("from", "yesterday", "/v1/audit"),
     listing("action", "x" * 65, "/v1/audit"),
     # as QuantumLeap
-    BadRequest(
-        "DELETE", "/management/queue/notifications", None, "taskStatus", query={"taskStatus": "x"}
-    ),
     BadRequest(
         "DELETE",
         "/management/queue/notifications",
@@ -172,32 +152,25 @@ CASES = [
     queue("groups.on_dead", groups={"mode": "fair", "on_dead": "halt"}),
     queue("groups.weights.a", groups={"mode": "fair", "weights": {"a": 1_001}}),
     queue("priority.aging_in_seconds", priority={"aging_in_seconds": 86_401}),
-    queue("on_end.queue", on_end={"queue": "new"}),
     queue("on_end.states[0]", on_end={"queue": "mail", "states": ["ENQUEUED"]}),
-    queue("alerts.oldest_ready_seconds", alerts={"queue": "mail"}),
     queue("alerts.no_workers_for_seconds", alerts={"queue": "mail", "no_workers_for_seconds": 59}),
     queue("target.url", target={"url": "https://127.0.0.1/"}),
-    queue("target.lambda", target={"lambda": "resize"}),
     queue("target.timeout_in_seconds", target={"url": URL, "timeout_in_seconds": 301}),
     queue("target.headers.Host", target={"url": URL, "headers": {"Host": "a"}}),
     queue("target.headers.X", target={"url": URL, "headers": {"X": MASK}}),
     # schedules
-    schedule("cron"),
     schedule("every_seconds", cron="* * * * *", every_seconds=5),
     schedule("cron", cron="61 * * * *"),
     schedule("every_seconds", every_seconds=0.99),
     schedule("timezone", every_seconds=60, timezone="Mars/Olympus"),
     schedule("missed", every_seconds=60, missed="some"),
     schedule("dedupe_until", every_seconds=60, dedupe_until="start"),
-    schedule("priority", every_seconds=60, priority="low"),
     # batches
-    BadRequest("POST", "/v1/batches", {"total": 1_000_001}, "total"),
     BadRequest("POST", "/v1/batches", {"on": {"ended": {"payload": 1}}}, "on.ended.queue"),
     BadRequest("POST", "/v1/batches", {"on": {"ended": {"queue": "nowhere"}}}, "on.ended.queue"),
     # actions
     BadRequest("POST", "/v1/actions", {**ACTION, "queues": ["mail", "mail"]}, "queues"),
     BadRequest("POST", "/v1/actions", {**ACTION, "action": "move"}, "to_queue"),
-    BadRequest("POST", "/v1/actions", {**ACTION, "undo_in_seconds": 60}, "undo_in_seconds"),
     BadRequest("POST", "/v1/actions", {**ACTION, "reason": "é" * 251}, "reason"),
     bulk("undo_in_seconds", filter={}, undo_in_seconds=604_801),
     BadRequest(
@@ -207,13 +180,11 @@ CASES = [
     BadRequest("POST", "/v1/keys", {**VIEWER, "name": "bootstrap"}, "name"),
     BadRequest("POST", "/v1/keys", {**VIEWER, "name": "\u202eadmin"}, "name"),
     BadRequest("POST", "/v1/keys", {**VIEWER, "queues": ["*", "x" * 257]}, "queues[1]"),
-    BadRequest("POST", "/v1/keys", {**VIEWER, "expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
     BadRequest("POST", "/v1/keys/key_1/rotate", {"overlap_seconds": 86_401}, "overlap_seconds"),
     # workers and leases
     BadRequest("PUT", "/v1/workers/ada", {**SIGN, "queues": ["mail", "no good"]}, "queues[1]"),
     BadRequest("PUT", "/v1/workers/ada", {**SIGN, "running": ["a"] * 101}, "running"),
     BadRequest("PUT", f"/v1/workers/{'x' * 257}", SIGN, "name"),
-    BadRequest("POST", "/v1/leases", {"name": "é" * 129}, "name"),
     BadRequest(
         "POST",
         "/v1/leases",
@@ -222,7 +193,6 @@ CASES = [
     ),
     BadRequest("POST", "/v1/queues/mail/dequeue", {"lease_id": "lse_1.1."}, "lease_id"),
     BadRequest("POST", "/v1/dequeue", {"queues": [f"q{n}" for n in range(33)]}, "queues"),
-    BadRequest("POST", "/v1/dequeue", {"queues": ["mail", "mail"]}, "queues[1]"),
     # metrics and waiting
     listing("step_seconds", "59", "/v1/queues/mail/metrics"),
     listing("wait_seconds", "20.5", "/v1/tasks/held"),
@@ -231,9 +201,7 @@ CASES = [
     BadRequest("POST", "/v1/queues/nobody/dequeue", {}, "", 404),
     BadRequest("POST", "/v1/queues/mail/tasks/move", {"filter": {}, "to_queue": "nobody"}, "", 404),
     BadRequest("GET", "/v1/tasks/a%20b/explain", None, "", 404),
-    BadRequest("POST", "/v1/batches/nobody/close", {"total": 1}, "", 404),
     BadRequest("GET", "/v1/nothing", None, "", 404, query={"a": "b"}),
-    BadRequest("PATCH", "/v1/queues/mail", {"shards": 2}, "", 404),
 ]
 
 

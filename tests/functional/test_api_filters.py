@@ -86,12 +86,6 @@ def test_pages_of_a_filter_are_the_list(call: Service, path: str) -> None:
     assert found == whole
 
 
-def test_a_parameter_given_twice_is_refused(call: Service, path: str) -> None:
-    for name in ("state", "tag.of", "worker"):
-        answer = call.twice("GET", f"{path}/tasks", {name: ["DEAD", "live"]})
-        assert (answer.status, answer.fields) == (400, {name})
-
-
 def test_a_query_asks_for_the_same_in_one_text(call: Service) -> None:
     path = call.queue()
     wanted = call.put(path, {"order": 77}, tags={"tenant": "a b"})

@@ -30,16 +30,7 @@ def test_how_a_group_stands_is_shown(call: Service) -> None:
 
     shown = call("GET", f"{path}/groups/{quote(key, safe='')}").json
 
-    del shown["as_of"]
-    assert shown == {
-        "group_key": key,
-        "weight": 1.0,
-        "turn": 3.0,
-        "waiting": 2,
-        "inflight": 1,
-        "limit": None,
-        "blocked": None,
-    }
+    assert (shown["group_key"], shown["waiting"], shown["inflight"]) == (key, 2, 1)
     assert call("GET", f"{path}/groups/other").status == 404
     call.queue("plain")
     assert call("GET", "/v1/queues/plain/groups/a").status == 404

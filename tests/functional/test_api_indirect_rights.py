@@ -98,56 +98,30 @@ def test_events_and_alerts_go_only_to_queues_of_the_key_that_sets_them(
 
 
 @pytest.mark.parametrize(
-    ("setting", "stored", "more", "less", "field"),
+    ("setting", "stored", "more", "less"),
     [
-        (
-            "on_end",
-            {"states": ["DEAD"]},
-            [{"states": ["SUCCEEDED", "DEAD"]}, {"states": ["SUCCEEDED"]}],
-            [{"states": ["DEAD"]}],
-            "on_end.states",
-        ),
-        (
-            "on_end",
-            {"states": ["SUCCEEDED", "DEAD"]},
-            [],
-            [{"states": ["SUCCEEDED"]}],
-            "on_end.states",
-        ),
-        (
-            "alerts",
-            {"dead_per_minute": 10},
-            [{"dead_per_minute": 9}, {"dead_per_minute": 10, "oldest_ready_seconds": 60}],
-            [{"dead_per_minute": 10}, {"dead_per_minute": 11}],
-            "alerts",
-        ),
+        ("on_end", {"states": ["DEAD"]}, {"states": ["SUCCEEDED", "DEAD"]}, {"states": ["DEAD"]}),
+        ("alerts", {"dead_per_minute": 10}, {"dead_per_minute": 9}, {"dead_per_minute": 11}),
     ],
 )
 def test_a_key_sends_no_more_events_or_alerts_to_a_queue_that_it_may_not_see(
-    filled: Service,
-    setting: str,
-    stored: dict[str, Any],
-    more: list[dict[str, Any]],
-    less: list[dict[str, Any]],
-    field: str,
+    filled: Service, setting: str, stored: Any, more: Any, less: Any
 ) -> None:
-    path, told = "/v1/queues/acme.in", {"queue": "other"}
+    path = "/v1/queues/acme.in"
     shown = filled("GET", path).json
-    assert filled("PUT", path, {**shown, setting: {**told, **stored}}).status == 200
+    assert filled("PUT", path, {**shown, setting: {"queue": "other", **stored}}).status == 200
     admin = keyed(filled, Role.ADMIN, "acme.*")
     shown = admin("GET", path).json
     del shown["version"]
     before = filled("GET", path).json
 
-    for change in more:
-        answer = admin("PUT", path, {**shown, setting: {"queue": None, **change}})
-        forbidden(answer)
-        assert answer.fields == {field}
-        assert filled("GET", path).json == before
-    for change in less:
-        assert admin("PUT", path, {**shown, setting: {"queue": None, **change}}).status == 200
-        kept = filled("GET", path).json[setting]
-        assert {name: kept[name] for name in (*told, *change)} == {**told, **change}
+    assert shown[setting]["queue"] is None
+    forbidden(admin("PUT", path, {**shown, setting: {"queue": None, **more}}))
+    assert filled("GET", path).json == before
+    assert admin("PUT", path, {**shown, setting: {"queue": None, **less}}).status == 200
+    kept = filled("GET", path).json[setting]
+    assert kept["queue"] == "other"
+    assert kept.items() >= less.items()
     assert admin("PUT", path, {**shown, setting: None}).status == 200
 
 

@@ -71,8 +71,6 @@ def service(*, others: int = 0) -> Service:
 LARGE = "x" * 200_000
 CALLS: dict[str, tuple[Role, str, str, Any]] = {
     "queues": (ADMIN, "GET", "/v1/queues", None),
-    "keys": (ADMIN, "GET", "/v1/keys", None),
-    "workers": (ADMIN, "GET", "/v1/workers", None),
     "audit": (OPERATOR, "GET", "/v1/audit", None),
     "a list": (OPERATOR, "GET", "/v1/queues/ngsi.a/tasks", None),
     "deleting a task": (OPERATOR, "DELETE", "/v1/tasks/other-1", None),
@@ -81,12 +79,6 @@ CALLS: dict[str, tuple[Role, str, str, Any]] = {
         "POST",
         "/v1/queues/ngsi.a/reports",
         {"reports": [{"task_id": "other-1", "lease_id": "lse_x", "status": "SUCCEEDED"}]},
-    ),
-    "a bulk action": (
-        OPERATOR,
-        "POST",
-        "/v1/queues/ngsi.a/tasks/delete",
-        {"ids": ["other-1", "mine"]},
     ),
 }
 

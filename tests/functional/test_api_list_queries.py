@@ -1,7 +1,5 @@
 """`query` on each list of the API: what it finds, what it refuses, and what it does not tell."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from headrace.domain.access import Role
@@ -59,32 +57,6 @@ def test_a_mistake_is_named_with_its_place(call: Service) -> None:
         assert (refused.status, refused.fields) == (400, {"query"})
         message = refused.json["errors"][0]["message"]
         assert message.startswith("at character 3: quue is no key: use one of ")
-
-
-def pages(call: Service, path: str, text: str, name: str) -> Iterator[list[str]]:
-    """The names on each page of one row."""
-    cursor: str | None = ""
-    while cursor is not None:
-        where = {"query": text, "limit": "1", **({"cursor": cursor} if cursor else {})}
-        page = call("GET", f"/v1/{path}", query=where).json
-        yield [row[name] for row in page[path if path != "audit" else "entries"]]
-        cursor = page["cursor"]
-
-
-@pytest.mark.parametrize(
-    ("path", "text", "rows"),
-    [("workers", "queue:mail", 2), ("queues", "mail", 2), ("keys", "queue:news", 2)],
-)
-def test_pages_hold_what_fits_and_cursors_only_for_their_query(
-    filled: Service, path: str, text: str, rows: int
-) -> None:
-    seen = [name for page in pages(filled, path, text, "name") for name in page]
-    first = filled("GET", f"/v1/{path}", query={"query": text, "limit": "1"}).json
-    other = {"query": "x", "limit": "1", "cursor": first["cursor"]}
-
-    assert seen == found(filled, path, text)
-    assert len(seen) == rows
-    assert filled("GET", f"/v1/{path}", query=other).status == 400
 
 
 def test_a_query_finds_nothing_by_what_the_key_does_not_see(filled: Service) -> None:

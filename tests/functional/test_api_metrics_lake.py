@@ -75,17 +75,6 @@ def test_long_ago_comes_from_the_lake_and_a_day_without_a_file_is_an_idle_one(
     assert world.started(20, 19, 43_200) == [1, 2]
 
 
-def test_days_that_are_not_rolled_up_are_missing_and_not_nothing(world: LakeService) -> None:
-    world.span(20, 15)
-    world.rolled(20, {0: deliveries(1)})
-
-    assert world.started(22, 18, 86_400) == [None, None, 1, 0]
-    points = world.points(15, 5, 86_400)
-
-    assert [point.started for point in points] == [0, *[None] * 8, 0]  # the last not whole
-    assert (points[1].enqueued, points[1].dead, points[1].wait_p50) == (None, None, None)
-
-
 def test_what_the_service_still_keeps_wins_over_the_lake(world: LakeService) -> None:
     client = world.service.client
     client.enqueue("mail", {"n": 1})

@@ -1,4 +1,4 @@
-"""What operators look at: why a task is not running, and who changed what by hand."""
+"""The audit: who changed what by hand."""
 
 from typing import Any
 
@@ -6,38 +6,6 @@ from headrace.domain.access import Role
 from headrace.ops.operators.keys import BOOTSTRAP
 from tests.functional.conftest import REQUEST_ID, Service
 from tests.functional.roles import keyed
-
-# --------------------------------------------------------------------------------------- explain
-
-
-def codes(call: Service, task_id: str) -> list[str]:
-    answer = call("GET", f"/v1/tasks/{task_id}/explain")
-    assert answer.status == 200, answer.body
-    assert all(set(reason) == {"code", "detail", "until"} for reason in answer.json["reasons"])
-    return [reason["code"] for reason in answer.json["reasons"]]
-
-
-def test_a_task_says_why_it_is_not_running(call: Service) -> None:
-    path = call.queue()
-    (task_id,) = call.put(path, delay_in_seconds=60)
-    (reason,) = call("GET", f"/v1/tasks/{task_id}/explain").json["reasons"]
-    assert reason["code"] == "scheduled"
-    assert reason["until"] == "2026-11-21T08:01:00.000000Z"
-
-    call("POST", f"{path}/pause", {"resume_in_seconds": 600})
-    assert codes(call, task_id) == ["scheduled", "paused"]
-    call("POST", f"{path}/resume")
-    call.clock.forward(60)
-    (task,) = call.take(path)
-    (reason,) = call("GET", f"/v1/tasks/{task_id}/explain").json["reasons"]
-    assert (reason["code"], reason["until"]) == ("leased", task["lease_expires_at"])
-    assert "ada:1" in reason["detail"]
-    assert task["lease"]["id"] not in str(reason)
-    call.say(task, "SUCCEEDED")
-    assert codes(call, task_id) == ["finished"]
-
-
-# ----------------------------------------------------------------------------------------- audit
 
 
 def entries(call: Service, **query: str) -> list[dict[str, Any]]:

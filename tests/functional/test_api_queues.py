@@ -46,16 +46,6 @@ def test_what_is_shown_can_be_sent_back(call: Service) -> None:
     assert answer.json == {**shown, "version": 2}
 
 
-def test_an_old_version_replaces_nothing(call: Service) -> None:
-    path = call.queue("mail")
-    call("PUT", path, {"description": "first", "version": 1})
-
-    late = call("PUT", path, {"description": "second", "version": 1})
-
-    assert (late.status, late.json["code"]) == (409, "version_mismatch")
-    assert call("GET", path).json["description"] == "first"
-
-
 def test_a_pause_lasts_until_it_is_ended(call: Service) -> None:
     path = call.queue("mail")
     call.put(path)

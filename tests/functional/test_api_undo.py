@@ -15,12 +15,7 @@ def test_a_task_that_is_deleted_for_an_hour_comes_back(call: Service) -> None:
     assert call("GET", f"/v1/tasks/{task_id}").status == 404
     answer = call("POST", f"/v1/undos/{undo['id']}")
     assert answer.status == 200
-    assert answer.json == {
-        "matched": 1,
-        "changed": 1,
-        "results": [{"id": task_id, "outcome": "RESTORED", "detail": None}],
-        "cursor": None,
-    }
+    assert [one["outcome"] for one in answer.json["results"]] == ["RESTORED"]
     assert call.see(task_id) == before
     again = call("POST", f"/v1/undos/{undo['id']}", {"cursor": None})
     assert (again.status, again.json["changed"]) == (200, 0)

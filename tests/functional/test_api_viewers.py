@@ -44,14 +44,3 @@ def test_a_viewer_that_asks_for_payloads_is_refused(filled: Service, route: str)
     assert viewer("GET", path, query={"payload": "false"}).status == 200
     assert viewer("GET", path).status == 200
     assert HIDDEN["payload"] in operator("GET", path, query={"payload": "true"}).body
-
-
-def test_a_viewer_is_shown_a_task_without_its_payload_by_default(filled: Service) -> None:
-    viewer = keyed(filled, VIEWER)
-    ids = [task["id"] for task in tasks(filled, "mail")]
-
-    for task_id in ids:
-        whole, seen = filled.see(task_id), viewer.see(task_id)
-        hidden = {"result": None, "progress": None}
-        assert seen == {**{k: v for k, v in whole.items() if k != "payload"}, **hidden}
-    assert any(filled.see(task_id)["result"] for task_id in ids)

@@ -58,17 +58,6 @@ def test_a_key_sees_no_task_that_leaves_its_queues_meanwhile(call: Service) -> N
     assert producer("GET", "/v1/tasks/nobody", query=WAIT).status == 403
 
 
-def test_a_viewer_waits_and_sees_no_result(call: Service) -> None:
-    path = call.queue()
-    (task_id,) = call.put(path)
-    viewer = keyed(call, Role.VIEWER)
-    meanwhile(call, lambda: call.say(call.take(path)[0], "SUCCEEDED", result={"secret": 1}))
-
-    shown = viewer("GET", f"/v1/tasks/{task_id}", query=WAIT).json
-
-    assert (shown["state"], shown["result"]) == ("SUCCEEDED", None)
-
-
 def test_a_key_that_is_revoked_meanwhile_waits_no_longer(call: Service) -> None:
     (task_id,) = call.put(call.queue())
     viewer = keyed(call, Role.VIEWER)

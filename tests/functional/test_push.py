@@ -78,19 +78,6 @@ def test_a_dispatcher_that_was_killed_is_replaced_within_seconds(
     until(lambda: service.use.tasks.get(task).state is State.SUCCEEDED, 20)
 
 
-def test_on_lambda_the_seat_of_another_process_is_never_taken_before_it_ends(
-    tmp_path: Path,
-) -> None:
-    settings = Settings(admin_key="k", function="headrace-dispatcher")
-    service = service_on(str(tmp_path / "tasks.db"), settings)
-    # Another execution environment may have the same host name, and other process ids.
-    take_seat_as_an_ended_process(service)
-    service.use.queues.create("hooks", QueueSettings(target=Target(url="https://example.org")))
-
-    assert service.use.push.begin("hooks") is None
-    service.close()
-
-
 def test_tasks_reach_the_receiver_signed_and_its_answers_are_their_results(
     service: EmbeddedService, receiver: Receiver
 ) -> None:

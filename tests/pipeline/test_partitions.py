@@ -7,29 +7,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.spark import register
-from headrace.spark.sources.connect import StoreConnection
 from headrace.spark.sources.leasing import Intake, leased
 from headrace.spark.sources.reading import QueueReading
 from headrace.spark.sources.rooms import rooms_by
 from tests.pipeline.harness import PipelineHarness
-
-
-@pytest.mark.parametrize(("requested", "shards"), [(1, 4), (7, 4)])
-def test_the_rows_of_a_read_are_shared_out_exactly_and_each_shard_has_its_turn(
-    requested: int, shards: int
-) -> None:
-    connection = StoreConnection("tasks", "control")
-    shares = [
-        [
-            Intake(connection, "in", f"lsg_{group}", "tester", requested, None, shards).room(shard)
-            for shard in range(shards)
-        ]
-        for group in range(50)
-    ]
-
-    assert {sum(rooms) for rooms in shares} == {requested}
-    assert all(max(rooms) - min(rooms) <= 1 for rooms in shares)
-    assert all(any(rooms[shard] for rooms in shares) for shard in range(shards))
 
 
 def test_a_read_leases_no_more_than_its_rows_however_many_shards_there_are(

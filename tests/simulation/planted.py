@@ -96,14 +96,24 @@ class Fault:
 FAULTS: Final[list[Fault]] = []
 
 
-def fault(name: str, *, finds: str, **more: Any) -> Callable[[Plant], Plant]:
-    """Put the decorated function into ``FAULTS``."""
+def fault(name: str, finds: str, **more: Any) -> Callable[[Plant], Plant]:
+    """Return what puts a function that plants a fault into ``FAULTS``."""
 
     def keep(plant: Plant) -> Plant:
         FAULTS.append(Fault(name, plant, finds, **more))
         return plant
 
     return keep
+
+
+def setting(target: Any, **values: Any) -> Plant:
+    """Return what sets attributes of *target*."""
+
+    def plant(patch: Patch) -> None:
+        for name, value in values.items():
+            patch.setattr(target, name, value)
+
+    return plant
 
 
 @contextmanager
@@ -143,12 +153,12 @@ def stored(store: Any, task_id: str) -> Task | None:
 # -- leases and reports ----------------------------------------------------------------------------
 
 
-@fault("a report does not check its lease", finds="two valid leases")
-def _(patch: Patch) -> None:
-    patch.setattr(settle, "_held", lambda _, held: (In(held.queue, State.INFLIGHT),))
+fault("a report does not check its lease", "two valid leases")(
+    setting(settle, _held=lambda _, held: (In(held.queue, State.INFLIGHT),))
+)
 
 
-@fault("a delivery does not check that the task still waits", finds="two valid leases")
+@fault("a delivery does not check that the task still waits", "two valid leases")
 def _(patch: Patch) -> None:
     def careless(store: Any, change: Change) -> Change:
         del store
@@ -159,7 +169,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "an enqueue that is repeated makes a task that was done again",
-    finds="each task done once",
+    "each task done once",
     test="contract/test_spent",
 )
 def _(patch: Patch) -> None:
@@ -176,14 +186,14 @@ def _(patch: Patch) -> None:
     )
 
 
-@fault("a dequeue notes nothing for its repeat", finds="a repeat has the same tasks")
-def _(patch: Patch) -> None:
-    patch.setattr(
-        DeliveryBatch, "commit", lambda self, changes, **_: self.store.commit(changes, partly=True)
+fault("a dequeue notes nothing for its repeat", "a repeat has the same tasks")(
+    setting(
+        DeliveryBatch, commit=lambda self, changes, **_: self.store.commit(changes, partly=True)
     )
+)
 
 
-@fault("a dequeue notes its tasks after the leases", finds="a repeat has the same tasks")
+@fault("a dequeue notes its tasks after the leases", "a repeat has the same tasks")
 def _(patch: Patch) -> None:
     commit = DeliveryBatch.commit
 
@@ -195,7 +205,7 @@ def _(patch: Patch) -> None:
     patch.setattr(DeliveryBatch, "commit", later)
 
 
-@fault("a dequeue overwrites the note of another try", finds="a repeat has the same tasks")
+@fault("a dequeue overwrites the note of another try", "a repeat has the same tasks")
 def _(patch: Patch) -> None:
     commit = DeliveryBatch.commit
 
@@ -209,7 +219,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "a dequeue leases though its note was refused",
-    finds="a repeat has the same tasks",
+    "a repeat has the same tasks",
     test="contract/test_repeated_dequeues",
 )
 def _(patch: Patch) -> None:
@@ -224,16 +234,14 @@ def _(patch: Patch) -> None:
     patch.setattr(DeliveryBatch, "commit", stubborn)
 
 
-@fault(
+fault(
     "a repeated dequeue does not wait for the first try",
-    finds="a repeat has the same tasks",
+    "a repeat has the same tasks",
     test="contract/test_repeated_dequeues",
-)
-def _(patch: Patch) -> None:
-    patch.setattr(DeliveryBatch, "_write", lambda *_: True)
+)(setting(DeliveryBatch, _write=lambda *_: True))
 
 
-@fault("a repeated dequeue does not look at the first try", finds="a repeat has the same tasks")
+@fault("a repeated dequeue does not look at the first try", "a repeat has the same tasks")
 def _(patch: Patch) -> None:
     patch.setattr(DeliveryBatch, "leased_before", lambda *_: None)
     patch.setattr(
@@ -241,7 +249,7 @@ def _(patch: Patch) -> None:
     )
 
 
-@fault("a repeated dequeue leases more tasks", finds="a repeat has the same tasks")
+@fault("a repeated dequeue leases more tasks", "a repeat has the same tasks")
 def _(patch: Patch) -> None:
     leased_before = DeliveryBatch.leased_before
 
@@ -256,18 +264,16 @@ def _(patch: Patch) -> None:
     patch.setattr(DeliveryBatch, "leased_before", greedy)
 
 
-@fault(
+fault(
     "a repeated dequeue without tasks does not stop the first try",
-    finds="a repeat has the same tasks",
+    "a repeat has the same tasks",
     test="contract/test_repeated_dequeues",
-)
-def _(patch: Patch) -> None:
-    patch.setattr(DeliveryBatch, "note_nothing", lambda *_, **__: True)
+)(setting(DeliveryBatch, note_nothing=lambda *_, **__: True))
 
 
 @fault(
     "a dequeue does not note a later look at the same tasks",
-    finds="a repeat has the same tasks",
+    "a repeat has the same tasks",
     test="contract/test_repeated_dequeues",
 )
 def _(patch: Patch) -> None:
@@ -280,24 +286,18 @@ def _(patch: Patch) -> None:
     patch.setattr(DeliveryBatch, "_with", once)
 
 
-@fault("a lease for a waiting worker is not undone with its transaction", finds="no task lost")
-def _(patch: Patch) -> None:
-    patch.setattr(_EarlyLook, "undo", lambda _: None)
-
-
-@fault("a waiting worker is answered before the commit", finds="no task lost")
-def _(patch: Patch) -> None:
-    patch.setattr(Database, "when_over", lambda _, tell: tell(stands=True))
-
-
-@fault("a waiting worker does not notice that its transaction is over", finds="no task lost")
-def _(patch: Patch) -> None:
-    patch.setattr(Database, "_check_under_way", lambda *_: None)
-
-
-@fault("changes judged ahead are not judged again in their transaction", finds="two valid leases")
-def _(patch: Patch) -> None:
-    patch.setattr(Commit, "stands", lambda *_: True)
+fault("a lease for a waiting worker is not undone with its transaction", "no task lost")(
+    setting(_EarlyLook, undo=lambda _: None)
+)
+fault("a waiting worker is answered before the commit", "no task lost")(
+    setting(Database, when_over=lambda _, tell: tell(stands=True))
+)
+fault("a waiting worker does not notice that its transaction is over", "no task lost")(
+    setting(Database, _check_under_way=lambda *_: None)
+)
+fault("changes judged ahead are not judged again in their transaction", "two valid leases")(
+    setting(Commit, stands=lambda *_: True)
+)
 
 
 # -- cancel ----------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "a cancel leaves the lease in force",
-    finds="a cancelled task stays cancelled",
+    "a cancelled task stays cancelled",
     test="contract/test_cancel",
 )
 def _(patch: Patch) -> None:
@@ -324,7 +324,7 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "commit", only_said)
 
 
-@fault("a late report on a cancelled task takes effect", finds="a cancelled task stays cancelled")
+@fault("a late report on a cancelled task takes effect", "a cancelled task stays cancelled")
 def _(patch: Patch) -> None:
     def late(store: Any, change: Change) -> Change:
         if change.rule.action not in (Action.SUCCEED, Action.FAIL, Action.RELEASE):
@@ -337,7 +337,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "a worker does not read which tasks were cancelled",
-    finds="a worker hears of a cancel",
+    "a worker hears of a cancel",
     test="unit/worker/test_group_lease",
 )
 def _(patch: Patch) -> None:
@@ -351,7 +351,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "a worker takes listed tasks for cancelled, though restarted since",
-    finds="only cancelled tasks are interrupted",
+    "only cancelled tasks are interrupted",
     test="unit/worker/test_group_lease",
 )
 def _(patch: Patch) -> None:
@@ -380,7 +380,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "a worker takes a cancel for a lost lease",
-    finds="a worker hears of a cancel",
+    "a worker hears of a cancel",
     test="unit/worker/test_cancelling",
 )
 def _(patch: Patch) -> None:
@@ -402,7 +402,7 @@ def pausing(
     patch.setattr(Waiting, "_pausing", contextmanager(make))
 
 
-@fault("a wait forgets a wake-up between its look and its pause", finds="a wait ends at the end")
+@fault("a wait forgets a wake-up between its look and its pause", "a wait ends at the end")
 def _(patch: Patch) -> None:
     def forgetful(self: Waiting, task_id: str) -> Iterator[Callable[[float], None]]:
         woken = self.new_event()
@@ -421,7 +421,7 @@ def _(patch: Patch) -> None:
     pausing(patch, forgetful)
 
 
-@fault("a wait subscribes only after its look", finds="a wait ends at the end")
+@fault("a wait subscribes only after its look", "a wait ends at the end")
 def _(patch: Patch) -> None:
     def late(self: Waiting, task_id: str) -> Iterator[Callable[[float], None]]:
         woken = self.new_event()
@@ -438,7 +438,7 @@ def _(patch: Patch) -> None:
     pausing(patch, late)
 
 
-@fault("a wait takes a retry for an end", finds="a wait ends at the end", test="contract/test_wait")
+@fault("a wait takes a retry for an end", "a wait ends at the end", test="contract/test_wait")
 def _(patch: Patch) -> None:
     look = Waiting._look
 
@@ -451,9 +451,7 @@ def _(patch: Patch) -> None:
 
 
 @fault(
-    "a wait believes a read that may be stale",
-    finds="a wait ends at the end",
-    test="contract/test_wait",
+    "a wait believes a read that may be stale", "a wait ends at the end", test="contract/test_wait"
 )
 def _(patch: Patch) -> None:
     look = Waiting._look
@@ -465,7 +463,7 @@ def _(patch: Patch) -> None:
     patch.setattr(Waiting, "_look", once)
 
 
-@fault("a wait pauses longer and longer", finds="a wait ends at the end")
+@fault("a wait pauses longer and longer", "a wait ends at the end")
 def _(patch: Patch) -> None:
     def growing(self: Waiting, _: str) -> Iterator[Callable[[float], None]]:
         pauses = (self.poll_after_seconds * 2**number for number in range(99))
@@ -474,7 +472,7 @@ def _(patch: Patch) -> None:
     pausing(patch, growing)
 
 
-@fault("a wait pauses beyond its timeout", finds="a wait ends in time")
+@fault("a wait pauses beyond its timeout", "a wait ends in time")
 def _(patch: Patch) -> None:
     def long(self: Waiting, _: str) -> Iterator[Callable[[float], None]]:
         yield lambda _: self.sleep(max(1.0, self.poll_after_seconds))
@@ -482,7 +480,7 @@ def _(patch: Patch) -> None:
     pausing(patch, long)
 
 
-@fault("a wait that ends forgets the others for its task", finds="a wait ends at the end")
+@fault("a wait that ends forgets the others for its task", "a wait ends at the end")
 def _(patch: Patch) -> None:
     told = TaskEnds.told
 
@@ -497,7 +495,7 @@ def _(patch: Patch) -> None:
     patch.setattr(TaskEnds, "told", careless)
 
 
-@fault("a wait is never forgotten", finds="memory stays bounded")
+@fault("a wait is never forgotten", "memory stays bounded")
 def _(patch: Patch) -> None:
     @contextmanager
     def keeping(self: TaskEnds, task_id: str, wake: Callable[[], None]) -> Iterator[None]:
@@ -509,7 +507,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "a wait does not hear that its task is gone",
-    finds="a wait ends at the end",
+    "a wait ends at the end",
     test="unit/store/sqlite/test_ends",
 )
 def _(patch: Patch) -> None:
@@ -533,16 +531,12 @@ def rewrite_undos(patch: Patch, rewrite: Callable[[Change], Change]) -> None:
     )
 
 
-@fault(
-    "an undo takes a dedupe key that another task holds",
-    finds="undo exact",
-    test="contract/test_undo",
-)
-def _(patch: Patch) -> None:
-    rewrite_undos(patch, lambda change: replace(change, also=()))
+fault(
+    "an undo takes a dedupe key that another task holds", "undo exact", test="contract/test_undo"
+)(lambda patch: rewrite_undos(patch, lambda change: replace(change, also=())))
 
 
-@fault("an undo changes the due time", finds="undo exact", test="contract/test_undo")
+@fault("an undo changes the due time", "undo exact", test="contract/test_undo")
 def _(patch: Patch) -> None:
     def later(change: Change) -> Change:
         if "due_at" not in change.put:
@@ -555,7 +549,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "an undo keeps a finished task only as long as the undo",
-    finds="undo exact",
+    "undo exact",
     test="contract/test_undo",
 )
 def _(patch: Patch) -> None:
@@ -567,7 +561,7 @@ def _(patch: Patch) -> None:
     rewrite_undos(patch, shorter)
 
 
-@fault("a deletion leaves the task where the index shows it", finds="a deleted task is hidden")
+@fault("a deletion leaves the task where the index shows it", "a deleted task is hidden")
 def _(patch: Patch) -> None:
     def hiding(_: Any, change: Change) -> Change:
         if change.rule.target is not State.DELETED:
@@ -578,7 +572,7 @@ def _(patch: Patch) -> None:
     rewrite_changes(patch, hiding)
 
 
-@fault("a deleted task is shown among the waiting", finds="a deleted task is hidden")
+@fault("a deleted task is shown among the waiting", "a deleted task is hidden")
 def _(patch: Patch) -> None:
     found = SqliteStore._found
 
@@ -593,7 +587,7 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "_found", showing)
 
 
-@fault("an undo overwrites a new task of the same id", finds="undo exact")
+@fault("an undo overwrites a new task of the same id", "undo exact")
 def _(patch: Patch) -> None:
     commit, spent = SqliteStore.commit, SqliteStore.spent
     deleted: WeakKeyDictionary[Any, dict[str, Task]] = WeakKeyDictionary()
@@ -622,9 +616,7 @@ def _(patch: Patch) -> None:
 
 
 @fault(
-    "the boost of a priority is in the due time",
-    finds="no task before its due time",
-    kinds=("priority",),
+    "the boost of a priority is in the due time", "no task before its due time", kinds=("priority",)
 )
 def _(patch: Patch) -> None:
     def boosted(_: Any, change: Change) -> Change:
@@ -638,7 +630,7 @@ def _(patch: Patch) -> None:
     rewrite_changes(patch, boosted)
 
 
-@fault("a retry loses its priority", finds="order of priorities", test="contract/test_priority")
+@fault("a retry loses its priority", "order of priorities", test="contract/test_priority")
 def _(patch: Patch) -> None:
     def normal(_: Any, change: Change) -> Change:
         place = change.put.get("place")
@@ -664,9 +656,7 @@ def rewrite_queues(patch: Patch, rewrite: Callable[[dict[str, Any]], dict[str, A
 
 
 @fault(
-    "lanes are forgotten when priorities are switched off",
-    finds="no task starved",
-    kinds=("priority",),
+    "lanes are forgotten when priorities are switched off", "no task starved", kinds=("priority",)
 )
 def _(patch: Patch) -> None:
     def forgetful(body: dict[str, Any]) -> dict[str, Any]:
@@ -678,7 +668,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "tasks of high priority go first without a bound",
-    finds="order of priorities",
+    "order of priorities",
     test="contract/test_priority",
 )
 def _(patch: Patch) -> None:
@@ -694,20 +684,14 @@ def _(patch: Patch) -> None:
 # -- batches ---------------------------------------------------------------------------------------
 
 
-@fault(
-    "a batch ends when no member is live",
-    finds="a batch never ends early",
-    test="unit/domain/test_batch",
-)
-def _(patch: Patch) -> None:
-    patch.setattr(
-        TaskBatch, "complete", property(lambda self: self.direct == self.total and self.live == 0)
-    )
+fault(
+    "a batch ends when no member is live", "a batch never ends early", test="unit/domain/test_batch"
+)(setting(TaskBatch, complete=property(lambda self: self.direct == self.total and self.live == 0)))
 
 
 @fault(
     "a batch ends when as many have ended as were made",
-    finds="a batch never ends early",
+    "a batch never ends early",
     test="unit/domain/test_batch",
 )
 def _(patch: Patch) -> None:
@@ -717,13 +701,13 @@ def _(patch: Patch) -> None:
     patch.setattr(TaskBatch, "complete", property(made))
 
 
-@fault("a batch counts children instead of naming them", finds="a batch never ends early")
+@fault("a batch counts children instead of naming them", "a batch never ends early")
 def _(patch: Patch) -> None:
     replace_everywhere(patch, import_module("headrace.domain.batch").hash_of, lambda _: 1)
     patch.setattr("headrace.domain.batch.hash_of", lambda _: 1)
 
 
-@fault("a batch counts again what the recorder repeats", finds="batch numbers exact")
+@fault("a batch counts again what the recorder repeats", "batch numbers exact")
 def _(patch: Patch) -> None:
     counted = TaskBatch.counted
     patch.setattr(
@@ -735,7 +719,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "a batch makes its callbacks again under other ids",
-    finds="a batch calls back once",
+    "a batch calls back once",
     test="contract/test_batches",
 )
 def _(patch: Patch) -> None:
@@ -751,18 +735,16 @@ def _(patch: Patch) -> None:
     patch.setattr(BatchOperations, "_find", forgetful)
 
 
-@fault(
+fault(
     "the first death of a batch is not told",
-    finds="a batch calls back at its first death",
+    "a batch calls back at its first death",
     test="contract/test_batches",
-)
-def _(patch: Patch) -> None:
-    patch.setattr(BatchOperations, "failure_known", lambda *_: True)
+)(setting(BatchOperations, failure_known=lambda *_: True))
 
 
 @fault(
     "members of an earlier batch of the same id count",
-    finds="batch numbers exact",
+    "batch numbers exact",
     test="contract/test_batches",
 )
 def _(patch: Patch) -> None:
@@ -775,7 +757,7 @@ def _(patch: Patch) -> None:
     patch.setattr(BatchOperations, "count", by_id)
 
 
-@fault("the last end of a batch waits for its minute", finds="a batch ends soon")
+@fault("the last end of a batch waits for its minute", "a batch ends soon")
 def _(patch: Patch) -> None:
     post = Counters.post
 
@@ -789,7 +771,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "a buffer is added to that still owes a batch",
-    finds="batch numbers exact",
+    "batch numbers exact",
     test="contract/test_batches",
 )
 def _(patch: Patch) -> None:
@@ -806,7 +788,7 @@ def _(patch: Patch) -> None:
 # -- limits of tasks in flight ---------------------------------------------------------------------
 
 
-@fault("freeing a slot twice frees another slot", finds="limits never exceeded")
+@fault("freeing a slot twice frees another slot", "limits never exceeded")
 def _(patch: Patch) -> None:
     free = SqliteStore.free
 
@@ -819,9 +801,7 @@ def _(patch: Patch) -> None:
 
 
 @fault(
-    "a lost race frees its slot without a look",
-    finds="limits never exceeded",
-    test="unit/ops/test_slots",
+    "a lost race frees its slot without a look", "limits never exceeded", test="unit/ops/test_slots"
 )
 def _(patch: Patch) -> None:
     def careless(self: Slots, queue: Any, reserved: Any, outcomes: Any) -> None:
@@ -832,9 +812,7 @@ def _(patch: Patch) -> None:
     patch.setattr(Slots, "refused", careless)
 
 
-@fault(
-    "a slot is free while its task waits", finds="limits never exceeded", test="unit/ops/test_slots"
-)
+@fault("a slot is free while its task waits", "limits never exceeded", test="unit/ops/test_slots")
 def _(patch: Patch) -> None:
     standing = Reservation.standing
 
@@ -845,9 +823,7 @@ def _(patch: Patch) -> None:
     patch.setattr(Reservation, "standing", eager)
 
 
-@fault(
-    "a released task keeps its due time", finds="limits never exceeded", test="contract/test_limits"
-)
+@fault("a released task keeps its due time", "limits never exceeded", test="contract/test_limits")
 def _(patch: Patch) -> None:
     def kept(store: Any, change: Change) -> Change:
         if change.rule.action is not Action.RELEASE or "due_at" not in change.put:
@@ -861,9 +837,9 @@ def _(patch: Patch) -> None:
     rewrite_changes(patch, kept)
 
 
-@fault("a rate gives twice its tokens at once", finds="rates never exceeded", kinds=("rate",))
-def _(patch: Patch) -> None:
-    patch.setattr(rate.Rate, "span", property(lambda self: 2 * self.unit * self.max_tokens))
+fault("a rate gives twice its tokens at once", "rates never exceeded", kinds=("rate",))(
+    setting(rate.Rate, span=property(lambda self: 2 * self.unit * self.max_tokens))
+)
 
 
 # -- fair groups -----------------------------------------------------------------------------------
@@ -878,21 +854,15 @@ def turn_ends(patch: Patch, end: Callable[[TurnTaking, int | None], int]) -> Non
     patch.setattr(TurnTaking, "end", wrong)
 
 
-@fault("an idle group saves its turns", finds="bound of fair groups")
-def _(patch: Patch) -> None:
-    turn_ends(patch, lambda take, line: (line or 0) + take.length)
-
-
-@fault(
-    "a group begins again at what is delivered",
-    finds="order in a group",
-    test="contract/test_fairness",
+fault("an idle group saves its turns", "bound of fair groups")(
+    lambda patch: turn_ends(patch, lambda take, line: (line or 0) + take.length)
 )
-def _(patch: Patch) -> None:
-    turn_ends(patch, lambda take, _: take.delivered + take.length)
+fault(
+    "a group begins again at what is delivered", "order in a group", test="contract/test_fairness"
+)(lambda patch: turn_ends(patch, lambda take, _: take.delivered + take.length))
 
 
-@fault("turns of groups are due times", finds="bound of fair groups", test="contract/test_fairness")
+@fault("turns of groups are due times", "bound of fair groups", test="contract/test_fairness")
 def _(patch: Patch) -> None:
     def by_due(_: Any, change: Change) -> Change:
         new = change.insert
@@ -904,9 +874,7 @@ def _(patch: Patch) -> None:
     rewrite_changes(patch, by_due)
 
 
-@fault(
-    "tasks with turns go before all others", finds="no task starved", test="contract/test_fairness"
-)
+@fault("tasks with turns go before all others", "no task starved", test="contract/test_fairness")
 def _(patch: Patch) -> None:
     entries = SqliteStore.entries
 
@@ -919,21 +887,15 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "entries", greedy)
 
 
-@fault(
-    "weights of groups count for nothing",
-    finds="bound of fair groups",
-    test="contract/test_fairness",
+fault("weights of groups count for nothing", "bound of fair groups", test="contract/test_fairness")(
+    setting(GroupSettings, step=lambda *_: STEP)
 )
-def _(patch: Patch) -> None:
-    patch.setattr(GroupSettings, "step", lambda *_: STEP)
+fault("delivered turns are not noted", "bound of fair groups")(
+    setting(SqliteStore, note_delivered=lambda *_, **__: None)
+)
 
 
-@fault("delivered turns are not noted", finds="bound of fair groups")
-def _(patch: Patch) -> None:
-    patch.setattr(SqliteStore, "note_delivered", lambda *_, **__: None)
-
-
-@fault("a retry goes back to its turn", finds="bound of fair groups", test="contract/test_fairness")
+@fault("a retry goes back to its turn", "bound of fair groups", test="contract/test_fairness")
 def _(patch: Patch) -> None:
     def back(store: Any, change: Change) -> Change:
         if change.rule.action not in (Action.FAIL, Action.RELEASE) or "due_at" not in change.put:
@@ -951,7 +913,7 @@ def _(patch: Patch) -> None:
 # -- limits of groups ------------------------------------------------------------------------------
 
 
-@fault("a slot of a group is free while its task waits", finds="limits of groups never exceeded")
+@fault("a slot of a group is free while its task waits", "limits of groups never exceeded")
 def _(patch: Patch) -> None:
     standing = Stay.standing
 
@@ -964,7 +926,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "a slot of a group is written whatever it names",
-    finds="limits of groups never exceeded",
+    "limits of groups never exceeded",
     test="contract/test_group_limits",
 )
 def _(patch: Patch) -> None:
@@ -978,9 +940,9 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "take_slot", blind)
 
 
-@fault("a delivery in a group does not check the due time", finds="limits of groups never exceeded")
-def _(patch: Patch) -> None:
-    patch.setattr(plan, "under_stay", lambda delivery, _: delivery)
+fault("a delivery in a group does not check the due time", "limits of groups never exceeded")(
+    setting(plan, under_stay=lambda delivery, _: delivery)
+)
 
 
 class StaleReads:
@@ -997,7 +959,7 @@ class StaleReads:
         return self._store.read(task_ids, payload=payload, consistent=False)
 
 
-@fault("the holder of a slot of a group is read stale", finds="limits of groups never exceeded")
+@fault("the holder of a slot of a group is read stale", "limits of groups never exceeded")
 def _(patch: Patch) -> None:
     holders = GroupLimits._holders
 
@@ -1011,14 +973,12 @@ def _(patch: Patch) -> None:
     patch.setattr(GroupLimits, "_holders", stale)
 
 
-@fault("an undo keeps the due time under a limit", finds="limits of groups never exceeded")
-def _(patch: Patch) -> None:
-    patch.setattr(undo, "MICROSECOND", timedelta(0))
-
-
-@fault("a slot of a group that a dead process took is not completed", finds="no task starved")
-def _(patch: Patch) -> None:
-    patch.setattr(GroupLimits, "_left", lambda *_: [])
+fault("an undo keeps the due time under a limit", "limits of groups never exceeded")(
+    setting(undo, MICROSECOND=timedelta(0))
+)
+fault("a slot of a group that a dead process took is not completed", "no task starved")(
+    setting(GroupLimits, _left=lambda *_: [])
+)
 
 
 # -- strict groups ---------------------------------------------------------------------------------
@@ -1035,25 +995,19 @@ def spot_progress(
     patch.setattr(Spot, "progress", changed)
 
 
-@fault(
+fault(
     "a task of a strict group does not look at the one before",
-    finds="order of strict groups",
+    "order of strict groups",
     test="contract/test_strict_order",
-)
-def _(patch: Patch) -> None:
-    patch.setattr(StrictOrder, "_follows", lambda *_: True)
-
-
-@fault(
+)(setting(StrictOrder, _follows=lambda *_: True))
+fault(
     "a missing task of a strict group is believed gone at once",
-    finds="order of strict groups",
+    "order of strict groups",
     test="contract/test_strict_order",
-)
-def _(patch: Patch) -> None:
-    patch.setattr(StrictOrder, "_believed", lambda *_: True)
+)(setting(StrictOrder, _believed=lambda *_: True))
 
 
-@fault("a retry counts as the end of its place", finds="order of strict groups", kinds=STRICT)
+@fault("a retry counts as the end of its place", "order of strict groups", kinds=STRICT)
 def _(patch: Patch) -> None:
     def eager(found: PlaceProgress, _: Spot, task: Task | None) -> PlaceProgress:
         retries = found is PlaceProgress.WAITING and task is not None and task.errors
@@ -1062,7 +1016,7 @@ def _(patch: Patch) -> None:
     spot_progress(patch, eager)
 
 
-@fault("a task that ended undelivered counts as delivered", finds="order of strict groups")
+@fault("a task that ended undelivered counts as delivered", "order of strict groups")
 def _(patch: Patch) -> None:
     def vouching(found: PlaceProgress, spot: Spot, task: Task | None) -> PlaceProgress:
         ended = task is not None and task.state is State.DEAD and Spot.of(task) == spot
@@ -1071,21 +1025,21 @@ def _(patch: Patch) -> None:
     spot_progress(patch, vouching)
 
 
-@fault(
+fault(
     "a dead task does not halt its group",
-    finds="order of strict groups",
+    "order of strict groups",
     test="contract/test_strict_order",
-)
-def _(patch: Patch) -> None:
-    spot_progress(
+)(
+    lambda patch: spot_progress(
         patch,
         lambda found, *_: PlaceProgress.DONE if found is PlaceProgress.HALTING else found,
     )
+)
 
 
 @fault(
     "a place in a strict group has no number",
-    finds="order of strict groups",
+    "order of strict groups",
     test="contract/test_strict_order",
 )
 def _(patch: Patch) -> None:
@@ -1100,7 +1054,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "a slot of a strict group that a dead process took is not completed",
-    finds="no task starved",
+    "no task starved",
     test="contract/test_strict_order",
 )
 def _(patch: Patch) -> None:
@@ -1113,52 +1067,36 @@ def _(patch: Patch) -> None:
     patch.setattr(StrictOrder, "_next", abandoning)
 
 
-@fault("a producer inserts however long ago it took its place", finds="order of strict groups")
+@fault("a producer inserts however long ago it took its place", "order of strict groups")
 def _(patch: Patch) -> None:
     for module in ("enqueue", "spawn"):
         name = f"headrace.ops.tasks.{module}.PLACE_GOOD_FOR"
         patch.setattr(name, timedelta(days=10_000))
 
 
-@fault(
+fault(
     "a deletion from a strict group is not noted",
-    finds="no task starved",
+    "no task starved",
     test="contract/test_strict_order",
-)
-def _(patch: Patch) -> None:
-    replace_everywhere(patch, strict_notes.note_left, lambda *_: None)
-
-
-@fault(
+)(lambda patch: replace_everywhere(patch, strict_notes.note_left, lambda *_: None))
+fault(
     "an unused place in a strict group is not noted",
-    finds="no task starved",
+    "no task starved",
     test="contract/test_strict_order",
-)
-def _(patch: Patch) -> None:
-    replace_everywhere(patch, strict_notes.note_unused, lambda *_: None)
-
-
-@fault(
-    "an unused place of a move is not noted",
-    finds="no task starved",
-    test="contract/test_strict_order",
-)
-def _(patch: Patch) -> None:
-    replace_everywhere(patch, strict_notes.note_unmade, lambda *_: None)
-
-
-@fault(
+)(lambda patch: replace_everywhere(patch, strict_notes.note_unused, lambda *_: None))
+fault(
+    "an unused place of a move is not noted", "no task starved", test="contract/test_strict_order"
+)(lambda patch: replace_everywhere(patch, strict_notes.note_unmade, lambda *_: None))
+fault(
     "a task that dies undelivered is not noted",
-    finds="order of strict groups",
+    "order of strict groups",
     test="contract/test_strict_order",
-)
-def _(patch: Patch) -> None:
-    replace_everywhere(patch, strict_notes.note_dying, lambda *_: None)
+)(lambda patch: replace_everywhere(patch, strict_notes.note_dying, lambda *_: None))
 
 
 @fault(
     "no note is written into a strict group",
-    finds="order of strict groups",
+    "order of strict groups",
     test="contract/test_strict_order",
 )
 def _(patch: Patch) -> None:
@@ -1170,7 +1108,7 @@ def _(patch: Patch) -> None:
     )
 
 
-@fault("a strict group believes reads that may be stale", finds="order of strict groups")
+@fault("a strict group believes reads that may be stale", "order of strict groups")
 def _(patch: Patch) -> None:
     read = StrictOrder._read
     patch.setattr(StrictOrder, "_read", lambda self, ids, **_: read(self, ids, consistent=False))
@@ -1179,17 +1117,13 @@ def _(patch: Patch) -> None:
 # -- push ------------------------------------------------------------------------------------------
 
 
-@fault(
-    "a seat is taken from its holder", finds="one dispatcher has a seat", test="contract/test_push"
+fault("a seat is taken from its holder", "one dispatcher has a seat", test="contract/test_push")(
+    setting(Seat, _of_another=lambda *_: False)
 )
-def _(patch: Patch) -> None:
-    patch.setattr(Seat, "_of_another", lambda *_: False)
 
 
 @fault(
-    "a lost race for a seat is not noticed",
-    finds="one dispatcher has a seat",
-    test="contract/test_push",
+    "a lost race for a seat is not noticed", "one dispatcher has a seat", test="contract/test_push"
 )
 def _(patch: Patch) -> None:
     take = Seat.take
@@ -1202,23 +1136,17 @@ def _(patch: Patch) -> None:
     patch.setattr(Seat, "take", sure)
 
 
-@fault(
-    "a seat that has ended is used", finds="one dispatcher has a seat", test="contract/test_push"
+fault("a seat that has ended is used", "one dispatcher has a seat", test="contract/test_push")(
+    setting(Seat, held=property(lambda self: self._until > 0))
 )
-def _(patch: Patch) -> None:
-    patch.setattr(Seat, "held", property(lambda self: self._until > 0))
-
-
-@fault(
+fault(
     "a dispatcher does not count its threads",
-    finds="no more requests than threads",
+    "no more requests than threads",
     test="contract/test_push",
-)
-def _(patch: Patch) -> None:
-    patch.setattr(PushRun, "room", property(lambda _: 5))
+)(setting(PushRun, room=property(lambda _: 5)))
 
 
-@fault("a report that waits makes room for another request", finds="no more requests than threads")
+@fault("a report that waits makes room for another request", "no more requests than threads")
 def _(patch: Patch) -> None:
     def room(self: PushRun) -> int:
         return max(0, self.limit.allowed(self.dispatch.monotonic()) - len(self.inflight))
@@ -1226,19 +1154,15 @@ def _(patch: Patch) -> None:
     patch.setattr(PushRun, "room", property(room))
 
 
-@fault(
+fault(
     "a dispatcher that ends keeps its tasks",
-    finds="a dispatcher that ends gives tasks back",
+    "a dispatcher that ends gives tasks back",
     test="functional/test_dispatcher",
-)
-def _(patch: Patch) -> None:
-    patch.setattr(PushRun, "close", lambda self: self.seat.give_up({}))
+)(setting(PushRun, close=lambda self: self.seat.give_up({})))
 
 
 @fault(
-    "a busy target costs an attempt",
-    finds="a busy target costs no attempt",
-    test="contract/test_push",
+    "a busy target costs an attempt", "a busy target costs no attempt", test="contract/test_push"
 )
 def _(patch: Patch) -> None:
     report = PushRun._report
@@ -1249,39 +1173,25 @@ def _(patch: Patch) -> None:
     patch.setattr(PushRun, "_report", failing)
 
 
-@fault(
-    "a dispatcher forgets its reports",
-    finds="each attempt reported once",
-    test="contract/test_push",
+fault("a dispatcher forgets its reports", "each attempt reported once", test="contract/test_push")(
+    setting(PushRun, _say=lambda self: self._unsaid.clear())
 )
-def _(patch: Patch) -> None:
-    patch.setattr(PushRun, "_say", lambda self: self._unsaid.clear())
-
-
-@fault(
+fault(
     "workers get the tasks of a queue with a target",
-    finds="only the dispatcher takes tasks",
+    "only the dispatcher takes tasks",
     kinds=("push",),
+)(setting(QueueLook, _paused=lambda _: False))
+fault("tasks leased without an answer are not given back", "no more requests than threads")(
+    setting(PushRun, _give_back_unknown=lambda self: setattr(self, "_unsure", False))
 )
-def _(patch: Patch) -> None:
-    patch.setattr(QueueLook, "_paused", lambda _: False)
-
-
-@fault("tasks leased without an answer are not given back", finds="no more requests than threads")
-def _(patch: Patch) -> None:
-    patch.setattr(PushRun, "_give_back_unknown", lambda self: setattr(self, "_unsure", False))
 
 
 # -- events at the end of a task, alerts ----------------------------------------------------------
 
 
-@fault(
-    "events at the end of a task have random ids",
-    finds="each end told once",
-    test="contract/test_ends",
-)
-def _(patch: Patch) -> None:
-    patch.setattr(EndWebhooks, "_id", lambda _, at, *__: new_task_id(at))
+fault(
+    "events at the end of a task have random ids", "each end told once", test="contract/test_ends"
+)(setting(EndWebhooks, _id=lambda _, at, *__: new_task_id(at)))
 
 
 class Unmarked:
@@ -1296,7 +1206,7 @@ class Unmarked:
         return getattr(self._view, name)
 
 
-@fault("the end of an event is told too", finds="events have no events", test="contract/test_ends")
+@fault("the end of an event is told too", "events have no events", test="contract/test_ends")
 def _(patch: Patch) -> None:
     tell = EndWebhooks.tell
 
@@ -1312,11 +1222,7 @@ def _(patch: Patch) -> None:
     patch.setattr(EndWebhooks, "tell", of_events)
 
 
-@fault(
-    "an end is told only after it was counted",
-    finds="each end told once",
-    test="contract/test_ends",
-)
+@fault("an end is told only after it was counted", "each end told once", test="contract/test_ends")
 def _(patch: Patch) -> None:
     tell = EndWebhooks.tell
     kept: dict[int, Any] = {}
@@ -1328,7 +1234,7 @@ def _(patch: Patch) -> None:
     patch.setattr(EndWebhooks, "tell", late)
 
 
-@fault("the state of alerts is written unseen, with random ids", finds="each alert told once")
+@fault("the state of alerts is written unseen, with random ids", "each alert told once")
 def _(patch: Patch) -> None:
     facts, put_records = AlertEvent.facts, SqliteStore.put_records
 
@@ -1342,7 +1248,7 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "put_records", unseen)
 
 
-@fault("the state of alerts is written before their tasks", finds="each alert told once")
+@fault("the state of alerts is written before their tasks", "each alert told once")
 def _(patch: Patch) -> None:
     put_records = SqliteStore.put_records
     died: list[str] = []
@@ -1357,7 +1263,7 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "put_records", apart)
 
 
-@fault("alerts of an earlier queue of the same name count", finds="each alert told once")
+@fault("alerts of an earlier queue of the same name count", "each alert told once")
 def _(patch: Patch) -> None:
     drop, read = SqliteStore.drop_record, SqliteStore.record
 
@@ -1381,7 +1287,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "a task is written before its payload",
-    finds="no task without its payload",
+    "no task without its payload",
     test="contract/test_offload",
 )
 def _(patch: Patch) -> None:
@@ -1402,7 +1308,7 @@ def _(patch: Patch) -> None:
     patch.setattr(Offloading, "commit", commit)
 
 
-@fault("payloads of a write that failed are dropped at once", finds="no task without its payload")
+@fault("payloads of a write that failed are dropped at once", "no task without its payload")
 def _(patch: Patch) -> None:
     put = Offloading._put
 
@@ -1420,7 +1326,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "a small text leaves the reference to a large one",
-    finds="one text for each field",
+    "one text for each field",
     test="contract/test_offload",
 )
 def _(patch: Patch) -> None:
@@ -1436,9 +1342,7 @@ def _(patch: Patch) -> None:
 
 
 @fault(
-    "names of payloads are used again",
-    finds="no task without its payload",
-    test="contract/test_offload",
+    "names of payloads are used again", "no task without its payload", test="contract/test_offload"
 )
 def _(patch: Patch) -> None:
     init = Offloading.__init__
@@ -1451,7 +1355,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "the recorder drops a payload that an undo may bring back",
-    finds="no task without its payload",
+    "no task without its payload",
     test="contract/test_offload",
 )
 def _(patch: Patch) -> None:
@@ -1470,7 +1374,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "a payload that an undo may bring back is an orphan",
-    finds="no task without its payload",
+    "no task without its payload",
     test="contract/test_offload",
 )
 def _(patch: Patch) -> None:
@@ -1483,48 +1387,32 @@ def _(patch: Patch) -> None:
     patch.setattr(Orphans, "_orphans", blind)
 
 
-@fault(
-    "an old payload is an orphan", finds="no task without its payload", test="contract/test_offload"
+fault("an old payload is an orphan", "no task without its payload", test="contract/test_offload")(
+    setting(Orphans, _orphans=lambda _, old: [one.name for one in old])
 )
-def _(patch: Patch) -> None:
-    patch.setattr(Orphans, "_orphans", lambda _, old: [one.name for one in old])
-
-
-@fault("orphans are not removed", finds="no payload without a task", test="contract/test_offload")
-def _(patch: Patch) -> None:
-    patch.setattr(Orphans, "sweep", lambda _: 0)
-
-
-@fault(
+fault("orphans are not removed", "no payload without a task", test="contract/test_offload")(
+    setting(Orphans, sweep=lambda _: 0)
+)
+fault(
     "an upload is an orphan while it may be used",
-    finds="no task without its payload",
+    "no task without its payload",
     test="contract/test_uploads",
-)
-def _(patch: Patch) -> None:
-    patch.setattr(orphans, "ORPHAN_AGE", timedelta(0))
-
-
-@fault(
+)(setting(orphans, ORPHAN_AGE=timedelta(0)))
+fault(
     "the recorder drops an upload that may be used again",
-    finds="no task without its payload",
+    "no task without its payload",
     test="contract/test_uploads",
-)
-def _(patch: Patch) -> None:
-    patch.setattr(recorder, "may_come_again", lambda *_: False)
-
-
-@fault(
+)(setting(recorder, may_come_again=lambda *_: False))
+fault(
     "a payload that was never uploaded makes a task",
-    finds="no task without its payload",
+    "no task without its payload",
     test="contract/test_uploads",
-)
-def _(patch: Patch) -> None:
-    patch.setattr(Uploads, "faults", lambda *_: {})
+)(setting(Uploads, faults=lambda *_: {}))
 
 
 @fault(
     "an upload can be used after its hour",
-    finds="no task without its payload",
+    "no task without its payload",
     test="contract/test_uploads",
 )
 def _(patch: Patch) -> None:
@@ -1542,7 +1430,7 @@ def _(patch: Patch) -> None:
 # -- operators' actions, keys, search, counters ----------------------------------------------------
 
 
-@fault("an action takes a part over without its earlier times", finds="each task changed once")
+@fault("an action takes a part over without its earlier times", "each task changed once")
 def _(patch: Patch) -> None:
     with_part = ActionWork._with_part
 
@@ -1553,7 +1441,7 @@ def _(patch: Patch) -> None:
     patch.setattr(ActionWork, "_with_part", forgetful)
 
 
-@fault("an action counts a part that another worker took over", finds="each task counted once")
+@fault("an action counts a part that another worker took over", "each task counted once")
 def _(patch: Patch) -> None:
     saved = ActionWork._saved
 
@@ -1568,7 +1456,7 @@ def _(patch: Patch) -> None:
     patch.setattr(ActionWork, "_saved", counting)
 
 
-@fault("an action acts before it notes its part", finds="each task changed once")
+@fault("an action acts before it notes its part", "each task changed once")
 def _(patch: Patch) -> None:
     with_part = ActionWork._with_part
 
@@ -1580,7 +1468,7 @@ def _(patch: Patch) -> None:
     patch.setattr(ActionWork, "_with_part", eager)
 
 
-@fault("the name of a key is read and then written", finds="one living key has a name")
+@fault("the name of a key is read and then written", "one living key has a name")
 def _(patch: Patch) -> None:
     put_records = SqliteStore.put_records
 
@@ -1594,7 +1482,7 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "put_records", unseen)
 
 
-@fault("a name is taken from whichever key has it", finds="one living key has a name")
+@fault("a name is taken from whichever key has it", "one living key has a name")
 def _(patch: Patch) -> None:
     put_records = SqliteStore.put_records
 
@@ -1610,9 +1498,7 @@ def _(patch: Patch) -> None:
 
 
 @fault(
-    "a key is written whatever is there",
-    finds="a revoked key stays revoked",
-    test="contract/test_keys",
+    "a key is written whatever is there", "a revoked key stays revoked", test="contract/test_keys"
 )
 def _(patch: Patch) -> None:
     put_record = SqliteStore.put_record
@@ -1628,7 +1514,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "a name is given up whichever key has it",
-    finds="one living key has a name",
+    "one living key has a name",
     test="contract/test_keys",
 )
 def _(patch: Patch) -> None:
@@ -1636,7 +1522,7 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "drop_record", lambda self, kind, name, **_: drop(self, kind, name))
 
 
-@fault("the index of values forgets a task that waits again", finds="a search finds every task")
+@fault("the index of values forgets a task that waits again", "a search finds every task")
 def _(patch: Patch) -> None:
     write = Matching.write
 
@@ -1650,22 +1536,18 @@ def _(patch: Patch) -> None:
     )
 
 
-@fault("counters count what the log repeats", finds="counters converge")
-def _(patch: Patch) -> None:
-    patch.setattr(Buffer, "done", lambda *_: -1)
-
-
-@fault("a unique task has a random id", finds="one task in a window", test="unit/app/test_unique")
-def _(patch: Patch) -> None:
-    patch.setattr(unique_ids, "_id_of", lambda *_: f"{random.getrandbits(64):016x}")
+fault("counters count what the log repeats", "counters converge")(
+    setting(Buffer, done=lambda *_: -1)
+)
+fault("a unique task has a random id", "one task in a window", test="unit/app/test_unique")(
+    setting(unique_ids, _id_of=lambda *_: f"{random.getrandbits(64):016x}")
+)
 
 
 # -- chosen without knowing the simulation ---------------------------------------------------------
 
 
-@fault(
-    "a page of the index leaves out tasks of the same instant", finds="no task starved", blind=True
-)
+@fault("a page of the index leaves out tasks of the same instant", "no task starved", blind=True)
 def _(patch: Patch) -> None:
     bounds = sqlite_tasks._bounds
 
@@ -1681,7 +1563,7 @@ def _(patch: Patch) -> None:
 
 @fault(
     "a new rate limit keeps the tokens of the old one",
-    finds="rates never exceeded",
+    "rates never exceeded",
     kinds=("rate",),
     blind=True,
 )
@@ -1693,7 +1575,7 @@ def _(patch: Patch) -> None:
     patch.setattr(rate.Bucket, "under", generous)
 
 
-@fault("an expired task is delivered", finds="no expired task runs", blind=True)
+@fault("an expired task is delivered", "no expired task runs", blind=True)
 def _(patch: Patch) -> None:
     entries = SqliteStore.entries
 

@@ -25,7 +25,13 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
 from headrace.domain.push_answers import TargetAnswer
-from headrace.domain.queue import AlertSettings, DequeuingSettings, QueueSettings
+from headrace.domain.queue import (
+    AlertSettings,
+    DequeuingSettings,
+    IntervalUnit,
+    QueueSettings,
+    RateLimiting,
+)
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settle import Held
 from headrace.domain.task import State
@@ -616,6 +622,21 @@ def a_producer_stands_still_between_its_place_and_its_task() -> None:
     late, _ = group.put(), group.put()
     group.store.hidden = {late}
     assert group.take(group.one) == [], "a task overtakes one that was acknowledged before it"
+
+
+@finds("a new rate limit keeps the tokens of the old one")
+def a_rate_is_changed_when_all_its_tokens_are_used() -> None:
+    world = world_over(SqliteStore())
+
+    def limited(tokens: int) -> DequeuingSettings:
+        return DequeuingSettings(rate_limiting=RateLimiting(tokens, 1, IntervalUnit.MINUTES))
+
+    queue = world.queue(dequeuing_settings=limited(3))
+    world.put(queue, *"123456")
+    assert len(world.take(queue, 9)) == 3
+    world.use.queues.replace(queue, QueueSettings(dequeuing_settings=limited(2)))
+    world.clock.forward(1)
+    assert not new_world(world.store, world.clock).take(queue, 9)
 
 
 @finds("an idle group saves its turns", "delivered turns are not noted")

@@ -162,3 +162,9 @@ def test_a_list_is_narrowed_by_a_query(
     assert [row.get("name") or row["id"] for row in rows] == names
     wrong = cli(noun, "list", "--query", "quue:mail")
     assert (wrong.code, "at character 1: quue is no key" in wrong.error) == (2, True)
+
+
+def test_watched_counts_are_a_line_for_a_program_each_time(cli: Cli) -> None:
+    words = ("stats", "mail", "--watch", "--interval", "1ms", "--looks", "3")
+
+    assert len(cli(*words, "--json").lines) == 3

@@ -1,16 +1,7 @@
 """A class that several threads meet first at the same time is learnt by one of them."""
 
-import re
 import subprocess
 import sys
-from pathlib import Path
-from typing import Annotated
-
-import msgspec
-import pytest
-
-import headrace
-from headrace.shapes import convert
 
 # Ends with a segmentation fault within the first of these where msgspec itself is called.
 PROGRAM = """
@@ -46,23 +37,3 @@ def test_threads_that_meet_a_class_first_do_not_end_the_process() -> None:
     )
 
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_a_type_that_has_no_hash_is_converted_to() -> None:
-    assert convert(3, Annotated[int, ["a list"]]) == 3
-    with pytest.raises(msgspec.ValidationError):
-        convert("3", Annotated[int, ["a list"]])
-
-
-@pytest.mark.parametrize(
-    "call", [r"msgspec\.convert\(", r"from msgspec import .*\bconvert\b", r"^    .*json\.Decoder\("]
-)
-def test_nobody_else_has_msgspec_learn_a_class_while_threads_run(call: str) -> None:
-    package = Path(headrace.__file__).parent
-    found = {
-        str(path.relative_to(package))
-        for path in package.rglob("*.py")
-        if re.search(call, path.read_text(), re.MULTILINE)
-    }
-
-    assert found <= {"shapes.py"}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.domain import access
-from headrace.domain.access import Permission, Principal, Role, as_seen_by, common_head, covers, may
+from headrace.domain.access import Permission, Principal, Role, as_seen_by, covers, may
 from headrace.domain.errors import Forbidden
 from headrace.domain.task import Place, State, Task
 
@@ -89,23 +89,8 @@ def test_a_pattern_matches_the_whole_name_as_the_same_expression_would(
     assert covers(pattern, name) == bool(regex(pattern).fullmatch(name))
 
 
-@given(patterns, patterns, names)
-def test_what_a_covered_pattern_matches_its_cover_matches_too(
-    wide: str, narrow: str, name: str
-) -> None:
-    if covers(wide, narrow) and covers(narrow, name):
-        assert covers(wide, name)
-
-
 def test_a_pattern_of_many_stars_is_matched_in_no_time() -> None:
     assert not covers("*a" * 64 + "*b", "a" * 128)
-
-
-def test_the_common_head_is_as_long_as_it_can_be() -> None:
-    assert common_head(["ngsi.*"]) == "ngsi."
-    assert common_head(["ngsi.notify", "ngsi.n*", "ngsi.no*y"]) == "ngsi.n"
-    assert common_head(["mail", "*"]) == ""
-    assert common_head([]) == ""
 
 
 def test_a_key_is_not_wider_when_each_of_its_patterns_is_covered() -> None:

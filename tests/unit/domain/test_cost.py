@@ -12,12 +12,6 @@ def test_the_life_of_a_small_task_is_eight_writes() -> None:
     assert cost.life(batch=25).read == 0.02
 
 
-def test_retries_and_heartbeats_cost_on_average() -> None:
-    assert cost.life(retries=0.5).write == 8 + 0.5 * 6
-    assert cost.life(heartbeats=2).write == 8 + 2
-    assert cost.life(retries=1).read == 1.0
-
-
 @pytest.mark.parametrize(
     ("payload", "units"),
     [

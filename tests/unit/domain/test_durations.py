@@ -62,12 +62,3 @@ def test_it_is_written_as_it_is_typed(seconds: float, text: str) -> None:
 )
 def test_what_is_written_is_read_as_the_same(seconds: float) -> None:
     assert durations.read(durations.written(seconds)) == seconds
-
-
-def test_a_fault_names_the_limit_as_people_write_it() -> None:
-    assert durations.fault("12h", (1, 43_200)) is None
-    assert durations.fault("13h", (1, 43_200)) == (
-        "must be a length of time from 1s to 12h, such as 90s, 2m, 1h30m or 14d, not '13h'"
-    )
-    assert "in whole seconds" in str(durations.fault("1.5s", (1, 60), whole=True))
-    assert durations.fault("soon", (0, 60)) is not None

@@ -5,18 +5,14 @@ Long, because it is a list: each address, header and answer, and what it is take
 
 import json
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.lifecycle import Action
 from headrace.domain.push import (
     MASK,
-    Destination,
     PushHosts,
     Target,
     function_fault,
@@ -108,11 +104,6 @@ def test_hosts_of_the_deployment_may_be_private(url: str, *, allowed: bool) -> N
     assert (url_fault(url, HOSTS) is None) is allowed
 
 
-@pytest.mark.parametrize("text", ["", " , ", "a.example,b.example:80", "127.0.0.1:8000", "[::1]"])
-def test_lists_of_hosts(text: str) -> None:
-    PushHosts.parse(text)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -125,13 +116,6 @@ def test_lists_of_hosts(text: str) -> None:
 def test_what_is_no_list_of_hosts(text: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
         PushHosts.parse(text)
-
-
-def test_an_address_is_taken_apart_once() -> None:
-    to = Destination.parse("https://Example.com.:443?x=1")
-    assert (to.host, to.port, to.path, to.authority) == ("example.com", 443, "/?x=1", "example.com")
-    to = Destination.parse("http://[::1]:9000/a;b")
-    assert (to.host, to.port, to.path, to.authority) == ("::1", 9000, "/a;b", "[::1]:9000")
 
 
 @pytest.mark.parametrize(
@@ -150,19 +134,6 @@ def test_functions_are_those_of_the_deployment(
 ) -> None:
     found = function_fault(arn, allowed)
     assert found is None if fault is None else fault in (found or "")
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"Authorization": "Bearer x", "X-Tenant": "a b"},
-        {f"X-{n}": "" for n in range(20)},
-        {"X": "a" * 4095},
-    ],
-)
-def test_headers_of_targets(headers: dict[str, str]) -> None:
-    assert list(headers_faults(headers)) == []
 
 
 @pytest.mark.parametrize(
@@ -210,15 +181,6 @@ def test_what_is_masked_stays_as_it_was() -> None:
             lower.unmasked(gone)
 
 
-@given(st.integers(1, 500))
-def test_seats_share_the_concurrency(most: int) -> None:
-    target = Target(url="https://a.example/", max_concurrency=most)
-    threads = [target.threads(seat) for seat in range(target.seats)]
-    assert sum(threads) == most
-    assert all(1 <= one <= 100 for one in threads)
-    assert target.seats == (most + 99) // 100
-
-
 # --------------------------------------------------------------------------------------- answers
 
 
@@ -245,10 +207,6 @@ def test_2xx_is_a_success(status: int) -> None:
 )
 def test_what_is_no_result_is_none(body: bytes, result: str | None) -> None:
     assert report(200, body=body).result == result
-
-
-def test_a_part_of_an_answer_is_no_result() -> None:
-    assert report(200, body=b"1", whole=False) == PushReport(Action.SUCCEED)
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -319,41 +277,3 @@ def test_a_limit_halves_and_grows_by_one_a_second() -> None:
     assert (limit.allowed(5), limit.backs_off(5), limit.seconds_to_next(5)) == (5, True, 1)
     assert [limit.allowed(at) for at in (5.9, 6, 9.5, 10, 60)] == [5, 6, 9, 10, 10]
     assert not limit.backs_off(10)
-
-
-def test_what_was_sent_together_halves_it_once() -> None:
-    limit = PushLimit(8)
-    for _ in range(8):
-        limit.halve(1, sent_at=0.5)
-    assert limit.allowed(1) == 4
-    limit.halve(1.5, sent_at=1.2)
-    assert limit.allowed(1.5) == 2
-
-
-def test_a_target_that_stays_busy_is_asked_about_once_a_second() -> None:
-    limit, at, sent = PushLimit(100), 0.0, []
-    while at < 60:
-        if limit.allowed(at):
-            sent.append(at)
-            limit.halve(at, sent_at=at)
-        at += 0.01
-    probes = [after - before for before, after in pairwise(sent[10:])]
-    assert min(probes) > 0.4
-    assert max(probes) < 1.1
-
-
-@given(st.lists(st.tuples(st.floats(0, 5), st.booleans(), st.integers(1, 100)), max_size=50))
-def test_a_limit_is_never_beyond_the_settings_and_never_stuck(
-    steps: list[tuple[float, bool, int]],
-) -> None:
-    limit, now = PushLimit(10), 0.0
-    for wait, busy, most in steps:
-        now += wait
-        if busy:
-            limit.halve(now, sent_at=now)
-        else:
-            limit.change(most, now)
-        assert 0 <= limit.allowed(now) <= limit.most
-        assert 0 <= limit.seconds_to_next(now) <= 1
-    assert limit.allowed(now + 1) >= 1
-    assert limit.allowed(now + limit.most) == limit.most

@@ -39,10 +39,6 @@ def test_terms_say_which_tasks_are_meant(text: str, where: TaskFilter) -> None:
     assert read(text) == Query(where)
 
 
-def test_a_query_may_name_its_queue() -> None:
-    assert read("queue:mail state:dead") == Query(TaskFilter(states=("DEAD",)), "mail")
-
-
 @pytest.mark.parametrize(
     ("text", "at", "says"),
     [
@@ -104,13 +100,6 @@ def test_what_is_written_is_read_again_as_it_was(where: TaskFilter, queue: str |
     assert TaskFilter.of_fields(where.fields()) == where
 
 
-def test_what_turns_text_round_is_written_so_that_it_is_seen() -> None:
-    query = Query(TaskFilter(tags={"to": "a\u202eb"}, worker="x\u200b"))
-
-    assert written(query) == r'tag:to="a\u202eb" worker:"x\u200b"'
-    assert read(written(query)) == query
-
-
 @given(st.text(st.sampled_from('ab:="\\,. \n{}payloadtagstate'), max_size=30))
 def test_any_text_is_understood_or_refused(text: str) -> None:
     try:
@@ -143,11 +132,6 @@ def test_a_path_leads_to_the_text_of_one_value(path: str, text: str | None) -> N
     assert text_at(read_payload(payload), path) == text
 
 
-@pytest.mark.parametrize("payload", [None, "", "no json", '"text"', "[" * 100_000])
-def test_what_has_no_such_value_has_no_text(payload: str | None) -> None:
-    assert text_at(read_payload(payload), "order") is None
-
-
 def a_task(**named: object) -> Task:
     place = Place("mail", State.ENQUEUED, 0)
     at = dict.fromkeys(("scheduled_at", "due_at", "created_at", "enqueued_at"), NOON)
@@ -160,22 +144,6 @@ def test_a_filter_means_a_payload_and_how_an_id_begins() -> None:
     assert TaskFilter(payload={"order": "77"}, id_prefix="tsk_").means(task)
     assert not TaskFilter(payload={"order": "78"}).means(task)
     assert not TaskFilter(id_prefix="tsk_2").means(task)
-
-
-@pytest.mark.parametrize(
-    ("text", "where", "whole"),
-    [
-        ("", TaskFilter(worker="w"), TaskFilter(worker="w")),
-        ("queue:mail", TaskFilter(), TaskFilter()),
-        ("state:dead", TaskFilter(worker="w"), TaskFilter(states=("DEAD",), worker="w")),
-        ("tag:b=2", TaskFilter(tags={"a": "1"}), TaskFilter(tags={"a": "1", "b": "2"})),
-        ("attempts:0", TaskFilter(), TaskFilter(min_attempts=0)),
-    ],
-)
-def test_a_query_narrows_what_is_asked_otherwise(
-    text: str, where: TaskFilter, whole: TaskFilter
-) -> None:
-    assert narrowed(text, where, "mail") == whole
 
 
 @pytest.mark.parametrize(

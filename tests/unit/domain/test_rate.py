@@ -43,16 +43,6 @@ def test_an_empty_bucket_tells_when_there_is_a_token_and_keeps_its_word() -> Non
     assert bucket.wait(START + wait) == timedelta()
 
 
-def test_other_settings_leave_as_many_tokens_as_there_are_and_fill_up_at_their_own_rate() -> None:
-    bucket = drawn(Rate(10, timedelta(hours=1)), None, 7, timedelta())
-    assert bucket is not None
-
-    more, fewer = (bucket.under(Rate(tokens, SECOND), START + SECOND, START) for tokens in (100, 2))
-
-    assert (more.room(START), fewer.room(START)) == (3, 2)
-    assert (more.room(START + SECOND), fewer.room(START + SECOND)) == (100, 2)
-
-
 few = st.sampled_from([0, 0, 1, 2, 99])
 steps = st.lists(
     st.tuples(

@@ -77,21 +77,6 @@ def test_the_id_of_a_tick_depends_on_secret_queue_schedule_and_instant() -> None
 # -------------------------------------------------------------------------------------- progress
 
 
-def every_minute(tick: datetime) -> datetime:
-    return tick.replace(second=0, microsecond=0) + MINUTE
-
-
-def test_wanted_are_the_ticks_ahead_and_the_newest_missed() -> None:
-    now = NOW + timedelta(seconds=30)
-    near = [NOW - MINUTE / 4, NOW, *(NOW + number * MINUTE for number in range(1, 9))]
-
-    assert Progress("e").wanted(near, now) == [NOW + number * MINUTE for number in range(4)]
-    assert Progress("e", recent=(NOW, NOW + MINUTE)).wanted(near, now) == near[3:5]
-    assert Progress("e").wanted(near, now, most_ahead=2) == near[1:4]
-    assert Progress("e", recent=(NOW, NOW + MINUTE)).wanted(near, now, most_ahead=2) == [near[3]]
-    assert Progress("e", recent=tuple(near[1:4])).wanted(near, now, most_ahead=2) == []
-
-
 def test_the_schedule_says_which_of_the_missed_are_wanted() -> None:
     now = NOW + timedelta(seconds=30)
     near = [NOW - number * MINUTE for number in range(150, -1, -1)]
@@ -99,23 +84,3 @@ def test_the_schedule_says_which_of_the_missed_are_wanted() -> None:
     assert Progress("e").wanted(near, now, missed=Missed.SKIP) == []
     assert Progress("e").wanted(near, now, missed=Missed.ALL) == near[-100:]
     assert Progress("e", recent=(NOW,)).wanted(near, now, missed=Missed.LATEST) == []
-
-
-def test_after_a_jump_there_and_back_nothing_is_lost_or_doubled() -> None:
-    ahead = NOW + timedelta(hours=5)
-    progress = Progress("e").plus([NOW + MINUTE], now=NOW, following=every_minute)
-    progress = progress.plus([ahead], now=ahead, following=every_minute)
-    progress = progress.plus([ahead + MINUTE], now=ahead + 3 * MINUTE, following=every_minute)
-
-    assert [progress.has(tick) for tick in (NOW + MINUTE, ahead, ahead + MINUTE)] == [True] * 3
-    assert not progress.has(NOW + 2 * MINUTE)
-    assert not progress.has(ahead - MINUTE)
-
-
-def test_the_latest_run_is_the_last_that_has_come() -> None:
-    progress = Progress("e", ((NOW, NOW + MINUTE),), (NOW + 2 * MINUTE, NOW + 3 * MINUTE))
-
-    assert progress.last_run_at(NOW + 2.5 * MINUTE) == NOW + 2 * MINUTE
-    assert progress.last_run_at(NOW - MINUTE) is None
-    by_hand = Progress("e", progress.done, progress.recent, NOW + 2.2 * MINUTE)
-    assert by_hand.last_run_at(NOW + 2.5 * MINUTE) == NOW + 2.2 * MINUTE

@@ -65,11 +65,6 @@ def test_what_was_signed_long_ago_or_ahead_is_refused(apart: int) -> None:
         webhooks.verify(b"{}", headers(b"{}"), SECRET, clock=clock(NOW + apart))
 
 
-@pytest.mark.parametrize("apart", [-300, 0, 300])
-def test_clocks_may_be_five_minutes_apart(apart: int) -> None:
-    webhooks.verify(b"{}", headers(b"{}"), SECRET, clock=clock(NOW + apart))
-
-
 @pytest.mark.parametrize(
     "changed",
     [
@@ -103,12 +98,6 @@ def test_another_body_or_another_secret_is_refused() -> None:
         webhooks.verify(b"{ }", headers(b"{}"), SECRET, clock=clock())
     with pytest.raises(WebhookInvalid):
         webhooks.verify(b"{}", headers(b"{}"), OTHER, clock=clock())
-
-
-@pytest.mark.parametrize("secret", ["", "whsec_", "whsec_%", "no secret"])
-def test_what_is_no_secret_is_a_mistake_of_the_program(secret: str) -> None:
-    with pytest.raises(ValueError, match="secret"):
-        webhooks.verify(b"{}", headers(b"{}"), secret, clock=clock())
 
 
 def test_secrets_differ_by_stack_queue_its_creation_and_generation() -> None:

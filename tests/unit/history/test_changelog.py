@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.task import ErrorKind, Place, State, Task, TaskError
+from headrace.domain.task import Place, State, Task
 from headrace.domain.write import TaskWrite
-from headrace.history.changelog import FORGET, Changelog, digest, line
+from headrace.history.changelog import Changelog, digest, line
 from headrace.history.transitions import transition
 from headrace.store.base import LakeObject
 
@@ -71,22 +71,6 @@ def test_a_delivery_tells_its_worker_and_keeps_its_lease_secret() -> None:
     assert SECRET not in json.dumps(line)
 
 
-def test_a_report_tells_whose_it_was() -> None:
-    after = a_task(last_move="succeed", settled_lease_id=SECRET)
-    line = reported(in_flight(), after)
-
-    assert line["settled"] == line["lease_from"] == digest(SECRET)
-
-
-def test_a_failure_tells_its_error_cut_to_a_kilobyte() -> None:
-    error = TaskError(1, NOW, "w1", ErrorKind.FAILED, "Timeout", "x" * 2000, "trace")
-    line = reported(in_flight(), a_task(last_move="fail", errors=(error,)))
-
-    assert (line["error_kind"], line["error_type"]) == ("failed", "Timeout")
-    assert line["error_message"] == "x" * 1024
-    assert "trace" not in json.dumps(line)
-
-
 @pytest.mark.parametrize(
     ("move", "state"),
     [
@@ -112,19 +96,6 @@ def test_how_a_task_went_that_is_not_kept_is_the_move_that_ended_it(
     assert (line["queue_from"], line["state_from"]) == ("mail", "INFLIGHT")
     assert not {"queue_to", "state_to"} & line.keys()
     assert line["payload_bytes"] == len('{"é":1}'.encode())
-
-
-def test_a_removal_of_which_nothing_is_left_is_a_delete() -> None:
-    line = reported(in_flight(), None)
-
-    assert (line["move"], line["version"]) == ("delete", 4)
-    assert "state_to" not in line
-
-
-def test_what_the_table_forgets_by_itself_is_told_from_a_delete() -> None:
-    done = a_task(State.SUCCEEDED, finished_at=NOW)
-
-    assert reported(done, None, forgotten=True)["move"] == FORGET
 
 
 def test_a_payload_is_kept_where_it_is_new() -> None:

@@ -56,19 +56,6 @@ def test_minutes_come_back_as_they_were_and_hours_as_their_sums(minutes: Minutes
     assert content_of(dict(sorted(minutes.items(), reverse=True))) == content
 
 
-def test_the_file_of_a_busy_day_stays_small() -> None:
-    chance = random.Random(7)
-
-    def durations() -> Histogram:
-        return Histogram({bucket: chance.randint(1, 400) for bucket in range(200, 260)})
-
-    busy = {
-        FIRST + n: Activity([n] * len(COUNTED), durations(), durations(), n) for n in range(DAY)
-    }
-
-    assert 200_000 < len(content_of(busy)) < 400_000
-
-
 class Parts:
     """A file of which parts are read."""
 

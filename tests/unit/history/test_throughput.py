@@ -47,15 +47,3 @@ def test_what_is_usual_or_little_is_not_told(usual: Activity, now: Activity) -> 
     throughput.add(NOW, now)
 
     assert throughput.failing(NOW * MINUTE) is None
-
-
-def test_what_changed_in_five_minutes() -> None:
-    throughput = Throughput()
-    throughput.add(NOW - 5, activity(backlog=1_000, dead=9))
-    throughput.add(NOW - 4, activity(backlog=200))
-    throughput.add(NOW, activity(backlog=12, dead=2))
-
-    assert throughput.step(NOW * MINUTE) == (212, 2)
-    kept = throughput.kept(NOW * MINUTE)
-    assert kept is not None
-    assert set(kept.steps) == {NOW - 4, NOW}

@@ -14,7 +14,6 @@ from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task, TaskError
 from headrace.http import queues, task_answers
-from headrace.http.ngsi.quantumleap import notification
 from headrace.http.queue_bodies import ReplaceQueueBody
 from headrace.wire.base import to_json
 from tests.documented import check_documented
@@ -140,25 +139,6 @@ def test_a_waiting_task_is_ready_or_scheduled() -> None:
     later = replace(WAITING, due_at=NOW + timedelta(microseconds=1))
 
     assert [shown(task)["status"] for task in (WAITING, later)] == ["READY", "SCHEDULED"]
-
-
-def test_a_notification_has_the_shape_of_quantumleaps() -> None:
-    tags = {"fiware-service": 'x "', "fiware-servicepath": "/", "other": "y"}
-    task = replace(ENDED, tags=tags, payload=f'{{"data": [{PAYLOAD}]}}')
-
-    text = to_json(notification(task, max_retries=five))
-
-    check_documented("Notification", json.loads(text))
-    assert PAYLOAD in text
-    assert json.loads(text)["input"]["fiware_service"] == 'x "'
-    assert json.loads(text)["input"]["fiware_correlator"] is None
-    assert json.loads(text)["runtime"] == {
-        "task_id": "tsk_1",
-        "task_type": "mail",
-        "status": "failed",
-        "retries_left": 0,
-        "errors": ["T: é"],
-    }
 
 
 def test_a_queue_is_shown_with_the_defaults_of_the_contract_and_may_be_sent_back() -> None:

@@ -13,7 +13,6 @@ from headrace.http.queue_bodies import CreateQueueBody
 from headrace.http.rawjson import decode
 from headrace.http.report_bodies import ReportsBody
 from headrace.http.task_bodies import EnqueueBody
-from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from tests.unit.http.bodies import intervals, moved, read, refused, report, task
 
 # -------------------------------------------------------------------------------------- instants
@@ -131,20 +130,6 @@ def test_an_entry_with_everything() -> None:
         keepalive=2.5,
         retry=RetryStrategy(Backoff.INTERVALS, max_retries=2, intervals=(1, 2.5)),
         tags={"a": "b"},
-    )
-
-
-def test_a_report_of_a_move_keeps_an_explicit_payload_and_empty_tags() -> None:
-    (entry,) = read(ReportsBody, moved(payload={"a": 1}, tags={}, delay_in_seconds=0)).reports
-
-    assert entry.report() == TaskReport(
-        "tsk_1",
-        "lse_1.1.",
-        ReportStatus.MOVED,
-        to_queue="next",
-        payload='{"a": 1}',
-        tags={},
-        delay_in_seconds=0,
     )
 
 

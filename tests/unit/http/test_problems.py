@@ -9,7 +9,6 @@ from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValida
 
 from headrace.domain import errors
 from headrace.domain.errors import HeadraceError, Unavailable
-from headrace.http.fields import TOO_LARGE
 from headrace.http.problems import ProblemAnswer, is_ours, problem
 
 
@@ -76,14 +75,6 @@ def test_a_path_that_is_not_served() -> None:
     assert "leave" not in shown["detail"]
 
 
-def test_a_path_with_the_version_twice_says_what_to_leave_out() -> None:
-    twice = problem(NotFoundError(), request_id="req_1", where="GET /v1/v1/queues")
-
-    assert json.loads(twice.body)["detail"] == (
-        "there is nothing at GET /v1/v1/queues: leave /v1 out of the address of the service"
-    )
-
-
 def test_validation_errors_become_paths_and_plain_words() -> None:
     shown = body(
         RequestValidationError(
@@ -102,12 +93,6 @@ def test_validation_errors_become_paths_and_plain_words() -> None:
         {"field": "tasks[3].tags.a", "message": "is required"},
         {"field": "body", "message": "is required"},
     ]
-
-
-def test_one_thing_too_large_makes_it_a_413() -> None:
-    error = RequestValidationError([wrong(("a",)), wrong(("b",), TOO_LARGE)])
-
-    assert (body(error)["status"], body(error)["code"]) == (413, "payload_too_large")
 
 
 def test_an_answer_is_bounded_whatever_was_sent() -> None:

@@ -6,9 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from headrace.history.transitions import Event
 from headrace.local.tables import Template
-from headrace.runtime import telemetry
 
 TOLD: Final = {"Fn::If": ["Told", [{"Ref": "AlarmTopic"}], {"Ref": "AWS::NoValue"}]}
 SECONDS_BY_RATE: Final = {"rate(1 minute)": 60}
@@ -42,13 +40,6 @@ def values(metric: dict[str, Any], dimension: str) -> list[str]:
     return [next(iter(value.values())) if isinstance(value, dict) else value for value in found]
 
 
-def test_each_tells_of_its_begin_and_its_end(alarms: dict[str, dict[str, Any]]) -> None:
-    assert len(alarms) >= 12
-    for name, alarm in alarms.items():
-        assert alarm["AlarmActions"] == alarm["OKActions"] == TOLD, name
-        assert alarm["AlarmDescription"].endswith((".", "?")), name
-
-
 def test_each_says_what_silence_means(alarms: dict[str, dict[str, Any]]) -> None:
     """A function that ran every minute and stops has no data; elsewhere no data is no trouble.
 
@@ -61,11 +52,6 @@ def test_each_says_what_silence_means(alarms: dict[str, dict[str, Any]]) -> None
         assert alarm.get("InsufficientDataActions") == (TOLD if by_the_minute else None), name
         below = alarm["ComparisonOperator"] == "LessThanThreshold"
         assert below == by_the_minute, name
-
-
-def test_a_single_throttled_call_raises_no_alarm(alarms: dict[str, dict[str, Any]]) -> None:
-    for name in ("FunctionThrottles", "TableThrottles"):
-        assert alarms[name]["Threshold"] > 1, name
 
 
 def test_each_looks_at_this_stack_alone(
@@ -146,36 +132,3 @@ def test_whatever_runs_by_the_minute_is_missed_when_it_does_not(
             1,
         )
         assert metric["Period"] >= 60
-
-
-def test_each_metric_of_ours_is_one_that_the_service_writes(
-    alarms: dict[str, dict[str, Any]],
-) -> None:
-    reaped = dict.fromkeys(("retried", "dead_lettered", "throttled", "unseen"), 0.0)
-    written = {
-        *telemetry.of_reaper({**reaped, "oldest_ready_seconds": 1.0}),
-        *telemetry.of_dispatcher(1),
-        *telemetry.of_recorder(dict.fromkeys(Event, 1)),
-    }
-    ours = [
-        one
-        for alarm in alarms.values()
-        for one in metrics(alarm)
-        if one["Namespace"] == telemetry.NAMESPACE
-    ]
-
-    assert {one["MetricName"] for one in ours} == {
-        *("Dead", "OldestReadySeconds", "TargetsBackingOff")
-    }
-    for one in ours:
-        assert one["MetricName"] in written
-        assert values(one, telemetry.DIMENSION) == ["AWS::StackName"]
-
-
-def test_limits_that_a_deployment_sets_are_parameters(
-    template: Template, alarms: dict[str, dict[str, Any]]
-) -> None:
-    assert alarms["OldestReady"]["Threshold"] == {"Ref": "OldestReadySeconds"}
-    assert alarms["Dead"]["Threshold"] == {"Ref": "DeadTasks"}
-    for name in ("OldestReadySeconds", "DeadTasks"):
-        assert template["Parameters"][name]["Type"] == "Number"

@@ -3,14 +3,8 @@
 `make build` has hadolint read it.
 """
 
-import json
 import re
-import shlex
 
-from click.testing import CliRunner
-
-from headrace.cli.run import run_command
-from headrace.local.service import HEALTH_PATH
 from infra import PROJECT_ROOT
 
 TEXT = (PROJECT_ROOT / "Dockerfile").read_text().replace("\\\n", " ")
@@ -43,19 +37,3 @@ def test_it_runs_as_nobody_in_particular() -> None:
 
     assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", user)
     assert [first for first, _ in STEPS].index("USER") < [first for first, _ in STEPS].index("CMD")
-
-
-def test_it_asks_the_service_whether_it_is_well() -> None:
-    (check,) = steps("HEALTHCHECK")
-
-    assert f"http://127.0.0.1:8080{HEALTH_PATH}'" in check
-
-
-def test_its_command_is_one_that_there_is() -> None:
-    (command,) = steps("CMD")
-    words = json.loads(command)
-    known = CliRunner().invoke(run_command, ["--help"]).output
-
-    assert words[:2] == ["headrace", "run"]
-    assert words[2:] == shlex.split("--host 0.0.0.0 --port 8080")
-    assert all(word in known for word in words[2:] if word.startswith("--"))

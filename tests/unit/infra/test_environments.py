@@ -18,10 +18,6 @@ def parameters(name: str) -> dict[str, str]:
     return dict(one.split("=", 1) for one in overrides)
 
 
-def test_there_are_four() -> None:
-    assert CONFIG.keys() - {"version"} == {*NAMES}
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_an_environment_is_a_stack_of_its_own_that_may_be_deployed(name: str) -> None:
     others = [CONFIG[other]["global"]["parameters"]["stack_name"] for other in NAMES]
@@ -41,17 +37,3 @@ def test_its_parameters_are_the_templates_and_may_be_what_they_are(
         assert value in map(str, declared.get("AllowedValues", [value]))
         assert re.fullmatch(declared.get("AllowedPattern", ".*"), value)
         assert value != str(declared["Default"]) or parameter == "Stage"
-
-
-def test_an_environment_is_called_in_its_path_as_it_is_called_here() -> None:
-    assert {name: parameters(name).get("Stage", "dev") for name in NAMES} == {
-        "default": "dev",
-        "dev": "dev",
-        "staging": "staging",
-        "prod": "prod",
-    }
-
-
-def test_production_is_not_deleted_by_mistake() -> None:
-    assert parameters("prod")["DeletionProtection"] == "true"
-    assert CONFIG["prod"]["deploy"]["parameters"]["confirm_changeset"] is True

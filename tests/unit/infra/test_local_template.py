@@ -1,7 +1,5 @@
 """The part of template.yaml that the package holds: as the template has it, all that is read."""
 
-from pathlib import Path
-
 import pytest
 
 from headrace.local.gateway import load_handler
@@ -22,20 +20,6 @@ def test_the_part_means_what_the_whole_means(template: Template) -> None:
         lived = part["Resources"][table]["Properties"].get("TimeToLiveSpecification")
         whole = template["Resources"][table]["Properties"].get("TimeToLiveSpecification")
         assert lived == whole
-
-
-def test_a_part_that_is_behind_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    template, part = tmp_path / "template.yaml", tmp_path / "template.json"
-    text = "Resources: {A: {Type: AWS::Serverless::Function, Properties: {Handler: HANDLER}}}"
-    template.write_text(text.replace("HANDLER", "a.b"))
-    assert main([], template, part) == 0
-    assert main(["--check"], template, part) == 0
-
-    template.write_text(text.replace("HANDLER", "c.d"))
-
-    assert main(["--check"], template, part) == 1
-    printed = capsys.readouterr().err
-    assert printed == "template.json is not what template.yaml says: make local-template\n"
 
 
 def test_every_handler_of_the_template_is_in_the_package() -> None:

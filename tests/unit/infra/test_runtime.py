@@ -34,14 +34,3 @@ def test_build_and_emulator_have_environments_of_that_python(version: str) -> No
     assert f"LAMBDA_PYTHON := {version}\n" in recipes
     assert "$(call lambda_venv,$(BUILD_VENV))" in recipes
     assert "$(call lambda_venv,$(E2E_VENV))" in recipes  # it runs functions with its own Python
-
-
-@pytest.mark.parametrize(
-    ("page", "sentence"),
-    [
-        ("docs/guide/deploy.md", "Python {} with pip, and make"),
-        ("CONTRIBUTING.md", "`make build` and `make e2e` need Python {} itself"),
-    ],
-)
-def test_docs_name_it(version: str, page: str, sentence: str) -> None:
-    assert sentence.format(version) in (PROJECT_ROOT / page).read_text()

@@ -5,11 +5,8 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.errors import RateLimited
-from headrace.http.problems import problem
 from headrace.http.request import OPEN_PATHS
-from headrace.local.tables import Template, routes
-from headrace.runtime.function import ALWAYS
+from headrace.local.tables import Template
 
 DOOR = {("GET", "/console/sign-in"), ("POST", "/console/sign-in")}
 POLICY_BYTES = 20_480  # Lambda's limit of who may call a function
@@ -45,19 +42,6 @@ def test_all_routes_have_a_limit_and_those_without_a_key_one_of_their_own(
     assert limits.keys() == {("GET", path) for path in OPEN_PATHS} | DOOR
     assert set(limits.values()) == {"OpenRequestsPerSecond"}
     assert template["Parameters"]["OpenRequestsPerSecond"]["Default"] <= 50
-
-
-def test_a_limit_of_its_own_is_for_one_method_of_a_route_that_there_is(template: Template) -> None:
-    # API Gateway takes none for a route with all methods.
-    there = {(route.method, route.path) for route in routes(template)}
-
-    assert {route for route in limits_of_routes(template) if route[1] != "/*"} <= there
-
-
-def test_no_method_has_detailed_metrics(template: Template) -> None:
-    settings = properties(template, "Api")["MethodSettings"]
-
-    assert [one for one in settings if one.get("MetricsEnabled", False)] == []
 
 
 @pytest.mark.parametrize(
@@ -105,42 +89,10 @@ def test_a_firewall_is_there_only_if_it_has_something_to_do(template: Template) 
     assert stage.endswith("::/restapis/${Api}/stages/${Api.Stage}")
 
 
-def test_it_counts_by_address_and_by_key(template: Template) -> None:
-    by = {name: rule["Statement"]["RateBasedStatement"] for name, rule in rules(template).items()}
-
-    assert by["PerAddress"]["AggregateKeyType"] == "IP"
-    assert by["PerAddress"]["Limit"] == {"Ref": "RequestsPerAddress"}
-    (key,) = by["PerKey"]["CustomKeys"]
-    assert key["Header"]["Name"] == "authorization"
-    assert by["PerKey"]["Limit"] == {"Ref": "RequestsPerKey"}
-
-
-def test_what_it_refuses_is_told_as_we_would(template: Template) -> None:
-    (body,) = properties(template, "Firewall")["CustomResponseBodies"].values()
-    reported = json.loads(body["Content"])
-    ours = problem(RateLimited(reported["detail"]), request_id="", where="")
-
-    assert reported == json.loads(ours.body)
-    for rule in rules(template).values():
-        answer = rule["Action"]["Block"]["CustomResponse"]
-        headers = {one["Name"]: one["Value"] for one in answer["ResponseHeaders"]}
-        assert answer["ResponseCode"] == ours.status
-        assert int(headers.pop("Retry-After")) > 0
-        assert headers == ALWAYS
-
-
 def test_it_keeps_no_request_because_keys_stand_in_them(template: Template) -> None:
     seen = [properties(template, "Firewall"), *rules(template).values()]
 
     assert [each["VisibilityConfig"]["SampledRequestsEnabled"] for each in seen] == [False] * 3
-
-
-def test_logs_are_under_the_same_key_as_what_they_speak_of(template: Template) -> None:
-    groups = [of for of in template["Resources"].values() if of["Type"] == "AWS::Logs::LogGroup"]
-    key = {"Fn::If": ["OwnKey", {"Ref": "KmsKeyArn"}, {"Ref": "AWS::NoValue"}]}
-
-    assert len(groups) == 8
-    assert [group["Properties"]["KmsKeyId"] for group in groups] == [key] * 8
 
 
 def resource_policy(function: str, events: dict[str, Any]) -> dict[str, Any]:

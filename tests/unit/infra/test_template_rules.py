@@ -40,10 +40,6 @@ OWN_STACK = (
     ":stack/${AWS::StackName}/*"
 )
 FOLDERS_OF_SPARK = ("logs", "reports", "series", "state", "tables")
-STAYS_WHEN_THE_STACK_GOES = {
-    "AWS::DynamoDB::Table",
-    "AWS::S3::Bucket",
-}
 AT_REST = {
     "AWS::DynamoDB::Table": "SSESpecification",
     "AWS::S3::Bucket": "BucketEncryption",
@@ -132,26 +128,6 @@ def test_every_function_has_its_memory_its_time_and_its_log(template: Template) 
         assert own["LoggingConfig"]["LogGroup"]["Ref"] in of_type(template, "AWS::Logs::LogGroup")
 
 
-def test_every_package_is_built_with_its_bytecode(template: Template) -> None:
-    for name, function in of_type(template, "AWS::Serverless::Function").items():
-        assert function["Metadata"]["BuildMethod"] == "makefile", name
-
-
-def test_traces_and_the_raw_lake_are_off_unless_asked_for(template: Template) -> None:
-    parameters = template["Parameters"]
-
-    assert parameters["Tracing"]["Default"] == "Disabled"
-    assert parameters["RawLake"]["Default"] == "false"
-    assert template["Conditions"]["WithLake"] == {
-        "Fn::Or": [{"Condition": "Spark"}, {"Fn::Equals": [{"Ref": "RawLake"}, "true"]}]
-    }
-    for name, function in of_type(template, "AWS::Serverless::Function").items():
-        variables = function["Properties"].get("Environment", {}).get("Variables", {})
-        if "HEADRACE_LAKE" in variables:
-            there = {"Fn::Sub": "s3://${Lake}"}
-            assert variables["HEADRACE_LAKE"] == {"Fn::If": ["WithLake", there, "none"]}, name
-
-
 def test_a_function_that_invokes_itself_may_do_so_more_than_16_times(template: Template) -> None:
     invokes = {
         name
@@ -182,12 +158,6 @@ def test_every_function_may_use_the_key_that_encrypts_its_data(template: Templat
     assert {"Fn::If": ["Spark", {"Ref": "SparkRole"}, {"Ref": "AWS::NoValue"}]} in roles
 
 
-def test_a_key_of_your_own_encrypts_all_that_can_have_one(template: Template) -> None:
-    of_topic = template["Resources"]["AlarmTopic"]["Properties"]["KmsMasterKeyId"]
-
-    assert of_topic == {"Fn::If": ["OwnKey", {"Ref": "KmsKeyArn"}, {"Ref": "AWS::NoValue"}]}
-
-
 def test_every_bucket_keeps_what_was_overwritten_for_a_while(template: Template) -> None:
     for name, bucket in of_type(template, "AWS::S3::Bucket").items():
         rules = bucket["Properties"]["LifecycleConfiguration"]["Rules"]
@@ -205,10 +175,3 @@ def test_what_holds_data_is_encrypted(template: Template, kind: str, setting: st
 
     assert found
     assert [name for name, of in found.items() if setting not in of["Properties"]] == []
-
-
-def test_only_what_may_be_made_again_goes_with_the_stack(template: Template) -> None:
-    for name, resource in template["Resources"].items():
-        if resource["Type"] in STAYS_WHEN_THE_STACK_GOES:
-            assert resource["DeletionPolicy"] == "RetainExceptOnCreate", name
-            assert resource["UpdateReplacePolicy"] == "Retain", name

@@ -21,8 +21,3 @@ def test_a_client_for_threads_that_somebody_changed_fails_the_check_with_one_lin
     assert capsys.readouterr().err == ("client.py is not what aio.py makes: run `make unasync`\n")
     assert main([], changed) == 0
     assert main(["--check"], changed) == 0
-
-
-def test_a_word_that_the_source_no_longer_has_is_an_error() -> None:
-    with pytest.raises(LookupError, match="has nothing that"):
-        made_of("import asyncio\n")

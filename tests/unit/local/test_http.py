@@ -104,22 +104,6 @@ def test_a_client_that_ends_in_the_middle_is_told(served: Served, sent: bytes) -
     assert served.handler.events == []
 
 
-def test_a_client_may_ask_before_it_sends_its_body(served: Served) -> None:
-    head = POST + b"Expect: 100-continue\r\nConnection: close\r\nContent-Length: 2\r\n\r\n"
-    with served.open() as connection:
-        connection.sendall(head)
-        assert connection.recv(100) == b"HTTP/1.1 100 \r\n\r\n"
-        connection.sendall(b"ok")
-        assert until_end(connection).startswith(b"HTTP/1.1 200 OK\r\n")
-
-
-def test_head_has_the_length_and_no_body(served: Served) -> None:
-    answer = served.raw(b"HEAD /v1/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-
-    assert b"\r\nContent-Length: 4\r\n" in answer
-    assert answer.endswith(b"\r\n\r\n")
-
-
 @pytest.mark.parametrize(
     "host",
     [

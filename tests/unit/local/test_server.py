@@ -26,25 +26,6 @@ def served() -> Iterator[Served]:
 
 
 class TestServer:
-    def test_one_connection_serves_many_requests(self, served: Served) -> None:
-        connection = served.connect()
-        for number in range(3):
-            connection.request("POST", f"/v1/x?n={number}", body=b"{}")
-            assert connection.getresponse().read() == b"fine"
-
-        assert len(served.handler.events) == 3
-        connection.close()
-
-    def test_a_chunked_body_arrives_whole(self, served: Served) -> None:
-        connection = served.connect()
-        for _ in range(2):
-            connection.request("POST", "/v1/x", body=iter([b"one, ", b"two"]), encode_chunked=True)
-            assert connection.getresponse().read() == b"fine"
-
-        bodies = [base64.b64decode(event["body"]) for event in served.handler.events]
-        assert bodies == [b"one, two"] * 2
-        connection.close()
-
     @pytest.mark.parametrize("size", [MAX_BODY_BYTES + 1, 10**15])
     def test_a_body_over_the_limit_is_refused_by_its_length(
         self, served: Served, size: int
@@ -78,25 +59,6 @@ class TestServer:
         assert MAX_BODY_BYTES > BODY_BYTES  # the API's own refusal names the field
         assert LAMBDA_BYTES - 200_000 < len(json.dumps(event)) < LAMBDA_BYTES
         connection.close()
-
-    def test_a_request_under_way_is_finished_when_the_server_stops(self) -> None:
-        handler = WaitingHandler()
-        with serving(handler) as served:
-            connection, idle = served.connect(), served.open()
-            connection.request("GET", "/v1/x")
-            handler.entered.acquire(timeout=10)
-
-            stopping = threading.Thread(target=served.server.stop)
-            stopping.start()
-            assert until_end(idle) == b""
-            idle.close()
-            handler.leave.set()
-
-            response = connection.getresponse()
-            assert response.read() == b"finished"
-            assert response.headers["Connection"] == "close"
-            stopping.join()
-            connection.close()
 
 
 class WaitingHandler:
@@ -136,21 +98,6 @@ class TestManyConnections:
                 assert connection.getresponse().read() == b"finished"
                 connection.close()
             waiting[20].close()
-
-    def test_the_longest_idle_makes_room_for_a_new_one(self) -> None:
-        handler = WaitingHandler()
-        with serving(handler, bounds=Bounds(connections=3)) as served:
-            busy, first, second = served.connect(), served.open(), served.open()
-            busy.request("GET", "/v1/x")
-            handler.entered.acquire(timeout=10)
-
-            assert get(served, "/v1/quick") == 200
-            assert until_end(first) == b""
-            first.close()
-            handler.leave.set()
-            assert busy.getresponse().read() == b"finished"
-            busy.close()
-            second.close()
 
     def test_large_bodies_are_bounded_together(self) -> None:
         handler = WaitingHandler()

@@ -1,6 +1,5 @@
 """template.yaml, as the local service and every test take it."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import boto3
@@ -15,39 +14,6 @@ from headrace.local.tables import (
 )
 from infra.template import load_template
 from tests.processes import free_port
-
-
-@pytest.fixture
-def template_file(tmp_path: Path) -> Callable[[str], Template]:
-    def load(text: str) -> Template:
-        path = tmp_path / "template.yaml"
-        path.write_text(text, encoding="utf-8")
-        return load_template(path)
-
-    return load
-
-
-def test_cloudformations_tags_become_plain_data(template_file: Callable[[str], Template]) -> None:
-    loaded = template_file(
-        "Resources: {A: !Ref B, C: !Sub '${D}/e', F: !GetAtt G.Arn, H: !Join ['', [a, !Ref I]],"
-        " J: !If [K, {L: 1}, !Ref 'AWS::NoValue']}"
-    )
-
-    assert loaded["Resources"] == {
-        "A": {"Ref": "B"},
-        "C": {"Fn::Sub": "${D}/e"},
-        "F": {"Fn::GetAtt": "G.Arn"},
-        "H": {"Fn::Join": ["", ["a", {"Ref": "I"}]]},
-        "J": {"Fn::If": ["K", {"L": 1}, {"Ref": "AWS::NoValue"}]},
-    }
-
-
-@pytest.mark.parametrize("text", ["- a list", "no: resources", "{", "Resources: text"])
-def test_what_is_no_template_is_refused_in_one_line(
-    template_file: Callable[[str], Template], text: str
-) -> None:
-    with pytest.raises(TemplateInvalid, match=r"^template\.yaml [^\n]+$"):
-        template_file(text)
 
 
 def test_a_missing_template_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -48,39 +48,6 @@ def test_a_cursor_shows_nothing_of_where_it_leads() -> None:
 
 
 @given(st.text())
-def test_a_forged_cursor_is_refused_by_name(cursor: str) -> None:
-    assert refused(SCOPE, cursor) == ["cursor"]
-
-
-@given(st.binary())
-def test_a_cursor_forged_in_the_right_alphabet_is_refused_by_name(blob: bytes) -> None:
-    cursor = base64.urlsafe_b64encode(blob).decode().rstrip("=")
-
-    assert refused(SCOPE, cursor) == ["cursor"]
-
-
-@given(st.data())
-def test_a_cursor_with_any_byte_altered_is_refused(data: st.DataObject) -> None:
-    cursor = OURS.write(SCOPE, STATE)
-    blob = bytearray(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    blob[data.draw(st.integers(0, len(blob) - 1))] ^= data.draw(st.integers(1, 255))
-
-    altered = base64.urlsafe_b64encode(blob).decode().rstrip("=")
-
-    assert refused(SCOPE, altered) == ["cursor"]
-
-
-@given(st.data())
-def test_a_cursor_cut_short_or_made_longer_is_refused(data: st.DataObject) -> None:
-    cursor = OURS.write(SCOPE, STATE)
-    cut = cursor[: data.draw(st.integers(0, len(cursor) - 1))]
-    longer = cursor + data.draw(st.text("ABCDabcd0123-_", min_size=1, max_size=8))
-
-    assert refused(SCOPE, cut) == ["cursor"]
-    assert refused(SCOPE, longer) == ["cursor"]
-
-
-@given(st.text())
 def test_a_cursor_of_another_list_or_filter_is_refused(scope: str) -> None:
     assume(scope != SCOPE)
 
@@ -88,7 +55,13 @@ def test_a_cursor_of_another_list_or_filter_is_refused(scope: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "cursor", ["", "=", "====", "AAAA", "ÄÖÜ", "\x00", "a" * 100_000, "\ud800"]
+    "cursor",
+    [
+        "",
+        "=",
+        "ÄÖÜ",
+        "\ud800",
+    ],
 )
 def test_awkward_texts_are_refused_too(cursor: str) -> None:
     assert refused(SCOPE, cursor) == ["cursor"]

@@ -8,13 +8,13 @@ import pytest
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.runtime.wiring import Settings, UseCases, build
-from headrace.store.memory import MemoryStore
+from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
 
 
 def services(count: int, clock: ManualClock, limits: DequeuingSettings) -> list[UseCases]:
     """Return *count* services over one store, with a queue named mail."""
-    store = MemoryStore()
+    store = SqliteStore(":memory:")
     made = [build(Settings(admin_key="test"), store, now=clock) for _ in range(count)]
     made[0].queues.create("mail", QueueSettings(dequeuing_settings=limits))
     return made
@@ -25,7 +25,7 @@ def fill(use: UseCases, count: int) -> None:
         use.tasks.enqueue("mail", [TaskSpec("{}")] * 25)
 
 
-@pytest.mark.parametrize("count", [1, 4, 16, 64])
+@pytest.mark.parametrize("count", [1, 16])
 def test_deliveries_come_at_the_rate_from_however_many_services(count: int) -> None:
     clock, chance = ManualClock(), random.Random(3)
     rate = RateLimiting(40, 2)

@@ -18,7 +18,14 @@ from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from tests.contract.conftest import lease_name
 from tests.fleet import Fleet
 
-SIZES = [(25,), (10, 10, 10), (1, 10, 25), (10,) * 6, (1, 3, 10, 25, 1, 3)]
+CROWDS = [  # the workers' batch sizes, and whether the workers name themselves
+    ((25,), True),
+    ((1, 10, 25), True),
+    ((1, 10, 25), False),
+    pytest.param((10, 10, 10), False, marks=pytest.mark.slow),
+    pytest.param((10,) * 6, True, marks=pytest.mark.slow),
+    ((1, 3, 10, 25, 1, 3), True),
+]
 RELEASED = 0.1  # of the deliveries
 NEWCOMERS = 12
 FAIR = {"groups": GroupSettings(GroupMode.FAIR)}
@@ -104,8 +111,7 @@ def delivered_before_newcomers(crowd: Crowd, fields: Callable[[int], dict[str, A
     return waits
 
 
-@pytest.mark.parametrize("named", [True, False])
-@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize(("sizes", "named"), CROWDS)
 def test_a_busy_group_does_not_hold_up_a_newcomer(sizes: Sequence[int], *, named: bool) -> None:
     crowd = Crowd(sizes, named=named, **FAIR)
 
@@ -115,8 +121,7 @@ def test_a_busy_group_does_not_hold_up_a_newcomer(sizes: Sequence[int], *, named
     assert max(waits) <= bound(sizes), waits
 
 
-@pytest.mark.parametrize("named", [True, False])
-@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize(("sizes", "named"), CROWDS)
 def test_a_task_of_high_priority_is_delivered_before_normal_ones(
     sizes: Sequence[int], *, named: bool
 ) -> None:
@@ -128,8 +133,7 @@ def test_a_task_of_high_priority_is_delivered_before_normal_ones(
     assert max(waits) <= bound(sizes), waits
 
 
-@pytest.mark.parametrize("named", [True, False])
-@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize(("sizes", "named"), CROWDS)
 def test_a_task_is_overtaken_by_few_that_fell_due_after_it(
     sizes: Sequence[int], *, named: bool
 ) -> None:

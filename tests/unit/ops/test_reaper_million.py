@@ -51,21 +51,3 @@ def test_lapsed_leases_are_back_in_the_computed_time(
 
     assert took <= computed
     assert there.number(State.ENQUEUED) == queues * each
-
-
-def test_a_million_over_a_hundred_queues_take_four_minutes() -> None:
-    assert minutes(100, 10_000) == 4
-
-
-@pytest.mark.slow
-def test_meanwhile_every_queue_gets_some_back_in_each_minute() -> None:
-    there = ReaperDeployment(pass_seconds=PASS_SECONDS / 20)
-    names = [there.queue(f"q{number:02}") for number in range(5)]
-    for name in names:
-        there.leased(name, 1_500)
-
-    for _ in range(3):
-        before = [there.in_state(name, State.INFLIGHT) for name in names]
-        there.minute()
-        after = [there.in_state(name, State.INFLIGHT) for name in names]
-        assert all(now < then for then, now in zip(before, after, strict=True) if then)

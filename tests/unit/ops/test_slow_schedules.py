@@ -14,7 +14,7 @@ import pytest
 from headrace.domain.queue import QueueSettings
 from headrace.domain.schedule import ScheduleSettings
 from headrace.runtime.wiring import Settings, UseCases, build
-from headrace.store.memory import MemoryStore
+from headrace.store.sqlite import SqliteStore
 from tests.every_task import everything
 from tests.stage import Stage
 
@@ -25,7 +25,7 @@ _SLOW |= {"set_key_lock", "drop_record"}
 class SlowStore:
     """A store of which each call takes up to so many seconds."""
 
-    def __init__(self, store: MemoryStore, stage: Stage, most: float) -> None:
+    def __init__(self, store: SqliteStore, stage: Stage, most: float) -> None:
         self._store = store
         self._stage = stage
         self._most = most
@@ -51,7 +51,7 @@ class SlowStore:
 @pytest.mark.parametrize("puts", [1, 4])
 def test_no_tick_is_lost_while_a_schedule_is_put_on_a_slow_table(most: float, puts: int) -> None:
     """The ticks that fall due while the call works are not missed ones."""
-    stage, store = Stage(random.Random(puts)), MemoryStore()
+    stage, store = Stage(random.Random(puts)), SqliteStore(":memory:")
     slow: Any = SlowStore(store, stage, most)
     services = [build(Settings(admin_key="test"), slow, now=stage.now) for _ in range(2)]
     near = build(Settings(admin_key="test"), store, now=stage.now)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace.domain.ids import WHOLE_ID_RE, derived_task_id
-from headrace.ops.shared.stack_secret import IDS, SIGNING, DerivedIds, StackSecret
+from headrace.ops.shared.stack_secret import IDS, DerivedIds, StackSecret
 from headrace.store.memory import MemoryStore
 
 BORN = datetime(2031, 5, 4, 12, tzinfo=UTC)
@@ -35,12 +35,6 @@ def test_facts_are_kept_apart(facts: tuple[str, ...]) -> None:
     others.remove(facts)
 
     assert ids.task_id(BORN, *facts) not in [ids.task_id(BORN, *other) for other in others]
-
-
-def test_the_secret_for_ids_is_not_the_one_that_signs() -> None:
-    store = MemoryStore()
-
-    assert StackSecret(store, IDS).value() != StackSecret(store, SIGNING).value()
 
 
 def test_the_process_that_comes_second_takes_the_secret_of_the_first() -> None:

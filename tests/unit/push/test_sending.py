@@ -83,15 +83,6 @@ def test_a_connection_that_the_receiver_ends_is_made_anew(receiver: Receiver) ->
     assert len({got.client for got in receiver.received}) == 3
 
 
-def test_another_target_has_a_connection_of_its_own(receiver: Receiver) -> None:
-    with receiving() as other:
-        one = sender()
-        for url in (receiver.url, other.url, receiver.url):
-            assert one.send(Target(url=url), TASK, [SECRET]).status == 200
-        one.close()
-        assert (len(receiver.received), len(other.received)) == (2, 1)
-
-
 def test_a_redirect_is_an_answer_and_is_not_followed(receiver: Receiver) -> None:
     receiver.answer = lambda _: GivenAnswer(302, headers={"Location": receiver.url})
     assert sent(receiver.url).status == 302
@@ -229,8 +220,3 @@ def test_a_function_is_called_with_the_task() -> None:
         "attempt": 2,
         "payload": {"to": "é", "n": 1.0},
     }
-
-
-def test_where_no_function_can_be_called_it_is_refused() -> None:
-    answer = sender().send(Target(function="arn:x"), TASK, [SECRET])
-    assert (answer.status, answer.error) == (None, "TargetRefused")

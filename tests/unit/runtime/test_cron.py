@@ -31,15 +31,6 @@ def test_five_fields_are_minute_hour_day_month_weekday() -> None:
     assert days("0 0 1 1 *", count=2) == ["2027-01-01", "2028-01-01"]
 
 
-def test_with_six_fields_the_first_is_the_second() -> None:
-    assert local("15,45 30 8 * * *", count=3) == [
-        "2026-11-21 08:30:15",
-        "2026-11-21 08:30:45",
-        "2026-11-22 08:30:15",
-    ]
-    assert local("*/30 * * * * *", count=2) == ["2026-11-21 08:00:30", "2026-11-21 08:01:00"]
-
-
 def test_with_seven_fields_the_last_is_the_year() -> None:
     assert days("0 0 12 1 1 * 2030") == ["2030-01-01"]
     assert days("0 0 0 29 2 * *", count=2) == ["2028-02-29", "2032-02-29"]
@@ -159,9 +150,3 @@ def is_read_or_refused(text: str) -> None:
     found = list(islice(expression.local_times(start), 3))
     assert found == sorted(set(found))
     assert all(time > start for time in found)
-
-
-def test_what_never_comes_ends() -> None:
-    assert local("0 0 0 1 1 * 2020") == []
-    assert local("0 0 0 29 2 * 2027,2029") == []
-    assert local("0 0 31W 2 *") == []

@@ -1,8 +1,6 @@
 """Metrics: lines of the embedded metric format, of the deployment as a whole."""
 
-import io
 import json
-from datetime import UTC, datetime
 
 import pytest
 
@@ -10,7 +8,6 @@ from headrace.history.transitions import Event
 from headrace.local.tables import Template
 from headrace.runtime import telemetry
 
-NOW = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
 REAPED = {
     "retried": 2,
     "dead_lettered": 1,
@@ -18,36 +15,6 @@ REAPED = {
     "unseen": 0,
     "oldest_ready_seconds": 12.5,
 }
-
-
-def reported(measured: telemetry.Measured, stack: str | None = "q") -> str:
-    out = io.StringIO()
-    telemetry.emit(stack, measured, NOW, out)
-    return out.getvalue()
-
-
-def test_a_line_holds_the_values_and_says_which_of_them_are_metrics() -> None:
-    line = reported({"Dead": (3, telemetry.COUNT), "OldestReadySeconds": (1.5, telemetry.SECONDS)})
-
-    assert line.count("\n") == 1
-    assert json.loads(line) == {
-        "_aws": {
-            "Timestamp": 1_795_262_400_250,
-            "CloudWatchMetrics": [
-                {
-                    "Namespace": "Headrace",
-                    "Dimensions": [["Stack"]],
-                    "Metrics": [
-                        {"Name": "Dead", "Unit": "Count"},
-                        {"Name": "OldestReadySeconds", "Unit": "Seconds"},
-                    ],
-                }
-            ],
-        },
-        "Stack": "q",
-        "Dead": 3,
-        "OldestReadySeconds": 1.5,
-    }
 
 
 @pytest.mark.parametrize("why", [{"throttled": True}, {"unseen": 1}])

@@ -55,22 +55,9 @@ def test_so_are_credentials_that_are_not_there(error: Exception) -> None:
         RIGHTS.over(Refusing(end)).query()
 
 
-def test_every_other_error_is_the_stores_own_affair() -> None:
-    with pytest.raises(ClientError, match="ThrottlingException"):
-        RIGHTS.over(Refusing(refusal("ThrottlingException"))).query()
-
-
 def test_one_statement_of_a_batch_is_refused_like_a_call() -> None:
     error = {"Error": {"Code": "AccessDenied", "Message": "no PartiQLInsert"}}
     answer = {"Responses": [{"TableName": "tasks"}, error]}
 
     with pytest.raises(Forbidden, match="no PartiQLInsert"):
         RIGHTS.over(Refusing(lambda: answer)).query()
-
-
-def test_what_is_answered_is_left_as_it_is() -> None:
-    answer = {"Items": [], "Responses": {"tasks": [{"Error": {"S": "of a task"}}]}}
-    over = RIGHTS.over(Refusing(lambda: answer))
-
-    assert over.query() is answer
-    assert over.region == "eu-west-1"

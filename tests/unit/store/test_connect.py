@@ -40,34 +40,6 @@ def test_amazons_address_is_botocores_and_no_client_is_made_for_it(
     assert made(client)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("AWS_DEFAULT_REGION", "cn-north-1"),
-        ("AWS_ENDPOINT_URL", "http://127.0.0.1:1"),
-        *(
-            pytest.param(name, value, marks=pytest.mark.slow)
-            for name, value in [
-                ("AWS_DEFAULT_REGION", "us-gov-west-1"),
-                ("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1"),
-                ("AWS_USE_FIPS_ENDPOINT", "true"),
-                ("AWS_USE_DUALSTACK_ENDPOINT", "true"),
-            ]
-        ),
-    ],
-)
-def test_where_the_address_does_not_follow_from_the_region_botocore_is_asked(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str
-) -> None:
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv(name, value)
-
-    client = late_client(Session(), None)
-
-    assert made(client)
-    assert client.meta.endpoint_url == Session().create_client("dynamodb").meta.endpoint_url
-
-
 def test_a_service_of_ones_own_is_where_it_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     client = late_client(Session(), "http://127.0.0.1:8000")

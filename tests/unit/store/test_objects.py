@@ -12,7 +12,7 @@ from moto import mock_aws
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.offload import ObjectStore
-from headrace.store.objects import FolderObjects, MemoryObjects, objects_at, objects_beside
+from headrace.store.objects import FolderObjects, MemoryObjects, objects_at
 
 
 @pytest.fixture(params=["memory", "folder", "s3"])
@@ -69,14 +69,6 @@ def test_a_list_goes_on_behind_what_was_seen_and_says_when_each_was_written(
     assert set(seen) == names
 
 
-def test_many_are_dropped_at_once(objects: ObjectStore) -> None:
-    names = [f"task-{number}/t" for number in range(1_005)]
-    objects.put(dict.fromkeys(names[:3] + names[-3:], b"x"))
-    objects.drop(names)
-
-    assert objects.list("", 10) == []
-
-
 # -- a folder ------------------------------------------------------------------------------------
 
 
@@ -104,37 +96,6 @@ def test_a_folder_that_cannot_be_written_is_unavailable(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(Unavailable, match="cannot be written"):
         FolderObjects(tmp_path / "x").put({"task-1/a": b"one"})
-
-
-def test_a_folder_that_is_a_file_is_unavailable(tmp_path: Path) -> None:
-    (tmp_path / "x").write_text("a file")
-    with pytest.raises(Unavailable, match="cannot be written"):
-        FolderObjects(tmp_path / "x").put({"task-1/a": b"one"})
-
-
-def test_a_place_without_objects_may_be_known_to_be_unused(tmp_path: Path) -> None:
-    for objects in (FolderObjects(tmp_path / "x"), MemoryObjects()):
-        assert objects.unused()
-        objects.put({"task-1/a": b"one"})
-        assert not objects.unused()
-    assert not objects_at("s3://payloads").unused()
-
-
-def test_two_files_of_one_folder_have_places_of_their_own(tmp_path: Path) -> None:
-    one, other = (objects_beside(str(tmp_path / name), ":memory:") for name in ("a.db", "b.db"))
-    one.put({"task-1/a": b"one"})
-
-    assert other.list("", 10) == []
-    assert isinstance(objects_beside(":memory:", ":memory:"), MemoryObjects)
-
-
-def test_the_same_file_by_another_way_has_the_same_place(tmp_path: Path) -> None:
-    (tmp_path / "a.db").touch()
-    (tmp_path / "link.db").symlink_to(tmp_path / "a.db")
-    objects_beside(str(tmp_path / "a.db"), ":memory:").put({"task-1/a": b"one"})
-
-    there = objects_beside(str(tmp_path / "link.db"), ":memory:")
-    assert there.get(["task-1/a"]) == {"task-1/a": b"one"}
 
 
 # -- S3 ------------------------------------------------------------------------------------------

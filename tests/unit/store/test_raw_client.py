@@ -13,7 +13,6 @@ import pytest
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
-from botocore.exceptions import ClientError
 
 from headrace.store.dynamo.raw_client import RawClient
 
@@ -125,21 +124,6 @@ def test_trouble_is_asked_again_of_boto3(
     (_, first), (headers, second) = table.requested
     assert json.loads(first) == json.loads(second)
     assert "Boto3" in headers["User-Agent"]
-
-
-def test_what_dynamodb_refuses_is_boto3s_error(table: FakeDynamoDB) -> None:
-    refusal = b'{"__type": "com.amazonaws.dynamodb.v20120810#ThrottlingException", "message": "x"}'
-    table.answers += [(400, refusal), (400, refusal)]
-    with pytest.raises(ClientError) as error:
-        raw(table).query(**QUERY)
-    assert error.value.response["Error"]["Code"] == "ThrottlingException"
-
-
-def test_the_other_calls_are_boto3s_own(table: FakeDynamoDB) -> None:
-    client = raw(table)
-    client.put_item(TableName="tasks", Item={"task_id": {"S": "a"}})
-    assert "Boto3" in table.requested[0][0]["User-Agent"]
-    assert client.exceptions.ConditionalCheckFailedException
 
 
 def test_a_proxy_is_left_to_boto3(table: FakeDynamoDB, monkeypatch: pytest.MonkeyPatch) -> None:

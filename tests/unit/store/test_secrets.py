@@ -35,23 +35,12 @@ def test_what_is_given_is_not_read() -> None:
     assert (settings.admin_key, settings.session_secret) == ("k" * 16, "s" * 32)
 
 
-def test_what_is_not_even_named_is_none() -> None:
-    settings = Settings.from_env({}).with_secrets(pytest.fail)
-
-    assert (settings.admin_key, settings.session_secret) == (None, None)
-
-
 def test_a_secret_is_read_from_secrets_manager() -> None:
     with mock_aws():
         client = Session().create_client("secretsmanager", region_name="us-east-1")
         arn = client.create_secret(Name="key", SecretString="it is this")["ARN"]
 
         assert secret(arn) == "it is this"
-
-
-def test_a_secret_that_is_not_there_is_a_wrong_deployment() -> None:
-    with mock_aws(), pytest.raises(Exception, match="ResourceNotFound"):
-        secret("arn:aws:secretsmanager:us-east-1:123456789012:secret:none-abcdef")
 
 
 def test_a_secrets_manager_that_is_away_makes_the_service_unavailable(

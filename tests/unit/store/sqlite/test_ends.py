@@ -5,19 +5,15 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from headrace.domain.errors import Unavailable
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
-from headrace.domain.task import FINISHED, State
+from headrace.domain.task import FINISHED
 from headrace.runtime.wiring import Settings, build
 from headrace.store.sqlite import SqliteStore
-from headrace.store.sqlite.ends import TaskEnds
 
 LONG = 20.0  # seconds: nobody who is woken waits so long
 
@@ -107,59 +103,6 @@ def test_a_task_that_is_deleted_or_not_kept_has_ended(
         assert all(one.result() for one in waiting)
 
 
-def test_an_end_between_the_look_and_the_asking_is_not_missed(
-    here: Process, there: Process
-) -> None:
-    """Somebody comes to wait, looks, and the task ends, all while one who asks looks at others."""
-    first, late = here.put("1", "2")
-    woken, coming = threading.Event(), ExitStack()
-
-    class Overtaken(TaskEnds):
-        def _waited_for(self) -> list[str]:
-            found = super()._waited_for()
-            if first in found and late not in found:
-                coming.enter_context(self.told(late, woken.set))
-                there.end(late)
-            return found
-
-    ends = Overtaken(here.store._db)  # noqa: SLF001  the file as this process has it
-    with ends.told(first, lambda: None), coming:
-        assert woken.wait(LONG / 4)
-
-
-def test_nothing_but_its_own_end_wakes_anybody(here: Process, there: Process) -> None:
-    mine, *others = here.put(*["1"] * 20)
-
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(here.woken, mine, 0.5)
-        for task_id in others:
-            there.end(task_id)
-            there.put()
-            here.use.deliveries.dequeue("mail")
-        assert here.use.tasks.get(mine).state in (State.ENQUEUED, State.INFLIGHT)
-        assert not waiting.result()
-
-
-def test_of_many_who_wait_all_are_woken(here: Process, there: Process) -> None:
-    ids = here.put(*["1"] * 25)
-    with ThreadPoolExecutor(50) as pool:
-        waiting = [pool.submit(here.woken, task_id, LONG) for task_id in ids * 2]
-        time.sleep(0.05)
-        for number, task_id in enumerate(ids):
-            (here if number % 2 else there).end(task_id)
-        assert all(one.result() for one in waiting)
-
-
-def test_nobody_asks_any_more_when_nobody_waits(here: Process) -> None:
-    (task_id,) = here.put()
-    assert not here.woken(task_id, 0.02)
-
-    deadline = time.monotonic() + LONG
-    while any(thread.name == "ends" for thread in threading.enumerate()):
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_waiters_are_woken_when_the_store_goes_away(here: Process) -> None:
     """Each looks for itself then, and answers with the store's error instead of waiting on."""
     (task_id,) = here.put()
@@ -168,28 +111,6 @@ def test_waiters_are_woken_when_the_store_goes_away(here: Process) -> None:
         time.sleep(0.02)
         here.store.close()
         assert waiting.result()
-
-
-def test_a_waiter_is_woken_by_another_process_after_the_store_was_away(
-    here: Process, there: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (task_id,) = here.put()
-    reading, woken = here.store._db.reading, threading.Event()  # noqa: SLF001  the fault's place
-    away = threading.Event()
-
-    def unavailable() -> Any:
-        if away.is_set():
-            raise Unavailable("disk I/O error")
-        return reading()
-
-    monkeypatch.setattr(here.store._db, "reading", unavailable)  # noqa: SLF001  likewise
-    away.set()
-    with here.store.ends.told(task_id, woken.set):
-        assert woken.wait(LONG)
-        away.clear()
-        woken.clear()
-        there.end(task_id)
-        assert woken.wait(LONG)
 
 
 def test_in_memory_the_commit_alone_tells() -> None:

@@ -1,8 +1,6 @@
 """The broom, vacuum, backups, and the look at damage."""
 
-import itertools
 import json
-import sqlite3
 import stat
 import threading
 from collections.abc import Iterator
@@ -11,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
@@ -102,56 +99,6 @@ def group(name: str, clock: ManualClock, kept_seconds: float) -> LeaseGroup:
     )
 
 
-def test_each_task_that_is_forgotten_is_a_line_of_the_log_that_says_so(
-    use: UseCases, store: SqliteStore, clock: ManualClock, path: Path
-) -> None:
-    end(use, 3, clock)
-    clock.forward(86_400 * 400)
-    before = lines(path)
-
-    store.forget()
-
-    new = lines(path)[len(before) :]
-    assert [(forgotten, after) for forgotten, _, after in new] == [(1, None)] * 3
-    assert {json.loads(side)[2] for _, side, _ in new} == {"DEAD"}
-    assert {forgotten for forgotten, _, _ in before} == {0}
-
-
-def lines(path: Path) -> list[tuple[int, str, str | None]]:
-    db = sqlite3.connect(path)
-    found = db.execute("SELECT forgotten, before, after FROM changes ORDER BY number").fetchall()
-    db.close()
-    return found
-
-
-def test_the_file_becomes_smaller_in_small_steps(
-    use: UseCases, store: SqliteStore, clock: ManualClock, path: Path
-) -> None:
-    ids = enqueue(use, 200, json.dumps("x" * 5000))
-    large = size(path)
-    use.queues.purge("mail", (State.ENQUEUED,))
-    clock.forward(86_400 * 400)
-    while store.forget().total:
-        pass
-    assert not store.read(ids)
-
-    left = [store.vacuum(50)]
-    while left[-1]:
-        left.append(store.vacuum(50))
-
-    assert len(left) > 3
-    assert all(a - b <= 50 for a, b in itertools.pairwise(left))
-    store.close()
-    assert size(path) < large / 2
-
-
-def size(path: Path) -> int:
-    db = sqlite3.connect(path)
-    (pages,) = db.execute("PRAGMA page_count").fetchone()
-    db.close()
-    return int(pages)
-
-
 # -- backup ----------------------------------------------------------------------------------------
 
 
@@ -168,52 +115,6 @@ def test_a_backup_is_a_file_like_any_other_and_its_owners_alone(
     assert sorted(copy.read(ids)) == sorted(ids)
     assert copy.check() == ()
     copy.close()
-
-
-def test_a_store_in_memory_can_be_brought_to_a_file(tmp_path: Path) -> None:
-    store = SqliteStore()
-    store.renew_record(Record("test", "one", {"a": 1}))
-
-    store.backup(str(tmp_path / "copy.db"))
-
-    copy = SqliteStore(str(tmp_path / "copy.db"))
-    assert copy.record("test", "one") == Record("test", "one", {"a": 1})
-    copy.close()
-
-
-def test_a_backup_replaces_no_file(store: SqliteStore, path: Path, tmp_path: Path) -> None:
-    (tmp_path / "precious").write_text("x")
-
-    for name in ("precious", path.name):
-        with pytest.raises(Conflict, match="exists already"):
-            store.backup(str(tmp_path / name))
-
-    assert (tmp_path / "precious").read_text() == "x"
-    assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")]
-
-
-def test_a_backup_goes_into_a_folder_that_is_there(store: SqliteStore, tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="folder that exists"):
-        store.backup(str(tmp_path / "none" / "copy.db"))
-
-
-def test_of_two_backups_to_one_file_one_is_made(store: SqliteStore, tmp_path: Path) -> None:
-    refused: list[Conflict] = []
-
-    def backup() -> None:
-        try:
-            store.backup(str(tmp_path / "copy.db"))
-        except Conflict as error:
-            refused.append(error)
-
-    threads = [threading.Thread(target=backup) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert len(refused) == 5
-    assert sorted(file.name for file in tmp_path.glob("*copy*")) == ["copy.db"]
 
 
 def test_a_backup_is_of_one_moment_while_others_write(
@@ -247,12 +148,6 @@ def test_a_backup_is_of_one_moment_while_others_write(
 
 
 # -- damage ----------------------------------------------------------------------------------------
-
-
-def test_a_whole_file_has_no_damage(use: UseCases, store: SqliteStore) -> None:
-    enqueue(use, 50)
-
-    assert store.check() == ()
 
 
 def test_damage_is_shown_line_by_line_and_met_as_one_clear_error(

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.domain import access
 from headrace.domain.access import Permission, Principal, Role, as_seen_by, covers, may
 from headrace.domain.errors import Forbidden
 from headrace.domain.task import Place, State, Task
@@ -89,10 +88,6 @@ def test_a_pattern_matches_the_whole_name_as_the_same_expression_would(
     assert covers(pattern, name) == bool(regex(pattern).fullmatch(name))
 
 
-def test_a_pattern_of_many_stars_is_matched_in_no_time() -> None:
-    assert not covers("*a" * 64 + "*b", "a" * 128)
-
-
 def test_a_key_is_not_wider_when_each_of_its_patterns_is_covered() -> None:
     boss = key(ADMIN, "ngsi.*", "mail")
 
@@ -125,11 +120,6 @@ def test_a_refusal_says_which_role_would_do() -> None:
     )
     with pytest.raises(Forbidden, match=r"that takes the role admin$"):
         key(OPERATOR).require(Permission.ADMINISTER)
-
-
-def test_a_refusal_repeats_no_more_than_a_name_may_be_long() -> None:
-    for refusal in (access.not_this_queue, access.not_this_task, access.not_this_key):
-        assert len(refusal("x" * 5000).detail) < 250
 
 
 def test_a_viewer_sees_a_task_without_what_is_in_it() -> None:

@@ -11,7 +11,6 @@ import pytest
 from headrace.domain.lifecycle import LIFECYCLE, Action, Actor, Clock, Rule, rules
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import Place, State, Task
-from headrace.ops.delivery.reports import ReportStatus
 from headrace.store.base import Store
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import World
@@ -165,15 +164,6 @@ def _time_by(row: Rule, before: Task | None, now: datetime) -> datetime | None:
 
 def _index_times(world: World, place: Place) -> list[datetime]:
     return [entry.scheduled_at for entry in world.store.entries(place, limit=9).entries]
-
-
-def test_a_worker_that_fails_may_ask_for_another_wait_than_the_backoff() -> None:
-    case = case_in(INFLIGHT, keyed=False)
-
-    case.report(ReportStatus.FAILED, delay_in_seconds=LATER)
-
-    assert case.stored is not None
-    assert case.stored.scheduled_at == case.world.clock() + DELAY
 
 
 ENDS = [

@@ -31,19 +31,6 @@ def test_a_name_matches_its_pattern_from_end_to_end() -> None:
     assert limits.pattern_fault(None, limits.NAME_RE) is not None
 
 
-def test_every_pattern_is_said_in_words() -> None:
-    for pattern in (
-        limits.NAME,
-        limits.TASK_ID,
-        limits.IDEMPOTENCY_KEY,
-        limits.GROUP_ID,
-        limits.SHA256,
-    ):
-        words = limits.pattern_in_words(pattern)
-        assert words.startswith("must be ")
-        assert pattern not in words
-
-
 @pytest.mark.parametrize(
     "value",
     [

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
@@ -79,13 +77,3 @@ def test_what_is_wrong_is_named_with_its_place(text: str, at: int, says: str) ->
 def test_a_text_that_is_too_long_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="at most 2000 characters"):
         SHIPS.read("x" * (limits.QUERY + 1))
-
-
-@given(st.text(st.sampled_from('abportnamekind:="\\,. \n'), max_size=30))
-def test_what_is_understood_is_written_and_read_again_as_it_was(text: str) -> None:
-    try:
-        query = SHIPS.read(text)
-    except InvalidRequest:
-        return
-    again = SHIPS.read(query.text)
-    assert (again, again.named) == (query, query.named)

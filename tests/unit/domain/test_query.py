@@ -11,7 +11,7 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import STATE_WORDS, TaskFilter
 from headrace.domain.limits import QUERY
 from headrace.domain.payload_paths import path_of, read_payload, text_at
-from headrace.domain.query import Query, narrowed, read, written
+from headrace.domain.query import Query, read, written
 from headrace.domain.task import Place, Priority, State, Task
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -144,22 +144,3 @@ def test_a_filter_means_a_payload_and_how_an_id_begins() -> None:
     assert TaskFilter(payload={"order": "77"}, id_prefix="tsk_").means(task)
     assert not TaskFilter(payload={"order": "78"}).means(task)
     assert not TaskFilter(id_prefix="tsk_2").means(task)
-
-
-@pytest.mark.parametrize(
-    ("text", "where", "says"),
-    [
-        ("queue:sms", TaskFilter(), "names queue sms, and the request queue mail"),
-        ("state:dead", TaskFilter(states=("READY",)), "names state, which"),
-        ("tag:a=2", TaskFilter(tags={"a": "1"}), "names a tag, which"),
-        ("attempts:0", TaskFilter(min_attempts=0), "names attempts, which"),
-        ("colour:red", TaskFilter(), "at character 1: colour is no key"),
-    ],
-)
-def test_a_query_says_nothing_that_is_said_otherwise(
-    text: str, where: TaskFilter, says: str
-) -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        narrowed(text, where, "mail")
-
-    assert [(one.field, says in one.message) for one in refused.value.errors] == [("query", True)]

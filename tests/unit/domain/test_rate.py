@@ -13,7 +13,6 @@ from tests.manual_clock import ManualClock
 
 START = ManualClock()()
 SECOND = timedelta(seconds=1)
-TEN_A_SECOND = Rate(10, SECOND)
 
 
 def drawn(rate: Rate, bucket: Bucket | None, tokens: int, at: timedelta) -> Bucket | None:
@@ -29,18 +28,6 @@ def drawn(rate: Rate, bucket: Bucket | None, tokens: int, at: timedelta) -> Buck
 )
 def test_an_interval_counts_its_unit(unit: IntervalUnit, seconds: int) -> None:
     assert Rate.of(RateLimiting(7, 3, unit)) == Rate(7, timedelta(seconds=seconds))
-
-
-def test_an_empty_bucket_tells_when_there_is_a_token_and_keeps_its_word() -> None:
-    bucket = drawn(TEN_A_SECOND, None, 10, timedelta())
-    assert bucket is not None
-
-    wait = bucket.wait(START)
-
-    assert wait == 0.1 * SECOND
-    assert drawn(TEN_A_SECOND, bucket, 1, wait - timedelta(microseconds=1)) is None
-    assert drawn(TEN_A_SECOND, bucket, 1, wait) is not None
-    assert bucket.wait(START + wait) == timedelta()
 
 
 few = st.sampled_from([0, 0, 1, 2, 99])

@@ -98,15 +98,6 @@ def test_how_a_task_went_that_is_not_kept_is_the_move_that_ended_it(
     assert line["payload_bytes"] == len('{"é":1}'.encode())
 
 
-def test_a_payload_is_kept_where_it_is_new() -> None:
-    first, second = a_task(), a_task(State.ENQUEUED, payload="2", last_move="overwrite")
-
-    assert reported(None, first, payload=True)["payload"] == '{"é":1}'
-    assert "payload" not in reported(first, in_flight(), payload=True)
-    assert reported(first, second, payload=True)["payload"] == "2"
-    assert "payload" not in reported(None, first)
-
-
 class Kept:
     """A lake that is a dictionary."""
 

@@ -82,13 +82,3 @@ def test_who_is_refused_is_told_who_is_at_work_in_a_line(tmp_path: Path) -> None
     with turn_of(lake, "compaction"):
         assert json.loads(lake.get(TURN) or b"")["job"] == "compaction"
     assert lake.get(TURN) == b"{}"
-
-
-def test_a_job_whose_process_is_gone_does_not_keep_its_turn(tmp_path: Path) -> None:
-    lake = FolderLake(tmp_path)
-    LakeTurn(lake, "rollup").take()
-    said = json.loads(lake.get(TURN) or b"")
-    lake.put(TURN, json.dumps({**said, "process": 2**22 + 1}).encode())  # there is none so high
-
-    with turn_of(lake, "rollup") as turn:
-        turn.check()

@@ -1,6 +1,5 @@
 """The alarms of template.yaml: each tells somebody, looks at this stack, and at what there is."""
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -52,24 +51,6 @@ def test_each_says_what_silence_means(alarms: dict[str, dict[str, Any]]) -> None
         assert alarm.get("InsufficientDataActions") == (TOLD if by_the_minute else None), name
         below = alarm["ComparisonOperator"] == "LessThanThreshold"
         assert below == by_the_minute, name
-
-
-def test_each_looks_at_this_stack_alone(
-    template: Template, alarms: dict[str, dict[str, Any]]
-) -> None:
-    for name, alarm in alarms.items():
-        looked_at = list(metrics(alarm))
-        assert looked_at, name
-        for metric in looked_at:
-            named = {
-                ref
-                for one in metric["Dimensions"]
-                if isinstance(one["Value"], dict)
-                for ref in one["Value"].values()
-            }
-            refs = {re.split(r"\.", str(ref))[0] for ref in named}
-            assert refs, name
-            assert refs <= {*template["Resources"], "AWS::StackName", "Stage"}, name
 
 
 @pytest.mark.parametrize(

@@ -83,25 +83,5 @@ def test_a_package_without_bytecode_or_over_its_size_is_refused(
     assert f"; at most {packages.MOST_BYTES}" in message
 
 
-@pytest.mark.parametrize(
-    ("materials", "hashes", "message"),
-    [
-        ([], 1, "botocore 1.44.5 is not in functions.cdx.json"),
-        ([("botocore", "1.44.4")], 1, "botocore 1.44.4 of functions.cdx.json is not in it"),
-        ([RIGHT, ("six", "1.17.0")], 1, "six 1.17.0 of functions.cdx.json is not in it"),
-        ([RIGHT], 0, "functions.cdx.json has no hash of botocore"),
-    ],
-)
-def test_a_bill_of_materials_that_is_not_what_is_in_the_package_is_refused(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    materials: list[tuple[str, str]],
-    hashes: int,
-    message: str,
-) -> None:
-    assert packages.main(package(tmp_path), bills(tmp_path, *materials, hashes=hashes)) == 1
-    assert f"ApiFunction: {message}" in capsys.readouterr().err
-
-
 def test_that_nothing_was_built_is_no_success(tmp_path: Path) -> None:
     assert packages.main(tmp_path) == 1

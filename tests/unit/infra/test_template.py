@@ -244,26 +244,6 @@ def test_a_dispatcher_may_run_itself_again_and_the_functions_that_are_allowed(
     assert event["Properties"]["Schedule"] == "rate(1 minute)"
 
 
-def test_the_stream_comes_in_batches_of_one_known_shard_that_may_come_again(
-    template: Template,
-) -> None:
-    mapping = properties(template, "RecorderMapping")
-
-    assert mapping["FunctionName"] == {"Ref": "RecorderFunction"}
-    assert mapping["EventSourceArn"] == {"Fn::GetAtt": "TasksTable.StreamArn"}
-    assert mapping["StartingPosition"] == "TRIM_HORIZON"
-    # Without a window Lambda does not name the shard; two at a time would overtake each other.
-    assert mapping["TumblingWindowInSeconds"] > 0
-    assert mapping["ParallelizationFactor"] == 1
-    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
-    assert mapping["BisectBatchOnFunctionError"] is True
-    # Six hours, as docs and help say; the stream keeps a day.
-    assert mapping["MaximumRecordAgeInSeconds"] == 6 * 3_600
-    failed = mapping["DestinationConfig"]["OnFailure"]["Destination"]
-    assert failed == {"Fn::GetAtt": "RecorderFailures.Arn"}
-    assert properties(template, "RecorderFunction")["Handler"] == "recorder.handler"
-
-
 @pytest.mark.parametrize("table", ["TasksTable", "ControlTable"])
 def test_a_table_can_be_brought_back_protected_and_encrypted_with_a_key_of_ones_own(
     template: Template, table: str
@@ -307,20 +287,6 @@ def test_access_logs_show_no_key_and_no_query(template: Template) -> None:
 
     assert json.loads(shown)["status"] == "$context.status"
     assert not re.search("authorization|header|query|context.path", shown.lower())
-
-
-def test_spark_costs_nothing_unless_it_is_asked_for(template: Template) -> None:
-    spark = ("AWS::EMRServerless", "AWS::Glue", "AWS::Scheduler")
-    conditions = {
-        resource.get("Condition")
-        for resource in template["Resources"].values()
-        if resource["Type"].startswith(spark)
-    }
-
-    assert conditions == {"Spark", "Emr", "Glue"}
-    assert template["Parameters"]["SparkRuntime"]["Default"] == "none"
-    assert properties(template, "SparkApplication")["AutoStopConfiguration"]["Enabled"] is True
-    assert "MaximumCapacity" in properties(template, "SparkApplication")
 
 
 def test_spark_never_writes_what_the_recorder_wrote(template: Template) -> None:

@@ -44,27 +44,6 @@ def test_all_routes_have_a_limit_and_those_without_a_key_one_of_their_own(
     assert template["Parameters"]["OpenRequestsPerSecond"]["Default"] <= 50
 
 
-@pytest.mark.parametrize(
-    ("function", "parameter", "condition"),
-    [
-        ("ApiFunction", "ApiConcurrency", "Reserved"),
-        ("ConsoleFunction", "ConsoleConcurrency", "ConsoleReserved"),
-        ("DispatcherFunction", "DispatcherConcurrency", "DispatcherReserved"),
-        ("AuthorizerFunction", "AuthorizerConcurrency", "AuthorizerReserved"),
-    ],
-)
-def test_concurrency_is_reserved_where_it_is_asked_for(
-    template: Template, function: str, parameter: str, condition: str
-) -> None:
-    reserved = properties(template, function)["ReservedConcurrentExecutions"]["Fn::If"]
-
-    assert reserved == [condition, {"Ref": parameter}, {"Ref": "AWS::NoValue"}]
-    assert template["Conditions"][condition] == {
-        "Fn::Not": [{"Fn::Equals": [{"Ref": parameter}, 0]}]
-    }
-    assert template["Parameters"][parameter]["Default"] == 0  # small accounts have ten in all
-
-
 def rules(template: Template) -> dict[str, dict[str, Any]]:
     """Return the firewall's rules by the condition under which they are there."""
     found = {}

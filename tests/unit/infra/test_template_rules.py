@@ -116,18 +116,6 @@ def test_a_limit_to_some_keys_refuses_a_request_that_names_none(template: Templa
         assert condition["Null"] == dict.fromkeys(keys, "false"), name
 
 
-def test_every_function_has_its_memory_its_time_and_its_log(template: Template) -> None:
-    shared = template["Globals"]["Function"]
-    for name, function in of_type(template, "AWS::Serverless::Function").items():
-        own = {**shared, **function["Properties"]}
-        assert 512 <= own["MemorySize"] <= 1769, name
-        # A dispatcher goes on while there are tasks to send.
-        most = 900 if name == "DispatcherFunction" else 60
-        assert 1 <= own["Timeout"] <= most, name
-        assert own["Tracing"] == {"Ref": "Tracing"}, name
-        assert own["LoggingConfig"]["LogGroup"]["Ref"] in of_type(template, "AWS::Logs::LogGroup")
-
-
 def test_a_function_that_invokes_itself_may_do_so_more_than_16_times(template: Template) -> None:
     invokes = {
         name

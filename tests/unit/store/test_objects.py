@@ -84,13 +84,6 @@ def test_a_half_written_file_is_no_object_and_is_found_by_whoever_sweeps(tmp_pat
     assert objects.list("", 10) == []
 
 
-def test_nobody_else_reads_the_folder(tmp_path: Path) -> None:
-    objects = FolderObjects(tmp_path / "of-a-file-payloads")
-    objects.put({"task-1/a": b"one"})
-
-    assert all(one.stat().st_mode & 0o077 == 0 for one in tmp_path.rglob("*") if one.is_dir())
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
 def test_a_folder_that_cannot_be_written_is_unavailable(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)

@@ -4,7 +4,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -134,10 +133,3 @@ def test_a_proxy_is_left_to_boto3(table: FakeDynamoDB, monkeypatch: pytest.Monke
     client = session.client("dynamodb", endpoint_url="http://dynamodb.test:8000")
     RawClient(client, session.get_credentials()).query(**QUERY)
     assert "Boto3" in table.requested[0][0]["User-Agent"]
-
-
-def test_the_service_tells_the_time_and_one_that_is_away_does_not(table: FakeDynamoDB) -> None:
-    nobody = FakeDynamoDB("http://127.0.0.1:1")
-
-    assert raw(table).date() == datetime(2030, 1, 1, 10, tzinfo=UTC)
-    assert raw(nobody).date() is None

@@ -20,16 +20,14 @@ from headrace.domain.queue import (
     QueueSettings,
     RateLimiting,
 )
-from headrace.domain.repeat import KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.schedule import Schedule, ScheduleSettings
-from headrace.domain.task import Place, Priority, State
+from headrace.domain.task import Priority, State
 from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
-from headrace.store.base import Position, Record
+from headrace.store.base import Record
 from headrace.store.records import (
     keys,
     queues,
-    reaper,
     schedules,
     selections,
     workers,
@@ -38,10 +36,6 @@ from headrace.store.records.actions import ActionPart, ActionRun
 
 EARLY: Final = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 LATE: Final = datetime(2026, 11, 22, 9, 30, 15, 250_000, tzinfo=UTC)
-EARLY_TEXT: Final = "2026-11-22T09:30:00+00:00"
-LATE_TEXT: Final = "2026-11-22T09:30:15.250000+00:00"
-REQUEST: Final = KeyedRequest("key_1", "k-1", "f00d")
-
 QUEUE: Final = Queue(
     name="mail",
     settings=QueueSettings(
@@ -85,22 +79,6 @@ KEY: Final = StoredKey(
     Former("cd" * 32, LATE),
     version=3,
 )
-REMOVAL: Final = queues.Removal(
-    queue="mail",
-    states=(State.ENQUEUED, State.DEAD),
-    requested_at=EARLY,
-    shards=2,
-    deletes_queue=False,
-    name="p1",
-    swept=True,
-    at=1,
-    after=Position(LATE, "tsk_1"),
-    quiet=-1,
-    away=frozenset({"b", "a"}),
-    removed=12,
-    noted="2026/x",
-    version=5,
-)
 SCHEDULE: Final = Schedule(
     queue="mail",
     name="daily",
@@ -124,15 +102,6 @@ SCHEDULE: Final = Schedule(
     queue_created_at=EARLY,
     changes=2,
     version=4,
-)
-LEFT: Final = reaper.Left(
-    part=1,
-    parts=4,
-    run=EARLY,
-    used=3.25,
-    cut=True,
-    next="mail",
-    scans={Place("mail", State.INFLIGHT, 1): Position(LATE, "tsk_2")},
 )
 SELECTION: Final = selections.TaskSelection(
     name="sel1",
@@ -184,18 +153,11 @@ WORKER: Final = LiveWorker(
     LATE,
     Command.STOP,
 )
-SESSION: Final = keys.Session(
-    "key_1", "n0nce", EARLY + timedelta(hours=8), LATE, "ef" * 32, version=2
-)
-
 Codec = tuple[Callable[[Any], Record], Callable[[Record], Any]]
 KINDS: Final[dict[str, tuple[Any, Codec]]] = {
     "queue": (QUEUE, (queues.to_record, queues.from_record)),
     "key": (KEY, (keys.to_record, keys.from_record)),
-    "removal": (REMOVAL, (queues.Removal.record, queues.Removal.of)),
     "schedule": (SCHEDULE, (schedules.to_record, schedules.from_record)),
-    "session": (SESSION, (keys.session_record, keys.session_of)),
-    "reaper": (LEFT, (reaper.Left.record, reaper.Left.of)),
     "selection": (SELECTION, (selections.to_record, selections.from_record)),
 }
 
@@ -221,7 +183,7 @@ _NESTED: Final = {
 }
 
 
-@pytest.mark.parametrize("kind", ["queue", "key", "removal", "schedule", "selection"])
+@pytest.mark.parametrize("kind", ["queue", "key", "schedule", "selection"])
 def test_a_field_that_only_a_newer_version_knows_is_refused_at_any_depth(kind: str) -> None:
     value, (write, read) = KINDS[kind]
     record = stored(write(value))

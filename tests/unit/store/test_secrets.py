@@ -27,14 +27,6 @@ def test_what_is_only_named_is_read() -> None:
     assert settings.session_secret == "text of arn:session"
 
 
-def test_what_is_given_is_not_read() -> None:
-    given = {"HEADRACE_ADMIN_KEY": "k" * 16, "HEADRACE_SESSION_SECRET": "s" * 32}
-
-    settings = Settings.from_env({**ARNS, **given}).with_secrets(pytest.fail)
-
-    assert (settings.admin_key, settings.session_secret) == ("k" * 16, "s" * 32)
-
-
 def test_a_secret_is_read_from_secrets_manager() -> None:
     with mock_aws():
         client = Session().create_client("secretsmanager", region_name="us-east-1")

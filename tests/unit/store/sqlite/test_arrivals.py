@@ -60,16 +60,6 @@ def there(here: Process) -> Iterator[Process]:
     process.db.close()
 
 
-def test_other_queues_and_other_writes_wake_nobody_for_good(here: Process, there: Process) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(here.waited, "mail", since={}, seconds=0.3)
-        while not waiting.done():
-            there.arrive("other")
-            here.arrive("other")
-            there.write_something_else()
-        assert waiting.result() >= 0.3
-
-
 @pytest.mark.parametrize("by", ["here", "there"])
 def test_every_commit_wakes_whoever_waits_whenever_it_comes(
     by: str, here: Process, there: Process

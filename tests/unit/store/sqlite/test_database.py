@@ -203,17 +203,6 @@ def in_child(*works: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_after_a_fork_both_processes_go_on(db: Database) -> None:
-    note(db, "before")
-    notes(db)
-
-    status = in_child(lambda: note(db, "child"), lambda: notes(db))
-    note(db, "parent")
-
-    assert status == 0
-    assert notes(db) == ["before", "child", "parent"]
-
-
 def test_what_a_child_is_told_is_written_stays_when_its_parent_closes(
     db: Database, path: Path
 ) -> None:
@@ -263,13 +252,3 @@ def test_forks_in_the_midst_of_writes_and_reads_lose_nothing(db: Database) -> No
     assert statuses == [0] * 20
     assert notes(db).count("parent") == written[0]
     assert notes(db).count("child") == 20
-
-
-def synced(db: sqlite3.Connection) -> bool:
-    return bool(db.execute("PRAGMA synchronous").fetchone() == (2,))
-
-
-def test_what_is_lazy_waits_for_no_disk_and_what_comes_after_it_does(db: Database) -> None:
-    found = [db.write(synced, lazy=lazy) for lazy in (False, True, True, False)]
-
-    assert found == [True, False, False, True]

@@ -17,7 +17,7 @@ from headrace.local.folder import temporary_folder
 from headrace.store.base import Record
 from headrace.store.sqlite import SqliteStore
 from headrace.store.sqlite.failures import Unusable
-from headrace.store.sqlite.schema import APPLICATION_ID, VERSION
+from headrace.store.sqlite.schema import VERSION
 from tests.forked import in_children
 
 NOBODY = 65_534
@@ -74,12 +74,6 @@ def test_a_file_of_a_newer_version_is_refused_and_left_as_it_is(path: Path) -> N
     assert path.read_bytes() == before
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    line = refusal(tmp_path / "none" / "headrace.db")
-
-    assert f"there is no folder {tmp_path / 'none'}" in line
-
-
 def test_a_file_on_a_network_file_system_is_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -105,24 +99,6 @@ def test_processes_that_open_a_new_file_at_once_all_get_it(path: Path) -> None:
     store = SqliteStore(str(path))
     assert len(store.records("test", limit=100)[0]) == 8
     store.close()
-
-
-@pytest.mark.parametrize("begun", ["empty", "switched to write-ahead logging"])
-def test_a_file_whose_maker_was_killed_before_its_tables_is_gone_on_with(
-    path: Path, begun: str
-) -> None:
-    path.touch(0o600)
-    if begun != "empty":
-        with closing(sqlite3.connect(path)) as db:
-            db.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            db.execute("PRAGMA journal_mode = WAL")
-
-    opens(path)
-
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
-        assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
-        assert db.execute("PRAGMA auto_vacuum").fetchone() == (2,)  # incremental
 
 
 # -- what it may -----------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import json
 import stat
-import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -115,36 +114,6 @@ def test_a_backup_is_a_file_like_any_other_and_its_owners_alone(
     assert sorted(copy.read(ids)) == sorted(ids)
     assert copy.check() == ()
     copy.close()
-
-
-def test_a_backup_is_of_one_moment_while_others_write(
-    use: UseCases, store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headrace.store.sqlite.upkeep._PAGES_AT_A_TIME", 1)
-    stop = threading.Event()
-
-    def pairs() -> None:
-        number = 0
-        while not stop.is_set():
-            number += 1
-            writes = [(Record("pair", side, {"n": number}, number), number - 1 or None)
-                      for side in ("a", "b")]  # fmt: skip
-            assert store.put_records(writes)
-
-    enqueue(use, 300, json.dumps("x" * 1000))
-    writer = threading.Thread(target=pairs)
-    writer.start()
-    for number in range(5):
-        store.backup(str(tmp_path / f"copy{number}.db"))
-    stop.set()
-    writer.join()
-
-    for number in range(5):
-        copy = SqliteStore(str(tmp_path / f"copy{number}.db"))
-        a, b = copy.record("pair", "a"), copy.record("pair", "b")
-        assert (a and a.body) == (b and b.body)
-        assert copy.check() == ()
-        copy.close()
 
 
 # -- damage ----------------------------------------------------------------------------------------

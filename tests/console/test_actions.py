@@ -2,7 +2,6 @@
 
 import pytest
 
-from headrace.domain import limits
 from headrace.domain.access import Role
 from headrace.domain.task import State
 from tests.console.conftest import Browser
@@ -19,14 +18,6 @@ def test_a_dead_task_is_restarted_and_the_audit_names_the_key(filled: Browser) -
     [entry] = filled.audited("restart")
     assert (entry.actor, entry.ids, entry.changed) == ("the operator", [task], 1)
     assert entry.request_id is not None
-
-
-def test_a_scheduled_task_is_run_now(filled: Browser) -> None:
-    [task] = filled.put("mail", delay_in_seconds=600)
-    confirm = filled.get(f"/console/tasks/{task}/run")
-    filled.submit(confirm.page, "/run")
-
-    assert filled.task(task).due_at == filled.clock()
 
 
 def test_a_task_is_moved_to_another_queue(filled: Browser) -> None:
@@ -98,19 +89,6 @@ def test_whoever_may_enqueue_may_cancel_and_nothing_else(filled: Browser) -> Non
     assert filled.as_role(Role.VIEWER).get(f"/console/tasks/{task}/cancel").status == 403
 
 
-def test_ticked_tasks_are_cancelled_where_they_are_not_done(filled: Browser) -> None:
-    filled.queue("jobs")
-    ids = [filled.kill("jobs"), *filled.put("jobs", "1", "2")]
-    filled.take("jobs")
-    page = filled.get("/console/queues/jobs").page
-    confirm = filled.submit(page, "/selected", id=ids, action="cancel")
-
-    assert "Cancel 2 tasks of jobs?" in confirm.text
-    done = filled.follow(filled.submit(confirm.page, "/selected", id=ids))
-    assert "2 tasks cancelled, 1 left alone" in done.text
-    assert [filled.task(one).cancelled for one in ids] == [False, True, True]
-
-
 def test_ticked_tasks_are_shown_before_they_are_restarted(filled: Browser) -> None:
     ids = [filled.kill("mail") for _ in range(7)]
     page = filled.get("/console/queues/mail?state=DEAD").page
@@ -151,19 +129,3 @@ def test_why_one_task_is_acted_on_is_asked_and_told_in_the_audit(
     assert (entry.reason, entry.ids) == ("they wait for it", [task_id])
     row = filled.get(f"/console/audit?action={action}").page.one("tbody").one("tr")
     assert f"bootstrap {said}" in row.text
-
-
-@pytest.mark.parametrize("confirmed", ["", "yes"])
-def test_more_tasks_than_a_page_has_are_the_service_s_to_act_on(
-    filled: Browser, confirmed: str
-) -> None:
-    """As many as a page lists can be ticked; more is an action on all that match."""
-    assert limits.BULK_IDS == limits.LIST_PAGE
-    page = filled.get("/console/queues/mail").page
-    ids = [f"t{number}" for number in range(limits.BULK_IDS + 1)]
-
-    refused = filled.submit(page, "/selected", id=ids, action="restart", confirmed=confirmed)
-
-    assert refused.status == 400
-    assert "must name 1 to 250 tasks" in refused.text
-    assert filled.audited("restart") == ()

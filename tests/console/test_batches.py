@@ -101,11 +101,3 @@ def test_a_batch_is_counted_anew_from_its_page(flow: Browser) -> None:
     assert "1 member found. The batch stays as it was: 1 of the total of 3 members" in done.text
     producer = flow.as_role(Role.PRODUCER)
     assert "/wfl/recount" not in producer.get("/console/batches/wfl").body
-
-
-def test_a_member_leads_to_its_batches(flow: Browser) -> None:
-    [task] = flow.take("mail")
-    page = flow.get(f"/console/tasks/{task.id}").page
-
-    links = [each.attributes["href"] for each in page.all("a")]
-    assert {"/console/batches/wfl", "/console/batches/wfl-sum"} <= set(links)

@@ -128,16 +128,3 @@ def test_what_changes_is_shown_before_anything_is_enqueued(admin: Browser) -> No
     made = admin.submit(shown.page, f"/{old}/enqueue")
     assert admin.task(new_task(admin, made)).payload == typed
     assert admin.count("sms") == 1
-
-
-def test_a_copy_says_that_its_payload_is_the_same(admin: Browser) -> None:
-    admin.queue("mail")
-    [old] = admin.put("mail", EXACT)
-
-    same = differences(admin, old, shown_payload(admin, old))
-    assert "Its payload is the same, letter by letter." in same.text
-    assert same.page.all("del") == same.page.all("ins") == []
-    spaced = differences(admin, old, EXACT.replace(":", " : "))
-    assert "only space and line breaks differ" in spaced.text
-    made = admin.submit(spaced.page, f"/{old}/enqueue")
-    assert admin.task(new_task(admin, made)).payload == EXACT.replace(":", " : ")

@@ -72,16 +72,6 @@ def test_cancelled_tasks_are_no_dead_letters(mortuary: Browser) -> None:
     assert "No task fits this filter." in listed.text
 
 
-def test_a_group_leads_to_its_tasks(mortuary: Browser) -> None:
-    group = groups_of(mortuary.get("/console/errors"))[0]
-    [link] = [link for link in group.all("a") if link.text == "mail 2"]
-    listed = mortuary.get(link.attributes["href"])
-
-    tasks = listed.page.one("table", class_="tasks").one("tbody")
-    assert len(tasks.all("tr")) == 2
-    assert "full" not in tasks.text
-
-
 @pytest.mark.parametrize(("action", "left"), [("restart", State.ENQUEUED), ("delete", None)])
 def test_a_group_is_looked_at_first_and_then_dealt_with_in_all_its_queues(
     mortuary: Browser, action: str, left: State | None
@@ -97,12 +87,6 @@ def test_a_group_is_looked_at_first_and_then_dealt_with_in_all_its_queues(
     assert [count[State.DEAD] for count in counts] == [1, 0]
     if left is not None:
         assert [count[left] for count in counts] == [2, 1]
-
-
-def test_where_nothing_failed_it_says_so(admin: Browser) -> None:
-    admin.queue("mail")
-
-    assert "There are none" in admin.get("/console/errors").text
 
 
 def test_a_large_group_has_its_true_number_beside_many_others(admin: Browser) -> None:
@@ -147,9 +131,7 @@ def test_a_key_for_some_queues_sees_and_touches_no_others(mortuary: Browser) -> 
     assert only_sms.post("/console/errors", {**fields, "queue": "sms"}).status == 303
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"fingerprint": "x"}, {"action": "move"}, {"action": "dance"}, {"queue": []}]
-)
+@pytest.mark.parametrize("wrong", [{"fingerprint": "x"}, {"action": "dance"}, {"queue": []}])
 def test_what_the_page_has_not_shown_is_refused(
     mortuary: Browser, wrong: dict[str, object]
 ) -> None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from headrace.domain.access import Role
 from headrace.domain.queue import DequeuingSettings
 from headrace.domain.worker import WorkerHeartbeat
-from headrace.ops.delivery.reports import ReportStatus, WorkerError
 from headrace.ops.operators.keys import BOOTSTRAP
 from tests.console.conftest import Browser, Element, Shown
 
@@ -77,20 +76,6 @@ def test_a_pause_says_why_at_home_on_its_queue_and_in_the_audit(admin: Browser) 
     admin.clock.forward(60)
     operator.submit(operator.get("/console/queues/mail").page, "/mail/pause")
     assert "mail provider" not in admin.get("/console/queues/mail").text
-
-
-def test_a_queue_that_fails_more_than_it_does_usually_is_named(admin: Browser) -> None:
-    admin.queue()
-    for failing in (False,) * 10 + (True,) * 6:
-        admin.put("mail")
-        [task] = admin.take("mail")
-        status = ReportStatus.FAILED if failing else ReportStatus.SUCCEEDED
-        error = WorkerError("TimeoutError", "no answer") if failing else None
-        admin.say(task, status, error=error, **({"retryable": False} if failing else {}))
-        admin.clock.forward(1 if failing else 180)
-
-    said = troubles(admin.get("/console"))["mail"]
-    assert "failing 86 % of attempts fail, 0 % usually: 6 failed in 10 min" in said
 
 
 def test_heads_sort_the_queues_and_say_how_they_are_sorted(admin: Browser) -> None:

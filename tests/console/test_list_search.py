@@ -112,19 +112,6 @@ def test_a_mistake_is_named_with_its_place_and_what_was_typed_stays(
     assert rows(shown) == []
 
 
-@EVERY_LIST
-def test_each_term_goes_with_its_link_and_each_suggestion_fits(full: Browser, name: str) -> None:
-    shown = full.get(PATHS[name])
-    suggested = [one.attributes["value"] for one in shown.page.one("datalist").all("option")]
-
-    assert suggested
-    for text in suggested[:4]:
-        narrowed = search(full, name, text)
-        assert rows(narrowed), text
-        [without] = narrowed.page.one("p", class_="terms").all("a")
-        assert query_of(without.attributes["href"]) == {}
-
-
 def test_the_guide_names_the_keys_of_each_list() -> None:
     for name, language in LANGUAGES.items():
         keys = " ".join(f"`{key}:`" for key in language.keys)

@@ -60,14 +60,3 @@ def test_the_charts_have_a_table_of_the_same_numbers(moving: Browser) -> None:
     names = [name.attributes["class"] for name in events.all("path", class_="series")]
     assert len(set(names)) == 5
     assert [one.text for one in events.one("svg", class_="ends").all("text")][-1] == "moved on"
-
-
-def test_what_waits_is_counted_back_from_now(admin: Browser) -> None:
-    admin.queue()
-    for count in (3, 2):
-        admin.put("mail", *["{}"] * count)
-        admin.clock.forward(120)
-    admin.take("mail", 4)
-    rows = admin.get("/console/queues/mail").page.all("figure")[-1].one("tbody").all("tr")
-
-    assert [row.all("td")[0].text for row in rows[-6:]] == ["0", "3", "3", "5", "5", "1"]

@@ -1,7 +1,6 @@
 """Priorities in the console: shown, filtered by, switched on and off, and chosen in forms."""
 
 from headrace.domain.queue import PrioritySettings
-from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import Priority
 from tests.console.conftest import Browser
 
@@ -44,17 +43,3 @@ def test_a_task_enqueued_as_new_has_the_one_that_was_chosen(admin: Browser) -> N
     assert admin.task(where.rpartition("/")[2]).priority is Priority.HIGH
     status, text = again(priority="high", queue="plain")
     assert (status, "priority has no meaning in queue plain" in text) == (400, True)
-
-
-def test_the_form_of_a_schedule_has_it(admin: Browser) -> None:
-    ranked(admin)
-    admin.use.schedules.put(
-        "mail", "often", ScheduleSettings(every_seconds=60, priority=Priority.LOW)
-    )
-    there = "/console/queues/mail/schedules/often"
-
-    form = admin.get(f"{there}/edit").page
-    admin.submit(form, "/often/edit", priority="high", do="save")
-
-    assert admin.use.schedules.get("mail", "often").schedule.settings.priority is Priority.HIGH
-    assert "Priority high" in admin.get(there).text

@@ -164,10 +164,7 @@ def test_every_form_has_its_case() -> None:
     assert {path for path, methods in app.routes.items() if "POST" in methods} == SCENARIOS.keys()
 
 
-_SHOWN: Final = (
-    *("", "/keys", "/schedules", "/actions", "/batches", "/workers", "/audit?limit=250"),
-    *("/queues/mail?limit=250", "/queues/mail/settings", "/queues/sms"),
-)
+_SHOWN: Final = ("/audit?limit=250", "/keys", "/schedules", "/actions", "/queues/mail?limit=250")
 
 
 def everything(reader: Browser) -> list[str]:
@@ -191,10 +188,9 @@ def test_a_form_is_done_once_however_often_its_page_is_reloaded(
     assert shown.status == 200, shown.text
     before = everything(reader)
 
-    for _ in range(2):
-        filled.reload()
+    filled.reload()
 
-        assert everything(reader) == before
+    assert everything(reader) == before
 
 
 def test_a_secret_that_was_shown_works_after_its_page_was_reloaded(admin: Browser) -> None:

@@ -1,7 +1,6 @@
 """Saved views: a query by a name, beside the box of its queue, for everybody."""
 
 from headrace.domain.access import Role
-from headrace.domain.limits import VIEWS
 from tests.console.conftest import Browser, query_of
 
 TYPED = '/console/queues/mail?q=state:dead+tag:to%3D"a b"'
@@ -40,18 +39,6 @@ def test_who_may_not_operate_sees_views_and_saves_none(admin: Browser) -> None:
     assert refused.status == 403
     assert page.all("nav", **{"aria-label": "Saved views"})
     assert len(admin.use.views.of("mail")) == 1
-
-
-def test_what_cannot_be_saved_says_why(admin: Browser) -> None:
-    admin.queue("mail")
-    for number in range(VIEWS):
-        admin.use.views.save("mail", f"v{number}", f"attempts:{number}", by="ada")
-    page = admin.get(TYPED).page
-
-    for name, says in (("x" * 65, "at most 64 bytes"), ("one more", "remove one")):
-        refused = admin.follow(admin.submit(page, "/mail/views", name=name, do="save"))
-        assert says in refused.text
-    assert len(admin.use.views.of("mail")) == VIEWS
 
 
 def test_views_of_a_queue_are_not_another_ones(admin: Browser) -> None:

@@ -7,7 +7,6 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from headrace.domain.access import Role
-from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry
 from headrace.ops.delivery.reports import ReportStatus
@@ -138,22 +137,6 @@ def test_a_schedule_is_run_now(planned: Browser) -> None:
     assert "Schedule nightly made this task, due now." in done.text
     [entry] = planned.audited("run_schedule")
     assert (entry.actor, entry.changed) == ("bootstrap", 1)
-
-
-def test_a_schedule_has_retries_of_its_own(planned: Browser) -> None:
-    form = planned.get(f"{HERE}/edit").page
-    assert form.one("select", name="retry_kind").all("option")[0].text == "as the queue says"
-    typed = {"payload": NIGHTLY.payload, "do": "save"}
-    own = planned.submit(form, "/edit", **typed, retry_kind="fixed", max_retries="7")
-
-    assert "Retries 7, after 20s, 20s, 20s, …" in planned.follow(own).text
-    settings = planned.use.schedules.get("mail", "nightly").schedule.settings
-    assert settings == replace(NIGHTLY, retry_strategy=RetryStrategy(Backoff.FIXED, 7))
-    listed = {"retry_kind": "intervals", "intervals": "10, 60.5", "jitter": "0"}
-    planned.submit(planned.get(f"{HERE}/edit").page, "/edit", **typed, **listed)
-    assert planned.use.schedules.get("mail", "nightly").schedule.settings.retry_strategy == (
-        RetryStrategy(Backoff.INTERVALS, 2, jitter=0, intervals=(10, 60.5))
-    )
 
 
 def test_a_schedule_says_what_becomes_of_missed_and_expired_runs(planned: Browser) -> None:

@@ -1,11 +1,13 @@
 """Signing in: keys, sessions, cookies, and the forms that others would like to send."""
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from urllib.parse import urlencode
 
 import pytest
 
+from console.app import app
 from headrace.domain.access import Role
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.shared.audit import AuditFilter
@@ -202,6 +204,16 @@ def test_a_form_without_the_sessions_token_is_refused(filled: Browser) -> None:
         assert refused.status == 403
         assert "Nothing was changed." in refused.text
     assert not filled.use.queues.get("mail").paused(filled.clock())
+
+
+def test_no_form_is_taken_without_its_token_or_from_another_site(filled: Browser) -> None:
+    token = filled.get("/console").page.all("input", name="token")[0].attributes["value"]
+    cross = {"Sec-Fetch-Site": "cross-site"}
+    for path, methods in app.routes.items():
+        if "POST" in methods and path != "/console/sign-in":
+            url = re.sub(r"\{\w+\}", "mail", path)
+            assert filled.post(url, {"token": "forged"}).status == 403, path
+            assert filled.post(url, {"token": token}, **cross).status == 403, path
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])

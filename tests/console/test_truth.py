@@ -11,7 +11,6 @@ from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.delivery.reports import ReportStatus, WorkerError
 from headrace.ops.operators.keys import BOOTSTRAP
 from tests.console.conftest import Browser, Shown
-from tests.console.test_selections import decide, look
 
 FAILS = WorkerError("TimeoutError", "no answer", "")
 
@@ -133,19 +132,6 @@ def test_a_task_that_was_deleted_is_found_in_the_audit_by_its_id(filled: Browser
     assert "the operator delete mail" in row.text
     viewer = filled.as_role(Role.VIEWER)
     assert "in the audit" not in viewer.get(f"/console/search?q={task_id}").text
-
-
-def test_an_action_offers_an_undo_only_while_it_would_bring_something_back(
-    filled: Browser,
-) -> None:
-    filled.record()
-    seen = look(filled, "/console/queues/mail?state=DEAD", "delete")
-    action = filled.follow(decide(filled, seen, "all"))
-    assert "Undo: bring" in action.text
-
-    back = filled.follow(filled.submit(action.page, "/console/undo"))
-    assert "1 task back." in back.text
-    assert "Undo: bring" not in filled.get(action.url).text
 
 
 def test_a_queue_whose_workers_are_all_busy_says_so(admin: Browser) -> None:

@@ -17,6 +17,7 @@ def test_a_task_that_was_deleted_comes_back_by_a_button(filled: Browser) -> None
     assert operator.get(f"/console/tasks/{task_id}").status == 404
     back = operator.follow(operator.submit(deleted.page, "/console/undo"))
     assert "1 task back." in back.text
+    assert "Undo" not in back.text
     assert operator.get(f"/console/tasks/{task_id}").status == 200
 
 

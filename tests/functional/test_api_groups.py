@@ -46,5 +46,3 @@ def test_stats_tell_whose_the_next_turns_are(call: Service) -> None:
 
     assert [(one["group_key"], one["turns"]) for one in groups] == [("noisy", 5), (None, 1)]
     assert groups[0]["age_of_oldest_seconds"] == pytest.approx(10, abs=0.1)
-    call.queue("plain")
-    assert call("GET", "/v1/queues/plain/stats").json["groups"] is None

@@ -158,9 +158,6 @@ def test_an_undo_takes_the_rights_of_the_key_that_undoes(filled: Service) -> Non
     assert keyed(filled, Role.OPERATOR, "other")("POST", undo).json["changed"] == 1
 
 
-# ------------------------------------------------------------------------------------ batches
-
-
 @pytest.mark.parametrize("maker", ["admin", "other"])
 def test_only_a_key_that_may_see_a_batch_joins_it(filled: Service, maker: str) -> None:
     by = filled if maker == "admin" else keyed(filled, Role.PRODUCER, "other")
@@ -200,9 +197,6 @@ def test_a_batch_with_callbacks_alone_is_joined_by_keys_for_their_queues(filled:
     ]
 
     assert outcomes == ["INVALID", "CREATED"]
-
-
-# --------------------------------------------------------------------------------- lease groups
 
 
 def test_a_lease_takes_a_key_for_every_queue_that_it_was_used_with(filled: Service) -> None:

@@ -100,9 +100,6 @@ def test_a_result_with_a_reserved_member_is_invalid(call: Service, mail: str, re
     assert call.say(one, "SUCCEEDED", result={"deep": {"headrace.x": 1}})["outcome"] == "OK"
 
 
-# ---------------------------------------------------------- what the service writes for the SDK
-
-
 def test_a_spawn_of_many_goes_only_to_queues_of_the_key_that_reports(call: Service) -> None:
     mail = call.queue("mail")
     call.queue("secret")

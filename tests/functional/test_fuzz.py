@@ -186,9 +186,10 @@ def aim(
         if draw(mostly):
             case.path_parameters[name] = draw(there[name])
     case.query.pop("cursor", None)
-    if isinstance(case.body, dict):
-        case.body.pop("cursor", None)
-        if "to_queue" in case.body:
-            case.body["to_queue"] = draw(there["queue"])
-        for report in case.body.get("reports") or ():
+    body: Any = case.body
+    if isinstance(body, dict):
+        body.pop("cursor", None)
+        if "to_queue" in body:
+            body["to_queue"] = draw(there["queue"])
+        for report in body.get("reports") or ():
             report.update(world.held)

@@ -14,7 +14,7 @@ from headrace.local.gateway import InvocationContext
 from headrace.local.tables import Function
 from headrace.runtime.wiring import using
 from headrace.store.lake import FolderLake
-from headrace.store.memory import MemoryStore
+from headrace.store.sqlite import SqliteStore
 from tests.contract.test_recording import AT_ONCE, Recorder, new_recorder, worked
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, stream_records
@@ -36,7 +36,7 @@ ODD: list[Any] = [
 
 @pytest.fixture
 def it(tmp_path: Path) -> Recorder:
-    made = new_recorder(MemoryStore(), ManualClock())
+    made = new_recorder(SqliteStore(":memory:"), ManualClock())
     made.world.use.recording.changelog = Changelog(FolderLake(tmp_path), ("*",))
     return made
 

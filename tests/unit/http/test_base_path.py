@@ -11,7 +11,7 @@ from headrace.http.events import proxy_event
 from headrace.local.gateway import InvocationContext
 from headrace.local.tables import Function
 from headrace.runtime.wiring import Settings, UseCases, build, using
-from headrace.store.memory import MemoryStore
+from headrace.store.sqlite import SqliteStore
 
 KEY = "a-key-for-the-tests"
 REQUEST_ID = "b1946ac9-2d9e-4c38-8a5e-5a5f4b6a1b1a"
@@ -23,7 +23,7 @@ def _context() -> Any:
 
 @pytest.fixture
 def use() -> UseCases:
-    made = build(Settings(admin_key=KEY), MemoryStore())
+    made = build(Settings(admin_key=KEY), SqliteStore(":memory:"))
     made.queues.create("mail", QueueSettings())
     return made
 

@@ -6,13 +6,13 @@ import pytest
 
 from headrace.domain.ids import WHOLE_ID_RE, derived_task_id
 from headrace.ops.shared.stack_secret import IDS, DerivedIds, StackSecret
-from headrace.store.memory import MemoryStore
+from headrace.store.sqlite import SqliteStore
 
 BORN = datetime(2031, 5, 4, 12, tzinfo=UTC)
 
 
 def test_all_processes_of_a_service_derive_the_same_id() -> None:
-    store = MemoryStore()
+    store = SqliteStore(":memory:")
     one, other = (DerivedIds(StackSecret(store, IDS)) for _ in range(2))
 
     assert one.task_id(BORN, "unique", "mail", "key", 60.0) == other.task_id(
@@ -22,7 +22,7 @@ def test_all_processes_of_a_service_derive_the_same_id() -> None:
 
 
 def test_two_services_derive_different_ids_from_the_same_facts() -> None:
-    one, other = (DerivedIds(StackSecret(MemoryStore(), IDS)) for _ in range(2))
+    one, other = (DerivedIds(StackSecret(SqliteStore(":memory:"), IDS)) for _ in range(2))
 
     assert one.task_id(BORN, "end", "tsk_1", 3) != other.task_id(BORN, "end", "tsk_1", 3)
     assert one.task_id(BORN, "end tsk_1 3") != derived_task_id(BORN, "end tsk_1 3")
@@ -30,7 +30,7 @@ def test_two_services_derive_different_ids_from_the_same_facts() -> None:
 
 @pytest.mark.parametrize("facts", [("a b", "c"), ("a", "b c"), ("a", "b", "c"), ('a", "b', "c")])
 def test_facts_are_kept_apart(facts: tuple[str, ...]) -> None:
-    ids = DerivedIds(StackSecret(MemoryStore(), IDS))
+    ids = DerivedIds(StackSecret(SqliteStore(":memory:"), IDS))
     others = [("a b", "c"), ("a", "b c"), ("a", "b", "c"), ('a", "b', "c")]
     others.remove(facts)
 
@@ -38,7 +38,7 @@ def test_facts_are_kept_apart(facts: tuple[str, ...]) -> None:
 
 
 def test_the_process_that_comes_second_takes_the_secret_of_the_first() -> None:
-    store = MemoryStore()
+    store = SqliteStore(":memory:")
     first, second = StackSecret(store, IDS), StackSecret(store, IDS)
     values = {first.value(), second.value(), StackSecret(store, IDS).value()}
 

@@ -92,24 +92,6 @@ def test_contradictions_inside_an_entry_are_refused_by_name(
     assert set(refused(model, body)) == fields
 
 
-def test_every_bad_field_of_a_batch_is_named() -> None:
-    body = {
-        "tasks": [
-            {"payload": 1},
-            {"delay_in_seconds": -1, "id": "a b", "x": 1},
-            {"scheduled_at": "2026-11-21T08:00:00Z", "delay_in_seconds": 1},
-        ]
-    }
-
-    assert set(refused(EnqueueBody, body)) == {
-        "tasks[1].delay_in_seconds",
-        "tasks[1].id",
-        "tasks[1].x",
-        "tasks[2].delay_in_seconds",
-        "tasks[2].scheduled_at",
-    }
-
-
 # ------------------------------------------------------------------------------------ what it means
 
 

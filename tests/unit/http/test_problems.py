@@ -4,11 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
 
 from headrace.domain import errors
-from headrace.domain.errors import HeadraceError, Unavailable
+from headrace.domain.errors import HeadraceError
 from headrace.http.problems import ProblemAnswer, is_ours, problem
 
 
@@ -58,21 +57,6 @@ def test_what_nobody_foresaw_tells_nothing_but_the_request_id() -> None:
     assert shown["request_id"] == "req-1"
     assert "secret" not in answer(error).body
     assert not is_ours(error)
-
-
-def test_unavailable_says_when_to_come_back() -> None:
-    error = Unavailable("the table is throttled", retry_after_seconds=7)
-
-    assert answer(error).headers == {"Retry-After": "7"}
-    assert body(error)["request_id"] == "req-1"
-
-
-def test_a_path_that_is_not_served() -> None:
-    shown = body(NotFoundError())
-
-    assert (shown["status"], shown["code"]) == (404, "not_found")
-    assert "GET /v1/nowhere" in shown["detail"]
-    assert "leave" not in shown["detail"]
 
 
 def test_validation_errors_become_paths_and_plain_words() -> None:

@@ -82,15 +82,6 @@ def test_hosts_of_the_deployment_may_lead_anywhere_on_their_port() -> None:
     assert network.connected == [("10.0.0.1", 8080)]
 
 
-@pytest.mark.parametrize(
-    "answer", [[], OSError("not known"), UnicodeError("label too long"), ["8.8.8.8"]]
-)
-def test_a_host_that_cannot_be_reached_is_an_error_of_the_network(answer: Any) -> None:
-    network = Network(answer, dead=["8.8.8.8"])
-    with pytest.raises(httpcore.ConnectError):
-        network.backend().connect_tcp("a.example", 443)
-
-
 def test_a_resolver_that_does_not_answer_ends_at_the_deadline() -> None:
     released = threading.Event()
 

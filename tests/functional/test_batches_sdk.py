@@ -78,17 +78,6 @@ def test_a_block_that_raises_leaves_the_batch_open(service: MemoryService) -> No
     assert [one.id for one in app.client.list_batches()] == [batch.id]
 
 
-def test_what_was_sent_before_counts_once(service: MemoryService) -> None:
-    with app.client.batch(on_ended=report.s("x")) as batch:
-        for _ in range(2):
-            batch.enqueue("work", {"task": square.name, "args": {"number": 3}}, id="three")
-            batch.flush()
-    service.run(app)
-
-    assert batch.total == 1
-    assert told == [(1, 0, [9])]
-
-
 def test_a_failure_is_told_and_the_rest_goes_on(service: MemoryService) -> None:
     with app.client.batch(on_ended=report.s("x")) as batch:
         for number in (1, -1, 2):

@@ -45,13 +45,3 @@ def test_a_group_that_is_no_key_is_refused(group: str) -> None:
         pytest.raises(InvalidRequest, match="group"),
     ):
         send.options(group=group).enqueue()
-
-
-def test_a_schedule_takes_none() -> None:
-    app = grouped()
-
-    with pytest.raises(InvalidRequest, match="group has no meaning for a schedule"):
-
-        @app.periodic(every=60)
-        @app.task(queue="mail", group="acme")
-        def send() -> None: ...

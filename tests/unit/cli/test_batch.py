@@ -26,23 +26,6 @@ def cli(headrace_service: MemoryService) -> Cli:
     return made
 
 
-def test_batches_are_listed_with_their_progress(cli: Cli, headrace_service: MemoryService) -> None:
-    headrace_service.client.enqueue("work", 1, batches=["a"])
-    headrace_service.forward(180)
-
-    ran = cli("batch", "list")
-
-    head, _, first, second = ran.out.splitlines()
-    assert head.split()[:4] == ["Batch", "Total", "Created", "Live"]
-    assert first.split()[:4] == ["a", "open", "1", "1"]
-    assert first.split()[7:10] == ["3", "min", "ago"]  # the last change that is counted
-    assert second.split()[7] == "-"
-    assert second.split()[:4] == ["b", "open", "0", "0"]
-    assert [one["id"] for one in cli("batch", "list", "--json", "--prefix", "b").json] == ["b"]
-    ran = cli("batch", "list", "--limit", "1")
-    assert (len(ran.out.splitlines()), "--limit shows more than 1" in ran.err) == (3, True)
-
-
 def test_a_batch_is_closed_and_forgotten(cli: Cli) -> None:
     closed = cli("batch", "close", "a", "--total", "0", "--json")
 

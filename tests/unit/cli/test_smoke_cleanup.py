@@ -87,17 +87,6 @@ def test_ctrl_c_leaves_nothing_wherever_it_comes(number: int, *, after: bool) ->
     assert "left behind" not in ran.err
 
 
-def test_an_answer_that_is_lost_on_the_way_is_one_wrong_row() -> None:
-    lost = SmokeDeployment(RequestCounter(12, httpx.ReadTimeout("timed out"), after=True))
-
-    ran = lost.smoke("--json")
-
-    [wrong, *_] = [row for row in ran.json["checks"] if row["outcome"] == "wrong"]
-    assert wrong["seen"].endswith("got no answer: timed out")
-    assert wrong["status"] is None
-    assert lost.there() == set()
-
-
 def test_what_is_left_behind_is_told_with_the_command_that_removes_it(
     sound: SmokeDeployment,
 ) -> None:

@@ -51,11 +51,6 @@ def test_show_tells_a_tasks_whole_story(cli: Cli) -> None:
     assert cli("task", "show", "a", "--json", "--no-payload").json["payload"] is None
 
 
-def test_a_task_that_is_not_there_is_exit_3(cli: Cli) -> None:
-    assert cli("task", "show", "nope").code == 3
-    assert cli("task", "explain", "nope").code == 3
-
-
 def test_a_list_has_the_first_and_says_that_there_are_more(cli: Cli) -> None:
     put(cli, *(f"t-{n:02}" for n in range(60)))
 
@@ -180,16 +175,6 @@ def test_no_tasks_are_meant_by_accident(cli: Cli, words: tuple[str, ...], answer
 
         assert ran.code == 2
         assert answer in ran.err
-
-
-def test_tasks_move_to_another_queue(cli: Cli) -> None:
-    put(cli, "a", "b")
-    cli("queue", "create", "archive")
-
-    assert cli("task", "move", "a", "--to", "archive").err == "1 task moved.\n"
-    assert cli("task", "move", "--queue", "mail", "--all", "--to", "archive").code == 0
-    assert cli("task", "count", "archive", "--json").json["count"] == 2
-    assert "left" in cli("task", "show", "a").out
 
 
 # ------------------------------------------------------------------------------------------ tail

@@ -190,21 +190,6 @@ def test_what_the_calls_cost_is_added_up() -> None:
     assert client.consumed == Consumed(calls=2, write_units=16, read_units=2.5)
 
 
-def test_one_dequeue_takes_tasks_of_several_queues() -> None:
-    with MemoryService() as service:
-        client = service.client
-        for name in ("mail", "news"):
-            client.create_queue(name)
-        client.enqueue("news", "older")
-        client.enqueue("mail", "newer")
-
-        by_due = client.dequeue(queues=["mail", "news"], order="due").tasks
-        by_preference = client.dequeue(queues=("mail", "news"), batch_size=25).tasks
-
-        assert [(task.queue, task.payload) for task in by_due] == [("news", "older")]
-        assert [(task.queue, task.payload) for task in by_preference] == [("mail", "newer")]
-
-
 @pytest.mark.parametrize(
     ("given", "fields"),
     [

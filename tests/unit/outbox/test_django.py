@@ -15,9 +15,7 @@ import sqlalchemy as sa
 from django.core.management import call_command, execute_from_command_line
 from django.db import connections, transaction
 
-from headrace.domain.errors import InvalidRequest
 from headrace.outbox.django import DjangoOutbox
-from headrace.outbox.opening import open_outbox
 from headrace.outbox.relay import Relay
 from headrace.testing import MemoryService
 
@@ -132,17 +130,6 @@ def sqlite_shop(project: Path, service: MemoryService) -> Iterator[Bookshop]:
 
 def test_the_migration_makes_what_the_model_says(sqlite_shop: Bookshop) -> None:
     call_command("makemigrations", "headrace_outbox", check=True, dry_run=True, verbosity=0)
-
-
-def test_an_outbox_is_opened_by_the_settings(sqlite_shop: Bookshop) -> None:
-    sqlite_shop.sell("Emma")
-
-    assert open_outbox("django:").state().waiting == 1
-    assert open_outbox(f"django:{SETTINGS}/default").name.endswith("Django's database default")
-    with pytest.raises(InvalidRequest, match="must name one of DATABASES: default, postgres"):
-        open_outbox("django:/elsewhere")
-    with pytest.raises(InvalidRequest, match="is Django's to name"):
-        open_outbox("django:", name="mine")
 
 
 def test_manage_py_runs_the_command(sqlite_shop: Bookshop, monkeypatch: pytest.MonkeyPatch) -> None:

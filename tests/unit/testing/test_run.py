@@ -112,18 +112,6 @@ def test_a_story_without_an_end_is_ended(service: MemoryService) -> None:
             service.run(app, limit=20)
 
 
-def test_a_paused_queue_is_not_waited_for_unless_it_resumes(
-    service: MemoryService, story: AppStory
-) -> None:
-    service.run(story.app)  # makes the queue
-    service.client.pause_queue("mail")
-    story.note.enqueue(what="a")
-    assert len(service.run(story.app, until_settled=True)) == 0
-
-    service.client.pause_queue("mail", resume_in_seconds=600)
-    assert service.run(story.app, until_settled=True).succeeded == 1
-
-
 # ------------------------------------------------------------------------------------------ faults
 
 

@@ -1,6 +1,5 @@
 """The service in memory is the real one: the same HTTP, keys, roles and rules, at manual time."""
 
-import asyncio
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -47,20 +46,3 @@ def test_the_timers_run_when_told(service: MemoryService) -> None:
     assert timers.ticked.enqueued >= 1
     assert timers.recorded.counted >= 3
     assert service.client.get_stats("mail").counts.dead == 1
-
-
-def test_time_that_passes_in_the_cloud_takes_the_timers_along(service: MemoryService) -> None:
-    service.client.put_schedule("mail", "often", cron="*/10 * * * *")
-
-    service.forward(timedelta(minutes=25))
-
-    assert service.client.count_tasks("mail", state="READY").count == 2
-
-
-def test_an_event_loop_has_a_client_too(service: MemoryService) -> None:
-    async def work() -> object:
-        await service.async_client.enqueue("mail", "hello")
-        (task,) = (await service.async_client.dequeue("mail")).tasks
-        return task.payload
-
-    assert asyncio.run(work()) == "hello"

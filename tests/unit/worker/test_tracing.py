@@ -143,15 +143,3 @@ def test_a_moved_task_follows_the_attempt_that_moved_it(
     kept = story.tags(done.id)
     del kept["traceparent"]
     assert kept == (tags or {"service": SERVICE})
-
-
-def test_a_wrong_traceparent_begins_a_new_trace(story: Story) -> None:
-    @story.app.handler(queue="mail", name="letters")
-    def letters(payload: Any) -> None: ...
-
-    client = story.service.client
-    client.create_queue("mail")
-    client.enqueue("mail", 1, tags={"traceparent": "nonsense"})
-    story.run()
-
-    assert story.span("letters").parent is None

@@ -88,7 +88,8 @@ def mutants(path: Path) -> list[Mutant]:
     """Return every mutant of a file."""
     tree = ast.parse(path.read_text())
     found = enumerate(changes(tree))
-    return [Mutant(path, number, line, change) for number, (line, change) in found]
+    every = [Mutant(path, number, line, change) for number, (line, change) in found]
+    return [mutant for mutant in every if "__name__" not in mutant.change]  # of programs
 
 
 def mutated(mutant: Mutant) -> ast.Module:

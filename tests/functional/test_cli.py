@@ -7,7 +7,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 from headrace.local.launch import Launched, launched
 from tests.documented_lines import command_lines
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guide" / "cli.md"
@@ -150,11 +150,13 @@ def test_run_shows_the_key_to_a_terminal_only(tmp_path: Path, given: str | None)
         process = subprocess.Popen(
             [*HEADRACE, "run", "--port", "0"], env=env, cwd=tmp_path, stdout=output, stderr=output
         )
-        deadline = time.monotonic() + 60
-        while "Ctrl-C stops it." not in (text := Path(output.name).read_text()):
+
+        def text_of_ready_service() -> str:
             assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+            text = Path(output.name).read_text()
+            return text if "Ctrl-C stops it." in text else ""
+
+        text = until(text_of_ready_service, 60)
         lines = "\n".join(re.findall(r"^  export .*$", text, re.MULTILINE))
         script = f"{lines}\n{' '.join(HEADRACE)} queue create mail"
         done = subprocess.run(["/bin/sh", "-c", script], env=env, timeout=60, check=False)

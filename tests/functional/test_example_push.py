@@ -3,7 +3,6 @@
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from headrace.embedded.timers import EmbeddedTimers
 from headrace.push.sending import function_event
 from headrace.runtime.wiring import Settings
 from tests.unit.push.test_sending import TASK
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,13 +57,13 @@ def test_fastapi_gets_tasks_and_believes_only_what_is_signed(
     )
     (forged,) = service.use.tasks.enqueue("forged", [TaskSpec('{"to": "b"}')])
     with EmbeddedTimers(service, now=service.use.now):
-        end = time.monotonic() + 20
-        while time.monotonic() < end:
-            states = [service.use.tasks.get(one).state for one in (good, bad)]
+
+        def all_are_answered() -> bool:
+            states = {service.use.tasks.get(one).state for one in (good, bad)}
             tried = service.use.tasks.get(str(forged.id)).errors
-            if State.INFLIGHT not in states and State.ENQUEUED not in states and tried:
-                break
-            time.sleep(0.02)
+            return not states & {State.INFLIGHT, State.ENQUEUED} and bool(tried)
+
+        until(all_are_answered, 20)
     assert service.use.tasks.get(good).result == '{"sent":"a"}'
     assert service.use.tasks.get(bad).dead_reason == "rejected"
     assert service.use.tasks.get(str(forged.id)).errors[0].type == "HTTP 401"

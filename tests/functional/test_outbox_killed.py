@@ -16,6 +16,7 @@ from headrace import Client, NewTask, Report
 from headrace.outbox.relay import Relay
 from headrace.outbox.sqlalchemy import SqlAlchemyOutbox
 from tests.postgres import postgres, postgres_folder
+from tests.waiting import until
 
 RELAYS = 3
 KILLS = 20
@@ -88,8 +89,8 @@ def test_relays_killed_in_a_storm_enqueue_each_committed_row_once(url: str, tmp_
     committed: list[str] = []
 
     for _ in range(KILLS):
-        until = time.monotonic() + chance.uniform(0.05, 0.3)
-        while time.monotonic() < until:
+        relay_ends = time.monotonic() + chance.uniform(0.05, 0.3)
+        while time.monotonic() < relay_ends:
             with Session(engine) as session:
                 ids = OUTBOX.add_many(session, "mail", [NewTask()] * chance.randint(1, 9))
                 if chance.random() < 0.7:
@@ -101,9 +102,7 @@ def test_relays_killed_in_a_storm_enqueue_each_committed_row_once(url: str, tmp_
     for pid in relays:
         ended(pid)
     relay_of(url, service).drain()
-    end = time.monotonic() + 30
-    while seen.read_text().count("\n") < len(committed) and time.monotonic() < end:
-        time.sleep(0.05)
+    until(lambda: seen.read_text().count("\n") >= len(committed), 30)
     ended(worker)
 
     ran = seen.read_text().splitlines()

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 from headrace import Client
 from headrace.local.launch import Launched, launched
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 SMOKE = [sys.executable, "-P", "-m", "headrace.cli.main", "smoke"]
@@ -71,11 +71,8 @@ def test_one_that_is_cut_off_cleans_up(
     service: Launched, client: Client, number: signal.Signals
 ) -> None:
     client.create_queue("kept")
-    deadline = time.monotonic() + 30
     with smoking(service) as process:
-        while len(names(client)) < 3:
-            assert time.monotonic() < deadline, "no queue is made"
-            time.sleep(0.05)
+        until(lambda: len(names(client)) >= 3, 30)
         process.send_signal(number)
         _, err = process.communicate(timeout=30)
 

@@ -21,6 +21,7 @@ from headrace.local.launch import Launched, launched
 from headrace.wire.tasks import Task
 from infra import PROJECT_ROOT
 from tests.functional.workers.proxy import proxy_to
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -77,10 +78,7 @@ class Scene:
         return [line.split() for line in self.notes.read_text().splitlines()]
 
     def wait_until(self, done: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60
-        while not done():
-            assert time.monotonic() < deadline, self.client.count_tasks(self.queue)
-            time.sleep(0.05)
+        until(done, 60)
 
     def wait_for_lines(self, number: int) -> None:
         self.wait_until(lambda: len(self.lines()) >= number)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx2
@@ -21,6 +21,7 @@ from headrace.domain.errors import LeaseLost
 from headrace.domain.task import State
 from headrace.local.launch import Launched, launched
 from infra import PROJECT_ROOT
+from tests.waiting import until
 
 SOON = 20.0
 
@@ -58,13 +59,6 @@ def working(app: App, **settings: Any) -> Iterator[Worker]:
         assert not thread.is_alive()
 
 
-def wait_until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SOON
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_a_handler_whose_task_was_deleted_is_stopped(client: Client, queue: str) -> None:
     app = App(client)
     begun = threading.Event()
@@ -87,7 +81,7 @@ def test_a_handler_whose_task_was_deleted_is_stopped(client: Client, queue: str)
 
         client.delete_task(task)
 
-        wait_until(lambda: ends == [True])
+        until(lambda: ends == [True], SOON)
 
 
 def test_what_cannot_be_read_is_dead_and_what_came_with_it_is_not(

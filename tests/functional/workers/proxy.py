@@ -4,8 +4,9 @@ import contextlib
 import select
 import socket
 import threading
-import time
 from collections.abc import Iterator
+
+from tests.waiting import until
 
 
 class Proxy:
@@ -54,9 +55,7 @@ class Proxy:
 
     def wait(self) -> None:
         """Wait until all connections are closed."""
-        deadline = time.monotonic() + 10
-        while self._open and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: not self._open)
 
     def close(self) -> None:
         """Drop everything."""

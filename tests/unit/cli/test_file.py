@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from headrace import Client
 from headrace.cli.session import CliSession
 from headrace.store.sqlite import SqliteStore
 from tests.unit.cli.cli_runner import Ran, invoke
+from tests.waiting import until
 
 
 def run(url: str, *words: str, code: int = 0) -> Ran:
@@ -72,9 +72,7 @@ def test_timers_hold_the_seat_until_they_are_stopped(url: str) -> None:
     ) as timers:
         assert timers.stderr is not None
         said = timers.stderr.readline()
-        deadline = time.monotonic() + 30
-        while not (held := seat_is_held(url)) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        held = until(lambda: seat_is_held(url), 30)
         timers.send_signal(signal.SIGTERM)
         timers.communicate(timeout=20)
 

@@ -4,11 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from headrace.cli.session import CliSession
 from tests.unit.cli.cli_runner import invoke
+from tests.waiting import until
 
 
 class Worker:
@@ -63,10 +63,7 @@ def test_a_saved_file_is_what_runs(tmp_path: Path) -> None:
 
 def seen(out: Path, text: str, *, times: int = 1) -> None:
     """Wait until *text* is printed."""
-    until = time.monotonic() + 30
-    while out.read_text().count(text) < times:
-        assert time.monotonic() < until, out.read_text()
-        time.sleep(0.05)
+    until(lambda: out.read_text().count(text) >= times, 30)
 
 
 def test_burst_and_reload_are_two_things() -> None:

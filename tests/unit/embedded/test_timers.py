@@ -3,7 +3,6 @@
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from headrace.store.base import LakeObject
 from headrace.store.lake import FolderLake
 from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
+from tests.waiting import until
 
 
 @dataclass
@@ -126,9 +126,7 @@ def test_the_timers_of_a_file_tick_its_schedules(tmp_path: Path) -> None:
         client.create_queue("mail")
         client.put_schedule("mail", "hello", cron="* * * * *")
         with timers_of(client.settings.address):
-            deadline = time.monotonic() + 20
-            while not client.count_tasks("mail").count and time.monotonic() < deadline:
-                time.sleep(0.02)
+            until(lambda: client.count_tasks("mail").count, 20)
 
         (tick, *_) = client.list_tasks("mail")
 

@@ -272,7 +272,7 @@ def test_the_same_id_again_changes_nothing(world: World) -> None:
 def test_an_existing_id_answers_before_its_expiry_is_looked_at(world: World) -> None:
     queue = world.queue()
     world.put(queue, id="order-1")
-    past = world.clock() - timedelta(seconds=1)
+    past = world.clock()  # the expiry passes in the moment in which the task falls due
 
     again, new = world.use.tasks.enqueue(
         queue, [TaskSpec("1", id="order-1", expires_at=past), TaskSpec("1", expires_at=past)]

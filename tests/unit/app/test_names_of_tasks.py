@@ -2,7 +2,9 @@
 
 import sys
 import warnings
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -23,11 +25,12 @@ def test_the_first_enqueue_of_what_is_in_no_file_says_that_no_other_process_know
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
-    for way in (
+    ways: tuple[Callable[[Any], object], ...] = (
         lambda task: task.enqueue(1),
         lambda task: task.s(1),
         lambda task: task.enqueue_many([{"n": 1}]),
-    ):
+    )
+    for way in ways:
         with MemoryService() as service:
             hello = typed(App(service.client)).hello
             with pytest.warns(UserWarning, match=r"named __main__\.hello.*@app\.task\(name=…\)"):

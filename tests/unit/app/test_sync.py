@@ -261,7 +261,6 @@ def test_a_service_that_is_lost_at_any_call_is_said_and_mended_by_the_next(
         assert cut.code == 0 or not cut.out or f"{done} of 4 changes done" in cut.err
         assert sync(service, NEW, "--prune").code == 0
         assert summary(service) == SYNCED
-    assert cut.code == 0, "the last round loses nothing"
 
 
 def test_two_syncs_of_one_app_at_once_both_succeed(service: MemoryService) -> None:
@@ -280,7 +279,7 @@ def test_what_somebody_else_changes_meanwhile_is_never_written_over_unseen(
     service: MemoryService, what: str
 ) -> None:
     sync(service, OLD)
-    operator, changed = service.client, []
+    operator, changed = service.client, list[str]()
 
     def change(_number: int, request: httpx.Request) -> None:
         if changed or request.method == "GET":

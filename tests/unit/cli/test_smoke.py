@@ -1,6 +1,7 @@
 """`headrace smoke` on a deployment with nothing wrong; and what it ends with."""
 
 import re
+from functools import partial
 from typing import Any, TypeAlias
 
 import httpx2 as httpx
@@ -165,6 +166,10 @@ def test_a_key_that_may_do_everything_is_reported(sound: SmokeDeployment) -> Non
     }
 
 
+def replace(body: bytes, *, old: bytes, new: bytes) -> bytes:
+    return body.replace(old, new)
+
+
 def test_wrong_answers_are_reported(sound: SmokeDeployment) -> None:
     faults = [
         ("get_task", b"123456789012345678901234567890", b"1.2345678901e29", "task: show"),
@@ -172,7 +177,7 @@ def test_wrong_answers_are_reported(sound: SmokeDeployment) -> None:
         ("report", b"STALE_LEASE", b"OK", "task: heartbeat"),
     ]
     for operation, old, new, _ in faults:
-        change = bodies(lambda body, old=old, new=new: body.replace(old, new))
+        change = bodies(partial(replace, old=old, new=new))
         sound.spoil = for_operation(operation, change, sound.spoil)
 
     assert {check for *_, check in faults} <= {*sound.wrong()}

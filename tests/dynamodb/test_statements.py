@@ -97,8 +97,8 @@ def test_the_engine_takes_a_change_exactly_when_and_as_the_domain_does(
             requested = replace(requested, insert=replace(change.insert, id=task_id))
         for lock in change.also:
             assert isinstance(lock, KeyLock)
-            there = store.key_lock(lock.kind, lock.name)
-            store.set_key_lock(KeyLock(lock.kind, lock.name, None, there))
+            owner = store.key_lock(lock.kind, lock.name)
+            store.set_key_lock(KeyLock(lock.kind, lock.name, None, owner))
             if lock.expects is not None:
                 store.set_key_lock(KeyLock(lock.kind, lock.name, lock.expects, None))
 

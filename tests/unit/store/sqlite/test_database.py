@@ -59,7 +59,7 @@ class Held:
         self._thread.join()
 
 
-def gathered(callers: Sequence[Future[object]]) -> None:
+def gathered(callers: Sequence[Future[None]]) -> None:
     """Wait until all of them have called."""
     deadline = time.monotonic() + 10
     while not all(caller.running() for caller in callers):

@@ -1,4 +1,4 @@
-"""A keyboard user: Tab, Shift-Tab, Enter, Space and letters; never a mouse."""
+"""A keyboard user: Tab, Enter, Space and letters; never a mouse."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -85,20 +85,20 @@ class KeyboardUser:
         self.page.goto(f"{self.url}{path}")
         return self
 
-    def tab(self, *, back: bool = False) -> dict[str, Any] | None:
+    def tab(self) -> dict[str, Any] | None:
         """Press Tab; say where that leads, None when it leads out of the page.
 
         Wherever it leads, the focus must be drawn and in sight.
         """
-        self.page.keyboard.press("Shift+Tab" if back else "Tab")
+        self.page.keyboard.press("Tab")
         at: dict[str, Any] | None = self.page.evaluate(_FOCUS)
         return at and _in_sight(at)
 
-    def tab_to(self, name: str, *, back: bool = False, tags: Sequence[str] = ()) -> "KeyboardUser":
+    def tab_to(self, name: str, *, tags: Sequence[str] = ()) -> "KeyboardUser":
         """Press Tab until the focus is on what begins with *name*, and is one of *tags*."""
         stops = []
         for _ in range(_MOST_STOPS):
-            at = self.tab(back=back)
+            at = self.tab()
             stops.append(at["name"] if at else None)
             fits = at and (not tags or at["tag"] in tags)
             if at and fits and at["name"].casefold().startswith(name.casefold()):
@@ -127,12 +127,6 @@ class KeyboardUser:
         self.tab_to(name, tags=("input", "textarea"))
         self.page.keyboard.press("Control+A")
         self.page.keyboard.type(text)
-        return self
-
-    def choose(self, name: str, option: str) -> "KeyboardUser":
-        """Go to a list by Tab and choose by typing how the option begins."""
-        self.tab_to(name, tags=("select",))
-        self.page.keyboard.type(option)
         return self
 
     # What a user sees.

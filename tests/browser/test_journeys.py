@@ -3,7 +3,7 @@
 import pytest
 
 from tests.browser.conftest import Console, Enter
-from tests.browser.fixtures import TIMEOUTS, let_die, work
+from tests.browser.fixtures import TIMEOUTS, let_die
 
 
 @pytest.mark.gate
@@ -64,29 +64,6 @@ def test_one_finds_a_task_by_one_search(console: Console, enter: Enter, script: 
         assert meant in user.page.url
     finally:
         console.client.delete_queue("orders")
-
-
-@pytest.mark.parametrize("script", [False, True])
-def test_one_searches_a_list_and_saves_that_as_a_view(
-    console: Console,
-    enter: Enter,
-    script: bool,  # noqa: FBT001  by name
-) -> None:
-    work(console.client, console.fixtures.inflight)
-    user = enter(script=script).go("/console/workers")
-
-    user.type("Search these workers", "queue:mail state:alive").send()
-    user.tab_to("Save as a view…").press("Enter")
-    user.type("Name of the view", "alive for mail").open("Save this view")
-    assert user.notice == "The view alive for mail is saved."
-    user.go("/console/workers").open("alive for mail")
-
-    assert user.page.locator("#query").input_value() == "queue:mail state:alive"
-    rows = user.page.locator("table.workers > tbody > tr").all_inner_texts()
-    assert rows
-    assert all("mail" in row and "alive" in row for row in rows)
-    user.open("Remove the view alive for mail")
-    assert user.notice == "The view alive for mail is removed."
 
 
 def test_one_pauses_a_queue_and_it_resumes(console: Console, enter: Enter) -> None:

@@ -157,7 +157,7 @@ def lists_are_whole(world: World, played: Scenario, _facts: Facts) -> Iterator[s
             continue
         shown, cursor = list[str](), None
         while True:
-            query = {"limit": 3} if cursor is None else {"limit": 3, "cursor": cursor}
+            query = {"limit": 10} if cursor is None else {"limit": 10, "cursor": cursor}
             try:
                 page = world.call("GET", f"/v1/queues/{queue}/tasks", query=query)
             except Refused:  # it was deleted and not made again

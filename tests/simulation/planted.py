@@ -217,11 +217,7 @@ def _(patch: Patch) -> None:
     patch.setattr(DeliveryBatch, "commit", overwriting)
 
 
-@fault(
-    "a dequeue leases though its note was refused",
-    "a repeat has the same tasks",
-    test="contract/test_repeated_dequeues",
-)
+@fault("a dequeue leases though its note was refused", "a repeat has the same tasks")
 def _(patch: Patch) -> None:
     commit = DeliveryBatch.commit
 
@@ -234,11 +230,9 @@ def _(patch: Patch) -> None:
     patch.setattr(DeliveryBatch, "commit", stubborn)
 
 
-fault(
-    "a repeated dequeue does not wait for the first try",
-    "a repeat has the same tasks",
-    test="contract/test_repeated_dequeues",
-)(setting(DeliveryBatch, _write=lambda *_: True))
+fault("a repeated dequeue does not wait for the first try", "a repeat has the same tasks")(
+    setting(DeliveryBatch, _write=lambda *_: True)
+)
 
 
 @fault("a repeated dequeue does not look at the first try", "a repeat has the same tasks")
@@ -265,17 +259,11 @@ def _(patch: Patch) -> None:
 
 
 fault(
-    "a repeated dequeue without tasks does not stop the first try",
-    "a repeat has the same tasks",
-    test="contract/test_repeated_dequeues",
+    "a repeated dequeue without tasks does not stop the first try", "a repeat has the same tasks"
 )(setting(DeliveryBatch, note_nothing=lambda *_, **__: True))
 
 
-@fault(
-    "a dequeue does not note a later look at the same tasks",
-    "a repeat has the same tasks",
-    test="contract/test_repeated_dequeues",
-)
+@fault("a dequeue does not note a later look at the same tasks", "a repeat has the same tasks")
 def _(patch: Patch) -> None:
     with_changes = DeliveryBatch._with
 

@@ -7,7 +7,7 @@ each group says why the simulation does not find them.
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from threading import Event
 from typing import Any, cast
 
@@ -16,11 +16,11 @@ import pytest
 from headrace.domain import plan, settle
 from headrace.domain.access import Role
 from headrace.domain.batch import BatchDelta, TaskBatch, owed_for
-from headrace.domain.change import Change, Entry
+from headrace.domain.change import Change, Entry, Equals
 from headrace.domain.errors import KeyExists, Unavailable
 from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
 from headrace.domain.filters import TaskFilter
-from headrace.domain.lifecycle import Action
+from headrace.domain.lifecycle import Action, rule
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
@@ -32,9 +32,11 @@ from headrace.domain.queue import (
     QueueSettings,
     RateLimiting,
 )
+from headrace.domain.repeat import KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settle import Held
 from headrace.domain.task import State
+from headrace.ops.delivery.idempotency import DeliveryBatch
 from headrace.ops.delivery.indexing import Indexing
 from headrace.ops.delivery.push import PushRun
 from headrace.ops.operators.action_work import CLAIMED_FOR
@@ -657,6 +659,50 @@ def a_group_comes_back_in_the_middle_of_the_line_of_another() -> None:
     come(new_world(world.store, world.clock), "quiet", 12)
 
     assert [task.group_key for task in world.take(queue, 8)].count("noisy") >= 3
+
+
+# -- two tries of one call at the same time: the simulation seldom has both lease ----------------
+
+
+def repeated(world: World, attempt: int | None = None) -> DeliveryBatch:
+    """Return one more try of a dequeue call."""
+    request = KeyedRequest("key_0123456789abcdef0123", "k", "take")
+    return world.use.batches.of(request, within=timedelta(seconds=10), attempt=attempt)
+
+
+@finds(
+    "a dequeue leases though its note was refused",
+    "a repeated dequeue does not wait for the first try",
+    "a repeated dequeue without tasks does not stop the first try",
+)
+def a_first_try_goes_on_after_its_repeat_was_answered_with_nothing() -> None:
+    world = world_over(SqliteStore())
+    queue = world.queue()
+    first, second, third = (repeated(world, attempt) for attempt in (1, 2, 3))
+    assert not world.use.deliveries.dequeue(queue, batch=second).tasks
+    world.put(queue, "1")
+    with pytest.raises(Unavailable):
+        world.take(queue, batch=first)
+    assert not world.take(queue, batch=third)
+    assert len(world.take(queue)) == 1
+
+
+@finds("a dequeue does not note a later look at the same tasks")
+def a_first_try_looks_again_at_a_task_that_fell_due_since() -> None:
+    world = world_over(SqliteStore())
+    queue = world.queue()
+    ids, call, early = world.put(queue, "1", "2"), repeated(world), world.clock()
+    world.clock.forward(1)
+    for task_id in ids:
+        world.use.tasks.delete(task_id)
+    world.use.tasks.enqueue(queue, [TaskSpec("1", id=ids[0])])
+    world.clock.forward(1)
+    row = rule(Action.DEQUEUE, State.ENQUEUED, State.INFLIGHT)
+    refused = [Change(row, one, when=(Equals("lease_id", "another"),)) for one in ids]
+    call.commit(refused, now=early)
+    call.commit(refused, now=world.clock())
+    with pytest.raises(Unavailable, match="still being worked on"):
+        world.take(queue, batch=repeated(world))
 
 
 @pytest.mark.parametrize("story", dict.fromkeys(story for _, story in STORIES))

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
 from datetime import timedelta
 from importlib import import_module
 from typing import Any, Final
@@ -59,7 +60,6 @@ from headrace.ops.tasks.uploads import Uploads
 from headrace.ops.tasks.wait import Waiting
 from headrace.store.base import Done, EntryPage, Record
 from headrace.store.offload import Offloading
-from headrace.store.records import alerts as alert_records
 from headrace.store.records import keys as key_records
 from headrace.store.sqlite import SqliteStore
 from headrace.store.sqlite import tasks as sqlite_tasks
@@ -138,8 +138,8 @@ def rewrite_changes(patch: Patch, rewrite: Callable[[Any, Change], Change]) -> N
 def replace_everywhere(patch: Patch, function: Any, by: Any) -> None:
     """Replace a function in every module of the service that imports it."""
     for package in (headrace.ops, headrace.history):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            import_module(module.name)
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            import_module(found.name)
     for name, module in list(sys.modules.items()):
         if name.startswith("headrace.") and vars(module).get(function.__name__) is function:
             patch.setattr(module, function.__name__, by)
@@ -147,7 +147,8 @@ def replace_everywhere(patch: Patch, function: Any, by: Any) -> None:
 
 def stored(store: Any, task_id: str) -> Task | None:
     """Return a task as *store* has it, deleted or not."""
-    return store.read([task_id]).get(task_id) or store.spent([task_id]).get(task_id)
+    found: dict[str, Task] = {**store.spent([task_id]), **store.read([task_id])}
+    return found.get(task_id)
 
 
 # -- leases and reports ----------------------------------------------------------------------------
@@ -291,11 +292,7 @@ fault("changes judged ahead are not judged again in their transaction", "two val
 # -- cancel ----------------------------------------------------------------------------------------
 
 
-@fault(
-    "a cancel leaves the lease in force",
-    "a cancelled task stays cancelled",
-    test="contract/test_cancel",
-)
+@fault("a cancel leaves the lease in force", "a cancelled task stays cancelled")
 def _(patch: Patch) -> None:
     commit = SqliteStore.commit
 
@@ -524,7 +521,7 @@ fault(
 )(lambda patch: rewrite_undos(patch, lambda change: replace(change, also=())))
 
 
-@fault("an undo changes the due time", "undo exact", test="contract/test_undo")
+@fault("an undo changes the due time", "undo exact")
 def _(patch: Patch) -> None:
     def later(change: Change) -> Change:
         if "due_at" not in change.put:
@@ -589,9 +586,9 @@ def _(patch: Patch) -> None:
 
     def restoring(self: Any, task_ids: Any) -> dict[str, Task]:
         wanted = list(task_ids)
-        old = deleted.get(self, {})
+        old, names = deleted.get(self, {}), [one.name for one in dataclass_fields(Task)]
         for task in self.read([name for name in wanted if name in old]).values():
-            fields = {name: getattr(old[task.id], name) for name in Task.__slots__ if name != "id"}
+            fields = {name: getattr(old[task.id], name) for name in names if name != "id"}
             row = rule(Action.UNDELETE, State.DELETED, State.ENQUEUED)
             commit(self, [Change(row, task.id, put=fields)])
         return spent(self, wanted)
@@ -705,11 +702,7 @@ def _(patch: Patch) -> None:
     )
 
 
-@fault(
-    "a batch makes its callbacks again under other ids",
-    "a batch calls back once",
-    test="contract/test_batches",
-)
+@fault("a batch makes its callbacks again under other ids", "a batch calls back once")
 def _(patch: Patch) -> None:
     find, chance = BatchOperations._find, random.Random(1)
 
@@ -952,7 +945,7 @@ def _(patch: Patch) -> None:
     holders = GroupLimits._holders
 
     def stale(self: GroupLimits, *given: Any) -> Any:
-        store, self.store = self.store, StaleReads(self.store)  # type: ignore[assignment]
+        store, self.store = self.store, StaleReads(self.store)
         try:
             return holders(self, *given)
         finally:
@@ -1130,7 +1123,7 @@ fault("a seat that has ended is used", "one dispatcher has a seat", test="contra
 fault(
     "a dispatcher does not count its threads",
     "no more requests than threads",
-    test="contract/test_push",
+    kinds=("push",),
 )(setting(PushRun, room=property(lambda _: 5)))
 
 
@@ -1142,11 +1135,9 @@ def _(patch: Patch) -> None:
     patch.setattr(PushRun, "room", property(room))
 
 
-fault(
-    "a dispatcher that ends keeps its tasks",
-    "a dispatcher that ends gives tasks back",
-    test="functional/test_dispatcher",
-)(setting(PushRun, close=lambda self: self.seat.give_up({})))
+fault("a dispatcher that ends keeps its tasks", "a dispatcher that ends gives tasks back")(
+    setting(PushRun, close=lambda self: self.seat.give_up({}))
+)
 
 
 @fault(
@@ -1178,7 +1169,9 @@ fault("tasks leased without an answer are not given back", "no more requests tha
 
 
 fault(
-    "events at the end of a task have random ids", "each end told once", test="contract/test_ends"
+    "events at the end of a task have random ids",
+    "each end told once",
+    kinds=("telling",),
 )(setting(EndWebhooks, _id=lambda _, at, *__: new_task_id(at)))
 
 
@@ -1210,7 +1203,11 @@ def _(patch: Patch) -> None:
     patch.setattr(EndWebhooks, "tell", of_events)
 
 
-@fault("an end is told only after it was counted", "each end told once", test="contract/test_ends")
+@fault(
+    "an end is told only after it was counted",
+    "each end told once",
+    kinds=("telling",),
+)
 def _(patch: Patch) -> None:
     tell = EndWebhooks.tell
     kept: dict[int, Any] = {}
@@ -1227,7 +1224,7 @@ def _(patch: Patch) -> None:
     facts, put_records = AlertEvent.facts, SqliteStore.put_records
 
     def unseen(self: Any, writes: Any, *, tasks: Any = ()) -> bool:
-        if writes[0][0].kind == alert_records.ALERTS:
+        if writes[0][0].kind == "alert":
             there = self.record(writes[0][0].kind, writes[0][0].name)
             writes = [(writes[0][0], None if there is None else there.version)]
         return put_records(self, writes, tasks=tasks)
@@ -1242,7 +1239,7 @@ def _(patch: Patch) -> None:
     died: list[str] = []
 
     def apart(self: Any, writes: Any, *, tasks: Any = ()) -> bool:
-        if writes[0][0].kind != alert_records.ALERTS or not tasks or died:
+        if writes[0][0].kind != "alert" or not tasks or died:
             return put_records(self, writes, tasks=tasks)
         put_records(self, writes)
         died.append("before it told")
@@ -1257,7 +1254,7 @@ def _(patch: Patch) -> None:
 
     def record(self: Any, kind: str, name: str) -> Record | None:
         found = read(self, kind, name)
-        queue = read(self, "queue", name) if kind == alert_records.ALERTS else None
+        queue = read(self, "queue", name) if kind == "alert" else None
         if found is None or queue is None:
             return found
         return replace(found, body={**found.body, "epoch": queue.body["alerts_since"]})
@@ -1283,7 +1280,7 @@ def _(patch: Patch) -> None:
 
     def commit(self: Offloading, changes: Sequence[Change], **how: Any) -> Any:
         objects, later = self._objects, list[Any]()
-        self._objects = type("Later", (), {"put": lambda _, contents: later.append(contents)})()  # type: ignore[assignment]
+        self._objects = type("Later", (), {"put": lambda _, contents: later.append(contents)})()
         try:
             planned = put(self, changes)
         finally:
@@ -1312,11 +1309,7 @@ def _(patch: Patch) -> None:
     patch.setattr(Offloading, "commit", commit)
 
 
-@fault(
-    "a small text leaves the reference to a large one",
-    "one text for each field",
-    test="contract/test_offload",
-)
+@fault("a small text leaves the reference to a large one", "one text for each field")
 def _(patch: Patch) -> None:
     put = Offloading._put
     patch.setattr(
@@ -1424,6 +1417,7 @@ def _(patch: Patch) -> None:
 
     def forgetful(self: ActionWork, run: Any, found: Any) -> Any:
         begun = with_part(self, run, found)
+        assert begun.part is not None
         return replace(begun, part=replace(begun.part, stamps=begun.part.stamps[-1:]))
 
     patch.setattr(ActionWork, "_with_part", forgetful)

@@ -4,16 +4,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import tests.simulation.repeats  # noqa: F401 (it adds checks)
 from headrace.domain.task import State
-from tests.simulation import checks, repeats
+from tests.simulation import checks
 from tests.simulation.actors import Caller
 from tests.simulation.background import Background
 from tests.simulation.facts import Facts
 from tests.simulation.scenario import Scenario, scenario
 from tests.simulation.tables import LoggedTables
 from tests.simulation.world import Lost, Refused, World, seeded
-
-assert repeats  # it adds checks
 
 ROUNDS = 300
 """Rounds of the calm end after which a task that has not ended counts as starved."""

@@ -156,6 +156,20 @@ def the_answer_to_an_enqueue_is_lost() -> None:
     assert task.payload == payload
 
 
+@finds("a small text leaves the reference to a large one")
+def a_small_progress_follows_a_large_one() -> None:
+    clock, store = ManualClock(), cast("Store", SqliteStore())
+    settings = Settings(admin_key="test", payload_offload_bytes=10)
+    use = build(settings, store, now=clock, objects=MemoryObjects(clock))
+    world = World(store, clock, use)
+    world.put(world.queue())
+    task = world.one("mail")
+    for progress in ('"' + "x" * 100 + '"', '"y"'):
+        world.say(task, "INFLIGHT", progress=progress)
+    (shown,) = use.texts.filled([use.tasks.get(task.id)], ("progress",))
+    assert (shown.progress, shown.progress_ref) == ('"y"', None)
+
+
 # -- the simulation has no alerts, keys and search: they meet nothing else in it ------------------
 
 
@@ -343,6 +357,15 @@ def dispatcher(store: Failing) -> PushRun:
     return run
 
 
+@finds("a dispatcher that ends keeps its tasks")
+def a_dispatcher_ends() -> None:
+    store = Failing()
+    run = dispatcher(store)
+    assert len(run.fetch()) == 2
+    run.close()
+    assert store.requests() == 0
+
+
 @finds("a report that waits makes room for another request")
 def a_dispatcher_cannot_report() -> None:
     store = Failing()
@@ -510,10 +533,13 @@ class Group:
         self.store = Staged()
         self.one = world_over(self.store)
         self.other = new_world(self.one.store, self.one.clock)
-        limit = {"max_inflight_per_group": 1} if mode is GroupMode.FAIR else {}
-        on_dead = {"on_dead": OnDead.CONTINUE} if mode is GroupMode.STRICT else {}
+        strict = mode is GroupMode.STRICT
         at_once = RetryStrategy(Backoff.FIXED, base_seconds=0, jitter=0)
-        groups = GroupSettings(mode, **limit, **on_dead)
+        groups = GroupSettings(
+            mode,
+            max_inflight_per_group=0 if strict else 1,
+            on_dead=OnDead.CONTINUE if strict else None,
+        )
         self.queue = self.one.queue(groups=groups, retry_strategy=at_once, expires_in_seconds=0)
 
     def put(self) -> str:

@@ -22,8 +22,6 @@ from weakref import WeakKeyDictionary
 import msgspec
 import pytest
 
-import headrace.history
-import headrace.ops
 from headrace.client.worker.service import WorkerService
 from headrace.domain import plan, rate, settle, undo
 from headrace.domain.alerts import AlertEvent
@@ -137,8 +135,8 @@ def rewrite_changes(patch: Patch, rewrite: Callable[[Any, Change], Change]) -> N
 
 def replace_everywhere(patch: Patch, function: Any, by: Any) -> None:
     """Replace a function in every module of the service that imports it."""
-    for package in (headrace.ops, headrace.history):
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+    for name in ("headrace.ops", "headrace.history"):
+        for found in pkgutil.walk_packages(import_module(name).__path__, f"{name}."):
             import_module(found.name)
     for name, module in list(sys.modules.items()):
         if name.startswith("headrace.") and vars(module).get(function.__name__) is function:
@@ -669,16 +667,12 @@ def _(patch: Patch) -> None:
 # -- batches ---------------------------------------------------------------------------------------
 
 
-fault(
-    "a batch ends when no member is live", "a batch never ends early", test="unit/domain/test_batch"
-)(setting(TaskBatch, complete=property(lambda self: self.direct == self.total and self.live == 0)))
-
-
-@fault(
-    "a batch ends when as many have ended as were made",
-    "a batch never ends early",
-    test="unit/domain/test_batch",
+fault("a batch ends when no member is live", "a batch never ends early")(
+    setting(TaskBatch, complete=property(lambda self: self.direct == self.total and self.live == 0))
 )
+
+
+@fault("a batch ends when as many have ended as were made", "a batch never ends early")
 def _(patch: Patch) -> None:
     def made(self: TaskBatch) -> bool:
         return self.total is not None and self.created >= self.total and self.live == 0
@@ -1334,11 +1328,7 @@ def _(patch: Patch) -> None:
     patch.setattr(Offloading, "__init__", same)
 
 
-@fault(
-    "the recorder drops a payload that an undo may bring back",
-    "no task without its payload",
-    test="contract/test_offload",
-)
+@fault("the recorder drops a payload that an undo may bring back", "no task without its payload")
 def _(patch: Patch) -> None:
     record = recorder.Recording.record
 
@@ -1353,11 +1343,7 @@ def _(patch: Patch) -> None:
     )
 
 
-@fault(
-    "a payload that an undo may bring back is an orphan",
-    "no task without its payload",
-    test="contract/test_offload",
-)
+@fault("a payload that an undo may bring back is an orphan", "no task without its payload")
 def _(patch: Patch) -> None:
     def blind(self: Orphans, old: Any) -> list[str]:
         names = [one.name for one in old]
@@ -1374,11 +1360,9 @@ fault("an old payload is an orphan", "no task without its payload", test="contra
 fault("orphans are not removed", "no payload without a task", test="contract/test_offload")(
     setting(Orphans, sweep=lambda _: 0)
 )
-fault(
-    "an upload is an orphan while it may be used",
-    "no task without its payload",
-    test="contract/test_uploads",
-)(setting(orphans, ORPHAN_AGE=timedelta(0)))
+fault("an upload is an orphan while it may be used", "no task without its payload")(
+    setting(orphans, ORPHAN_AGE=timedelta(0))
+)
 fault(
     "the recorder drops an upload that may be used again",
     "no task without its payload",
@@ -1494,11 +1478,7 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "put_record", blind)
 
 
-@fault(
-    "a name is given up whichever key has it",
-    "one living key has a name",
-    test="contract/test_keys",
-)
+@fault("a name is given up whichever key has it", "one living key has a name")
 def _(patch: Patch) -> None:
     drop = SqliteStore.drop_record
     patch.setattr(SqliteStore, "drop_record", lambda self, kind, name, **_: drop(self, kind, name))

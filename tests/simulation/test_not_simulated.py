@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from hashlib import sha256
 from threading import Event
 from typing import Any, cast
 
@@ -156,6 +157,48 @@ def the_answer_to_an_enqueue_is_lost() -> None:
     assert task.payload == payload
 
 
+@finds(
+    "the recorder drops a payload that an undo may bring back",
+    "a payload that an undo may bring back is an orphan",
+)
+def a_task_with_a_large_payload_is_deleted_and_restored() -> None:
+    clock = ManualClock()
+    stream = Streamed(cast("Store", SqliteStore()), clock)
+    settings = Settings(admin_key="test", payload_offload_bytes=10)
+    use = build(settings, stream.store, now=clock, objects=MemoryObjects(clock))
+    world = World(stream.store, clock, use)
+    payload = '"' + "x" * 100 + '"'
+    (task_id,) = world.put(world.queue(expires_in_seconds=0), payload)
+    clock.forward(90_000)  # older than what a sweep leaves alone
+    undo = use.tasks.delete(task_id, undo_in_seconds=600)
+    assert undo is not None
+    use.recording.record(SHARD, stream.taken())
+    use.orphans.sweep()
+    use.undoing.undo(undo.id)
+    assert [task.payload for task in world.take("mail")] == [payload], "the payload is lost"
+
+
+@finds("an upload is an orphan while it may be used")
+def a_sweep_comes_between_an_upload_and_its_task() -> None:
+    clock, content = ManualClock(), b'"uploaded"'
+    objects, store = MemoryObjects(clock), cast("Store", SqliteStore())
+    settings = Settings(admin_key="test", payload_offload_bytes=10)
+    use = build(settings, store, now=clock, objects=objects)
+    World(store, clock, use).queue()
+    upload = use.uploads.grant(
+        "mail",
+        size=len(content),
+        digest=sha256(content).hexdigest(),
+        task_id="task",
+        origin="https://here",
+    ).upload
+    objects.put({upload.name: content})
+    clock.forward(60)
+    use.orphans.sweep()
+    (result,) = use.tasks.enqueue("mail", [TaskSpec("null", id="task", upload=upload)])
+    assert result.outcome == "CREATED", result.detail
+
+
 @finds("a small text leaves the reference to a large one")
 def a_small_progress_follows_a_large_one() -> None:
     clock, store = ManualClock(), cast("Store", SqliteStore())
@@ -222,6 +265,28 @@ def two_keys_are_made_of_a_name_that_is_free_again() -> None:
     first = keys.create(BOOTSTRAP, "sensors", Role.PRODUCER).key
     store.drop_record(key_records.KIND, first.id)  # a revocation that was cut off
     _make_two(store)
+
+
+@finds("a name is given up whichever key has it")
+def a_key_of_the_same_name_is_made_during_a_revocation() -> None:
+    class Slow(SqliteStore):
+        meanwhile: Callable[[], object] | None = None
+
+        def drop_record(self, kind: str, name: str, **how: Any) -> bool:
+            gone = super().drop_record(kind, name, **how)
+            act, self.meanwhile = self.meanwhile, None
+            if act is not None and kind == key_records.KIND:
+                act()
+            return gone
+
+    store = Slow()
+    keys, others = world_over(store).use.keys, world_over(store).use.keys
+    first = keys.create(BOOTSTRAP, "sensors", Role.PRODUCER).key
+    others.now = lambda: keys.now() + timedelta(seconds=1)
+    store.meanwhile = lambda: others.create(BOOTSTRAP, "sensors", Role.VIEWER)
+    keys.revoke(BOOTSTRAP, first.id)
+    with pytest.raises(KeyExists):
+        keys.create(BOOTSTRAP, "sensors", Role.WORKER)
 
 
 def _make_two(store: Between) -> None:
@@ -310,7 +375,11 @@ def a_task_is_taken_between_the_judging_and_the_transaction() -> None:
 # -- the simulation's log comes in one shard, in order ---------------------------------------------
 
 
-@finds("a batch counts children instead of naming them")
+@finds(
+    "a batch counts children instead of naming them",
+    "a batch ends when no member is live",
+    "a batch ends when as many have ended as were made",
+)
 def a_grandchild_is_seen_before_its_parent() -> None:
     now = ManualClock()()
     batch = TaskBatch("batch", 1, "", (), created_at=now, expires_at=now)

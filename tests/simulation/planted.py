@@ -138,9 +138,10 @@ def replace_everywhere(patch: Patch, function: Any, by: Any) -> None:
     for name in ("headrace.ops", "headrace.history"):
         for found in pkgutil.walk_packages(import_module(name).__path__, f"{name}."):
             import_module(found.name)
+    own = function.__name__
     for name, module in list(sys.modules.items()):
-        if name.startswith("headrace.") and vars(module).get(function.__name__) is function:
-            patch.setattr(module, function.__name__, by)
+        if name.startswith("headrace.") and vars(module).get(own) is function:
+            patch.setattr(module, own, by)
 
 
 def stored(store: Any, task_id: str) -> Task | None:

@@ -776,9 +776,7 @@ def _(patch: Patch) -> None:
     patch.setattr(SqliteStore, "free", by_number)
 
 
-@fault(
-    "a lost race frees its slot without a look", "limits never exceeded", test="unit/ops/test_slots"
-)
+@fault("a lost race frees its slot without a look", "limits never exceeded")
 def _(patch: Patch) -> None:
     def careless(self: Slots, queue: Any, reserved: Any, outcomes: Any) -> None:
         for reservation, outcome in zip(reserved, outcomes, strict=True):
@@ -788,7 +786,7 @@ def _(patch: Patch) -> None:
     patch.setattr(Slots, "refused", careless)
 
 
-@fault("a slot is free while its task waits", "limits never exceeded", test="unit/ops/test_slots")
+@fault("a slot is free while its task waits", "limits never exceeded")
 def _(patch: Patch) -> None:
     standing = Reservation.standing
 

@@ -596,23 +596,35 @@ class Staged(SqliteStore):
 
 
 class Group:
-    """A queue of which one task of a group may be in flight, and two processes that deliver."""
+    """A queue of which one task of a group may be in flight, and two processes that deliver.
 
-    def __init__(self, mode: GroupMode) -> None:
+    Without a *mode* there are no groups, and one task of the queue may be in flight.
+    """
+
+    def __init__(self, mode: GroupMode | None) -> None:
         self.store = Staged()
         self.one = world_over(self.store)
         self.other = new_world(self.one.store, self.one.clock)
+        self.key = None if mode is None else "a"
         strict = mode is GroupMode.STRICT
-        at_once = RetryStrategy(Backoff.FIXED, base_seconds=0, jitter=0)
-        groups = GroupSettings(
-            mode,
-            max_inflight_per_group=0 if strict else 1,
-            on_dead=OnDead.CONTINUE if strict else None,
+        groups = (
+            None
+            if mode is None
+            else GroupSettings(
+                mode,
+                max_inflight_per_group=0 if strict else 1,
+                on_dead=OnDead.CONTINUE if strict else None,
+            )
         )
-        self.queue = self.one.queue(groups=groups, retry_strategy=at_once, expires_in_seconds=0)
+        self.queue = self.one.queue(
+            groups=groups,
+            dequeuing_settings=DequeuingSettings(max_inflight_tasks=1 if mode is None else 0),
+            retry_strategy=RetryStrategy(Backoff.FIXED, base_seconds=0, jitter=0),
+            expires_in_seconds=0,
+        )
 
     def put(self) -> str:
-        (task_id,) = self.one.put(self.queue, group_key="a")
+        (task_id,) = self.one.put(self.queue, group_key=self.key)
         self.one.clock.forward(0.001)
         return task_id
 
@@ -622,6 +634,35 @@ class Group:
     def check(self) -> None:
         states = [task.state for task in everything(self.one.store)]
         assert states.count(State.INFLIGHT) <= 1, "two are in flight"
+
+
+@finds("a slot is free while its task waits")
+def a_reservation_is_met_before_its_delivery() -> None:
+    group = Group(None)
+    first, _ = group.put(), group.put()
+
+    def meanwhile() -> None:
+        group.store.hidden = {first}
+        group.take(group.other)
+
+    group.store.before_delivery = meanwhile
+    group.take(group.one)
+    group.check()
+
+
+@finds("a lost race frees its slot without a look")
+def a_reservation_is_completed_by_another_process() -> None:
+    group = Group(None)
+    first, _ = group.put(), group.put()
+
+    def meanwhile() -> None:
+        group.one.clock.forward(4)
+        assert group.take(group.other) == [first]
+
+    group.store.before_delivery = meanwhile
+    group.take(group.one)
+    group.take(group.other)
+    group.check()
 
 
 @finds("a slot of a group is free while its task waits")

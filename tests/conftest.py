@@ -45,6 +45,7 @@ _SLOW_FOLDERS: Final = ("browser", "dynamodb", "e2e", "generators", "peers", "pi
 
 # Started in the background by a shell, it would be ignored here and in the commands under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -188,7 +188,8 @@ class WorkerHarness:
         until(lambda: {self.client.get_task(id).state for id in ids} == {state}, SOON)
 
     def ending(self, id: str) -> str:
-        """Return how a task has ended: its state, or the type of its last error, or RELEASED."""
+        """Wait until no worker holds a task; return its state, last error's type, or RELEASED."""
+        until(lambda: self.client.get_task(id).state is not State.INFLIGHT)
         task = self.client.get_task(id)
         if task.errors:
             return task.errors[-1].type

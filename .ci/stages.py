@@ -2,11 +2,12 @@
 
 A stage is a target of the Makefile.  Up to three run at once on two cores, because set-up waits for
 downloads.  A stage of tests that fails runs once more, only to say whether it is flaky: the gate
-fails all the same.
+fails all the same, unless each flaky test is in ``tests/quarantine.txt``.
 """
 
 import os
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -137,7 +138,7 @@ def make(stage: Stage, *more: str) -> tuple[int, str]:
     words = [stage.arguments, *more]
     if stage.is_tests:  # what failed is noted for each stage by itself
         words.append(f"-o cache_dir=.pytest_cache/{stage.target}")
-    log = LOGS / f"{stage.target.replace('/', '-')}.log"
+    log = log_of(stage)
     began = time.monotonic()
     with log.open("w") as out:
         command = ["make", stage.target, f"ARGS={' '.join(filter(None, words))}"]
@@ -149,6 +150,22 @@ def make(stage: Stage, *more: str) -> tuple[int, str]:
     stage.seconds += time.monotonic() - began
     stage.cpu += usage.ru_utime + usage.ru_stime
     return process.returncode, log.read_text(errors="replace")
+
+
+def failed_tests(stage: Stage) -> set[str]:
+    """Return the ids, without parameters, of the tests that failed in the log of *stage*."""
+    log = log_of(stage).read_text(errors="replace")
+    return set(re.findall(r"^(?:FAILED|ERROR) ([^\s\[]+)", log, re.MULTILINE))
+
+
+def quarantined() -> set[str]:
+    """Return the ids of the tests on the quarantine list."""
+    lines = (ROOT / "tests" / "quarantine.txt").read_text().splitlines()
+    return {line.split()[1] for line in lines if line and not line.startswith("#")}
+
+
+def log_of(stage: Stage) -> Path:
+    return LOGS / f"{stage.target.replace('/', '-')}.log"
 
 
 def run_all(stages: dict[str, Stage]) -> None:

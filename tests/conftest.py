@@ -76,15 +76,12 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give each test its timeout and quarantine; without an engine, leave out what needs one."""
-    quarantined = _quarantined()
+    """Give each test its timeout; without an engine, leave out what needs one."""
     for item in items:
         if item.get_closest_marker("timeout") is None:
             is_slow = item.get_closest_marker("slow") or item.path.parent.name in _SLOW_FOLDERS
             seconds = _SLOW_TIMEOUT_SECONDS if is_slow else _TIMEOUT_SECONDS
             item.add_marker(pytest.mark.timeout(seconds))
-        if reason := quarantined.get(item.nodeid.partition("[")[0]):
-            item.add_marker(pytest.mark.xfail(reason=f"quarantined: {reason}", strict=False))
     if config.getoption("--engine") == "dynamodb":
         _leave_out([item for item in items if item.get_closest_marker("in_process")], config, items)
         return

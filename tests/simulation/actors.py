@@ -247,7 +247,7 @@ class Caller:
         self._handle(self._leased("/v1/dequeue", body))
 
     def _leased(self, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:
-        call = Dequeued(self.actor.name, self.world.stage.passed, many="queues" in body)
+        call = Dequeued(self.actor.name, self.world.stage.passed)
         self.facts.dequeued.append(call)
         tasks: list[dict[str, Any]] = self.call("POST", path, body)["tasks"]
         call.ids, call.ended = frozenset(task["id"] for task in tasks), self.world.stage.passed

@@ -48,7 +48,6 @@ class Dequeued:
     began: float
     ids: frozenset[str] = frozenset()
     ended: float | None = None  # None: it had no answer
-    many: bool = False  # from several queues
 
 
 @dataclass

@@ -42,13 +42,8 @@ def _is_leased(task: TaskView | None) -> TypeGuard[TaskView]:
 def a_repeated_dequeue_answers_with_all_that_was_leased(
     world: World, _played: Scenario, facts: Facts
 ) -> Iterator[str]:
-    """What a call leases in any of its tries is in its answer, while the lease lasts.
-
-    A call for several queues answers with what it has when the store's answer for a later queue is
-    lost: the tasks of that queue wait until their lease lapses.
-    """
-    partly = world.rates.lost > 0
-    calls = [one for one in facts.dequeued if one.ended is not None and not (one.many and partly)]
+    """What a call leases in any of its tries is in its answer, while the lease lasts."""
+    calls = [one for one in facts.dequeued if one.ended is not None]
     leases: dict[str, tuple[str | None, float, float, float]] = {}
     found: list[tuple[str, str | None, float, float, float]] = []
     for write in world.log:

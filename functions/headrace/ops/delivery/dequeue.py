@@ -349,7 +349,8 @@ class Dequeue:
     ) -> Sequence[Task]:
         """Lease a batch into *taken*, and return that.
 
-        What is leased already must reach its worker, whatever comes then.
+        If the store fails midway, a call without an Idempotency-Key answers with what it has
+        leased.  A call with one fails: its repeat finds that, and what the failed write leased.
         """
         try:
             if self.order is Order.DUE and len(looks) > 1:
@@ -359,7 +360,7 @@ class Dequeue:
             else:
                 self._take_by_preference(looks, taken, helps=helps)
         except Unavailable:
-            if not taken:
+            if not taken or self.batch is not None:
                 raise
         return taken
 

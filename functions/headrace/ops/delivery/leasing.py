@@ -103,7 +103,7 @@ class QueueLook:
     def take(self, *, helps: bool) -> list[Task]:
         """Lease what is ready, in order; finding too little, reclaim lapsed leases if it *helps*.
 
-        Raises Unavailable when nothing is leased.
+        Raises Unavailable when nothing is leased, or when a repeat of the call finds what is.
         """
         taken: list[Task] = []
         if self._paused():
@@ -113,7 +113,7 @@ class QueueLook:
             if len(taken) < self.count and helps:
                 taken += self.lease(self._lapsed(), self.count - len(taken))
         except Unavailable:
-            if not taken:  # what is leased already must reach its worker
+            if not taken or self.batch is not None:  # else the answer must name what is leased
                 raise
         return sorted(taken, key=self.delivery_order)
 
@@ -329,7 +329,7 @@ class QueueLook:
                 outcomes = self._write(reserved, now) if allowed else []
             except HeadraceError as error:
                 claims.drop(picked)
-                if race.won and isinstance(error, Unavailable):
+                if race.won and self.batch is None and isinstance(error, Unavailable):
                     break
                 raise
             won = race.note(outcomes)

@@ -35,8 +35,10 @@ from infra import PROJECT_ROOT
 from infra.idle_tests import DATA
 
 PRODUCT: Final = PROJECT_ROOT / "functions" / "headrace"
-TARGETS: Final = ("domain/lifecycle.py", "domain/plan.py", "domain/settle.py", "domain/operate.py")
-FOLDERS: Final = ("store",)
+TARGETS: Final = (
+    *(f"domain/{name}.py" for name in ("lifecycle", "plan", "settle", "operate")),
+    "store/**/[!_]*.py",
+)
 FIRST, LIMIT = 20, 300  # tests: the most specific ones, and all
 SECONDS: Final = 180  # a mutant that runs longer hangs, and is killed
 SWAPS: Final[dict[type[ast.AST], type[ast.AST]]] = {
@@ -54,10 +56,6 @@ class Mutant:
     number: int
     line: int
     change: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.path.relative_to(PRODUCT)}:{self.line}: {self.change}"
 
 
 def changes(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -176,9 +174,7 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=500, help="size of the sample")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))  # noqa: S311
     options = parser.parse_args()
-    stores = [path for folder in FOLDERS for path in PRODUCT.glob(f"{folder}/**/[!_]*.py")]
-    named = [PRODUCT / name for name in options.files or TARGETS]
-    paths = named if options.files else named + stores
+    paths = [path for files in options.files or TARGETS for path in PRODUCT.glob(files)]
     every = [mutant for path in sorted(paths) for mutant in mutants(path)]
     chosen = random.Random(options.seed).sample(every, min(options.most, len(every)))  # noqa: S311
     print(f"{len(chosen)} of {len(every)} mutants, --seed {options.seed}", flush=True)
@@ -192,7 +188,8 @@ def main() -> int:
         tests = known.of(mutant)
         if is_survivor(mutant, tests):
             survivors += 1
-            print(f"survived: {mutant.name}  ({len(tests)} tests)", flush=True)
+            place = f"{mutant.path.relative_to(PRODUCT)}:{mutant.line}"
+            print(f"survived: {place}: {mutant.change}  ({len(tests)} tests)", flush=True)
     print(f"{survivors} of {len(chosen)} survived")
     return 0
 

@@ -89,6 +89,23 @@ def test_every_change_of_a_batch_is_in_the_lake(it: Recorder, tmp_path: Path) ->
     assert {line["queue_to"] for line in lines(lake)} == {queue}
 
 
+def test_a_line_has_no_lease_and_a_payload_only_if_a_pattern_names_the_queue(
+    it: Recorder, tmp_path: Path
+) -> None:
+    lake, leases = FolderLake(tmp_path), list[str]()
+    it.recording.changelog = Changelog(lake, ("orders*", "fax"))
+    for queue in ("orders.a", "mail"):
+        it.world.put(it.world.queue(queue), '{"n": 1}')
+        leases += str(it.world.one(queue).lease_id).split(".")
+
+    it.record()
+
+    found = lines(lake)
+    assert {line["queue_to"] for line in found if "payload" in line} == {"orders.a"}
+    assert all("lease_to" in line for line in found if line["move"] == "dequeue")
+    assert not [part for part in leases if len(part) > 8 and part in json.dumps(found)]
+
+
 def test_a_batch_that_does_not_reach_the_lake_is_not_counted_and_comes_again(
     it: Recorder, tmp_path: Path
 ) -> None:

@@ -127,8 +127,3 @@ def test_a_viewer_sees_a_task_without_what_is_in_it() -> None:
 
     assert (seen.payload, seen.progress, seen.result) == (None, None, None)
     assert (seen.id, seen.state) == (TASK.id, TASK.state)
-
-
-def test_everybody_else_sees_it_whole() -> None:
-    for role in (OPERATOR, PRODUCER, WORKER, ADMIN):
-        assert as_seen_by(key(role), TASK) is TASK

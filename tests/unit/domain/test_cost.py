@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.domain import cost
-from headrace.domain.cost import Load, Units
+from headrace.domain.cost import Load
 
 
 def test_the_life_of_a_small_task_is_eight_writes() -> None:
@@ -38,20 +38,6 @@ def test_a_shard_carries_five_hundred_deliveries_a_second(
     rate: float, retries: float, shards: int
 ) -> None:
     assert cost.shards_for(rate, retries=retries) == shards
-
-
-def test_a_bill_is_its_lines() -> None:
-    bill = cost.bill(Load(rate=10, payload_bytes=300))
-    lines = {line.name: line for line in bill.lines}
-
-    assert bill.tasks == 25_920_000
-    assert bill.units == Units(8, 0.02)
-    assert lines["DynamoDB writes"].usd == pytest.approx(25.92 * 8 * 0.625)
-    assert lines["DynamoDB reads"].usd == pytest.approx(25.92 * 0.02 * 0.125)
-    assert lines["DynamoDB storage"].usd == pytest.approx(10 * 86_400 * 1300 / 1e9 * 0.25)
-    assert lines["API Gateway calls"].usd == pytest.approx(25.92 * 0.12 * 3.5)
-    assert lines["Lambda calls"].usd == pytest.approx(25.92 * 0.12 * 0.2)
-    assert bill.usd == pytest.approx(sum(line.usd for line in bill.lines))
 
 
 def test_a_payload_over_the_bound_costs_its_objects_and_the_units_of_a_small_task() -> None:

@@ -36,13 +36,6 @@ def test_the_library_of_the_specification_takes_our_signatures(body: str, name: 
         Webhook(OTHER).verify(body, headers(body.encode(), at=now), json_parse=False)
 
 
-def test_we_take_the_signatures_of_the_library() -> None:
-    signed = Webhook(SECRET).sign("tsk_1", datetime.fromtimestamp(NOW, UTC), '{"a": 1}')
-    given_ = {**headers(b""), "WEBHOOK-SIGNATURE": signed}
-    webhooks.verify(b'{"a": 1}', given_, SECRET, clock=clock())
-    webhooks.verify('{"a": 1}', given_, SECRET, clock=clock())
-
-
 def test_the_example_of_the_specification() -> None:
     signed = signature(
         ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"],
@@ -51,12 +44,6 @@ def test_the_example_of_the_specification() -> None:
         body=b'{"test": 2432232314}',
     )
     assert signed == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
-
-
-def test_during_a_rotation_either_secret_will_do() -> None:
-    both = headers(b"{}", OTHER, SECRET)
-    webhooks.verify(b"{}", both, SECRET, clock=clock())
-    webhooks.verify(b"{}", both, OTHER, clock=clock())
 
 
 @pytest.mark.parametrize("apart", [-301, 301, 10**9])
@@ -83,21 +70,6 @@ def test_what_was_signed_long_ago_or_ahead_is_refused(apart: int) -> None:
 def test_any_header_that_is_not_as_signed_is_refused(changed: dict[str, str]) -> None:
     with pytest.raises(WebhookInvalid):
         webhooks.verify(b"{}", headers(b"{}") | changed, SECRET, clock=clock())
-
-
-@pytest.mark.parametrize("name", ["Webhook-Id", "webhook-timestamp", "WEBHOOK-SIGNATURE"])
-def test_each_header_must_be_there(name: str) -> None:
-    without = headers(b"{}")
-    del without[name]
-    with pytest.raises(WebhookInvalid, match="must all be there"):
-        webhooks.verify(b"{}", without, SECRET, clock=clock())
-
-
-def test_another_body_or_another_secret_is_refused() -> None:
-    with pytest.raises(WebhookInvalid):
-        webhooks.verify(b"{ }", headers(b"{}"), SECRET, clock=clock())
-    with pytest.raises(WebhookInvalid):
-        webhooks.verify(b"{}", headers(b"{}"), OTHER, clock=clock())
 
 
 def test_secrets_differ_by_stack_queue_its_creation_and_generation() -> None:

@@ -50,10 +50,3 @@ def test_histograms_merge_in_any_order_into_that_of_all(
         merged.merge(counted(part))
 
     assert merged == whole
-
-
-@given(many)
-def test_what_is_packed_is_what_is_unpacked(micros: list[int]) -> None:
-    histogram = counted(micros)
-
-    assert Histogram.unpacked(histogram.packed()) == histogram

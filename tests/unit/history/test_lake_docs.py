@@ -2,19 +2,12 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import Place, Priority, State, Task
-from headrace.domain.write import TaskWrite
-from headrace.history import changelog
 from headrace.history.proof import FINDINGS
 from headrace.history.proof_checks import conditions
-from headrace.history.transitions import transition
-from headrace.spark.lake.schemas import CHANGES, DAY, TABLES, Table, markdown
-from tests.manual_clock import ManualClock
+from headrace.spark.lake.schemas import DAY, TABLES, Table, markdown
 
 ROOT = Path(__file__).parents[3]
 DOCS = (ROOT / "docs" / "lake.md").read_text()
@@ -40,34 +33,3 @@ def test_the_docs_name_every_finding_of_the_proof() -> None:
     for kind, says in FINDINGS.items():
         assert f"| `{kind}` | {says}" in DOCS
     assert named == set(FINDINGS)
-
-
-def test_a_raw_line_has_no_field_that_the_table_of_changes_lacks() -> None:
-    now = ManualClock()()
-    fields: dict[str, Any] = {
-        "created_at": now,
-        "enqueued_at": now,
-        "started_at": now,
-        "finished_at": now,
-        "expires_at": now,
-        "lease_expires_at": now,
-        "lease_id": "lse_1",
-        "settled_lease_id": "lse_1",
-        "worker": "w",
-        "payload": "1",
-        "result": "2",
-        "group_key": "g",
-        "priority": Priority.LOW,
-        "retry": RetryStrategy(),
-        "keepalive": 5,
-    }
-    place = Place("q", State.INFLIGHT, 0)
-    old = Task("t", place, now, now, **fields)
-    new = Task("t", place, now, now, **{**fields, "payload": "3"}, last_move="move")
-    write = TaskWrite.of(1, old, new, at=now)
-    line = changelog.line(write, transition(write), shard="s", payload=True)
-
-    columns = {column.name for column in CHANGES.columns}
-    assert set(line) - columns == {"format"}
-    errors = {"error_kind", "error_type", "error_message", "dead_reason", "lease_group"}
-    assert columns - set(line) == {DAY, *errors}

@@ -3,12 +3,10 @@
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
 import recorder
-from headrace.domain.errors import Unavailable
 from headrace.history.changelog import Changelog
 from headrace.local.gateway import InvocationContext
 from headrace.local.tables import Function
@@ -63,25 +61,6 @@ def test_every_attribute_of_a_task_may_be_anything(it: Recorder, odd: Any) -> No
 
     assert answer == {"batchItemFailures": [], "state": {}}
     assert it.world.use.recording.position(SHARD) == len(spoilt) + len(whole)
-
-
-def test_a_batch_without_a_readable_record_comes_again_while_the_table_throttles(
-    it: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    it.world.put(it.world.queue())
-    [record] = stream_records(it.stream.taken())
-    _spoil(record["dynamodb"]["NewImage"], "queue#state", {"S": "?"})
-    record["dynamodb"]["SequenceNumber"] = "7"
-    monkeypatch.setattr(it.world.use.recording, "matching", Mock(write=_throttled))
-
-    with using(it.world.use):
-        answer = recorder.handler({"shardId": SHARD, "Records": [record]}, CONTEXT)
-
-    assert answer["batchItemFailures"] == [{"itemIdentifier": "7"}]
-
-
-def _throttled(_writes: object) -> None:
-    raise Unavailable("throttled")
 
 
 def _spoil(image: dict[str, Any], name: str, odd: Any) -> bool:

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import random
 from datetime import date
 
 import pytest
@@ -14,11 +13,9 @@ from headrace.history.series import (
     HOUR,
     Illegible,
     Minutes,
-    content_in,
     content_of,
     happened,
     minute_of,
-    put_together,
 )
 from headrace.history.tally import COUNTED, Activity, Histogram
 
@@ -54,45 +51,6 @@ def test_minutes_come_back_as_they_were_and_hours_as_their_sums(minutes: Minutes
     assert read(content, hours=True) == sums
     # The same minutes are the same bytes in whatever order.
     assert content_of(dict(sorted(minutes.items(), reverse=True))) == content
-
-
-class Parts:
-    """A file of which parts are read."""
-
-    def __init__(self, content: bytes) -> None:
-        self.content, self.reads = content, 0
-
-    def __call__(self, within: range) -> bytes:
-        self.reads += 1
-        return self.content[within.start : within.stop]
-
-
-def many(queues: int, size: int) -> dict[str, bytes]:
-    chance = random.Random(7)
-    return {f"queue-{number}": chance.randbytes(size) for number in range(queues)}
-
-
-@pytest.mark.parametrize(
-    ("queues", "size", "reads"),
-    [
-        (1, 9, 1),
-        (40, 9_000, 2),
-        (20_000, 9, 3),
-    ],
-)
-def test_a_file_of_many_queues_gives_each_its_own_in_few_reads(
-    queues: int, size: int, reads: int
-) -> None:
-    contents = many(queues, size)
-    content = put_together(contents.items())
-
-    last = max(contents)
-    parts = Parts(content)
-    assert content_in(parts, last) == contents[last]
-    assert parts.reads == reads
-    for queue in list(contents)[:: max(queues // 20, 1)]:
-        assert content_in(Parts(content), queue) == contents[queue]
-    assert content_in(Parts(content), "another") is None
 
 
 def zipped(body: object) -> bytes:

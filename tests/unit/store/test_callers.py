@@ -1,6 +1,6 @@
-"""What AWS refuses to whoever runs a program becomes an error that says what to mend."""
+"""An error of AWS about rights or credentials becomes one that says what to mend."""
 
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, NoCredentialsError, ProfileNotFound
@@ -8,56 +8,47 @@ from botocore.exceptions import ClientError, NoCredentialsError, ProfileNotFound
 from headrace.domain.errors import Forbidden, HeadraceError, InvalidRequest, Unauthenticated
 from headrace.store.dynamo.callers import CallersRights
 
-RIGHTS = CallersRights("the stack shop in eu-west-1")
 
-
-class Refusing:
-    """A client whose every call ends in the same way."""
+class Client:
+    """A client whose every query has the same outcome."""
 
     region = "eu-west-1"
 
-    def __init__(self, end: Callable[[], object]) -> None:
-        self._end = end
+    def __init__(self, outcome: Any) -> None:
+        self.outcome = outcome
 
-    def query(self, **_: object) -> object:
-        return self._end()
+    def query(self) -> Any:
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
 
 
-def refusal(code: str) -> Callable[[], object]:
-    def end() -> object:
-        raise ClientError({"Error": {"Code": code, "Message": "because"}}, "Query")
+def refusal(code: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": "because"}}, "Query")
 
-    return end
+
+OF_A_BATCH = {
+    "Responses": [
+        {"TableName": "tasks"},
+        {"Error": {"Code": "AccessDenied", "Message": "no PartiQLInsert"}},
+    ]
+}
 
 
 @pytest.mark.parametrize(
-    ("code", "kind", "message"),
+    ("outcome", "kind", "message"),
     [
-        ("AccessDeniedException", Forbidden, "IAM refuses Query on the stack shop in eu-west-1"),
-        ("UnrecognizedClientException", Unauthenticated, "does not take these credentials"),
-        ("ExpiredTokenException", Unauthenticated, r"\(ExpiredTokenException\): because"),
-        ("ResourceNotFoundException", InvalidRequest, "which has no such table: because"),
+        (refusal("AccessDeniedException"), Forbidden, "IAM refuses Query on the stack shop"),
+        (OF_A_BATCH, Forbidden, "no PartiQLInsert"),
+        (refusal("UnrecognizedClientException"), Unauthenticated, "not take these credentials"),
+        (refusal("ExpiredTokenException"), Unauthenticated, r"\(ExpiredTokenException\): because"),
+        (refusal("ResourceNotFoundException"), InvalidRequest, "has no such table: because"),
+        (NoCredentialsError(), Unauthenticated, "without credentials"),
+        (ProfileNotFound(profile="nobody"), Unauthenticated, "without credentials"),
     ],
 )
-def test_a_refusal_that_they_can_mend_is_theirs(
-    code: str, kind: type[HeadraceError], message: str
+def test_a_refusal_that_the_caller_can_mend_says_so(
+    outcome: Any, kind: type[HeadraceError], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
-        RIGHTS.over(Refusing(refusal(code))).query()
-
-
-@pytest.mark.parametrize("error", [NoCredentialsError(), ProfileNotFound(profile="nobody")])
-def test_so_are_credentials_that_are_not_there(error: Exception) -> None:
-    def end() -> object:
-        raise error
-
-    with pytest.raises(Unauthenticated, match="without credentials"):
-        RIGHTS.over(Refusing(end)).query()
-
-
-def test_one_statement_of_a_batch_is_refused_like_a_call() -> None:
-    error = {"Error": {"Code": "AccessDenied", "Message": "no PartiQLInsert"}}
-    answer = {"Responses": [{"TableName": "tasks"}, error]}
-
-    with pytest.raises(Forbidden, match="no PartiQLInsert"):
-        RIGHTS.over(Refusing(lambda: answer)).query()
+        CallersRights("the stack shop in eu-west-1").over(Client(outcome)).query()

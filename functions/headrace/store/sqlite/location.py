@@ -14,7 +14,7 @@ _NETWORKED: Final = frozenset(
     | {"nfs4", "ocfs2", "orangefs", "pvfs2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs"}
     | {"fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "fuse.vmhgfs-fuse"}
 )
-_MOUNTS: Final = Path("/proc/mounts")
+MOUNTS: Final = Path("/proc/mounts")
 _MEND: Final = "change the rights, or name a file elsewhere"
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 
@@ -69,16 +69,16 @@ def _identity(path: Path) -> Identity:
     return found.st_dev, found.st_ino
 
 
-def refuse_network(name: str, path: Path) -> None:
-    """Raise Unusable where *path* is on a file system that several machines share.
+def refuse_network(name: str, path: Path, mounts: Path = MOUNTS) -> None:
+    """Raise Unusable if *path* is on a file system that several machines share, by *mounts*.
 
-    Write-ahead logging needs memory that all processes share; on such a one SQLite would lose data.
+    Write-ahead logging needs memory that all processes share: on a network SQLite would lose data.
     """
     try:
-        mounts = _MOUNTS.read_text(errors="surrogateescape")
+        text = mounts.read_text(errors="surrogateescape")
     except OSError:  # not Linux
         return
-    kind = file_system(mounts, path)
+    kind = file_system(text, path)
     if kind in _NETWORKED:
         raise Unusable(f"{name}: is on a network file system ({kind}); use a local disk")
 

@@ -1,20 +1,45 @@
-"""One file: who is answered what, and when, whatever happens to threads and processes."""
+"""One file under threads and forks: what was acknowledged stays, and every call is answered."""
 
 import ctypes
 import os
 import sqlite3
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from headrace.domain.errors import Unavailable
-from headrace.store.sqlite.arrivals import ArrivalNumbers
+from headrace.store.base import Record
+from headrace.store.sqlite import SqliteStore
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.failures import Unusable
+from tests.forked import in_children
+from tests.waiting import until
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+
+
+class Notes:
+    """A store and the number of records that it acknowledged."""
+
+    def __init__(self, path: Path) -> None:
+        self.store = SqliteStore(str(path))
+        self.acknowledged = 0
+        self._lock = threading.Lock()
+
+    def put(self, kind: str = "note") -> None:
+        record = Record(kind, os.urandom(8).hex(), {})
+        assert self.store.put_record(record, replaces=None)
+        with self._lock:
+            self.acknowledged += 1
+
+    def count(self, kind: str = "note") -> int:
+        found, more = self.store.records(kind, limit=100_000)
+        assert not more
+        return len(found)
 
 
 @pytest.fixture
@@ -23,232 +48,161 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def db(path: Path) -> Iterator[Database]:
-    database = Database(str(path))
-    database.write(lambda db: db.execute("CREATE TABLE notes (text)"))
-    yield database
-    database.close()
+def notes(path: Path) -> Iterator[Notes]:
+    notes = Notes(path)
+    yield notes
+    notes.store.close()
 
 
-def note(db: Database, text: str) -> None:
-    db.write(lambda db: db.execute("INSERT INTO notes VALUES (?)", (text,)))
+def started(work: Callable[[], None]) -> list[threading.Thread]:
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    return threads
 
 
-def notes(db: Database) -> list[str]:
-    with db.reading() as reader:
-        return [text for (text,) in reader.execute("SELECT text FROM notes ORDER BY rowid")]
+def joined(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
 
 
-class Held:
-    """Holds up the thread that writes, so that callers gather behind it."""
-
-    def __init__(self, db: Database) -> None:
-        self._go, self._begun = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=db.write, args=(self._wait,))
-
-    def _wait(self, _: sqlite3.Connection) -> None:
-        self._begun.set()
-        self._go.wait(10)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-        self._begun.wait(10)
-
-    def __exit__(self, *_: object) -> None:
-        self._go.set()
-        self._thread.join()
-
-
-def gathered(callers: Sequence[Future[None]]) -> None:
-    """Wait until all of them have called."""
-    deadline = time.monotonic() + 10
-    while not all(caller.running() for caller in callers):
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
-def test_the_file_and_those_beside_it_are_their_owners_alone(db: Database, path: Path) -> None:
-    note(db, "private")
+def test_only_the_owner_may_read_the_file_and_the_files_beside_it(notes: Notes, path: Path) -> None:
+    notes.put()
 
     modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
 
-    assert modes == dict.fromkeys(("headrace.db", "headrace.db-wal", "headrace.db-shm"), 384)
+    assert modes == dict.fromkeys(("headrace.db", "headrace.db-wal", "headrace.db-shm"), 0o600)
 
 
 @pytest.mark.parametrize("name", ["a?mode=memory#b.db", "100%25.db", "file:x.db", "ein ä.db"])
-def test_no_character_of_a_path_means_anything(tmp_path: Path, name: str) -> None:
-    database = Database(str(tmp_path / name))
-    with database.reading():
-        pass
-    database.close()
+def test_no_character_of_a_path_has_a_meaning(tmp_path: Path, name: str) -> None:
+    SqliteStore(str(tmp_path / name)).close()
 
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
-# -- callers together ------------------------------------------------------------------------------
+def test_a_call_that_fails_undoes_no_write_of_another_call(path: Path) -> None:
+    """The calls are gathered behind one that holds up the thread that writes."""
+    db, go = Database(str(path)), threading.Event()
+    db.write(lambda db: db.execute("CREATE TABLE notes (n)"))
+
+    def insert(number: int, connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO notes VALUES (?)", (number,))
+        if number == 5:
+            raise LookupError
+
+    with ThreadPoolExecutor(20) as pool:
+        held = pool.submit(db.write, lambda _: go.wait(10))
+        writes = [pool.submit(db.write, partial(insert, number)) for number in range(10)]
+        until(lambda: all(write.running() for write in writes))
+        go.set()
+
+    assert held.result()
+    assert [number for number, write in enumerate(writes) if write.exception()] == [5]
+    with db.reading() as reader:
+        found = [number for (number,) in reader.execute("SELECT n FROM notes ORDER BY n")]
+    assert found == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+    db.close()
 
 
-def test_what_fails_for_one_caller_fails_for_no_other(db: Database) -> None:
-    def fails(connection: sqlite3.Connection) -> None:
-        connection.execute("INSERT INTO notes VALUES ('half done')")
-        raise LookupError
-
-    with ThreadPoolExecutor(20) as pool, Held(db):
-        writes = [pool.submit(note, db, str(number)) for number in range(5)]
-        bad = pool.submit(db.write, fails)
-        writes += [pool.submit(note, db, str(number)) for number in range(5, 10)]
-        gathered([*writes, bad])
-
-    with pytest.raises(LookupError):
-        bad.result()
-    for write in writes:
-        write.result()
-    assert sorted(map(int, notes(db))) == list(range(10))
-
-
-def interrupt(thread: threading.Thread) -> None:
-    assert thread.ident is not None
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread.ident), ctypes.py_object(TimeoutError)
-    )
-
-
-def test_a_thread_that_is_interrupted_anywhere_does_not_hold_up_the_others(db: Database) -> None:
+def test_a_thread_that_is_interrupted_anywhere_does_not_hold_up_the_others(notes: Notes) -> None:
     """As the worker ends a job that takes too long."""
-    arrivals = ArrivalNumbers(db)
 
-    def works() -> None:
+    def work() -> None:
         try:
             while True:
-                note(db, "busy")
-                notes(db)
-                arrivals.ring()
+                notes.put("busy")
+                notes.store.records("busy", limit=5)
         except TimeoutError:
             pass
 
     for _ in range(30):
-        threads = [threading.Thread(target=works) for _ in range(4)]
+        before = notes.acknowledged
+        threads = started(work)
+        until(lambda: notes.acknowledged > before, every=0.001)  # noqa: B023  called at once
         for thread in threads:
-            thread.start()
-        time.sleep(0.002)
-        for thread in threads:
-            interrupt(thread)
-        for thread in threads:
-            thread.join(10)
-            assert not thread.is_alive()
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(thread.ident or 0), ctypes.py_object(TimeoutError)
+            )
+        joined(threads)
 
-    note(db, "after")
-    assert notes(db)[-1] == "after"
+    notes.put()
+    assert notes.count() == 1
 
 
-# -- busy, closed, gone ----------------------------------------------------------------------------
-
-
-def test_while_it_is_being_closed_every_caller_is_answered(path: Path) -> None:
+def test_while_the_file_is_closed_every_caller_is_answered(path: Path) -> None:
     for _ in range(20):
-        db = Database(str(path))
-        db.write(lambda db: db.execute("CREATE TABLE IF NOT EXISTS notes (text)"))
-        done: list[int] = []
-        refused: list[int] = []
+        notes = Notes(path)
+        before, refused = notes.count(), list[int]()
 
-        def works(db: Database = db, done: list[int] = done, refused: list[int] = refused) -> None:
+        def work(notes: Notes = notes, refused: list[int] = refused) -> None:
             try:
                 while True:
-                    note(db, "x")
-                    done.append(1)
+                    notes.put()
             except Unavailable:
                 refused.append(1)
 
-        before = len(notes(db))
-        threads = [threading.Thread(target=works) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        time.sleep(0.005)
-        db.close()
-        for thread in threads:
-            thread.join(10)
+        threads = started(work)
+        until(lambda: notes.acknowledged > 5, every=0.001)  # noqa: B023  called at once
+        notes.store.close()
+        joined(threads)
         assert len(refused) == 4
-        after = Database(str(path))
-        assert len(notes(after)) == before + len(done)
-        after.close()
+        after = Notes(path)
+        assert after.count() == before + notes.acknowledged
+        after.store.close()
 
 
 def test_a_file_that_is_removed_while_it_is_open_takes_no_more_writes(
-    db: Database, path: Path
+    notes: Notes, path: Path
 ) -> None:
-    note(db, "before")
+    notes.put()
     path.unlink()
 
     with pytest.raises(Unusable, match="removed or replaced"):
-        note(db, "after")
+        notes.put()
     assert not path.exists()
 
 
-# -- forks -----------------------------------------------------------------------------------------
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-
-
-def in_child(*works: Callable[[], object]) -> int:
-    """Run *works* in a fork and return its exit status."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            for work in works:
-                work()
-            os._exit(0)
-        except BaseException as error:  # noqa: BLE001  pytest must not go on in the child
-            os.write(2, f"{type(error).__name__}: {error}\n".encode())
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def test_what_a_child_is_told_is_written_stays_when_its_parent_closes(
-    db: Database, path: Path
+def test_what_a_child_has_written_stays_when_its_parent_closes_the_file(
+    notes: Notes, path: Path
 ) -> None:
-    """SQLite's account of locks is not the child's: this lost acknowledged writes."""
-    note(db, "before")
+    """The locks of SQLite are not the child's: without care, acknowledged writes are lost."""
+    notes.put()
     to_child, from_parent = os.pipe()
     to_parent, from_child = os.pipe()
 
     pid = os.fork()
     if pid == 0:
-        note(db, "first")
+        notes.put()
         os.write(from_child, b".")
         os.read(to_child, 1)
-        note(db, "second")
+        notes.put()
         os._exit(0)
     os.read(to_parent, 1)
-    db.close()
+    notes.store.close()
     os.write(from_parent, b".")
     os.waitpid(pid, 0)
 
-    later = Database(str(path))
-    assert notes(later) == ["before", "first", "second"]
-    later.close()
+    later = Notes(path)
+    assert later.count() == 3
+    later.store.close()
 
 
-def test_forks_in_the_midst_of_writes_and_reads_lose_nothing(db: Database) -> None:
+def test_forks_during_writes_and_reads_lose_nothing(notes: Notes) -> None:
     stop = threading.Event()
-    written = [0]
-    count = threading.Lock()
 
-    def works() -> None:
+    def work() -> None:
         while not stop.is_set():
-            note(db, "parent")
-            with count:
-                written[0] += 1
-            notes(db)
+            notes.put()
+            notes.count()
             stop.wait(0.002)  # or the children would wait for a moment in which nobody writes
 
-    threads = [threading.Thread(target=works) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    statuses = [in_child(lambda: note(db, "child"), lambda: notes(db)) for _ in range(20)]
+    threads = started(work)
+    for _ in range(20):
+        in_children(1, lambda _: notes.put("child"))
     stop.set()
-    for thread in threads:
-        thread.join()
+    joined(threads)
 
-    assert statuses == [0] * 20
-    assert notes(db).count("parent") == written[0]
-    assert notes(db).count("child") == 20
+    assert notes.count() == notes.acknowledged
+    assert notes.count("child") == 20

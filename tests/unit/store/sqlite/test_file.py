@@ -1,7 +1,4 @@
-"""Files that cannot be used, or not now: one clear line each, and nothing is done to them.
-
-Long, because each state in which a file may be found is a test of its own.
-"""
+"""A file that cannot be used is refused with one clear line, and stays as it is."""
 
 import os
 import sqlite3
@@ -17,6 +14,7 @@ from headrace.local.folder import temporary_folder
 from headrace.store.base import Record
 from headrace.store.sqlite import SqliteStore
 from headrace.store.sqlite.failures import Unusable
+from headrace.store.sqlite.location import refuse_network
 from headrace.store.sqlite.schema import VERSION
 from tests.forked import in_children
 
@@ -74,15 +72,12 @@ def test_a_file_of_a_newer_version_is_refused_and_left_as_it_is(path: Path) -> N
     assert path.read_bytes() == before
 
 
-def test_a_file_on_a_network_file_system_is_refused(
-    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_file_on_a_network_file_system_is_refused(path: Path, tmp_path: Path) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(f"server:/home {path.parent} nfs4 rw 0 0\n")
-    monkeypatch.setattr("headrace.store.sqlite.location._MOUNTS", mounts)
 
-    assert "network file system (nfs4); use a local disk" in refusal(path)
-    assert not path.exists()
+    with pytest.raises(Unusable, match=r"network file system \(nfs4\); use a local disk"):
+        refuse_network(str(path), path, mounts)
 
 
 # -- how it begins ---------------------------------------------------------------------------------
@@ -134,12 +129,10 @@ def theirs() -> Iterator[Path]:
 def test_a_file_that_may_not_be_written_or_read_is_refused(theirs: Path, mode: int) -> None:
     theirs.chmod(mode)
 
-    as_nobody(lambda: _refused(theirs, "it may not be written to"))
+    def is_refused() -> None:
+        assert "it may not be written to" in refusal(theirs)
 
-
-def _refused(path: Path, why: str) -> None:
-    line = refusal(path)
-    assert why in line, line
+    as_nobody(is_refused)
 
 
 # -- room ------------------------------------------------------------------------------------------

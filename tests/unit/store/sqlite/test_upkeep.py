@@ -1,4 +1,4 @@
-"""The broom, vacuum, backups, and the look at damage."""
+"""Removal of what is kept no longer, backups, and damaged files."""
 
 import json
 import stat
@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.domain.lease import LeaseGroup
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
-from headrace.domain.task import State
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Record
 from headrace.store.sqlite import SqliteStore
@@ -53,22 +51,15 @@ def enqueue(use: UseCases, count: int, payload: str = "{}") -> list[str]:
     return ids
 
 
-def end(use: UseCases, count: int, clock: ManualClock) -> None:
-    """Purge *count* tasks that have expired, so that only their ids are kept for a while."""
-    enqueue(use, count)
-    clock.forward(11)
-    use.reaping.run()
-
-
 def test_what_is_past_its_time_goes_in_steps_and_the_rest_stays(
     use: UseCases, store: SqliteStore, clock: ManualClock
 ) -> None:
-    end(use, 10, clock)
+    enqueue(use, 10)
+    clock.forward(11)
+    use.reaping.run()  # of these only the ids are kept, for a while
     store.renew_record(Record("test", "old", {}, 1, clock() + timedelta(seconds=5)))
     store.renew_record(Record("test", "kept", {}, 1, clock() + timedelta(days=500)))
     store.renew_record(Record("test", "for ever", {}, 1))
-    for name, seconds in (("lse_old", 5), ("lse_new", 86_400 * 500)):
-        store.open_group(group(name, clock, seconds), now=clock())
     assert store.forget() == Forgotten(0, 0, 0)
     clock.forward(86_400 * 400)
     (fresh,) = enqueue(use, 1)
@@ -81,21 +72,7 @@ def test_what_is_past_its_time_goes_in_steps_and_the_rest_stays(
     assert [store.record("test", name) is None for name in ("old", "kept", "for ever")] == [
         True, False, False
     ]  # fmt: skip
-    assert store.group("lse_old") is None
-    assert store.group("lse_new") is not None
     assert list(store.read([fresh])) == [fresh]
-
-
-def group(name: str, clock: ManualClock, kept_seconds: float) -> LeaseGroup:
-    now = clock()
-    return LeaseGroup(
-        id=name,
-        name=name,
-        keepalive=timedelta(seconds=1),
-        granted_until=now,
-        expires_at=now,
-        kept_until=now + timedelta(seconds=kept_seconds),
-    )
 
 
 # -- backup ----------------------------------------------------------------------------------------
@@ -132,12 +109,5 @@ def test_damage_is_shown_line_by_line_and_met_as_one_clear_error(
 
     assert damaged.check()
     with pytest.raises(Unusable, match="it is damaged: restore a backup"):
-        everything(damaged, ids)
+        damaged.read(ids)
     damaged.close()
-
-
-def everything(store: SqliteStore, ids: list[str]) -> None:
-    """Read each task, and change each."""
-    store.read(ids)
-    use = build(Settings(admin_key="test"), store)
-    use.queues.purge("mail", (State.ENQUEUED,))

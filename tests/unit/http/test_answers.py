@@ -129,18 +129,6 @@ def test_a_finished_task() -> None:
     }
 
 
-def test_payload_result_and_progress_stand_as_they_came_in() -> None:
-    assert f'"payload":{PAYLOAD},' in task_text(ENDED)
-    assert '"progress":0.50,' in task_text(ENDED)
-    assert '"result":[1.0],' in task_text(ENDED)
-
-
-def test_a_waiting_task_is_ready_or_scheduled() -> None:
-    later = replace(WAITING, due_at=NOW + timedelta(microseconds=1))
-
-    assert [shown(task)["status"] for task in (WAITING, later)] == ["READY", "SCHEDULED"]
-
-
 def test_a_queue_is_shown_with_the_defaults_of_the_contract_and_may_be_sent_back() -> None:
     queue = Queue("mail", QueueSettings(), NOW, NOW)
 

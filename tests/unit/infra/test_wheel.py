@@ -45,10 +45,6 @@ def test_every_folder_of_modules_is_in_it(given: dict[str, Any]) -> None:
     assert set(given["packages"]) == ours | console | FORMATS
 
 
-def test_no_name_but_ours_is_put_beside_other_peoples(given: dict[str, Any]) -> None:
-    assert {name.partition(".")[0] for name in given["packages"]} == {"headrace", *FORMATS}
-
-
 def test_the_console_names_its_own_modules_by_where_they_stand() -> None:
     """In the wheel they are not below `console`."""
     for module in CONSOLE.rglob("*.py"):

@@ -1,24 +1,16 @@
 """The OpenAPI document and its page say what the service does."""
 
-import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
 
-from headrace.http import actions, bulk, keys, queue_bodies, report_bodies, schedules, task_bodies
+import jsonschema_rs
+
 from headrace.http.app import RESOLVER
-from headrace.http.bulk import BulkBody, MoveBody
 from headrace.http.docs_page import render
-from headrace.http.fields import Examples
-from headrace.http.keys import CreateKeyBody
-from headrace.http.openapi import document, served_at
+from headrace.http.openapi import document
 from headrace.http.permissions import NEEDS
-from headrace.http.queue_bodies import CreateQueueBody, PauseBody, PurgeBody, ReplaceQueueBody
-from headrace.http.rawjson import decode
-from headrace.http.report_bodies import ReportsBody
-from headrace.http.schedules import ScheduleBody
-from headrace.http.task_bodies import DequeueBody, DequeueManyBody, EnqueueBody
 
 DOCUMENT = document(RESOLVER)
 SCHEMAS = DOCUMENT["components"]["schemas"]
@@ -30,42 +22,10 @@ OPERATIONS = [
 NAMES = [operation["operationId"] for _, _, operation in OPERATIONS]
 
 
-def nodes(node: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(node, dict):
-        yield node
-        for inner in node.values():
-            yield from nodes(inner)
-    elif isinstance(node, list):
-        for inner in node:
-            yield from nodes(inner)
-
-
 def test_every_route_is_there() -> None:
     documented = {f"{method.upper()} {path}" for path, method, _ in OPERATIONS}
 
     assert documented == {*NEEDS}
-
-
-def test_every_reference_leads_somewhere() -> None:
-    schemas = DOCUMENT["components"]["schemas"]
-    references = {node["$ref"] for node in nodes(DOCUMENT) if "$ref" in node}
-
-    assert references
-    assert references <= {f"#/components/schemas/{name}" for name in schemas}
-
-
-def test_errors_are_documented_as_problems() -> None:
-    for path, _, operation in OPERATIONS:
-        answers = operation["responses"]
-        assert "422" not in answers, path
-        assert {"500", "503"} <= set(answers), path
-        assert ("401" in answers) == (operation.get("security") != []), path
-        of_its_queues = path.startswith(
-            ("/v2/notify", "/management/queue/", "/v1/dequeue", "/v1/actions")
-        )
-        assert ("404" in answers) == ("{" in path or of_its_queues), path
-        for code, answer in answers.items():
-            assert int(code) < 400 or [*answer["content"]] == ["application/problem+json"], path
 
 
 def test_the_key_is_asked_for_everywhere_but_at_the_door() -> None:
@@ -78,31 +38,6 @@ def test_the_key_is_asked_for_everywhere_but_at_the_door() -> None:
     }
 
 
-EXAMPLES: list[tuple[Any, Examples]] = [
-    (CreateQueueBody, queue_bodies.CREATE_QUEUE),
-    (CreateKeyBody, keys.CREATE_KEY),
-    (ReplaceQueueBody, queue_bodies.REPLACE_QUEUE),
-    (PauseBody, queue_bodies.PAUSE),
-    (PurgeBody, queue_bodies.PURGE),
-    (EnqueueBody, task_bodies.ENQUEUE),
-    (DequeueBody, task_bodies.DEQUEUE),
-    (DequeueManyBody, task_bodies.DEQUEUE_MANY),
-    (ReportsBody, report_bodies.REPORT),
-    (actions.ActionBody, actions.BEGIN),
-    (bulk.DeleteBody, bulk.DELETE_TASKS),
-    (BulkBody, bulk.RESTART_TASKS),
-    (BulkBody, bulk.RUN_TASKS),
-    (MoveBody, bulk.MOVE_TASKS),
-    (ScheduleBody, schedules.PUT_SCHEDULE),
-]
-
-
-def test_examples_are_accepted() -> None:
-    for model, examples in EXAMPLES:
-        for example in examples.values():
-            model.model_validate(decode(json.dumps(example["value"])))
-
-
 NOTHING_TO_SAY = {
     "rotate_signing_secret",
     *("resume_queue", "run_schedule", "quiet_worker", "stop_worker", "extend_lease"),
@@ -110,16 +45,15 @@ NOTHING_TO_SAY = {
 }
 
 
-def test_every_body_has_an_example() -> None:
+def test_every_body_has_examples_that_its_schema_allows() -> None:
     for _, _, operation in OPERATIONS:
         for content in operation.get("requestBody", {}).get("content", {}).values():
-            if operation["operationId"] not in NOTHING_TO_SAY:
-                assert content["examples"], operation["operationId"]
-
-
-def test_the_document_is_for_where_it_is_served() -> None:
-    assert served_at(DOCUMENT, "/dev")["servers"] == [{"url": "/dev"}]
-    assert served_at(DOCUMENT, "")["servers"] == [{"url": "/"}]
+            if operation["operationId"] in NOTHING_TO_SAY:
+                continue
+            schema = {**content["schema"], "components": DOCUMENT["components"]}
+            assert content["examples"], operation["operationId"]
+            for example in content["examples"].values():
+                jsonschema_rs.validate(schema, example["value"])
 
 
 class _Page(HTMLParser):

@@ -37,9 +37,3 @@ def test_an_answer_is_bounded_whatever_was_sent() -> None:
 
     assert len(answer(error).body) < 100_000
     assert len(body(error)["errors"]) == 100
-
-
-def test_names_with_half_a_surrogate_pair_can_be_answered() -> None:
-    error = RequestValidationError([wrong(("\ud800",))])
-
-    assert answer(error).body.encode()

@@ -2,19 +2,65 @@
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.domain.lifecycle import Action
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Task
-from headrace.domain.worker import Command, WorkerHeartbeat
+from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.delivery.dequeue import DequeueResult
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.runtime.wiring import Settings, UseCases, build
-from headrace.store.memory import MemoryStore
+from headrace.store.base import Done
+from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import lease_name
-from tests.stage import Claimed, Distant, Stage
+from tests.simulation.stage import Stage
+from tests.wrapped_store import WrappedStore
+
+
+@dataclass
+class Claims:
+    """How many claims were tried, how many came too late, and which tasks were won in order."""
+
+    tried: int = 0
+    lost: int = 0
+    won: list[str] = field(default_factory=list)
+
+    @property
+    def share(self) -> float:
+        return self.lost / max(1, self.tried)
+
+
+class Distant:
+    """Lets each call take 3 to 12 ms, so that an answer is old when it comes; counts claims."""
+
+    def __init__(self, stage: Stage, claims: Claims) -> None:
+        self.stage, self.claims = stage, claims
+
+    def __call__(self, name: str, call: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        if name not in ("entries", "record", "records", "read", "commit") or given == ([],):
+            return call(*given, **named)
+        self.wait()
+        answer = call(*given, **named)
+        self.wait()
+        if name == "commit":
+            for change, outcome in zip(given[0], answer, strict=True):
+                if change.rule.action is Action.DEQUEUE:
+                    self.count(outcome)
+        return answer
+
+    def count(self, outcome: Any) -> None:
+        self.claims.tried += 1
+        if isinstance(outcome, Done):
+            self.claims.won.append(outcome.task.id)
+        else:
+            self.claims.lost += 1
+
+    def wait(self) -> None:
+        self.stage.sleep(self.stage.chance.uniform(0.003, 0.012) / 2)
 
 
 class Fleet:
@@ -34,15 +80,15 @@ class Fleet:
     ) -> None:
         self.seed = seed
         self.stage = Stage(random.Random(seed))
-        self.claimed = Claimed()
+        self.claimed = Claims()
         self.taken: list[str] = []
         self.taken_at: dict[str, float] = {}
         self.ages: list[float] = []  # of tasks when they were taken, seconds
         self.waited: list[float] = []  # of each call, seconds
         self.made = 0
-        store = MemoryStore()
+        store = SqliteStore(":memory:")
         self._near = self._service(store)
-        far = Distant(store, self.stage, self.claimed)
+        far = WrappedStore(store, Distant(self.stage, self.claimed))
         self._services = [self._service(far) for _ in range(services)]
         self._names = [f"host-{self._number():08x}" for _ in range(workers or services)]
         self._near.queues.create("mail", QueueSettings(shards=shards, **settings))
@@ -64,15 +110,6 @@ class Fleet:
             heartbeat = WorkerHeartbeat(self._names[place], ("mail",), self.stage.now())
             self._near.workers.alive(BOOTSTRAP, heartbeat)
 
-    def heartbeats_of_others(self, number: int) -> None:
-        """Send a heartbeat of so many workers that do nothing."""
-        for place in range(number):
-            heartbeat = WorkerHeartbeat(f"idle-{place:05d}", ("mail",), self.stage.now())
-            self._near.workers.alive(BOOTSTRAP, heartbeat)
-
-    def command(self, place: int, command: Command) -> None:
-        self._near.workers.ask(BOOTSTRAP, self._names[place], command)
-
     def enqueue(self, count: int, **fields: Any) -> list[str]:
         tasks = [
             TaskSpec("{}", id=f"task-{self.seed}-{self.made + number}", **fields)
@@ -85,7 +122,9 @@ class Fleet:
         return [str(task.id) for task in tasks]
 
     def play(self, actors: Sequence[Callable[[], Any]]) -> None:
-        self.stage.play(actors)
+        for number, act in enumerate(actors):
+            self.stage.add(str(number), act)
+        self.stage.play()
 
     def ask(
         self,
@@ -95,10 +134,9 @@ class Fleet:
         wait_seconds: float = 0,
         named: bool = True,
         reports: bool = True,
-        service: int | None = None,
     ) -> DequeueResult:
         """Dequeue once, and report what was got."""
-        use = self._services[(place if service is None else service) % len(self._services)]
+        use = self._services[place % len(self._services)]
         began = self.stage.passed
         answer = use.deliveries.dequeue(
             "mail",
@@ -136,7 +174,6 @@ class Fleet:
         wait_seconds: float = 0,
         named: bool = True,
         reports: bool = True,
-        anywhere: bool = False,
     ) -> Callable[[], None]:
         """Return a worker that asks *until* a time, or until all that was enqueued is taken."""
         chance = random.Random(self._number())
@@ -149,14 +186,12 @@ class Fleet:
         def act() -> None:
             self.stage.sleep(chance.uniform(0, 0.2))
             while goes_on():
-                service = chance.randrange(len(self._services)) if anywhere else None
                 answer = self.ask(
                     place,
                     batch_size=batch_size,
                     wait_seconds=wait_seconds,
                     named=named,
                     reports=reports,
-                    service=service,
                 )
                 work = sum(chance.uniform(*works_for) for _ in answer.tasks)
                 self.stage.sleep(work if answer.tasks else answer.poll_after_seconds)

@@ -1,6 +1,6 @@
 """Stores that fail when told, and what is done with streams in tests."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ from headrace.store.base import Record, Store
 from headrace.store.items import to_item
 from headrace.testing.stores import SHARD, Streamed
 from tests.manual_clock import ManualClock
+from tests.wrapped_store import WrappedStore
 
 __all__ = ["SHARD", "Streamed", "Unsure", "a_task", "stream_records"]
 
@@ -45,24 +46,22 @@ def _image(side: TaskView | None) -> dict[str, Any] | None:
     return to_item(side.task)
 
 
-class Unsure:
+class Unsure(WrappedStore):
     """A store whose record writes fail when told: some before they took effect, some after."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        super().__init__(store, self.call)
         self.written: list[Record] = []
         self.fate: Iterator[str | None] = iter(())
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def put_record(self, record: Record, *, replaces: int | None, lazy: bool = False) -> bool:
-        fate = next(self.fate, None)
+    def call(self, name: str, call: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        """Call the store, or do what the next fate of a record write says."""
+        fate = next(self.fate, None) if name == "put_record" else None
         if fate == "lost":
             raise Unavailable("lost on the way")
-        done = self._store.put_record(record, replaces=replaces, lazy=lazy)
-        if done:
-            self.written.append(record)
+        done = call(*given, **named)
+        if done and name == "put_record":
+            self.written.append(given[0])
         if fate == "unanswered":
             raise Unavailable("done, but the answer was lost")
         return done

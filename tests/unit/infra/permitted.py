@@ -1,9 +1,10 @@
 """What a function's code asks of DynamoDB, in the words of a policy; and what a policy allows."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Final
 
 from headrace.local.tables import DynamoDBClient, TableNames, Template
@@ -41,22 +42,20 @@ class Use:
     leading: str = ""
 
 
-@dataclass
 class WatchedClient:
     """boto3's client, which notes what is asked of it."""
 
-    client: DynamoDBClient
-    tables: TableNames
-    seen: set[Use] = field(default_factory=set)
+    def __init__(self, client: DynamoDBClient, tables: TableNames) -> None:
+        self.seen: set[Use] = set()
+        self.exceptions = client.exceptions
+        calls = Calls(tables)
+        for name in (*_ALONE, "transact_write_items", "batch_execute_statement"):
+            setattr(self, name, partial(self.call, calls, name, getattr(client, name)))
 
-    def __getattr__(self, name: str) -> Any:
-        real = getattr(self.client, name)
-
-        def call(**arguments: Any) -> Any:
-            self.seen |= set(Calls(self.tables).uses(name, arguments))
-            return real(**arguments)
-
-        return call if callable(real) and name != "exceptions" else real
+    def call(self, calls: "Calls", name: str, call: Callable[..., Any], **arguments: Any) -> Any:
+        """Note what the arguments ask for, and call the client."""
+        self.seen |= set(calls.uses(name, arguments))
+        return call(**arguments)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Each pass is a container of its own, with a clock of its own that starts with it
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -16,12 +16,12 @@ from headrace.domain.lease import LeaseGroup, learn
 from headrace.domain.lifecycle import Action, rules
 from headrace.domain.task import Place, State, Task
 from headrace.ops.delivery.reaper import HandOn, Reaped
-from headrace.store.base import Outcome
 from headrace.store.records.reaper import ReaperPart
 from headrace.store.sqlite import SqliteStore
 from headrace.testing.conditions import START
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
+from tests.wrapped_store import WrappedStore
 
 QUERY: Final = 0.005
 """Seconds that a request takes: a query of the index, or of the control table."""
@@ -47,32 +47,22 @@ _LEASED: Final[dict[str, Any]] = {
 
 @dataclass
 class SlowTable:
-    """A store whose every request takes its time; tasks of some queues are *throttled*."""
+    """Lets each request take its time; requests about *throttled* queues fail."""
 
-    store: SqliteStore
     clock: ManualClock
     throttled: set[str]
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.store, name)
-
-        def slowly(*given: Any, **named: Any) -> Any:
+    def __call__(self, name: str, call: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        if name == "read":
+            self.clock.forward(READ * -(-len(given[0]) // 100))
+        elif name == "commit":
+            self.clock.forward(WRITE * -(-len(given[0]) // 25) + WORK * len(given[0]))
+        else:
             self.clock.forward(QUERY)
-            if given and isinstance(given[0], Place) and given[0].queue in self.throttled:
-                self.clock.forward(THROTTLED)
-                raise Unavailable("throttled")
-            return found(*given, **named)
-
-        return slowly if callable(found) else found
-
-    def read(self, task_ids: Any, **named: Any) -> dict[str, Task]:
-        ids = list(task_ids)
-        self.clock.forward(READ * -(-len(ids) // 100))
-        return self.store.read(ids, **named)
-
-    def commit(self, changes: Sequence[Change], **named: Any) -> list[Outcome]:
-        self.clock.forward(WRITE * -(-len(changes) // 25) + WORK * len(changes))
-        return self.store.commit(changes, **named)
+        if given and isinstance(given[0], Place) and given[0].queue in self.throttled:
+            self.clock.forward(THROTTLED)
+            raise Unavailable("throttled")
+        return call(*given, **named)
 
 
 @dataclass
@@ -89,7 +79,7 @@ class ReaperDeployment:
     def container(self) -> World:
         """Start one more container: nothing is in its memory yet."""
         clock = ManualClock(self.at)
-        store: Any = SlowTable(self.store, clock, self.throttled)
+        store: Any = WrappedStore(self.store, SlowTable(clock, self.throttled))
         return new_world(store, clock)
 
     def minute(self) -> list[Reaped]:

@@ -9,7 +9,14 @@ import pytest
 
 from headrace.domain.task import State
 from headrace.store.records.reaper import PARTS
-from tests.unit.ops.reaper_harness import PASS_SECONDS, QUERY, READ, WORK, WRITE, ReaperDeployment
+from tests.unit.ops.reaper_harness import (
+    PASS_SECONDS,
+    QUERY,
+    READ,
+    WORK,
+    WRITE,
+    ReaperDeployment,
+)
 
 PAGE = QUERY + READ + 4 * WRITE + 100 * WORK
 """Seconds for 100 leases: found, read, taken back."""

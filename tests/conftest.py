@@ -170,7 +170,7 @@ def dynamodb(dynamodb_url: str) -> DynamoDBClient:
 class _Believed(RawClient):
     """The client that the service is wired with; DynamoDB Local looks at no signature."""
 
-    def _sign(self, request: AWSRequest, credentials: Credentials) -> None:
+    def sign(self, request: AWSRequest, credentials: Credentials) -> None:
         request.headers["Authorization"] = AUTHORIZATION
 
 

@@ -11,10 +11,24 @@ from headrace.domain.operate import STATES_BY_ACTION, BulkAction, operate
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.settle import Held
-from headrace.domain.task import SHOWN_STATES, ErrorKind, OnExpiry, Place, State, Task, TaskError
+from headrace.domain.task import (
+    SHOWN_STATES,
+    ErrorKind,
+    OnExpiry,
+    Place,
+    State,
+    Task,
+    TaskError,
+)
 from headrace.domain.undo import Undo, kept, undelete
 from tests.manual_clock import ManualClock
-from tests.unit.domain.lifecycle_cases import DELAY, DELETED, ENQUEUED, INFLIGHT, LEASE
+from tests.unit.domain.test_lifecycle_acts import (
+    DELAY,
+    DELETED,
+    ENQUEUED,
+    INFLIGHT,
+    LEASE,
+)
 
 _T0 = ManualClock()()
 _UNDO = Undo("und_1", "mail", _T0, _T0 + timedelta(days=1))

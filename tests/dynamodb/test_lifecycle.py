@@ -12,7 +12,7 @@ from headrace.domain.lifecycle import Action, Actor, rules
 from headrace.domain.task import State
 from headrace.store.dynamo import DynamoStore
 from tests.unit.domain import test_lifecycle_acts as acts
-from tests.unit.domain.lifecycle_cases import ANYWHERE, DELETED, LifecycleCase
+from tests.unit.domain.test_lifecycle_acts import ANYWHERE, DELETED, LifecycleCase
 
 ALLOWED = [
     (source, action, actor, target, act)

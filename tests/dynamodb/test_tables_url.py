@@ -12,7 +12,13 @@ from headrace import App, AsyncClient, Client, Report, Worker
 from headrace.cli.main import main
 from headrace.client.embedding import timers_of
 from headrace.client.settings import ClientSettings
-from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unauthenticated
+from headrace.domain.errors import (
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    Unauthenticated,
+)
 from headrace.local.tables import TableNames
 from tests.aws import REGION, URL, Account
 from tests.waiting import until

@@ -20,7 +20,6 @@ from headrace.runtime.function import ALWAYS
 from headrace.wire.tasks import Task
 from tests.e2e.conftest import soon, succeed, take
 from tests.e2e.stack import Stack
-from tests.unit.infra.test_deployer_policy import ACTIONS
 
 pytestmark = pytest.mark.gate
 
@@ -141,12 +140,6 @@ def test_the_recorder_has_counted_from_the_stream(client: Client) -> None:
         return sum(point.succeeded or 0 for point in points) == 1
 
     assert soon(counted, seconds=60, what="a task counted by the recorder")
-
-
-def test_the_deployer_policy_knows_every_type_of_resource(stack: Stack) -> None:
-    types = {resource["ResourceType"] for resource in stack.resources().values()}
-
-    assert types - ACTIONS.keys() == set()
 
 
 def test_the_recorder_has_written_the_lake(outputs: dict[str, str], begun: Begun) -> None:

@@ -9,7 +9,13 @@ from headrace.domain.lifecycle import (
     table,
 )
 from headrace.domain.task import SHOWN_STATES, State
-from tests.unit.domain.lifecycle_cases import DEAD, DELETED, ENQUEUED, INFLIGHT, SUCCEEDED
+from tests.unit.domain.test_lifecycle_acts import (
+    DEAD,
+    DELETED,
+    ENQUEUED,
+    INFLIGHT,
+    SUCCEEDED,
+)
 
 ROOT = Path(__file__).parents[3]
 

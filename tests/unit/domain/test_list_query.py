@@ -7,7 +7,13 @@ import pytest
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.list_query import ListKey, ListLanguage, a_part, earlier, not_before
+from headrace.domain.list_query import (
+    ListKey,
+    ListLanguage,
+    a_part,
+    earlier,
+    not_before,
+)
 from headrace.domain.query_grammar import instant, one_of, text_of, yes_or_no
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -12,10 +12,8 @@ import pytest
 from headrace.domain.lifecycle import Action
 from headrace.domain.push import (
     PushHosts,
-    Target,
     function_fault,
     headers_faults,
-    target_faults,
     url_fault,
 )
 from headrace.domain.push_answers import (
@@ -102,20 +100,6 @@ def test_hosts_of_the_deployment_may_be_private(url: str, *, allowed: bool) -> N
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "http://a.example",
-        "u@a.example",
-        "*",
-        "a:99999",
-    ],
-)
-def test_what_is_no_list_of_hosts(text: str) -> None:
-    with pytest.raises(ValueError, match="host:port"):
-        PushHosts.parse(text)
-
-
-@pytest.mark.parametrize(
     ("arn", "allowed", "fault"),
     [
         (ARN, ["arn:aws:lambda:*:123456789012:function:*"], None),
@@ -150,20 +134,6 @@ def test_functions_are_those_of_the_deployment(
 )
 def test_headers_that_no_target_may_have(headers: dict[str, str], where: str | None) -> None:
     assert [name for name, _ in headers_faults(headers)] == [where]
-
-
-@pytest.mark.parametrize(
-    ("target", "fields"),
-    [
-        (Target(function=ARN), []),
-        (Target(), ["target"]),
-        (Target(url="https://example.com/", function=ARN), ["target"]),
-        (Target(url="http://example.com/"), ["target.url"]),
-        (Target(function=ARN, headers={"A": "b"}), ["target.headers"]),
-    ],
-)
-def test_a_target_is_one_thing(target: Target, fields: list[str]) -> None:
-    assert [where for where, _ in target_faults(target, hosts=NOBODY, functions=["*"])] == fields
 
 
 # --------------------------------------------------------------------------------------- answers

@@ -151,27 +151,6 @@ def test_the_authorizer_may_only_look_up_keys(template: Template) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "requested"),
-    [
-        ("Bearer abc", True),
-        ("Bearer", False),
-        ("Basic abc", False),
-    ],
-)
-def test_the_authorizer_is_asked_only_about_what_may_be_a_key(
-    template: Template, header: str, *, requested: bool
-) -> None:
-    identity = properties(template, "Api")["Auth"]["Authorizers"]["Key"]["Identity"]
-
-    assert bool(re.match(identity["ValidationExpression"], header)) is requested
-    if requested:
-        assert request.bearer(header) == "abc"
-    else:
-        with pytest.raises(Unauthenticated):
-            request.bearer(header)
-
-
-@pytest.mark.parametrize(
     ("kind", "code"),
     [
         ("UNAUTHORIZED", "unauthenticated"),

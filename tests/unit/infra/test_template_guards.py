@@ -54,20 +54,6 @@ def rules(template: Template) -> dict[str, dict[str, Any]]:
     return found
 
 
-def test_a_firewall_is_there_only_if_it_has_something_to_do(template: Template) -> None:
-    resources = template["Resources"]
-    walls = {name for name, of in resources.items() if of["Type"].startswith("AWS::WAFv2")}
-
-    assert {resources[name]["Condition"] for name in walls} == {"WithFirewall"}
-    assert template["Conditions"]["WithFirewall"] == {
-        "Fn::Or": [{"Condition": "PerAddress"}, {"Condition": "PerKey"}]
-    }
-    assert template["Parameters"]["RequestsPerAddress"]["Default"] == 0
-    assert template["Parameters"]["RequestsPerKey"]["Default"] == 0
-    stage = properties(template, "FirewallOfApi")["ResourceArn"]["Fn::Sub"]
-    assert stage.endswith("::/restapis/${Api}/stages/${Api.Stage}")
-
-
 def test_it_keeps_no_request_because_keys_stand_in_them(template: Template) -> None:
     seen = [properties(template, "Firewall"), *rules(template).values()]
 

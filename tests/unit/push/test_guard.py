@@ -73,15 +73,6 @@ def test_a_name_with_an_address_that_must_not_be_asked_is_refused(addresses: lis
     assert network.connected == []
 
 
-def test_hosts_of_the_deployment_may_lead_anywhere_on_their_port() -> None:
-    network = Network(["10.0.0.1"], ["10.0.0.1"])
-    backend = network.backend("a.example:8080")
-    backend.connect_tcp("a.example", 8080)
-    with pytest.raises(TargetRefused):
-        backend.connect_tcp("a.example", 443)
-    assert network.connected == [("10.0.0.1", 8080)]
-
-
 def test_a_resolver_that_does_not_answer_ends_at_the_deadline() -> None:
     released = threading.Event()
 

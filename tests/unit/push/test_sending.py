@@ -74,15 +74,6 @@ def test_a_target_gets_the_payload_byte_for_byte_and_signed(receiver: Receiver) 
     assert got.headers["host"] == f"127.0.0.1:{receiver.port}"
 
 
-def test_a_connection_that_the_receiver_ends_is_made_anew(receiver: Receiver) -> None:
-    receiver.answer = lambda _: GivenAnswer(200, b"1", headers={"Connection": "close"})
-    one = sender()
-    answers = [one.send(Target(url=receiver.url), TASK, [SECRET]) for _ in range(3)]
-    one.close()
-    assert {answer.body for answer in answers} == {b"1"}
-    assert len({got.client for got in receiver.received}) == 3
-
-
 def test_a_redirect_is_an_answer_and_is_not_followed(receiver: Receiver) -> None:
     receiver.answer = lambda _: GivenAnswer(302, headers={"Location": receiver.url})
     assert sent(receiver.url).status == 302

@@ -21,16 +21,6 @@ def days(expression: str, start: str = "2026-11-21 08:00:00", count: int = 4) ->
     return [time[:10] for time in local(expression, start, count)]
 
 
-def test_five_fields_are_minute_hour_day_month_weekday() -> None:
-    assert local("*/20 9 * * *") == [
-        "2026-11-21 09:00:00",
-        "2026-11-21 09:20:00",
-        "2026-11-21 09:40:00",
-        "2026-11-22 09:00:00",
-    ]
-    assert days("0 0 1 1 *", count=2) == ["2027-01-01", "2028-01-01"]
-
-
 def test_with_seven_fields_the_last_is_the_year() -> None:
     assert days("0 0 12 1 1 * 2030") == ["2030-01-01"]
     assert days("0 0 0 29 2 * *", count=2) == ["2028-02-29", "2032-02-29"]

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from headrace.history.transitions import Event
 from headrace.local.tables import Template
 from headrace.runtime import telemetry
@@ -15,13 +13,6 @@ REAPED = {
     "unseen": 0,
     "oldest_ready_seconds": 12.5,
 }
-
-
-@pytest.mark.parametrize("why", [{"throttled": True}, {"unseen": 1}])
-def test_a_reaper_that_did_not_see_every_queue_does_not_claim_to_have_seen_the_oldest_task(
-    why: dict[str, float],
-) -> None:
-    assert set(telemetry.of_reaper({**REAPED, **why})) == {"LeasesLapsed"}
 
 
 def test_every_metric_of_ours_that_an_alarm_or_the_dashboard_shows_is_told(

@@ -120,7 +120,7 @@ class RawClient:
             },
             data=_encode(parameters).encode("utf-8", "surrogatepass"),
         )
-        self._sign(request, self._credentials)
+        self.sign(request, self._credentials)
         try:
             response = self._pool.request(
                 "POST", self._url, body=request.data, headers=dict(request.headers)
@@ -129,6 +129,6 @@ class RawClient:
             return None
         return response.data if response.status == _OK else None
 
-    def _sign(self, request: AWSRequest, credentials: Credentials) -> None:
+    def sign(self, request: AWSRequest, credentials: Credentials) -> None:
         keys = credentials.get_frozen_credentials()  # botocore renews there what expires
         SigV4Auth(keys, "dynamodb", self._region).add_auth(request)

@@ -36,9 +36,6 @@ def headings(document: Path) -> set[str]:
     return {heading.replace(" ", "-") for heading in plain}
 
 
-SAYING_NOTHING = {"decision", "from", "guide", "here", "less", "that", "this", "what", "with"}
-
-
 def test_every_link_within_the_documents_leads_to_a_heading_that_exists() -> None:
     anchored = 0
     for document in filter(Path.exists, PAGES):
@@ -50,19 +47,6 @@ def test_every_link_within_the_documents_leads_to_a_heading_that_exists() -> Non
     assert anchored > 50
 
 
-def test_every_link_leads_to_a_page_that_mentions_it() -> None:
-    for document in filter(Path.exists, PAGES):
-        for text, target in re.findall(
-            r"\[([^\]]+)\]\(([\w./-]+\.md)(?:#[\w-]+)?\)", prose(document)
-        ):
-            words = set(re.findall(r"[a-z]{4,}", text.lower())) - SAYING_NOTHING
-            page = document.parent / target
-            if not words or page.parent.name == "decisions":
-                continue
-            body = f"{page.stem} {page.read_text()}".lower()
-            assert any(word[:5] in body for word in words), f"{document.name}: [{text}]({target})"
-
-
 def test_every_make_target_and_module_to_run_that_a_document_names_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z][a-z0-9-]+):", makefile, re.MULTILINE))
@@ -72,14 +56,6 @@ def test_every_make_target_and_module_to_run_that_a_document_names_exists() -> N
             assert name in targets, f"{document.name}: make {name}"
         for name in re.findall(r"\bpython -m ((?:tests|infra|headrace|examples)[\w.]*)", text):
             assert importlib.util.find_spec(name), f"{document.name}: python -m {name}"
-
-
-def test_every_module_named_without_its_folder_is_somewhere() -> None:
-    folders = ("functions", "console", "infra", "tests", "examples")
-    known = {path.name for folder in folders for path in (ROOT / folder).rglob("*.py")}
-    for document in [ROOT / "CONTRIBUTING.md", ROOT / "console" / "README.md"]:
-        named = set(re.findall(r"`(\w+\.py)`", document.read_text()))
-        assert named <= known, document.name
 
 
 def test_how_soon_a_revoked_key_is_refused_is_said_with_the_limits_there_are() -> None:
@@ -103,7 +79,9 @@ def test_every_module_that_a_document_names_is_there() -> None:
             )
 
 
-@pytest.mark.parametrize(("page", "least"), [("semantics.md", 50), ("guide/security.md", 20)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("semantics.md", 50), ("operations.md", 50), ("guide/security.md", 20)]
+)
 def test_every_promise_has_a_test_that_exists(page: str, least: int) -> None:
     promises = ROOT / "docs" / page
     named = [

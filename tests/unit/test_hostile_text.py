@@ -17,7 +17,15 @@ import pytest
 from console.chalicelib.forms import FormErrors
 from console.chalicelib.setting_fields import read_settings, texts_of
 from headrace.client.app.signature import Signature
-from headrace.domain import access, durations, filters, indexing, list_query, payload_paths, query
+from headrace.domain import (
+    access,
+    durations,
+    filters,
+    indexing,
+    list_query,
+    payload_paths,
+    query,
+)
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from headrace.domain.escaping import escape_unseen
 from headrace.domain.queue import QueueSettings

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.list_query import (
     ListKey,
@@ -78,8 +77,3 @@ def test_what_is_wrong_is_named_with_its_place(text: str, at: int, says: str) ->
     (error,) = refused.value.errors
     assert error.field == "query"
     assert error.message.startswith(f"at character {at}: {says}")
-
-
-def test_a_text_that_is_too_long_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="at most 2000 characters"):
-        SHIPS.read("x" * (limits.QUERY + 1))

@@ -1,7 +1,4 @@
-"""Targets: what one may be, what its answers mean, and how many requests it is sent at once.
-
-Long, because it is a list: each address, header and answer, and what it is taken for.
-"""
+"""What a target may be, and what its answers mean."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -35,33 +32,17 @@ RETRY = RetryStrategy(base_seconds=20, jitter=0.1)
 
 
 @pytest.mark.parametrize(
-    "url",
-    [
-        "https://example.com",
-        "https://example.com:443/a/b?c=d&e=%20",
-        "HTTPS://Example.COM/a",
-        "https://xn--bcher-kva.example/",
-        "https://example.com./a",
-        "https://[2606:4700:4700::1111]/",
-    ],
-)
-def test_targets_on_the_internet(url: str) -> None:
-    assert url_fault(url, NOBODY) is None
-
-
-@pytest.mark.parametrize(
     ("url", "why"),
     [
+        ("HTTPS://Example.COM:443/a/b?c=d&e=%20", ""),
+        ("https://[2606:4700:4700::1111]/", ""),
         ("", "must not be empty"),
         ("/a", "https://"),
-        ("ftp://example.com/", "https://"),
         ("http://example.com/", "https://"),
-        ("http://example.com:443/", "https://"),
         ("https://example.com:8443/", "port 443"),
         ("https://example.com:x/", "address"),
         ("https:///a", "host"),
         ("https://user:word@example.com/", "user"),
-        ("https://example.com@10.0.0.1/", "user"),
         ("https://example.com/#", "fragment"),
         ("https://example.com/a b", "visible"),
         ("https://example.com\\@10.0.0.1/", "visible"),
@@ -74,12 +55,12 @@ def test_targets_on_the_internet(url: str) -> None:
         ("https://[fe80::1%25eth0]/", "private"),
         ("https://2130706433/", "in full"),
         ("https://0x7f.1/", "in full"),
-        ("https://0177.0.0.1/", "in full"),
-        ("https://example.1/", "in full"),
     ],
 )
 def test_what_is_no_target(url: str, why: str) -> None:
-    assert why in (url_fault(url, NOBODY) or "")
+    fault = url_fault(url, NOBODY)
+    assert why in (fault or "")
+    assert bool(fault) is bool(why)
 
 
 @pytest.mark.parametrize(
@@ -179,16 +160,7 @@ def test_what_is_about_this_task_is_rejected(status: int) -> None:
     assert (made.error, made.detail) == (f"HTTP {status}", "no such city")
 
 
-@pytest.mark.parametrize(
-    "status",
-    [
-        301,
-        401,
-        404,
-        409,
-        500,
-    ],
-)
+@pytest.mark.parametrize("status", [301, 401, 404, 409, 500])
 def test_any_other_answer_is_a_failure_that_may_mend(status: int) -> None:
     made = report(status, body=b"\xff" * 5000)
     assert (made.action, made.retryable, made.delay) == (Action.FAIL, True, None)
@@ -215,6 +187,3 @@ def test_any_other_answer_is_a_failure_that_may_mend(status: int) -> None:
 def test_retry_after(text: str | None, seconds: float | None) -> None:
     assert retry_after_seconds(text, NOW) == seconds
     assert retry_after_seconds(text, NOW + timedelta()) == seconds
-
-
-# ------------------------------------------------------------------------------------- the limit

@@ -12,7 +12,7 @@ from headrace.domain.filters import STATE_WORDS, TaskFilter
 from headrace.domain.limits import QUERY
 from headrace.domain.payload_paths import path_of, read_payload, text_at
 from headrace.domain.query import Query, read, written
-from headrace.domain.task import Place, Priority, State, Task
+from headrace.domain.task import Priority
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -130,17 +130,3 @@ def test_a_path_leads_to_the_text_of_one_value(path: str, text: str | None) -> N
     )
 
     assert text_at(read_payload(payload), path) == text
-
-
-def a_task(**named: object) -> Task:
-    place = Place("mail", State.ENQUEUED, 0)
-    at = dict.fromkeys(("scheduled_at", "due_at", "created_at", "enqueued_at"), NOON)
-    return Task(**{"id": "tsk_1", "place": place, **at, **named})  # type: ignore[arg-type]
-
-
-def test_a_filter_means_a_payload_and_how_an_id_begins() -> None:
-    task = a_task(payload='{"order": 77}')
-
-    assert TaskFilter(payload={"order": "77"}, id_prefix="tsk_").means(task)
-    assert not TaskFilter(payload={"order": "78"}).means(task)
-    assert not TaskFilter(id_prefix="tsk_2").means(task)

@@ -1,4 +1,4 @@
-"""Schedules: their intervals, their settings, and how far they have come."""
+"""Intervals of schedules, and what a change of a schedule keeps."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -44,6 +44,3 @@ def test_an_interval_that_stays_keeps_its_beat() -> None:
 
     assert (same.anchor, same.since, same.edition) == (NOW, later, "e2")
     assert (other.anchor, other.version) == (later, 2)
-
-
-# -------------------------------------------------------------------------------------- progress

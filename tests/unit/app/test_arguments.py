@@ -176,13 +176,15 @@ def _event(src: dict[str, threading.Event]) -> None: ...
         (_paths, "src has a Path"),
         (_event, "which cannot travel as JSON$"),
         (print, "is no function"),
+        ([].append, "is no function"),
     ],
 )
 def test_what_cannot_be_a_task_is_refused_at_declaration(
     function: Callable[..., Any], why: str
 ) -> None:
-    with pytest.raises(TypeError, match=why):
-        App().task(function)
+    for declare in (App().task, App().handler(queue="mail")):
+        with pytest.raises(TypeError, match=why):
+            declare(function)
 
 
 def test_a_method_is_refused_at_declaration_and_a_static_one_is_not() -> None:

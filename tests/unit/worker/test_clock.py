@@ -34,17 +34,6 @@ def test_a_lease_ends_when_the_service_says_counted_from_when_it_was_asked() -> 
     assert clock.monotonic_at(START + seconds(30)) == pytest.approx(1030)
 
 
-def test_the_quickest_answer_counts_even_when_slow_ones_follow() -> None:
-    monotonic = Monotonic()
-    clock = ServiceClock(monotonic)
-    clock.heard(START, sent_at=1000.0)
-    monotonic.forward(8)
-
-    clock.heard(START + seconds(5), sent_at=1001.0)
-
-    assert clock.monotonic_at(START + seconds(30)) == pytest.approx(1030, abs=0.1)
-
-
 def test_a_service_whose_clock_was_set_is_believed() -> None:
     monotonic = Monotonic()
     clock = ServiceClock(monotonic)

@@ -39,30 +39,3 @@ def test_a_cancelled_task_under_a_group_lease_is_stopped_and_no_other(
 
     harness.wait_for(other)
     assert len(harness.caught) == 1
-
-
-def test_a_worker_that_is_stopped_leaves_nothing_in_flight(harness: WorkerHarness) -> None:
-    harness.handle_waiting()
-    ids = harness.put(*range(10))
-    harness.start(group_lease=True, concurrency=2, shutdown_timeout=0)
-    harness.wait_begun(2)
-
-    harness.stop()
-
-    assert {harness.ending(task) for task in ids} == {"RELEASED"}
-
-
-def test_a_task_that_is_restarted_after_its_cancel_is_not_stopped(harness: WorkerHarness) -> None:
-    harness.handle_waiting()
-    (task,) = harness.put(1)
-    harness.start(group_lease=True, keepalive=1, concurrency=2)
-    harness.wait_begun()
-
-    harness.client.cancel_task(task)
-    harness.client.restart_tasks("mail", ids=[task])
-    harness.wait_begun()
-    known = len(harness.calls)
-    until(lambda: sum("/extend" in call.url.path for call in harness.calls[known:]) > 1)
-    harness.go_on.set()
-
-    harness.wait_for(task)

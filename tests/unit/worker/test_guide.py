@@ -12,10 +12,8 @@ from types import ModuleType
 import pytest
 from prometheus_client import REGISTRY
 
-from headrace.client.app.app import App
 from headrace.client.worker import settings
 from headrace.client.worker.worker import Worker
-from headrace.domain import limits
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "workers.md").read_text()
 CODE = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
@@ -61,13 +59,3 @@ def test_every_setting_is_named_with_its_default() -> None:
         assert name in named, name
     assert str(settings.THREADS) in named["concurrency"]
     assert f"{taken['shutdown_timeout'].default:g} s" in named["shutdown_timeout"]
-
-
-def test_the_limits_are_those_there_are() -> None:
-    assert f"{limits.RESULT_BYTES // limits.KIB} KiB" in GUIDE
-    assert f"up to {limits.BATCH} tasks in one call" in GUIDE
-
-
-def test_an_app_without_queues_makes_no_worker() -> None:
-    with pytest.raises(Exception, match="queues must be 1 to 100"):
-        Worker(App())

@@ -3,7 +3,7 @@
 import httpx2 as httpx
 import pytest
 
-from headrace import Cancelled, Context, LeaseLost
+from headrace import Context, LeaseLost
 from headrace.domain.task import State
 from tests.unit.worker.worker_harness import WorkerHarness
 from tests.waiting import until
@@ -82,19 +82,6 @@ def test_a_lease_that_the_service_no_longer_knows_stops_the_handler(
     assert isinstance(error, LeaseLost) or isinstance(error.args[0], LeaseLost)
     assert any(each.startswith("lost: the service says") for each in harness.noting.all)
     assert harness.client.get_task(lost).errors[0].type == "LeaseExpired"
-
-
-def test_the_next_heartbeat_of_a_cancelled_task_says_so(harness: WorkerHarness) -> None:
-    harness.handle_waiting()
-    (task,) = harness.put(1)
-    harness.start(keepalive=LEASE)
-    harness.wait_begun()
-
-    harness.client.cancel_task(task)
-
-    until(lambda: harness.caught)
-    assert isinstance(harness.caught[0], Cancelled)
-    until(lambda: f"cancelled: {task}" in harness.noting.all)
 
 
 def test_a_lease_ends_by_itself_when_the_service_is_away_for_too_long(

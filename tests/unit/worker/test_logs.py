@@ -4,16 +4,13 @@ import asyncio
 import io
 import json
 import logging
-import pickle
-import sys
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from headrace import App, Context
-from headrace.client.worker.logs import TaskLogFilter, configure, configured, together
+from headrace.client.worker.logs import TaskLogFilter, configure
 from headrace.testing import MemoryService
 
 LOG = logging.getLogger("headrace.worker")
@@ -28,18 +25,6 @@ def _root() -> Iterator[None]:
     yield
     logger.handlers[:] = handlers
     logger.setLevel(level)
-
-
-class Writes(io.StringIO):
-    """What was written, call by call."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.all: list[str] = []
-
-    def write(self, text: str) -> int:
-        self.all.append(text)
-        return super().write(text)
 
 
 def run(app: App, count: int = 1) -> None:
@@ -123,20 +108,6 @@ def test_text_from_outside_can_forge_no_line_and_drive_no_terminal() -> None:
     assert json.loads(line)["message"] == f"{HOSTILE} failed"
 
 
-def test_a_value_that_is_no_json_is_written_as_text() -> None:
-    out = io.StringIO()
-    configure("json", stream=out)
-    ring: list[Any] = []
-    ring.append(ring)
-    values: list[Any] = [float("nan"), {(1, 2): 3}, {1, 2}, ring]
-
-    for value in values:
-        logging.getLogger("shop").info("sold", extra={"value": value, "order": 7})
-
-    assert [line["value"] for line in lines(out)] == [*map(str, values[:3]), "[[...]]"]
-    assert {line["order"] for line in lines(out)} == {7}
-
-
 def test_lines_of_async_handlers_their_tasks_threads_and_middlewares_carry_their_task() -> None:
     out, app, log = io.StringIO(), App(), logging.getLogger("shop")
     configure("json", stream=out)
@@ -179,65 +150,3 @@ def test_a_programs_own_log_handler_takes_the_filter() -> None:
         log.removeHandler(handler)
 
     assert vars(seen[0])["task_id"] == "task-1"
-
-
-def test_a_child_process_logs_the_same_way() -> None:
-    logging.getLogger().handlers.clear()  # those of pytest
-    configure("json", level="WARNING", stream=sys.stdout)
-    reported = configured()
-    configure("text")
-
-    assert reported is not None
-    pickle.loads(pickle.dumps(reported)).again()  # noqa: S301 (our own)
-
-    assert logging.getLogger().level == logging.WARNING
-    (handler,) = logging.getLogger().handlers
-    assert isinstance(handler, logging.StreamHandler)
-    assert handler.stream is sys.stdout
-
-
-def test_lines_of_a_block_are_written_together_and_a_warning_at_once() -> None:
-    logging.getLogger().handlers.clear()  # those of pytest
-    out = Writes()
-    configure("text", stream=out)
-    other = threading.Thread(target=LOG.info, args=("of another",))
-
-    with together():
-        LOG.info("first")
-        other.start()
-        other.join()
-        LOG.warning("second")
-        at_once = out.getvalue()
-        LOG.info("%d", "no number")  # a line that cannot be made keeps no other back
-        LOG.info("third")
-
-    words = [line.rpartition(" ")[2] for line in out.getvalue().splitlines()]
-    assert words == ["another", "first", "second", "third"]
-    assert at_once.endswith("second\n")
-
-
-def test_a_piece_is_no_more_than_a_pipe_takes_whole_and_ends_with_a_line() -> None:
-    out = Writes()
-    configure("json", stream=out)
-
-    with together():
-        for _ in range(25):
-            LOG.info("Straße " * 20)
-        LOG.info("x" * 5000)
-
-    assert all(piece.endswith("\n") for piece in out.all)
-    *pieces, long_line = [len(piece.encode()) for piece in out.all]
-    assert max(pieces) <= 4096 < long_line
-
-
-def test_handlers_that_do_not_write_to_the_terminal_stay() -> None:
-    root = logging.getLogger()
-    memory, terminal = logging.StreamHandler(io.StringIO()), logging.StreamHandler(sys.stderr)
-    root.handlers[:] = [memory, terminal]
-
-    configure("text", stream=io.StringIO())
-    configure("json", stream=io.StringIO())
-
-    assert memory in root.handlers
-    assert terminal not in root.handlers
-    assert len(root.handlers) == 2

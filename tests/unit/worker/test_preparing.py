@@ -7,7 +7,7 @@ import pytest
 
 from headrace import App, Client, Worker
 from headrace.client.app.drift import MARK
-from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.errors import NotFound
 from headrace.testing import MemoryService
 
 
@@ -111,18 +111,6 @@ def test_with_sync_it_is_mended_first_and_only_prune_removes(
     assert warned == ["INFO Synced: remove schedule late of mail"]
 
 
-def test_a_schedule_of_another_app_is_warned_of_and_ends_a_worker_that_syncs(
-    service: MemoryService, warned: list[str]
-) -> None:
-    started(shop(early="0 8 * * *"), service.client, path="books:app")
-
-    started(shop(early="0 9 * * *"), service.client)
-
-    assert warned[0] == "WARNING Drift: schedule early of mail is of the app books:app"
-    with pytest.raises(Exception, match="it is of the app books:app"):
-        started(shop(early="0 9 * * *"), service.client, sync=True)
-
-
 def test_a_worker_whose_key_may_not_make_queues_says_so(
     service: MemoryService, warned: list[str]
 ) -> None:
@@ -134,8 +122,3 @@ def test_a_worker_whose_key_may_not_make_queues_says_so(
     assert warned[0].startswith("WARNING Queues and schedules are left as they are: there is no")
     assert "headrace queue create mail" in warned[0]
     assert "create_queues=False" in warned[1]
-
-
-def test_a_schedule_that_makes_no_sense_ends_the_worker(service: MemoryService) -> None:
-    with pytest.raises(InvalidRequest, match=r"^schedule early of mail: cron has 61"):
-        started(shop(early="61 8 * * *"), service.client)

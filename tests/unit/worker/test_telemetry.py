@@ -1,4 +1,4 @@
-"""Spans and metrics, by the real libraries in memory."""
+"""Spans, traces that travel with tasks, and metrics, by the real libraries in memory."""
 
 import asyncio
 from typing import Any
@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 from prometheus_client import CollectorRegistry
 
-from headrace import App, Reject
+from headrace import App, Context, NewTask, Reject
 from headrace.client.codec import JsonCodec
 from headrace.client.worker.telemetry.otel import trace
 from headrace.client.worker.telemetry.prometheus import PrometheusMetrics
@@ -24,29 +24,47 @@ class Private(JsonCodec):
 
 
 class Traces:
+    """An app over a service in memory, and the spans that were made."""
+
     def __init__(self, codec: JsonCodec | None = None) -> None:
         self.exporter = InMemorySpanExporter()
-        self.provider = TracerProvider(shutdown_on_exit=False)
-        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
-        self.tracer = self.provider.get_tracer("tests")
-        self.app = App(codec=codec or JsonCodec())
-        trace(self.app, provider=self.provider)
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.tracer = provider.get_tracer("tests")
+        self.service, self.app = MemoryService(), App(codec=codec or JsonCodec())
+        trace(self.app, provider=provider)
 
-    def run(self) -> ReadableSpan:
-        with MemoryService() as service:
-            service.client.create_queue("mail")
-            service.client.enqueue("mail", 1, id="task-1")
-            service.run(self.app)
-        return self.exporter.get_finished_spans()[-1]
+    def run(self) -> None:
+        self.service.run(self.app, until_settled=True)
+
+    def span(self, name: str) -> ReadableSpan:
+        (found,) = [span for span in self.exporter.get_finished_spans() if span.name == name]
+        return found
+
+    def is_child(self, name: str, parent: str) -> bool:
+        child, of = self.span(name), self.span(parent)
+        assert child.context is not None
+        assert of.context is not None
+        return (
+            child.context.trace_id == of.context.trace_id
+            and child.parent is not None
+            and child.parent.span_id == of.context.span_id
+        )
+
+    def tags(self, task_id: str | None) -> dict[str, str]:
+        return self.service.client.get_task(str(task_id)).tags
 
 
 def test_an_attempt_is_a_span_that_names_queue_task_and_attempt() -> None:
     traces = Traces()
     traces.app.handler(queue="mail", name="letters")(lambda payload: None)
+    traces.service.client.create_queue("mail")
+    traces.service.client.enqueue("mail", 1, id="task-1")
 
-    span = traces.run()
+    traces.run()
 
-    assert (span.name, span.kind) == ("letters", SpanKind.CONSUMER)
+    span = traces.span("letters")
+    assert span.kind is SpanKind.CONSUMER
     assert span.attributes is not None
     assert span.attributes["messaging.message.id"] == "task-1"
     assert span.attributes["messaging.destination.name"] == "mail"
@@ -54,39 +72,82 @@ def test_an_attempt_is_a_span_that_names_queue_task_and_attempt() -> None:
     assert span.status.status_code is StatusCode.UNSET
 
 
-def test_spans_of_async_handlers_are_the_parents_of_what_they_do() -> None:
-    traces = Traces()
-
-    async def handler(payload: Any) -> None:
-        await asyncio.sleep(0)
-        with traces.tracer.start_as_current_span("inner"):
-            await asyncio.sleep(0)
-
-    traces.app.handler(queue="mail")(handler)
-
-    outer = traces.run()
-
-    inner = traces.exporter.get_finished_spans()[0]
-    assert inner.parent is not None
-    assert outer.context is not None
-    assert inner.parent.span_id == outer.context.span_id
-
-
 @pytest.mark.parametrize("private", [False, True])
-def test_a_failure_is_told_with_its_exception_unless_payloads_are_private(*, private: bool) -> None:
+def test_a_failed_attempt_shows_its_exception_unless_payloads_are_private(*, private: bool) -> None:
     traces = Traces(Private() if private else None)
 
+    @traces.app.handler(queue="mail", name="letters")
     def handler(payload: Any) -> None:
         raise Reject("the secret address is ada@example.org")
 
-    traces.app.handler(queue="mail")(handler)
+    traces.service.client.create_queue("mail")
+    traces.service.client.enqueue("mail", 1)
+    traces.run()
 
-    span = traces.run()
-
+    span = traces.span("letters")
     assert span.status.status_code is StatusCode.ERROR
     assert span.attributes is not None
     assert span.attributes["error.type"] == "Reject"
     assert ("ada@example.org" in span.to_json()) == (not private)
+
+
+def test_every_way_to_enqueue_carries_the_trace() -> None:
+    traces = Traces()
+    client, asynchronous = traces.service.client, traces.service.async_client
+    client.create_queue("mail")
+
+    @traces.app.task(queue="mail", tags={"service": "smartcity"})
+    def letters(to: str) -> None: ...
+
+    async def more() -> list[str | None]:
+        async with asynchronous:
+            return [
+                (await asynchronous.enqueue("mail", 1)).id,
+                (await letters.aenqueue("ada")).id,
+            ]
+
+    with traces.service.serving(traces.app), traces.tracer.start_as_current_span("web") as span:
+        ids = [letters.enqueue("ada").id, client.enqueue("mail", 1).id, *asyncio.run(more())]
+        ids += [each.id for each in client.enqueue_many("mail", [NewTask(payload=1)])]
+        ids += [each.id for each in letters.enqueue_many([{"to": "ada"}])]
+        with client.batcher() as batcher:
+            waiting = batcher.enqueue("mail", 1)
+        ids.append(waiting.result().id)
+
+    context = span.get_span_context()
+    expected = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+    assert [traces.tags(each)["traceparent"] for each in ids] == [expected] * 7
+    assert traces.tags(ids[0]).keys() == {"service", "traceparent"}
+
+
+def test_spawned_moved_and_enqueued_tasks_follow_the_attempt_that_made_them() -> None:
+    traces = Traces()
+    app = traces.app
+
+    @app.task(queue="mail", name="child")
+    def child() -> None: ...
+
+    @app.task(queue="mail", name="other")
+    def other() -> None: ...
+
+    @app.handler(queue="raw", name="raw")
+    def raw(payload: Any) -> None: ...
+
+    @app.task(queue="mail", name="parent")
+    def parent(ctx: Context) -> None:
+        ctx.spawn(child)
+        other.enqueue()
+        ctx.move("raw", {"any": 1}, tags={"order": "4711"})
+
+    with traces.service.serving(app), traces.tracer.start_as_current_span("web"):
+        moved = parent.enqueue()
+    traces.run()
+
+    assert traces.is_child("parent", "web")
+    assert traces.is_child("child", "parent")
+    assert traces.is_child("other", "parent")
+    assert traces.is_child("raw", "parent")
+    assert traces.tags(moved.id).keys() == {"order", "traceparent"}
 
 
 def test_the_metrics_of_a_worker_add_up(harness: WorkerHarness) -> None:

@@ -21,13 +21,17 @@ BLOCK = 0.002  # seconds between two steps of a handler that waits for an except
 
 
 class RunningClock(ManualClock):
-    """A clock that runs, and that can be moved forward; the worker's monotonic clock too."""
+    """A clock that runs, and can be moved forward and stopped; the worker's monotonic one too."""
 
     def __init__(self) -> None:
         self._ahead, self._began = 0.0, time.monotonic()
+        self._stopped_at: float | None = None
 
     def monotonic(self) -> float:
-        return time.monotonic() + self._ahead
+        return (self._stopped_at or time.monotonic()) + self._ahead
+
+    def stop(self) -> None:
+        self._stopped_at = time.monotonic()
 
     @property
     def now(self) -> datetime:

@@ -43,9 +43,9 @@ def name_of(function: Callable[..., Any]) -> str:
     For a module run as a program it is the name that others import it by, so that a task
     enqueued by ``python mail.py`` is known to ``headrace work mail:app``.
     """
-    if not hasattr(function, "__qualname__"):
+    module: str | None = getattr(function, "__module__", None)
+    if module is None or not hasattr(function, "__qualname__"):  # as of `[].append`
         raise TypeError(f"{function!r} is no function, so it cannot be a task")
-    module: str = function.__module__
     if module in _PROGRAMS:
         module = _importable_name(sys.modules.get(module)) or module
     inner: str = function.__qualname__.replace("<locals>.", "")

@@ -513,14 +513,18 @@ class Worker:
         self._quiet = True
         self._fetching.stop()
         self.closed = True
+        gives_back = bool(self.inflight)
         for held in self.inflight.all():
             self._release_waiting(held)
+        reports_seconds = _LAST_REPORTS_SECONDS
         if not self._wait_until(lambda: not self.inflight and self._fetching.join(0), ends_at):
             ends_at = 0.0
+            if not gives_back:  # else the reports of what is given back have their time
+                reports_seconds = 0.0
         self._interrupt_all()
         self.reporter.hurry()
         self._reporting.wake()
-        reports_end_at = max(ends_at, monotonic() + _LAST_REPORTS_SECONDS)
+        reports_end_at = max(ends_at, monotonic() + reports_seconds)
         self._wait_until(
             lambda: not self.reporter.unreported and self._fetching.join(0), reports_end_at
         )

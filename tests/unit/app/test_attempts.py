@@ -120,30 +120,6 @@ def test_an_exception_that_cannot_speak_is_reported_too() -> None:
     assert "str() failed" in failing(Mute()).message
 
 
-@pytest.mark.parametrize(
-    ("error", "line"),
-    [
-        (Boom("no luck"), "letters failed"),
-        (Reject("no such customer"), "letters is rejected: no such customer"),
-        (Retry("later"), "letters asks for a retry: later"),
-        (Snooze("sleeps", delay=timedelta(minutes=5)), "letters is put off for 300 s: sleeps"),
-    ],
-)
-def test_a_line_names_the_function_and_carries_the_id_beside_it(
-    error: Exception, line: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, logger="headrace.task")
-
-    def handle() -> None:
-        raise error
-
-    ending(handle, name="letters")
-
-    (record,) = [each for each in caplog.records if each.name == "headrace.task"]
-    assert record.getMessage() == line
-    assert vars(record)["task_id"] == "tsk_1"
-
-
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_retry_reject_and_snooze_say_what_becomes_of_the_task(kind: str) -> None:
     def outcome(error: Exception) -> tuple[str, int | None, float]:
@@ -246,12 +222,6 @@ def test_a_handler_that_ends_itself_has_failed(handle: Callable[[], Any]) -> Non
     (error,) = run(app).errors
     assert error.type == "asyncio.exceptions.CancelledError"
     assert "worker" in error.message
-
-
-def test_a_handler_that_forgot_async_def_fails_and_says_so() -> None:
-    async def inner() -> None: ...
-
-    assert "declare it with async def" in ending(inner).errors[0].message
 
 
 # ---------------------------------------------------------------------------------- middlewares

@@ -9,10 +9,6 @@ from headrace import App, Context, InvalidRequest, Reject, Retry, Snooze, backof
 from headrace.testing import MemoryService
 from tests.unit.app.app_runner import ending, run
 
-Ending = tuple[bool, float | None]
-RETRIED: Ending = (True, None)
-REJECTED: Ending = (False, None)
-
 
 class Down(OSError):
     pass

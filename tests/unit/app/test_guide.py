@@ -8,7 +8,6 @@ from types import ModuleType
 
 import pytest
 
-from headrace.domain import limits
 from headrace.testing import inline
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "tasks.md").read_text()
@@ -36,14 +35,3 @@ def test_the_guide_runs_as_it_stands(shop: ModuleType) -> None:
     assert delivered.payload == {"order": 5}
     assert len(sent) == 1 + 1 + 100 + 1 + 2  # of the three of `refresh` one is held back
     assert [schedule.name for schedule in schedules] == ["wake"]
-
-
-def test_the_guide_names_the_limits_there_are() -> None:
-    for number, unit in (
-        (limits.PAYLOAD_BYTES // limits.KIB, "KiB"),
-        (limits.RESULT_BYTES // limits.KIB, "KiB"),
-        (limits.PROGRESS_BYTES // limits.KIB, "KiB"),
-        (limits.SPAWN, "tasks"),
-        (limits.SPAWNED_BYTES // limits.MIB, "MiB"),
-    ):
-        assert f"{number} {unit}" in GUIDE

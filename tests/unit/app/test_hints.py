@@ -32,10 +32,8 @@ def test_what_other_task_queues_call_it_is_answered_with_what_it_is_here(
     ("way", "option", "hint"),
     [
         ("task", "retry", "task has no option retry: did you mean retries or retry_on"),
-        ("task", "autoretry_for", "no option autoretry_for: did you mean retry_on"),
         ("handler", "throws", "handler has no option throws: did you mean reject_on"),
         ("periodic", "zzz", "periodic has no option zzz: it has cron, every"),
-        ("options", "dely", "options has no option dely: did you mean delay"),
         ("options", "countdown", "options has no option countdown: did you mean delay"),
         ("queue", "shard", r"queue mail has no option shard: did you mean shards\?"),
     ],

@@ -263,17 +263,6 @@ def test_a_service_that_is_lost_at_any_call_is_said_and_mended_by_the_next(
         assert summary(service) == SYNCED
 
 
-def test_two_syncs_of_one_app_at_once_both_succeed(service: MemoryService) -> None:
-    sync(service, OLD)
-
-    def other(number: int, _: httpx.Request) -> None:
-        if number == 4:
-            assert sync(service, NEW, "--prune").code == 0
-
-    assert sync(service, NEW, "--prune", client=hooked(service, other)).code == 0
-    assert summary(service) == SYNCED
-
-
 @pytest.mark.parametrize("what", ["queue", "schedule", "paused", "removed", "taken"])
 def test_what_somebody_else_changes_meanwhile_is_never_written_over_unseen(
     service: MemoryService, what: str

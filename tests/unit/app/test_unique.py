@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from headrace import App, Context, InvalidRequest
-from headrace.domain import limits
-from headrace.domain.errors import NotEnqueued
 from headrace.testing import MemoryService
 
 HOUR = 3600
@@ -57,16 +55,6 @@ def test_in_every_order_of_enqueueing_finishing_and_waiting_one_window_has_one_t
                     if expected == "CREATED":
                         alive = True
                         taken.add(window)
-
-
-def test_it_holds_where_finished_tasks_are_not_kept(service: MemoryService) -> None:
-    app = App()
-    app.queue("default", history_retention_in_seconds=0)
-    task = app.task(unique_for=limits.SPENT_SECONDS)(send)
-    with service.serving(app):
-        task.enqueue("a")
-        service.run(app)
-        assert outcome(task, "a") == "EXISTING"
 
 
 def test_it_holds_in_one_call_of_many_and_in_each_queue_by_itself(service: MemoryService) -> None:
@@ -136,21 +124,6 @@ def test_a_window_is_one_of_the_due_time_and_begins_at_a_multiple_since_1970(
         assert day != id_of(unique_for=86_400, at=last + timedelta(seconds=1))
 
 
-def test_an_id_of_the_window_that_this_key_may_not_see_is_an_error(service: MemoryService) -> None:
-    app, client = App(), service.client
-    task = app.task(queue="mail", unique_for=HOUR)(send)
-    client.create_queue("mail")
-    client.create_queue("secret")
-    with service.serving(app):
-        first = str(task.enqueue("a").id)
-    client.move_tasks("mail", "secret", ids=[first])
-    key = client.create_key("ada", "producer", ["mail"]).secret
-    producer = App(service.connect(key))
-
-    with pytest.raises(NotEnqueued, match="belongs to a task that this key may not see"):
-        producer.task(queue="mail", unique_for=HOUR, name=task.name)(send).enqueue("a")
-
-
 def test_a_window_excludes_an_id_and_is_no_longer_than_finished_tasks_are_known() -> None:
     app = App(url="http://127.0.0.1:9", key="k")
     task = app.task(queue="mail", unique_for=timedelta(days=2))(send)
@@ -164,19 +137,3 @@ def test_a_window_excludes_an_id_and_is_no_longer_than_finished_tasks_are_known(
     )
     app.queue("mail", history_retention_in_seconds=172_800)
     assert task.prepare("a").task.unique_for_seconds == 172_800
-
-
-def test_a_task_that_is_dead_holds_its_window_until_it_is_deleted(service: MemoryService) -> None:
-    app = App()
-
-    @app.task(unique_for=HOUR, reject_on=Exception)
-    def fail() -> None:
-        raise ValueError
-
-    with service.serving(app):
-        first = str(fail.enqueue().id)
-        service.run(app)
-        assert service.client.get_task(first).state == "DEAD"
-        assert outcome(fail) == "EXISTING"
-        service.client.delete_task(first)
-        assert outcome(fail) == "CREATED"

@@ -67,11 +67,3 @@ def test_a_query_says_which_tasks_are_meant(cli: Cli) -> None:
         for words in (["task", "list", "mail"], ["task", "restart", "--queue", "mail"]):
             ran = cli(*words, "--query", text)
             assert (ran.code, "query" in ran.err) == (2, True)
-
-
-@pytest.mark.parametrize("other", [["t0"], ["--queue", "mail", "--all", "--dry-run"]])
-def test_what_does_not_go_into_the_background_is_2(cli: Cli, other: list[str]) -> None:
-    ran = cli("task", "run", *other, "--background")
-
-    assert ran.code == 2
-    assert "--background goes with filters or --all" in ran.err

@@ -45,13 +45,6 @@ def test_without_stdout_a_command_does_what_it_does(url: str, words: tuple[str, 
     assert run(">&-", url, *words) == (0, "", "")
 
 
-def test_without_stderr_a_command_does_what_it_does(url: str) -> None:
-    assert run("2>&-", url, "queue", "pause", "mail") == (0, "", "")
-    assert run("2>&-", url, "queue", "show", "news") == (3, "", "")
-    with Client(url) as client:
-        assert client.get_queue("mail").pause is not None
-
-
 def test_without_stdin_there_is_nobody_to_ask(url: str) -> None:
     words = ("queue", "purge", "mail", "--state", "ENQUEUED")
 

@@ -37,21 +37,6 @@ def test_a_service_with_nothing_wrong_is_exit_0(cli: Cli) -> None:
     assert "settings and backlog are fine" in cli("doctor").out
 
 
-@pytest.mark.parametrize("role", ["viewer"])
-def test_it_knows_the_role_of_the_key(cli: Cli, role: str) -> None:
-    ran = cli.as_role(role)("doctor", "--json")
-
-    assert f"is known: {role}" in [one["seen"] for one in ran.json]
-    assert ran.code == 0
-
-
-def test_a_key_that_is_not_known_is_exit_4(cli: Cli) -> None:
-    ran = Cli(cli.service, cli.service.connect("some-other-key"))("doctor", "--json")
-
-    assert ran.code == 4
-    assert ran.json[-1]["subject"] == "key"
-
-
 def test_a_queue_that_is_missing_is_exit_3(cli: Cli) -> None:
     cli("queue", "create", "mail")
 

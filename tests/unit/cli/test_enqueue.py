@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
@@ -99,17 +98,6 @@ def ndjson(*values: Any) -> str:
 
 def from_stdin(cli: Cli, text: str | bytes, *words: str) -> Ran:
     return cli("enqueue", "mail", "--file", "-", *words, input=text)
-
-
-def test_a_file_has_a_payload_on_each_line(cli: Cli, tmp_path: Path) -> None:
-    kept = tmp_path / "tasks.ndjson"
-    kept.write_text(ndjson(*({"n": n} for n in range(60))) + "\n\n" + "61")
-
-    ran = cli("enqueue", "mail", "--file", str(kept), "--tag", "team=sales")
-
-    assert (ran.code, ran.out, ran.err) == (0, "", "61 CREATED.\n")
-    assert payloads(cli) == [*({"n": n} for n in range(60)), 61]
-    assert cli("task", "count", "mail", "--tag", "team=sales", "--json").json["count"] == 61
 
 
 def test_a_bad_line_is_named_and_what_stands_before_it_is_sent(cli: Cli) -> None:

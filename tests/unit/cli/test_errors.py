@@ -56,25 +56,6 @@ def test_every_error_has_its_exit_code(status: int, code: str, expected: int) ->
     assert (error["code"], error["request_id"]) == (code, "req-1")
 
 
-def test_an_unknown_key_says_where_it_came_from() -> None:
-    ran = answered(401, "unauthenticated")
-
-    assert (ran.code, ran.err) == (4, "error: so it is; see HEADRACE_KEY\n")
-
-
-def test_over_tables_the_credentials_are_those_of_aws() -> None:
-    def refuse(_: httpx.Request) -> httpx.Response:
-        return httpx.Response(401, json={"status": 401, "code": "unauthenticated", "detail": "no"})
-
-    with MemoryService() as service:
-        client = service.connect(transport=httpx.MockTransport(refuse))
-        session = CliSession(given_client=client, env={}, url="dynamodb://eu-west-1/headrace-prod")
-        ran = invoke(*SHOW, session=session)
-
-    assert ran.code == Exit.NOT_ALLOWED
-    assert ran.err.endswith("; see AWS_PROFILE, or the role of this machine\n")
-
-
 def test_fields_and_request_are_named() -> None:
     fields = [{"field": "tags", "message": "at most 10"}, {"field": "id", "message": "taken"}]
 
@@ -114,13 +95,6 @@ def test_an_unexpected_error_is_one_line_unless_debug_is_on() -> None:
         raised(KeyError("x"), "--debug")
 
 
-def test_ctrl_c_ends_with_130() -> None:
-    ran, as_json = raised(KeyboardInterrupt()), raised(KeyboardInterrupt(), "--json")
-
-    assert (ran.code, ran.err.strip()) == (Exit.INTERRUPTED, "interrupted")
-    assert json.loads(as_json.err)["error"]["code"] == "interrupted"
-
-
 def test_text_of_the_service_cannot_drive_the_terminal() -> None:
     ran = answered(404, "not_found", detail="no \x1b[2Jtask")
 
@@ -146,14 +120,6 @@ def test_what_is_missing_says_how_to_name_it(
 
     assert ran.code == Exit.USAGE
     assert all(name in ran.err for name in named)
-
-
-def test_without_a_command_the_commands_are_shown_and_no_error() -> None:
-    ran = invoke("queue", session=CliSession(env={}))
-
-    assert (ran.code, ran.out) == (Exit.USAGE, "")
-    assert ran.err.startswith("Usage: headrace")
-    assert "error:" not in ran.err
 
 
 def test_a_service_that_does_not_answer_is_named_by_its_address() -> None:

@@ -53,15 +53,6 @@ def test_a_backup_is_a_file_like_any_other_and_replaces_none(url: str, tmp_path:
     assert str(copy) in refused.err
 
 
-def test_the_commands_of_a_file_are_refused_for_a_service_that_is_none() -> None:
-    refused = run("http://127.0.0.1:1", "timers", "--key", "hr_key", code=2)
-
-    assert refused.err == (
-        "error: `headrace timers` is for a service that is a file, as"
-        " HEADRACE_URL=file:headrace.db: http://127.0.0.1:1 is none\n"
-    )
-
-
 @pytest.mark.slow
 def test_timers_hold_the_seat_until_they_are_stopped(url: str) -> None:
     with subprocess.Popen(
@@ -92,33 +83,6 @@ def test_doctor_looks_at_the_file(url: str, tmp_path: Path) -> None:
     store = SqliteStore(f"{tmp_path}/headrace.db")
     assert list(store.records("trial", limit=5)[0]) == []
     store.close()
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="a small disk is made by root alone")
-def test_doctor_tells_of_a_full_disk(tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("no disk can be mounted here")
-    try:
-        with Client(f"file:{disk}/h.db") as client:
-            client.create_queue("mail")
-        free = os.statvfs(disk)
-        (disk / "ballast").write_bytes(b"x" * (free.f_bavail * free.f_frsize - 100_000))
-
-        ran = run(f"file:{disk}/h.db", "doctor", "--json", code=6)
-
-        (failed,) = [one for one in json.loads(ran.out) if one["level"] == "failed"]
-        assert failed["subject"] == "file"
-        assert "the disk is full" in failed["seen"]
-        assert failed["advice"].startswith("make room on its disk")
-        (disk / "ballast").unlink()
-        again = json.loads(run(f"file:{disk}/h.db", "doctor", "--json").out)
-        assert {one["level"] for one in again} <= {"ok", "advice"}
-    finally:
-        unmount = ["umount", "-l", str(disk)]
-        subprocess.run(unmount, check=False)
 
 
 def test_doctor_shows_damage_with_which_the_service_does_not_answer(tmp_path: Path) -> None:

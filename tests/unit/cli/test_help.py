@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from headrace import __version__
 from headrace.cli.commands import CliCommand, CliGroup
 from headrace.cli.main import main
 from headrace.cli.session import CliSession, Exit
@@ -72,10 +71,6 @@ def test_the_guide_has_the_exit_codes() -> None:
     assert {(int(number), name) for number, name in rows} == {(one.value, one.name) for one in Exit}
 
 
-def test_the_version_is_the_packages() -> None:
-    assert run("--version") == f"headrace {__version__}\n"
-
-
 def test_help_loads_nothing_that_help_does_not_need() -> None:
     script = (
         "import sys\nfrom headrace.cli.main import main\n"
@@ -94,11 +89,6 @@ def test_help_loads_nothing_that_help_does_not_need() -> None:
     )
 
     assert done.stderr == "[]\n"
-
-
-def test_completion_prints_a_script_for_the_shell() -> None:
-    for shell in ("bash", "zsh", "fish"):
-        assert "_HEADRACE_COMPLETE" in run("completion", shell)
 
 
 def test_every_command_and_option_is_explained_with_an_example() -> None:

@@ -96,13 +96,6 @@ def test_a_list_has_a_line_for_each_task_with_its_exact_result(
         assert (f'"payload":{text},' in line) == bool(options)
 
 
-def test_a_repeated_enqueue_shows_the_task_that_is_there_exactly(cli: Cli) -> None:
-    made = cli("enqueue", "mail", "1", "--id", "t1", "--json")
-
-    assert '"result": 1.10,' in made.out
-    assert '"payload"' not in made.out
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -70,30 +70,6 @@ def test_a_secret_stands_alone_on_stdout_and_is_shown_once(cli: Cli) -> None:
     assert made["secret"].startswith("hr_")
 
 
-def test_a_key_may_be_for_a_time(cli: Cli) -> None:
-    create = ("key", "create", "ci", "--role", "producer", "--queue", "*")
-    ran = cli(*create, "--expires-in", "30d")
-    made = cli(
-        *("key", "create", "x", "--role", "viewer", "--queue", "*", "--json"),
-        *("--expires-at", "2026-11-22T08:00:00Z"),
-    ).json
-
-    assert made["expires_at"] == "2026-11-22T08:00:00Z"
-    assert "(producer until 2026-12-21 08:00:00Z) is made" in ran.err
-    cli.service.clock.forward(86_400)
-    listed = cli("key", "list").out
-    assert "2026-12-21 08:00:00Z\n" in listed
-    assert "2026-11-22 08:00:00Z (expired)\n" in listed
-    both = cli(*create, "--expires-in", "1h", "--expires-at", "+1h")
-    assert (both.code, both.error) == (2, "error: give one of --expires-in and --expires-at")
-    past = cli(*create, "--expires-at", "2020-01-01T00:00:00Z")
-    assert past.code == 2
-    assert "expires_at must be in the future" in past.error
-    taken = cli(*create)
-    assert taken.code == 5
-    assert "a living key has this name" in taken.error
-
-
 def test_a_key_is_rotated_and_its_new_secret_stands_alone_on_stdout(cli: Cli) -> None:
     made = cli("key", "create", "ci", "--role", "producer", "--queue", "*", "--json").json
 

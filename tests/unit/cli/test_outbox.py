@@ -77,32 +77,6 @@ def test_a_burst_relays_what_waits(shop: Shop, url: str) -> None:
     assert outbox("relay", url, "--burst", shop=shop).code == 0
 
 
-def test_a_burst_that_leaves_rows_behind_says_so_by_its_exit_code(shop: Shop, url: str) -> None:
-    add(shop, NewTask(), NewTask(expires_at=EXPIRED))
-
-    refused = outbox("relay", url, "--burst", "--json", shop=shop)
-
-    assert (refused.code, refused.json) == (1, {"CREATED": 1, "REFUSED": 1})
-    assert outbox("relay", url, "--burst", shop=shop).code == 0  # what is refused is left alone
-
-
-def test_the_status_says_how_many_wait_and_since_when(shop: Shop, url: str) -> None:
-    add(shop, NewTask(), NewTask())
-    shop.service.clock.forward_to(datetime.now(UTC))
-    shop.service.clock.forward(90)
-
-    shown = outbox("status", url, shop=shop)
-
-    assert shown.code == 0
-    assert [line.split() for line in shown.out.splitlines()] == [
-        ["waiting", "2"],
-        ["oldest", "1.5", "min"],
-        ["refused", "0"],
-    ]
-    assert outbox("status", url, "--max-age", "5m", shop=shop).code == 0
-    assert outbox("status", url, "--max-age", "1m", shop=shop).code == 1
-
-
 def test_refused_rows_are_listed_retried_and_deleted(shop: Shop, url: str) -> None:
     add(shop, *(NewTask(id=one, expires_at=EXPIRED, payload="secret") for one in "abc"))
     outbox("relay", url, "--burst", shop=shop)
@@ -165,13 +139,3 @@ def test_the_metrics_count_the_rows(shop: Shop) -> None:
     assert registry.get_sample_value("headrace_outbox_waiting") == 2
     assert registry.get_sample_value("headrace_outbox_refused") == 0
     assert (registry.get_sample_value("headrace_outbox_oldest_seconds") or 0) > 0
-
-
-def test_rows_to_retry_or_delete_are_named_and_there(shop: Shop, url: str) -> None:
-    for verb in ("retry", "delete"):
-        missing = outbox(verb, url, "--id", "x", "--id", "y")  # without a question
-        both = outbox(verb, url, "--all", "--id", "a")
-
-        assert (missing.code, missing.err) == (3, "error: there is no row of x, y\n")
-        assert both.code == 2
-        assert "give exactly one of --id and --all" in both.error

@@ -24,18 +24,3 @@ def test_it_says_what_the_formulas_say() -> None:
     assert shown["shards"] == bill.shards
     assert shown["usd_per_month"] == pytest.approx(bill.usd)
     assert [line["usd"] for line in shown["lines"]] == [line.usd for line in bill.lines]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--rate", "5/y", "--payload", "1"), "no rate such as 50/s"),
-        (("--rate", "5", "--payload", "1MB"), "at most 262,144 bytes"),
-        (("--rate", "5", "--payload", "1", "--price", "gold=1"), "no price such as write=0.705"),
-    ],
-)
-def test_what_cannot_be_reckoned_is_said(words: tuple[str, ...], message: str) -> None:
-    ran = plan(*words)
-
-    assert ran.code == 2
-    assert message in ran.error

@@ -6,28 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from headrace.cli.session import CliSession
-from tests.unit.cli.cli_runner import invoke
 from tests.waiting import until
-
-
-class Worker:
-    """A process that ends with a code of its own, or when it is asked to."""
-
-    def __init__(self, code: int | None = None) -> None:
-        self.code = code
-        self.signals: list[int] = []
-
-    def poll(self) -> int | None:
-        return self.code
-
-    def wait(self) -> int:
-        assert self.code is not None, "it would be waited for for ever"
-        return self.code
-
-    def send_signal(self, number: int, /) -> None:
-        self.signals.append(number)
-        self.code = 0
 
 
 def test_a_saved_file_is_what_runs(tmp_path: Path) -> None:
@@ -64,10 +43,3 @@ def test_a_saved_file_is_what_runs(tmp_path: Path) -> None:
 def seen(out: Path, text: str, *, times: int = 1) -> None:
     """Wait until *text* is printed."""
     until(lambda: out.read_text().count(text) >= times, 30)
-
-
-def test_burst_and_reload_are_two_things() -> None:
-    ran = invoke("work", "shop:app", "--burst", "--reload", session=CliSession(env={}))
-
-    assert ran.code == 2
-    assert "say one of them" in ran.error

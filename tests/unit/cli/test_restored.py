@@ -58,22 +58,3 @@ def test_keys_that_work_again_are_named_with_what_had_happened_to_them(service: 
     assert service.restored(*audit, "--revoke", "--yes").code == 1  # the rotated key is left
     left = {key["name"] for key in service.run("key", "list", "--json").json}
     assert left == {"stays", "rotated"}
-
-
-def test_without_the_audit_of_before_every_key_may_be_one(service: Restore) -> None:
-    ran = service.restored("--json")
-
-    assert ran.code == 1
-    assert {(one["name"], one["happened"]) for one in ran.json} == {
-        (name, "unknown") for name in service.keys
-    }
-
-
-@pytest.mark.parametrize("text", ["no JSON", "[]"])
-def test_what_is_no_audit_is_refused(service: Restore, text: str) -> None:
-    service.audit.write_text(text)
-
-    for file in (service.audit, service.audit.parent / "nowhere"):
-        ran = service.restored("--audit", str(file))
-        assert ran.code == 2
-        assert f"--audit {file}: " in ran.error

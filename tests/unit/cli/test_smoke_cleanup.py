@@ -14,7 +14,6 @@ from tests.unit.cli.smoke_harness import (
     Answer,
     RequestCounter,
     SmokeDeployment,
-    for_operation,
     problem,
 )
 
@@ -58,19 +57,6 @@ def test_nothing_of_others_is_touched(sound: SmokeDeployment) -> None:
     assert without_stats(things_of(sound.service)) == without_stats(before)
 
 
-def test_a_queue_of_notifications_that_is_in_use_is_left_alone(sound: SmokeDeployment) -> None:
-    fill(sound.service)
-
-    rows = sound.rows()
-
-    of_ngsi = {title: row for title, row in rows.items() if title.startswith("NGSI")}
-    assert len(of_ngsi) == 5
-    assert {row["outcome"] for row in of_ngsi.values()} == {"left out"}
-    assert "ngsi.notify is in use here" in of_ngsi["NGSI: notify"]["seen"]
-    assert rows["operations of the API"]["seen"].endswith("5 of them left out")
-    assert not [path for _, path in sound.requests if path.startswith(("/v2", "/management"))]
-
-
 # ------------------------------------------------------------------------------------ cleaning up
 
 
@@ -105,21 +91,3 @@ def test_what_is_left_behind_is_told_with_the_command_that_removes_it(
         answer = "ngsi.notify\n" if "ngsi.notify" in command and "--yes" not in command else None
         assert invoke(*shlex.split(command), session=session, input=answer).code == 0, command
     assert sound.there() == set()
-
-
-def test_no_secret_is_in_what_it_writes(sound: SmokeDeployment) -> None:
-    secrets: list[str] = [sound.service.key]
-
-    def kept(_request: httpx.Request, answer: Answer) -> httpx.Response:
-        given = answer()
-        secrets.append(given.json()["secret"])
-        return given
-
-    sound.spoil = lambda request, answer: for_operation("rotate_key", kept)(
-        request, lambda: for_operation("create_key", kept)(request, answer)
-    )
-
-    ran = sound.smoke("--json")
-
-    assert len(secrets) == 3
-    assert not [one for one in secrets if one in ran.out + ran.err]

@@ -4,11 +4,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx2 as httpx
 import pytest
 
 from headrace.cli.session import CliSession, Exit
-from headrace.cli.workers import load_app
 from headrace.testing import MemoryService
 from tests.unit.cli.cli_runner import Cli, Ran, invoke
 
@@ -121,33 +119,3 @@ def test_payloads_that_the_app_encrypts_are_neither_shown_nor_sent_in_the_clear(
     stored = bytes(headrace_service.client.get_schedule("mail", "digest").payload_json)
     assert b"yak" in stored
     assert b"kay" not in stored
-
-
-def test_an_app_that_knows_its_service_needs_no_other_address(
-    headrace_service: MemoryService, deploy: Deploy
-) -> None:
-    deploy(named="url='http://headrace.test', key='k'")
-    app = load_app("a_deploy:app")
-    with app.using(headrace_service.client, headrace_service.async_client):
-        ran = invoke("sync", "a_deploy:app", session=CliSession(env={}))
-
-    assert ran.code == 0, ran.err
-    assert headrace_service.client.get_queue("mail").shards == 2
-
-
-def test_an_interrupted_sync_says_what_it_has_done(
-    headrace_service: MemoryService, deploy: Deploy
-) -> None:
-    deploy(early="0 8 * * *")
-
-    def send(request: httpx.Request) -> httpx.Response:
-        if request.method == "PUT":
-            raise KeyboardInterrupt
-        return headrace_service.transport.handle_request(request)
-
-    client = headrace_service.connect(transport=httpx.MockTransport(send))
-    ran = sync(Cli(headrace_service, client))
-
-    assert ran.code == Exit.INTERRUPTED
-    assert ran.out == "+ queue mail\n    shards: 2\n"
-    assert ran.err.split("\n") == ["1 created; 0 as declared.", "", "interrupted", ""]

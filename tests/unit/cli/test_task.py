@@ -125,21 +125,6 @@ def test_tasks_are_deleted_by_id_wherever_they_are(cli: Cli) -> None:
     assert cli("task", "count", "mail", "--json").json["count"] == 1
 
 
-def test_what_could_not_be_done_is_told_by_the_exit_code(cli: Cli) -> None:
-    put(cli, "a", "b")
-    end(cli, "SUCCEEDED")
-
-    assert cli("task", "delete", "nope").code == 3
-    assert cli("task", "run", "a").code == 5
-    partly = cli("task", "delete", "b", "nope", "--json")
-    assert partly.code == 1
-    assert (partly.json["matched"], partly.json["changed"]) == (1, 1)
-    assert {one["id"]: one["outcome"] for one in partly.json["results"]} == {
-        "b": "DELETED",
-        "nope": "NOT_FOUND",
-    }
-
-
 def test_a_filter_means_exactly_those_tasks(cli: Cli) -> None:
     put(cli, "a", "b", tags={"team": "sales"})
     put(cli, "c")
@@ -190,17 +175,6 @@ def test_wait_prints_the_result_of_a_task_that_succeeded(cli: Cli) -> None:
     assert (done.code, done.out, done.err) == (0, '{\n  "sent": 1\n}\n', "")
     assert cli("task", "wait", "b").out == ""
     assert cli("task", "wait", "a", "--json").json["state"] == "SUCCEEDED"
-
-
-def test_wait_ends_with_1_for_a_dead_task_and_says_why(cli: Cli) -> None:
-    put(cli, "a")
-    end(cli, "FAILED", error=Failure("ValueError", "no ada"), retryable=False)
-
-    dead = cli("task", "wait", "a")
-
-    assert (dead.code, dead.out) == (1, "")
-    assert dead.err == "a is dead (rejected): ValueError: no ada\n"
-    assert cli("task", "wait", "a", "--json").json["dead_reason"] == "rejected"
 
 
 def test_wait_ends_with_8_when_time_is_over_and_with_3_for_what_is_not_there(cli: Cli) -> None:

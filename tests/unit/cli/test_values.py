@@ -1,6 +1,5 @@
 """Values as people type them, and as they are shown."""
 
-import io
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -78,26 +77,6 @@ def test_lengths_of_time_are_shown_in_their_unit() -> None:
     shown = [output.span(seconds) for seconds in (None, 0.44, 9.96, 90, 172_800)]
 
     assert shown == ["-", "0.4 s", "10 s", "1.5 min", "2 d"]
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize(
-    ("stream", "no_color", "codes"),
-    [(Terminal(), "", 2), (Terminal(), "1", 0), (io.StringIO(), "", 0)],
-)
-def test_colours_are_for_terminals(
-    stream: io.StringIO, no_color: str, codes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NO_COLOR", no_color)
-    monkeypatch.setenv("TERM", "xterm")
-
-    output.console(stream).print(output.cell("dead", "red"))
-
-    assert stream.getvalue().count("\x1b[") == codes
 
 
 def test_text_from_outside_is_shown_as_it_is_and_makes_no_row(

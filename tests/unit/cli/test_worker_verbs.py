@@ -58,29 +58,6 @@ def test_a_success_keeps_its_result(cli: Cli) -> None:
     assert shown(cli)["result"] == {"sent": 1}
 
 
-def test_a_report_that_changes_nothing_has_a_code_and_a_line(cli: Cli) -> None:
-    held = take(cli)
-    stale = {**held, "lease": take(cli)["lease"]}
-    nowhere = {**held, "id": "nope"}
-
-    lost = report(cli, "succeeded", task=stale)
-    missing = report(cli, "succeeded", task=nowhere)
-    astray = report(cli, "moved", "--to", "nope", task=held)
-    report(cli, "released", task=held)
-    waiting = report(cli, "succeeded", task=held)
-
-    assert (lost.code, lost.err) == (5, "error: STALE_LEASE: the task is under another lease\n")
-    assert (missing.code, missing.err) == (3, "error: NOT_FOUND: no such task in this queue\n")
-    assert (astray.code, astray.err) == (
-        1,
-        "error: INVALID: to_queue: there is no queue nope\n",
-    )
-    assert (waiting.code, waiting.err) == (
-        5,
-        "error: STALE_LEASE: another report has settled this lease\n",
-    )
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

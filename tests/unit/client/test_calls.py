@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -78,13 +78,6 @@ def test_a_bad_task_is_named_by_its_place_among_all() -> None:
         client.enqueue_many("mail", tasks)
 
 
-@pytest.mark.parametrize("value", ["\ud800", {"a": math.inf}])
-def test_what_json_has_no_word_for_is_refused(value: object) -> None:
-    client, _ = client_on(enqueued)
-    with pytest.raises(InvalidRequest, match=r"tasks\[0\].payload cannot be written as JSON"):
-        client.enqueue("mail", value)
-
-
 def test_one_unreadable_payload_leaves_the_others_readable() -> None:
     leased = {**TASK, "lease": {"id": "l", "expires_at": AT}}
     text = json.dumps({"tasks": [leased, leased], "now": AT, "poll_after_seconds": 1})
@@ -94,18 +87,6 @@ def test_one_unreadable_payload_leaves_the_others_readable() -> None:
     assert good.payload == {"to": "ada"}
     with pytest.raises(Unreadable):
         _ = bad.payload
-
-
-def test_half_a_surrogate_pair_is_the_business_of_one_task() -> None:
-    leased = {**TASK, "lease": {"id": "l", "expires_at": AT}}
-    text = json.dumps({"tasks": [leased, leased], "now": AT, "poll_after_seconds": 1})
-    payload = r'["\ud800", "\ud83d\ude00", "\\ud800", "\udc00\ud800"]'
-    text = text.replace('{"to": "ada"}', payload, 1)
-    client, _ = client_on(httpx.Response(200, content=text.encode()))
-    first, second = client.dequeue("mail", batch_size=2).tasks
-    assert first.payload == json.loads(payload)
-    assert bytes(first.payload_json) == payload.encode()
-    assert second.payload == {"to": "ada"}
 
 
 def test_a_list_asks_for_a_page_only_when_it_is_needed() -> None:
@@ -155,29 +136,6 @@ def test_names_are_escaped_in_paths() -> None:
     )
     assert command == "quiet"
     assert wire.requests[0].url.raw_path == b"/v1/workers/h%C3%B6st%2F1%3A4711%3F%23"
-
-
-HALF = "caf\udce9"  # what Python makes of bytes on a command line that are no UTF-8
-
-
-@pytest.mark.parametrize(
-    ("field", "call"),
-    [
-        ("name", lambda client: client.get_task(HALF)),
-        ("prefix", lambda client: list(client.list_queues(prefix=HALF))),
-        (r"tag.caf\udce9", lambda client: list(client.list_tasks("mail", tags={HALF: "a"}))),
-        ("tasks[0].tags.a", lambda client: client.enqueue("mail", 1, tags={"a": HALF})),
-    ],
-)
-def test_half_a_surrogate_pair_is_refused_where_it_is(
-    field: str, call: Callable[[Client], object]
-) -> None:
-    client, wire = client_on(reply(200, {}))
-    with pytest.raises(InvalidRequest, match="half of a surrogate pair") as refused:
-        call(client)
-    assert [error.field for error in refused.value.errors] == [field]
-    assert str(refused.value).isascii()
-    assert not wire.requests
 
 
 def test_what_the_calls_cost_is_added_up() -> None:

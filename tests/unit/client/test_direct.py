@@ -1,6 +1,5 @@
 """Requests straight to a service: what is sent, what comes back, and what is known of the lost."""
 
-import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -8,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from headrace import AsyncClient, Client, InvalidRequest, Unavailable
+from headrace import AsyncClient, Client, InvalidRequest
 
 KEY = "hr_key"
 HEALTHY = b'{"status":"ok","version":"1","now":"2026-11-21T08:00:00.000000Z"}'
@@ -105,48 +104,6 @@ def test_connections_are_kept_and_one_that_was_closed_meanwhile_is_not_used() ->
                 client.health()
             assert closed.acquire(timeout=10)
     assert numbers == [1, 1, 2, 2]
-
-
-@pytest.mark.parametrize("of", ["threads", "a loop"])
-def test_a_call_that_may_have_arrived_is_not_repeated_where_that_does_harm(of: str) -> None:
-    numbers: list[int] = []
-
-    def serve(connection: socket.socket, number: int) -> None:
-        _request(connection)
-        numbers.append(number)
-
-    waits = _Waits()
-    with (
-        _service(serve) as url,
-        pytest.raises(Unavailable, match="got no answer: Server disconnected"),
-    ):
-        _delete(of, url, waits)
-    assert (numbers, waits.number) == ([1], 0)
-
-
-class _Waits:
-    number = 0
-
-    def sleep(self, _seconds: float) -> None:
-        self.number += 1
-
-    async def async_sleep(self, _seconds: float) -> None:
-        self.number += 1
-
-
-def _delete(of: str, url: str, waits: _Waits, timeout: float = 10) -> None:
-    """Make a call that is not repeated where it may have been made."""
-    if of == "threads":
-        with Client(url, KEY, retries=2, timeout=timeout, sleep=waits.sleep) as client:
-            client.delete_schedule("mail", "daily")
-        return
-
-    async def main() -> None:
-        client = AsyncClient(url, KEY, retries=2, timeout=timeout, sleep=waits.async_sleep)
-        async with client:
-            await client.delete_schedule("mail", "daily")
-
-    asyncio.run(main())
 
 
 def test_a_call_behind_a_proxy_goes_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,19 +174,6 @@ def test_a_name_that_would_make_another_path_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("https://ada:secret@queue.test", "url must hold no user and password"),
-        ("http://[::1", "url cannot be"),
-    ],
-)
-def test_an_address_that_is_none_is_refused_at_once(url: str, message: str) -> None:
-    with pytest.raises(InvalidRequest, match=message) as refused:
-        ClientSettings.of(url, "k", env={})
-    assert "secret" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
     ("url", "warned"),
     [
         ("http://queue.example.com", True),

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from headrace import Client, NewTask, Report
+from headrace import Client, Report
 from headrace.client.sending import SpawnedTask
 from headrace.domain.errors import Conflict
 from headrace.testing import MemoryService
@@ -81,33 +81,6 @@ def test_an_overwrite_whose_answer_was_lost_takes_effect_once() -> None:
 
         assert (fault.struck, done.outcome, done.id) == (1, "OVERWRITTEN", "holder")
         assert client.get_task("holder").payload == "v2"
-
-
-def test_a_dequeue_whose_answer_was_lost_brings_the_tasks_all_the_same() -> None:
-    with MemoryService() as service:
-        service.client.create_queue("mail")
-        service.client.enqueue_many("mail", [NewTask(payload=number) for number in range(5)])
-
-        with service.faults.lose_answers(of="dequeue", times=2) as fault:
-            found = service.client.dequeue("mail", batch_size=3).tasks
-
-        assert fault.struck == 2
-        assert [(task.payload, task.attempts) for task in found] == [(0, 1), (1, 1), (2, 1)]
-        assert len(service.client.dequeue("mail", batch_size=25).tasks) == 2
-
-
-def test_a_call_of_an_operator_takes_effect_once_and_tells_what_it_did() -> None:
-    with MemoryService() as service:
-        client = service.client
-        client.create_queue("mail")
-        client.enqueue_many("mail", [NewTask(delay_in_seconds=60) for _ in range(5)])
-        lost = service.faults.lose_answers(times=1)
-
-        assert client.run_tasks("mail", filter={}).changed == 5
-        assert lost.struck == 1
-        lost = service.faults.lose_answers(times=1)
-        assert client.purge_queue("mail", ["ENQUEUED"]).deleted == 5
-        assert lost.struck == 1
 
 
 def test_a_key_whose_secret_was_lost_is_named() -> None:

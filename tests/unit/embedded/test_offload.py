@@ -41,34 +41,6 @@ def test_a_payload_goes_with_its_task_when_the_log_is_recorded(
     assert len(kept(tmp_path)) == 1
 
 
-def test_the_log_tells_what_is_kept_outside_and_how_large_it_is(service: EmbeddedService) -> None:
-    service.use.tasks.enqueue("mail", [TaskSpec(LARGE), TaskSpec("1")])
-
-    writes = file_store(service).writes(after=-1, limit=10)
-
-    large, small = (write.after for write in writes)
-    assert large is not None
-    assert small is not None
-    assert [one.bytes for one in large.offloaded] == [len(LARGE)]
-    assert (large.payload_bytes, large.payload, large.result_bytes) == (len(LARGE), None, None)
-    assert (small.payload_bytes, small.offloaded) == (1, ())
-
-
-def test_another_process_without_the_setting_delivers_what_is_outside(
-    service: EmbeddedService, tmp_path: Path
-) -> None:
-    service.use.tasks.enqueue("mail", [TaskSpec(LARGE)])
-    other = service_on(str(tmp_path / "tasks.db"), Settings(admin_key="embedded"))
-    try:
-        other.use.tasks.enqueue("mail", [TaskSpec(LARGE)])
-        tasks = other.use.deliveries.dequeue("mail", batch_size=2).tasks
-    finally:
-        other.close()
-
-    assert [task.payload for task in tasks] == [LARGE, LARGE]
-    assert len(kept(tmp_path)) == 1
-
-
 def test_a_service_without_the_setting_makes_no_folder(tmp_path: Path) -> None:
     service = service_on(str(tmp_path / "tasks.db"), Settings(admin_key="embedded"))
     service.use.queues.create("mail", QueueSettings())

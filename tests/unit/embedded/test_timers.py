@@ -3,8 +3,6 @@
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,15 +10,10 @@ import pytest
 
 from headrace import App, Client, Context, Worker, chain
 from headrace.client.embedding import timers_of
-from headrace.domain.errors import Unavailable
-from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
 from headrace.embedded.service import EmbeddedService
-from headrace.embedded.timers import LogRecorder, timers_seat
+from headrace.embedded.timers import timers_seat
 from headrace.ops.shared.seats import LASTS, Seat
 from headrace.runtime.wiring import Settings, build
-from headrace.store.base import LakeObject
-from headrace.store.lake import FolderLake
 from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
 from tests.waiting import until
@@ -83,41 +76,6 @@ def test_of_another_machine_nothing_is_known(seats: tuple[Seat, Seat]) -> None:
     first.take()
 
     assert not second.take()
-
-
-class FailingLake:
-    """A lake that takes no files while it is away."""
-
-    def __init__(self, folder: Path) -> None:
-        self.lake, self.away = FolderLake(folder), True
-
-    def put(self, name: str, content: bytes) -> None:
-        if self.away:
-            raise Unavailable("the lake is away")
-        self.lake.put(name, content)
-
-    def get(self, name: str, within: range | None = None) -> bytes | None:
-        return self.lake.get(name, within)
-
-    def list(self, prefix: str) -> Sequence[LakeObject]:
-        return self.lake.list(prefix)
-
-
-def test_the_log_of_writes_is_trimmed_once_counts_and_lake_have_them(tmp_path: Path) -> None:
-    store, lake = SqliteStore(), FailingLake(tmp_path)
-    use = build(Settings(admin_key="k"), store, lake=lake)
-    recorder = LogRecorder(use, store)
-    use.queues.create("mail", QueueSettings())
-    use.tasks.enqueue("mail", [TaskSpec("1"), TaskSpec("2")])
-
-    with suppress(Unavailable):  # the timers' thread tries again
-        recorder.step()
-    assert len(store.writes(after=0, limit=9)) == 2
-    lake.away = False
-    recorder.step()
-
-    assert store.writes(after=0, limit=9) == []
-    assert len(lake.list("")) == 1
 
 
 def test_the_timers_of_a_file_tick_its_schedules(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import strategies as st
 
 from examples.ngsi import traffic
 from examples.ngsi.ngsi import Attribute, Row, Unreadable, parse, split
@@ -188,15 +187,6 @@ def test_concise_and_simplified_attributes_have_their_values(
     assert row.attributes == {"a": expected}
 
 
-def test_an_entity_with_several_types_has_all_of_them_in_order() -> None:
-    (row,) = rows_of({"id": "1", "type": ["Sensor", "Keeper"], "a": 1})
-    assert row.entity_type == "Keeper,Sensor"
-    wrong_types: tuple[Json, ...] = ([], [5], 5)
-    for wrong in wrong_types:
-        with pytest.raises(Unreadable, match=r"type"):
-            rows_of({"id": "1", "type": wrong, "a": 1})
-
-
 def test_an_attribute_without_a_value_is_named() -> None:
     entity: Json = {"id": "1", "type": "T", "a": {"metadata": {}}, "b": None, "c": {"value": 1}}
     odd: Json = {"id": "2", "type": "T", "n": {"type": "Number", "value": "x"}}
@@ -244,41 +234,3 @@ def test_every_notification_of_the_demo_has_the_outcome_it_announces() -> None:
         with pytest.raises(Unreadable) as refused:
             split(body, each.headers, RECEIVED)
         assert str(refused.value) == each.error
-
-
-scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
-anything: st.SearchStrategy[Json] = st.recursive(
-    scalars | st.sampled_from([" ", "10", "2017-06-19T11:46:45.00Z", "0001-01-01T00:00:00+14:00"]),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=12,
-)
-types = st.sampled_from(
-    [
-        "Number",
-        "Integer",
-        "Boolean",
-        "DateTime",
-        "ISO8601",
-        "Text",
-        "Array",
-        "StructuredValue",
-        "geo:json",
-        "GeoProperty",
-        "Relationship",
-        "Property",
-    ]
-)
-names = st.sampled_from(["TimeInstant", "timestamp", "dateModified", "observedAt", "own"])
-attributes = st.dictionaries(
-    st.sampled_from(["type", "value", "object", "metadata", "observedAt", "modifiedAt"]),
-    anything | types | st.dictionaries(names, st.fixed_dictionaries({"value": anything})),
-)
-entities = st.dictionaries(names | st.text(), attributes | anything).flatmap(
-    lambda rest: st.fixed_dictionaries(
-        {"id": st.text() | anything, "type": st.text() | anything}
-    ).map(lambda known: {**rest, **known})
-)
-tags = st.dictionaries(
-    st.sampled_from(["fiware-service", "fiware-servicepath", "fiware-timeindex-attribute"]),
-    st.text() | names | st.sampled_from(["/a,/b", "/a"]),
-)

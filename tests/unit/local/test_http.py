@@ -119,33 +119,3 @@ def test_a_host_that_cannot_be_one_is_a_400(served: Served, host: bytes) -> None
 
     assert_refused(answer, 400, "invalid_request")
     assert served.handler.events == []
-
-
-@pytest.mark.parametrize(
-    "host",
-    [
-        b"example.org:8080",
-        b"[::1]:80",
-    ],
-)
-def test_a_host_that_can_be_one_is_taken(served: Served, host: bytes) -> None:
-    head = b"GET /v1/x HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n"
-
-    assert served.raw(head).startswith(b"HTTP/1.1 200 ")
-
-
-@pytest.mark.parametrize(
-    "target",
-    [
-        b"/v1/x",
-    ],
-)
-def test_a_trace_is_a_405_that_names_what_is_allowed(served: Served, target: bytes) -> None:
-    head = (
-        b"TRACE " + target + b" HTTP/1.1\r\nHost: x\r\nCookie: secret\r\nConnection: close\r\n\r\n"
-    )
-    answer = served.raw(head)
-
-    assert_refused(answer, 405, "invalid_request")
-    assert b"\r\nAllow: DELETE, GET, HEAD, OPTIONS, POST, PUT\r\n" in answer
-    assert b"secret" not in answer

@@ -75,11 +75,6 @@ def test_what_cannot_be_one_is_left_out(name: str, value: str) -> None:
     assert found[name] == plain[name]
 
 
-def test_of_several_values_the_nearest_proxy_has_the_last_word() -> None:
-    assert read(x_forwarded_proto="http, https").proto == "https"
-    assert read(x_forwarded_proto="https, http").proto == "http"
-
-
 def test_nobody_is_trusted_unless_it_is_said() -> None:
     assert settings_from({}).proxies == TrustedProxies()
 

@@ -9,8 +9,6 @@ from types import ModuleType
 
 import pytest
 
-from headrace.domain import limits
-from headrace.outbox import relay
 from headrace.testing import MemoryService
 
 ROOT = Path(__file__).parents[3]
@@ -84,11 +82,3 @@ def test_the_part_for_django_runs_as_it_stands(tmp_path: Path) -> None:
     )
 
     assert ran.stdout == "{'CREATED': 5}\n", ran.stderr
-
-
-def test_the_guide_names_the_numbers_there_are() -> None:
-    assert f"{limits.PAYLOAD_BYTES // limits.KIB} KiB" in GUIDE
-    assert f"up to {relay.BATCH} rows" in GUIDE
-    assert (relay.INTERVAL, limits.SPENT_SECONDS) == (1, 15 * 60)
-    assert "once a second" in GUIDE
-    assert "a quarter of an hour" in GUIDE

@@ -130,11 +130,6 @@ def test_async_sessions_write_without_awaiting(shop: Shop, url: str) -> None:
     assert shop.tasks() == ids
 
 
-def test_an_async_engine_with_a_pool_is_no_relays(postgres_url: str) -> None:
-    with pytest.raises(InvalidRequest, match="poolclass=NullPool"):
-        OUTBOX.open(create_async_engine(postgres_url))
-
-
 # ---------------------------------------------------------------------------------------- the relay
 
 

@@ -15,19 +15,6 @@ def service() -> Iterator[MemoryService]:
         yield service
 
 
-def test_a_task_that_is_cancelled_before_it_runs_does_not_run(service: MemoryService) -> None:
-    app = App()
-    task = app.handler(queue="mail")(lambda payload: None)
-    assert task is not None
-    service.client.create_queue("mail")
-    made = service.client.enqueue("mail", 1)
-
-    service.client.cancel_task(str(made.id))
-
-    assert len(service.run(app)) == 0
-    assert service.client.get_task(str(made.id)).dead_reason == "cancelled"
-
-
 def test_a_handler_sees_a_cancel_when_a_third_of_its_lease_is_over(service: MemoryService) -> None:
     app, seen = App(), list[tuple[bool, bool]]()
 

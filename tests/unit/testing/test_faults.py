@@ -58,14 +58,6 @@ def test_a_request_that_was_lost_changed_nothing(service: MemoryService) -> None
     assert service.client.count_tasks("mail").count == 0
 
 
-def test_a_service_that_is_away_says_when_to_come_back(service: MemoryService) -> None:
-    with service.faults.unavailable(rate=1, retry_after_seconds=7), pytest.raises(Unavailable) as e:
-        impatient(service).get_queue("mail")
-
-    assert e.value.retry_after_seconds == 7
-    assert service.client.get_queue("mail").name == "mail"
-
-
 def test_a_report_that_comes_too_late_means_another_delivery(service: MemoryService) -> None:
     service.client.enqueue("mail")
     fault = service.faults.duplicate_delivery(rate=1)
@@ -80,32 +72,6 @@ def test_a_report_that_comes_too_late_means_another_delivery(service: MemoryServ
     assert (second.id, second.attempts, text.outcome) == (first.id, 2, "OK")
     assert second.errors[0].kind == "lease_expired"
     assert fault.struck == 1
-
-
-def test_a_lease_lapses_before_its_worker_begins(service: MemoryService) -> None:
-    service.client.enqueue("mail")
-    service.faults.lapse_leases()
-
-    held = take(service)
-    again = take(service)
-
-    assert held.lease.expires_at <= service.clock.now < again.lease.expires_at
-    assert (again.id, again.attempts) == (held.id, 2)
-    assert say(service, held).outcome == "STALE_LEASE"
-    assert say(service, again).outcome == "OK"
-
-
-def test_a_slow_index_hides_what_is_new_and_shows_what_is_gone(service: MemoryService) -> None:
-    service.client.enqueue("mail", "old")
-    fault = service.faults.slow_index(rate=1)
-    service.client.enqueue("mail", "new")
-
-    assert say(service, take(service)).outcome == "OK"
-    assert service.client.dequeue("mail", batch_size=5).tasks == []
-    assert service.client.count_tasks("mail", state="READY").count == 1
-    fault.end()
-
-    assert [task.payload for task in service.client.dequeue("mail", batch_size=5).tasks] == ["new"]
 
 
 def story(seed: int) -> list[object]:

@@ -115,18 +115,6 @@ def test_a_story_without_an_end_is_ended(service: MemoryService) -> None:
 # ------------------------------------------------------------------------------------------ faults
 
 
-def test_a_function_runs_twice_when_its_first_report_comes_too_late(
-    service: MemoryService, story: AppStory
-) -> None:
-    story.note.enqueue_many({"what": letter} for letter in "ab")
-
-    with service.faults.duplicate_delivery(times=1):
-        ran = service.run(story.app, until_settled=True)
-
-    assert sorted(story.seen) == ["a", "a", "b"]
-    assert (ran.succeeded, ran.lost) == (2, 1)
-
-
 @pytest.mark.parametrize("how", ["waits", "returns", "raises Stopped"])
 def test_a_handler_that_ends_itself_uses_its_attempts(how: str) -> None:
     app = App()

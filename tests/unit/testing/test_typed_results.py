@@ -6,18 +6,14 @@ Each ``assert_type`` is checked by mypy (``make check``) and says nothing when i
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, assert_type, cast
+from typing import assert_type, cast
 
 import pytest
 
 from headrace import App, Context, TaskDead, Unreadable
 from headrace.testing import MemoryService
 
-if TYPE_CHECKING:
-    from decimal import Decimal
-
 app = App(queue="work")
-app.queue("other", work=True)
 
 
 @dataclass(frozen=True)
@@ -39,31 +35,6 @@ async def pair(ctx: Context, number: int) -> tuple[int, str]:
 @app.task
 def wrong() -> int:
     return cast("int", "no number")
-
-
-@app.task
-def untold(number: int) -> Any:
-    return {"number": number}
-
-
-@app.task
-def for_checkers() -> "Decimal":
-    return cast("Decimal", "1.5")
-
-
-@app.task
-def moves(ctx: Context) -> None:
-    ctx.move("other", payload={"task": "test.last", "args": {}})
-
-
-@app.task(name="test.last", queue="other")
-def last() -> str:
-    return "moved"
-
-
-@app.task(on_large_result="truncate")
-def large() -> list[int]:
-    return list(range(20_000))
 
 
 @pytest.fixture(autouse=True)

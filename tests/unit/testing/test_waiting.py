@@ -1,17 +1,15 @@
 """Who waits for a result in a test has the app work meanwhile, in simulated time."""
 
 import asyncio
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
-from headrace import App, Context, NotFound, Reject, TaskDead
+from headrace import App, Context
 from headrace.testing import MemoryService
 
 app = App(queue="mail")
-app.queue("brief", history_retention_in_seconds=0, work=True)
 app.queue("nobody")
 
 
@@ -19,23 +17,8 @@ app.queue("nobody")
 def double(ctx: Context, number: int, fails: int = 0) -> int:
     if ctx.attempt <= fails:
         raise ValueError(f"attempt {ctx.attempt}")
-    if number < 0:
-        raise Reject("no such number")
     ctx.progress({"half": number})
     return 2 * number
-
-
-@app.task
-async def adouble(number: int) -> int:
-    made = await double.aenqueue(number)
-    doubled: int = await made.result(timeout=60)
-    return doubled
-
-
-@app.task
-def fourfold(number: int) -> int:
-    doubled: int = double.enqueue(double.enqueue(number).result()).result()
-    return doubled
 
 
 @pytest.fixture
@@ -45,13 +28,12 @@ def service() -> Iterator[MemoryService]:
 
 
 def test_time_passes_as_far_as_it_takes_and_no_further(service: MemoryService) -> None:
-    began, real = service.clock.now, time.monotonic()
+    began = service.clock.now
 
     assert double.options(delay=3600).enqueue(4, fails=2).result() == 8
 
     passed = service.clock.now - began
     assert timedelta(hours=1) < passed < timedelta(hours=1, minutes=3)
-    assert time.monotonic() - real < 30
 
 
 def test_when_time_is_over_that_is_an_error_and_the_time_has_passed(
@@ -64,18 +46,6 @@ def test_when_time_is_over_that_is_an_error_and_the_time_has_passed(
 
     assert service.clock.now - began == pytest.approx(timedelta(seconds=60), abs=timedelta(0, 1))
     assert task.result() == 8
-
-
-def test_a_dead_task_is_an_error_with_the_task_in_it(service: MemoryService) -> None:
-    with pytest.raises(TaskDead, match=r"rejected.*no such number") as raised:
-        double.enqueue(-1).result()
-
-    assert raised.value.task.dead_reason == "rejected"
-
-
-def test_a_task_that_is_not_kept_is_said_so(service: MemoryService) -> None:
-    with pytest.raises(NotFound, match="keeps no such tasks"):
-        double.options(queue="brief").enqueue(4).result()
 
 
 def test_where_nothing_is_left_that_could_end_it_the_story_ends(service: MemoryService) -> None:

@@ -7,14 +7,13 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from uuid import UUID
 
-import msgspec
 import pytest
 
 from headrace import App, Context
-from headrace.domain.errors import InvalidRequest, PayloadTooLarge
+from headrace.domain.errors import InvalidRequest
 from headrace.testing import MemoryService
 from tests.unit.app.app_runner import call, run
 
@@ -114,14 +113,6 @@ def test_every_bad_argument_is_named_with_its_place_inside() -> None:
     assert errors.keys() == {"args.address.copies[1]", "args.names[...][1]", "args.price"}
 
 
-def test_hints_are_taken_at_their_word() -> None:
-    def count(n: Annotated[int, msgspec.Meta(ge=1)]) -> None: ...
-
-    assert refused(count, "5") == {"args.n": "expected `int`, got `str`"}
-    assert refused(count, n=True) == {"args.n": "expected `int`, got `bool`"}
-    assert refused(count, 0) == {"args.n": "expected `int` >= 1"}
-
-
 def test_what_json_cannot_carry_is_refused_naming_the_argument() -> None:
     def take(fine: str, thing: Any) -> None: ...
 
@@ -213,12 +204,6 @@ def test_an_argument_that_does_not_fit_on_arrival_is_rejected_by_name() -> None:
     assert task.dead_reason == "rejected"
     assert "args.to expected `str`, got `int`" in task.errors[0].message
     assert "args.cc is no argument of send(to, subject, urgent)" in task.errors[0].message
-
-
-def test_a_payload_over_the_limit_is_refused_before_it_is_sent() -> None:
-    task = App(url="http://127.0.0.1:9", key="k").task(queue="mail")(send)
-    with pytest.raises(PayloadTooLarge, match="payload must be at most 262144 bytes of JSON"):
-        task.enqueue("a" * 300_000)
 
 
 def test_a_raw_payload_becomes_the_type_it_is_asked_for_as() -> None:

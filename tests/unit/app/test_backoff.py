@@ -1,4 +1,4 @@
-"""Retry strategies by name, and what the package exports for handlers and callers."""
+"""Retry strategies by name."""
 
 from datetime import timedelta
 from typing import Any

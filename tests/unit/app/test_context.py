@@ -42,14 +42,6 @@ def test_the_context_says_which_task_this_is() -> None:
     ]
 
 
-def test_the_deadline_is_the_time_limit_where_there_is_one() -> None:
-    def handle(ctx: Context) -> float:
-        assert ctx.task.started_at is not None
-        return (ctx.deadline - ctx.task.started_at).total_seconds()
-
-    assert attempt(handle, timeout=20).result == pytest.approx(20, abs=1)
-
-
 def test_a_handler_that_was_shown_a_lost_lease_reports_nothing_although_it_returns() -> None:
     """It may have left its work undone, and a late report may still count."""
     app, ahead, begun = App(), 0.0, threading.Event()
@@ -134,17 +126,6 @@ def test_moves_and_children_end_with_the_attempt_or_not_at_all() -> None:
         str({"n": [1]}),
         str(call("send", to="b")),
     }
-
-
-def test_more_than_two_mebibytes_of_children_are_refused_at_once() -> None:
-    def handle(ctx: Context) -> None:
-        for _ in range(8):
-            ctx.spawn("next", "x" * (256 * 1024 - 2))
-        with pytest.raises(PayloadTooLarge, match="spawn payloads take 2097153 bytes; at most"):
-            ctx.spawn("next", 1)
-        raise ValueError
-
-    assert attempt(handle).errors[0].type == "ValueError"
 
 
 def test_what_the_service_would_refuse_is_refused_in_the_handler() -> None:

@@ -42,12 +42,6 @@ def test_only_what_is_named_to_be_retried_is(one: Any) -> None:
     assert is_retried(ValueError())
 
 
-def test_what_is_named_to_be_rejected_is_and_all_else_is_retried() -> None:
-    options: Any = {"reject_on": (ValueError, KeyError)}
-    assert not is_retried(UnicodeError(), **options)
-    assert is_retried(OSError(), **options)
-
-
 def test_the_nearest_class_counts_in_whatever_order_they_are_named() -> None:
     for order in ((OSError, Down, Exception), (Exception, Down, OSError)):
         waits = {kind: {OSError: 10, Down: 20, Exception: 30}[kind] for kind in order}
@@ -58,20 +52,10 @@ def test_the_nearest_class_counts_in_whatever_order_they_are_named() -> None:
     assert is_retried(Down(), retry_on=Down, reject_on=OSError)
 
 
-def test_a_class_may_have_a_wait_of_its_own() -> None:
-    assert after(Down(), retry_on={Down: 60, OSError: timedelta(minutes=2)}) == (True, 60)
-    assert after(OSError(), retry_on={Down: 60, OSError: timedelta(minutes=2)}) == (True, 120)
-    assert not is_retried(TypeError(), retry_on={Down: 60})
-
-
 def test_what_is_raised_by_hand_wins() -> None:
     assert after(Retry("later", delay=50), retry_on=()) == (True, 50)
     assert after(Retry("later", delay=50), reject_on=Exception) == (True, 50)
     assert not is_retried(Reject("never"), retry_on={Exception: 5})
-
-
-def test_an_exit_is_retried_unless_a_class_is_named_for_it() -> None:
-    assert is_retried(SystemExit(), retry_on=Down)
 
 
 def test_async_handlers_and_middlewares_are_judged_too() -> None:
@@ -90,16 +74,6 @@ def test_async_handlers_and_middlewares_are_judged_too() -> None:
 
     assert run(app, "down").dead_reason is None
     assert run(app, "up").dead_reason == "rejected"
-
-
-def test_a_rejection_by_class_keeps_its_traceback() -> None:
-    def handle() -> None:
-        raise Down("no such host")
-
-    task = ending(handle, reject_on=Down)
-
-    assert task.errors[0].type.endswith("Down")
-    assert 'raise Down("no such host")' in task.errors[0].detail
 
 
 @pytest.mark.parametrize(

@@ -1,43 +1,7 @@
 """Names of task functions that no worker, or no other worker, can find."""
 
-import sys
-import warnings
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any
-
-import pytest
-
 from headrace import App
-from headrace.testing import MemoryService
 from tests.unit.app.app_runner import call, run
-
-
-def typed(app: App, name: str | None = None) -> ModuleType:
-    """Return a module like what is typed into Python, which is no file."""
-    module = ModuleType("__main__")
-    module.__dict__.update(app=app, name=name)
-    exec("def hello(n: int) -> None: ...\nhello = app.task(name=name)(hello)", module.__dict__)  # noqa: S102
-    return module
-
-
-def test_the_first_enqueue_of_what_is_in_no_file_says_that_no_other_process_knows_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
-    ways: tuple[Callable[[Any], object], ...] = (
-        lambda task: task.enqueue(1),
-        lambda task: task.s(1),
-        lambda task: task.enqueue_many([{"n": 1}]),
-    )
-    for way in ways:
-        with MemoryService() as service:
-            hello = typed(App(service.client)).hello
-            with pytest.warns(UserWarning, match=r"named __main__\.hello.*@app\.task\(name=…\)"):
-                way(hello)
-            with warnings.catch_warnings(action="error"):
-                hello.enqueue(2)
-                typed(App(service.client), "shop.hello").hello.enqueue(1)
 
 
 def message(app: App, name: str) -> str:

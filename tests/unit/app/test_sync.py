@@ -9,7 +9,6 @@ import httpx2 as httpx
 import pytest
 
 from headrace import App, Client, RetryStrategy
-from headrace.domain.errors import InvalidRequest
 from headrace.testing import MemoryService
 from tests.unit.cli.cli_runner import Cli, Ran
 
@@ -132,20 +131,6 @@ def test_a_schedule_is_changed_as_a_whole_and_a_pause_stays(service: MemoryServi
     assert (after.cron, after.tags, after.paused) == ("0 9 * * *", {MARK: "shop"}, True)
 
 
-def test_keys_of_lower_roles_are_enough_for_what_they_may(service: MemoryService) -> None:
-    keys = {
-        role: service.connect(service.client.create_key(role, role, ["*"]).secret)
-        for role in ("operator", "viewer")
-    }
-
-    refused = sync(service, shop(2, EARLY), client=keys["operator"])
-    service.client.create_queue("mail", shards=2)
-
-    assert outcomes(refused) == ["failed create queue of mail", "skipped create early of mail"]
-    assert sync(service, shop(2, EARLY), client=keys["operator"]).code == 0
-    assert plan(service, shop(2, EARLY), client=keys["viewer"]) == []  # it sees no payload
-
-
 # --------------------------------------------------------------------------------------- pruning
 
 
@@ -239,9 +224,8 @@ def summary(service: MemoryService) -> tuple[int, int, dict[str, str | None]]:
 SYNCED = (4, 3, {"early": "0 9 * * *", "late": "0 20 * * *"})
 
 
-@pytest.mark.parametrize("answered", [False, True])
 def test_a_service_that_is_lost_at_any_call_is_said_and_mended_by_the_next(
-    service: MemoryService, *, answered: bool
+    service: MemoryService,
 ) -> None:
     for place in range(12):
         for queue in list(service.client.list_queues()):
@@ -251,7 +235,7 @@ def test_a_service_that_is_lost_at_any_call_is_said_and_mended_by_the_next(
 
         def lose(number: int, request: httpx.Request, place: int = place) -> None:
             if number >= place:
-                if answered and number == place:
+                if number == place:  # only the answer is lost
                     service.transport.handle_request(request)
                 raise httpx.ConnectError("away")
 
@@ -263,7 +247,7 @@ def test_a_service_that_is_lost_at_any_call_is_said_and_mended_by_the_next(
         assert summary(service) == SYNCED
 
 
-@pytest.mark.parametrize("what", ["queue", "schedule", "paused", "removed", "taken"])
+@pytest.mark.parametrize("what", ["queue", "schedule", "paused"])
 def test_what_somebody_else_changes_meanwhile_is_never_written_over_unseen(
     service: MemoryService, what: str
 ) -> None:
@@ -279,7 +263,7 @@ def test_what_somebody_else_changes_meanwhile_is_never_written_over_unseen(
             operator.edit_queue("mail", shards=9)
         elif what == "schedule":
             operator.put_schedule("mail", "early", cron="0 7 * * *", tags={MARK: "shop"})
-        elif what == "paused":
+        else:
             operator.put_schedule(
                 "mail",
                 "early",
@@ -288,17 +272,12 @@ def test_what_somebody_else_changes_meanwhile_is_never_written_over_unseen(
                 tags=early.tags,
                 paused=True,
             )
-        elif what == "removed":
-            operator.delete_schedule("mail", "gone")
-        else:
-            operator.put_schedule("mail", "gone", cron="0 7 * * *", tags={MARK: "books"})
 
     ran = sync(service, NEW, "--prune", client=hooked(service, change))
 
     refused = {
         "queue": "queue mail: it was changed meanwhile: shards is 9",
         "schedule": "it was changed meanwhile: cron is '0 7 * * *'",
-        "taken": "schedule gone of mail: it is another app's now",
     }
     assert changed == [what]
     assert (ran.code == 5) == (what in refused), ran.err
@@ -308,12 +287,3 @@ def test_what_somebody_else_changes_meanwhile_is_never_written_over_unseen(
     elif what == "paused":
         early = operator.get_schedule("mail", "early")
         assert (early.cron, early.paused) == ("0 9 * * *", True)
-
-
-def test_an_apps_name_is_within_the_limits_of_a_tag() -> None:
-    for name in ("", "x" * 257):
-        with pytest.raises(InvalidRequest, match=r"^name must"):
-            App(name=name)
-    task = App().task(name="digest", tags={f"t{n}": "x" for n in range(10)})(digest)
-    with pytest.raises(InvalidRequest, match="must have at most 9 tags for a schedule"):
-        App().periodic(every=60)(task)

@@ -1,6 +1,5 @@
 """`unique_for`: at most one task of a key in each window of time, even after it has ended."""
 
-import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import product
@@ -8,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace import App, Context, InvalidRequest
+from headrace import App, InvalidRequest
 from headrace.testing import MemoryService
 
 HOUR = 3600
@@ -55,34 +54,6 @@ def test_in_every_order_of_enqueueing_finishing_and_waiting_one_window_has_one_t
                     if expected == "CREATED":
                         alive = True
                         taken.add(window)
-
-
-def test_it_holds_in_one_call_of_many_and_in_each_queue_by_itself(service: MemoryService) -> None:
-    app = App()
-    task = app.task(unique_for=60)(send)
-    with service.serving(app):
-        many = task.enqueue_many([{"to": "a"}, {"to": "b"}, {"to": "a"}])
-        assert [each.outcome for each in many] == ["CREATED", "CREATED", "EXISTING"]
-        assert outcome(task.options(queue="other"), "a") == "CREATED"
-        assert asyncio.run(task.aenqueue("b")).outcome == "EXISTING"
-
-
-def test_spawned_tasks_are_held_back_without_harm_to_the_attempt(service: MemoryService) -> None:
-    app = App()
-    task = app.task(unique_for=60)(send)
-
-    @app.task
-    def parent(ctx: Context) -> None:
-        for _ in range(2):
-            ctx.spawn(task, {"to": "a"})
-
-    with service.serving(app):
-        task.enqueue("a")
-        parents = [parent.enqueue() for _ in range(2)]
-        service.run(app)
-        ends = {service.client.get_task(str(each.id)).state for each in parents}
-        assert ends == {"SUCCEEDED"}
-        assert service.client.count_tasks("default").count == 3
 
 
 def test_the_key_is_the_declared_one_the_chosen_one_or_all_arguments() -> None:

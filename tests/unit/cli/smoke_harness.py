@@ -143,49 +143,27 @@ def problem(status: int, code: str = "internal_error") -> httpx.Response:
     return httpx.Response(status, headers=headers, content=json.dumps(body).encode())
 
 
-def for_operation(operation: str, spoilt: Spoil, others: Spoil | None = None) -> Spoil:
-    """A function that spoils the answers of one operation; *others* may spoil those of others."""
+def for_operation(operation: str, spoilt: Spoil) -> Spoil:
+    """A function that spoils the answers of one operation."""
 
     def spoil(request: httpx.Request, answer: Answer) -> httpx.Response:
         path = request.url.path.removeprefix("/prod")
         if is_of(operation, request.method, path):
             return spoilt(request, answer)
-        return answer() if others is None else others(request, answer)
+        return answer()
 
     return spoil
 
 
-def bodies(change: Callable[[bytes], bytes]) -> Spoil:
-    """A function that changes the body of answers and leaves all else."""
+class InterruptedAt:
+    """Lets the requests before a *number* through, answers that one, and is interrupted."""
 
-    def spoil(_request: httpx.Request, answer: Answer) -> httpx.Response:
-        given = answer()
-        return httpx.Response(
-            given.status_code, headers=_bare(given.headers), content=change(given.content)
-        )
-
-    return spoil
-
-
-def _bare(given: httpx.Headers) -> list[tuple[str, str]]:
-    return [(name, text) for name, text in given.multi_items() if name != "content-length"]
-
-
-def no_answer(_request: httpx.Request, _answer: Answer) -> httpx.Response:
-    message = "[Errno 111] Connection refused"
-    raise httpx.ConnectError(message)
-
-
-class RequestCounter:
-    """Lets so many requests through, and then something happens: before or after the next one."""
-
-    def __init__(self, number: int, error: BaseException, *, after: bool) -> None:
-        self.left, self.error, self.after = number, error, after
+    def __init__(self, number: int) -> None:
+        self.left = number
 
     def __call__(self, _request: httpx.Request, answer: Answer) -> httpx.Response:
         self.left -= 1
         if self.left == 0:
-            if self.after:
-                answer()
-            raise self.error
+            answer()
+            raise KeyboardInterrupt
         return answer()

@@ -50,20 +50,3 @@ def test_an_action_is_paused_resumed_and_cancelled(cli: Cli) -> None:
     assert cli("action", "resume", made["id"]).code == 5
     (line,) = cli("action", "list", "--json").out.splitlines()
     assert made["id"] in line
-
-
-def test_a_query_says_which_tasks_are_meant(cli: Cli) -> None:
-    cli("enqueue", "mail", '{"order": 77}', "--id", "wanted", "--delay", "1h", "--tag", "a=b c")
-    query = 'tag:a="b c" payload.order:77'
-
-    (line,) = cli("task", "list", "mail", "--query", query, "--json").out.splitlines()
-    assert '"wanted"' in line
-    assert cli("task", "count", "mail", "--query", "id:t", "--json").json["count"] == 3
-    for verb, changed in (("run", 1), ("cancel", 1), ("restart", 1)):
-        more = ["--yes"] if verb == "cancel" else []
-        ran = cli("task", verb, "--queue", "mail", "--query", query, "--json", *more)
-        assert ran.json["changed"] == changed, verb
-    for text in ("colour:red", "queue:sms"):
-        for words in (["task", "list", "mail"], ["task", "restart", "--queue", "mail"]):
-            ran = cli(*words, "--query", text)
-            assert (ran.code, "query" in ran.err) == (2, True)

@@ -56,20 +56,6 @@ def test_every_error_has_its_exit_code(status: int, code: str, expected: int) ->
     assert (error["code"], error["request_id"]) == (code, "req-1")
 
 
-def test_fields_and_request_are_named() -> None:
-    fields = [{"field": "tags", "message": "at most 10"}, {"field": "id", "message": "taken"}]
-
-    ran = answered(
-        400, "invalid_request", detail="2 fields are wrong: tags at most 10", errors=fields
-    )
-    as_json = answered(400, "invalid_request", "--json", errors=fields)
-    away = answered(503, "unavailable", request_id="req-1")
-
-    assert ran.err == "error: 2 fields are wrong: tags at most 10; id taken\n"
-    assert json.loads(as_json.err)["error"]["errors"] == fields
-    assert away.err == "error: so it is; request req-1\n"
-
-
 @pytest.mark.parametrize(
     ("command", "field"),
     [
@@ -93,12 +79,6 @@ def test_an_unexpected_error_is_one_line_unless_debug_is_on() -> None:
     assert ran.err == "error: unexpected KeyError: 'x'; --debug shows where\n"
     with pytest.raises(KeyError):
         raised(KeyError("x"), "--debug")
-
-
-def test_text_of_the_service_cannot_drive_the_terminal() -> None:
-    ran = answered(404, "not_found", detail="no \x1b[2Jtask")
-
-    assert ran.err == "error: no \\x1b[2Jtask\n"
 
 
 @pytest.mark.parametrize(

@@ -73,18 +73,6 @@ def test_timers_hold_the_seat_until_they_are_stopped(url: str) -> None:
     assert not seat_is_held(url)
 
 
-def test_doctor_looks_at_the_file(url: str, tmp_path: Path) -> None:
-    found = json.loads(run(url, "doctor", "--json").out)
-
-    assert [one["seen"] for one in found if one["subject"] == "file"] == [
-        f"{tmp_path}/headrace.db is whole",
-        "a write of a megabyte was done and undone",
-    ]
-    store = SqliteStore(f"{tmp_path}/headrace.db")
-    assert list(store.records("trial", limit=5)[0]) == []
-    store.close()
-
-
 def test_doctor_shows_damage_with_which_the_service_does_not_answer(tmp_path: Path) -> None:
     path = tmp_path / "damaged.db"
     SqliteStore(str(path)).close()

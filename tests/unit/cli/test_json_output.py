@@ -4,14 +4,11 @@ The results are reduced from public bug reports: numbers that lost digits or bec
 number of 5,000 digits, half of a surrogate pair, many levels.
 """
 
-import io
 import json
-import sys
 from typing import Final
 
 import pytest
 
-from headrace.cli import output
 from headrace.client.sending import Report
 from headrace.testing import MemoryService
 from tests.unit.cli.cli_runner import Cli
@@ -94,21 +91,3 @@ def test_a_list_has_a_line_for_each_task_with_its_exact_result(
         [line] = [line for line in lines if f'"result":{text},' in line]
         check_json(line)
         assert (f'"payload":{text},' in line) == bool(options)
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_a_terminal_gets_json_without_what_it_would_obey(monkeypatch: pytest.MonkeyPatch) -> None:
-    hostile = "a\x9b2J\x7f\u202egnp\U000e0041é漢"
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stdout", terminal)
-
-    output.line({"name": hostile})
-    output.document({"name": hostile})
-
-    written = terminal.getvalue()
-    assert "\\u009b2J\\u007f\\u202egnp\\udb40\\udc41é漢" in written
-    assert json.loads(written.splitlines()[0]) == {"name": hostile}

@@ -102,14 +102,6 @@ def test_refused_rows_are_listed_retried_and_deleted(shop: Shop, url: str) -> No
     assert [row["id"] for row in outbox("list", url, "--json").lines] == ["a", "waits"]
 
 
-def test_a_password_is_not_shown_by_errors() -> None:
-    away = outbox("status", "postgresql://shop:tell-nobody@127.0.0.1:1/shop")
-    wrong = outbox("status", "nodb://shop:tell-nobody@host")
-
-    assert (away.code, wrong.code) == (6, 2)
-    assert "tell-nobody" not in away.err + wrong.err
-
-
 @pytest.fixture
 def working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder to work in."""

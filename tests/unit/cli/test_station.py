@@ -1,4 +1,4 @@
-"""`headrace station` says what it lacks; what a station does is tested where Spark is."""
+"""`headrace station` and `lake` where Spark is not installed."""
 
 from importlib.util import find_spec
 
@@ -15,13 +15,17 @@ BATCH = (
 END = '{"ended": "drained", "batches": 1, "tasks": 1900, "moved": 1897, "dead": 3}\n'
 
 
-def test_without_pyspark_one_line_says_what_to_install() -> None:
+@pytest.mark.parametrize(
+    "words",
+    [("station", "run", "air:cleaning"), ("lake", "rollup"), ("lake", "replay", "x", "--sql=1")],
+)
+def test_without_pyspark_one_line_says_what_to_install(words: tuple[str, ...]) -> None:
     assert find_spec("pyspark") is None, "these tests run where only the SDK and the service are"
 
-    ran = invoke("station", "run", "air:cleaning", session=CliSession(env={}))
+    ran = invoke(*words, session=CliSession(env={}))
 
     assert ran.code == 1
-    assert ran.error.startswith("error: stations need Python packages that are not here (pyspark")
+    assert "need Python packages that are not here (pyspark" in ran.error
     assert ran.error.endswith("pip install 'headrace[spark]'")
 
 

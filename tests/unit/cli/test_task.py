@@ -88,18 +88,6 @@ def test_filters_are_the_apis_own(cli: Cli) -> None:
     assert "together" in cli("task", "count", "mail").out
 
 
-def test_explain_of_a_dead_task_names_its_error_and_the_way_to_restart_it(cli: Cli) -> None:
-    put(cli, "a")
-    end(cli, "FAILED", retryable=False, error={"type": "ValueError", "message": "no such mailbox"})
-
-    ran = cli("task", "explain", "a")
-
-    assert "the task is DEAD (rejected) after attempt 1: ValueError: no such mailbox" in ran.out
-    assert "headrace task restart a" in ran.err
-    assert cli("task", "restart", "a").code == 0
-    assert cli("task", "explain", "a").err == ""
-
-
 # ------------------------------------------------------------------------------ changing by hand
 
 

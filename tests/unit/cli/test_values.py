@@ -15,17 +15,14 @@ from headrace.cli import output, params
     [
         (params.seconds, "1.5", 1.5),
         (params.seconds, "250ms", 0.25),
-        (params.seconds, "2 w", 1_209_600),
         (params.seconds, "1h30m", 5400),
         (params.listening, "9000", ("127.0.0.1", 9000)),
-        (params.listening, "0.0.0.0:9000", ("0.0.0.0", 9000)),  # noqa: S104  what may be asked for
         (params.listening, "[::1]:80", ("::1", 80)),
         (params.per_second, "3000/m", 50),
         (params.size_bytes, "64kib", 65_536),
         (params.instant, "2026-11-21T09:00:00+01:00", datetime(2026, 11, 21, 8, tzinfo=UTC)),
         (params.day, "2026-11-21", date(2026, 11, 21)),
         (params.assignment, "a.b=x y", (("a", "b"), "x y")),
-        (params.assignment, 'a="1"', (("a",), "1")),
         (params.assignment, "a=null", (("a",), None)),
     ],
 )
@@ -60,10 +57,7 @@ def test_instants_and_days_may_be_relative() -> None:
     ("value", "text"),
     [
         (None, "-"),
-        ([], "-"),
-        (True, "yes"),
         (1234567, "1,234,567"),
-        (0.25, "0.25"),
         (["a", None], "a, -"),
         ({"a": 1}, "a=1"),
         (datetime(2026, 11, 21, 8, tzinfo=UTC), "2026-11-21 08:00:00Z"),
@@ -71,12 +65,6 @@ def test_instants_and_days_may_be_relative() -> None:
 )
 def test_cells_show_values_as_people_read_them(value: object, text: str) -> None:
     assert output.cell(value).plain == text
-
-
-def test_lengths_of_time_are_shown_in_their_unit() -> None:
-    shown = [output.span(seconds) for seconds in (None, 0.44, 9.96, 90, 172_800)]
-
-    assert shown == ["-", "0.4 s", "10 s", "1.5 min", "2 d"]
 
 
 def test_text_from_outside_is_shown_as_it_is_and_makes_no_row(

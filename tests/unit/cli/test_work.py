@@ -45,16 +45,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
-STOPPING = """
-import signal, threading
-from headrace import App
-app = App(queue="mail")
-@app.task
-def stop(name: str) -> None:
-    signal.pthread_kill(threading.main_thread().ident, signal.Signals[name])
-"""
-
-
 def work(*words: str, service: MemoryService | None = None) -> Ran:
     client = service.client if service else None
     return invoke("work", *words, session=CliSession(given_client=client, env={}))
@@ -71,57 +61,6 @@ def test_it_works_until_the_queues_are_empty(headrace_service: MemoryService) ->
     assert ran.code == 0
     task = headrace_service.client.get_task("a")
     assert (task.status, task.result) == ("SUCCEEDED", 42)
-
-
-ORDER = """
-from headrace import App
-app = App()
-started = []
-@app.task(queue="bulk")
-def note(name: str) -> None:
-    started.append(name)
-app.queue("urgent", work=True)
-"""
-
-
-def test_strict_takes_queues_in_the_order_given(
-    headrace_service: MemoryService, folder: Path
-) -> None:
-    (folder / "a_order.py").write_text(ORDER)
-    for queue in ("bulk", "urgent"):
-        headrace_service.client.create_queue(queue)
-        for n in range(3):
-            payload = {"task": "a_order.note", "args": {"name": f"{queue}-{n}"}}
-            headrace_service.client.enqueue(queue, payload)
-    headrace_service.clock.forward(1)
-    words = ("--queues", "urgent,bulk", "--strict", "--concurrency", "1", "--prefetch", "0")
-
-    ran = work("a_order:app", *words, "--burst", service=headrace_service)
-
-    assert ran.code == 0, ran.err
-    assert sys.modules["a_order"].started == [
-        *("urgent-0", "urgent-1", "urgent-2"),
-        *("bulk-0", "bulk-1", "bulk-2"),
-    ]
-
-
-def stopped_by(name: str, service: MemoryService, folder: Path, *words: str) -> Ran:
-    """Run a worker whose one task sends it the signal *name*."""
-    (folder / "a_stopping.py").write_text(STOPPING)
-    service.client.create_queue("mail")
-    service.client.enqueue("mail", {"task": "a_stopping.stop", "args": {"name": name}}, id="a")
-    service.clock.forward(1)
-    return work("a_stopping:app", "--shutdown-timeout", "0.5s", *words, service=service)
-
-
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
-def test_it_ends_in_peace_when_it_is_told_to(
-    headrace_service: MemoryService, folder: Path, name: str
-) -> None:
-    ran = stopped_by(name, headrace_service, folder)
-
-    assert ran.code == 0
-    assert headrace_service.client.get_task("a").status == "SUCCEEDED"
 
 
 @pytest.mark.parametrize(
@@ -166,23 +105,13 @@ logging.basicConfig(
 """
 
 
-@pytest.mark.parametrize(
-    ("setup", "words", "in_file", "on_stderr"),
-    [
-        (LOGGING, (), "headrace.worker says Worker w takes", ""),
-        ("", (), "", "INFO headrace.worker: Worker w takes tasks of mail"),
-    ],
-)
-def test_the_logging_of_the_program_stays(
-    folder: Path, setup: str, words: tuple[str, ...], in_file: str, on_stderr: str
-) -> None:
-    (folder / "all.log").touch()
-    (folder / "a_logging.py").write_text(setup + APP)
+def test_the_logging_of_the_program_stays(folder: Path) -> None:
+    (folder / "a_logging.py").write_text(LOGGING + APP)
 
     ran = subprocess.run(
         [
             *(sys.executable, "-m", "headrace", "--url", f"file:{folder}/queue.db"),
-            *("work", "a_logging:app", "--burst", "--name", "w", *words),
+            *("work", "a_logging:app", "--burst", "--name", "w"),
         ],
         capture_output=True,
         text=True,
@@ -190,7 +119,5 @@ def test_the_logging_of_the_program_stays(
         env={**os.environ, "PYTHONPATH": str(PROJECT_ROOT / "functions")},
     )
 
-    assert in_file in (folder / "all.log").read_text()
-    assert bool((folder / "all.log").read_text()) == bool(in_file)
-    assert on_stderr in ran.stderr
-    assert bool(ran.stderr) == bool(on_stderr)
+    assert "headrace.worker says Worker w takes" in (folder / "all.log").read_text()
+    assert ran.stderr == ""

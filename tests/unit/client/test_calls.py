@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -54,21 +53,6 @@ def test_a_call_never_carries_more_than_the_service_takes() -> None:
     client.enqueue_many("mail", (NewTask(payload="x" * 250_000) for _ in range(25)))
     assert len(wire.requests) == 2
     assert all(len(request.content) <= 4 * 1024 * 1024 for request in wire.requests)
-
-
-def test_a_lazy_enqueue_takes_no_more_tasks_than_it_has_answers_for() -> None:
-    client, _ = client_on(enqueued)
-    taken = 0
-
-    def endless() -> Iterator[NewTask]:
-        nonlocal taken
-        while True:
-            taken += 1
-            yield NewTask(id=f"t{taken}")
-
-    results = client.enqueue_each("mail", endless())
-    assert next(results).id == "t1"
-    assert taken <= 26
 
 
 def test_a_bad_task_is_named_by_its_place_among_all() -> None:

@@ -67,26 +67,6 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-def test_what_is_sent_is_a_whole_request_of_the_service() -> None:
-    seen: list[bytes] = []
-
-    def serve(connection: socket.socket, _number: int) -> None:
-        while request := _request(connection):
-            seen.append(request)
-            connection.sendall(_answer(b'{"queues":[],"cursor":null}'))
-
-    with _service(serve) as url, Client(f"{url}/prod", KEY) as client:
-        list(client.list_queues())
-        list(client.list_queues(prefix="a b/ü"))
-
-    head = seen[0].decode().split("\r\n")
-    assert head[0].startswith("GET /prod/v1/queues")
-    assert f"Host: {url.removeprefix('http://')}" in head
-    assert f"Authorization: Bearer {KEY}" in head
-    assert "User-Agent: headrace-python" in head
-    assert b"prefix=a+b%2F%C3%BC" in seen[1]
-
-
 def test_connections_are_kept_and_one_that_was_closed_meanwhile_is_not_used() -> None:
     closed, numbers = threading.Semaphore(0), []
 

@@ -1,6 +1,5 @@
 """What the client does when the service refuses, is away, or loses an answer."""
 
-import inspect
 import json
 import os
 import subprocess
@@ -13,7 +12,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from headrace import AsyncClient, Client
+from headrace import Client
 from headrace.client.settings import ClientSettings
 from headrace.domain import errors
 from headrace.domain.errors import (
@@ -119,38 +118,12 @@ def test_what_the_gateway_answers_by_itself_is_known_by_its_status() -> None:
         client.get_task("t1")
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"key": "k"}, "url is missing: give url=… or set HEADRACE_URL"),
-        ({"url": "http://x"}, "key is missing: give key=… or set HEADRACE_KEY"),
-        ({"url": "http://x", "key": "a b"}, "key must be visible ASCII"),
-    ],
-)
-def test_settings_that_cannot_work_are_named(given: dict[str, str], message: str) -> None:
-    with pytest.raises(InvalidRequest, match=message):
-        ClientSettings.of(**given, env={})  # type: ignore[arg-type]  # nonsense is the point
-
-
 def test_the_key_is_in_no_text_a_program_may_log() -> None:
     client, _ = client_on(REFUSED, retries=0)
     with pytest.raises(Unavailable) as failed:
         client.health()
     texts = [repr(client), str(failed.value), repr(ClientSettings("http://x", "hr_secret"))]
     assert not any("hr_secret" in text for text in texts)
-
-
-def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
-    def methods(kind: type) -> dict[str, list[str]]:
-        return {
-            name: [p for p in inspect.signature(method).parameters if p != "self"]
-            for name, method in inspect.getmembers(kind, inspect.isfunction)
-            if not name.startswith("_")
-        }
-
-    sync = methods(Client)
-    del sync["batcher"]
-    assert methods(AsyncClient) == sync
 
 
 @pytest.mark.parametrize(

@@ -53,23 +53,9 @@ def test_a_bulk_action_takes_exactly_one_of_ids_and_filter(
 
 CALLS: Final[dict[str, tuple[str, Callable[[Client, datetime], object]]]] = {
     "get_metrics from_": ("from", lambda client, at: client.get_metrics("mail", from_=at)),
-    "list_tasks after": (
-        "scheduled_after",
-        lambda client, at: client.list_tasks("mail", scheduled_after=at),
-    ),
     "delete_tasks": (
         "filter.scheduled_before",
         lambda client, at: client.delete_tasks("mail", filter={"scheduled_before": at}),
-    ),
-    "put_worker": (
-        "started_at",
-        lambda client, at: client.put_worker(
-            "w", queues=["mail"], concurrency=1, running=[], version="1", started_at=at
-        ),
-    ),
-    "enqueue": (
-        "tasks[0].scheduled_at",
-        lambda client, at: client.enqueue("mail", scheduled_at=at),
     ),
     "enqueue_many": (
         "tasks[1].expires_at",

@@ -18,10 +18,7 @@ KEY, ATTEMPT = "Idempotency-Key", "X-Attempt"
 
 CALLS: dict[str, Callable[[Client], object]] = {
     "pause_queue": lambda client: client.pause_queue("mail", 60),
-    "purge_queue": lambda client: client.purge_queue("mail", ["DEAD"]),
     "delete_tasks": lambda client: client.delete_tasks("mail", ids=["t1"]),
-    "stop_worker": lambda client: client.stop_worker("ada"),
-    "create_key": lambda client: client.create_key("k", "viewer", ["*"]),
     "enqueue": lambda client: client.enqueue("mail", 1),
     "dequeue": lambda client: client.dequeue("mail"),
     "call": lambda client: client.call("post", "/v1/queues/mail/pause"),

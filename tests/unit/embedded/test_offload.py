@@ -39,13 +39,3 @@ def test_a_payload_goes_with_its_task_when_the_log_is_recorded(
         pass
 
     assert len(kept(tmp_path)) == 1
-
-
-def test_a_service_without_the_setting_makes_no_folder(tmp_path: Path) -> None:
-    service = service_on(str(tmp_path / "tasks.db"), Settings(admin_key="embedded"))
-    service.use.queues.create("mail", QueueSettings())
-    service.use.tasks.enqueue("mail", [TaskSpec(LARGE)])
-    service.use.orphans.sweep()
-    service.close()
-
-    assert not (tmp_path / "tasks.db-payloads").exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from examples.ngsi import traffic
-from examples.ngsi.ngsi import Attribute, Row, Unreadable, parse, split
+from examples.ngsi.ngsi import Row, Unreadable, parse, split
 from examples.ngsi.values import Json
 
 RECEIVED = datetime(2026, 11, 21, 8, 0, 0, 250, tzinfo=UTC)
@@ -39,21 +39,6 @@ def test_each_entity_becomes_a_row_with_the_time_of_its_metadata() -> None:
     assert {row.time_index for row in rows} == {"2017-06-19T11:46:45.000000Z"}
 
 
-def test_ngsi_ld_properties_get_the_type_of_their_value() -> None:
-    (row,) = split(notification("06"), {}, RECEIVED)
-
-    types = {name: attribute.type for name, attribute in row.attributes.items()}
-    assert "@context" not in types
-    assert types["areaServed"] == "Text"
-    assert types["lanternHeight"] == "Integer"
-    assert types["dateLastLampChange"] == "DateTime"
-    assert types["location"] == "GeoProperty"
-    assert types["refStreetlightGroup"] == "Relationship"
-    assert values(row)["dateLastLampChange"] == "2016-07-08T08:02:21.753000Z"
-    group = "urn:ngsi-ld:StreetlightGroup:streetlightgroup:G345"
-    assert values(row)["refStreetlightGroup"] == group
-
-
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -75,25 +60,6 @@ def test_what_cannot_be_read_is_refused_with_the_place_of_the_fault(
         split(body, {}, RECEIVED)
 
     assert str(refused.value) == message
-
-
-def test_a_value_nested_too_deep_is_refused() -> None:
-    deep: Json = 1
-    for _ in range(500):
-        deep = [deep]
-
-    with pytest.raises(Unreadable, match=r"nested more than 100 levels deep - 'data\.0\.a'"):
-        rows_of({"id": "1", "type": "T", "a": {"type": "Array", "value": deep}})
-
-
-def test_service_and_path_come_from_the_headers() -> None:
-    (row,) = rows_of(
-        {"id": "1", "type": "T", "a": {"type": "Number", "value": 1}},
-        fiware_service="smartcity",
-        fiware_servicepath="/rooms",
-    )
-
-    assert (row.service, row.service_path) == ("smartcity", "/rooms")
 
 
 def test_a_list_of_service_paths_goes_by_the_order_of_the_entities() -> None:
@@ -161,68 +127,6 @@ def test_every_shape_of_a_notification_gives_all_its_values(
     (row,) = parsed.rows
     assert {key: (one.type, one.value) for key, one in row.attributes.items()} == expected
     assert parsed.without_value == []
-
-
-@pytest.mark.parametrize(
-    ("attribute", "expected"),
-    [
-        ({"value": 37, "unitCode": "CEL"}, Attribute("Integer", 37, "CEL")),
-        ({"object": "urn:a"}, Attribute("Relationship", "urn:a")),
-        ({"languageMap": {"en": "a"}}, Attribute("LanguageProperty", {"en": "a"})),
-        ({"json": None, "value": 1}, Attribute("Integer", 1)),
-        ({"objectList": ["urn:a", {"object": "urn:b"}]},
-         Attribute("ListRelationship", ["urn:a", "urn:b"])),
-        ({"street": "Main", "type": "home"},
-         Attribute("StructuredValue", {"street": "Main", "type": "home"})),
-        (["a", "b"], Attribute("Array", ["a", "b"])),
-        (True, Attribute("Boolean", value=True)),
-        ("2016-12-31", Attribute("Text", "2016-12-31")),
-        ([], Attribute("Array", [])),
-    ],
-)  # fmt: skip
-def test_concise_and_simplified_attributes_have_their_values(
-    attribute: Json, expected: Attribute
-) -> None:
-    (row,) = rows_of({"id": "1", "type": "T", "a": attribute})
-    assert row.attributes == {"a": expected}
-
-
-def test_an_attribute_without_a_value_is_named() -> None:
-    entity: Json = {"id": "1", "type": "T", "a": {"metadata": {}}, "b": None, "c": {"value": 1}}
-    odd: Json = {"id": "2", "type": "T", "n": {"type": "Number", "value": "x"}}
-
-    parsed = parse({"data": [entity, odd]}, {}, RECEIVED)
-
-    assert parsed.without_value == ["data.0.a", "data.0.b", "data.1.n"]
-    assert len(parsed.rows) == 1
-
-
-def test_two_instances_without_a_dataset_are_refused_by_name() -> None:
-    with pytest.raises(Unreadable, match=r"comes twice.*'data\.0\.a'"):
-        rows_of({"id": "1", "type": "T", "a": [{"value": 1}, {"value": 2}]})
-
-
-def test_a_tenant_is_a_service_and_a_long_service_path_is_in_the_payload() -> None:
-    path = "/" + "a" * 400
-    body: Json = {"data": [{"id": "1", "type": "T", "a": 1}], "fiware-servicepath": path}
-    tags = {"ngsild-tenant": "city", "fiware-servicepath": path[:256]}
-
-    (row,) = split(body, tags, RECEIVED)
-
-    assert (row.service, row.service_path) == ("city", path)
-
-
-def test_as_many_service_paths_as_entities_or_none() -> None:
-    with pytest.raises(Unreadable, match=r"^2 service paths for 1 entities"):
-        rows_of({"id": "1", "type": "T"}, fiware_servicepath="/a,/b")
-
-
-@pytest.mark.parametrize(
-    "attributes",
-    [{}, {"a": {"type": "Number"}, "b": {"type": "Number", "value": " "}}],
-)
-def test_an_entity_without_any_value_gives_no_row(attributes: dict[str, Json]) -> None:
-    assert rows_of({"id": "1", "type": "T", **attributes}) == []
 
 
 def test_every_notification_of_the_demo_has_the_outcome_it_announces() -> None:

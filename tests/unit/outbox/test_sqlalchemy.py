@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,6 +18,7 @@ from headrace.outbox.sqlalchemy import SqlAlchemyOutbox
 from headrace.outbox.sqlalchemy.table import open_url
 from headrace.testing import MemoryService
 from tests.unit.outbox.shop import OUTBOX, Order, Shop, send_receipt, shop_in
+from tests.waiting import until
 
 
 @pytest.fixture(params=["sqlite_url", "postgres_url"])
@@ -178,14 +178,12 @@ def test_relays_on_postgresql_pass_over_what_another_one_has(postgres_shop: Shop
 
 
 def test_a_commit_is_seen_at_once_by_a_relay_of_the_process(shop: Shop) -> None:
+    (first,) = place(shop, 1)
     with OUTBOX.relay(shop.engine, shop.service.client, interval=600):
-        time.sleep(0.1)  # it has looked, and found nothing
-        ids = place(shop, 1)
-        end = time.monotonic() + 20
-        while shop.tasks() != ids and time.monotonic() < end:
-            time.sleep(0.01)
+        until(lambda: shop.tasks() == [first])  # it now waits for the next
+        (second,) = place(shop, 2)
 
-    assert shop.tasks() == ids
+        until(lambda: shop.tasks() == [first, second], 20)
 
 
 # ------------------------------------------------------------------------------------- what is seen

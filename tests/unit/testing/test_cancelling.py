@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headrace import App, Cancelled, Context
+from headrace import App, Context
 from headrace.testing import MemoryService
 
 
@@ -33,23 +33,3 @@ def test_a_handler_sees_a_cancel_when_a_third_of_its_lease_is_over(service: Memo
     assert seen == [(False, False), (True, True)]
     assert (ran.cancelled, ran.lost, ran.failed, ran.succeeded) == (1, 0, 0, 0)
     assert "cancelled" in repr(ran)
-
-
-@pytest.mark.parametrize("keeps_dead", [True, False])
-def test_progress_brings_a_cancel(service: MemoryService, *, keeps_dead: bool) -> None:
-    app, undone = App(), list[bool]()
-
-    @app.handler(queue="mail")
-    def work(ctx: Context, payload: Any) -> None:
-        service.client.cancel_task(ctx.id)
-        try:
-            ctx.progress("half way")
-        except Cancelled:
-            undone.append(ctx.cancelled)
-            raise
-
-    service.client.create_queue("mail", dead_letter_queue_config={"enable": keeps_dead})
-    service.client.enqueue("mail", 1)
-
-    assert service.run(app).cancelled == 1
-    assert undone == [True]

@@ -1,6 +1,5 @@
 """Faults on request: they really happen to the service, and the seed repeats them."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,9 +8,8 @@ import pytest
 from headrace.client.client import Client
 from headrace.client.queue_fields import RetryFields
 from headrace.client.sending import Report
-from headrace.domain.errors import InvalidRequest, Unavailable
-from headrace.testing import Faults, MemoryService
-from headrace.testing.conditions import chosen_seed
+from headrace.domain.errors import Unavailable
+from headrace.testing import MemoryService
 from headrace.wire.tasks import LeasedTask, Reported
 
 AT_ONCE: RetryFields = {"kind": "fixed", "base_seconds": 0, "max_retries": 5, "jitter": 0}
@@ -94,26 +92,3 @@ def story(seed: int) -> list[object]:
 def test_the_same_seed_tells_the_same_story() -> None:
     assert story(7) == story(7)
     assert story(7) != story(8)
-
-
-def test_the_seed_is_shown_and_taken_from_the_environment() -> None:
-    assert repr(Faults(42)) == "Faults(seed=42)"
-    assert "seed=42" in repr(MemoryService(seed=42))
-    assert chosen_seed({"HEADRACE_SEED": "42"}) == 42
-    assert chosen_seed({}) >= 0
-    with pytest.raises(InvalidRequest, match="HEADRACE_SEED must be a whole number, not 'x'"):
-        chosen_seed({"HEADRACE_SEED": "x"})
-
-
-@pytest.mark.parametrize(
-    ("requested", "message"),
-    [
-        ({"times": 0}, "times must be 1 or more, not 0"),
-        ({"rate": 1.5}, "rate must be from 0 to 1, not 1.5"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_by_name(requested: Any, message: str) -> None:
-    with pytest.raises(InvalidRequest, match=re.escape(message)) as refused:
-        Faults(1).lose_answers(**requested)
-
-    assert refused.value.errors[0].field in requested

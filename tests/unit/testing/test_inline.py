@@ -27,22 +27,6 @@ def test_a_function_has_run_when_enqueue_returns_in_the_same_thread() -> None:
     assert line.ran.succeeded == 1
 
 
-def test_retries_are_followed_and_wait_for_nothing() -> None:
-    app, attempts = App(), []
-
-    @app.task(queue="mail", retries=3)
-    def send(ctx: Context) -> None:
-        attempts.append(ctx.attempt)
-        if ctx.attempt < 3:
-            raise OSError("no connection")
-
-    with inline(app) as line:
-        send.enqueue()
-
-    assert attempts == [1, 2, 3]
-    assert (line.ran.failed, line.ran.succeeded) == (2, 1)
-
-
 def test_a_task_that_dies_raises_where_it_was_enqueued() -> None:
     app = App()
 

@@ -3,85 +3,41 @@
 import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
-from headrace import App, Context, Reject, Retry, Snooze, Stopped
+from headrace import App, Context, Snooze, Stopped
 from headrace.client.queue_fields import RetryFields
 from headrace.testing import MemoryService
 
 FIXED: RetryFields = {"kind": "fixed", "base_seconds": 60, "max_retries": 3, "jitter": 0}
 
 
-class AppStory:
-    """An app, and what its functions have seen."""
-
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
-        self.app = app = App()
-        app.queue("mail", retry_strategy=FIXED)
-
-        @app.task(queue="mail", name="note")
-        def note(what: str) -> str:
-            self.seen.append(what)
-            return what.upper()
-
-        @app.task(queue="mail", name="stubborn")
-        def stubborn(ctx: Context, times: int) -> int:
-            if ctx.attempt <= times:
-                raise ValueError(f"not yet: {ctx.attempt}")
-            return ctx.attempt
-
-        @app.task(queue="mail", name="picky")
-        def picky() -> None:
-            raise Reject("never")
-
-        @app.task(queue="mail", name="later")
-        def later(ctx: Context) -> None:
-            if ctx.attempt == 1:
-                raise Retry(delay=timedelta(hours=2))
-
-        @app.task(queue="mail", name="think")
-        async def think(n: int) -> int:
-            await asyncio.sleep(0)
-            return n + 1
-
-        @app.task(queue="mail", name="parent")
-        def parent(ctx: Context) -> None:
-            ctx.progress("half way")
-            self.seen.append(ctx.fence)
-            ctx.spawn(note, {"what": "spawned"})
-            note.enqueue(what="enqueued")
-
-        self.note, self.stubborn, self.picky, self.later = note, stubborn, picky, later
-        self.think, self.parent = think, parent
-
-
 @pytest.fixture
-def story() -> AppStory:
-    return AppStory()
-
-
-@pytest.fixture
-def service(story: AppStory) -> Iterator[MemoryService]:
-    with MemoryService(seed=1) as service, service.serving(story.app):
+def service() -> Iterator[MemoryService]:
+    with MemoryService(seed=1) as service:
         yield service
 
 
-def test_what_is_ready_is_worked_on_in_its_order(service: MemoryService, story: AppStory) -> None:
-    made = story.note.enqueue_many({"what": letter} for letter in "abc")
-    story.note.options(delay=60).enqueue(what="later")
+def test_what_is_ready_is_worked_on_in_its_order(service: MemoryService) -> None:
+    app, seen = App(), list[str]()
 
-    ran = service.run(story.app)
+    @app.task(queue="mail")
+    def note(what: str) -> str:
+        seen.append(what)
+        return what.upper()
 
-    assert story.seen == ["a", "b", "c"]
+    with service.serving(app):
+        made = note.enqueue_many({"what": letter} for letter in "abc")
+        note.options(delay=60).enqueue(what="later")
+
+    ran = service.run(app)
+
+    assert seen == ["a", "b", "c"]
     assert (len(ran), ran.succeeded, ran.failed, ran.lost) == (3, 3, 0, 0)
     assert service.client.get_task(str(made[0].id)).result == "A"
     service.clock.forward(60)
-    assert [attempt.task.payload["args"] for attempt in service.run(story.app)] == [
-        {"what": "later"}
-    ]
+    assert [attempt.task.payload["args"] for attempt in service.run(app)] == [{"what": "later"}]
 
 
 def test_a_schedule_is_seen_at_work(service: MemoryService) -> None:
@@ -128,7 +84,7 @@ def test_a_handler_that_ends_itself_uses_its_attempts(how: str) -> None:
         assert task is not None
         task.cancel()
         if how == "waits":
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         return "returned"
 
     with MemoryService(seed=1) as service, service.serving(app):

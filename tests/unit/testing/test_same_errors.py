@@ -171,24 +171,3 @@ def test_private_payloads_are_withheld_alike() -> None:
 
     assert kit == worker
     assert "broken" not in str(kit.errors)
-
-
-def no_tasks() -> App:
-    return App()
-
-
-def no_queue() -> App:
-    made = App(create_queues=False)
-    made.handler(queue="missing")(broken)
-    return made
-
-
-@pytest.mark.parametrize("app", [no_tasks, no_queue])
-def test_an_app_that_cannot_work_is_refused_alike(app: Callable[[], App]) -> None:
-    raised = []
-    for run in RUNNERS:
-        with MemoryService(seed=1) as service, pytest.raises(Exception) as caught:  # noqa: PT011 (they are compared)
-            run(service, app())
-        raised.append((type(caught.value), str(caught.value)))
-
-    assert raised[0] == raised[1]

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from headrace.client.sending import Report
 from headrace.testing import ManualClock, MemoryService
 
 
@@ -21,18 +20,6 @@ def test_a_clock_never_goes_back_and_knows_its_zone() -> None:
         ManualClock().forward(-1)
     with pytest.raises(ValueError, match="no time zone"):
         ManualClock(datetime(2026, 1, 1))  # noqa: DTZ001 (that is what is refused)
-
-
-def test_a_task_goes_all_the_way_and_back(service: MemoryService) -> None:
-    made = service.client.enqueue("mail", {"to": "ada", "n": 2**70})
-
-    (task,) = service.client.dequeue("mail", worker="ada:1").tasks
-    report = Report(task_id=task.id, lease_id=task.lease.id, status="SUCCEEDED", result="ok")
-    (message,) = service.client.report("mail", [report])
-
-    assert task.payload == {"to": "ada", "n": 2**70}
-    assert message.outcome == "OK"
-    assert service.client.get_task(str(made.id)).result == "ok"
 
 
 def test_the_timers_run_when_told(service: MemoryService) -> None:

@@ -10,7 +10,7 @@ from typing import assert_type, cast
 
 import pytest
 
-from headrace import App, Context, TaskDead, Unreadable
+from headrace import App, Context, Unreadable
 from headrace.testing import MemoryService
 
 app = App(queue="work")
@@ -71,11 +71,3 @@ def test_of_a_coroutine_function_it_is_what_is_awaited() -> None:
 def test_what_does_not_fit_the_hint_is_unreadable() -> None:
     with pytest.raises(Unreadable, match="wrong: result expected `int`, got `str`"):
         wrong.enqueue().result()
-
-
-def test_of_a_dead_task_there_is_none() -> None:
-    made = weather.options(delay=60).enqueue("Oslo")
-    made.cancel()
-
-    with pytest.raises(TaskDead):
-        made.result()

@@ -25,10 +25,10 @@ def test_leases_of_what_runs_and_of_what_waits_are_kept_by_shared_calls(
     begun = harness.clock.now
 
     until(lambda: (harness.clock.now - begun).total_seconds() > 1.5 * LEASE)
+    until(lambda: len(heartbeats(harness)) > 2)
     harness.service.tick()  # the reaper finds no lease that has ended
 
     assert {harness.client.get_task(task).state for task in ids} == {State.INFLIGHT}
-    assert 3 <= len(heartbeats(harness)) <= 10
     assert all(request.content.count(b"task_id") == 5 for request in heartbeats(harness))
 
 
@@ -50,18 +50,6 @@ def test_progress_travels_with_the_next_heartbeat_as_it_was(harness: WorkerHarne
     harness.restore()
 
     until(lambda: harness.client.get_task(task).progress == [1])
-
-
-def test_progress_that_cannot_be_sent_fails_where_it_is_made(harness: WorkerHarness) -> None:
-    def handler(ctx: Context) -> None:
-        ctx.progress("x" * 5000)
-
-    harness.handle(handler)
-    (task,) = harness.put(1)
-
-    harness.burst()
-
-    assert "at most 4096" in harness.client.get_task(task).errors[0].message
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import App, Context
-from headrace.client.worker.logs import TaskLogFilter, configure
+from headrace.client.worker.logs import configure
 from headrace.testing import MemoryService
 
 LOG = logging.getLogger("headrace.worker")
@@ -132,21 +132,3 @@ def test_lines_of_async_handlers_their_tasks_threads_and_middlewares_carry_their
     assert len(found) == 9
     assert all(line["task_id"] == line["message"] for line in found)
     assert "task_id" not in after
-
-
-def test_a_programs_own_log_handler_takes_the_filter() -> None:
-    seen: list[logging.LogRecord] = []
-    app, log = App(), logging.getLogger("shop")
-    handler = logging.Handler()
-    handler.emit = seen.append  # type: ignore[method-assign, assignment]
-    handler.addFilter(TaskLogFilter())
-    log.setLevel("INFO")
-    log.addHandler(handler)
-    letters(app)
-
-    try:
-        run(app)
-    finally:
-        log.removeHandler(handler)
-
-    assert vars(seen[0])["task_id"] == "task-1"

@@ -23,6 +23,18 @@ def test_the_weights_decide_which_queue_comes_first(harness: WorkerHarness) -> N
     assert 26 <= order[:48].count("often") <= 46  # 36 on average
 
 
+def test_strict_takes_queues_in_the_order_given(harness: WorkerHarness) -> None:
+    order: list[str] = []
+    for queue in ("bulk", "urgent"):
+        harness.client.create_queue(queue)
+        harness.handle(lambda payload: order.append(payload), queue=queue)  # noqa: PLW0108
+        harness.put(*[queue] * 3, queue=queue)
+
+    harness.burst(queues=["urgent", "bulk"], strict=True, concurrency=1, prefetch=0)
+
+    assert order == ["urgent"] * 3 + ["bulk"] * 3
+
+
 @pytest.mark.parametrize("group_lease", [False, True])
 def test_a_dequeue_whose_answer_was_lost_leases_no_task_twice(
     harness: WorkerHarness, *, group_lease: bool

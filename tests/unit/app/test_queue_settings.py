@@ -117,9 +117,9 @@ def test_a_type_checker_finds_a_setting_that_is_wrong() -> None:
     with pytest.raises(InvalidRequest):
         app.queue("mail", shards="2")  # type: ignore[arg-type]
     with pytest.raises(TypeError):
-        app.queue("mail", retry_strategy={"max_retrys": 3})  # type: ignore[typeddict-unknown-key]
+        app.queue("mail", retry_strategy={"max_retrys": 3})  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest):
-        app.queue("mail", retry_strategy={"kind": "sometimes"})  # type: ignore[typeddict-item]
+        app.queue("mail", retry_strategy={"kind": "sometimes"})  # type: ignore[arg-type]
 
 
 def test_settings_that_are_declared_in_several_places_come_together() -> None:

@@ -18,7 +18,7 @@ from typing import Final
 from infra import PROJECT_ROOT
 
 _SOURCES: Final = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
-_FOLDERS: Final = ("functions/headrace", "console")
+_FOLDERS: Final = ("functions", "console")
 _LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "*.egg-info")
 _BUILD: Final = "import sys; from setuptools import build_meta as b; b.build_sdist(sys.argv[1])"
 _LIST: Final = """

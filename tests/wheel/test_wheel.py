@@ -92,7 +92,10 @@ def test_sdist_and_wheel_hold_the_package_and_nothing_else(built: tuple[Path, Pa
     with tarfile.open(sdist) as packed:
         sources = packed.getnames()
 
-    assert {name.partition("/")[0] for name in names} == {"headrace", "headrace-0.1.0.dist-info"}
+    assert {name.partition("/")[0] for name in names} == {
+        *("headrace", "headrace-0.1.0.dist-info", "pyspark_headrace"),
+        *(f"pyspark_headrace_{one}" for one in ("enqueue", "export", "table")),
+    }
     for needed in (
         "headrace/py.typed",
         "headrace/local/template.json",

@@ -28,7 +28,7 @@ from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.runtime.wiring import Settings, UseCases, build, using
-from headrace.store.memory import MemoryStore
+from headrace.store.sqlite import SqliteStore
 from headrace.testing.stores import SHARD, Streamed
 from headrace.testing.transport import HandlerContext
 from tests.manual_clock import ManualClock
@@ -324,7 +324,7 @@ def browse() -> Browser:
     """Give a browser that has not signed in, of a console with nothing in it."""
     clock = ManualClock()
     settings = Settings(admin_key=KEY, settings_ttl_seconds=1, session_secret=SECRET)
-    stream = Streamed(MemoryStore(), clock)
+    stream = Streamed(SqliteStore(":memory:"), clock)
     return Browser(clock, build(settings, stream.store, now=clock), stream=stream)
 
 

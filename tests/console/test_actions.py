@@ -7,31 +7,6 @@ from headrace.domain.task import State
 from tests.console.conftest import Browser
 
 
-def test_a_dead_task_is_restarted_and_the_audit_names_the_key(filled: Browser) -> None:
-    operator = filled.as_role(Role.OPERATOR)
-    task = filled.kill("mail")
-    confirm = operator.get(f"/console/tasks/{task}/restart")
-    done = operator.follow(operator.submit(confirm.page, "/restart"))
-
-    assert f"Task {task} is restarted." in done.text
-    assert filled.task(task).state is State.ENQUEUED
-    [entry] = filled.audited("restart")
-    assert (entry.actor, entry.ids, entry.changed) == ("the operator", [task], 1)
-    assert entry.request_id is not None
-
-
-def test_a_task_is_moved_to_another_queue(filled: Browser) -> None:
-    task = filled.kill("mail")
-    confirm = filled.get(f"/console/tasks/{task}/move")
-    done = filled.follow(filled.submit(confirm.page, "/move", to_queue="empty"))
-
-    assert filled.task(task).queue == "empty"
-    assert [hop.text for hop in done.page.one("ol", class_="trail").all("li")] == [
-        "mail left now",
-        "empty",
-    ]
-
-
 @pytest.mark.parametrize(
     ("target", "says"), [("", "is needed"), ("nowhere", "no queue nowhere"), ("mail", "another")]
 )
@@ -44,32 +19,6 @@ def test_a_move_to_nowhere_is_refused_beside_its_field(
 
     assert refused.status in (400, 404)
     assert says in refused.page.one("p", class_="wrong").text
-
-
-@pytest.mark.parametrize("taken", [False, True], ids=["waiting", "in flight"])
-def test_a_task_is_cancelled_waiting_or_in_flight(filled: Browser, *, taken: bool) -> None:
-    operator = filled.as_role(Role.OPERATOR)
-    filled.queue("jobs")
-    [task] = filled.put("jobs")
-    if taken:
-        filled.take("jobs")
-    assert "Cancel…" in operator.get(f"/console/tasks/{task}").text
-
-    confirm = operator.get(f"/console/tasks/{task}/cancel")
-    assert f"Cancel task {task} of jobs?" in confirm.text
-    assert "Let it be" in confirm.text
-    done = operator.follow(operator.submit(confirm.page, "/cancel"))
-
-    assert f"Task {task} is cancelled." in done.text
-    assert "dead cancelled" in done.text
-    if taken:
-        assert "1. cancelled now" in done.page.one("ol", class_="timeline").text
-    else:
-        assert "No attempt has ended yet." in done.text
-    assert "Cancel…" not in done.text
-    assert "Restart…" in done.text
-    [entry] = filled.audited("cancel")
-    assert (entry.actor, entry.ids, entry.changed) == ("the operator", [task], 1)
 
 
 def test_whoever_may_enqueue_may_cancel_and_nothing_else(filled: Browser) -> None:

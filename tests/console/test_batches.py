@@ -67,13 +67,6 @@ def test_a_batch_names_its_dead_and_what_it_called_back(admin: Browser) -> None:
     assert shown.page.one("ul", class_="samples").all("a", href=f"/console/tasks/{task_id}")
 
 
-def test_a_key_sees_batches_whose_queues_are_its_own(flow: Browser) -> None:
-    viewer = flow.as_role(Role.VIEWER, "other")
-
-    assert "wfl" not in viewer.get("/console/batches").page.one("main").text
-    assert viewer.get("/console/batches/wfl").status == 403
-
-
 def test_a_workflow_is_cancelled_from_its_page(flow: Browser) -> None:
     producer = flow.as_role(Role.PRODUCER)
     page = producer.get("/console/batches/wfl").page
@@ -89,15 +82,3 @@ def test_a_workflow_is_cancelled_from_its_page(flow: Browser) -> None:
     viewer = flow.as_role(Role.VIEWER)
     assert "/wfl/cancel" not in viewer.get("/console/batches/wfl").body
     assert viewer.get("/console/batches/wfl/cancel").status == 403
-
-
-def test_a_batch_is_counted_anew_from_its_page(flow: Browser) -> None:
-    operator = flow.as_role(Role.OPERATOR)
-    flow.clock.forward(1200)
-
-    page = operator.get("/console/batches/wfl").page
-    done = operator.follow(operator.submit(page, "/wfl/recount"))
-
-    assert "1 member found. The batch stays as it was: 1 of the total of 3 members" in done.text
-    producer = flow.as_role(Role.PRODUCER)
-    assert "/wfl/recount" not in producer.get("/console/batches/wfl").body

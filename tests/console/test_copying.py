@@ -3,7 +3,6 @@
 import pytest
 
 from headrace.domain.access import Role
-from headrace.domain.task import Status
 from tests.console.conftest import Browser, Shown
 
 EXACT = '{"big":12345678901234567890,"price": 1.10,"e":1E5,"u":"\\u00e9","html":"<b>&amp;"}'
@@ -44,20 +43,6 @@ def test_an_untouched_payload_is_the_same_text(admin: Browser) -> None:
     assert "This is the new one." in admin.follow(made).text
 
 
-def test_an_edited_payload_is_what_was_typed(admin: Browser) -> None:
-    admin.queue("mail")
-    admin.queue("sms")
-    [old] = admin.put("mail", EXACT)
-    typed = ' {"n": 98765432109876543210987654321, "f": 1.50}\n'
-    made = again(admin, old, typed, queue="sms", tags="a=b", delay="60")
-    new = admin.task(new_task(admin, made))
-
-    assert new.payload == typed.strip()
-    assert (new.queue, new.tags, new.status(admin.clock())) == (
-        "sms", {"a": "b"}, Status.SCHEDULED)  # fmt: skip
-    assert admin.task(old).payload == EXACT
-
-
 @pytest.mark.parametrize(
     ("fields", "name", "says"),
     [
@@ -78,24 +63,6 @@ def test_what_is_wrong_is_said_beside_its_field(
     assert refused.status in (400, 404)
     assert says in refused.page.one("p", id=f"e-{name}").text
     assert admin.count("mail") == 1
-
-
-def test_a_copy_is_in_the_audit_with_who_made_it_of_what_and_why(admin: Browser) -> None:
-    admin.queue("mail")
-    admin.queue("sms")
-    [old] = admin.put("mail", EXACT)
-    operator = admin.as_role(Role.OPERATOR)
-    made = again(operator, old, "1", queue="sms", reason=" the address was wrong ")
-
-    [row] = admin.get("/console/audit?q=action:enqueue_as_new").page.one("tbody").all("tr")
-    assert "the operator enqueued a copy of a task in sms: the address was wrong" in row.text
-    assert f"copy of {old}" in row.text
-    assert row.one("span", class_="id").one("a").attributes["title"] == new_task(operator, made)
-    assert admin.count("mail") == 1
-
-    differences(operator, old, "2")
-    differences(operator, old, "3", queue="nowhere")
-    assert len(admin.get("/console/audit?q=action:enqueue_as_new").page.one("tbody").all("tr")) == 1
 
 
 def test_who_may_not_see_or_enqueue_is_refused(admin: Browser) -> None:

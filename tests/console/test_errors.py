@@ -5,9 +5,7 @@ from urllib.parse import urlencode
 import pytest
 
 from headrace.domain.access import Role
-from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
-from headrace.ops.delivery.reports import ReportStatus
 from headrace.testing.stores import SHARD
 from tests.console.conftest import Browser, Element, Shown
 from tests.console.test_selections import decide, to_the_end, token_of
@@ -52,26 +50,6 @@ def test_alike_errors_of_all_queues_are_one_group(mortuary: Browser) -> None:
     assert "1 TimeoutError : mailbox 'ada' is full" in second.one("h2").text
 
 
-def test_cancelled_tasks_are_no_dead_letters(mortuary: Browser) -> None:
-    use = mortuary.use
-    waiting, *_ = mortuary.put("mail")
-    use.cancelling.cancel(waiting)
-    [retried] = use.inspect.list("sms").tasks  # it has failed as the others of its group
-    use.bulk.by_ids("sms", BulkAction.RESTART, [retried.id])
-    use.cancelling.cancel(retried.id)
-
-    record(mortuary)
-    first, second = groups_of(mortuary.get("/console/errors"))
-
-    assert "2 TimeoutError" in first.one("h2").text
-    assert "mail 2" in first.text
-    assert "sms" not in first.text
-    assert "1 TimeoutError" in second.one("h2").text
-    [link] = [link for link in first.all("a") if link.text == "mail 2"]
-    listed = mortuary.get(link.attributes["href"].replace("queues/mail", "queues/sms"))
-    assert "No task fits this filter." in listed.text
-
-
 @pytest.mark.parametrize(("action", "left"), [("restart", State.ENQUEUED), ("delete", None)])
 def test_a_group_is_looked_at_first_and_then_dealt_with_in_all_its_queues(
     mortuary: Browser, action: str, left: State | None
@@ -87,27 +65,6 @@ def test_a_group_is_looked_at_first_and_then_dealt_with_in_all_its_queues(
     assert [count[State.DEAD] for count in counts] == [1, 0]
     if left is not None:
         assert [count[left] for count in counts] == [2, 1]
-
-
-def test_a_large_group_has_its_true_number_beside_many_others(admin: Browser) -> None:
-    """Dead letters shared 500 looks among all queues: a group of 1,252 showed 98."""
-    for queue in ("mail", "sms"):
-        admin.queue(queue)
-    for queue, rounds in (("mail", 26), ("sms", 3)):
-        for _ in range(rounds):
-            admin.put(queue, *["{}"] * 25)
-            while tasks := admin.take(queue, 25):
-                for task in tasks:
-                    admin.say(task, ReportStatus.FAILED, retryable=False)
-    record(admin)
-    shown = admin.get("/console/errors")
-
-    (group,) = groups_of(shown)
-    assert "725 no error was told" in group.text
-    assert "mail 650 sms 75" in group.text
-    assert "1 kind of error: 725 dead tasks, 0 being tried again." in shown.text
-    confirm = to_the_end(admin, admin.follow(ask(admin, group, "restart")))
-    assert "Restart 725 tasks of 2 queues?" in confirm.text
 
 
 def test_a_viewer_sees_the_groups_and_no_action(mortuary: Browser) -> None:

@@ -2,9 +2,7 @@
 
 import re
 
-import pytest
-
-from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
+from headrace.domain.fairness import GroupMode, GroupSettings
 from tests.console.conftest import Browser
 
 FAIR = GroupSettings(GroupMode.FAIR, {"acme": 4.0})
@@ -37,23 +35,3 @@ def test_a_task_says_its_group_and_turn_and_lists_take_one(admin: Browser) -> No
     listed = admin.get("/console/queues/mail?group=acme").body
     assert one in listed
     assert other not in listed
-
-
-@pytest.mark.parametrize("delivered", [True, False])
-def test_a_group_that_is_halted_says_by_which_dead_task(
-    admin: Browser,
-    delivered: bool,  # noqa: FBT001
-) -> None:
-    admin.queue("mail", groups=GroupSettings(GroupMode.STRICT, on_dead=OnDead.HALT))
-    first, second = admin.put("mail", "1", "2", group_key="acme")
-    if delivered:
-        (task,) = admin.use.deliveries.dequeue("mail", batch_size=5, worker="ada:1").tasks
-        assert task.id == first
-    admin.use.cancelling.cancel(first)
-
-    assert f"must wait: {first} is dead" in admin.get("/console/queues/mail").text
-    admin.clock.forward(1)
-    shown = admin.get(f"/console/tasks/{second}").text
-    assert f"one after the other: {first} is dead" in shown
-    admin.use.tasks.delete(first)
-    assert "must wait" not in admin.get("/console/queues/mail").text

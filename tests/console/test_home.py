@@ -6,7 +6,7 @@ from headrace.domain.access import Role
 from headrace.domain.queue import DequeuingSettings
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.operators.keys import BOOTSTRAP
-from tests.console.conftest import Browser, Element, Shown
+from tests.console.conftest import Browser, Shown
 
 
 def troubles(shown: Shown) -> dict[str, str]:
@@ -15,16 +15,6 @@ def troubles(shown: Shown) -> dict[str, str]:
         each.one("a", class_="trouble-name").text: each.one("ul").text
         for each in shown.page.all("li", class_="trouble")
     }
-
-
-def names(shown: Shown) -> list[str]:
-    rows = shown.page.one("table", class_="queues").one("tbody").all("tr")
-    return [row.one("th").one("a").text for row in rows]
-
-
-def head(shown: Shown, text: str) -> Element:
-    heads = shown.page.one("table", class_="queues").one("thead").all("th")
-    return next(each for each in heads if each.text.startswith(text))
 
 
 def listening(admin: Browser, *queues: str) -> None:
@@ -76,22 +66,3 @@ def test_a_pause_says_why_at_home_on_its_queue_and_in_the_audit(admin: Browser) 
     admin.clock.forward(60)
     operator.submit(operator.get("/console/queues/mail").page, "/mail/pause")
     assert "mail provider" not in admin.get("/console/queues/mail").text
-
-
-def test_heads_sort_the_queues_and_say_how_they_are_sorted(admin: Browser) -> None:
-    for name, ready in (("a", 2), ("b", 3), ("c", 1)):
-        admin.queue(name)
-        admin.put(name, *["{}"] * ready)
-    admin.clock.forward(1)
-    shown = admin.get("/console?name=")
-
-    assert names(shown) == ["a", "b", "c"]
-    assert head(shown, "Queue").attributes["aria-sort"] == "ascending"
-
-    by_ready = admin.get(head(shown, "Ready").one("a").attributes["href"])
-    assert names(by_ready) == ["b", "a", "c"]
-    assert head(by_ready, "Ready").attributes["aria-sort"] == "descending"
-    assert "aria-sort" not in head(by_ready, "Queue").attributes
-
-    least_first = admin.get(head(by_ready, "Ready").one("a").attributes["href"])
-    assert names(least_first) == ["c", "a", "b"]

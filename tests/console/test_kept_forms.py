@@ -5,7 +5,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headrace.domain.access import Role
 from headrace.store.records.keys import LASTS
 from tests.console.conftest import KEY, Browser, Shown
 
@@ -71,19 +70,6 @@ def test_a_form_without_a_page_is_sent_again_by_a_button(admin: Browser) -> None
     assert signed_in.page.one("button", class_="primary").text == "Send it again"
     assert "resumes by itself in 2h" in admin.follow(
         admin.submit(signed_in.page, "/mail/pause")).text  # fmt: skip
-
-
-def test_a_wrong_key_keeps_it_too_and_another_key_may_do_what_it_may(admin: Browser) -> None:
-    admin.queue("mail")
-    form = admin.get("/console/queues/mail/settings").page
-    viewer = admin.key(Role.VIEWER)
-    admin.clock.forward(OVER)
-    stopped = admin.submit(form, "/settings", keepalive="7m")
-    refused = sign_in_again(admin, stopped, key="hr_wrong")
-    assert refused.status == 401
-
-    theirs = admin.submit(refused.page, "/sign-in", key=viewer)
-    assert admin.submit(theirs.page, "/settings").status == 403
 
 
 def test_a_form_that_is_not_ours_is_not_kept(admin: Browser, browse: Browser) -> None:

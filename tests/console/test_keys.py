@@ -67,20 +67,6 @@ def test_a_key_wider_than_ones_own_is_refused_beside_its_field(admin: Browser) -
     assert made(part, queues="ngsi.notify").status == 200
 
 
-def test_only_keys_not_wider_than_ones_own_are_listed_and_revoked(admin: Browser) -> None:
-    made(admin, name="wide")
-    part = admin.as_role(Role.ADMIN, "ngsi.*")
-    [wide] = [key for key in admin.api_keys() if key.name == "wide"]
-
-    text = part.get("/console/keys").page.one("table").text
-    assert "wide" not in text
-    assert "this session" in text
-    assert part.get(f"/console/keys/{wide.id}/revoke").status == 403
-    token = part.get("/console/keys").page.all("input", name="token")[0].attributes["value"]
-    assert part.post(f"/console/keys/{wide.id}/revoke", {"token": token}).status == 403
-    assert wide in admin.api_keys()
-
-
 def test_a_key_is_rotated_and_its_secret_is_shown_once(admin: Browser) -> None:
     [before] = set(SECRET.findall(made(admin, queues="mail").body))
     page = admin.get("/console/keys").page
@@ -106,18 +92,6 @@ def test_a_key_is_rotated_and_its_secret_is_shown_once(admin: Browser) -> None:
     assert "must be one of at once" in refused.text
 
 
-def test_a_key_wider_than_ones_own_is_not_rotated(admin: Browser) -> None:
-    made(admin, name="wide")
-    [wide] = admin.api_keys()
-    part = admin.as_role(Role.ADMIN, "ngsi.*")
-    token = part.get("/console/keys").page.all("input", name="token")[0].attributes["value"]
-
-    assert part.get(f"/console/keys/{wide.id}/rotate").status == 403
-    fields = {"token": token, "overlap": "0"}
-    assert part.post(f"/console/keys/{wide.id}/rotate", fields).status == 403
-    assert admin.post(f"/console/keys/{wide.id}/rotate", {"overlap": "0"}).status == 403
-
-
 def test_a_key_is_revoked_after_a_question(admin: Browser) -> None:
     [secret] = set(SECRET.findall(made(admin).body))
     page = admin.get("/console/keys").page
@@ -141,17 +115,6 @@ def test_whoever_revokes_the_own_key_is_told_and_signed_out(admin: Browser) -> N
     assert "You are signed in with it: this session ends." in confirm.text
     other.submit(confirm.page, "/revoke")
     assert other.get("/console").status == 303
-
-
-@pytest.mark.parametrize("role", [role for role in Role if role is not Role.ADMIN])
-def test_keys_are_for_admins(admin: Browser, role: Role) -> None:
-    browser = admin.as_role(role)
-    token = browser.get("/console").page.all("input", name="token")[0].attributes["value"]
-
-    assert "Keys" not in [link.text for link in browser.get("/console").page.all("a")]
-    assert browser.get("/console/keys").status == 403
-    assert browser.get("/console/create-key").status == 403
-    assert browser.post("/console/create-key", {"token": token, "name": "x"}).status == 403
 
 
 def test_the_question_before_a_key_is_revoked_says_what_goes_on(admin: Browser) -> None:

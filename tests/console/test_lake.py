@@ -108,18 +108,6 @@ def proved(lake: FolderLake, body: Mapping[str, Any]) -> None:
     lake.put(LATEST, json.dumps(body).encode())
 
 
-def test_before_the_first_proof_the_page_says_how_to_get_one(
-    admin: Browser, browse: Browser
-) -> None:
-    for browser in (admin, browse.another().sign_in()):  # with a lake, and without one
-        page = browser.get("/console/proof").page
-
-        assert page.one("code", class_="command").text == (
-            "headrace lake rollup && headrace lake proof"
-        )
-        assert [a.text for a in page.all("a", **{"aria-current": "page"})] == ["Proof"]
-
-
 def test_a_proof_that_holds_says_when_and_of_what(admin: Browser, lake: FolderLake) -> None:
     proved(lake, report())
 

@@ -5,9 +5,7 @@ from hashlib import sha256
 
 import pytest
 
-from headrace.domain.access import Role
 from headrace.domain.plan import TaskSpec
-from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.runtime.wiring import build
 from headrace.store.objects import MemoryObjects
 from tests.console.conftest import Browser
@@ -69,13 +67,3 @@ def test_an_upload_is_shown_by_its_size_and_is_not_copied(
     copied = offloading.get(f"/console/tasks/{grant.task_id}/enqueue")
     assert copied.status == 400
     assert "Payload was uploaded: a new task needs" in copied.text
-
-
-def test_a_viewer_is_shown_none_of_it(offloading: Browser) -> None:
-    (task_id,) = offloading.put("mail", LARGE)
-    key = offloading.use.keys.create(BOOTSTRAP, "sam", Role.VIEWER)
-    offloading.jar.clear()
-
-    page = offloading.sign_in(key.secret).get(f"/console/tasks/{task_id}")
-    assert "the-very-end" not in page.body
-    assert "2 KiB" not in page.body

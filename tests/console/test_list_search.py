@@ -134,19 +134,6 @@ def test_a_view_is_saved_shown_to_its_list_and_removed(full: Browser, name: str)
     assert "The view of mail is removed." in gone.text
 
 
-def test_views_are_shared_by_keys_for_the_same_queues_only(full: Browser) -> None:
-    page = search(full, "workers", "queue:news").page
-    full.submit(page, "/views/workers", name="secret", do="save")
-    mail = full.as_role(Role.OPERATOR, "mail")
-    theirs = search(mail, "workers", "queue:mail").page
-
-    assert "secret" not in mail.get(PATHS["workers"]).text
-    mail.submit(theirs, "/views/workers", name="ours", do="save")
-    assert "ours" in mail.get(PATHS["workers"]).text
-    assert "ours" not in full.get(PATHS["workers"]).text
-    assert "secret" in full.as_role(Role.VIEWER).get(PATHS["workers"]).text
-
-
 def test_who_may_not_operate_or_see_the_list_saves_no_view_of_it(full: Browser) -> None:
     given = {"name": "x", "q": "mail", "do": "save"}
     shown = search(full.as_role(Role.VIEWER), "workers", "mail")

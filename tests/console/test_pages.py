@@ -6,12 +6,13 @@ Long, because it is a list of promises, a test for each.
 import re
 from collections import Counter
 from itertools import combinations
+from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
 
 from headrace.domain.access import Role
-from headrace.domain.queue import QueueSettings
+from headrace.domain.errors import Unavailable
 from tests.console.conftest import Browser, Element, Shown, query_of
 
 NAMES = re.compile(r"\b(queues|tasks|batches|keys|schedules|actions|sets)/[^/]+")
@@ -132,22 +133,6 @@ def test_queues_are_told_at_a_glance(filled: Browser) -> None:
     ]
 
 
-def test_cancelled_tasks_are_counted_apart_from_the_dead(filled: Browser) -> None:
-    filled.use.queues.create("quiet", QueueSettings())
-    for task in filled.put("quiet", "{}", "{}"):
-        filled.use.cancelling.cancel(task)
-    filled.record()
-
-    shown = filled.get("/console")
-    cells = {
-        row.all("th")[0].text: row.all("td")[4] for row in shown.page.all("tr") if row.all("td")
-    }
-
-    assert cells["quiet"].text == "dead 2 2 cancelled"
-    assert cells["mail"].text == "dead 1"
-    assert "dead 2 2 cancelled" in filled.get("/console/queues/quiet").page.text
-
-
 def test_an_empty_console_names_the_command_that_fills_it(admin: Browser) -> None:
     assert "headrace queue create mail" in admin.get("/console").text
 
@@ -216,26 +201,6 @@ def test_a_tag_leads_to_the_tasks_that_have_it(admin: Browser, tags: dict[str, s
         assert row.one("code").text[-6:] == meant[-6:]
 
 
-@pytest.mark.parametrize(
-    ("query", "says"),
-    [
-        ("tag=broken,a", "key=value"),
-        ("attempts=-1", "from 0 to 1000000000"),
-        ("limit=1000", "from 1 to 250"),
-    ],
-)
-def test_a_filter_that_makes_no_sense_is_kept_and_explained(
-    filled: Browser, query: str, says: str
-) -> None:
-    shown = filled.get(f"/console/queues/mail?{query}")
-    name, value = query.split("=")
-
-    assert shown.status == 400
-    assert says in shown.text
-    if name != "limit":
-        assert shown.page.one("input", name=name).attributes["value"] == value
-
-
 def test_tabs_and_pages_keep_the_filter(filled: Browser) -> None:
     filled.put("mail", *["{}"] * 30)
     filled.clock.forward(1)
@@ -254,16 +219,6 @@ def test_tabs_and_pages_keep_the_filter(filled: Browser) -> None:
     assert first_ids.isdisjoint({row.one("code").text for row in rows(second)})
 
 
-def test_a_queue_is_paused_for_an_hour_and_resumes_by_itself(filled: Browser) -> None:
-    page = filled.get("/console/queues/mail").page
-    paused = filled.follow(filled.submit(page, "/mail/pause"))
-
-    assert "resumes by itself in 1h" in paused.text
-    assert "Deliveries are paused and resume in 1 h" in paused.text
-    filled.clock.forward(3600)
-    assert "Deliveries are paused" not in filled.get("/console/queues/mail").text
-
-
 def test_markup_in_payloads_and_errors_is_text(filled: Browser) -> None:
     task = filled.kill("mail", EVIL, "<script>alert(2)</script>")
     shown = filled.get(f"/console/tasks/{task}")
@@ -274,15 +229,6 @@ def test_markup_in_payloads_and_errors_is_text(filled: Browser) -> None:
     assert "<script>alert(2)</script>" in shown.text
     assert "<script>alert(2)" not in shown.body
     assert "<script>alert(2)" not in filled.get("/console/queues/mail?state=DEAD").body
-
-
-def test_a_waiting_task_says_why_it_waits(filled: Browser) -> None:
-    filled.submit(filled.get("/console/queues/mail").page, "/mail/pause")
-    [task] = filled.put("mail", delay_in_seconds=120)
-    text = filled.get(f"/console/tasks/{task}").text
-
-    assert "scheduled The task is not due yet. This ends in 2 min" in text
-    assert "paused Deliveries of queue mail are paused" in text
 
 
 def test_errors_say_what_happened_and_the_request_id(filled: Browser) -> None:
@@ -301,6 +247,24 @@ def test_a_fault_shows_nothing_of_itself(filled: Browser, caplog: pytest.LogCapt
     assert shown.status == 500
     assert "AttributeError" not in shown.body
     assert "AttributeError" in caplog.text
+
+
+def test_while_the_table_is_away_pages_and_forms_are_a_503(
+    filled: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = filled.get("/console/queues/mail").page
+
+    def away(*_: Any, **__: Any) -> None:
+        raise Unavailable("the table does not answer")
+
+    with monkeypatch.context() as patch:
+        for method in ("record", "records", "put_record"):
+            patch.setattr(filled.stream, method, away, raising=False)
+        for shown in (filled.get("/console/queues/mail"), filled.submit(page, "/mail/pause")):
+            assert shown.status == 503
+            assert int(shown.headers["retry-after"]) >= 1
+            assert "Traceback" not in shown.body
+    assert not filled.use.queues.get("mail").paused(filled.clock())
 
 
 def rows(shown: Shown) -> list[Element]:

@@ -4,11 +4,9 @@ from urllib.parse import quote
 
 import pytest
 
-from headrace.domain.access import Role
 from tests.console.conftest import Browser, Element, Shown, form_to
 
 LIST = "/console/queues/mail?state=DEAD&q=error%3Afull&order=asc&limit=25"
-ERRORS = "/console/errors?q=error%3Afull"
 
 
 @pytest.fixture
@@ -38,11 +36,6 @@ def link_of(page: Element, text: str) -> str:
     return found.pop()
 
 
-def crumbs_of(shown: Shown) -> list[str]:
-    """Return the addresses of the breadcrumb."""
-    return [link.attributes["href"] for link in shown.page.one("nav", class_="crumbs").all("a")]
-
-
 def task_link(shown: Shown) -> str:
     """Return the address of the first task of a list."""
     links = [link.attributes["href"] for link in shown.page.all("a")]
@@ -60,15 +53,6 @@ def test_a_list_is_kept_by_an_action_on_ticked_tasks(mail: Browser) -> None:
     assert done.headers["location"] == here.url
     nothing = mail.submit(here.page, "/mail/selected", action="restart")
     assert nothing.headers["location"] == here.url
-
-
-def test_a_list_is_kept_by_a_dry_run_that_is_cancelled(mail: Browser) -> None:
-    here = second_page(mail)
-
-    seen = mail.follow(mail.submit(here.page, "/mail/matching", action="restart"))
-
-    assert link_of(seen.page, "Cancel") == here.url
-    assert here.url in crumbs_of(seen)
 
 
 def test_a_list_is_kept_by_an_action_on_all_that_match_and_by_its_undo(mail: Browser) -> None:
@@ -97,22 +81,6 @@ def test_a_list_is_kept_by_the_deletion_of_one_task_and_its_undo(mail: Browser) 
     assert "1 task back." in mail.follow(undone).text
 
 
-def test_the_errors_that_were_looked_for_are_kept(mail: Browser) -> None:
-    here = mail.get(ERRORS)
-    group = here.page.one("ul", class_="groups")
-
-    seen = mail.follow(mail.submit(group, "/console/errors", action="delete"))
-    done = mail.follow(mail.submit(seen.page, seen.url.partition("?")[0], do="few"))
-    assert link_of(seen.page, "Cancel") == here.url
-    assert link_of(done.page, "Back to the list") == here.url
-
-    mail.follow(mail.submit(done.page, "/console/undo"))
-    task = mail.get(task_link(here))
-    deleted = mail.submit(mail.get(link_of(task.page, "Delete…")).page, "/delete")
-    undone = mail.submit(mail.follow(deleted).page, "/console/undo")
-    assert (deleted.headers["location"], undone.headers["location"]) == (here.url, here.url)
-
-
 @pytest.mark.parametrize("action", ["pause", "recount", "reindex"])
 def test_a_list_is_kept_by_what_is_done_to_its_queue(admin: Browser, action: str) -> None:
     admin.queue("mail", indexed_fields=("tag:tenant",))
@@ -123,20 +91,6 @@ def test_a_list_is_kept_by_what_is_done_to_its_queue(admin: Browser, action: str
     assert done.headers["location"] == url
     if action == "pause":
         assert admin.submit(admin.get(url).page, "/mail/resume").headers["location"] == url
-
-
-def test_other_lists_are_kept_too(mail: Browser) -> None:
-    mail.key(Role.VIEWER)
-    keys = mail.get("/console/keys?q=role%3Aviewer&sort=name")
-    asked = mail.get(link_of(keys.page, "Revoke…"))
-    assert link_of(asked.page, "Cancel") == keys.url
-    assert mail.submit(asked.page, "/revoke").headers["location"] == keys.url
-
-    mail.use.task_batches.create({}, batch_id="b")
-    batches = mail.get("/console/batches?q=b&sort=-created")
-    batch = mail.get(link_of(batches.page, "b"))
-    cancelled = mail.submit(mail.get(link_of(batch.page, "Cancel the whole")).page, "/b/cancel")
-    assert batches.url in crumbs_of(mail.follow(cancelled))
 
 
 @pytest.mark.parametrize(

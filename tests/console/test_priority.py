@@ -26,20 +26,3 @@ def test_a_list_has_a_column_and_a_filter_for_them(admin: Browser) -> None:
     assert low not in filtered
     wrong = admin.get("/console/queues/mail?priority=urgent").text
     assert "must be one of high, normal, low" in wrong
-
-
-def test_a_task_enqueued_as_new_has_the_one_that_was_chosen(admin: Browser) -> None:
-    _, _, low = ranked(admin)
-    admin.queue("plain")
-
-    def again(**fields: str) -> tuple[int, str]:
-        form = admin.get(f"/console/tasks/{low}/enqueue").page
-        shown = admin.submit(form, f"/{low}/enqueue", payload="1", **fields)
-        made = admin.submit(shown.page, f"/{low}/enqueue")
-        return made.status, made.headers.get("location", made.text)
-
-    status, where = again(priority="high")
-    assert status == 303
-    assert admin.task(where.rpartition("/")[2]).priority is Priority.HIGH
-    status, text = again(priority="high", queue="plain")
-    assert (status, "priority has no meaning in queue plain" in text) == (400, True)

@@ -35,12 +35,6 @@ def test_counters_that_are_off_are_mended(off: Browser) -> None:
     assert "The counters were right." in again.text
 
 
-def test_who_may_only_look_is_offered_no_recount(off: Browser) -> None:
-    viewer = off.as_role(Role.VIEWER)
-
-    assert "/mail/recount" not in viewer.get(HERE).body
-
-
 INDEX = "/mail/reindex"
 
 

@@ -221,10 +221,3 @@ def test_a_sign_in_that_led_back_to_a_form_is_done_once(admin: Browser) -> None:
 
     assert admin.reload().status == 403
     assert admin.get("/console/queues/mail").status == 404
-
-
-def test_a_key_is_made_again_from_a_form_that_was_corrected(admin: Browser) -> None:
-    wrong = admin.submit(admin.get("/console/create-key").page, "/create-key", name="")
-    assert wrong.status == 400
-
-    assert SECRET.search(admin.submit(wrong.page, "/create-key", name="station").body)

@@ -72,13 +72,6 @@ def test_a_path_is_found_with_a_slash_behind_it_and_a_stage_before_it(admin: Bro
     assert {link for link in links if not link.startswith(("/dev/console", "#"))} == set()
 
 
-def test_head_is_answered_as_get(admin: Browser) -> None:
-    admin.queue("mail")
-
-    assert admin.send("HEAD", "/console/queues/mail", b"", {}).status == 200
-    assert admin.send("HEAD", "/console/queues/none", b"", {}).status == 404
-
-
 def test_no_event_of_the_console_has_an_authorizer(template: Template) -> None:
     events = template["Resources"]["ConsoleFunction"]["Properties"]["Events"].values()
 

@@ -1,6 +1,5 @@
 """Saved views: a query by a name, beside the box of its queue, for everybody."""
 
-from headrace.domain.access import Role
 from tests.console.conftest import Browser, query_of
 
 TYPED = '/console/queues/mail?q=state:dead+tag:to%3D"a b"'
@@ -25,20 +24,6 @@ def test_a_query_is_saved_by_a_name_and_removed_again(admin: Browser) -> None:
     removed = admin.submit(admin.get(TYPED).page, "/mail/views", do="remove")
     assert "The view to a b is removed." in admin.follow(removed).text
     assert views(admin) == []
-
-
-def test_who_may_not_operate_sees_views_and_saves_none(admin: Browser) -> None:
-    admin.queue("mail")
-    admin.use.views.save("mail", "late", TEXT, by="ada")
-    page = admin.get(TYPED).page
-    viewer = admin.as_role(Role.VIEWER)
-
-    assert views(viewer) == [("late", {"q": TEXT})]
-    assert viewer.get(TYPED).page.all("div", class_="drop-body") == []
-    refused = viewer.post("/console/queues/mail/views", {"name": "x", "q": TEXT, "do": "save"})
-    assert refused.status == 403
-    assert page.all("nav", **{"aria-label": "Saved views"})
-    assert len(admin.use.views.of("mail")) == 1
 
 
 def test_views_of_a_queue_are_not_another_ones(admin: Browser) -> None:

@@ -1,6 +1,5 @@
 """Schedules: what is shown of them, and the journey from an empty form to a run."""
 
-from dataclasses import replace
 from datetime import UTC, timedelta
 from zoneinfo import ZoneInfo
 
@@ -8,8 +7,6 @@ import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.schedule import ScheduleSettings
-from headrace.domain.task import DedupeUntil, Missed, OnExpiry
-from headrace.ops.delivery.reports import ReportStatus
 from tests.console.conftest import Browser
 
 HERE = "/console/queues/mail/schedules/nightly"
@@ -40,21 +37,6 @@ def test_a_schedule_is_told_in_words_with_its_next_runs(planned: Browser) -> Non
     )
     assert f"{first + timedelta(days=4):%a %Y-%m-%d %H:%M:%S %Z}" in text
     assert "none yet" in text
-
-
-def test_a_schedule_says_how_its_last_run_ended(planned: Browser) -> None:
-    planned.clock.forward(timedelta(hours=17, minutes=58))
-    planned.use.ticking.run()
-    planned.clock.forward(timedelta(minutes=3))
-    planned.sign_in()
-
-    assert "Last run 1 min ago ready" in planned.get(HERE).text
-    assert "1 min ago ready" in planned.get("/console/schedules").text
-    [task] = [task for task in planned.take("mail", 10) if task.schedule == "nightly"]
-    planned.say(task, ReportStatus.FAILED, retryable=False)
-    assert "dead rejected" in planned.get(HERE).text
-    planned.use.tasks.delete(task.id)
-    assert "its task is not kept any more" in planned.get(HERE).text
 
 
 def test_a_schedule_is_made_after_its_runs_were_seen(filled: Browser) -> None:
@@ -120,62 +102,6 @@ def test_an_edit_keeps_what_the_form_does_not_have(planned: Browser) -> None:
     assert dict(settings.tags) == {"service": "smartcity"}
 
 
-def test_a_schedule_is_paused_and_runs_again(planned: Browser) -> None:
-    paused = planned.follow(planned.submit(planned.get(f"{HERE}/pause").page, "/pause"))
-    assert "Schedule nightly is paused" in paused.text
-    assert "None while it is paused." in paused.text
-    assert "Resume…" in paused.text
-    again = planned.follow(planned.submit(planned.get(f"{HERE}/resume").page, "/resume"))
-    assert "Schedule nightly runs again" in again.text
-    assert "It is not paused." in planned.get(f"{HERE}/resume").text
-
-
-def test_a_schedule_is_run_now(planned: Browser) -> None:
-    confirm = planned.get(f"{HERE}/run")
-    done = planned.follow(planned.submit(confirm.page, "/run"))
-
-    assert "Schedule nightly made this task, due now." in done.text
-    [entry] = planned.audited("run_schedule")
-    assert (entry.actor, entry.changed) == ("bootstrap", 1)
-
-
-def test_a_schedule_says_what_becomes_of_missed_and_expired_runs(planned: Browser) -> None:
-    typed = {"payload": NIGHTLY.payload, "do": "save"}
-    form = planned.get(f"{HERE}/edit").page
-    saved = planned.submit(
-        form, "/edit", **typed, missed="all", on_expiry="drop", dedupe_key="k", dedupe_until="start"
-    )
-
-    shown = planned.follow(saved).text
-    assert "When expired remove it" in shown
-    assert "Key held until the task starts" in shown
-    assert "Missed runs run all, at most 100" in shown
-    settings = planned.use.schedules.get("mail", "nightly").schedule.settings
-    assert settings == replace(
-        NIGHTLY,
-        missed=Missed.ALL,
-        on_expiry=OnExpiry.DROP,
-        dedupe_key="k",
-        dedupe_until=DedupeUntil.START,
-    )
-    planned.submit(planned.get(f"{HERE}/edit").page, "/edit", **typed)
-    assert planned.use.schedules.get("mail", "nightly").schedule.settings == settings
-    wrong = planned.submit(planned.get(f"{HERE}/edit").page, "/edit", **typed, missed="some")
-    assert "must be one of skip, latest, all" in wrong.text
-    keyless = {"dedupe_key": "", "dedupe_until": "start"}
-    wrong = planned.submit(planned.get(f"{HERE}/edit").page, "/edit", **typed, **keyless)
-    assert "needs a dedupe key" in wrong.text
-
-
-def test_a_schedule_is_deleted_after_a_question(planned: Browser) -> None:
-    confirm = planned.get(f"{HERE}/delete")
-    assert "Delete schedule nightly of mail?" in confirm.text
-    done = planned.follow(planned.submit(confirm.page, "/delete"))
-
-    assert "Schedule nightly of mail is deleted." in done.text
-    assert planned.get(HERE).status == 404
-
-
 def test_a_viewer_sees_when_but_no_payload_and_no_action(planned: Browser) -> None:
     viewer = planned.as_role(Role.VIEWER)
     shown = viewer.get(HERE)
@@ -190,20 +116,6 @@ def test_a_viewer_sees_when_but_no_payload_and_no_action(planned: Browser) -> No
         assert viewer.get(f"{HERE}/{path}").status == 403
         assert viewer.post(f"{HERE}/{path}", {"token": token}).status == 403
     assert viewer.post("/console/create-schedule", {"token": token}).status == 403
-
-
-def test_a_restricted_key_sees_and_makes_only_its_own(planned: Browser) -> None:
-    planned.use.schedules.put("ngsi.notify", "own", NIGHTLY)
-    operator = planned.as_role(Role.OPERATOR, "ngsi.*")
-
-    text = operator.get("/console/schedules").text
-    assert "own" in text
-    assert "nightly" not in text
-    assert operator.get(HERE).status == 403
-    form = operator.get("/console/create-schedule").page
-    typed = {"queue": "mail", "name": "new", "cron": "* * * * *", "payload": "{}"}
-    for do in ("preview", "save"):
-        assert operator.submit(form, "/create-schedule", **typed, do=do).status == 403
 
 
 @pytest.mark.parametrize(

@@ -55,12 +55,6 @@ def test_a_wrong_query_says_what_and_where_and_lists_nothing(mail: Browser) -> N
     assert ids_of(shown) == set()
 
 
-def test_a_task_is_found_by_a_value_in_its_payload(mail: Browser) -> None:
-    [meant, _] = mail.put("mail", '{"order": {"id": 77}}', '{"order": {"id": 770}}')
-
-    assert ids_of(mail.get("/console/queues/mail?q=payload.order.id:77")) == {meant}
-
-
 def test_who_may_not_see_payloads_may_not_ask_for_them(mail: Browser) -> None:
     mail.put("mail", '{"order": 77}')
     viewer = mail.as_role(Role.VIEWER)
@@ -85,20 +79,6 @@ def test_how_an_id_begins_finds_it_in_its_queue_and_in_all(mail: Browser, length
     assert ids_of(shown) == {meant}, shown.headers.get("location")
     assert ids_of(mail.get(f"/console/queues/sms?q={prefix}")) == {meant}
     assert ids_of(mail.get(f"/console/queues/mail?q={prefix}")) == set()
-
-
-@pytest.mark.parametrize(
-    ("wanted", "says"),
-    [
-        ("tsk_01jzzzzzzz", "No task's id begins with tsk_01jzzzzzzz"),
-        ("tsk_01O", "ids that Headrace makes have no O"),
-    ],
-)
-def test_a_mistyped_id_says_so(mail: Browser, wanted: str, says: str) -> None:
-    mail.put("mail")
-
-    assert says in mail.get(f"/console/search?q={wanted}").text
-    assert "No task" in mail.get(f"/console/queues/mail?q={wanted}").text
 
 
 def test_ids_of_other_keys_queues_are_not_found(mail: Browser) -> None:

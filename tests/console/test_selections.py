@@ -10,7 +10,6 @@ import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.task import State
-from headrace.ops.operators.action_work import PART
 from tests.console.conftest import Browser, Element, Shown
 
 
@@ -87,75 +86,11 @@ def test_a_few_first_and_then_the_rest(mail: Browser) -> None:
     assert "Done: 3 tasks restarted." in rest.text
 
 
-def test_what_is_sent_twice_is_done_once(mail: Browser) -> None:
-    kill(mail, 12)
-    confirm = look(mail, "/console/queues/mail?state=DEAD", "restart")
-    decide(mail, confirm, "few")
-    again = decide(mail, confirm, "few")
-
-    assert again.status == 409
-    assert mail.count("mail", State.ENQUEUED) == 5
-
-
-def test_what_left_or_came_meanwhile_is_left_alone_and_told(mail: Browser) -> None:
-    gone, *rest = kill(mail, 3)
-    confirm = look(mail, "/console/queues/mail?state=DEAD", "delete")
-    mail.use.tasks.delete(gone)
-    later = mail.kill("mail")
-    done = to_the_end(mail, mail.follow(decide(mail, confirm, "all")))
-
-    assert "Done: 2 tasks deleted." in done.text
-    assert "1: 1 because it is not in this queue any more" in done.text
-    assert mail.task(later).state is State.DEAD
-    assert mail.get(f"/console/tasks/{rest[0]}").status == 404
-
-
-@pytest.mark.slow
-def test_a_large_set_is_looked_at_and_acted_on_in_parts(mail: Browser) -> None:
-    for _ in range(64):
-        mail.put("mail", *["{}"] * 25, delay_in_seconds=600)
-    begun = mail.follow(
-        mail.submit(mail.get("/console/queues/mail").page, "/matching", action="run")
-    )
-
-    assert "Looked at 1 500 tasks so far, 1 500 of them fit." in begun.text
-    confirm = to_the_end(mail, begun)
-    assert "Run 1 600 tasks of mail now?" in confirm.text
-    mail.clock.forward(0.001)
-    going = mail.follow(decide(mail, confirm, "all", reason="they are late"))
-    assert "Going on: 250 of 1 600 tasks so far." in going.text
-    assert "close the browser: it goes on" in going.text
-    assert "they are late" in going.text
-    assert going.page.one("progress").attributes == {
-        "class": "how-far",
-        "value": "250",
-        "max": "1600",
-        "aria-label": "Going on: 250 of 1\u202f600 tasks so far.",
-    }
-    assert "Done: 1 600 tasks due now." in to_the_end(mail, going).text
-    [entry] = mail.audited("run")
-    assert (entry.matched, entry.changed, entry.reason) == (1600, 1600, "they are late")
-    told = mail.get("/console/audit?action=run").page.one("tbody").text
-    assert "made due 1,600 enqueued tasks of mail: they are late" in told
-    assert entry.filter is not None
-    assert str(entry.filter["set"]) not in told, "the page of the action tells it"
-
-
 def begun(mail: Browser) -> Shown:
     """Begin to delete 300 tasks, of which the first part is done at once."""
     for _ in range(12):
         mail.put("mail", *["{}"] * 25)
     return mail.follow(decide(mail, look(mail, "/console/queues/mail", "delete"), "all"))
-
-
-def test_it_is_paused_on_the_way_and_goes_on_when_asked(mail: Browser) -> None:
-    rests = mail.follow(decide(mail, begun(mail), "pause"))
-
-    assert "Resting: 250 of 300 tasks so far." in rests.text
-    assert refresh_of(rests.page) is None
-    mail.use.action_work.run()
-    assert "Resting: 250 of 300" in mail.get(rests.url).text
-    assert "Done: 300" in to_the_end(mail, mail.follow(decide(mail, rests, "resume"))).text
 
 
 def test_what_is_cancelled_is_over_and_says_how_much_was_done(mail: Browser) -> None:
@@ -252,62 +187,5 @@ def test_only_operators_of_the_queue_look_and_act(mail: Browser) -> None:
     assert mail.count("mail", State.DEAD) == 6
 
 
-@pytest.mark.parametrize("do", ["look", "few", "all"])
-def test_a_move_that_goes_elsewhere_is_only_for_operators_of_that_queue_too(
-    mail: Browser, do: str
-) -> None:
-    kill(mail, 7)
-    confirm = look(mail, "/console/queues/mail?state=DEAD", "move")
-    mail.follow(decide(mail, confirm, "few", to_queue="archive"))
-    only_mail = mail.as_role(Role.OPERATOR, "mail")
-    token = only_mail.get("/console").page.all("input", name="token")[0].attributes["value"]
-    path = confirm.url.partition("?")[0]
-
-    shown = only_mail.get(path)
-    tried = only_mail.post(path, {"token": token, "do": do, "to_queue": "mail"})
-
-    assert [shown.status, tried.status] == [403, 403]
-    assert "archive" not in shown.body + tried.body
-    assert len(mail.use.inspect.list("archive").tasks) == 5
-    both = mail.as_role(Role.OPERATOR, "mail", "archive")
-    assert "Begun on 5 of 7 tasks" in both.get(path).text
-
-
-def test_a_filter_that_fits_little_says_how_far_it_looked(mail: Browser) -> None:
-    for _ in range(64):
-        mail.put("mail", *["{}"] * 25)
-    shown = mail.get("/console/queues/mail?tag=no%3Dbody")
-    second = look_on(mail, shown)
-    last = look_on(mail, second)
-
-    why = "looked at, because tag:no is not indexed in mail."
-    assert f"None found yet: 750 of about 1 600 tasks {why}" in shown.text
-    assert f"None found yet: 1 500 of about 1 600 tasks {why}" in second.text
-    assert shown.page.one("progress").attributes["max"] == "1600"
-    assert "No task fits this filter." in last.text
-
-
-def look_on(mail: Browser, shown: Shown) -> Shown:
-    [on] = [link for link in shown.page.all("a") if link.text == "Look on"]
-    return mail.get(on.attributes["href"])
-
-
 def token_of(page: Element) -> str:
     return page.all("input", name="token")[0].attributes["value"]
-
-
-def test_what_was_deleted_comes_back_by_a_button_on_its_page(mail: Browser) -> None:
-    for _ in range(PART + 20):  # in more than one part
-        mail.put("mail", '"gone"')
-    confirm = look(mail, "/console/queues/mail?state=READY", "delete")
-    assert "an undo brings them back." in confirm.text
-
-    done = to_the_end(mail, mail.follow(decide(mail, confirm, "all")))
-
-    assert f"Done: {PART + 20} tasks deleted." in done.text
-    assert mail.count("mail") == 0
-    assert f"Undo: bring {PART + 20} tasks back" in done.text
-    back = mail.follow(mail.submit(done.page, "/console/undo"))
-    assert f"{PART + 20} tasks back." in back.text
-    assert "Undo: bring" not in mail.get(done.url).text
-    assert mail.count("mail") == PART + 20

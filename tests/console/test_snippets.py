@@ -103,34 +103,6 @@ def test_a_task_like_this_one_is_enqueued_with_all_its_fields(admin: Browser) ->
     assert command[6:8] == ["--priority", "high"]
 
 
-@pytest.mark.parametrize(
-    ("query", "sent", "option"),
-    [
-        (
-            {"state": "DEAD", "worker": "ada:1", "error": "it's over", "order": "asc"},
-            {"state": "DEAD", "worker": "ada:1", "error": "it's over", "order": "asc"},
-            ["--error", "it's over"],
-        ),
-        (
-            {"q": 'tag:"a b"=c&d payload.to:"o\'hara $HOME"'},
-            {"tag.a b": "c&d", "query": 'payload.to:"o\'hara $HOME"'},
-            ["--query", 'payload.to:"o\'hara $HOME"'],
-        ),
-    ],
-)
-def test_a_list_is_asked_for_with_its_filter(
-    admin: Browser, query: dict[str, str], sent: dict[str, str], option: list[str]
-) -> None:
-    admin.queue("mail")
-    offered = copies(admin.get(f"/console/queues/mail?{urlencode(query)}"), "List")
-
-    asked = parse_qs(urlsplit(words(offered["curl"])[-1]).query)
-    assert {**asked, **{name: [value] for name, value in sent.items()}} == asked
-    command = words(offered["command"])
-    assert command[command.index(option[0]) + 1] == option[1]
-    compile(offered["Python"], "copied", "exec")
-
-
 @pytest.mark.slow
 def test_command_and_python_run_as_they_are_copied(tmp_path: Path, admin: Browser) -> None:
     admin.queue("mail")

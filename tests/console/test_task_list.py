@@ -48,19 +48,6 @@ def test_the_head_of_the_time_turns_the_order_round(filled: Browser) -> None:
     assert ids(turned) == newest[::-1]
 
 
-def test_other_heads_sort_a_list_that_is_all_there(filled: Browser) -> None:
-    filled.put("mail", '{"task": "a.first", "args": {}}', '{"task": "b.second", "args": {}}')
-    page = filled.get("/console/queues/mail").page
-    by_task = filled.get(heads(page)["Task"][1]).page
-    rows = by_task.one("table", class_="tasks").one("tbody").all("tr")
-
-    assert heads(by_task)["Task ▲"][0] == "ascending"
-    assert ["a.first" in row.text for row in rows][-2:] == [True, False]
-    down = filled.get(heads(by_task)["Task ▲"][1]).page
-    assert heads(down)["Task ▼"][0] == "descending"
-    assert sorted(ids(down)) == sorted(ids(by_task)) == sorted(ids(page))
-
-
 def test_the_list_names_function_and_arguments_to_those_who_may_see_them(admin: Browser) -> None:
     admin.queue("mail")
     [task_id] = admin.put("mail", '{"task":"mail.send","args":{"to":"ada"}}')

@@ -1,15 +1,10 @@
 """What the console says of a task, an error, an alert or a worker is true now."""
 
-import pytest
-
 from headrace.domain.access import Role
 from headrace.domain.alerts import Measured
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.queue import AlertSettings
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.delivery.reports import ReportStatus, WorkerError
-from headrace.ops.operators.keys import BOOTSTRAP
 from tests.console.conftest import Browser, Shown
 
 FAILS = WorkerError("TimeoutError", "no answer", "")
@@ -18,19 +13,6 @@ FAILS = WorkerError("TimeoutError", "no answer", "")
 def only_row(shown: Shown) -> str:
     [row] = shown.page.one("table", class_="tasks").one("tbody").all("tr")
     return row.text
-
-
-@pytest.mark.parametrize("state", ["", "READY"])
-def test_a_ready_task_of_a_fair_group_is_due_since_its_due_time(admin: Browser, state: str) -> None:
-    admin.queue("mail", groups=GroupSettings(GroupMode.FAIR))
-    admin.put("mail", group_key="acme")
-    admin.clock.forward(120)
-
-    shown = admin.get(f"/console/queues/mail?state={state}")
-
-    assert "2 min ago" in only_row(shown)
-    assert " d ago" not in only_row(shown)
-    assert not [head for head in shown.page.all("th") if "aria-sort" in head.attributes]
 
 
 def test_a_lease_that_was_extended_ends_when_it_does(admin: Browser) -> None:
@@ -105,20 +87,6 @@ def test_an_alert_whose_limit_is_not_reached_now_says_so_and_is_no_trouble(
     assert "now below the limit" not in admin.get("/console/queues/mail").text
 
 
-def test_all_workers_are_counted_and_not_those_of_a_page(admin: Browser) -> None:
-    admin.queue("mail")
-    for number in range(120):
-        beat = WorkerHeartbeat(f"ada:{number}", ("mail",), admin.clock(), 1, (), "1.4.2")
-        admin.use.workers.alive(BOOTSTRAP, beat)
-
-    first = admin.get("/console/workers")
-    second = admin.get(first.page.one("a", rel="next").attributes["href"])
-
-    assert "120 alive" in first.text
-    assert "120 alive" in second.text
-    assert "50 workers here" in first.text
-
-
 def test_a_task_that_was_deleted_is_found_in_the_audit_by_its_id(filled: Browser) -> None:
     (task_id,) = filled.put("mail")
     operator = filled.as_role(Role.OPERATOR)
@@ -132,24 +100,3 @@ def test_a_task_that_was_deleted_is_found_in_the_audit_by_its_id(filled: Browser
     assert "the operator delete mail" in row.text
     viewer = filled.as_role(Role.VIEWER)
     assert "in the audit" not in viewer.get(f"/console/search?q={task_id}").text
-
-
-def test_a_queue_whose_workers_are_all_busy_says_so(admin: Browser) -> None:
-    admin.queue("mail")
-    (task_id,) = admin.put("mail")
-    admin.clock.forward(120)
-    beat = WorkerHeartbeat("ada:1", ("mail", "sms"), admin.clock(), 1, ("tsk_1",), "1.4.2")
-    admin.use.workers.alive(BOOTSTRAP, beat)
-
-    assert "1 worker listens, all busy" in admin.get("/console/queues/mail").text
-    assert "the only worker is busy with other tasks" in admin.get("/console").text
-    task = admin.get(f"/console/tasks/{task_id}").text
-    assert "behind The only worker of queue mail is busy with other tasks." in task
-
-
-def test_a_task_that_is_tried_again_says_what_failed_before(admin: Browser) -> None:
-    first, _ = failed_twice(admin)
-
-    text = admin.get(f"/console/tasks/{first}").text
-
-    assert "Attempt 2 is not due yet; attempt 1 failed: TimeoutError: no answer." in text

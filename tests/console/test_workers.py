@@ -81,28 +81,6 @@ def test_a_worker_is_asked_after_a_question(admin: Browser, verb: str, asked: st
     assert "nobody listens" not in done.text
 
 
-def test_a_queue_in_which_something_is_ready_says_that_nobody_listens(admin: Browser) -> None:
-    for name in ("heard", "idle", "paused", "unheard"):
-        admin.queue(name)
-    for name in ("heard", "paused", "unheard"):
-        admin.put(name)
-    admin.use.queues.pause("paused")
-    beat(admin, "ada:1", "heard")
-    admin.clock.forward(20)
-
-    shown = admin.get("/console").page
-    noted = {
-        row.one("th").all("a")[0].text
-        for row in shown.one("table", class_="queues").one("tbody").all("tr")
-        if "nobody listens" in row.text
-    }
-
-    assert noted == {"unheard"}
-    assert "Nobody listens" in admin.get("/console/queues/unheard").text
-    for name in ("heard", "idle", "paused"):
-        assert "Nobody listens" not in admin.get(f"/console/queues/{name}").text
-
-
 def test_only_operators_of_all_its_queues_may_quiet_a_worker(admin: Browser) -> None:
     for name in ("mail", "other"):
         admin.queue(name)

@@ -1,6 +1,7 @@
 """The stores that must keep every promise of this folder, and the use cases over each."""
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -142,31 +143,33 @@ def new_world(store: Store, clock: ManualClock) -> World:
     return World(store, clock, use)
 
 
-@dataclass
-class HookedStore:
-    """A store that runs a hook once, before or after a call of one of its methods."""
-
-    store: Store
-    hooks: dict[str, Callable[[], object]]
-
-    def __getattr__(self, name: str) -> Any:
-        inner = getattr(self.store, name)
-        if not callable(inner):
-            return inner
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self.hooks.pop(f"before_{name}", lambda: None)()
-            answer = inner(*args, **kwargs)
-            self.hooks.pop(f"after_{name}", lambda: None)()
-            return answer
-
-        return call
-
-
 def hooked(world: World, **hooks: Callable[[], object]) -> World:
     """Return another process on the same store, in which ``before_…`` and ``after_…`` run once."""
-    store: Any = HookedStore(world.store, hooks)
+    store = copy(world.store)
+    for name, hook in hooks.items():
+        when, _, method = name.partition("_")
+        call = _before if when == "before" else _after
+        setattr(store, method, call(getattr(store, method), [hook]))
     return new_world(store, world.clock)
+
+
+def _before(inner: Callable[..., Any], hooks: list[Callable[[], object]]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        while hooks:
+            hooks.pop()()
+        return inner(*args, **kwargs)
+
+    return call
+
+
+def _after(inner: Callable[..., Any], hooks: list[Callable[[], object]]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        answer = inner(*args, **kwargs)
+        while hooks:
+            hooks.pop()()
+        return answer
+
+    return call
 
 
 def dies() -> None:

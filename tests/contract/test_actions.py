@@ -1,18 +1,16 @@
 """Actions on many tasks that the service carries out: steered, listed, told of in the audit."""
 
 from dataclasses import replace
-from typing import Any, cast
-from unittest.mock import Mock
+from typing import Any
 
 import pytest
 
-from headrace.domain.errors import Conflict, Unavailable
+from headrace.domain.errors import Conflict
 from headrace.domain.filters import NewerRecord, TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
 from headrace.ops.shared.audit import AuditFilter
 from headrace.ops.shared.sentences import sentence
-from headrace.store.base import Record, Store
 from headrace.store.call_scope import Caller, calling
 from headrace.store.records.actions import ActionRun
 from tests.contract.conftest import World
@@ -157,32 +155,3 @@ def test_an_action_of_a_newer_version_waits_and_holds_up_no_other(
     assert "newer version" in caplog.text
     with pytest.raises(NewerRecord, match=r"where\.note"):
         world.use.actions.get(newer.id)
-
-
-def test_an_audit_entry_of_a_newer_version_is_shown(world: World) -> None:
-    world.use.audit.note("pause", queue="mail")
-    [record], _ = world.store.records("audit", limit=1)
-    changed = replace(record, body={**record.body, "newer": 1}, version=record.version + 1)
-    assert world.store.put_record(changed, replaces=record.version)
-
-    [entry] = world.use.audit.list(AuditFilter()).shown
-    assert (entry.action, entry.queue) == ("pause", "mail")
-
-
-def test_an_action_that_is_done_stays_done_while_its_audit_entry_cannot_be_written(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    put_record = world.store.put_record
-
-    def throttled(record: Record, *, replaces: int | None) -> bool:
-        if replaces is not None:
-            raise Unavailable("throttled")
-        return put_record(record, replaces=replaces)
-
-    audit = replace(world.use.audit, store=cast("Store", Mock(put_record=throttled)))
-    with audit.action("pause", queue="mail") as outcome:
-        outcome.changed = 1
-
-    [entry] = world.use.audit.list(AuditFilter()).shown
-    assert (entry.action, entry.changed) == ("pause", None)
-    assert "has no numbers" in caplog.text

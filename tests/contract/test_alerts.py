@@ -6,14 +6,11 @@ from typing import Any
 import pytest
 
 from headrace.domain.alerts import BEGAN, QUIET_FOR, Alert, AlertEvent
-from headrace.domain.errors import InvalidRequest
 from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.queue import AlertSettings, QueueSettings, Threshold
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.worker import WorkerHeartbeat
-from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.store.base import Store
-from headrace.store.call_scope import metered, restricted_to
+from headrace.store.call_scope import metered
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import new_world
 from tests.manual_clock import ManualClock
@@ -106,37 +103,6 @@ def test_dead_tasks_of_a_minute_are_told(watched: Watched) -> None:
         watched.pass_(MINUTE)
     (ended,) = watched.messages()
     assert (ended["data"]["limit"], ended["data"]["value"]) == (2, 0)
-
-
-def test_that_nobody_listens_is_told(watched: Watched) -> None:
-    watched.work(no_workers_for_seconds=120)
-    for _ in range(5):
-        heartbeat = WorkerHeartbeat("ada:1", ("other", "work"), watched.clock())
-        watched.use.workers.alive(BOOTSTRAP, heartbeat)
-        watched.pass_(MINUTE)
-    watched.pass_(MINUTE)  # the worker is gone
-    watched.pass_(MINUTE)
-    assert watched.messages() == []
-    watched.pass_(MINUTE)
-    (began,) = watched.messages()
-    assert (began["data"]["threshold"], began["data"]["value"]) == ("no_workers_for_seconds", 120)
-
-
-def test_a_paused_queue_needs_no_workers(watched: Watched) -> None:
-    watched.work(no_workers_for_seconds=60)
-    watched.use.queues.pause("work")
-    for _ in range(4):
-        watched.pass_(MINUTE)
-    assert watched.messages() == []
-
-
-def test_a_queue_that_cannot_be_told_is_refused(watched: Watched) -> None:
-    for queue, fault in (("work", "another queue"), ("nowhere", "no queue nowhere")):
-        with pytest.raises(InvalidRequest, match=fault) as refused:
-            watched.world.queue("work", alerts=AlertSettings(queue, dead_per_minute=1))
-        assert refused.value.errors[0].field == "alerts.queue"
-    with restricted_to(lambda name: name == "work"), pytest.raises(InvalidRequest, match="missing"):
-        watched.work(dead_per_minute=1)
 
 
 @pytest.mark.parametrize("alerts", [False, True])

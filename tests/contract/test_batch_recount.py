@@ -3,7 +3,6 @@
 import pytest
 
 from headrace.domain.batch import BatchEvent
-from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.history.batch_recounting import RecountedBatch
 from headrace.store.base import Store
 from tests.contract.test_batches import BARE, Recorded, numbers
@@ -71,17 +70,3 @@ def test_members_that_are_not_kept_are_not_guessed(lossy: Lossy) -> None:
     lossy.use.task_batches.close("b", 1)  # whoever knows better may say so
     assert lossy.recount().refusal is None
     assert len(lossy.told()) == 1
-
-
-def test_an_open_batch_is_to_be_closed_first(lossy: Lossy) -> None:
-    lossy.batch()
-    assert "close the batch" in str(lossy.recount().refusal)
-
-
-def test_what_there_is_not(lossy: Lossy) -> None:
-    with pytest.raises(NotFound):
-        lossy.recount()
-    lossy.batch(total=1)
-    with pytest.raises(InvalidRequest) as refused:
-        lossy.use.batch_recounting.step("b", "forged")
-    assert [one.field for one in refused.value.errors] == ["cursor"]

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.domain import limits
 from headrace.domain.batch import DEAD_IDS, RESULTS, BatchEvent, Callback, TaskBatch
-from headrace.domain.errors import BatchExists, BatchFinished, InvalidRequest, NotFound
+from headrace.domain.errors import BatchFinished, NotFound
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
@@ -150,28 +150,6 @@ def test_a_child_that_nobody_names_is_no_member(recorded: Recorded) -> None:
     assert len(recorded.told()) == 1
 
 
-def test_a_member_that_moves_on_stays_one(recorded: Recorded) -> None:
-    recorded.world.queue("next")
-    recorded.batch(total=1)
-    recorded.world.put("work", batches=("b",))
-    recorded.finish(status="MOVED", to_queue="next")
-    recorded.record()
-    assert numbers(recorded.see())[:2] in [(0, 0), (1, 1)]  # births wait for the minute
-
-    recorded.world.say(recorded.world.one("next"), "SUCCEEDED")
-    recorded.record()
-
-    assert len(recorded.told()) == 1
-    assert recorded.see().queues == ("told", "work")
-
-
-def test_a_batch_of_nothing_ends_at_once(recorded: Recorded) -> None:
-    recorded.batch(ENDED, SUCCEEDED, FAILED, total=0)
-
-    assert {task.payload for task in recorded.told()} == {'"ended"', '"succeeded"'}
-    assert recorded.see().finished_at == recorded.see().created_at
-
-
 def test_closing_again_mends_a_wrong_total(recorded: Recorded) -> None:
     recorded.batch()
     recorded.world.put("work", batches=("b",))
@@ -187,17 +165,6 @@ def test_closing_again_mends_a_wrong_total(recorded: Recorded) -> None:
     assert recorded.use.task_batches.close("b", 1).total == 1
     with pytest.raises(BatchFinished):
         recorded.use.task_batches.close("b", 2)
-
-
-def test_what_is_deleted_has_ended_too(recorded: Recorded) -> None:
-    recorded.batch(ENDED, SUCCEEDED, FAILED, total=2)
-    first, _ = recorded.world.put("work", "1", "2", batches=("b",))
-    recorded.use.tasks.delete(first)
-    recorded.finish()
-    recorded.record()
-
-    assert {task.payload for task in recorded.told()} == {'"ended"', '"succeeded"'}
-    assert numbers(recorded.see()) == (2, 0, 1, 0, 1)
 
 
 def test_members_are_kept_for_an_hour_whatever_the_queue_keeps(recorded: Recorded) -> None:
@@ -240,20 +207,6 @@ def test_one_that_is_missing_or_has_ended_takes_no_members(recorded: Recorded) -
     report = recorded.world.say(task, "SUCCEEDED", spawn=(("work", TaskSpec("", batches=("b",))),))
     assert report.outcome is ReportOutcome.INVALID
     assert report.detail == "spawn[0].batches[0]: batch b has ended"
-
-
-def test_a_batch_is_created_once(recorded: Recorded) -> None:
-    batch = recorded.batch()
-
-    again = recorded.batch()
-
-    assert again == batch
-    with pytest.raises(BatchExists):
-        recorded.batch(total=5)
-    with pytest.raises(InvalidRequest, match=r"on\.ended\.queue"):
-        recorded.use.task_batches.create({ENDED: Callback("nowhere", TaskSpec("1"))})
-    with pytest.raises(InvalidRequest, match=r"on\.ended\.batches\[0\]"):
-        recorded.use.task_batches.create({ENDED: Callback("told", TaskSpec("1", batches=("no",)))})
 
 
 def test_an_expired_batch_is_gone_and_calls_nothing_back(recorded: Recorded) -> None:
@@ -303,23 +256,6 @@ def test_births_are_counted_by_the_minute_and_seen_at_once(recorded: Recorded) -
     recorded.use.recording.counters.post_left()
 
     assert numbers(stored(recorded)) == numbers(recorded.see()) == (2, 2, 0, 0, 0)
-
-
-def test_ends_wait_while_others_of_the_same_log_are_live(recorded: Recorded) -> None:
-    recorded.batch(ENDED, FAILED, total=60)
-    for _ in range(2):
-        recorded.world.put("work", *["1"] * 30, batches=("b",))
-    recorded.finish(20)
-    recorded.record()
-    assert (stored(recorded).succeeded, recorded.see().succeeded) == (0, 20)
-
-    recorded.finish(status="FAILED", retryable=False)  # the first death is counted immediately
-    recorded.record()
-    assert [task.payload for task in recorded.told()] == ['"failed"']
-    while recorded.finish(25):
-        recorded.record()
-    assert [task.payload for task in recorded.told()] == ['"ended"']  # in the same minute
-    assert numbers(stored(recorded)) == (60, 0, 59, 1, 0)
 
 
 def bulk(recorded: Recorded, members: int, *events: BatchEvent) -> float:

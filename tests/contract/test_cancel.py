@@ -2,10 +2,8 @@
 
 import pytest
 
-from headrace.domain.errors import Finished, NotFound
-from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
-from headrace.domain.queue import DeadLetterConfig, DequeuingSettings
+from headrace.domain.queue import DequeuingSettings
 from headrace.domain.task import DeadReason, State
 from headrace.ops.delivery.reports import ReportOutcome
 from tests.contract.conftest import World
@@ -48,33 +46,6 @@ def test_the_worker_of_a_cancelled_task_has_no_say_any_more(world: World, status
     assert result.task is not None
     assert result.task.dead_reason is DeadReason.CANCELLED
     assert world.see(task.id).state is State.DEAD
-
-
-def test_what_has_ended_otherwise_is_not_cancelled(world: World) -> None:
-    queue = world.queue()
-    world.put(queue, "1", "2")
-    done, dead = world.take(queue, 2)
-    world.say(done, "SUCCEEDED")
-    world.say(dead, "FAILED", retryable=False)
-
-    with pytest.raises(Finished, match="SUCCEEDED"):
-        cancel(world, done.id)
-    with pytest.raises(Finished, match="rejected"):
-        cancel(world, dead.id)
-    with pytest.raises(NotFound):
-        cancel(world, "nobody")
-
-
-def test_where_no_dead_are_kept_a_cancelled_task_is_gone(world: World) -> None:
-    queue = world.queue(dead_letter_queue_config=DeadLetterConfig(enable=False))
-    world.put(queue)
-    task = world.one(queue)
-
-    assert cancel(world, task.id) is None
-
-    assert world.say(task, "INFLIGHT").outcome is ReportOutcome.NOT_FOUND
-    with pytest.raises(NotFound):
-        world.see(task.id)
 
 
 @pytest.mark.gate
@@ -131,23 +102,3 @@ def test_the_holder_of_a_group_hears_which_of_its_tasks_were_cancelled(world: Wo
     assert world.use.leases.extend(group).cancelled == expected
     assert world.use.leases.extend(group).cancelled == expected, "until the group ends"
     assert world.say(tasks[2], "SUCCEEDED").outcome is ReportOutcome.OK
-
-
-def test_many_are_cancelled_by_their_ids_or_by_a_filter(world: World) -> None:
-    queue = world.queue()
-    world.put(queue, "1", "2", "3", tags={"customer": "acme"})
-    world.clock.forward(1)
-    world.put(queue, "4", "5", tags={"customer": "other"})
-    taken, done = world.take(queue, 2)
-    world.say(done, "SUCCEEDED")
-
-    named = world.use.bulk.by_ids(queue, CANCEL, [taken.id, done.id, "nobody"])
-    assert [one.outcome for one in named.results] == ["CANCELLED", "SKIPPED", "NOT_FOUND"]
-
-    where = TaskFilter(tags={"customer": "acme"})
-    foreseen = world.use.bulk.by_filter(queue, CANCEL, where, dry_run=True)
-    assert (foreseen.matched, foreseen.changed) == (1, 0)
-    assert world.use.bulk.by_filter(queue, CANCEL, where).changed == 1
-    assert world.use.bulk.by_filter(queue, CANCEL, TaskFilter()).changed == 2
-    counts = world.use.inspect.count(queue).by_state
-    assert (counts[State.DEAD], counts[State.SUCCEEDED]) == (4, 1)

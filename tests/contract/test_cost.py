@@ -108,12 +108,6 @@ def test_the_life_of_a_task(world: World, history: int) -> None:
     assert world.use.inspect.count(queue).by_state[State.SUCCEEDED] == done
 
 
-def test_an_enqueue_writes_the_task_and_its_entry_and_reads_nothing(world: World) -> None:
-    queue = world.queue()
-
-    assert spend(lambda: fill(world, queue)) == (cost.enqueue(len(SMALL)).write, 0.0) == (2.0, 0.0)
-
-
 def test_a_batch_under_a_key_is_noted_for_one_unit_more(world: World) -> None:
     queue = world.queue()
     fill(world, queue)
@@ -132,16 +126,6 @@ def test_a_batch_under_a_key_is_noted_for_one_unit_more(world: World) -> None:
     assert cost_of_batch == (plain + cost.noted_batch().write, 1.0)
 
 
-def test_a_dequeue_writes_three_units_a_task_and_reads_the_index_once(world: World) -> None:
-    queue = world.queue()
-    fill(world, queue)
-
-    write, read = spend(lambda: lease_all(world, queue))
-
-    assert write == 3.0
-    assert read <= 2.0 / BATCH  # of the index: a window of 66 entries
-
-
 def test_a_heartbeat_writes_one_unit(world: World) -> None:
     queue = world.queue()
     fill(world, queue, BATCH)
@@ -153,26 +137,6 @@ def test_a_heartbeat_writes_one_unit(world: World) -> None:
 
     assert write <= 1.05
     assert read == 0.0
-
-
-@pytest.mark.parametrize(
-    ("status", "fields"),
-    [
-        ("FAILED", {}),
-        ("MOVED", {"to_queue": "other", "payload": '{"rows": 3}', "tags": {}}),
-    ],
-)
-def test_a_report_that_changes_the_state_writes_three_units_and_reads_nothing(
-    world: World, status: str, fields: dict[str, Any]
-) -> None:
-    queue = world.queue()
-    world.queue("other")
-    fill(world, queue, BATCH)
-    tasks = lease_all(world, queue, BATCH)
-
-    cost = spend(lambda: report_all(world, queue, tasks, status, **fields), BATCH)
-
-    assert cost == (3.0, 0.0)
 
 
 def a_queue_of_long_tasks(world: World, count: int = 100) -> str:

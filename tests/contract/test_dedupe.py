@@ -9,7 +9,7 @@ import pytest
 from headrace.domain import limits
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
-from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import DeadReason, DedupeUntil, State
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
@@ -73,20 +73,6 @@ def test_an_expired_holder_does_not_block_even_before_the_sweep(world: World) ->
     assert put(world, queue).id == second.id
 
 
-def test_a_retry_keeps_the_key(world: World) -> None:
-    queue = world.queue(retry_strategy=RetryStrategy(Backoff.FIXED, base_seconds=10, jitter=0))
-    first = put(world, queue)
-    world.say(world.one(queue), "FAILED")
-    assert put(world, queue).id == first.id
-
-    world.clock.forward(10)
-    world.one(queue)
-    world.clock.forward(60)
-    world.use.reaping.run()
-
-    assert put(world, queue).id == first.id
-
-
 def test_a_duplicate_may_overwrite_what_it_names_while_the_holder_waits(world: World) -> None:
     queue = world.queue()
     first = put(world, queue, '"old"', tags={"a": "1"}, delay_in_seconds=100)
@@ -108,16 +94,6 @@ def test_a_duplicate_may_overwrite_what_it_names_while_the_holder_waits(world: W
     world.one(queue)
     held = put(world, queue, '"newer"', overwrite=frozenset({"payload"}))
     assert (held.outcome, world.see(str(first.id)).payload) == (DUPLICATE, '"new"')
-
-
-def test_a_clients_id_is_looked_at_before_the_key(world: World) -> None:
-    queue = world.queue()
-    first = put(world, queue, id="order-1")
-
-    assert put(world, queue, id="order-1").outcome is EnqueueOutcome.EXISTING
-    assert put(world, queue, id="order-2").outcome is DUPLICATE
-    assert put(world, queue, id="order-2").id == first.id
-    assert "order-2" not in world.store.read(["order-2"])
 
 
 def test_sixteen_callers_with_one_key_make_one_holder(world: World) -> None:

@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 
 from headrace.domain.access import Principal, Role
-from headrace.domain.errors import InvalidRequest
 from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.on_end import OnEnd
-from headrace.domain.operate import BulkAction
 from headrace.domain.queue import DeadLetterConfig, QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State, Task
@@ -17,8 +15,6 @@ from headrace.http.task_answers import task_answer
 from headrace.ops.delivery.reports import WorkerError
 from headrace.ops.operators.keys import acting
 from headrace.store.base import Store
-from headrace.store.call_scope import metered, restricted_to
-from headrace.store.sqlite import SqliteStore
 from headrace.wire.base import to_json
 from tests.contract.conftest import new_world
 from tests.manual_clock import ManualClock
@@ -103,55 +99,6 @@ def test_an_end_that_nobody_keeps_is_told_in_full(told: Told, status: str) -> No
         assert [error["message"] for error in data["errors"]] == ["it broke"]
 
 
-def test_every_way_to_die_is_told(told: Told) -> None:
-    told.work(expires_in_seconds=60)
-    told.finish("FAILED", retryable=False)
-    (cancelled,) = told.world.put("work")
-    told.use.cancelling.cancel(cancelled)
-    (lapsed,) = told.world.put("work")
-    assert told.world.one("work", keepalive=1).id == lapsed
-    told.clock.forward(2)
-    told.use.reaping.run()
-    told.world.put("work")
-    told.clock.forward(61)
-    told.use.reaping.run()
-
-    reasons = [message["data"]["dead_reason"] for message in told.messages()]
-
-    assert sorted(reasons) == ["cancelled", "exhausted", "expired", "rejected"]
-
-
-def test_only_ends_are_told_and_only_those_that_were_asked_for(told: Told) -> None:
-    told.work(State.DEAD, retry_strategy=RetryStrategy(max_retries=1, base_seconds=1, jitter=0))
-    told.world.put("work", "1", "2")
-    first, second = told.world.take("work", 2)
-    told.world.say(first, "SUCCEEDED")
-    told.world.say(second, "FAILED")
-    told.record()
-    told.use.tasks.delete(first.id)
-    assert told.messages() == []
-
-    told.clock.forward(2)
-    told.world.say(told.world.one("work"), "FAILED")
-    (message,) = told.messages()
-    assert (message["type"], message["data"]["id"]) == ("task.dead", second.id)
-
-
-def test_what_ends_again_is_told_again_by_another_id(told: Told) -> None:
-    told.work()
-    task = told.finish("FAILED")
-    told.record()
-    told.use.bulk.by_ids("work", BulkAction.RESTART, [task.id])
-    told.world.say(told.world.one("work"), "SUCCEEDED")
-    told.record()
-
-    webhooks = told.webhooks()
-
-    types = [json.loads(task.payload or "")["type"] for task in webhooks]
-    assert types == ["task.dead", "task.succeeded"]
-    assert len({task.id for task in webhooks}) == 2
-
-
 def test_the_end_of_a_webhook_is_told_to_nobody(told: Told) -> None:
     """Two queues tell one another of ends: one webhook and no more."""
     told.work()
@@ -168,56 +115,6 @@ def test_the_end_of_a_webhook_is_told_to_nobody(told: Told) -> None:
     told.world.say(told.world.one("told"), "SUCCEEDED")  # one of its own is told
     told.record()
     assert len(told.world.take("work", 25)) == 1
-
-
-def test_a_queue_that_cannot_be_told_is_refused(told: Told) -> None:
-    for queue, fault in (("work", "another queue"), ("nowhere", "no queue nowhere")):
-        with pytest.raises(InvalidRequest, match=fault) as refused:
-            told.world.queue("work", on_end=OnEnd(queue))
-        assert refused.value.errors[0].field == "on_end.queue"
-    with pytest.raises(InvalidRequest, match="named"):
-        told.world.queue("work", on_end=OnEnd(None))
-    with restricted_to(lambda name: name == "work"), pytest.raises(InvalidRequest, match="missing"):
-        told.world.queue("work", on_end=OnEnd("told"))
-
-
-def test_who_may_not_know_the_queue_that_is_told_keeps_it(told: Told) -> None:
-    told.work()
-    with restricted_to(lambda name: name == "work"):
-        changed = told.use.queues.replace("work", QueueSettings(on_end=OnEnd(None, (State.DEAD,))))
-    assert changed.settings.on_end == OnEnd("told", (State.DEAD,))
-    assert told.use.queues.get("work").settings.on_end == OnEnd("told", (State.DEAD,))
-
-
-@pytest.mark.parametrize("ends", [0, 10])
-def test_a_webhook_costs_two_units_and_without_it_an_end_costs_none(
-    store: Store, told: Told, ends: int
-) -> None:
-    if ends:
-        told.work()
-    else:
-        told.world.queue("work")
-    for _ in range(10):
-        told.finish()
-        told.clock.forward(0.01)
-    writes = told.stream.taken()
-    told.use.recording.record(SHARD, writes[:-1])  # what a recorder reads at first
-    for _ in range(10):
-        told.finish()
-        told.clock.forward(0.01)
-    later = [*writes[-1:], *told.stream.taken()]
-    with metered() as meter:
-        told.use.recording.record(SHARD, later)
-    webhooks = told.world.take("told", 25)
-    assert len(webhooks) == (20 if ends else 0)
-    sizes = {len(task.payload or "") for task in webhooks}
-    assert max(sizes, default=0) < 1024
-    made = 11 if ends else 0  # one of them is of the first ten
-    if not isinstance(store, SqliteStore):
-        return  # memory counts no units, and the engine none of statements
-    books = 1.0  # the buffer
-    assert 2 * made <= meter.write <= 2 * made + books
-    assert meter.read <= made  # as whoever makes the log reads what it has written
 
 
 def fair_told(told: Told, **groups: Any) -> None:

@@ -28,23 +28,7 @@ def keys_of(tasks: tuple[Task, ...]) -> list[str | None]:
     return [task.group_key for task in tasks]
 
 
-# -- the store ------------------------------------------------------------
-
-
 # -- whose turn it is ------------------------------------------------------------
-
-
-@pytest.mark.gate
-def test_whoever_has_little_waiting_is_not_behind_whoever_has_much(world: World) -> None:
-    queue = fair(world)
-    for _ in range(3):
-        world.put(queue, *(["1"] * 10), group_key="noisy")
-    world.put(queue, group_key="quiet")
-    world.put(queue)
-
-    assert sorted(map(str, keys_of(world.take(queue, 3)))) == ["None", "noisy", "quiet"]
-    world.put(queue, group_key="quiet")
-    assert "quiet" in keys_of(world.take(queue, 3))
 
 
 @pytest.mark.gate

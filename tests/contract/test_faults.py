@@ -10,10 +10,8 @@ from headrace.domain.filters import TaskFilter, fingerprint
 from headrace.domain.instants import micros_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
-from headrace.history import counters as kept
 from headrace.history.faults import (
     FAULT_BYTES,
-    FAULTS,
     FAULTS_BYTES,
     REST,
     FaultCount,
@@ -23,10 +21,8 @@ from headrace.history.recent import by_five_minutes, by_hour
 from headrace.history.transitions import TaskFault
 from headrace.ops.delivery.reports import WorkerError
 from headrace.store.base import Store
-from headrace.store.call_scope import metered
-from tests.contract.test_recording import AT_ONCE, Recorder, new_recorder
+from tests.contract.test_recording import Recorder, new_recorder
 from tests.manual_clock import ManualClock
-from tests.streamed import Unsure
 
 LATE = fingerprint("Late", "after 1 s")
 
@@ -76,19 +72,6 @@ def test_dead_and_tried_again_are_counted_by_queue_and_kind(it: Recorder) -> Non
     assert sum(by_five_minutes(late.slots, now)) == sum(by_hour(late.slots, now)) == 2
 
 
-def test_a_batch_that_comes_again_counts_once(it: Recorder) -> None:
-    fail(it, it.world.queue(), retryable=True)
-    changes = it.stream.taken()
-    for _ in range(2):
-        it.record(changes)
-        it.world.clock.forward(61)
-
-    it.record(changes[1:])
-
-    assert standing(it) == {LATE: (0, 1)}
-    assert sum(faults(it).kinds[LATE].slots.values()) == 1
-
-
 def succeed(it: Recorder, task_id: str) -> None:
     it.world.clock.forward(timedelta(hours=2))
     it.world.say(it.world.one("mail"), "SUCCEEDED")
@@ -133,19 +116,6 @@ def test_a_fault_stands_until_its_task(it: Recorder, end: str) -> None:
     assert faults(it).kinds[LATE].last > 0  # but it is known when it was seen
 
 
-def test_while_a_task_is_tried_again_its_fault_stands(it: Recorder) -> None:
-    queue = it.world.queue(retry_strategy=AT_ONCE)
-    fail(it, queue, retryable=True)
-    task = it.world.one(queue)
-    it.record()
-    assert standing(it) == {LATE: (0, 1)}
-
-    it.world.say(task, "FAILED", error=WorkerError("Other", "no"))
-    it.record()
-
-    assert standing(it) == {fingerprint("Other", "no"): (1, 0)}
-
-
 def test_a_lease_that_lapses_and_a_task_that_expires_have_faults(it: Recorder) -> None:
     queue = it.world.queue(expires_in_seconds=100, keepalive_timeout_in_seconds=10)
     it.world.put(queue, "{}", "{}")
@@ -177,73 +147,6 @@ def test_the_dead_are_as_many_as_a_dry_run_finds(it: Recorder) -> None:
         assert len(listed) == dead + retried
 
 
-def test_counts_go_from_buffers_into_one_record_of_the_queue(
-    store: Store, clock: ManualClock
-) -> None:
-    unsure = Unsure(store)
-    it = new_recorder(unsure.store, clock)
-    for queue in ("mail", "sms"):
-        it.world.queue(queue)
-    for _ in range(3):
-        for queue in ("mail", "mail", "sms"):
-            fail(it, queue)
-        it.record()
-        clock.forward(61)
-
-    written = [record.name for record in unsure.written if record.kind == FAULTS]
-
-    assert sorted(written) == ["mail", "sms"]  # the write that finds the minute over only says so
-    assert (standing(it, "mail"), standing(it, "sms")) == ({LATE: (6, 0)}, {LATE: (3, 0)})
-
-
-def test_tasks_that_never_fail_cost_nothing_more(store: Store, clock: ManualClock) -> None:
-    unsure = Unsure(store)
-    it = new_recorder(unsure.store, clock)
-    queue = it.world.queue()
-    for _ in range(3):
-        it.world.put(queue)
-        it.world.say(it.world.one(queue), "SUCCEEDED")
-        it.record()
-        clock.forward(61)
-
-    kinds = {record.kind.rstrip("0123456789") for record in unsure.written}
-    assert kinds <= {kept.BUFFER, kept.TOTALS, kept.SERIES, "queue", "audit"}
-    assert not any("faults" in record.body for record in unsure.written)
-
-
-@pytest.mark.units
-def test_a_failing_task_costs_a_part_of_a_unit_more(it: Recorder) -> None:
-    queue = it.world.queue()
-    for _ in range(20):
-        fail(it, queue)
-    changes = it.stream.taken()
-    it.record(changes[:-2])
-    it.world.clock.forward(61)
-
-    with metered() as meter:
-        it.record(changes[-2:-1])
-        it.record(changes[-1:])
-
-    assert meter.write <= 6  # 5 without faults: two buffers, totals, series
-
-
-def test_what_is_over_for_a_week_is_forgotten(it: Recorder) -> None:
-    queue = it.world.queue()
-    it.world.use.tasks.delete(fail(it, queue))
-    it.record()
-    it.world.clock.forward(timedelta(days=8))
-    fail(it, queue, "never")
-    it.record()
-    it.world.clock.forward(61)
-    fail(it, queue, "never")
-    it.record()
-    it.record()
-    fail(it, queue, "never")
-    it.record()
-
-    assert list(faults(it).kinds) == [fingerprint("Late", "never")]
-
-
 # -- room --------------------------------------------------------------------------------------
 
 
@@ -266,27 +169,6 @@ def test_more_kinds_than_there_is_room_for_are_counted_together() -> None:
     faults.merge(gone, 0)
     assert not any(kind.stands for kind in faults.kinds.values())
     assert REST not in faults.kinds
-
-
-def test_while_some_are_counted_together_a_new_kind_is_too() -> None:
-    faults = QueueFaults(kinds={REST: FaultCount(dead=2), **dict([a_kind(1)])})
-
-    faults.merge(dict([a_kind(2)]), 0)
-
-    assert faults.kinds[REST].dead == 3
-    faults.merge({a_kind(2)[0]: FaultCount(dead=-1), "f" * 16: FaultCount(dead=-2)}, 0)
-    assert list(faults.kinds) == [a_kind(1)[0]]
-
-
-def test_what_is_over_makes_room_for_what_is_new() -> None:
-    faults = QueueFaults()
-    faults.merge(dict(a_kind(number, 0) for number in range(1000)), 0)
-    assert REST not in faults.kinds
-
-    faults.merge(dict(a_kind(number) for number in range(1000, 1050)), 0)
-
-    assert REST not in faults.kinds
-    assert faults.dead == 50
 
 
 def test_texts_of_any_length_and_alphabet_are_cut() -> None:

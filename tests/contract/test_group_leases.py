@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.domain.errors import LeaseLost, NotFound
+from headrace.domain.errors import LeaseLost
 from headrace.domain.lease import GroupState, lapse
 from headrace.domain.task import ErrorKind, State
 from headrace.ops.delivery.reports import ReportOutcome
@@ -157,19 +157,6 @@ def test_a_closed_group_takes_and_extends_nothing_and_may_be_closed_again(world:
     with pytest.raises(LeaseLost, match="closed"):
         world.take(queue, lease_id=group)
     assert world.one(queue).attempts == 1
-
-
-def test_an_unknown_group_is_no_lease(world: World) -> None:
-    queue = world.queue()
-    stranger = opened(world)[:-1] + "!"
-
-    with pytest.raises(LeaseLost):
-        world.use.leases.extend(stranger)
-    with pytest.raises(LeaseLost):
-        world.take(queue, lease_id=stranger)
-    with pytest.raises(NotFound):
-        world.use.leases.close(stranger)
-    assert held(world, stranger, queue) == []
 
 
 # -- names ------------------------------------------------------------------------------------

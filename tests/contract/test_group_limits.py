@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.change import Entry
 from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import State, Task
+from headrace.domain.task import Task
 from headrace.store.call_scope import metered
 from tests.contract.conftest import World
 
@@ -28,9 +27,6 @@ def later(world: World, queue: str, count: int = 25, seconds: float = 2) -> tupl
     """Dequeue once all that a process remembers of groups is too old."""
     world.clock.forward(seconds)
     return world.take(queue, count)
-
-
-# -- the store ------------------------------------------------------------
 
 
 # -- at most so many ------------------------------------------------------------
@@ -64,49 +60,7 @@ def test_who_is_at_its_limit_hides_nobody_behind_it(world: World) -> None:
     assert keys_of(later(world, queue)) == ["quiet"]
 
 
-@pytest.mark.parametrize("status", ["SUCCEEDED", "RELEASED"])
-def test_whatever_ends_a_delivery_its_slot_is_free_at_once(world: World, status: str) -> None:
-    queue = limited(world)
-    world.put(queue, *(["1"] * 3), group_key="a")
-    first = world.one(queue)
-    assert not world.take(queue)
-
-    world.say(first, status)
-
-    assert world.one(queue).group_key == "a"  # this process has heard of it
-
-
-def test_several_shards_share_a_limit(world: World) -> None:
-    queue = limited(world, 3, shards=4)
-    world.put(queue, *(["1"] * 20), group_key="a")
-    assert len(world.take(queue, 25)) == 3
-    assert not later(world, queue)
-
-
-# -- others do the same ------------------------------------------------------------
-
-
 # -- what is shown ------------------------------------------------------------
-
-
-def test_explain_says_that_a_group_is_at_its_limit_and_by_what(world: World) -> None:
-    queue = limited(world)
-    world.put(queue, *(["1"] * 2), group_key="a")
-    task = world.one(queue)
-    (free,) = world.put(queue, group_key="b")
-    (other,) = (one.task_id for one in waiting(world, queue) if one.group_key == "a")
-
-    reason = world.use.explain.reasons(world.see(other))[0]
-    assert reason.code == "group_limited"
-    assert reason.detail == (f"group a has 1 in flight, as many as allowed: {task.id} is in flight")
-    assert reason.until == task.lease_expires_at
-    codes = [one.code for one in world.use.explain.reasons(world.see(free))]
-    assert "group_limited" not in codes
-
-
-def waiting(world: World, queue: str) -> list[Entry]:
-    places = world.use.queues.get(queue).places(State.ENQUEUED)
-    return [entry for place in places for entry in world.store.entries(place, limit=9).entries]
 
 
 def test_a_delivery_costs_a_write_more_and_about_two_reads(world: World) -> None:
@@ -128,6 +82,3 @@ def test_a_delivery_costs_a_write_more_and_about_two_reads(world: World) -> None
     if usual.write:  # in memory nothing costs
         assert {write - usual.write for write, _ in spent} == {1}
         assert max(read - usual.read for _, read in spent) <= 2.5
-
-
-# -- settings ------------------------------------------------------------

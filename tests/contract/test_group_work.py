@@ -1,7 +1,6 @@
 """What every store promises of reports under a group lease, and of what else is in the queue."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -10,31 +9,6 @@ from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus
 from tests.contract.conftest import World, hooked
 from tests.contract.groups import AT_ONCE, held, opened, settle
-
-REPORTS = [
-    ("SUCCEEDED", {"result": "1"}, State.SUCCEEDED),
-    ("FAILED", {"delay_in_seconds": 9}, State.ENQUEUED),
-    ("MOVED", {"to_queue": "other", "payload": "2"}, State.ENQUEUED),
-]
-
-
-@pytest.mark.parametrize(("status", "fields", "state"), REPORTS)
-def test_reports_name_the_group_and_may_be_repeated(
-    world: World, status: str, fields: dict[str, Any], state: State
-) -> None:
-    queue = world.queue()
-    world.queue("other")
-    world.put(queue)
-    group = opened(world)
-    task = world.one(queue, lease_id=group)
-
-    assert settle(world, task, group, status, **fields) is ReportOutcome.OK
-
-    settled = world.see(task.id)
-    assert (settled.state, settled.lease_id) == (state, None)
-    assert settle(world, task, group, status, **fields) is ReportOutcome.OK
-    assert world.see(task.id) == settled
-    assert held(world, group, queue) == []
 
 
 def test_a_heartbeat_of_one_task_keeps_its_progress_and_moves_no_end(world: World) -> None:

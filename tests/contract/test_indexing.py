@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.errors import Conflict, NotFound
 from headrace.domain.filters import TaskFilter
-from headrace.domain.operate import BulkAction
 from headrace.domain.queue import QueueSettings
 from headrace.ops.delivery.indexing import KNOWN_AFTER
 from headrace.ops.tasks.inspect import TaskListing
@@ -113,20 +111,6 @@ def test_what_was_there_before_is_found_once_it_is_built(it: Indexed) -> None:
     assert it.found(TaskFilter(payload={"order.id": "77"}), queue) == {*meant}
 
 
-def test_an_index_is_followed_by_what_happens_to_its_tasks(it: Indexed) -> None:
-    it.build()
-    moved, gone, kept = it.world.put("mail", *["{}"] * 3, tags={"tenant": "acme"})
-    bulk = it.world.use.bulk
-    bulk.by_ids("mail", BulkAction.MOVE, [moved], to_queue="sms")
-    it.world.use.tasks.delete(gone)
-    it.record()
-    assert it.found() == {kept}
-
-    bulk.by_ids("sms", BulkAction.MOVE, [moved], to_queue="mail")
-    it.record()
-    assert it.found() == {kept, moved}
-
-
 def test_an_index_that_lacks_tasks_is_built_anew(it: Indexed) -> None:
     it.world.put("mail", tags={"tenant": "acme"})
     it.build()
@@ -146,17 +130,6 @@ def test_an_index_that_lacks_tasks_is_built_anew(it: Indexed) -> None:
     assert it.found() == {unseen}
     (index,) = every_index(it.world.store).values()
     assert (index.built, index.wanted, index.looked_at) == (True, FIELDS, 1)
-
-
-def test_only_what_is_indexed_can_be_built_anew(it: Indexed) -> None:
-    with pytest.raises(Conflict) as refused:
-        it.world.use.queues.reindex("sms")
-    assert refused.value.detail == (
-        "queue sms has no indexed_fields, so there is nothing to build: name some in its settings "
-        "first, such as tag:tenant or payload.order.id (headrace queue edit sms --index tag:tenant)"
-    )
-    with pytest.raises(NotFound):
-        it.world.use.queues.reindex("nothing")
 
 
 def test_counts_and_actions_do_without_what_may_lag(it: Indexed) -> None:

@@ -15,7 +15,7 @@ from headrace.history.changelog import Changelog
 from headrace.history.recorder import Recorded
 from headrace.store.base import Lake, Store
 from headrace.store.lake import FolderLake, lake_at
-from tests.contract.test_recording import Recorder, new_recorder, worked
+from tests.contract.test_recording import Recorder, new_recorder
 from tests.manual_clock import ManualClock
 
 
@@ -45,13 +45,6 @@ def test_a_file_holds_what_was_written_last(lake: Lake) -> None:
     assert lake.get("state/y.json", range(2)) is None
 
 
-def test_a_folder_that_cannot_be_written_is_unavailable(tmp_path: Path) -> None:
-    (tmp_path / "raw").write_text("in the way")
-
-    with pytest.raises(Unavailable, match="the lake cannot be written"):
-        FolderLake(tmp_path).put("raw/x", b"")
-
-
 def test_a_bucket_away_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
@@ -73,20 +66,6 @@ def it(store: Store, clock: ManualClock) -> Recorder:
 def lines(lake: Lake) -> list[dict[str, Any]]:
     texts = [gzip.decompress(lake.get(one.name) or b"") for one in lake.list("raw/")]
     return [json.loads(line) for text in texts for line in text.splitlines()]
-
-
-def test_every_change_of_a_batch_is_in_the_lake(it: Recorder, tmp_path: Path) -> None:
-    lake = FolderLake(tmp_path)
-    it.recording.changelog = Changelog(lake)
-    queue = it.world.queue()
-    worked(it.world, queue)
-
-    recorded = it.record()
-
-    moves = [line["move"] for line in lines(lake)]
-    assert recorded.counted == len(moves) == 12
-    assert moves == ["enqueue"] * 5 + ["dequeue"] * 4 + ["succeed", "fail", "fail"]
-    assert {line["queue_to"] for line in lines(lake)} == {queue}
 
 
 def test_a_line_has_no_lease_and_a_payload_only_if_a_pattern_names_the_queue(

@@ -111,16 +111,6 @@ def test_tokens_allow_a_burst_and_then_the_rate(world: World) -> None:
     assert len(world.take(queue, 25)) == 10
 
 
-def test_only_delivered_tasks_cost_tokens(world: World) -> None:
-    queue = filled(world, 2, dequeuing_settings=at_most(rate=RateLimiting(5, 3600)))
-    assert len(world.take(queue, 25)) == 2
-    for _ in range(5):
-        assert world.take(queue, 25) == ()
-    world.put(queue, *["1"] * 5)
-
-    assert len(world.take(queue, 25)) == 3
-
-
 def test_a_queue_without_limits_pays_nothing_for_them(world: World) -> None:
     queue = filled(world, 25)
 

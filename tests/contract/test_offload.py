@@ -25,7 +25,6 @@ from tests.streamed import stream_records
 MOST = 1024
 SMALL = '{"small": true}'
 LARGE = '{"large": "' + "é" * MOST + '"}'
-OTHER = '["other", "' + "y" * 2 * MOST + '"]'
 
 
 @dataclass
@@ -105,17 +104,6 @@ def test_a_large_payload_is_delivered_as_it_came_in(world: OffloadWorld) -> None
     assert world.objects.asked == [("put", 1), ("get", 1)]
 
 
-def test_results_and_progress_go_the_same_way(world: OffloadWorld) -> None:
-    (task_id,) = world.put("mail", SMALL)
-    task = world.one("mail")
-    world.say(task, "INFLIGHT", progress=OTHER)
-    assert world.use.texts.shown(world.see(task_id)).progress == OTHER
-    world.say(task, "SUCCEEDED", result=LARGE)
-
-    seen = world.use.texts.shown(world.see(task_id))
-    assert (seen.payload, seen.result, seen.progress) == (SMALL, LARGE, OTHER)
-
-
 def test_a_task_keeps_its_payload_through_retries_moves_and_restarts(world: OffloadWorld) -> None:
     world.queue("post")
     retry = RetryStrategy(max_retries=1, base_seconds=0)
@@ -188,16 +176,6 @@ def test_a_payload_that_is_not_what_it_was_ends_its_task(world: OffloadWorld, ho
 
 
 # -- what is left over ---------------------------------------------------------------------------
-
-
-def test_the_object_goes_with_its_task(world: OffloadWorld) -> None:
-    kept, _ = world.put("mail", LARGE, LARGE)
-    world.record()
-    assert len(world.objects.names()) == 2
-    world.use.tasks.delete(kept)
-    world.record()
-
-    assert len(world.objects.names()) == 1
 
 
 def test_orphans_go_after_a_day_and_nothing_else_does(world: OffloadWorld) -> None:

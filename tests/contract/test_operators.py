@@ -14,7 +14,6 @@ from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import WorkerError
 from headrace.ops.operators.bulk import BulkAnswer
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
-from headrace.store.call_scope import Caller, calling
 from tests.contract.conftest import World, hooked
 
 DELETE, RESTART, RUN, MOVE = (
@@ -254,27 +253,6 @@ def test_why_a_retry_waits_names_the_attempt_and_its_error(world: World) -> None
     assert reason.detail == (
         "attempt 2 is not due yet; attempt 1 failed: TimeoutError: no answer from smtp"
     )
-
-
-def test_every_action_is_noted_before_and_after(world: World) -> None:
-    queue = world.queue()
-    ids = dead(world, queue, 2, error="boo")
-    with calling(Caller("ada", "req-1")):
-        world.use.bulk.by_filter(queue, RESTART, TaskFilter(error="boo"))
-        world.clock.forward(1)
-        world.use.tasks.delete(ids[0])
-        world.clock.forward(1)
-        world.use.queues.purge(queue, (State.ENQUEUED,))
-
-    entries = world.use.audit.list(AuditFilter(actor="ada")).shown
-
-    assert [(entry.action, entry.matched, entry.changed) for entry in entries] == [
-        ("purge", 1, 1),
-        ("delete", 1, 1),
-        ("restart", 2, 2),
-    ]
-    assert entries[2].filter == {"error": "boo"}
-    assert (entries[1].ids, entries[0].request_id) == ([ids[0]], "req-1")
 
 
 def test_the_audit_is_there_before_the_first_task_is_touched(world: World) -> None:

@@ -7,7 +7,6 @@ from headrace.domain.schedule import Schedule, ScheduleSettings
 from headrace.domain.task import Status
 from headrace.ops.shared.paging import Found
 from headrace.store.base import Store
-from headrace.store.call_scope import metered
 from tests.contract.test_recording import AT_ONCE, Recorder, new_recorder, worked
 from tests.manual_clock import ManualClock
 
@@ -41,18 +40,6 @@ def test_an_overview_tells_of_each_queue_what_its_stats_tell(it: Recorder) -> No
     assert overview.queues["a"].counts[Status.SCHEDULED] == 1
     assert sum(overview.queues["a"].started) == 4
     assert sum(overview.queues["empty"].started) == 0
-
-
-def test_an_overview_of_many_queues_is_a_few_reads_for_each(it: Recorder) -> None:
-    for number in range(12):
-        worked(it.world, it.world.queue(f"queue-{number}", retry_strategy=AT_ONCE))
-    it.record()
-    queues = it.world.use.queues.list(limit=100).shown
-
-    with metered() as meter:
-        it.world.use.stats.overview(queues)
-
-    assert meter.read <= 1 * len(queues) + 10
 
 
 def test_flows_are_told_to_keys_that_are_for_both_ends(it: Recorder) -> None:
@@ -96,16 +83,3 @@ def test_schedules_are_listed_in_pages_and_only_those_of_ones_queues(it: Recorde
     it.world.use.queues.delete("theirs")
     it.world.clock.forward(60)
     assert names(schedules.seen_by(EVERYWHERE)) == names(own)
-
-
-def test_a_preview_writes_nothing_and_tells_what_saving_leads_to(it: Recorder) -> None:
-    queue = it.world.queue()
-    schedules = it.world.use.schedules
-    settings = ScheduleSettings(cron="0 9 * * 1-5", timezone="Europe/Madrid")
-
-    runs = schedules.preview(queue, "workdays", settings, 5)
-
-    assert schedules.seen_by(EVERYWHERE).shown == ()
-    saved = schedules.put(queue, "workdays", settings).schedule
-    assert schedules.coming(saved, 5) == runs
-    assert len(runs) == 5

@@ -29,19 +29,6 @@ def payloads(tasks: tuple[Task, ...]) -> list[str | None]:
     return [task.payload for task in tasks]
 
 
-@pytest.mark.gate
-def test_the_high_come_first_and_the_low_last(world: World) -> None:
-    queue = ranked(world)
-    for level in (LOW, NORMAL, HIGH, None):
-        world.put(queue, f'"{level}"', priority=level)
-        world.clock.forward(1)
-
-    tasks = world.take(queue, 10)
-
-    assert payloads(tasks) == ['"high"', '"normal"', '"None"', '"low"']
-    assert [task.priority for task in tasks] == [HIGH, NORMAL, NORMAL, LOW]
-
-
 def test_nothing_is_overtaken_by_what_falls_due_later_than_the_aging(world: World) -> None:
     queue = ranked(world, aging=60)
     world.put(queue, '"low"', priority=LOW)
@@ -160,37 +147,6 @@ def test_a_priority_is_invalid_where_there_are_none(world: World) -> None:
     with pytest.raises(InvalidRequest) as refused:
         world.use.schedules.put(queue, "often", settings)
     assert [error.field for error in refused.value.errors] == ["priority"]
-
-
-def test_children_and_ticks_have_their_priority(world: World) -> None:
-    queue = ranked(world)
-    world.use.schedules.put(queue, "often", ScheduleSettings(every_seconds=60, priority=LOW))
-    world.put(queue)
-    spawned = world.say(
-        world.one(queue), "SUCCEEDED", spawn=((queue, TaskSpec('"child"', priority=HIGH)),)
-    )
-    (child,) = spawned.spawned
-
-    assert world.see(str(child.id)).place.lane == 1
-    world.clock.forward(61)
-    tasks = world.take(queue, 5)
-    assert [(task.schedule, task.priority) for task in tasks] == [(None, HIGH), ("often", LOW)]
-
-
-def test_why_a_task_waits_goes_by_turns(world: World) -> None:
-    queue = ranked(world, aging=60)
-    (low,) = world.put(queue, priority=LOW)
-    (normal,) = world.put(queue)
-    (high,) = world.put(queue, priority=HIGH)
-    world.put(queue, priority=HIGH, delay_in_seconds=5)  # not due: in nobody's way
-    world.clock.forward(1)
-
-    def behind(task_id: str) -> list[str]:
-        return [reason.detail for reason in world.use.explain.reasons(world.see(task_id))]
-
-    assert behind(high) == []
-    assert behind(normal) == ["1 task has its turn before it, by due time and priority"]
-    assert behind(low) == ["2 tasks have their turn before it, by due time and priority"]
 
 
 # -- switched off ----------------------------------------------------------------------------------

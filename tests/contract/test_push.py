@@ -1,7 +1,6 @@
 """A dispatcher step by step, over every store."""
 
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -9,7 +8,6 @@ from headrace.domain.push import Target
 from headrace.domain.push_answers import TargetAnswer
 from headrace.domain.task import State
 from headrace.ops.delivery.push import PushRun
-from headrace.ops.tasks.explain import ReasonCode
 from tests.contract.conftest import World
 
 TARGET = Target(url="https://a.example/", max_concurrency=10)
@@ -100,42 +98,3 @@ def test_a_target_that_was_away_for_a_minute_is_found_again_within_five_seconds(
     assert 30 <= asked <= 250
     for task in map(world.see, ids):
         assert (task.attempts, task.errors) == (task.state is State.SUCCEEDED, ())
-
-
-def test_a_busy_target_gets_a_task_again_when_it_says(world: World, run: PushRun) -> None:
-    (one,) = world.put("hooks", "1")
-    assert answered(world, run, TargetAnswer(429, retry_after="30")) == 1
-    assert world.see(one).attempts == 0
-    world.clock.forward(29.9)
-    assert answered(world, run, TargetAnswer(200)) == 0
-    world.clock.forward(1)
-    assert answered(world, run, TargetAnswer(200)) == 1
-    assert (world.see(one).state, world.see(one).attempts) == (State.SUCCEEDED, 1)
-
-
-def test_a_busy_target_is_shown_and_explained(world: World, run: PushRun) -> None:
-    world.put("hooks", *["1"] * 20)
-    assert answered(world, run, TargetAnswer(503, retry_after="60")) == 10
-    world.clock.forward(1)
-    run.renew()
-    waiting = world.put("hooks")[0]
-    world.clock.forward(0.001)
-    reasons = world.use.explain.reasons(world.see(waiting))
-    assert ReasonCode.TARGET_BACKING_OFF in [reason.code for reason in reasons]
-    status = world.use.push_looks.of(world.use.queues.get("hooks"))
-    assert status is not None
-    assert (status.busy, dict(status.codes), status.p50) == ("503", {"503": 10}, 0.05)
-    assert status.allowed < status.most == 10
-
-
-def test_arrivals_wake_a_dispatcher_once_a_second_and_only_where_there_is_a_target(
-    world: World,
-) -> None:
-    world.queue("plain")
-    world.queue("hooks", target=replace(TARGET, max_concurrency=150))
-    waking = world.use.push_waking
-    assert list(waking.for_arrivals(["plain", "hooks", "gone"])) == [("hooks", 0), ("hooks", 1)]
-    world.clock.forward(0.9)
-    assert list(waking.for_arrivals(["hooks"])) == []
-    world.clock.forward(0.2)
-    assert list(waking.for_arrivals(["hooks"])) == [("hooks", 0), ("hooks", 1)]

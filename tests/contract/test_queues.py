@@ -10,31 +10,11 @@ import pytest
 
 from headrace.domain.errors import InvalidRequest, NotFound, QueueExists, VersionMismatch
 from headrace.domain.filters import TaskFilter
-from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
-from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.queue import QueueSettings
 from headrace.domain.task import SHOWN_STATES, State
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.inspect import TaskListing
 from tests.contract.conftest import World, new_world
-
-EVERYTHING = QueueSettings(
-    description="все",
-    keepalive_timeout_in_seconds=1.5,
-    expires_in_seconds=0,
-    retry_strategy=RetryStrategy(Backoff.INTERVALS, 2, intervals=(1, 2.5), jitter=0),
-    dequeuing_settings=DequeuingSettings(5, RateLimiting(10, 2), dequeuing_paused=True),
-    history_retention_in_seconds=0,
-    shards=3,
-)
-
-
-def test_a_queue_is_stored_as_it_was_given(world: World) -> None:
-    created = world.use.queues.create("all-of.it_1", EVERYTHING)
-
-    stored = world.use.queues.get("all-of.it_1")
-
-    assert stored == created
-    assert (stored.settings, stored.version) == (EVERYTHING, 1)
 
 
 @pytest.mark.gate
@@ -66,18 +46,6 @@ def test_queues_are_listed_by_name_page_by_page(world: World) -> None:
     assert listed == names
     with pytest.raises(InvalidRequest):
         world.use.queues.list(prefix="o", limit=3, cursor="AAAA")
-
-
-def test_a_paused_queue_delivers_nothing_and_says_when_to_ask_again(world: World) -> None:
-    queue = world.queue()
-    world.put(queue)
-    world.use.queues.pause(queue)
-
-    answer = world.use.deliveries.dequeue(queue)
-
-    assert (answer.tasks, answer.poll_after_seconds) == ((), 5)
-    world.use.queues.resume(queue)
-    assert len(world.take(queue)) == 1
 
 
 def test_a_pause_may_end_by_itself(world: World) -> None:
@@ -117,19 +85,6 @@ def test_a_dequeue_may_wait_for_the_first_task(world: World) -> None:
     assert world.clock() - before == timedelta(seconds=4)
     assert world.use.deliveries.dequeue(queue, wait_seconds=2).tasks == ()
     assert world.clock() - before == timedelta(seconds=6)
-
-
-def test_an_answer_holds_at_most_four_mebibytes_and_gives_the_rest_back(world: World) -> None:
-    queue = world.queue()
-    big = '"' + "x" * (250 * 1024) + '"'
-    ids = world.put(queue, *[big] * 20)
-
-    first = world.take(queue, 20)
-    second = world.take(queue, 20)
-
-    assert 10 < len(first) < 20
-    assert [task.id for task in (*first, *second)] == ids
-    assert {task.attempts for task in second} == {1}
 
 
 def everything(world: World, queue: str, **call: object) -> list[str]:
@@ -301,16 +256,6 @@ def hangs_up_after(calls: int) -> Callable[[], bool]:
     return lambda: next(numbers) >= calls
 
 
-def test_a_client_that_hung_up_leases_nothing(world: World) -> None:
-    queue = world.queue()
-    world.put(queue, "1")
-
-    found = world.use.deliveries.dequeue(queue, wait_seconds=20, is_gone=lambda: True)
-
-    assert found.tasks == ()
-    assert world.one(queue).attempts == 1
-
-
 @pytest.mark.gate
 def test_what_was_leased_meanwhile_goes_back_with_no_attempt_used(world: World) -> None:
     queue = world.queue()
@@ -323,10 +268,3 @@ def test_what_was_leased_meanwhile_goes_back_with_no_attempt_used(world: World) 
     assert found.tasks == ()
     assert {world.see(one).state for one in ids} == {State.ENQUEUED}
     assert [(task.id, task.attempts) for task in world.take(queue, 3)] == [(one, 1) for one in ids]
-
-
-def test_a_call_that_does_not_wait_is_answered(world: World) -> None:
-    queue = world.queue()
-    world.put(queue, "1")
-
-    assert len(world.use.deliveries.dequeue(queue, is_gone=lambda: True).tasks) == 1

@@ -14,7 +14,6 @@ import pytest
 
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
-from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import SHOWN_STATES, State, Task
 from headrace.local.tables import TableNames
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
@@ -23,16 +22,12 @@ from headrace.runtime.wiring import Settings, UseCases, build, utc_now
 from headrace.store.dynamo import DynamoStore, Sender
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import lease_name
-from tests.forked import in_children
-from tests.manual_clock import ManualClock
 
 T = TypeVar("T")
 THREADS = 16
-PROCESSES = 4
 TASKS = 300
 BATCH_SIZES = (1, 3, 10, 25)
 PATIENCE_SECONDS = 20.0
-AT_ONCE = RetryStrategy(Backoff.FIXED, max_retries=9, base_seconds=0, jitter=0)
 On = Sender | Literal["file"]
 
 
@@ -156,67 +151,6 @@ def test_sixteen_workers_get_each_task_once(
     assert_each_once(uses[0], ids, delivered)
 
 
-@pytest.mark.parametrize("status", [ReportStatus.SUCCEEDED, ReportStatus.INFLIGHT])
-def test_between_the_reaper_and_a_late_report_one_wins(
-    service: Callable[..., UseCases], status: ReportStatus
-) -> None:
-    clock = ManualClock()
-    use, *reapers = [service(clock) for _ in range(4)]
-    settings = QueueSettings(keepalive_timeout_in_seconds=5, retry_strategy=AT_ONCE)
-    use.queues.create("race", settings)
-    fill(use, 50)
-    clock.forward(1)
-    held = [task for _ in range(2) for task in use.deliveries.dequeue("race", batch_size=25).tasks]
-    clock.forward(5)
-
-    def act(number: int) -> list[tuple[str, ReportOutcome]]:
-        if number >= 5:
-            reapers[number - 5].reaping.run()
-            return []
-        reports = [report(task, status) for task in held[number::5]]
-        return [(result.task_id, result.outcome) for result in use.reports.report("race", reports)]
-
-    outcomes = dict(outcome for some in together(8, act) for outcome in some)
-
-    assert len(outcomes) == 50
-    for task_id, outcome in outcomes.items():
-        task = use.tasks.get(task_id)
-        if outcome is ReportOutcome.OK:
-            assert task.state in (State.SUCCEEDED, State.INFLIGHT)
-            assert task.errors == ()
-        else:
-            assert outcome is ReportOutcome.NOT_INFLIGHT
-            assert task.state is State.ENQUEUED
-            assert len(task.errors) == 1
-        assert task.attempts == 1
-
-
-def test_a_lapsed_lease_that_many_take_back_is_one_failed_attempt(
-    service: Callable[..., UseCases],
-) -> None:
-    clock = ManualClock()
-    services = [service(clock) for _ in range(8)]
-    settings = QueueSettings(keepalive_timeout_in_seconds=5, retry_strategy=AT_ONCE)
-    services[0].queues.create("race", settings)
-    ids = fill(services[0], 50)
-    clock.forward(1)
-    for _ in range(2):
-        services[0].deliveries.dequeue("race", batch_size=25, worker="gone")
-    clock.forward(5)
-
-    def reclaim_and_take(number: int) -> list[Task]:
-        if number == 0:
-            services[0].reaping.run()
-        return list(services[number].deliveries.dequeue("race", batch_size=25).tasks)
-
-    delivered = together(len(services), reclaim_and_take)
-
-    times = Counter(task.id for tasks in delivered for task in tasks)
-    assert set(times.values()) <= {1}
-    for task in map(services[0].tasks.get, ids):
-        assert (len(task.errors), task.attempts) == (1, 1 + times[task.id])
-
-
 @pytest.mark.gate
 def test_of_sixteen_that_enqueue_the_same_ids_one_creates_each(
     service: Callable[..., UseCases],
@@ -232,30 +166,3 @@ def test_of_sixteen_that_enqueue_the_same_ids_one_creates_each(
         expected = {EnqueueOutcome.CREATED: 1, EnqueueOutcome.EXISTING: THREADS - 1}
         assert Counter(outcomes) == expected
     assert services[0].inspect.count("race").count == 10
-
-
-def test_processes_that_share_a_file_get_each_task_once(tmp_path: Path) -> None:
-    def process() -> tuple[UseCases, SqliteStore]:
-        store = SqliteStore(str(tmp_path / "headrace.db"))
-        return build(Settings(admin_key="test", poll_after_seconds=0), store), store
-
-    def works(number: int) -> list[Task]:
-        mine, own = process()
-        tasks: list[Task] = []
-        idle = 0
-        while idle < 3:
-            some = mine.deliveries.dequeue("race", batch_size=BATCH_SIZES[number]).tasks
-            idle = 0 if some else idle + 1
-            tasks += some
-            for result in mine.reports.report("race", [report(task) for task in some]):
-                assert result.outcome is ReportOutcome.OK
-        own.close()
-        return tasks
-
-    use, store = process()
-    use.queues.create("race", QueueSettings())
-    ids = fill(use, TASKS)
-
-    assert_each_once(use, ids, in_children(PROCESSES, works))
-    assert store.check() == ()
-    store.close()

@@ -135,14 +135,3 @@ def test_a_move_is_an_enqueue_in_the_other_queue(it: Recorder) -> None:
 
     assert (it.counts(first)[:4], it.counts(second)[:4]) == ((0, 0, 0, 0), (2, 0, 0, 0))
     assert it.events(second) == [2, 0, 0, 0, 0, 0]
-
-
-def test_a_task_that_is_hastened_or_swept_is_no_event(it: Recorder) -> None:
-    queue = it.world.queue(**NOTHING_KEPT)
-    (task_id,) = it.world.put(queue, delay_in_seconds=600)
-    it.world.use.bulk.by_ids(queue, BulkAction.RUN, [task_id])
-    it.world.say(it.world.one(queue), "SUCCEEDED")
-
-    it.record()
-
-    assert it.events(queue) == [1, 1, 1, 0, 0, 0]

@@ -11,7 +11,6 @@ import pytest
 
 import recorder
 from headrace.domain.instants import micros_of
-from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.write import TaskWrite
 from headrace.history.recent import last_day, last_hour
@@ -101,38 +100,6 @@ def worked(world: World, queue: str) -> None:
     world.say(tasks[2], "FAILED", retryable=False)
 
 
-def test_dead_tasks_are_counted_by_the_index_only_if_the_recorder_knows_of_too_many(
-    it: Recorder,
-) -> None:
-    """Or once an hour, for what the recorder has missed."""
-    limit = DeadLetterConfig(max_size=100)
-    queue = it.world.queue(dead_letter_queue_config=limit)
-
-    def die(number: int) -> None:
-        it.world.put(queue, *["{}"] * number)
-        for task in it.world.take(queue, number):
-            it.world.say(task, "FAILED", retryable=False)
-
-    def reads(passes: int) -> float:
-        with metered() as meter:
-            for _ in range(passes):
-                it.world.use.reaping.run()
-                it.world.clock.forward(60)
-        return meter.read
-
-    die(1)
-    it.record()
-    reads(1)
-    few = reads(20)
-    for _ in range(9):
-        die(11)
-    it.record()
-    assert reads(20) <= few + 1
-    die(2)
-    it.record()
-    assert it.world.use.reaping.run().evicted == 2
-
-
 AFTER_WORK = ((2, 1, 1, 1, 0), [5, 4, 1, 2, 1, 0])
 """Tasks by state (ENQUEUED, INFLIGHT, SUCCEEDED, DEAD), events as in COUNTED."""
 
@@ -164,16 +131,6 @@ def test_a_batch_that_comes_again_changes_nothing(it: Recorder) -> None:
     assert again == Recorded(counted=0, repeated=12)
     assert [half.repeated for half in halves] == [6, 6]
     assert (it.counts(queue), it.events(queue)) == AFTER_WORK
-
-
-def test_what_vanishes_on_success_is_counted_as_succeeded(it: Recorder) -> None:
-    queue = it.world.queue(history_retention_in_seconds=0)
-    it.world.put(queue)
-    it.world.say(it.world.one(queue), "SUCCEEDED")
-
-    it.record()
-
-    assert (it.counts(queue), it.events(queue)) == ((0, 0, 0, 0, 0), [1, 1, 1, 0, 0, 0])
 
 
 POISON: list[Any] = [
@@ -232,33 +189,7 @@ def test_a_batch_of_one_queue_costs_a_few_units(it: Recorder) -> None:
     assert meter.read <= 1
 
 
-def oldest_ready(world: World) -> float:
-    return world.use.reaping.run().oldest_ready_seconds
-
-
-def test_the_reaper_tells_how_long_the_oldest_ready_task_of_all_queues_has_waited(
-    world: World,
-) -> None:
-    world.put(world.queue("mail"))
-    world.clock.forward(40)
-    world.put(world.queue("other"))
-    world.clock.forward(2)
-
-    assert oldest_ready(world) == pytest.approx(42)
-
-
 CONTEXT: Any = InvocationContext(Function("Recorder", "recorder.handler", 60, 512), lambda: False)
-
-
-def test_the_handler_answers_as_lambda_wants_it(it: Recorder) -> None:
-    queue = it.world.queue()
-    it.world.put(queue)
-    with using(it.world.use):
-        answer = recorder.handler(
-            {"shardId": SHARD, "Records": stream_records(it.stream.taken())}, CONTEXT
-        )
-    assert answer == {"batchItemFailures": [], "state": {}}
-    assert it.counts(queue) == (1, 0, 0, 0, 0)
 
 
 def test_the_handler_names_the_first_record_that_must_come_again(

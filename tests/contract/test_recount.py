@@ -137,9 +137,3 @@ def test_a_cursor_is_good_for_its_own_recount_only(it: Recorder) -> None:
     refused(lambda: step(queue, second.cursor))
     it.record()
     assert counts(it, queue) == TRUTH
-
-
-# -- who is in the way, or dies ----------------------------------------------------------------
-
-
-# -- what tasks fail of ------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
 from headrace.ops.delivery.dequeue import DequeueResult
 from headrace.ops.delivery.idempotency import DeliveryBatch
-from headrace.store.call_scope import metered
 from tests.contract.conftest import World, lease_name
 from tests.contract.groups import opened
 from tests.contract.test_limits import at_most
@@ -64,19 +63,6 @@ def test_a_repeat_gives_the_same_tasks_under_the_same_leases(world: World, queue
     assert len(world.take(queue, 25)) == 5
 
 
-def test_a_repeat_tells_how_long_each_lease_still_is(world: World, queue: str) -> None:
-    first = take(world, queue)
-    world.clock.forward(20)
-    world.say(first.tasks[1], "INFLIGHT")
-
-    again = take(world, queue)
-
-    ends = [task.lease_expires_at for task in again.tasks]
-    assert ends[0] == first.tasks[0].lease_expires_at
-    assert ends[1] is not None
-    assert ends[1] > world.clock() + timedelta(seconds=29)
-
-
 def reclaim(world: World) -> None:
     world.clock.forward(5)
     world.use.reaping.run()
@@ -109,18 +95,6 @@ def test_what_is_over_is_left_out_and_nothing_comes_in_its_place(world: World, h
     nothing = take(world, queue, keepalive=5)
     assert (nothing.tasks, nothing.replayed) == ((), True)
     assert world.take(queue, 25) != ()
-
-
-def test_an_empty_batch_is_not_kept(world: World) -> None:
-    queue = world.queue()
-    with metered() as meter:
-        assert take(world, queue).tasks == ()
-    world.put(queue, "1")
-
-    later = take(world, queue)
-
-    assert meter.write == 0
-    assert (len(later.tasks), later.replayed) == (1, False)
 
 
 def test_after_a_quarter_of_an_hour_it_is_a_new_call(world: World) -> None:
@@ -182,6 +156,3 @@ def test_under_a_group_a_repeat_gives_what_that_call_leased(world: World, queue:
     assert again.tasks[0].lease_expires_at == world.clock() + timedelta(seconds=60 - 0.001)
     assert len(other.tasks) == 2
     assert len(world.take(queue, 25)) == 3
-
-
-# ------------------------------------------------------------------------------------ what it costs

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.domain.errors import IdempotencyConflict, Unavailable
+from headrace.domain.errors import Unavailable
 from headrace.domain.repeat import KeyedRequest, RecordedAnswer
 from headrace.ops.shared.repeats import RepeatTurn
 from tests.contract.conftest import World
@@ -43,27 +43,6 @@ def test_an_answer_of_any_size_is_given_again_as_it_was(world: World, text: str)
 
     for _ in range(2):
         assert world.use.repeats.begin(ASKED, within=SECOND) == answer
-
-
-def test_of_many_that_come_at_once_one_runs(world: World) -> None:
-    begun(world)
-
-    with pytest.raises(Unavailable):
-        world.use.repeats.begin(ASKED, within=SECOND)
-    with pytest.raises(IdempotencyConflict):
-        world.use.repeats.begin(KeyedRequest("key_1", "k", "other"), within=SECOND)
-    begun(world, KeyedRequest("key_2", "k", "what"))
-    begun(world, KeyedRequest("key_1", "K", "what"))
-
-
-def test_what_failed_runs_anew_whatever_it_is(world: World) -> None:
-    world.use.repeats.give_up(begun(world))
-    other = KeyedRequest("key_1", "k", "other")
-    world.use.repeats.give_up(begun(world, other))
-
-    world.use.repeats.finish(begun(world), RecordedAnswer(200, None, "done"))
-
-    assert world.use.repeats.begin(ASKED, within=SECOND) == RecordedAnswer(200, None, "done")
 
 
 @pytest.mark.gate

@@ -49,18 +49,6 @@ def test_a_tick_that_an_operator_ran_early_does_not_run_again_after_a_change(wor
     assert at("08:02:00") not in due(world, queue)
 
 
-def test_a_paused_schedule_has_no_ticks_and_catches_up_on_none(world: World) -> None:
-    queue = schedule(world, world.queue())
-
-    schedule(world, queue, paused=True)
-
-    assert due(world, queue) == []
-    assert minutes(world, 3) == 0
-    assert world.use.schedules.get(queue, NAME).next_run_at is None
-    schedule(world, queue)
-    assert due(world, queue) == [at("08:04:00"), at("08:05:00"), at("08:06:00")]
-
-
 def test_pausing_and_resuming_at_once_loses_and_doubles_nothing(world: World) -> None:
     queue = schedule(world, world.queue())
     for _ in range(3):
@@ -70,20 +58,6 @@ def test_pausing_and_resuming_at_once_loses_and_doubles_nothing(world: World) ->
     world.use.ticking.run()
 
     assert due(world, queue) == [at(f"08:0{minute}:00") for minute in range(1, 5)]
-
-
-def test_deleting_takes_back_what_is_ahead(world: World) -> None:
-    queue = schedule(world, world.queue())
-    world.clock.forward(60)
-
-    world.use.schedules.delete(queue, NAME)
-
-    assert due(world, queue) == [at("08:01:00")]
-    assert minutes(world, 1) == 0
-    with pytest.raises(NotFound, match="no schedule"):
-        world.use.schedules.get(queue, NAME)
-    with pytest.raises(NotFound, match="no schedule"):
-        world.use.schedules.delete(queue, NAME)
 
 
 @pytest.mark.parametrize("change", ["put", "pause", "delete"])
@@ -119,20 +93,6 @@ def test_run_enqueues_one_now_and_is_the_latest_run(world: World) -> None:
     assert world.use.schedules.get(queue, NAME).last_run_at == at("08:00:05")
     with pytest.raises(NotFound):
         world.use.schedules.run(queue, "another")
-
-
-@pytest.mark.gate
-def test_a_schedule_shows_its_next_and_its_latest_run(world: World) -> None:
-    queue = schedule(world, world.queue(), "*/5 * * * *")
-    seen = world.use.schedules.get(queue, NAME)
-    assert (seen.next_run_at, seen.last_run_at) == (at("08:05:00"), None)
-
-    minutes(world, 11)
-
-    seen = world.use.schedules.get(queue, NAME)
-    assert (seen.next_run_at, seen.last_run_at) == (at("08:15:00"), at("08:10:00"))
-    (listed,) = world.use.schedules.of_queue(world.use.queues.get(queue))
-    assert (listed.schedule.name, listed.next_run_at) == (NAME, at("08:15:00"))
 
 
 @pytest.mark.gate

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.errors import Conflict, Forbidden
+from headrace.domain.errors import Forbidden
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
@@ -57,22 +57,6 @@ def test_what_was_seen_is_restarted_and_counted(world: World) -> None:
     assert {world.see(task).state for task in ids} == {State.ENQUEUED}
 
 
-def test_a_few_come_first_and_the_rest_when_asked(world: World) -> None:
-    queue = world.queue()
-    kill(world, queue, 12)
-    found = look(world, queue)
-    few = world.use.actions.begin(found.name, at=0, most=5)
-    world.use.action_work.run()
-    few = world.use.actions.get(few.id)
-    assert (few.status, few.changed, few.total) == ("DONE", 5, 5)
-    assert world.use.selections.get(found.name).rest == 7
-    with pytest.raises(Conflict):  # sent twice
-        world.use.actions.begin(found.name, at=0, most=5)
-    assert act(world, found, at=5).changed == 7
-    with pytest.raises(Conflict):
-        world.use.actions.begin(found.name, at=12)
-
-
 def test_what_comes_after_the_look_is_never_touched(world: World) -> None:
     queue = world.queue()
     kill(world, queue, 3)
@@ -119,6 +103,3 @@ def test_a_set_is_checked_each_time_it_is_read_and_with_the_target_it_is_to_have
         with pytest.raises(Forbidden):
             step(found.name, check=check)
     assert sets.get(found.name).at == 1
-
-
-# -- while workers change the queue ----------------------------------------------------------------

@@ -9,7 +9,6 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportResult
 from headrace.ops.tasks.enqueue import EnqueueOutcome
-from headrace.store.call_scope import metered
 from tests.contract.conftest import World
 
 CREATED, EXISTING = EnqueueOutcome.CREATED, EnqueueOutcome.EXISTING
@@ -49,20 +48,6 @@ def test_children_are_created_with_the_report_and_only_once(world: World, status
     right = world.one("right")
     assert (right.payload, right.tags) == ("2", {"a": "b"})
     assert [task.payload for task in world.take("left", 9)][:2] != ["3", "1"]
-
-
-@pytest.mark.gate
-def test_a_report_that_is_refused_creates_nothing(world: World) -> None:
-    task = parent(world)
-    spawn = (("left", TaskSpec("1")),)
-
-    stale = world.say(task, "SUCCEEDED", lease="lse_x.1.YWRhOjE", spawn=spawn)
-    world.say(task, "SUCCEEDED")
-    late = world.say(task, "MOVED", to_queue="right", spawn=spawn)
-
-    assert stale.outcome is ReportOutcome.STALE_LEASE
-    assert late.outcome is ReportOutcome.STALE_LEASE
-    assert world.use.inspect.count("left").count == 0
 
 
 @pytest.mark.parametrize(("second", "wrong"), [("nowhere", "queue"), ("left", "expires_at")])
@@ -132,23 +117,6 @@ def test_a_repeat_says_existing_only_of_children_that_exist(world: World) -> Non
     ]
 
 
-def test_a_parent_hands_its_own_key_on_to_its_child(world: World) -> None:
-    task = parent(world, dedupe_key="k")
-
-    result = world.say(task, "SUCCEEDED", spawn=(("source", TaskSpec("1", dedupe_key="k")),))
-
-    assert outcomes(result) == [CREATED]
-    assert world.store.key_locks("dedupe:source") == {"k": result.spawned[0].id}
-
-
-def test_twenty_four_children_with_keys_fit_one_report(world: World) -> None:
-    task = parent(world, dedupe_key="mine")
-    spawn = tuple(("left", TaskSpec(str(n), dedupe_key=f"k{n}")) for n in range(24))
-
-    assert outcomes(world.say(task, "SUCCEEDED", spawn=spawn)) == [CREATED] * 24
-    assert [task.payload for task in world.take("left", 25)] == [str(n) for n in range(24)]
-
-
 def test_a_pipeline_may_loop_and_fork_and_end(world: World) -> None:
     task = parent(world)
     for hop in range(3):
@@ -160,13 +128,3 @@ def test_a_pipeline_may_loop_and_fork_and_end(world: World) -> None:
 
     assert [hop.queue for hop in world.see(task.id).trail] == ["source", "left"] * 3
     assert [child.payload for child in world.take("right", 9)] == ["0", "1", "2"]
-
-
-def test_a_life_without_children_pays_nothing_for_them(world: World) -> None:
-    task = parent(world)
-
-    with metered() as meter:
-        world.say(task, "SUCCEEDED")
-
-    assert meter.write <= 3
-    assert meter.read == 0

@@ -12,7 +12,6 @@ from headrace.domain import limits
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import SHOWN_STATES, State
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from tests.contract.conftest import World
@@ -69,18 +68,6 @@ def test_an_enqueue_repeated_after_its_task_was_done_makes_no_second_one(
     assert world.take(queue, 5) == ()
 
 
-def test_nothing_shows_a_task_that_is_done_and_not_kept(world: World) -> None:
-    queue = world.queue(**NOT_KEPT)
-    world.put(queue, id="order-1")
-    succeeded(world, queue)
-
-    assert world.store.read(["order-1"]) == {}
-    assert world.use.inspect.list(queue).tasks == ()
-    assert world.use.inspect.count(queue).count == 0
-    for state in SHOWN_STATES:
-        assert world.use.queues.purge(queue, (state,)).deleted == 0
-
-
 def test_the_id_is_free_again_after_a_quarter_of_an_hour(world: World) -> None:
     """Even if the table has not swept up what was left of the task."""
     queue, key = world.queue(**NOT_KEPT), "key"
@@ -93,30 +80,3 @@ def test_the_id_is_free_again_after_a_quarter_of_an_hour(world: World) -> None:
 
     assert again(world, queue, dedupe_key=key).outcome is EnqueueOutcome.CREATED
     assert world.one(queue).payload == '"again"'
-
-
-def test_a_task_that_was_deleted_by_hand_may_be_enqueued_again_at_once(world: World) -> None:
-    queue = world.queue(**NOT_KEPT)
-    for remove in (
-        lambda: world.use.tasks.delete("order-1"),
-        lambda: world.use.queues.purge(queue, (State.ENQUEUED,)),
-    ):
-        world.put(queue, id="order-1")
-        world.clock.forward(0.001)
-        remove()
-        assert again(world, queue).outcome is EnqueueOutcome.CREATED
-        world.use.tasks.delete("order-1")
-
-
-def test_a_child_of_an_id_that_is_done_counts_as_done(world: World) -> None:
-    queue, key = world.queue(**NOT_KEPT), "key"
-    world.put(queue, id="order-1", dedupe_key=key)
-    succeeded(world, queue)
-    world.put(queue)
-    child = (queue, TaskSpec("1", id="order-1", dedupe_key=key))
-
-    answer = world.say(world.one(queue), "SUCCEEDED", spawn=(child,))
-
-    assert answer.outcome is ReportOutcome.OK
-    assert [made.outcome for made in answer.spawned] == [EnqueueOutcome.EXISTING]
-    assert world.take(queue) == ()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.errors import InvalidRequest, Unavailable
+from headrace.domain.errors import Unavailable
 from headrace.domain.fairness import (
     GroupMode,
     GroupSettings,
@@ -13,7 +13,7 @@ from headrace.domain.fairness import (
 )
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import DeadLetterConfig, QueueSettings
+from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.store.call_scope import metered
@@ -108,35 +108,6 @@ def test_under_halt_it_stops_its_group_until_somebody_decides(world: World, end:
             second = ""
     found = [task.id for task in later(world, queue)]
     assert found == [second] if second else not found  # by then the other has expired
-
-
-def test_one_that_was_cancelled_is_restarted_in_its_place_if_it_halts(world: World) -> None:
-    queue = strict(world, "halt")
-    _, second, third = world.put(queue, *"123", group_key="a")
-    world.use.bulk.by_ids(queue, BulkAction.CANCEL, [second])
-    world.say(world.one(queue), "SUCCEEDED")
-    assert not after_belief(world, queue)
-    world.use.bulk.by_ids(queue, BulkAction.RESTART, [second])
-
-    order = []
-    for _ in range(2):
-        (task,) = after_belief(world, queue)
-        order.append(task.id)
-        world.say(task, "SUCCEEDED")
-    assert order == [second, third]
-
-
-def test_else_a_restart_goes_to_the_tail(world: World) -> None:
-    queue = strict(world)
-    first, second, third = world.put(queue, *"123", group_key="a")
-    world.say(world.one(queue), "FAILED", retryable=False)
-    world.use.bulk.by_ids(queue, BulkAction.RESTART, [first])
-    order = []
-    for _ in range(3):
-        (task,) = later(world, queue)
-        order.append(task.id)
-        world.say(task, "SUCCEEDED")
-    assert order == [second, third, first]
 
 
 WAYS = ["delete", "purge", "move", "cancel", "expire"]
@@ -246,26 +217,6 @@ def test_one_that_dies_undelivered_halts_though_the_next_one_is_gone(
     assert [task.id for task in after_belief(world, queue)] == [last]
 
 
-@pytest.mark.parametrize("way", ["undo", "move"])
-def test_what_comes_back_goes_to_the_tail(world: World, way: str) -> None:
-    queue, other = strict(world), world.queue("other", groups=GroupSettings(GroupMode.FAIR))
-    first, second = world.put(queue, "1", "2", group_key="a")
-    if way == "undo":
-        undo = world.use.tasks.delete(first, undo_in_seconds=60)
-        assert undo is not None
-        world.use.undoing.undo(undo.id)
-    else:
-        world.use.bulk.by_ids(queue, BulkAction.MOVE, [first], to_queue=other)
-        world.use.bulk.by_ids(other, BulkAction.MOVE, [first], to_queue=queue)
-    (task,) = after_belief(world, queue)
-    assert task.id == second
-    world.say(task, "SUCCEEDED")
-    assert [task.id for task in after_belief(world, queue)] == [first]
-
-
-# -- several processes ------------------------------------------------------------
-
-
 # -- what is refused ------------------------------------------------------------
 
 
@@ -289,32 +240,6 @@ def test_a_task_needs_a_key_and_takes_no_time(
     assert str(result.detail).startswith(named)
 
 
-def test_moves_without_a_key_or_with_a_delay_are_refused(world: World) -> None:
-    queue, other = strict(world), world.queue("other", groups=GroupSettings(GroupMode.FAIR))
-    world.put(other)
-    world.put(other, group_key="a")
-    for task in world.take(other, 5):
-        delay = {"delay_in_seconds": 5} if task.group_key else {}
-        result = world.say(task, "MOVED", to_queue=queue, **delay)
-        assert result.outcome == "INVALID"
-        named = "delay_in_seconds" if task.group_key else "group_key"
-        assert str(result.detail).startswith(named)
-
-
-def test_the_mode_is_settled_at_creation(world: World) -> None:
-    queue, plain = strict(world), world.queue("plain")
-    settings = world.use.queues.get(queue).settings
-    with pytest.raises(InvalidRequest, match=r"groups\.mode"):
-        world.use.queues.replace(plain, settings)
-    with pytest.raises(InvalidRequest, match=r"groups\.mode"):
-        world.use.queues.replace(queue, QueueSettings())
-
-
-def test_to_halt_the_dead_must_be_kept(world: World) -> None:
-    with pytest.raises(InvalidRequest, match=r"groups\.on_dead"):
-        strict(world, "halt", dead_letter_queue_config=DeadLetterConfig(enable=False))
-
-
 def test_a_delivery_in_strict_order_costs_a_write_and_two_reads_more(world: World) -> None:
     queue = strict(world)
     world.put(queue, *"123456789", group_key="a")
@@ -336,34 +261,3 @@ def test_a_delivery_in_strict_order_costs_a_write_and_two_reads_more(world: Worl
         more = [read - usual.read for _, read in spent]
         assert sorted(more)[len(more) // 2] <= 2
         assert max(more) <= 2.5  # now and then another look at the index
-
-
-# -- what is shown ------------------------------------------------------------
-
-
-def test_explain_names_what_blocks_a_group(world: World) -> None:
-    queue = strict(world, "halt", retry_strategy=SLOW)
-    first, second = world.put(queue, "1", "2", group_key="a")
-
-    def why() -> list[tuple[str, str]]:
-        reasons = world.use.explain.reasons(world.see(second))
-        return [(one.code, one.detail) for one in reasons if one.code == "group_blocked"]
-
-    task = world.one(queue)
-    assert why()[0][1].endswith(f"{first} is in flight")
-    world.say(task, "FAILED")
-    due = world.see(first).due_at
-    assert f"{first} retries at {due:%Y-%m-%dT%H:%M:%S}Z" in why()[0][1]
-    (task,) = later(world, queue, 61)
-    world.say(task, "FAILED", retryable=False)
-    assert why()[0][1].endswith(f"{first} is dead")
-    standing = world.use.fair_groups.get(queue, "a")
-    assert standing.blocked is not None
-    assert standing.blocked.task_id == first
-
-
-# -- beside queues that are not strict -------------------------------------------------------------
-
-
-def fair(world: World, name: str = "fair", limit: int = 2) -> str:
-    return world.queue(name, groups=GroupSettings(GroupMode.FAIR, max_inflight_per_group=limit))

@@ -8,7 +8,7 @@ from headrace.domain.errors import NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import DequeuingSettings, QueueSettings
+from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import SHOWN_STATES, DeadReason, State, Task
 from headrace.domain.undo import Undo
@@ -241,24 +241,6 @@ def test_a_purge_is_undone_too_whoever_has_finished_it(world: World) -> None:
     assert answer.changed == 2
     for state in (State.DEAD, State.SUCCEEDED):
         assert as_kept(world.see(tasks[state].id)) == as_kept(tasks[state])
-
-
-def test_the_place_of_a_deleted_task_in_flight_is_free_and_not_taken_twice(world: World) -> None:
-    queue = world.queue(dequeuing_settings=DequeuingSettings(max_inflight_tasks=1))
-    world.put(queue, "1", "2")
-    first = world.one(queue)
-    undo = delete(world, first.id)
-    world.clock.forward(1)
-    second = world.one(queue)
-    assert second.id != first.id
-
-    back(world, undo)
-
-    world.clock.forward(1)
-    assert world.take(queue) == ()
-    world.say(second, "SUCCEEDED")
-    world.clock.forward(1)
-    assert world.one(queue).id == first.id
 
 
 def test_a_deleted_queue_takes_along_what_could_be_undone(world: World) -> None:

@@ -8,16 +8,13 @@ from typing import Any
 import pytest
 
 from headrace.domain import limits
-from headrace.domain.errors import InvalidRequest
 from headrace.domain.offload import Upload
 from headrace.domain.plan import TaskSpec
-from headrace.domain.push import Target
 from headrace.ops.delivery.orphans import ORPHAN_AGE, ROUND
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
-from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
 from tests.contract.conftest import World
-from tests.contract.test_offload import MOST, OffloadWorld, offload_world
+from tests.contract.test_offload import OffloadWorld, offload_world
 from tests.manual_clock import ManualClock
 
 CONTENT = b"\x00\xff no JSON, and of any size" * 200
@@ -104,21 +101,6 @@ def test_what_is_not_as_it_was_granted_is_invalid(world: OffloadWorld, how: str)
     assert world.use.inspect.count("mail").count == 0
 
 
-def test_a_report_spawns_a_task_of_an_upload_or_says_what_is_wrong(world: OffloadWorld) -> None:
-    world.queue("post")
-    world.put("mail", "1")
-    parent = world.one("mail")
-    missing = granted(world, "post")
-    refused = world.say(parent, "SUCCEEDED", spawn=(("post", spec(missing)),))
-    assert refused.outcome == "INVALID"
-    assert "spawn[0].payload_ref was not uploaded" in (refused.detail or "")
-    upload = uploaded(world, "post")
-    for _ in range(2):
-        world.say(parent, "SUCCEEDED", spawn=(("post", spec(upload)),))
-
-    assert [task.uploaded for task in world.take("post", 5)] == [upload.text]
-
-
 def test_a_task_keeps_its_upload_through_retries_moves_and_restarts(world: OffloadWorld) -> None:
     world.queue("post")
     upload = uploaded(world)
@@ -147,28 +129,3 @@ def reused(world: OffloadWorld) -> None:
 
 def test_a_late_recorder_takes_no_upload_from_a_task_made_anew(world: OffloadWorld) -> None:
     reused(world)
-
-
-def test_a_queue_that_pushes_takes_none(world: OffloadWorld) -> None:
-    target = Target(url="https://example.com/hook")
-    before = uploaded(world, "mail")
-    queue = world.use.queues.get("mail")
-    world.use.queues.replace("mail", replace(queue.settings, target=target))
-    world.clock.forward(60)
-
-    with pytest.raises(InvalidRequest, match="queue mail pushes payloads to a target"):
-        granted(world)
-    assert "payload_ref has no meaning here" in invalid(world, spec(before))
-
-
-@pytest.mark.parametrize("off", ["no size", "no place"])
-def test_where_nothing_is_kept_outside_nothing_is_granted(
-    world: OffloadWorld, clock: ManualClock, off: str
-) -> None:
-    most = 0 if off == "no size" else MOST
-    objects = world.objects if off == "no size" else None
-    settings = Settings(admin_key="test", payload_offload_bytes=most)
-    use = build(settings, world.streamed.store, now=clock, objects=objects)
-
-    with pytest.raises(InvalidRequest, match="PayloadOffloadBytes"):
-        use.uploads.grant("mail", size=1, digest="0" * 64, task_id=None, origin=None)

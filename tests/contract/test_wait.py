@@ -7,7 +7,7 @@ import pytest
 from headrace.domain.errors import NotFound
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import State, Task
+from headrace.domain.task import State
 from headrace.store.call_scope import metered
 from tests.contract.conftest import World
 
@@ -80,21 +80,6 @@ def test_what_is_not_there_is_missing_at_once_and_what_goes_as_soon_as_it_is_gon
     with pytest.raises(NotFound):
         world.use.waiting.wait(second, seconds=20)
     assert (world.clock() - began).total_seconds() < 1
-
-
-def test_it_ends_early_where_there_is_no_time_left_or_no_right_any_more(world: World) -> None:
-    queue = world.queue()
-    (task_id,) = world.put(queue)
-
-    def refuse(_task: Task | None = None) -> None:
-        raise PermissionError
-
-    waiting = world.use.waiting
-    assert waiting.wait(task_id, seconds=20, go_on=lambda: False).state is State.ENQUEUED
-    with pytest.raises(PermissionError):
-        waiting.wait(task_id, seconds=20, check=refuse)
-    with pytest.raises(PermissionError):
-        waiting.wait(task_id, seconds=20, still_may=refuse)
 
 
 def test_each_look_takes_half_a_read_unit(world: World) -> None:

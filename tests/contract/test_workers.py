@@ -10,7 +10,6 @@ from headrace.domain.access import Principal, Role
 from headrace.domain.errors import Forbidden, NotFound
 from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
 from headrace.ops.operators.keys import BOOTSTRAP
-from headrace.ops.shared.audit import AuditFilter
 from tests.contract.conftest import World
 from tests.manual_clock import ManualClock
 
@@ -117,36 +116,6 @@ def test_the_list_goes_by_name_and_leaves_the_silent_out(world: World) -> None:
     assert names(world) == names(world, limit=2) == names(world, limit=1) == expected
 
 
-def test_a_key_sees_the_workers_of_its_queues_and_nothing_of_others(world: World) -> None:
-    alive(world, replace(ADA, name="both"))
-    alive(world, replace(ADA, name="mine", queues=("mail",)))
-    alive(world, replace(ADA, name="theirs", queues=("news",)))
-
-    seen = list(listed(world, key(Role.VIEWER, "mail"), limit=1))
-
-    assert [worker.heartbeat for worker in seen] == [
-        replace(ADA, name="both", queues=("mail",), running=None),
-        replace(ADA, name="mine", queues=("mail",)),
-    ]
-
-
-def test_who_is_not_for_all_queues_of_a_worker_may_not_command_it(world: World) -> None:
-    alive(world)
-    operator = key(Role.OPERATOR, "mail", "weather")
-
-    refusals = []
-    for name in (ADA.name, "nobody"):
-        with pytest.raises(Forbidden) as refused:
-            world.use.workers.ask(operator, name, Command.STOP)
-        refusals.append(str(refused.value).replace(name, "X"))
-
-    assert refusals[0] == refusals[1]
-    assert alive(world) is None
-    assert world.use.audit.list(AuditFilter()).shown == ()
-    whole = key(Role.OPERATOR, "mail", "news")
-    assert world.use.workers.ask(whole, ADA.name, Command.STOP).command is Command.STOP
-
-
 @pytest.mark.parametrize("queues", [("news",), ("mail", "news")])
 def test_a_worker_of_other_queues_is_not_overwritten(world: World, queues: tuple[str, ...]) -> None:
     theirs = replace(ADA, queues=queues)
@@ -177,32 +146,3 @@ def test_a_worker_that_does_not_say_when_it_began_goes_on_as_it_was(world: World
     world.clock.forward(300)  # it is gone, and another begins
     assert heartbeat() is None
     assert [worker.heartbeat.started_at for worker in listed(world)] == [world.clock()]
-
-
-def test_roles_are_asked_for(world: World) -> None:
-    workers = world.use.workers
-    with pytest.raises(Forbidden):
-        workers.alive(key(Role.OPERATOR, "*"), ADA)
-    with pytest.raises(Forbidden):
-        workers.alive(key(Role.WORKER, "mail"), ADA)
-    with pytest.raises(Forbidden):
-        workers.list(key(Role.WORKER, "*"))
-    with pytest.raises(Forbidden):
-        workers.ask(key(Role.VIEWER, "*"), ADA.name, Command.QUIET)
-
-
-def test_commands_are_audited(world: World) -> None:
-    alive(world, replace(ADA, queues=("mail",)))
-    for command in (Command.STOP, Command.QUIET):
-        ask(world, command)
-        world.clock.forward(1)
-
-    quiet, stop = world.use.audit.list(AuditFilter()).shown
-
-    assert (stop.action, stop.queue, stop.ids) == ("stop_worker", "mail", ["ada:4711"])
-    assert stop.filter == {"queues": ["mail"]}
-    assert (stop.matched, stop.changed) == (1, 1)
-    assert (quiet.action, quiet.matched, quiet.changed) == ("quiet_worker", 1, 0)
-
-
-# ---------------------------------------------------------------------------------- the store

@@ -80,8 +80,10 @@ def test_a_table_that_is_away_is_a_503() -> None:
     error = Unavailable("the table does not answer", retry_after_seconds=3)
     away = new_service(FailingStore(error))
 
-    for method, path in (("GET", "/v1/health"), ("GET", "/v1/tasks/a")):
-        answer = away(method, path)
+    made = replace(away, key=f"hr_{'0' * 20}_{'0' * 40}")  # a key that cannot be looked up
+
+    for service, path in ((away, "/v1/health"), (away, "/v1/tasks/a"), (made, "/v1/queues")):
+        answer = service("GET", path)
         assert (answer.status, answer.json["code"]) == (503, "unavailable")
         assert answer.headers["retry-after"] == "3"
         assert answer.json["request_id"] == REQUEST_ID

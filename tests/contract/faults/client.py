@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
@@ -50,21 +51,15 @@ class FaultyClient:
     """boto3's client as the store sees it, on a bad day."""
 
     def __init__(self, client: DynamoDBClient, faults: Faults) -> None:
-        self._client = client
+        self.real = client
+        self.exceptions = client.exceptions
+        self.batch_write_item = client.batch_write_item
         self.faults = faults
         self._index: list[Answer] = []
+        for name in WRITES | BATCHES | READS:
+            setattr(self, name, partial(self._call, name, getattr(client, name)))
 
-    def __getattr__(self, name: str) -> Any:
-        real = getattr(self._client, name)
-        if name not in WRITES | BATCHES | READS:
-            return real
-
-        def call(**arguments: Any) -> Answer:
-            return self._call(name, real, arguments)
-
-        return call
-
-    def _call(self, name: str, real: Call, arguments: Answer) -> Answer:
+    def _call(self, name: str, real: Call, /, **arguments: Any) -> Answer:
         if self.faults.strike(self.faults.away) or self.faults.blocked(name, arguments):
             raise EndpointConnectionError(endpoint_url="the table")
         match name:
@@ -128,7 +123,7 @@ class FaultyClient:
 
     def freeze_index(self, table: str) -> None:
         """Remember the index as it is; a stale query is answered from it until the next time."""
-        self._index = self._client.scan(TableName=table, IndexName=keys.BY_STATE)["Items"]
+        self._index = self.real.scan(TableName=table, IndexName=keys.BY_STATE)["Items"]
 
     def _lagging(self, query: Answer) -> Answer:
         """Answer a query of the index as it was."""

@@ -1,6 +1,7 @@
 """Services on a faulty client, in place of the stores that the folder above tests."""
 
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
@@ -28,7 +29,7 @@ def new_service(
     def start() -> FaultyService:
         client = FaultyClient(dynamodb, Faults())
         store = DynamoStore(
-            client,
+            cast("DynamoDBClient", client),
             tasks_table=tables.tasks,
             control_table=tables.control,
             sender=sender,

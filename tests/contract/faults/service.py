@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, TypeVar
 
 from headrace.domain.errors import Unavailable
@@ -17,7 +16,6 @@ from tests.contract.conftest import World
 from tests.contract.faults.client import Answer, Faults, FaultyClient
 
 AT_ONCE = RetryStrategy(Backoff.FIXED, max_retries=100, base_seconds=0, jitter=0)
-AN_HOUR = timedelta(hours=1)
 T = TypeVar("T")
 
 REPORTS: list[tuple[str, dict[str, Any], State]] = [
@@ -49,17 +47,6 @@ class FaultyService:
         return self.world.see(task_id)
 
 
-def insisted(call: Callable[[], T]) -> T:
-    """Repeat *call* until the table answers."""
-    for _ in range(100):
-        try:
-            return call()
-        except Unavailable:
-            continue
-    message = "the table never answers"
-    raise AssertionError(message)
-
-
 def tasks_of(dequeue: Callable[[], Sequence[Task]]) -> list[Task]:
     """The tasks handed out; none when the table does not answer."""
     try:
@@ -70,7 +57,7 @@ def tasks_of(dequeue: Callable[[], Sequence[Task]]) -> list[Task]:
 
 def everything(service: FaultyService) -> list[Answer]:
     """Return every item of both tables, read past the faults."""
-    scan = service.client._client.scan  # noqa: SLF001  the real client, whatever it suffers from
+    scan = service.client.real.scan
     items = [
         item
         for table in (service.tables.tasks, service.tables.control)

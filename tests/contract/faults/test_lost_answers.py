@@ -7,19 +7,18 @@ from typing import Any
 import pytest
 
 from headrace.domain.access import Role
-from headrace.domain.errors import NotFound, Unauthenticated
+from headrace.domain.errors import Unauthenticated
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State, Task
-from headrace.domain.worker import Command, WorkerHeartbeat
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.shared.audit import AuditFilter
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from tests.contract.conftest import World
-from tests.contract.faults.client import Answer, Faults
-from tests.contract.faults.service import AN_HOUR, AT_ONCE, REPORTS, FaultyService
+from tests.contract.faults.client import Faults
+from tests.contract.faults.service import AT_ONCE, REPORTS, FaultyService
 
 
 @pytest.mark.parametrize(
@@ -53,29 +52,6 @@ def test_a_batch_of_enqueues_whose_answer_was_lost_is_there_once(
     assert outcomes == {EnqueueOutcome.CREATED: 24, EnqueueOutcome.EXISTING: 1}
     assert results[3].outcome is EnqueueOutcome.EXISTING
     assert world.use.inspect.count(queue).count == 25
-
-
-@pytest.mark.parametrize("sender", ["batch"], indirect=True)  # a single refusal brings the item
-def test_an_enqueue_is_not_repeated_when_its_task_was_gone_before_it_could_be_read(
-    service: FaultyService, world: World, new_service: Callable[[], FaultyService]
-) -> None:
-    """It took effect, a worker was done with it and nothing was kept: that is no second task."""
-    queue = world.queue(history_retention_in_seconds=0)
-    other = new_service().world
-    done: list[Task] = []
-
-    def come_and_go(name: str, _arguments: Answer) -> bool:
-        if name == "batch_get_item" and not done:
-            done.append(other.one(queue))
-            other.say(done[0], "SUCCEEDED")
-        return False
-
-    with service.suffering(lost=1, blocked=come_and_go):
-        (result,) = world.use.tasks.enqueue(queue, [TaskSpec("1")])
-
-    assert result.outcome is EnqueueOutcome.CREATED
-    assert [task.id for task in done] == [result.id]
-    assert world.take(queue) == ()
 
 
 @pytest.mark.parametrize(
@@ -166,56 +142,6 @@ def test_a_failure_whose_answer_was_lost_counts_once_though_others_were_quick(
     assert other.say(taken[0], "SUCCEEDED").outcome is ReportOutcome.OK
 
 
-@pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
-def test_a_success_that_nobody_keeps_is_done_or_gone(
-    service: FaultyService, world: World, *, keyed: bool
-) -> None:
-    """Design 1 leaves both answers open; above all the task is gone, and gone once."""
-    queue = world.queue(history_retention_in_seconds=0)
-    world.put(queue, dedupe_key="key" if keyed else None)
-    task = world.one(queue)
-
-    with service.suffering(lost=1):
-        result = world.say(task, "SUCCEEDED")
-
-    assert result.outcome in (ReportOutcome.OK, ReportOutcome.NOT_FOUND)
-    assert world.store.read([task.id]) == {}
-    (again,) = world.use.tasks.enqueue(queue, [TaskSpec("2", dedupe_key="key")])
-    assert again.outcome is EnqueueOutcome.CREATED
-
-
-def test_what_the_reaper_did_though_it_never_heard_so_is_done_once(
-    service: FaultyService, world: World
-) -> None:
-    queue = world.queue(keepalive_timeout_in_seconds=5, retry_strategy=AT_ONCE)
-    ids = world.put(queue, "1", "2", "3")
-    world.take(queue, 2)
-    ids += world.put(queue, "4", expires_at=world.clock() + AN_HOUR)
-    world.clock.forward(AN_HOUR.total_seconds())
-
-    with service.suffering(lost=1):
-        world.use.reaping.run()
-    world.use.reaping.run()
-
-    first, second, _, fourth = (service.see(task_id) for task_id in ids)
-    for task in (first, second):
-        assert (task.state, task.attempts, len(task.errors)) == (State.ENQUEUED, 1, 1)
-    assert (fourth.state, fourth.version) == (State.DEAD, 2)
-
-
-def test_a_purge_whose_answers_were_lost_leaves_nothing(
-    service: FaultyService, world: World
-) -> None:
-    queue = world.queue()
-    world.put(queue, *["{}"] * 30)
-
-    with service.suffering(lost=1):
-        purged = world.use.queues.purge(queue, (State.ENQUEUED,))
-
-    assert purged.finished
-    assert world.use.inspect.count(queue).count == 0
-
-
 def test_a_purge_whose_answers_were_lost_counts_what_it_removed(
     service: FaultyService, world: World
 ) -> None:
@@ -266,36 +192,6 @@ def test_an_operators_action_whose_answer_was_lost_was_done_once(
         assert service.see(task_id).version == 4
 
 
-@pytest.mark.parametrize(("action", "outcome"), DONE[1:])
-def test_what_an_operator_did_unheard_is_known_again_though_a_worker_was_quick(
-    service: FaultyService,
-    world: World,
-    new_service: Callable[[], FaultyService],
-    action: BulkAction,
-    outcome: str,
-) -> None:
-    queue, other = world.queue(), world.queue("other")
-    (task_id,) = world.put(queue)
-    task = world.one(queue)
-    status = "FAILED" if action is BulkAction.RESTART else "RELEASED"
-    world.say(task, status, **({"retryable": False} if status == "FAILED" else {}))
-    if action is BulkAction.RUN:
-        world.say(world.one(queue), "RELEASED", delay_in_seconds=60)
-    to_queue = other if action is BulkAction.MOVE else None
-    worker = new_service().world
-    taken: list[Task] = []
-
-    def take() -> None:
-        taken.append(worker.one(to_queue or queue))
-
-    with service.suffering(lost=1) as faults:
-        faults.meanwhile = after_the_note(faults, take)
-        answer = world.use.bulk.by_ids(queue, action, [task_id], to_queue=to_queue)
-
-    assert [result.outcome for result in answer.results] == [outcome]
-    assert service.see(task_id) == taken[0]
-
-
 @pytest.mark.parametrize("by_ids", [False, True], ids=["one", "by ids"])
 def test_a_delete_unheard_does_not_take_a_new_task_of_the_same_id(
     service: FaultyService, world: World, new_service: Callable[[], FaultyService], *, by_ids: bool
@@ -317,40 +213,6 @@ def test_a_delete_unheard_does_not_take_a_new_task_of_the_same_id(
             world.use.tasks.delete("order")
 
     assert service.see("order").payload == '"new"'
-
-
-def test_a_delete_whose_answer_was_lost_is_no_missing_task(
-    service: FaultyService, world: World
-) -> None:
-    queue = world.queue()
-    (task_id,) = world.put(queue)
-
-    with service.suffering(lost=1):
-        world.use.tasks.delete(task_id)
-
-    with pytest.raises(NotFound):
-        service.see(task_id)
-
-
-def test_a_command_to_a_worker_that_was_not_heard_of_is_given(
-    service: FaultyService, world: World
-) -> None:
-    heartbeat = WorkerHeartbeat("ada", ("mail",), world.clock())
-
-    with service.suffering(lost=1):
-        assert world.use.workers.alive(BOOTSTRAP, heartbeat) is None
-        requested = world.use.workers.ask(BOOTSTRAP, "ada", Command.STOP)
-
-    assert requested.command is world.use.workers.alive(BOOTSTRAP, heartbeat) is Command.STOP
-
-
-def test_a_queue_whose_creation_was_not_heard_of_is_created(
-    service: FaultyService, world: World
-) -> None:
-    with service.suffering(lost=1):
-        created = world.use.queues.create("mail", QueueSettings(description="ours"))
-
-    assert world.use.queues.get("mail") == created
 
 
 def test_a_key_whose_making_and_rotation_were_not_heard_of_is_made_and_rotated_once(
@@ -377,17 +239,3 @@ def test_settings_whose_change_was_not_heard_of_are_changed_once(
 
     assert world.use.queues.get(queue) == changed
     assert (changed.version, changed.settings.description) == (2, "new")
-
-
-def test_a_queue_whose_deletion_was_not_heard_of_is_gone_with_its_tasks(
-    service: FaultyService, world: World
-) -> None:
-    queue = world.queue()
-    (task_id,) = world.put(queue)
-
-    with service.suffering(lost=1):
-        assert world.use.queues.delete(queue)
-
-    with pytest.raises(NotFound):
-        world.use.queues.get(queue)
-    assert world.store.read([task_id]) == {}

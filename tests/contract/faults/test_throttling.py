@@ -145,31 +145,6 @@ def test_a_dequeue_of_which_a_part_was_throttled_hands_out_what_it_has_leased(
     assert_no_attempt_was_spent_in_vain(world, ids, delivered)
 
 
-def test_a_dequeue_hands_out_what_it_has_leased_though_another_shard_does_not_answer(
-    service: FaultyService, world: World
-) -> None:
-    queue = world.queue(shards=2, retry_strategy=NEVER)
-    ids = world.put(queue, *["{}"] * 10)
-    queries = iter([False, True])
-
-    with service.suffering(blocked=lambda name, _: name == "query" and next(queries, True)):
-        delivered = tasks_of(lambda: world.take(queue, 10))
-
-    assert_no_attempt_was_spent_in_vain(world, ids, delivered)
-
-
-def test_a_dequeue_hands_out_what_it_has_leased_though_it_cannot_help_the_reaper(
-    service: FaultyService, world: World
-) -> None:
-    queue = world.queue(retry_strategy=NEVER)
-    ids = world.put(queue, *["{}"] * 3)
-
-    with service.suffering(blocked=asks_for(State.INFLIGHT)):
-        delivered = tasks_of(lambda: world.take(queue, 10))
-
-    assert_no_attempt_was_spent_in_vain(world, ids, delivered)
-
-
 def test_a_dequeue_hands_out_what_it_has_leased_though_no_answer_confirmed_it(
     service: FaultyService, world: World
 ) -> None:
@@ -213,16 +188,6 @@ def alone(task_id: str) -> Callable[[str, Answer], bool]:
     def block(name: str, arguments: Answer) -> bool:
         item = arguments.get("Item") or arguments.get("Key") or {}
         return name in WRITES and item.get(keys.TASK_ID) == {"S": task_id}
-
-    return block
-
-
-def asks_for(state: State) -> Callable[[str, Answer], bool]:
-    """Tell the queries of the index that ask for tasks in *state*."""
-
-    def block(name: str, arguments: Answer) -> bool:
-        values = arguments.get("ExpressionAttributeValues", {})
-        return name == "query" and f"#{state}#" in values.get(":place", {"S": ""})["S"]
 
     return block
 

@@ -145,17 +145,6 @@ def test_a_confirmation_that_is_not_of_this_set_is_refused(mail: Browser, seen: 
     assert mail.count("mail", State.DEAD) == 6
 
 
-def test_a_confirmation_is_for_one_session(mail: Browser) -> None:
-    kill(mail, 6)
-    confirm = look(mail, "/console/queues/mail?state=DEAD", "restart")
-    seen = confirm.page.one("input", name="seen").attributes["value"]
-    other = mail.as_role(Role.OPERATOR)
-    theirs = other.get(confirm.url)
-
-    assert decide(other, theirs, "all", seen=seen).status == 403
-    assert decide(other, theirs, "all").status == 303
-
-
 def test_a_look_of_an_hour_ago_is_too_old_to_act_on(mail: Browser) -> None:
     kill(mail, 6)
     confirm = look(mail, "/console/queues/mail?state=DEAD", "restart")

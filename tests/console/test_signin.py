@@ -72,15 +72,6 @@ def test_a_session_cookie_has_its_flags_and_no_secret(browse: Browser) -> None:
     assert secret.rsplit("_", 1)[1] not in cookie.value
 
 
-def test_the_cookie_is_for_our_stage_only(browse: Browser) -> None:
-    browse.stage = "/dev"
-    page = browse.get("/dev/console/sign-in").page
-    entered = browse.submit(page, "/sign-in", key=KEY)
-
-    assert entered.cookies[SESSION]["path"] == "/dev/console"
-    assert entered.headers["location"] == "/dev/console"
-
-
 @pytest.mark.parametrize(
     ("proto", "host", "secure"),
     [

@@ -1,9 +1,8 @@
 """The stores that must keep every promise of this folder, and the use cases over each."""
 
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,6 +19,7 @@ from headrace.store.dynamo import DynamoStore
 from headrace.store.memory import MemoryStore
 from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
+from tests.wrapped_store import WrappedStore
 
 
 @dataclass
@@ -145,31 +145,14 @@ def new_world(store: Store, clock: ManualClock) -> World:
 
 def hooked(world: World, **hooks: Callable[[], object]) -> World:
     """Return another process on the same store, in which ``before_…`` and ``after_…`` run once."""
-    store = copy(world.store)
-    for name, hook in hooks.items():
-        when, _, method = name.partition("_")
-        call = _before if when == "before" else _after
-        setattr(store, method, call(getattr(store, method), [hook]))
-    return new_world(store, world.clock)
 
-
-def _before(inner: Callable[..., Any], hooks: list[Callable[[], object]]) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        while hooks:
-            hooks.pop()()
-        return inner(*args, **kwargs)
-
-    return call
-
-
-def _after(inner: Callable[..., Any], hooks: list[Callable[[], object]]) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        answer = inner(*args, **kwargs)
-        while hooks:
-            hooks.pop()()
+    def around(name: str, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        hooks.pop(f"before_{name}", lambda: None)()
+        answer = call(*args, **named)
+        hooks.pop(f"after_{name}", lambda: None)()
         return answer
 
-    return call
+    return new_world(cast("Store", WrappedStore(world.store, around)), world.clock)
 
 
 def dies() -> None:

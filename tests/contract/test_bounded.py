@@ -1,36 +1,33 @@
 """How much one call looks at: so much and no more, whatever is asked, and the cursor goes on."""
 
 from collections import Counter
-from collections.abc import Iterator
-from copy import copy
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import pytest
 
 from headrace.domain.filters import TaskFilter
 from headrace.domain.task import Place, State, Task
 from headrace.ops.tasks.inspect import Counted
-from headrace.store.base import CountPage, EntryPage, Position
+from headrace.store.base import CountPage, Position, Store
 from headrace.store.sqlite import SqliteStore
 from headrace.testing.conditions import START
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
+from tests.wrapped_store import WrappedStore
 
 TASKS = 200
 SHARDS = 16
 
 
 def slowed(world: World, seconds: float) -> World:
-    """Return a service over the same store, in which each look at the index takes *seconds*."""
-    store = copy(world.store)
-    look = store.entries
+    """Return a service over the same store, in which each call of the store takes *seconds*."""
 
-    def look_slowly(*given: Any, **named: Any) -> EntryPage:
+    def around(_name: str, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
         world.clock.forward(seconds)
-        return look(*given, **named)
+        return call(*args, **named)
 
-    setattr(store, "entries", look_slowly)  # noqa: B010 (mypy takes no assignment to a method)
-    return new_world(store, world.clock)
+    return new_world(cast("Store", WrappedStore(world.store, around)), world.clock)
 
 
 def full_queue(world: World) -> str:

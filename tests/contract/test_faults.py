@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.domain.filters import TaskFilter, fingerprint
+from headrace.domain.filters import fingerprint
 from headrace.domain.instants import micros_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
@@ -131,20 +131,6 @@ def test_a_lease_that_lapses_and_a_task_that_expires_have_faults(it: Recorder) -
 
     assert sorted(standing(it).values()) == [(1, 0), (1, 0)]
     assert standing(it)[fingerprint("", "expired")] == (1, 0)
-
-
-def test_the_dead_are_as_many_as_a_dry_run_finds(it: Recorder) -> None:
-    queue = it.world.queue()
-    for number in range(30):
-        fail(it, queue, f"kind {'abc'[number % 3]}", retryable=number % 5 == 0)
-    it.record()
-
-    for name, (dead, retried) in standing(it).items():
-        where = TaskFilter(states=("DEAD",), fingerprint=name)
-        matched = it.world.use.bulk.by_filter(queue, BulkAction.RESTART, where, dry_run=True)
-        assert matched.matched == dead
-        listed = it.world.use.inspect.list(queue, TaskFilter(fingerprint=name), limit=50).tasks
-        assert len(listed) == dead + retried
 
 
 # -- room --------------------------------------------------------------------------------------

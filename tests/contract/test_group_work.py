@@ -11,25 +11,6 @@ from tests.contract.conftest import World, hooked
 from tests.contract.groups import AT_ONCE, held, opened, settle
 
 
-def test_a_heartbeat_of_one_task_keeps_its_progress_and_moves_no_end(world: World) -> None:
-    queue = world.queue()
-    world.put(queue)
-    group = opened(world)
-    task = world.one(queue, lease_id=group)
-    world.clock.forward(10)
-    extended = world.use.leases.extend(group)
-
-    for name in (group, f"{task.lease_id}.{task.attempts}.YWRhOjE"):
-        answer = world.say(task, "INFLIGHT", lease=name, progress="7", keepalive=1)
-        assert answer.outcome is ReportOutcome.OK
-        assert answer.task is not None
-        assert answer.task.lease_expires_at == extended.expires_at
-
-    shown = world.see(task.id)
-    assert (shown.progress, shown.lease_expires_at) == ("7", extended.expires_at)
-    assert shown.scheduled_at == task.scheduled_at
-
-
 @pytest.mark.gate
 def test_children_of_tasks_under_one_group_are_different_tasks(world: World) -> None:
     queue = world.queue()

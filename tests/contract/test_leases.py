@@ -47,15 +47,6 @@ def test_a_dequeue_that_finds_too_little_reclaims_what_lapsed(world: World) -> N
     assert world.one(queue).attempts == 2
 
 
-def test_without_a_backoff_a_reclaimed_task_is_handed_out_in_the_same_call(world: World) -> None:
-    queue = world.queue(keepalive_timeout_in_seconds=5, retry_strategy=AT_ONCE)
-    world.put(queue)
-    world.one(queue)
-    world.clock.forward(5)
-
-    assert world.one(queue).attempts == 2
-
-
 @pytest.mark.parametrize("status", ["SUCCEEDED", "INFLIGHT", "MOVED"])
 def test_a_late_report_changes_nothing(world: World, status: str) -> None:
     queue = world.queue(keepalive_timeout_in_seconds=5, retry_strategy=AT_ONCE)
@@ -268,16 +259,6 @@ def test_two_reports_of_one_task_in_one_call_take_effect_in_order(world: World) 
         ReportOutcome.OK,
         ReportOutcome.NOT_INFLIGHT,
     ]
-
-
-def test_reports_on_what_is_not_there_or_elsewhere_are_not_found(world: World) -> None:
-    queue, other = world.queue(), world.queue("other")
-    world.put(queue)
-    task = world.one(queue)
-
-    assert world.say(task, "SUCCEEDED", queue=other).outcome is ReportOutcome.NOT_FOUND
-    world.use.tasks.delete(task.id)
-    assert world.say(task, "SUCCEEDED").outcome is ReportOutcome.NOT_FOUND
 
 
 @pytest.mark.in_process

@@ -9,7 +9,6 @@ from headrace.domain.queue import IntervalUnit, RateLimiting
 from headrace.domain.repeat import KeyedRequest
 from headrace.domain.task import Task
 from headrace.ops.delivery.dequeue import DequeueResult, Order
-from headrace.store.call_scope import metered
 from tests.contract.conftest import World, lease_name
 from tests.contract.groups import opened
 from tests.contract.test_limits import at_most
@@ -110,14 +109,3 @@ def test_a_repeat_gives_the_tasks_of_all_queues_in_the_same_order(
     assert again.replayed
     assert payloads(again.tasks) == payloads(first.tasks)
     assert [task.lease_id for task in again.tasks] == [task.lease_id for task in first.tasks]
-
-
-def test_it_costs_what_a_dequeue_of_each_costs(world: World) -> None:
-    names = [world.queue(f"q{number}") for number in range(32)]
-    with metered() as one:
-        world.use.deliveries.dequeue(names[0])
-    with metered() as all_of_them:
-        world.clock.forward(2)
-        world.use.deliveries.dequeue(names)
-
-    assert (all_of_them.read, all_of_them.write) == (32 * one.read, 0)

@@ -3,9 +3,7 @@
 import pytest
 
 from headrace.domain.access import Principal, Role
-from headrace.domain.schedule import Schedule, ScheduleSettings
 from headrace.domain.task import Status
-from headrace.ops.shared.paging import Found
 from headrace.store.base import Store
 from tests.contract.test_recording import AT_ONCE, Recorder, new_recorder, worked
 from tests.manual_clock import ManualClock
@@ -62,24 +60,3 @@ def test_flows_are_told_to_keys_that_are_for_both_ends(it: Recorder) -> None:
     seen = flows.seen_by(OURS)
     assert [flow.target for flow in seen.flows] == ["ours.b"]
     assert dict(seen.enqueued) == {"ours.a": 0, "ours.b": 2}
-
-
-def test_schedules_are_listed_in_pages_and_only_those_of_ones_queues(it: Recorder) -> None:
-    for queue in ("ours.a", "theirs"):
-        it.world.queue(queue)
-        for number in range(3):
-            it.world.use.schedules.put(queue, f"s{number}", ScheduleSettings(every_seconds=60))
-    schedules = it.world.use.schedules
-
-    def names(page: Found[Schedule]) -> list[str]:
-        return [f"{each.queue}/{each.name}" for each in page.shown]
-
-    first = schedules.seen_by(EVERYWHERE, limit=4)
-    second = schedules.seen_by(EVERYWHERE, limit=4, cursor=first.cursor)
-    assert names(first) == ["ours.a/s0", "ours.a/s1", "ours.a/s2", "theirs/s0"]
-    assert (names(second), second.cursor) == (["theirs/s1", "theirs/s2"], None)
-    own = schedules.seen_by(OURS, limit=3)
-    assert names(own) == ["ours.a/s0", "ours.a/s1", "ours.a/s2"]
-    it.world.use.queues.delete("theirs")
-    it.world.clock.forward(60)
-    assert names(schedules.seen_by(EVERYWHERE)) == names(own)

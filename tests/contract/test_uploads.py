@@ -115,8 +115,7 @@ def test_a_task_keeps_its_upload_through_retries_moves_and_restarts(world: Offlo
     assert world.objects.names() == [upload.name]
 
 
-def reused(world: OffloadWorld) -> None:
-    """Delete a task and make it anew of the same upload, while the recorder is late."""
+def test_a_late_recorder_takes_no_upload_from_a_task_made_anew(world: OffloadWorld) -> None:
     upload = uploaded(world)
     enqueue(world, spec(upload))
     world.use.tasks.delete(upload.task_id)
@@ -125,7 +124,3 @@ def reused(world: OffloadWorld) -> None:
     world.use.orphans.sweep()
     assert world.one("mail").uploaded == upload.text
     assert world.objects.names() == [upload.name], "a task has lost its payload"
-
-
-def test_a_late_recorder_takes_no_upload_from_a_task_made_anew(world: OffloadWorld) -> None:
-    reused(world)

@@ -366,16 +366,3 @@ def test_a_producer_is_refused_what_a_worker_does(
         past.client.dequeue("mail")
     with pytest.raises(Forbidden, match=r"not authorized to perform: dynamodb:"):
         past.client.create_queue("other")
-
-
-def test_a_refused_statement_of_a_batch_is_named_too(
-    past: Past, aws: Account, template: Template
-) -> None:
-    past.world.queue("mail")
-    may = allowed_by([{"Statement": statements(template, "ProducerPolicy")}])
-    aws.policy = [replace(one, actions=one.actions - {"PartiQLInsert"}) for one in may]
-
-    with pytest.raises(Forbidden, match=r"not authorized to perform: dynamodb:PartiQLInsert"):
-        past.client.enqueue("mail", 1)
-    aws.policy = may
-    assert past.client.enqueue("mail", 1).outcome == "CREATED"

@@ -78,24 +78,6 @@ def test_writes_are_counted_once_by_the_service_and_by_the_next_one(
     assert stats == 1
 
 
-def test_a_batch_calls_back_when_its_last_task_ends(run: Callable[[], Any]) -> None:
-    with run() as service:
-        call(service, "POST", "/v1/queues", {"name": "mail"})
-        ended = {"queue": "mail", "payload": "all done"}
-        batch = {"id": "b", "total": 1, "on": {"ended": ended}}
-        call(service, "POST", "/v1/batches", batch)
-        call(
-            service, "POST", "/v1/queues/mail/tasks", {"tasks": [{"payload": 1, "batches": ["b"]}]}
-        )
-        succeed_one(service, "mail")
-
-        tasks = until(
-            lambda: call(service, "POST", "/v1/queues/mail/dequeue", {})["tasks"], SECONDS
-        )
-
-    assert [task["payload"] for task in tasks] == ["all done"]
-
-
 def test_a_schedule_ticks_on_and_a_lapsed_lease_is_reclaimed(run: Callable[[], Any]) -> None:
     failing = {"retry_strategy": {"kind": "fixed", "max_retries": 0}}
     with run() as service:

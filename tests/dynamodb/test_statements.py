@@ -5,11 +5,10 @@ that it leaves.  The same goes for the single write of each change; as their ite
 are their units, which this engine tells of single writes alone.
 """
 
-import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -20,7 +19,7 @@ from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settle import Held
 from headrace.domain.task import SHOWN_STATES, State, Task
-from headrace.local.tables import DynamoDBClient, TableNames
+from headrace.local.tables import TableNames
 from headrace.store.base import Done, Outcome
 from headrace.store.dynamo import DynamoStore
 from headrace.store.dynamo.raw_client import RawClient
@@ -118,32 +117,3 @@ def test_the_engine_takes_a_change_exactly_when_and_as_the_domain_does(
 
 def test_every_row_of_the_lifecycle_is_among_them() -> None:
     assert {change.rule for change in CHANGES} == set(LIFECYCLE)
-
-
-def test_a_statement_that_is_not_well_formed_raises_with_its_text_in_the_log(
-    dynamodb: DynamoDBClient,
-    tables: TableNames,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """PartiQL takes no REMOVE of several paths, which update expressions do."""
-    send = dynamodb.batch_execute_statement
-
-    def send_with_one_remove(**given: Any) -> Any:
-        for one in given["Statements"]:
-            one["Statement"] = one["Statement"].replace('" REMOVE "', '", "')
-        return send(**given)
-
-    monkeypatch.setattr(dynamodb, "batch_execute_statement", send_with_one_remove)
-    broken = DynamoStore(dynamodb, tasks_table=tables.tasks, control_table=tables.control)
-    task = task_in(State.INFLIGHT)
-    put(broken, task)
-    change = Change(HEARTBEAT, task.id, clear=("progress", "worker"))
-
-    with (
-        caplog.at_level(logging.ERROR),
-        pytest.raises(RuntimeError, match=r"ValidationError: .*well formed"),
-    ):
-        broken.commit([change])
-
-    assert 'REMOVE "progress", "worker" WHERE' in caplog.text

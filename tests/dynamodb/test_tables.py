@@ -49,19 +49,6 @@ def test_creating_again_changes_nothing(
     assert dynamodb.scan(TableName=names.control)["Count"] == 1
 
 
-def test_two_services_that_start_on_fresh_tables_both_start(
-    dynamodb: DynamoDBClient, template: Template, names: TableNames, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The second looked at the tables before the first had set their time to live.
-    with monkeypatch.context() as patch:
-        off = {"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}}
-        patch.setattr(dynamodb, "describe_time_to_live", lambda **_: off)
-        create_tables(dynamodb, template, names)
-
-    ttl = dynamodb.describe_time_to_live(TableName=names.tasks)["TimeToLiveDescription"]
-    assert ttl["TimeToLiveStatus"] == "ENABLED"
-
-
 def test_a_service_on_an_endpoint_of_ones_own_keeps_everything_there(
     dynamodb_url: str, dynamodb: DynamoDBClient
 ) -> None:

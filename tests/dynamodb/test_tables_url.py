@@ -1,27 +1,18 @@
 """A program with a deployment's tables for a service: no API Gateway, no Lambda, its own rights."""
 
-import asyncio
-import json
 import os
 import threading
 from collections.abc import Callable
 
 import pytest
 
-from headrace import App, AsyncClient, Client, Report, Worker
+from headrace import App, Client, Report, Worker
 from headrace.cli.main import main
 from headrace.client.embedding import timers_of
 from headrace.client.settings import ClientSettings
-from headrace.domain.errors import (
-    Conflict,
-    Forbidden,
-    InvalidRequest,
-    NotFound,
-    Unauthenticated,
-)
+from headrace.domain.errors import Forbidden, InvalidRequest, Unauthenticated
 from headrace.local.tables import TableNames
 from tests.aws import REGION, URL, Account
-from tests.waiting import until
 
 
 @pytest.mark.gate
@@ -64,17 +55,6 @@ def test_a_task_enqueued_by_itself_is_one_request(aws: Account) -> None:
     assert aws.calls == {"BatchExecuteStatement": 1}
 
 
-def test_errors_and_limits_are_those_of_the_api(aws: Account) -> None:
-    with Client(URL) as client:
-        client.create_queue("mail")
-        with pytest.raises(Conflict):
-            client.create_queue("mail")
-        with pytest.raises(NotFound):
-            client.enqueue("nowhere", 1)
-        with pytest.raises(InvalidRequest, match="batch_size"):
-            client.dequeue("mail", batch_size=26)
-
-
 @pytest.mark.gate
 def test_a_worker_runs_tasks_and_does_not_let_the_service_wait(aws: Account) -> None:
     app = App(Client(URL))
@@ -94,41 +74,6 @@ def test_a_worker_runs_tasks_and_does_not_let_the_service_wait(aws: Account) -> 
     assert answer.poll_after_seconds == 1.0  # as in the cloud: more than a worker lets it wait for
 
 
-def test_a_waiting_call_and_the_event_loop_run_side_by_side(aws: Account) -> None:
-    async def story() -> object:
-        async with AsyncClient(URL) as client:
-            await client.create_queue("mail")
-            aws.calls.clear()
-            waiting = asyncio.ensure_future(client.dequeue("mail", wait_seconds=15))
-            await asyncio.to_thread(until, lambda: aws.calls["Query"])
-            await client.enqueue("mail", "now")
-            (task,) = (await waiting).tasks
-            return task.payload
-
-    assert asyncio.run(story()) == "now"
-
-
-def test_an_idle_worker_runs_what_comes_and_stops(aws: Account) -> None:
-    app = App(Client(URL))
-    begun = threading.Event()
-
-    @app.task(queue="mail")
-    def note() -> None:
-        begun.set()
-
-    app.ensure_queues()
-    worker = Worker(app)
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    until(lambda: aws.calls["Query"])
-    note.enqueue()
-    assert begun.wait(10)
-    worker.stop()
-    thread.join(10)
-
-    assert not thread.is_alive()
-
-
 def test_no_timers_run_in_the_process(aws: Account) -> None:
     with timers_of(ClientSettings.of(URL, env={}).address):
         names = {thread.name for thread in threading.enumerate()}
@@ -145,24 +90,6 @@ def test_the_settings_of_the_stack_hold(aws: Account) -> None:
         client.enqueue("mail", 1)
 
     assert aws.calls["GetItem"] > 0  # the queue is looked up again
-
-
-@pytest.mark.parametrize(("kept", "level"), [(None, "advice"), ("false", "ok")])
-def test_doctor_says_which_index_the_stack_has(
-    aws: Account,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    kept: str | None,
-    level: str,
-) -> None:
-    monkeypatch.setenv("HEADRACE_URL", URL)
-    if kept is not None:
-        aws.parameters["KeepIndex"] = kept
-
-    assert command("doctor", "--json") == (level == "advice")
-
-    (found,) = [one for one in json.loads(capsys.readouterr().out) if one["subject"] == "index"]
-    assert found["level"] == level
 
 
 def test_a_child_of_a_fork_has_connections_of_its_own(aws: Account) -> None:
@@ -250,13 +177,3 @@ def test_the_command_needs_no_key(
     assert "first" in capsys.readouterr().out
     assert command("task", "show", "nobody") == 3
     assert command("--url", f"dynamodb://{REGION}/nowhere", "queue", "list") == 2
-
-
-def test_the_command_names_the_action_that_iam_refuses(
-    aws: Account, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("HEADRACE_URL", URL)
-    aws.policy = ()
-
-    assert command("enqueue", "mail", "{}") == 4
-    assert "is not authorized to perform: dynamodb:GetItem" in capsys.readouterr().err

@@ -43,23 +43,6 @@ def path(call: Service) -> str:
     return path
 
 
-def test_each_id_has_its_result_in_the_order_sent(call: Service, path: str) -> None:
-    ids = ["dead-2", "nothing", "flying", "later", "dead-1", "dead-1"]
-
-    done = act(call, path, "restart", ids=ids)
-
-    assert [(result["id"], result["outcome"], result["detail"]) for result in done["results"]] == [
-        ("dead-2", "RESTARTED", None),
-        ("nothing", "NOT_FOUND", None),
-        ("flying", "SKIPPED", "inflight"),
-        ("later", "SKIPPED", "not_dead"),
-        ("dead-1", "RESTARTED", None),
-        ("dead-1", "SKIPPED", "not_dead"),
-    ]
-    assert (done["matched"], done["changed"], done["cursor"]) == (2, 2, None)
-    assert states(call, path)["dead-1"] == "READY"
-
-
 @pytest.mark.parametrize(
     ("action", "more", "changed", "left"),
     [
@@ -80,22 +63,3 @@ def test_an_empty_filter_is_every_task_the_action_takes(
     assert states(call, path) == left
     again = act(call, path, action, filter={}, **more)
     assert again["changed"] == 0
-
-
-def test_a_limit_ends_a_call_and_its_cursor_goes_on(call: Service) -> None:
-    path = call.queue()
-    dead(call, path, *(f"dead-{number:02}" for number in range(7)))
-    body: dict[str, Any] = {"filter": {"state": "DEAD"}, "limit": 3}
-
-    changed: list[int] = []
-    cursor = None
-    while not changed or cursor is not None:
-        done = act(call, path, "restart", **body, cursor=cursor)
-        changed.append(done["changed"])
-        cursor = done["cursor"]
-
-    assert sum(changed) == 7
-    assert max(changed) == 3
-    assert set(states(call, path).values()) == {"READY"}
-    forged = call("POST", f"{path}/tasks/delete", {**body, "cursor": "bm90IG91cnM"})
-    assert (forged.status, forged.fields) == (400, {"cursor"})

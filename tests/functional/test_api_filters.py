@@ -70,22 +70,6 @@ def test_a_list_and_a_count_mean_the_same_tasks(
     assert counted["exact"] is True
 
 
-def test_pages_of_a_filter_are_the_list(call: Service, path: str) -> None:
-    query = {"tag.of": "live", "min_attempts": "0", "order": "desc"}
-    whole = ids(call, path, **query)
-    found: list[str] = []
-
-    page = listed(call, path, **query, limit="1")
-    while True:
-        found += [task["id"] for task in page["tasks"]]
-        if page["cursor"] is None:
-            break
-        page = listed(call, path, **query, limit="1", cursor=page["cursor"])
-
-    assert sorted(whole) == ["flying", "later", "ready"]
-    assert found == whole
-
-
 def test_a_query_asks_for_the_same_in_one_text(call: Service) -> None:
     path = call.queue()
     wanted = call.put(path, {"order": 77}, tags={"tenant": "a b"})

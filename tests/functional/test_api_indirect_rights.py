@@ -186,19 +186,6 @@ def test_a_report_spawns_into_no_batch_that_its_key_may_not_see(filled: Service)
     assert answer.json["results"][0]["outcome"] == "INVALID"
 
 
-def test_a_batch_with_callbacks_alone_is_joined_by_keys_for_their_queues(filled: Service) -> None:
-    filled("POST", "/v1/batches", {"id": "b", "on": {"ended": {"queue": "acme.out"}}})
-    entry = {"tasks": [{"batches": ["b"]}]}
-    outcomes = [
-        keyed(filled, Role.PRODUCER, key)("POST", f"/v1/queues/{queue}/tasks", entry).json[
-            "results"
-        ][0]["outcome"]
-        for key, queue in (("other", "other"), ("acme.*", "acme.in"))
-    ]
-
-    assert outcomes == ["INVALID", "CREATED"]
-
-
 def test_a_lease_takes_a_key_for_every_queue_that_it_was_used_with(filled: Service) -> None:
     acme, other = (keyed(filled, Role.WORKER, queue) for queue in ("acme.*", "other"))
     lease_id = filled("POST", "/v1/leases", {}).json["lease"]["id"]

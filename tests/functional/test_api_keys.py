@@ -37,22 +37,6 @@ def test_a_key_is_made_shown_and_revoked(call: Service) -> None:
     assert call("GET", "/v1/keys").json["keys"] == []
 
 
-def test_a_key_is_rotated(call: Service) -> None:
-    body = {"name": "sensors", "role": "viewer", "queues": ["mail*"]}
-    first = call("POST", "/v1/keys", body).json
-
-    second = call("POST", f"/v1/keys/{first['id']}/rotate", {"overlap_seconds": 60}).json
-
-    assert {**second, "secret": ""} == {**first, "secret": ""}
-    for after, statuses in ((59, [200, 200]), (1, [401, 200])):
-        call.clock.forward(after)
-        keys = [replace(call, key=made["secret"]) for made in (first, second)]
-        assert [key("GET", "/v1/queues").status for key in keys] == statuses
-    (entry,) = call("GET", "/v1/audit", query={"action": "rotate_key"}).json["entries"]
-    assert (entry["ids"], entry["filter"]["overlap_seconds"]) == ([first["id"]], 60)
-    assert call("POST", "/v1/keys/bootstrap/rotate").status == 404
-
-
 def test_a_key_revoked_elsewhere_stops_within_ten_seconds(call: Service) -> None:
     made = call("POST", "/v1/keys", {"name": "x", "role": "viewer", "queues": ["*"]}).json
     service = replace(call, key=made["secret"])

@@ -84,24 +84,6 @@ def test_list_summary_and_count_agree_on_a_status(
 
 
 @pytest.mark.parametrize(
-    ("headers", "count"),
-    [
-        ({"Fiware_Service": "x"}, 4),
-        ({"Fiware_Service": ""}, 5),
-        ({"Fiware_ServicePath": "/ab"}, 2),
-        ({"Fiware_Service": "x", "Fiware_Correlator": "c-1"}, 1),
-    ],
-    ids=str,
-)
-def test_headers_mean_exactly_what_they_say(
-    call: Service, path: str, headers: dict[str, str], count: int
-) -> None:
-    assert look(call, "/count", **headers).json == count
-    assert len(look(call, "", **headers).json) == count
-    assert len(look(call, "/summary", **headers).json) == count
-
-
-@pytest.mark.parametrize(
     ("status", "headers", "left"),
     [
         ("failed", {}, {"pending": 3, "succeeded": 1, "failed": 0}),

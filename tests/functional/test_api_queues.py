@@ -46,20 +46,6 @@ def test_what_is_shown_can_be_sent_back(call: Service) -> None:
     assert answer.json == {**shown, "version": 2}
 
 
-def test_a_pause_lasts_until_it_is_ended(call: Service) -> None:
-    path = call.queue("mail")
-    call.put(path)
-
-    paused = call("POST", f"{path}/pause", {"resume_in_seconds": None})
-    call.clock.forward(86_400)
-
-    assert (paused.status, paused.json["dequeuing_settings"]["dequeuing_paused"]) == (200, True)
-    assert call.take(path) == []
-    resumed = call("POST", f"{path}/resume")
-    assert resumed.json["dequeuing_settings"]["dequeuing_paused"] is False
-    assert len(call.take(path)) == 1
-
-
 def test_who_paused_a_queue_and_why_is_shown_while_it_is(call: Service) -> None:
     path = call.queue()
     body = {"resume_in_seconds": 60, "reason": "provider is down"}
@@ -77,15 +63,3 @@ def test_who_paused_a_queue_and_why_is_shown_while_it_is(call: Service) -> None:
 
     call.clock.forward(61)
     assert "pause" not in call("GET", path).json
-
-
-def test_a_deleted_queue_is_gone_with_its_tasks(call: Service) -> None:
-    path = call.queue("mail")
-    (task,) = call.put(path)
-
-    gone = call("DELETE", path)
-
-    assert (gone.status, gone.body) == (204, "")
-    assert call("GET", path).status == 404
-    assert call("GET", f"/v1/tasks/{task}").status == 404
-    assert call("DELETE", path).status == 404

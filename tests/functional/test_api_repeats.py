@@ -11,7 +11,7 @@ from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Outcome, Record, Store
 from headrace.store.sqlite import SqliteStore
 from tests.functional.conftest import KEY, Answer, Service
-from tests.functional.roles import ADMIN, OPERATOR, VIEWER, example, keyed, tasks
+from tests.functional.roles import ADMIN, VIEWER, example, keyed, tasks
 from tests.functional.roles import KEYED as ROUTES
 from tests.manual_clock import ManualClock
 
@@ -148,16 +148,6 @@ def test_another_request_under_the_key_is_a_conflict(
 
     assert (answer.status, answer.json["code"]) == (409, "idempotency_conflict")
     assert call("POST", "/v1/queues/mail/pause", first, under("k")).status == 200
-
-
-def test_a_key_is_its_callers_own(call: Service) -> None:
-    call.queue("mail")
-    ada, bob = keyed(call, OPERATOR), keyed(call, OPERATOR)
-
-    assert ada("POST", "/v1/queues/mail/pause", headers=under("k")).status == 200
-    other = bob("POST", "/v1/queues/mail/resume", headers=under("k"))
-
-    assert (other.status, replayed(other)) == (200, False)
 
 
 def test_a_refusal_is_not_kept(call: Service) -> None:

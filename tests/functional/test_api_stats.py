@@ -36,10 +36,6 @@ class Counted(Service):
         check_documented("Metrics", answer.json)
         return answer.json
 
-    def totals(self, path: str, **query: str) -> list[int]:
-        points = self.metrics(path, **query)["points"]
-        return [sum(point[name] for point in points) for name in EVENTS]
-
 
 @pytest.fixture
 def counted() -> Counted:
@@ -105,27 +101,6 @@ def test_of_the_dead_those_that_were_cancelled_are_told(counted: Counted) -> Non
     assert (glance.counts[Status.DEAD], glance.cancelled) == (4, 3)
 
 
-def test_rates_are_those_since_the_last_full_minute_began(counted: Counted) -> None:
-    path = counted.queue("mail")
-    counted.put(path, *range(25))
-    counted.clock.forward(70)
-    counted.put(path, *range(20))
-    counted.clock.forward(30)
-    for task in counted.take(path, 10):
-        counted.say(task, "SUCCEEDED")
-    counted.record()
-
-    rates = counted.stats(path)["rates"]
-
-    # 100.001 seconds after the full hour, so the minute that is over began 100.001 seconds ago.
-    assert rates == {
-        "enqueued_per_second": pytest.approx(0.45, abs=1e-3),
-        "dequeued_per_second": pytest.approx(0.1, abs=1e-3),
-        "succeeded_per_second": pytest.approx(0.1, abs=1e-3),
-        "failed_per_second": 0.0,
-    }
-
-
 @pytest.mark.parametrize("change", ["enqueue", "succeed"])
 def test_figures_are_stale_when_the_recorder_has_missed_a_change(
     counted: Counted, change: str
@@ -187,24 +162,3 @@ def test_a_series_has_a_point_for_every_minute_of_the_last_hour(counted: Counted
     }
     assert points[-1]["wait_p50"] is None
     assert [points[-1][name] for name in EVENTS] == [0] * 6
-
-
-def test_a_series_is_the_same_in_any_steps_and_over_many_batches(counted: Counted) -> None:
-    path = counted.queue("mail", expires_in_seconds=0)
-    for minute in range(45):
-        counted.put(path, *range(1 + minute % 5))
-        for task in counted.take(path, 2):
-            counted.say(task, "SUCCEEDED")
-        counted.record()
-        counted.clock.forward(60)
-    begin = {"from": "2026-11-21T08:00:00Z", "to": "2026-11-21T09:00:00Z"}
-
-    by_minute = counted.totals(path, **begin)
-
-    assert by_minute[0] == 135
-    for step in ("300", "3600"):
-        assert counted.totals(path, **begin, step_seconds=step) == by_minute
-    ten = counted.metrics(path, **begin, step_seconds="600")["points"]
-    assert [point["enqueued"] for point in ten] == [30, 30, 30, 30, 15, 0]
-    part = {"from": "2026-11-21T08:10:30Z", "to": "2026-11-21T08:20:00Z"}
-    assert counted.totals(path, **part)[0] == 30

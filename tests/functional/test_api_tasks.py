@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
-from headrace.domain import limits
 from tests.functional.conftest import Service
 
 EXACT = '{ "price": 1.10, "big": 123456789012345678901234567890, "e": 1E5, "u": "\\u00e9é" }'
@@ -53,19 +52,6 @@ def test_a_call_that_waits_ends_before_its_time_does(call: Service) -> None:
     assert call.clock() < datetime(2026, 11, 21, 8, 0, 20, tzinfo=UTC)
 
 
-def test_a_worker_reports_success(call: Service) -> None:
-    path = call.queue()
-    call.put(path)
-    (task,) = call.take(path)
-
-    result = call.say(task, "SUCCEEDED", result={"rows": 3})
-
-    assert (result["outcome"], result["state"]) == ("OK", "SUCCEEDED")
-    shown = call.see(task["id"])
-    assert (shown["state"], shown["result"], shown["worker"]) == ("SUCCEEDED", {"rows": 3}, "ada:1")
-    assert call.say(task, "SUCCEEDED", result={"rows": 3})["outcome"] == "OK"
-
-
 def test_deleting_a_task(call: Service) -> None:
     path = call.queue()
     call.put(path)
@@ -78,23 +64,6 @@ def test_deleting_a_task(call: Service) -> None:
     assert call("DELETE", where).status == 204
     assert call("DELETE", where).status == 404
     assert call.say(task, "SUCCEEDED")["outcome"] == "NOT_FOUND"
-
-
-def test_tasks_are_listed_by_state_and_time(call: Service) -> None:
-    path = call.queue()
-    first, second = call.put(path, 1, 2)
-    call.take(path)
-    (later,) = call.put(path, 3, delay_in_seconds=60)
-
-    def ids(**query: str) -> list[str]:
-        return [task["id"] for task in call("GET", f"{path}/tasks", query=query).json["tasks"]]
-
-    assert ids() == [second, later, first]
-    assert ids(order="desc") == [later, second, first]
-    assert ids(state="INFLIGHT") == ids(state="running") == [first]
-    assert ids(state="READY,SCHEDULED") == ids(state="ENQUEUED") == [second, later]
-    assert ids(state="SCHEDULED") == [later]
-    assert ids(state="failed") == []
 
 
 def test_counting(call: Service) -> None:
@@ -111,26 +80,3 @@ def test_counting(call: Service) -> None:
         "as_of": "2026-11-21T08:00:00.001000Z",
     }
     assert call("GET", f"{path}/count", query={"state": "pending,DEAD"}).json["count"] == 3
-
-
-def test_a_result_that_is_too_large_costs_its_own_report_only(call: Service) -> None:
-    path = call.queue()
-    call.put(path, 1, 2, 3)
-    tasks = call.take(path, 3)
-    large, spaced = "x" * limits.RESULT_BYTES, " " * limits.RESULT_BYTES
-    entries = [
-        f'{{"task_id":"{task["id"]}","lease_id":"{task["lease"]["id"]}","status":"SUCCEEDED",'
-        f'"result":{result}}}'
-        for task, result in zip(tasks, ["1", f'"{large}"', f"[{spaced}3]"], strict=True)
-    ]
-
-    answer = call("POST", f"{path}/reports", f'{{"reports":[{",".join(entries)}]}}')
-
-    assert answer.status == 200
-    first, second, third = answer.json["results"]
-    assert (first["outcome"], third["outcome"]) == ("OK", "OK")
-    assert (second["outcome"], second["task_id"]) == ("INVALID", tasks[1]["id"])
-    assert second["detail"] == "result must be at most 32768 bytes of JSON text; it is 32770"
-    assert call.see(tasks[1]["id"])["state"] == "INFLIGHT"
-    assert call.see(tasks[2]["id"])["result"] == [3]
-    assert call.say(tasks[1], "FAILED", error={"type": "TooLarge"})["outcome"] == "OK"

@@ -38,19 +38,6 @@ def test_the_life_of_a_worker(call: Service) -> None:
     assert call("PUT", ADA, again).json == {"command": None}
 
 
-def test_workers_are_listed_in_pages(call: Service) -> None:
-    for name in ("b", "a", "c"):
-        call("PUT", f"/v1/workers/{name}", SIGN)
-
-    first = call("GET", "/v1/workers", query={"limit": "2"}).json
-    last = call("GET", "/v1/workers", query={"limit": "2", "cursor": first["cursor"]}).json
-
-    assert [worker["name"] for worker in first["workers"]] == ["a", "b"]
-    assert ([worker["name"] for worker in last["workers"]], last["cursor"]) == (["c"], None)
-    assert call("GET", "/v1/workers", query={"cursor": "x"}).fields == {"cursor"}
-    assert call("GET", "/v1/workers", query={"limit": "251"}).fields == {"limit"}
-
-
 def test_keys_for_some_queues_stay_inside(call: Service) -> None:
     worker = keyed(call, Role.WORKER, "mail")
     outside = worker("PUT", ADA, SIGN)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -65,19 +64,6 @@ def test_a_fan_out_of_two_hundred_with_a_final_task(
     assert app.client.batch_results(batch.id).truncated
 
 
-def test_a_block_that_raises_leaves_the_batch_open(service: MemoryService) -> None:
-    with suppress(RuntimeError), app.client.batch(on_ended=report.s("x")) as batch:
-        batch.add(square.s(1))
-        batch.flush()
-        raise RuntimeError
-
-    service.run(app)
-
-    assert told == []
-    assert app.client.get_batch(batch.id).total is None
-    assert [one.id for one in app.client.list_batches()] == [batch.id]
-
-
 def test_a_failure_is_told_and_the_rest_goes_on(service: MemoryService) -> None:
     with app.client.batch(on_ended=report.s("x")) as batch:
         for number in (1, -1, 2):
@@ -86,23 +72,6 @@ def test_a_failure_is_told_and_the_rest_goes_on(service: MemoryService) -> None:
 
     assert told == [(3, 1, [1, 4])]
     assert len(app.client.get_batch(batch.id).dead_ids) == 1
-
-
-def test_a_handler_may_add_to_its_own_batch(service: MemoryService) -> None:
-    grow = App(client=app.client, queue="work")
-
-    @grow.task(name="grow")
-    def step(ctx: Context, left: int) -> int:
-        if left:
-            ctx.spawn(step, {"left": left - 1}, batches=ctx.task.batches)
-        return left
-
-    with grow.client.batch(on_ended=report.s("x")) as batch:
-        batch.add(step.s(3))
-    service.run(grow)
-    service.run(app)
-
-    assert [(total, dead) for total, dead, _ in told] == [(4, 0)]
 
 
 def test_it_works_from_an_event_loop(service: MemoryService) -> None:

@@ -18,7 +18,6 @@ from headrace.wire.tasks import Task
 
 ROOM = b'{"id": "Room1", "type": "Room", "t": {"type": "Number", "value": 20}}'
 ROW = Row("Room1", "Room", "2026-11-21T08:00:00.000000Z", "x", "/", {"t": Attribute("Number", 20)})
-GOOD = b'{"data": [%s]}' % ROOM
 
 
 @pytest.fixture
@@ -73,21 +72,6 @@ def test_real_notifications_become_the_rows_that_the_rules_say(
     ]
     assert len(tasks) == len(sent)
     assert list(rows.read()) == sorted(should_be, key=lambda row: row[0])
-
-
-def test_attributes_without_a_value_are_counted_in_the_result(
-    service: MemoryService, rows: RowsFile
-) -> None:
-    notify(service, b'{"data": [%s, {"id": "x", "type": "T", "a": null}]}' % ROOM)
-    notify(service, GOOD)
-
-    service.run(app, until_settled=True)
-
-    results = [task.result for task in service.client.list_tasks(ENTITIES_QUEUE, state="SUCCEEDED")]
-    assert sorted(results, key=len) == [
-        {"new": 1, "known": 0},
-        {"new": 1, "known": 0, "without_value": 1},
-    ]
 
 
 def test_a_notification_that_cannot_be_read_is_dead_at_once_and_says_why(

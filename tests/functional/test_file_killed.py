@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskRepor
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
+from tests.waiting import until
 
 PROCESSES = 4
 AT_ONCE = RetryStrategy(Backoff.FIXED, max_retries=1000, base_seconds=0, jitter=0)
@@ -87,6 +87,11 @@ class Storm:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
+    def wait_for(self, acknowledgements: int) -> None:
+        """Wait until the children have heard so many more acknowledgements."""
+        wanted = len(list(self.heard())) + acknowledgements
+        until(lambda: len(list(self.heard())) >= wanted, 60)
+
     def heard(self) -> Iterator[tuple[str, str, str]]:
         """Yield (what, task, lease) of each acknowledgement that any child had."""
         for file in sorted(self.folder.glob("*.seen")):
@@ -113,10 +118,10 @@ def test_processes_killed_in_a_storm_lose_nothing_and_do_nothing_twice(
     for _ in range(PROCESSES):
         storm.bear()
     for _ in range(kills):
-        time.sleep(chance.uniform(0.01, 0.15))
+        storm.wait_for(chance.randint(1, 10))
         storm.kill(chance.choice(storm.children))
         storm.bear()
-    time.sleep(0.3)
+    storm.wait_for(20)
     for pid in list(storm.children):
         storm.kill(pid)
 

@@ -20,11 +20,11 @@ from headrace.local.launch import Launched, launched
 
 KINDS = ["one queue", "many queues", "group lease"]
 WAITS = """
-import socket, sys, time
+import signal, socket, sys
 connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 connection.sendall(sys.stdin.buffer.read())
 print("sent", flush=True)
-time.sleep(60)
+signal.pause()
 """
 
 

@@ -172,12 +172,3 @@ def refused(exit_code: int = 2, **arguments: Any) -> str:
     assert failure.value.exit_code == exit_code
     (line,) = str(failure.value).splitlines()
     return line
-
-
-@pytest.mark.slow
-def test_a_service_that_others_may_reach_says_what_that_means() -> None:
-    with launched(environment={"HEADRACE_HOST": "0.0.0.0"}) as service:  # noqa: S104
-        assert service.url.startswith("http://127.0.0.1:")
-        warned = service.errors()
-
-    assert warned.startswith("warning: it listens on 0.0.0.0, and http carries keys")

@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -89,14 +88,12 @@ def test_relays_killed_in_a_storm_enqueue_each_committed_row_once(url: str, tmp_
     committed: list[str] = []
 
     for _ in range(KILLS):
-        relay_ends = time.monotonic() + chance.uniform(0.05, 0.3)
-        while time.monotonic() < relay_ends:
+        for _ in range(chance.randint(3, 20)):
             with Session(engine) as session:
                 ids = OUTBOX.add_many(session, "mail", [NewTask()] * chance.randint(1, 9))
                 if chance.random() < 0.7:
                     session.commit()
                     committed += ids
-            time.sleep(0.01)
         ended(relays.pop(0))
         relays.append(forked(lambda: relaying(url, service)))
     for pid in relays:

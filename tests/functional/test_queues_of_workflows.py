@@ -40,17 +40,6 @@ def test_a_workflow_makes_the_queues_of_its_functions_as_the_app_declares_them(
     assert run.show().whole.total == 3
 
 
-def test_a_batch_makes_them_for_its_callback_and_its_members(service: MemoryService) -> None:
-    with app.client.batch(on_ended=total.s()) as batch:
-        for value in range(30):
-            batch.add(number.s(value))
-    service.run(app)
-    assert batch.batch is not None
-    assert batch.batch.total == 30
-    assert app.client.get_queue("w").shards == 2
-    assert [task.state for task in app.client.list_tasks("sums")] == ["SUCCEEDED"]
-
-
 def test_an_app_that_makes_none_says_what_to_run() -> None:
     careful = App(queue="w", create_queues=False)
     call = careful.task(number.function).s(1)

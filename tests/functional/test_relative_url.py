@@ -28,18 +28,6 @@ def first():
 def second():
     pass
 """
-DAEMON = """
-import os
-from headrace import Worker
-import shop
-
-if __name__ == "__main__":
-    shop.app.ensure_queues()
-    shop.first.enqueue()
-    os.makedirs("daemon/elsewhere")
-    os.chdir("daemon")
-    Worker(shop.app, isolate=True, queues=["mail"]).run(burst=True)
-"""
 
 
 @pytest.fixture
@@ -47,7 +35,6 @@ def folder(tmp_path: Path) -> Path:
     """Give a folder with a program, and the folder that its handler changes to."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "shop.py").write_text(SHOP)
-    (tmp_path / "daemon.py").write_text(DAEMON)
     return tmp_path
 
 
@@ -74,13 +61,6 @@ def test_a_handler_that_changes_folder_enqueues_into_the_workers_file(
     run(folder, "-c", textwrap.dedent(enqueue))
 
     run(folder, "-m", "headrace", "work", "shop:app", "--burst", "--queues", "mail", *options)
-
-    assert waiting(folder) == 1
-
-
-@pytest.mark.slow
-def test_a_program_that_changes_folder_gives_its_children_the_first_file(folder: Path) -> None:
-    run(folder, "daemon.py")
 
     assert waiting(folder) == 1
 

@@ -6,11 +6,6 @@ from collections.abc import Iterator
 import pytest
 
 from headrace import App, Context
-from headrace.client.app.loads import in_loads
-from headrace.client.codec import PLAIN
-from headrace.client.sending import SpawnedTask
-from headrace.domain import limits
-from headrace.domain.reserved import SPAWN
 from headrace.testing import MemoryService
 
 app = App(queue="work")
@@ -62,16 +57,3 @@ def test_of_an_attempt_that_fails_none_comes(service: MemoryService) -> None:
     service.run(app, until_settled=True)
 
     assert seen == dict.fromkeys(range(100), 1)
-
-
-def test_a_report_never_makes_more_than_it_may() -> None:
-    for sizes in ([90_000] * 23 + [10] * 500, [97_000] * 21 + [10] * 30, [1] * 20_000):
-        children = [SpawnedTask(queue="q", payload="x" * size) for size in sizes]
-        made = in_loads("work", children, PLAIN)
-
-        assert len(made) <= limits.SPAWN
-        assert all(len(PLAIN.encode(one.payload)) <= limits.PAYLOAD_BYTES for one in made)
-        loads = [one for one in made if isinstance(one.payload, dict)]
-        carried = [entry for load in loads for entry in load.payload["args"]["tasks"]]
-        assert len(carried) + len(made) - len(loads) == len(children)
-        assert {load.payload["task"] for load in loads} == {SPAWN}

@@ -1,14 +1,13 @@
 """Waiting for results over a file and over HTTP: woken at once, and in nobody's way."""
 
 import asyncio
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace import App, AsyncClient, Client, Context, NewTask, Report, TaskDead, Worker
+from headrace import AsyncClient, Client, NewTask, Report
 from headrace.local.launch import launched
 
 
@@ -71,7 +70,7 @@ def test_however_many_wait_all_other_calls_go_on(
     async def story() -> list[str]:
         async with AsyncClient(*address) as waiting:
             results = [asyncio.ensure_future(waiting.wait(str(one.id))) for one in made]
-            await asyncio.sleep(0.5)
+            await waiting.get_queue("mail")
             for _ in range(number // 20):
                 leased = await waiting.dequeue("mail", batch_size=20)
                 reports = [Report.on(one, "SUCCEEDED") for one in leased.tasks]
@@ -79,34 +78,3 @@ def test_however_many_wait_all_other_calls_go_on(
             return [task.state for task in await asyncio.wait_for(asyncio.gather(*results), 30)]
 
     assert asyncio.run(story()) == ["SUCCEEDED"] * number
-
-
-def test_a_worker_and_who_waits_for_it(address: tuple[str, str | None], client: Client) -> None:
-    app = App(client, queue="mail")
-    stepped = threading.Event()
-
-    @app.task(retries=0, keepalive=1)
-    def climb(ctx: Context, steps: int) -> int:
-        if steps < 0:
-            raise ValueError("there is no way down")
-        for step in range(steps):
-            ctx.progress(step)
-            stepped.wait(0.8)
-        return steps
-
-    with Client(*address) as working:
-        worker = Worker(app, client=working, queues=["mail"])
-        running = threading.Thread(target=worker.run)
-        running.start()
-        try:
-            task = climb.enqueue(3)
-            shown = list(task.updates(timeout=30))
-            assert shown
-            assert shown == sorted(shown)
-            assert set(shown) <= {0, 1, 2}
-            assert task.result(timeout=0) == 3
-            with pytest.raises(TaskDead, match="ValueError: there is no way down"):
-                climb.enqueue(-1).result(timeout=30)
-        finally:
-            worker.stop()
-            running.join()

@@ -7,9 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,7 +27,6 @@ pytestmark = pytest.mark.slow
 
 TASKS = 1000
 KEEPALIVE = 3
-CUT_SECONDS = 5.0  # longer than a lease
 MOST_HELD = 8 + 50 + 250
 """Tasks of one worker that run, wait for that, and wait for their report to be sent."""
 
@@ -100,6 +99,11 @@ class Scene:
     def successes(self) -> int:
         return sum(point.succeeded or 0 for point in self.client.get_metrics(self.queue).points)
 
+    def has_only_lapsed_leases(self) -> bool:
+        now = datetime.now(UTC)
+        held = self.client.list_tasks(self.queue, state="INFLIGHT")
+        return all(task.lease_expires_at and task.lease_expires_at < now for task in held)
+
     def end(self) -> None:
         for process in self.processes:
             if process.poll() is None:
@@ -157,7 +161,7 @@ def test_workers_cut_from_the_service_go_on_when_it_is_back(
         workers = [scene.worker(proxy.url), scene.worker(proxy.url)]
         scene.wait_for_lines(200)
         proxy.cut()
-        time.sleep(CUT_SECONDS)
+        scene.wait_until(scene.has_only_lapsed_leases)
         proxy.mend()
 
         tasks = scene.wait_until_finished()

@@ -155,13 +155,3 @@ def test_over_a_file_it_comes_by_itself(tmp_path: Path) -> None:
             burst = pool.submit(Worker(filed).run, burst=True)
             assert run.result(timeout=20) == Sum(1, 2)
             burst.result()
-
-            async def again() -> Sum:
-                async with AsyncClient(f"file:{tmp_path}/h.db") as waiting:
-                    started = await chain(one.s(), more.s()).astart(waiting)
-                    burst = pool.submit(Worker(filed).run, burst=True)
-                    found = await started.result(timeout=20)
-                    await asyncio.wrap_future(burst)
-                    return found
-
-            assert asyncio.run(again()) == Sum(1, 2)

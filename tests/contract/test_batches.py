@@ -258,6 +258,23 @@ def test_births_are_counted_by_the_minute_and_seen_at_once(recorded: Recorded) -
     assert numbers(stored(recorded)) == numbers(recorded.see()) == (2, 2, 0, 0, 0)
 
 
+def test_ends_wait_while_others_of_the_same_log_are_live(recorded: Recorded) -> None:
+    recorded.batch(ENDED, FAILED, total=60)
+    for _ in range(2):
+        recorded.world.put("work", *["1"] * 30, batches=("b",))
+    recorded.finish(20)
+    recorded.record()
+    assert (stored(recorded).succeeded, recorded.see().succeeded) == (0, 20)
+
+    recorded.finish(status="FAILED", retryable=False)  # the first death is counted immediately
+    recorded.record()
+    assert [task.payload for task in recorded.told()] == ['"failed"']
+    while recorded.finish(25):
+        recorded.record()
+    assert [task.payload for task in recorded.told()] == ['"ended"']  # in the same minute
+    assert numbers(stored(recorded)) == (60, 0, 59, 1, 0)
+
+
 def bulk(recorded: Recorded, members: int, *events: BatchEvent) -> float:
     """Count so many members; return the write units of that, without those of their tasks."""
 

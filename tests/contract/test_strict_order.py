@@ -113,6 +113,19 @@ def test_under_halt_it_stops_its_group_until_somebody_decides(world: World, end:
 WAYS = ["delete", "purge", "move", "cancel", "expire"]
 
 
+def test_else_a_restart_goes_to_the_tail(world: World) -> None:
+    queue = strict(world)
+    first, second, third = world.put(queue, *"123", group_key="a")
+    world.say(world.one(queue), "FAILED", retryable=False)
+    world.use.bulk.by_ids(queue, BulkAction.RESTART, [first])
+    order = []
+    for _ in range(3):
+        (task,) = later(world, queue)
+        order.append(task.id)
+        world.say(task, "SUCCEEDED")
+    assert order == [second, third, first]
+
+
 def leave(world: World, queue: str, ids: list[str], way: str) -> None:
     """Take tasks that were never delivered out of their order."""
     match way:

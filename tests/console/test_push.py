@@ -1,7 +1,6 @@
 """The target of a queue in the console: how it is doing, and that others see no headers."""
 
 from headrace.domain.alerts import Measured
-from headrace.domain.on_end import OnEnd
 from headrace.domain.push import Target
 from headrace.domain.push_answers import PushLimit, TargetAnswer
 from headrace.domain.queue import AlertSettings
@@ -28,15 +27,6 @@ def test_a_target_is_shown_with_its_answers_and_that_it_backs_off(admin: Browser
     assert "Latency</dt><dd>100 ms, at 99 % 300 ms" in body
     assert "The target answers 503: 5 of 10 requests are under way at once" in body
     assert "hush" not in body
-
-
-def test_the_queue_that_is_told_of_ends_is_shown(admin: Browser) -> None:
-    admin.queue("ends")
-    admin.queue("mail", on_end=OnEnd("ends"))
-    body = admin.get("/console/queues/mail").body
-    assert "Told of ends" in body
-    assert "ends, of those that end succeeded and dead" in body
-    assert "Told of ends" not in admin.get("/console/queues/ends").body
 
 
 def test_alerts_are_shown_with_their_limits(admin: Browser) -> None:

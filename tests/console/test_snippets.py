@@ -12,8 +12,6 @@ import pytest
 
 from headrace import Client
 from headrace.domain.access import Role
-from headrace.domain.queue import PrioritySettings
-from headrace.domain.task import Priority
 from tests.console.conftest import KEY, Browser, Shown
 
 PAYLOAD: Final = (
@@ -84,23 +82,6 @@ def test_hostile_text_neither_runs_nor_changes_in_any_shell(
     sent = parse_qs(urlsplit(words(listed["curl"])[-1]).query)
     assert (sent["error"], sent["worker"]) == ([HOSTILE[0]], [HOSTILE[3]])
     assert not list(tmp_path.iterdir())
-
-
-def test_a_task_like_this_one_is_enqueued_with_all_its_fields(admin: Browser) -> None:
-    admin.queue("mail", priority=PrioritySettings())
-    [task_id] = admin.put("mail", PAYLOAD, tags=TAGS, priority=Priority.HIGH)
-    offered = copies(admin.get(f"/console/tasks/{task_id}"), "Enqueue")
-
-    curl = words(offered["curl"])
-    assert curl[3:5] == ["Authorization: Bearer secret", "https://q.example/v1/queues/mail/tasks"]
-    assert PAYLOAD.replace("\u202e", "\\u202e") in curl[-1]
-    assert json.loads(curl[-1])["tasks"] == [
-        {"payload": json.loads(PAYLOAD), "tags": TAGS, "priority": "high"}
-    ]
-    command = words(offered["command"])
-    assert command[-3:] == ["--", "mail", PAYLOAD.replace("\u202e", "\\u202e")]
-    assert [*(f"{name}={value}" for name, value in TAGS.items())] == command[3:6:2]
-    assert command[6:8] == ["--priority", "high"]
 
 
 @pytest.mark.slow

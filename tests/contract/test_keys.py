@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
 
@@ -211,27 +210,6 @@ def test_a_key_stops_the_moment_it_expires_wherever_it_is_known(world: World) ->
 
 
 # -------------------------------------------------------------------------------------- rotation
-
-
-def test_a_rotated_key_has_another_secret_and_is_the_same_key(world: World) -> None:
-    made = world.use.keys.create(
-        BOOTSTRAP, "sensors", Role.PRODUCER, ("mail",), expires_at=later(world, HOUR)
-    )
-    there, warm = elsewhere(world), elsewhere(world)
-    warm.verify(made.secret)
-
-    rotated = world.use.keys.rotate(BOOTSTRAP, made.key.id)
-
-    assert replace(rotated.key, last_used_at=None) == made.key
-    assert rotated.secret != made.secret
-    for keys in (world.use.keys, there, warm):  # one that knows the old one looks again
-        assert keys.verify(rotated.secret).key_id == made.key.id
-    with pytest.raises(Unauthenticated):
-        world.use.keys.verify(made.secret)
-    world.clock.forward(10)
-    for keys in (there, warm):
-        with pytest.raises(Unauthenticated):
-            keys.verify(made.secret)
 
 
 @pytest.mark.gate

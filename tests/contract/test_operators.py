@@ -100,19 +100,6 @@ def test_each_id_gets_its_own_answer(world: World) -> None:
     assert world.use.inspect.count(queue).count == 3  # nothing was touched
 
 
-def test_run_makes_waiting_tasks_due_now(world: World) -> None:
-    queue = world.queue()
-    world.put(queue, '"later"', delay_in_seconds=3600)
-    world.put(queue, '"now"')
-    world.clock.forward(1)
-
-    answer = world.use.bulk.by_filter(queue, RUN, EVERY)
-
-    assert (answer.matched, answer.changed) == (1, 1)
-    assert [task.payload for task in world.take(queue, 5)] == ['"now"', '"later"']
-    assert world.use.bulk.by_filter(queue, RUN, EVERY).changed == 0
-
-
 def test_an_operators_move_leaves_a_waiting_task_its_time_and_makes_a_dead_one_due(
     world: World,
 ) -> None:

@@ -16,7 +16,6 @@ from tests.manual_clock import ManualClock
 NO_RETRY = RetryStrategy(kind=Backoff.FIXED, base_seconds=60, jitter=0, max_retries=0)
 ONE_RETRY = RetryStrategy(kind=Backoff.FIXED, base_seconds=60, jitter=0, max_retries=1)
 NO_DEAD = DeadLetterConfig(enable=False)
-EXPIRES: dict[str, Any] = {"expires_in_seconds": 10}
 NOTHING_KEPT: dict[str, Any] = {
     "history_retention_in_seconds": 0,
     "dead_letter_queue_config": NO_DEAD,
@@ -97,19 +96,6 @@ def test_a_delivered_task_is_counted_by_what_became_of_it(
     enqueued, started, *others = it.events(queue)
     assert started == 1
     assert [enqueued - 1, *others] == events
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_task_that_expires_is_a_death_without_a_failure(it: Recorder, *, kept: bool) -> None:
-    queue = it.world.queue(**(EXPIRES if kept else EXPIRES | NOTHING_KEPT))
-    it.world.put(queue)
-    it.world.clock.forward(12)
-    it.world.use.reaping.run()
-
-    it.record()
-
-    assert it.counts(queue)[:4] == (0, 0, 0, int(kept))
-    assert it.events(queue) == [1, 0, 0, 0, 1, 0]
 
 
 def test_a_cancel_is_neither_a_failure_nor_a_death(it: Recorder) -> None:

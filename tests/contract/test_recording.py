@@ -20,7 +20,6 @@ from headrace.local.gateway import InvocationContext
 from headrace.local.tables import Function
 from headrace.runtime.wiring import using
 from headrace.store.base import Store
-from headrace.store.call_scope import metered
 from headrace.store.stream import writes_of
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
@@ -171,22 +170,6 @@ def test_a_batch_that_could_not_be_written_must_come_again(
 
     assert it.record(changes) == Recorded(counted=0, repeated=12)
     assert (it.counts(queue), it.events(queue)) == AFTER_WORK
-
-
-def test_a_batch_of_one_queue_costs_a_few_units(it: Recorder) -> None:
-    queue = it.world.queue(retry_strategy=AT_ONCE)
-    for _ in range(20):
-        worked(it.world, queue)
-    changes = it.stream.taken()
-    with metered() as asks:
-        it.record([])  # twice a minute it asks what queues have indexed
-
-    with metered() as meter:
-        it.record(changes)
-
-    assert (asks.write, asks.read <= 1) == (0, True)
-    assert meter.write <= 2
-    assert meter.read <= 1
 
 
 CONTEXT: Any = InvocationContext(Function("Recorder", "recorder.handler", 60, 512), lambda: False)

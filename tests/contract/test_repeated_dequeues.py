@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.errors import IdempotencyConflict, Unavailable
+from headrace.domain.errors import Unavailable
 from headrace.domain.queue import IntervalUnit, RateLimiting
 from headrace.domain.repeat import KEPT, KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
@@ -110,19 +110,6 @@ def test_after_a_quarter_of_an_hour_it_is_a_new_call(world: World) -> None:
 
     assert {task.id for task in anew.tasks}.isdisjoint(task.id for task in first.tasks)
     assert leases(again.tasks) == leases(anew.tasks)
-
-
-def test_another_request_under_the_key_is_refused_and_leases_nothing(
-    world: World, queue: str
-) -> None:
-    take(world, queue)
-
-    for attempt in (1, 2, None):
-        with pytest.raises((IdempotencyConflict, Unavailable)):
-            world.use.deliveries.dequeue(
-                queue, batch=batch(world, what="something else", attempt=attempt)
-            )
-    assert world.use.deliveries.dequeue(queue, batch_size=25).tasks[0].payload == '"3"'
 
 
 def test_a_repeat_takes_no_token(world: World) -> None:

@@ -46,16 +46,6 @@ def names(world: World, by: Principal = BOOTSTRAP, limit: int = 50) -> list[str]
     return [worker.heartbeat.name for worker in listed(world, by, limit)]
 
 
-def test_a_worker_is_shown_as_it_last_said(world: World) -> None:
-    assert alive(world) is None
-    world.clock.forward(30)
-    last = replace(ADA, running=(), concurrency=2)
-
-    assert alive(world, last) is None
-
-    assert list(listed(world)) == [LiveWorker(last, world.clock(), None)]
-
-
 def test_a_command_comes_with_every_heartbeat_that_follows(world: World) -> None:
     alive(world)
 
@@ -63,17 +53,6 @@ def test_a_command_comes_with_every_heartbeat_that_follows(world: World) -> None
 
     assert [alive(world), alive(world)] == [Command.STOP, Command.STOP]
     assert [worker.command for worker in listed(world)] == [Command.STOP]
-
-
-@pytest.mark.gate
-def test_a_stop_replaces_a_quiet_and_is_not_weakened_by_one(world: World) -> None:
-    alive(world)
-    ask(world, Command.QUIET)
-
-    assert ask(world, Command.STOP) is Command.STOP
-    assert ask(world, Command.QUIET) is Command.STOP
-
-    assert alive(world) is Command.STOP
 
 
 def test_a_new_process_of_the_same_name_is_not_stopped_by_an_old_command(world: World) -> None:

@@ -129,16 +129,6 @@ def test_new_tasks_and_reads_of_every_size(stores: Stores, size: int) -> None:
     )
 
 
-def test_what_is_written_is_counted_by_the_kilobyte_to_the_byte(stores: Stores) -> None:
-    """Rows that are surely small are not measured to the byte; none of them may be larger."""
-    plain = task_in(State.ENQUEUED)
-    tagged = dataclasses.replace(plain, tags={"größe": "ß" * 40}, dedupe_key="k" * 50)
-
-    for task, size in itertools.product((plain, tagged), range(300, 900, 7)):
-        new = dataclasses.replace(task, id=new_id(), payload="x" * size)
-        assert_same(stores, commits(inserted(new)))
-
-
 def in_transaction(task: Task, *also: KeyLock | Change) -> Change:
     return dataclasses.replace(inserted(task), also=also)
 

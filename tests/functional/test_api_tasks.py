@@ -64,19 +64,3 @@ def test_deleting_a_task(call: Service) -> None:
     assert call("DELETE", where).status == 204
     assert call("DELETE", where).status == 404
     assert call.say(task, "SUCCEEDED")["outcome"] == "NOT_FOUND"
-
-
-def test_counting(call: Service) -> None:
-    path = call.queue()
-    call.put(path, 1, 2, 3)
-    call.take(path)
-
-    assert call("GET", f"{path}/count").json == {
-        "count": 3,
-        "by_state": {"ENQUEUED": 2, "INFLIGHT": 1, "SUCCEEDED": 0, "DEAD": 0},
-        "exact": True,
-        "partial": False,
-        "cursor": None,
-        "as_of": "2026-11-21T08:00:00.001000Z",
-    }
-    assert call("GET", f"{path}/count", query={"state": "pending,DEAD"}).json["count"] == 3

@@ -16,7 +16,6 @@ from headrace.domain.task import State
 from headrace.testing import MemoryService
 from headrace.wire.tasks import Task
 
-ROOM = b'{"id": "Room1", "type": "Room", "t": {"type": "Number", "value": 20}}'
 ROW = Row("Room1", "Room", "2026-11-21T08:00:00.000000Z", "x", "/", {"t": Attribute("Number", 20)})
 
 

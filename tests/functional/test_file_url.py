@@ -1,17 +1,12 @@
 """A program with a file for a service: no server, no key, and all else as over HTTP."""
 
 import asyncio
-import sqlite3
-import subprocess
-import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from headrace import AsyncClient, Client, Report
 from headrace.domain.errors import NotFound, Unavailable
-from headrace.store.sqlite import SqliteStore
 
 
 @pytest.fixture
@@ -69,27 +64,3 @@ def test_a_file_of_something_else_is_refused_and_left_alone(
     with Client(url) as client, pytest.raises(Unavailable, match=r"headrace\.db: "):
         list(client.list_queues())
     assert (tmp_path / "headrace.db").read_bytes() == content
-
-
-@pytest.mark.slow
-def test_a_file_that_is_damaged_is_one_exception_and_no_log_lines(url: str, tmp_path: Path) -> None:
-    path = tmp_path / "headrace.db"
-    SqliteStore(str(path)).close()
-    with closing(sqlite3.connect(path)) as db:
-        found = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'records'")
-        ((page,),) = found.fetchall()
-    with path.open("r+b") as file:
-        file.seek((page - 1) * 4096)
-        file.write(b"\xff" * 4096)
-    script = (
-        "import sys; from headrace import Client, Unavailable\n"
-        "try: Client(sys.argv[1]).enqueue('mail', 7)\n"
-        "except Unavailable as error: print(error)"
-    )
-
-    done = subprocess.run(
-        [sys.executable, "-c", script, url], capture_output=True, text=True, check=True
-    )
-
-    assert "headrace.db: it is damaged: restore a backup" in done.stdout
-    assert done.stderr == ""

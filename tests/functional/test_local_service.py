@@ -125,21 +125,6 @@ def test_the_key_it_makes_is_private_and_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_program_beside_it_uses_the_same_queue_and_a_second_service_is_refused(
-    tmp_path: Path,
-) -> None:
-    with running(data_dir=tmp_path) as (service, far), Client(service.file_url) as near:
-        far.create_queue("mail")
-        near.enqueue("mail", {"to": "ada"})
-        (task,) = far.dequeue("mail", wait_seconds=10).tasks
-        line = refused(data_dir=tmp_path)
-
-        assert task.payload == {"to": "ada"}
-        assert f"process {service.pid}" in line
-        assert far.health().status == "ok"
-
-
-@pytest.mark.slow
 def test_a_file_of_something_else_is_named_and_left_alone(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "headrace.db") as other:
         other.execute("CREATE TABLE recipes (name TEXT)")

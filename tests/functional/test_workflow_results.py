@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, assert_type
+from typing import TypeVar, assert_type
 
 import pytest
 
@@ -24,7 +24,7 @@ from headrace import (
     chord,
     group,
 )
-from headrace.client.sending import FunctionCall, SpawnedTask
+from headrace.client.sending import FunctionCall
 from headrace.domain.errors import TaskDead
 from headrace.testing import MemoryService
 
@@ -70,20 +70,6 @@ def test_of_a_chain_it_is_what_the_last_function_returns(service: MemoryService)
     alone = chain(number.options(delay=1).s(2), number.s(1)).start(app.client).result()
     assert_type(alone, int)
     assert alone == 1
-
-
-def test_of_a_graph_each_step_has_its_own(service: MemoryService) -> None:
-    wf = Workflow()
-    a = wf.add("a", number.s(1))
-    both = [wf.add(name, total.s(), after=[a]) for name in "bcdef"]  # with relays between
-    plain = wf.add("plain", SpawnedTask(queue="work", payload=number.s(5).payload), after=both)
-
-    run = wf.start(app.client)
-
-    assert_type(run.result(a), int)
-    assert_type(run.result(both[0]), Sum)
-    assert_type(run.result(plain), Any)
-    assert (run.result(a), run.result("b"), run.result()) == (1, Sum(1, 1), 5)
 
 
 def test_where_a_step_before_it_is_dead_it_is_told(service: MemoryService) -> None:

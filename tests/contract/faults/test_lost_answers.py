@@ -125,23 +125,6 @@ def test_a_report_whose_answer_was_lost_took_effect_once(
     assert result.task == after
 
 
-def test_a_failure_whose_answer_was_lost_counts_once_though_others_were_quick(
-    service: FaultyService, world: World, new_service: Callable[[], FaultyService]
-) -> None:
-    queue = world.queue(retry_strategy=AT_ONCE)
-    world.put(queue)
-    task = world.one(queue)
-    other = new_service().world
-    taken: list[Task] = []
-
-    with service.suffering(lost=1, meanwhile=lambda: taken.append(other.one(queue))):
-        result = world.say(task, "FAILED")
-
-    assert result.outcome is ReportOutcome.OK
-    assert service.see(task.id) == taken[0]
-    assert other.say(taken[0], "SUCCEEDED").outcome is ReportOutcome.OK
-
-
 def test_a_purge_whose_answers_were_lost_counts_what_it_removed(
     service: FaultyService, world: World
 ) -> None:

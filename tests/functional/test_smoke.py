@@ -1,6 +1,6 @@
 """`headrace smoke` as a person runs it: a process of its own, against the real local service.
 
-What it finds in deployments that are not sound is in tests/unit/cli/test_smoke_wrong.py.
+What it finds in deployments that are not sound is in tests/unit/cli/test_smoke.py.
 """
 
 import json

@@ -258,7 +258,7 @@ def two_keys_of_one_name_are_made_at_once() -> None:
     _make_two(Between())
 
 
-@finds("a name is taken from whichever key has it")
+@finds("the name of a key is read and then written")
 def two_keys_are_made_of_a_name_that_is_free_again() -> None:
     store = Between()
     keys = world_over(store).use.keys
@@ -808,7 +808,6 @@ def repeated(world: World, attempt: int | None = None) -> DeliveryBatch:
 
 @finds(
     "a dequeue leases though its note was refused",
-    "a repeated dequeue does not wait for the first try",
     "a repeated dequeue without tasks does not stop the first try",
 )
 def a_first_try_goes_on_after_its_repeat_was_answered_with_nothing() -> None:

@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import functions as f
 
+from benchmarks.spark import processes
 from benchmarks.spark.streaming import ROWS
 from headrace.client.client import Client
 from headrace.client.queue_fields import RetryFields
@@ -37,7 +38,6 @@ from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES
 from headrace.spark.session import session
 from infra import PROJECT_ROOT
-from tests.pipeline import processes
 
 STATIONS = ("first", "second")
 STREAM = "stream"
@@ -83,8 +83,8 @@ class Drivers:
         return len(ended)
 
     def kill_worker(self, chance: random.Random) -> bool:
-        """Kill one of the Python processes that tasks are in; tell whether there was one."""
-        found = [pid for process in self.running.values() for pid in processes.workers(process.pid)]
+        """Kill a Python process of a task or of a stream's source; return whether there was one."""
+        found = [pid for process in self.running.values() for pid in processes.python(process.pid)]
         return bool(found) and processes.killed(chance.choice(found))
 
     def stop(self) -> list[int]:

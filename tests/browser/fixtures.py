@@ -22,8 +22,6 @@ RIGHT_TO_LEFT: Final = "فشلت المهمة بسبب انتهاء المهلة
 HEBREW: Final = "המשימה נכשלה: אין תשובה מהשרת (קוד 504)"
 EMOJI: Final = "🚰🌊👩🏽‍🔧 ok? 🏳️‍🌈 né ñ ß 漢字 かな"
 BIG: Final = 12345678901234567890
-TIMEOUTS: Final = 7
-"""How many tasks of ``mail`` are dead of a timeout."""
 
 _TIMEOUT: Final = Failure("TimeoutError", "no answer from smtp.example.org after 30 s", "")
 _REFUSED: Final = Failure(
@@ -122,7 +120,7 @@ def _mail(client: Client) -> str:
     tasks = [
         NewTask(payload={"to": f"user{n}@example.org", "subject": "Your invoice", "try": n},
                 tags={"service": "billing", "tenant": f"t{n % 3}"})
-        for n in range(TIMEOUTS)
+        for n in range(7)
     ]  # fmt: skip
     ids = [str(done.id) for done in client.enqueue_many("mail", tasks)]
     for host in _HOSTS[:2]:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.browser.conftest import Console, Enter
-from tests.browser.fixtures import TIMEOUTS, let_die
+from tests.browser.fixtures import let_die
 
 
 @pytest.mark.gate
@@ -27,18 +27,6 @@ def test_one_finds_a_dead_task_restarts_it_and_undoes_a_deletion(
     assert console.client.get_task(deleted).state == "DEAD"
     user.open("Sign out")
     assert user.heading == "Sign in"
-
-
-def test_one_finds_the_dead_of_a_queue_by_their_error(console: Console, enter: Enter) -> None:
-    user = enter().go("/console").open("12 dead in mail")
-
-    user.tab_to("Filter and order").press("Enter")
-    user.type("Error has", "smtp.example.org").open("Show")
-
-    rows = user.page.locator("table.tasks tbody tr")
-    assert rows.count() == TIMEOUTS
-    assert all("smtp.example.org" in text for text in rows.all_inner_texts())
-    assert "error=smtp.example.org" in user.page.url
 
 
 @pytest.mark.parametrize("script", [False, True])
@@ -96,18 +84,6 @@ def test_one_creates_a_schedule_and_sees_its_next_runs(console: Console, enter: 
     assert user.heading == "reports"
     assert user.page.locator(".run-list tbody tr").count() == 5
     assert console.client.get_schedule("nightly", "reports").cron == "30 4 * * *"
-
-
-def test_one_revokes_a_key(console: Console, enter: Enter) -> None:
-    key = console.client.create_key("left the company", "worker", ["mail"])
-    user = enter().go("/console").open("Keys")
-
-    user.open("Revoke left the company")
-    assert "It cannot be undone." in user.text
-    user.open("Revoke this key")
-
-    assert user.notice == "Key left the company is revoked."
-    assert key.id not in {each.id for each in console.client.list_keys()}
 
 
 def test_one_restarts_exactly_what_matches(console: Console, enter: Enter) -> None:

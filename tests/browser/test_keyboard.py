@@ -36,12 +36,3 @@ def test_the_bar_can_be_skipped(enter: Enter) -> None:
 
     assert stop is not None
     assert (stop["place"], stop["name"]) == ("main", "Queues")
-
-
-@pytest.mark.parametrize("path", ["/console", "/console/workers"])
-def test_heads_that_a_phone_hides_come_into_sight(enter: Enter, path: str) -> None:
-    user = enter(width=390, script=True).keep_plain().go(path)
-    heads = [" ".join(head.split()) for head in user.page.locator(".sort[href]").all_inner_texts()]
-
-    assert heads
-    assert set(heads) <= {stop["name"] for stop in user.stops()}  # and each stop is in sight

@@ -62,14 +62,6 @@ def test_it_keeps_still_while_a_form_is_filled(enter: Enter) -> None:
     user.page.locator("[data-live-note]:empty").wait_for(state="attached")
 
 
-def test_it_keeps_still_while_nobody_sees_the_page(enter: Enter) -> None:
-    user, seen = at_ease(enter)
-    user.page.evaluate("Object.defineProperty(document, 'hidden', {get: () => true})")
-    user.page.clock.run_for(2 * _LOOK)
-
-    assert seen == []
-
-
 def test_its_switch_stops_it_and_is_remembered(enter: Enter) -> None:
     user, seen = at_ease(enter)
     user.tab_to("Live").press("Space")

@@ -4,8 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from datetime import UTC, date, datetime, timedelta
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -160,18 +158,3 @@ def test_what_a_worker_of_spark_raises_ends_with_its_line_alone(capsys: Shown) -
     assert exit_codes.failed(PythonException(f"[PYTHON_EXCEPTION] An exception\n{trace}")) == 3
 
     assert capsys.readouterr().err == "error: there is no queue x\n"
-
-
-def test_a_schedule_says_how_many_days_a_proof_looks_back(capsys: Shown) -> None:
-    def since(text: str) -> date:
-        called = parsed_call(["proof", f"--since={text}"])
-        assert isinstance(called, LakeCall)
-        assert isinstance(called.run, partial)
-        found: date = called.run.keywords["since"]
-        return found
-
-    assert since("-30d") == datetime.now(UTC).date() - timedelta(days=30)
-    assert since("2026-11-21") == date(2026, 11, 21)
-    for text in ("-d", "30", "yesterday"):
-        assert main(["proof", f"--since={text}"]) == 2
-        assert "Invalid value for '--since': " in capsys.readouterr().err

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.domain.errors import InvalidRequest, Unavailable
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.local.tables import TableNames
@@ -42,14 +42,6 @@ def test_without_a_service_it_says_how_to_name_one() -> None:
         " HEADRACE_DATA_DIR to the folder of a local service, or HEADRACE_DYNAMODB_URL to an"
         " endpoint, or for AWS a region (AWS_REGION) and credentials"
     )
-
-
-def test_without_credentials_it_says_so_at_once(unknown: pytest.MonkeyPatch) -> None:
-    unknown.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    connection = StoreConnection.of({"tasks_table": "unfound"})
-
-    with pytest.raises(InvalidRequest, match="there are no credentials for the tables: set HEADR"):
-        connect.opened(connection).queues.get("mail")
 
 
 @pytest.fixture
@@ -158,14 +150,6 @@ def test_an_executor_of_another_machine_says_that_a_file_is_for_one(
 
     with pytest.raises(InvalidRequest, match=r"on elsewhere, not on .*local mode"):
         connect.store(elsewhere)
-
-
-def test_a_file_that_is_no_database_is_said_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "letter.db"
-    path.write_text("Dear reader, " * 1000)
-
-    with pytest.raises(Unavailable, match="is no database"):
-        connect.store(StoreConnection.of({"url": f"file:{path}"}, {}))
 
 
 def add(connection: StoreConnection, number: int) -> int:

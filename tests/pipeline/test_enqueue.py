@@ -1,7 +1,6 @@
 """Bulk enqueue: any frame as tasks, each of them once, bad rows named."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -13,13 +12,11 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
-from headrace.domain.errors import InvalidRequest, NotFound
-from headrace.domain.ids import LeaseName
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State, Task
-from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.spark.sources import connect, register
-from headrace.spark.sources.badrows import DROP, bad_rows
+from headrace.spark.sources.badrows import bad_rows
 from headrace.spark.sources.connect import StoreConnection
 from headrace.spark.sources.enqueue import EnqueueSource, Sending, enqueued
 from headrace.spark.sources.newrows import Identity, new_task
@@ -83,17 +80,6 @@ def test_a_frame_is_enqueued_once_however_often_it_is_written(
     }
 
 
-def test_the_same_rows_from_many_sides_at_once_are_added_once(connection: StoreConnection) -> None:
-    with ThreadPoolExecutor(4) as pool:
-        summary = list(
-            pool.map(lambda _: enqueued(sending(connection), rows(*range(100))), range(4))
-        )
-
-    assert sum(one.counts["created"] for one in summary) == 100
-    assert sum(one.counts["existing"] for one in summary) == 300
-    assert len(tasks_in(connection)) == 100
-
-
 def test_columns_say_when_and_how(connection: StoreConnection) -> None:
     due = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
     row = {
@@ -154,33 +140,6 @@ def test_an_id_that_another_queue_has_is_a_bad_row(connection: StoreConnection) 
         "a1: the task of this id is in another queue, mail; name another column in id_column,"
         " or columns in id_from, which tells queues apart"
     )
-
-
-def test_the_same_row_into_two_queues_is_two_tasks(connection: StoreConnection) -> None:
-    connect.opened(connection).queues.create("other", QueueSettings())
-    how = Sending(connection, Identity(id_from=("n",)))
-
-    summary = enqueued(how, [*rows(1, queue="mail"), *rows(1, queue="other")])
-
-    assert summary.counts == {"created": 2}
-    assert (len(tasks_in(connection)), len(tasks_in(connection, "other"))) == (1, 1)
-
-
-def test_a_task_that_has_moved_on_is_not_added_again(connection: StoreConnection) -> None:
-    uses = connect.opened(connection)
-    uses.queues.create("other", QueueSettings())
-    enqueued(sending(connection), rows(1, 2))
-    (leased,) = uses.deliveries.dequeue("mail", batch_size=1, worker="w1").tasks
-    lease = str(LeaseName.of(leased))
-    uses.reports.report(
-        "mail", [TaskReport(leased.id, lease, ReportStatus.MOVED, to_queue="other")]
-    )
-    assert len(tasks_in(connection, "other")) == 1
-
-    again = enqueued(sending(connection), rows(1, 2))
-
-    assert again.counts == {"existing": 2}
-    assert (len(tasks_in(connection)), len(tasks_in(connection, "other"))) == (1, 1)
 
 
 def test_two_rows_that_would_be_one_task_are_told_by_their_payloads(
@@ -247,14 +206,6 @@ def test_ids_are_told_apart_by_columns_queue_and_run() -> None:
     assert len(set(ids)) == 6
 
 
-def test_a_row_without_any_value_in_id_from_is_a_bad_row() -> None:
-    identity = Identity(id_from=("a", "b"))
-
-    assert identity.of({"a": None, "b": 1}, "mail").startswith("row-")
-    with pytest.raises(BadRow, match="the id comes from a, b: not all of it may be null"):
-        identity.of({"a": None, "b": None}, "mail")
-
-
 @pytest.mark.usefixtures("spark")  # a schema in words is read by Spark
 @pytest.mark.parametrize(
     ("schema", "options", "message"),
@@ -311,11 +262,6 @@ def test_bad_rows_go_to_a_queue_once_with_their_reason(connection: StoreConnecti
     assert set(told) == {3, "4"}
     assert json.loads(told[3].payload or "")["error"].startswith("payload must be JSON text")
     assert len(tasks_in(connection)) == 2
-
-
-def test_a_queue_that_is_missing_is_no_bad_row_of_a_stream(connection: StoreConnection) -> None:
-    with pytest.raises(NotFound, match="gone"):
-        enqueued(Sending(connection, Identity(id_from=("n",)), "gone", bad_rows=DROP), rows(1))
 
 
 @pytest.mark.gate

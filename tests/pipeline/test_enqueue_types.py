@@ -171,16 +171,6 @@ def test_any_value_of_a_column_makes_a_task_or_a_bad_row_and_spares_the_others(
     any_value()
 
 
-@pytest.mark.gate
-def test_a_timestamp_past_the_year_9999_is_a_bad_row(mail: StoreConnection) -> None:
-    far = pa.array([253_402_300_800_000_000], pa.timestamp("us", "UTC"))
-
-    summary = enqueue(mail, batch_of(n=far), "mail")
-
-    assert summary.counts == {"created": 1, "bad": 1}
-    assert "n must be a timestamp[us, tz=UTC] from the year 1 to 9999" in summary.bad[0]
-
-
 def test_rows_of_spark_itself_have_the_ids_that_their_arrow_batches_have() -> None:
     """Spark 4.0 gives a stream's sink rows, in whose timestamps the zone is not said."""
     at = datetime(2030, 5, 1, 12, tzinfo=UTC)

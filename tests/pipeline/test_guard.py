@@ -16,7 +16,6 @@ from headrace.spark.stations.outcomes import (
     Move,
     Outcome,
     Retry,
-    Spawn,
     Succeed,
     Taken,
     guard,
@@ -122,13 +121,3 @@ def test_what_a_function_raises_is_told_even_where_it_cannot_be_said() -> None:
 
 def test_an_outcome_speaks_of_no_other_task() -> None:
     assert made(Foreign)["id"] == "t0"
-
-
-def test_a_child_may_have_the_priority_and_the_group_of_its_parent() -> None:
-    @guard()
-    def both(task: Taken) -> Outcome:
-        return Spawn(1, priority=task.priority, group_key=task.group_key)
-
-    batches = cast("list[pa.RecordBatch]", both(cast("DataFrame", Frame())))
-    rows = [row for batch in batches for row in batch.to_pylist()]
-    assert {(row["priority"], row["group_key"]) for row in rows} == {("low", "acme")}

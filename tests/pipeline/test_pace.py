@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.spark.sources.pace import IdleLooks, SharedPace
+from headrace.spark.sources.pace import SharedPace
 from headrace.spark.sources.reading import QueueReading
 from headrace.spark.sources.stream import QueueStream
 from headrace.store.sqlite import SqliteStore
@@ -46,32 +46,6 @@ def test_a_rate_is_one_for_the_whole_job_however_many_shards_and_slots(slots: in
 
     assert left == [0] * 17
     assert max(clock.seconds for clock in clocks) == pytest.approx(1700 / 200, rel=0.01)
-
-
-def test_what_was_not_there_to_be_leased_is_kept_for_the_next_shard() -> None:
-    clock = Clock()
-    pace = SharedPace(SqliteStore(":memory:"), "lsg_a", 100.0, clock.now, clock.sleep)
-
-    for _ in range(50):  # a shard that has one task and room for fifty
-        allowed = pace.next(50)
-        pace.back(allowed - 1)
-
-    assert clock.seconds == pytest.approx(0.5)
-
-
-def test_looks_that_find_nothing_come_ever_later_until_one_finds_something() -> None:
-    clock = Clock()
-    looks = IdleLooks(5.0, lambda: clock.seconds)
-
-    pauses = []
-    for _ in range(5):
-        looks.nothing(least=1.0)
-        pauses.append(looks.wait)
-        clock.sleep(looks.wait)
-    looks.found()
-
-    assert pauses == [1.0, 2.0, 4.0, 5.0, 5.0]
-    assert looks.wait == 0.0
 
 
 def test_a_stream_that_found_nothing_waits_before_it_looks_again(harness: PipelineHarness) -> None:

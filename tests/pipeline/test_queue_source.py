@@ -26,7 +26,6 @@ from headrace.spark.sources.connect import (
     RetryingStore,
     StoreConnection,
     clock_by,
-    opened,
     store,
 )
 from headrace.spark.sources.leasing import (
@@ -117,22 +116,6 @@ def test_speculation_gives_both_copies_the_same_rows_and_spends_no_attempt(
     left = harness.tasks("in")
     assert len(left) + len(harness.tasks("out")) == 140
     assert {(task.state, task.attempts) for task in left} <= {(State.ENQUEUED, 0)}
-
-
-def test_reads_at_the_same_time_lease_each_task_once(harness: PipelineHarness) -> None:
-    harness.queue("in", shards=1)
-    harness.fill("in", 300)
-    shared, other = intake(harness), intake(harness)
-
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda one: rows(list(leased(one, 0))), [shared, shared, other] * 2))
-
-    holders: dict[str, set[str]] = {}
-    for row in (row for part in found for row in part):
-        holders.setdefault(row.id, set()).add(row.lease)
-    assert len(holders) == 300
-    assert all(len(leases) == 1 for leases in holders.values())
-    assert {task.attempts for task in harness.tasks("in")} == {1}
 
 
 @pytest.mark.gate
@@ -262,20 +245,6 @@ def test_what_nobody_settled_counts_an_attempt_when_its_group_is_swept(
     waiting = [task for task in harness.tasks("in") if task.state is State.ENQUEUED]
     assert {(task.attempts, task.errors[0].type) for task in waiting} == {(1, "Dropped")}
     assert all(task.due_at > harness.uses.now() for task in waiting)
-
-
-def test_a_paused_queue_and_one_at_its_limit_give_no_more_than_they_allow(
-    harness: PipelineHarness,
-) -> None:
-    harness.queue("in", shards=1)
-    harness.fill("in", 20)
-    limited = QueueSettings().dequeuing_settings
-    queues = opened(harness.connection).queues
-    queues.replace("in", QueueSettings(dequeuing_settings=replace(limited, max_inflight_tasks=7)))
-    at_most = rows(list(leased(intake(harness), 0)))
-    queues.pause("in")
-
-    assert (len(at_most), list(leased(intake(harness), 0))) == (7, [])
 
 
 @pytest.mark.versions

@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -89,29 +88,6 @@ def test_a_child_has_the_priority_and_the_group_of_its_row_where_its_queue_has_a
     assert done.counts == {"succeeded": 1, "spawned": 1}
     (made,) = harness.tasks(to)
     assert (made.priority, made.group_key, str(made.state)) == expected
-
-
-@pytest.mark.parametrize(
-    ("given", "to", "reason"),
-    [
-        ({"priority": "urgent"}, "out", "priority must be one of high, normal, low"),
-        ({}, "line", "group_key must be given: the order of queue line is strict"),
-        ({"group_key": "a", "delay_seconds": 5.0}, "line", "delay_in_seconds"),
-    ],
-)
-def test_a_child_that_cannot_be_made_ends_its_parent_with_the_reason(
-    harness: PipelineHarness, given: dict[str, Any], to: str, reason: str
-) -> None:
-    (row,) = taken(harness, 1)
-    harness.uses.queues.create("line", QueueSettings(groups=GroupSettings(GroupMode.STRICT)))
-    child = replace(row, action="spawn", to_queue=to, payload="1", **given)
-
-    done = settle(Outlet(harness.connection, "in"), [child])
-
-    ((outcome, reasons),) = done.reasons.items()
-    assert reason in reasons[0]
-    assert outcome in ("dead", "retried")
-    assert harness.tasks(to) == []
 
 
 @pytest.mark.parametrize(

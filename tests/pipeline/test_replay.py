@@ -1,25 +1,16 @@
 """A replay enqueues again what SQL selects: counted before, once however often it runs."""
 
 from datetime import UTC, date, datetime, timedelta
-from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
-from headrace.domain.ids import LeaseName
+from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import PrioritySettings, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.write import TaskWrite
-from headrace.history.changelog import line
-from headrace.history.transitions import transition
-from headrace.ops.delivery.reports import ReportStatus, TaskReport
-from headrace.runtime.wiring import Settings, build
-from headrace.spark.lake.backfill import backfill
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.replay import (
     NO_TAGS,
@@ -35,16 +26,8 @@ from headrace.spark.lake.replay import (
 from headrace.spark.lake.schemas import CHANGES
 from headrace.spark.lake.tables import changes
 from headrace.store.items import retry_text
-from headrace.store.lake import FolderLake
-from headrace.store.memory import MemoryStore
-from headrace.store.objects import MemoryObjects
-from headrace.store.stream import writes_of
-from headrace.testing.conditions import ManualClock
-from headrace.testing.stores import Streamed
-from tests.pipeline import exports
 from tests.pipeline.harness import PipelineHarness
 from tests.pipeline.stories import MINUTE, START, Story, at, write
-from tests.streamed import stream_records
 
 SQL = "SELECT task_id, version, queue_to AS queue, payload, at FROM changes WHERE move = 'enqueue'"
 TASKS = 120
@@ -153,21 +136,6 @@ def test_a_task_whose_tags_are_not_known_is_refused_unless_they_are_given(
     assert harness.read(new_id("s", "old", 1))[0].tags["tenant"] == "x"
 
 
-def test_the_order_of_a_group_is_kept(reported: LakeFrames, harness: PipelineHarness) -> None:
-    strict = GroupSettings(GroupMode.STRICT, on_dead=OnDead.HALT)
-    harness.uses.queues.create("line", QueueSettings(groups=strict))
-    sql = SQL.replace(" FROM", ", 'g' AS group_key FROM")
-
-    _, done = run(reported, Replay("r", sql, queue="line"), harness)
-
-    assert (done.added, done.refused) == (TASKS, {})
-    for number in range(3):
-        (task,) = harness.uses.deliveries.dequeue("line", batch_size=1, worker="w").tasks
-        assert task.tags["replay_of"] == f"t{number}"
-        report = TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.SUCCEEDED)
-        harness.uses.reports.report("line", [report])
-
-
 def test_a_dry_run_counts_and_prices_and_enqueues_nothing(
     reported: LakeFrames, harness: PipelineHarness
 ) -> None:
@@ -256,44 +224,3 @@ def test_tasks_that_the_queue_refuses_are_counted_with_the_reason(
     ((number, elsewhere),) = refused.values()
     assert (grouped, number, done.added) == (2, 1, TASKS - 3)
     assert "again" in elsewhere
-
-
-@pytest.mark.parametrize("known_from", ["changes", "an export"])
-def test_what_is_kept_outside_or_was_uploaded_is_left_out_and_counted(
-    lake: LakeFrames, harness: PipelineHarness, tmp_path: Path, known_from: str
-) -> None:
-    written = outside_and_inside()
-    if known_from == "changes":
-        told = [line(one, transition(one), shard="s1", payload=True) for one in written]
-        write(lake.files, told)
-        lake.write(changes(lake.raw([date(2026, 11, 21)])), CHANGES, [date(2026, 11, 21)])
-    else:
-        tasks = [one.after.whole() for one in written if one.after is not None]
-        folder = exports.full(FolderLake(tmp_path), tasks, at=at(1))
-        backfill(lake, f"{tmp_path}/{folder}", today=date(2026, 11, 22), payloads=["*"])
-
-    selection, done = run(lake, Replay("r", SQL), harness)
-
-    assert (selection.tasks, selection.without_payload, done.added) == (1, 2, 1)
-    (task,) = harness.tasks("work")
-    assert task.payload == '"small"'
-
-
-def outside_and_inside() -> list[TaskWrite]:
-    """Return how a small task came into a queue, a large one and one that was uploaded."""
-    clock = ManualClock(at())
-    stream, objects = Streamed(MemoryStore(), clock), MemoryObjects(clock)
-    settings = Settings(admin_key="test", payload_offload_bytes=1024)
-    use = build(settings, stream.store, now=clock, objects=objects)
-    use.queues.create("work", QueueSettings())
-    digest = sha256(b"film").hexdigest()
-    upload = use.uploads.grant(
-        "work", size=4, digest=digest, task_id="film", origin="http://here"
-    ).upload
-    objects.put({upload.name: b"film"})
-    large = f'"{"x" * 2048}"'
-    new = [TaskSpec('"small"'), TaskSpec(large), TaskSpec("null", id="film", upload=upload)]
-    assert {str(one.outcome) for one in use.tasks.enqueue("work", new)} == {"CREATED"}
-    taken = writes_of(stream_records(stream.taken()))
-    assert not taken[1]
-    return list(taken[0])

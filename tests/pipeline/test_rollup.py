@@ -1,7 +1,7 @@
 """From raw lines to tables: golden stories, late and duplicate lines, runs repeated."""
 
 import dataclasses
-from datetime import date, timedelta
+from datetime import date
 from typing import Any
 
 import pytest
@@ -229,27 +229,6 @@ def test_a_run_that_ends_in_the_middle_is_made_good_by_the_next(
     new_minutes = [row for row in after[QUEUE_MINUTES.name] if row["queue"] == "late"]
     assert [row["enqueued"] for row in new_minutes] == [1]
     assert len(after[QUEUE_MINUTES.name]) == len(before[QUEUE_MINUTES.name]) + 1
-
-
-def test_a_day_to_come_hides_no_other(day: LakeFrames, again: Again) -> None:
-    lake, wrong = again(day), Story()
-    wrong.now = START + 20 * DAY
-    wrong.enqueue("by a wrong clock")
-    write(lake.files, wrong.lines)
-    rolled(lake, everything=True)
-    for number in range(3):
-        story = Story()
-        story.now = START + 5 * number * DAY + 3600 * SECOND
-        story.enqueue(f"new {number}")
-        write(lake.files, [{**story.lines[0], "sequence": str(1000 + number)}])
-    write(lake.files, [{**wrong.lines[0], "task_id": "as wrong", "sequence": "900"}])
-
-    reported = rollup(lake, today=TODAY + timedelta(days=10))
-
-    assert [(day - TODAY).days for day in reported.days] == [0, 5, 10, 20]
-    known = {row["task_id"] for row in rows(lake, CHANGES)}
-    assert known >= {"new 0", "new 1", "new 2", "by a wrong clock", "as wrong"}
-    assert rollup(lake, today=TODAY + timedelta(days=10)) == Rolled(())
 
 
 def test_a_raw_file_cut_short_is_named(day: LakeFrames, again: Again) -> None:

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import math
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -13,12 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from headrace.history.tally import Histogram, bucket_of
+from headrace.history.tally import bucket_of
 from headrace.spark.lake import queue_minutes
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import ATTEMPTS, QUEUE_MINUTES, TASKS
-from tests.pipeline.stories import QUEUES, SECOND, START, Story, true_history, write
+from tests.pipeline.stories import QUEUES, true_history
 
 DAY_AFTER = date(2026, 11, 23)
 LIVE = ("ENQUEUED", "INFLIGHT")
@@ -61,34 +60,6 @@ def test_any_history_is_rolled_up_as_plain_python_would(lake: LakeFrames, seed: 
             assert levels == tuple(states[state] for state in LIVE)
     assert attempts == {(line["task_id"], line["version"]) for line in lines if delivered(line)}
     assert lives == {(line["task_id"], line["version"]) for line in lines if left(line)}
-
-
-def exact(durations: list[int], share: float) -> float:
-    return sorted(durations)[max(1, math.ceil(share * len(durations))) - 1] / SECOND
-
-
-def test_percentiles_from_the_lake_are_within_two_and_a_half_percent(lake: LakeFrames) -> None:
-    chance = random.Random(3)
-    story, waits, runs = Story(), [], []
-    for number in range(2000):
-        waits.append(int(chance.lognormvariate(12, 3)) + 1)
-        runs.append(int(chance.lognormvariate(14, 1)) + 1)
-        story.now = START + number * SECOND
-        due = story.enqueue(f"t{number}")["at"]
-        story.now = due + waits[-1]
-        story.dequeue(f"t{number}")
-        story.now = due + waits[-1] + runs[-1]
-        story.report(f"t{number}", "succeed", "SUCCEEDED")
-    write(lake.files, sorted(story.lines, key=lambda line: line["recorded_at"]))
-    rollup(lake, today=DAY_AFTER)
-
-    wait, run = Histogram(), Histogram()
-    for row in lake.read(QUEUE_MINUTES).collect():
-        wait.merge(Histogram(row["wait"]))
-        run.merge(Histogram(row["run"]))
-    for share in (0.5, 0.99):
-        assert wait.percentile(share) == pytest.approx(exact(waits, share), rel=0.025)
-        assert run.percentile(share) == pytest.approx(exact(runs, share), rel=0.025)
 
 
 def test_buckets_are_those_of_the_recorder(spark: SparkSession) -> None:

@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.history.metrics import Archive, MetricPoint
-from headrace.history.series import FILES, SPAN, Span, content_in, file_of, happened, minute_of
+from headrace.history.metrics import MetricPoint
+from headrace.history.series import SPAN, Span, content_in, file_of, happened, minute_of
 from headrace.history.transitions import Event
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.rollup import rollup
@@ -104,20 +104,3 @@ def test_what_the_service_showed_itself_it_shows_from_the_lake_weeks_later(
         assert its.activity.backlog == mine.activity.backlog
         assert dataclasses.astuple(its.activity.wait) == dataclasses.astuple(mine.activity.wait)
         assert dataclasses.astuple(its.activity.run) == dataclasses.astuple(mine.activity.run)
-
-
-def test_many_queues_are_in_few_files_and_each_is_found(lake: LakeFrames) -> None:
-    stories = [Story(f"q{number}") for number in range(300)]
-    for number, story in enumerate(stories):
-        story.enqueue(f"t{number}")
-        story.wait(9).dequeue(f"t{number}")
-    write(lake.files, [line for story in stories for line in story.lines])
-
-    rollup(lake, today=TODAY)
-
-    found = [name for name in files(lake) if name != SPAN]
-    assert len(found) <= FILES
-    for queue in ("q0", "q7", "q299"):
-        content = content_in(partial(lake.files.get, file_of(queue, FIRST)), queue)
-        assert [one.numbers[:2] for _, one in happened(content or b"", lambda *_: True)] == [[1, 1]]
-    assert Archive(lake.files).known() == range(minute_of(FIRST), minute_of(TODAY))

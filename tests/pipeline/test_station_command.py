@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,12 +30,10 @@ MODULE = """
 from headrace.spark import Station
 from tests.pipeline import transforms
 
-quick = Station(queue="in", to="out", transform=transforms.same, lease_seconds=3)
 sleepy = Station(
     queue="in", to="out", transform=transforms.slow(1), max_rows=20, lease_seconds=3,
     grace_seconds=30,
 )
-onward = Station(queue="out", to="done", transform=transforms.same, lease_seconds=3)
 wrong = Station(queue="in", to="out", transform=lambda tasks: tasks.where("nix > 1"))
 """
 
@@ -117,32 +114,11 @@ def test_asked_to_end_it_finishes_its_batch_and_holds_nothing(
 
 
 @pytest.mark.slow
-def test_what_a_killed_driver_held_two_stations_of_the_next_one_finish(
-    pipeline: PipelineHarness, tmp_path: Path
-) -> None:
-    pipeline.fill("in", 100)
-
-    with command(pipeline, tmp_path, "stations:sleepy") as reported:
-        reported.wait_for_batch()
-        os.kill(_driver(reported.process.pid), signal.SIGKILL)
-        reported.end()
-    end = time.monotonic() + SOON
-    pipeline.queue("done")
-    both = "stations:quick", "stations:onward"
-    while len(pipeline.tasks("done")) < 100 and time.monotonic() < end:
-        with command(pipeline, tmp_path, *both, "--drain") as reported:
-            assert reported.end() == 0
-
-    assert pipeline.numbers("done") == list(range(100))
-    assert {len(task.trail) for task in pipeline.tasks("done")} == {2}
-    assert {line["station"] for line in reported.lines} == set(both)
-
-
-@pytest.mark.slow
 def test_killed_workers_and_drivers_cost_no_task_and_the_proof_finds_nothing(
     tmp_path: Path,
 ) -> None:
-    outcome = survived(tmp_path, tasks=800, workers=4, drivers=2)
+    """Each task goes through two stations, and a stream writes it to Parquet."""
+    outcome = survived(tmp_path, tasks=800, workers=6, drivers=3, stream=True, away=5)
 
     assert outcome.holds, "\n".join(outcome.lines())
     assert outcome.workers_killed + outcome.drivers_killed > 0
@@ -198,9 +174,3 @@ def test_the_guide_shows_the_options_that_there_are() -> None:
 
     assert table(READING) in guide
     assert table(WRITING) in guide
-
-
-def _driver(parent: int) -> int:
-    children = Path("/proc", str(parent), "task", str(parent), "children").read_text().split()
-    (child,) = children
-    return int(child)

@@ -16,9 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.lease import lapse
-from headrace.domain.task import State
 from headrace.spark import register
-from headrace.spark.sources import committed
 from headrace.spark.sources.claims import KIND
 from headrace.spark.sources.connect import store
 from headrace.spark.sources.leasing import FRAME
@@ -149,24 +147,6 @@ def test_a_sink_that_settles_nothing_costs_no_attempt_and_a_warning_says_what_to
     assert "say on_commit=succeed or on_commit=move:QUEUE" in caplog.text
 
 
-def test_a_sink_that_settles_is_remembered_by_the_offset(
-    filled: PipelineHarness, streams: Streams
-) -> None:
-    stream = streams.start()
-    start, end = stream.initialOffset(), stream.latestOffset(stream.initialOffset())
-    rows = read(stream, start, end)
-    succeed(filled, rows[:10])
-    after = stream.latestOffset(end)  # of the twenty that were dropped some are due at once
-    restarted = streams.start()
-    dropped = read(restarted, end, after)
-
-    restarted.latestOffset(after)
-
-    assert after["settles"]
-    assert {row["attempts"] for row in dropped} == {2}
-    assert {task.attempts for task in filled.tasks("in") if task.state is State.ENQUEUED} == {2}
-
-
 def test_a_wrong_on_commit_is_refused_for_a_batch_and_for_a_queue_that_is_missing(
     filled: PipelineHarness,
 ) -> None:
@@ -191,36 +171,6 @@ def test_another_schema_is_refused_before_anything_is_leased(filled: PipelineHar
     assert filled.states("in") == {"ENQUEUED": 30}
 
 
-def test_a_batch_whose_commit_is_told_ends_long_before_the_next_one_is_planned(
-    filled: PipelineHarness, streams: Streams
-) -> None:
-    streams.options["on_commit"] = "succeed"
-    stream = streams.start()
-    start, end = stream.initialOffset(), stream.latestOffset(stream.initialOffset())
-    read(stream, start, end)
-
-    committed.mark(str(committed.group_of_offset(json.dumps(end))))
-
-    until(lambda: filled.states("in") == {"SUCCEEDED": 30}, 60)
-
-
-def test_the_backlog_is_told_as_of_the_last_look(filled: PipelineHarness, streams: Streams) -> None:
-    streams.options["max_rows"] = "10"
-    stream = streams.start()
-    start = stream.initialOffset()
-    before = stream.reportLatestOffset()
-    end = stream.latestOffset(start)
-    told = stream.reportLatestOffset()
-    succeed(filled, read(stream, start, end))
-    stream.latestOffset(end)
-    later = stream.reportLatestOffset()
-
-    assert before is None
-    assert told == {"epoch": end["epoch"], "backlog": 30}
-    assert later is not None
-    assert later["backlog"] == 20
-
-
 @pytest.mark.parametrize(
     ("limit", "rows"), [(None, 10), (SimpleNamespace(max_rows=7), 7), (SimpleNamespace(), 30)]
 )
@@ -235,11 +185,6 @@ def test_a_batch_has_as_many_rows_as_spark_admits(
 
     assert sum(end["rows"]) == rows
     assert len(read(stream, start, end)) == rows
-
-
-@pytest.mark.parametrize("text", [None, "{", '{"group": "a"}'])
-def test_offsets_of_other_sources_are_not_ours(text: str | None) -> None:
-    assert committed.group_of_offset(text) is None
 
 
 @pytest.mark.slow

@@ -11,9 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from headrace.client.threads import PeriodicThread
@@ -23,10 +22,9 @@ from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
-from headrace.spark.sources import connect, ending, leasing
-from headrace.spark.sources.claims import GroupClaims, lapsed_in
+from headrace.spark.sources import connect
 from headrace.spark.sources.connect import StoreConnection, opened, store
-from headrace.spark.sources.leasing import Intake, framed
+from headrace.spark.sources.leasing import framed
 from headrace.spark.sources.outlet import Outlet
 from headrace.spark.sources.reading import QueueReading
 from headrace.spark.sources.rows import SettlingRow
@@ -242,29 +240,14 @@ def test_a_committed_batch_whose_tasks_were_taken_back_meanwhile_is_settled_firs
     query.kill()
     clock.pass_(OUTAGE)
     reap(harness)
+    harness.uses.queues.pause("in")
+    clock.pass_(timedelta(seconds=30))  # processes keep settings for a moment
     waiting = harness.states("in")
 
     again = query.start().latestOffset(end)
 
     assert (len(written), waiting, again) == (30, {"ENQUEUED": 30}, end)
     assert harness.states(queue) == {state: 30}
-
-
-def test_a_committed_batch_is_settled_although_its_queue_is_paused_or_slow(
-    clock: Clock, filled: PipelineHarness, query: Query
-) -> None:
-    stream = query.start()
-    end = stream.latestOffset(FIRST)
-    read(stream, FIRST, end)
-    query.kill()
-    clock.pass_(OUTAGE)
-    reap(filled)
-    filled.uses.queues.pause("in")
-    clock.pass_(timedelta(seconds=30))  # for every process knows settings for a moment
-
-    query.start().latestOffset(end)
-
-    assert filled.states("in") == {"SUCCEEDED": 30}
 
 
 def test_what_happened_to_a_task_after_its_lease_was_taken_back_is_not_undone_by_a_commit(
@@ -303,36 +286,6 @@ def test_a_batch_that_is_forgotten_fails_its_stream_and_says_what_to_do(
     assert later == end
     assert "\n" not in str(failed.value)
     assert "queue in" in str(failed.value)
-
-
-def test_a_batch_that_was_planned_and_never_read_is_not_taken_for_a_forgotten_one(
-    filled: PipelineHarness, query: Query, clock: Clock
-) -> None:
-    end = query.start().latestOffset(FIRST)
-    query.kill()
-    clock.pass_(timedelta(days=5))
-    cast("Any", store(filled.connection)).forget()  # its group is long gone
-
-    assert read(query.start(), FIRST, end) == []
-
-
-def test_a_stream_that_was_stopped_within_a_batch_has_its_rows_again(
-    filled: PipelineHarness, query: Query
-) -> None:
-    query.options = {}
-    stream = query.start()
-    end = stream.latestOffset(FIRST)
-    first = read(stream, FIRST, end)
-    succeed(filled, first[:10])
-    stream.stop()
-    states = filled.states("in")
-
-    again = read(query.start(), FIRST, end)
-
-    assert states == {"SUCCEEDED": 10, "ENQUEUED": 20}
-    assert [{**row, "lapsed": False} for row in again] == first
-    assert [row["lapsed"] for row in again] == [False] * 10 + [True] * 20
-    assert {task.attempts for task in filled.tasks("in") if task.state is State.ENQUEUED} == {0}
 
 
 class Walk:
@@ -544,27 +497,3 @@ def test_whatever_befalls_a_stream_what_it_settles_is_in_its_sink_on_long_walks(
     walks: Walks,
 ) -> None:
     walks(range(20, 140), 40)
-
-
-def not_taken_back(intake: Intake, page: pa.RecordBatch) -> list[bool]:
-    """Show rows as lapsed, and leave their tasks under the old lease."""
-    tasks = store(intake.connection).read(page.column("id").to_pylist(), payload=False)
-    return lapsed_in(page, intake.queue, intake.group, tasks)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("owner", "name", "fault"),
-    [
-        pytest.param(GroupClaims, "shown_as_lapsed", lambda _: False, id="settles what is lapsed"),
-        pytest.param(leasing, "_taken_back", not_taken_back, id="does not take tasks back"),
-        pytest.param(ending, "_only_waited", lambda *_: False, id="forgets a committed batch"),
-    ],
-)
-def test_the_walk_finds_a_source_that(
-    walks: Walks, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, fault: Any
-) -> None:
-    monkeypatch.setattr(owner, name, fault)
-
-    with pytest.raises(AssertionError):
-        walks(range(20), 25)

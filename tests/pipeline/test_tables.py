@@ -3,10 +3,8 @@
 import dataclasses
 import json
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any, cast
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
@@ -18,12 +16,11 @@ from headrace.domain.ids import LeaseName
 from headrace.domain.lifecycle import Action, rule
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
-from headrace.domain.task import SHOWN_STATES, Place, State
+from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.spark.sources import (
     columns,
     connect,
-    decode,
     enqueue,
     export,
     newrows,
@@ -36,7 +33,6 @@ from headrace.spark.sources.connect import StoreConnection
 from headrace.spark.sources.table import (
     TableReading,
     TableSource,
-    listed,
     pages_of,
     scanned,
 )
@@ -110,11 +106,6 @@ def test_a_span_of_time_is_read_by_the_index(filled: StoreConnection) -> None:
     assert attention(filled, since=(times[-1] + timedelta(days=1)).isoformat()) == []
 
 
-def test_what_is_no_instant_is_named(filled: StoreConnection) -> None:
-    with pytest.raises(InvalidRequest, match="option since must be an instant such as"):
-        attention(filled, since="yesterday")
-
-
 def test_the_table_is_read_by_segments_as_it_is_stored(
     spark: SparkSession, filled: StoreConnection
 ) -> None:
@@ -149,23 +140,6 @@ def test_one_state_of_a_queue_is_read_by_the_index(
     reader = read(spark, filled, queue="mail", state="inflight").schema(schema)
 
     assert reader.load().where(f.col(schema.split()[2]).isNotNull()).count() == 10
-
-
-def test_all_states_of_a_queue_are_read_by_the_index(filled: StoreConnection) -> None:
-    columns = columns_of([("id", "string"), ("state", "string"), ("last_move", "string")])
-    reading = TableReading(filled, columns)
-    found = [
-        row
-        for state in SHOWN_STATES
-        for shard in range(2)
-        for row in rows_of(listed(reading, Place("mail", state, shard)))
-    ]
-
-    assert len(found) == NUMBER
-    assert {(row["state"], row["last_move"]) for row in found} == {
-        ("ENQUEUED", "enqueue"),
-        ("INFLIGHT", "dequeue"),
-    }
 
 
 def test_what_is_past_its_retention_is_not_shown(filled: StoreConnection) -> None:
@@ -223,28 +197,6 @@ def test_a_queue_that_is_not_there_is_named(connection: StoreConnection) -> None
 
     with pytest.raises(NotFound, match="nowhere"):
         source.reader(schema_of("id string")).partitions()
-
-
-def test_a_table_that_is_not_there_is_named(dynamodb_tables: StoreConnection) -> None:
-    connect.opened(dynamodb_tables).queues.create("mail", QueueSettings())
-    nowhere = dataclasses.replace(dynamodb_tables, tasks_table="nowhere")
-    # The engine says it of a batch without naming the table.
-    batch = "nowhere and .*, which has no such table"
-    reported = rf"{batch}|nowhere \(tasks_table, HEADRACE_TASKS_TABLE\).* is not there"
-
-    with pytest.raises(InvalidRequest, match=reported):
-        connect.opened(nowhere).tasks.enqueue("mail", [TaskSpec("1", id="a1")])
-
-
-def test_numbers_come_as_dynamodb_writes_them() -> None:
-    texts = pa.array(["1795219200000000", "1.7952192E+15", None, "-5"])
-
-    assert decode.number(texts, pa.int64()).to_pylist() == [
-        1795219200000000,
-        int(Decimal("1.7952192E+15")),
-        None,
-        -5,
-    ]
 
 
 # -- exports ---------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from hashlib import sha256
 from threading import Event
 from typing import Any, cast
 
@@ -176,27 +175,6 @@ def a_task_with_a_large_payload_is_deleted_and_restored() -> None:
     use.orphans.sweep()
     use.undoing.undo(undo.id)
     assert [task.payload for task in world.take("mail")] == [payload], "the payload is lost"
-
-
-@finds("an upload is an orphan while it may be used")
-def a_sweep_comes_between_an_upload_and_its_task() -> None:
-    clock, content = ManualClock(), b'"uploaded"'
-    objects, store = MemoryObjects(clock), cast("Store", SqliteStore())
-    settings = Settings(admin_key="test", payload_offload_bytes=10)
-    use = build(settings, store, now=clock, objects=objects)
-    World(store, clock, use).queue()
-    upload = use.uploads.grant(
-        "mail",
-        size=len(content),
-        digest=sha256(content).hexdigest(),
-        task_id="task",
-        origin="https://here",
-    ).upload
-    objects.put({upload.name: content})
-    clock.forward(60)
-    use.orphans.sweep()
-    (result,) = use.tasks.enqueue("mail", [TaskSpec("null", id="task", upload=upload)])
-    assert result.outcome == "CREATED", result.detail
 
 
 @finds("a small text leaves the reference to a large one")

@@ -1,4 +1,4 @@
-"""The processes below another one, for tests that kill some of them."""
+"""The processes below another one, to kill some of them."""
 
 import os
 import signal
@@ -33,18 +33,14 @@ def command(pid: int) -> str:
         return ""
 
 
-def workers(pid: int) -> list[int]:
-    """Return the Python processes below *pid* that tasks of Spark run in."""
+def python(pid: int) -> list[int]:
+    """Return the Python processes below *pid* that run tasks of Spark or sources of streams."""
+    below = descendants(pid)
     return [
         one
-        for one, parent in descendants(pid).items()
-        if FORKED in command(one) and FORKED in command(parent)
+        for one, parent in below.items()
+        if SOURCE in command(one) or (FORKED in command(one) and FORKED in command(parent))
     ]
-
-
-def sources(pid: int) -> list[int]:
-    """Return the processes below *pid* in which the sources of streams run."""
-    return [one for one in descendants(pid) if SOURCE in command(one)]
 
 
 def killed(pid: int) -> bool:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from headrace.spark import register
 from headrace.spark.sources.leasing import Intake, leased
@@ -43,34 +43,23 @@ def test_what_a_shard_lacks_the_others_give_and_no_more_than_was_asked_for(
     assert leased == min(requested, sum(due))
 
 
-def family(
-    spark: SparkSession, harness: PipelineHarness, *, number: int, partitions: int
-) -> DataFrame:
-    """Return rows that end so many tasks, and after all of them those of a child of each."""
-    register(spark)
-    harness.queue("in", shards=1)
-    harness.queue("out", shards=1)
-    harness.fill("in", number)
-    group = harness.uses.leases.open(None, keepalive=60)
-    intake = Intake(harness.connection, "in", group.id, "tester", number)
-    held = [row for batch in leased(intake, 0) for row in batch.to_pylist()]
-    ends = [(row["id"], row["lease"], "succeed", None) for row in held]
-    children = [(row["id"], row["lease"], "spawn", '{"n":1}') for row in held]
-    return spark.createDataFrame(
-        spark.sparkContext.parallelize([*ends, *children], partitions),
-        "id string, lease string, action string, payload string",
-    )
-
-
-def write(rows: DataFrame, harness: PipelineHarness) -> None:
-    options = {"queue": "in", "to": "out", **harness.connection.options()}
-    rows.write.format("headrace").mode("append").options(**options).save()
-
-
 def test_children_told_of_apart_from_their_parent_fail_the_write_with_the_way_out(
     spark: SparkSession, harness: PipelineHarness
 ) -> None:
-    rows = family(spark, harness, number=2, partitions=2)
+    register(spark)
+    harness.queue("in", shards=1)
+    harness.queue("out", shards=1)
+    harness.fill("in", 2)
+    group = harness.uses.leases.open(None, keepalive=60)
+    intake = Intake(harness.connection, "in", group.id, "tester", 2)
+    held = [row for batch in leased(intake, 0) for row in batch.to_pylist()]
+    ends = [(row["id"], row["lease"], "succeed", None) for row in held]
+    children = [(row["id"], row["lease"], "spawn", '{"n":1}') for row in held]
+    rows = spark.createDataFrame(
+        spark.sparkContext.parallelize([*ends, *children], 2),  # ends in one partition
+        "id string, lease string, action string, payload string",
+    )
+    options = {"queue": "in", "to": "out", **harness.connection.options()}
 
     with pytest.raises(PySparkException, match=r"2 tasks that spawn .*repartition\(\"id\"\)"):
-        write(rows, harness)
+        rows.write.format("headrace").mode("append").options(**options).save()

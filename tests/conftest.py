@@ -8,6 +8,7 @@ import copy
 import gc
 import json
 import signal
+import sys
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -42,6 +43,10 @@ _SLOW_TIMEOUT_SECONDS: Final = 900
 _SLOW_FOLDERS: Final = ("browser", "dynamodb", "e2e", "generators", "peers", "pipeline", "wheel")
 """Tests here start a browser, a deployment, services or Spark."""
 
+
+# pytest keeps the tests it has rewritten as Python does, and to rewrite them takes twice as long as
+# to collect them.  Images that build others turn that off.
+sys.dont_write_bytecode = False
 
 # Started in the background by a shell, it would be ignored here and in the commands under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -26,7 +26,7 @@ class Background:
         jobs: dict[str, tuple[float, Callable[[UseCases], object]]] = {
             "reaper": (30.0, lambda use: use.reaping.run()),
             "scheduler": (40.0, lambda use: use.ticking.run()),
-            "recorder": (1.0, self.record),
+            "recorder": (3.0, self.record),
             "actions": (3.0, self.act),
             "counters": (30.0, lambda use: use.recording.counters.post_left()),
             "indexes": (30.0, lambda use: use.indexing.run()),

@@ -66,11 +66,11 @@ def seconds(micros: int | None) -> float:
 def every_change_is_legal(world: World, _played: Scenario, _facts: Facts) -> Iterator[str]:
     """The lake's proof: legal moves, no missing version, one valid lease, reports under it."""
     lines = [line(write, transition(write), shard="log", payload=False) for write in world.log]
-    db = sqlite3.connect(":memory:")
-    db.execute(f"CREATE TABLE changes ({', '.join(CHANGES.names)})")
+    db, names = sqlite3.connect(":memory:"), CHANGES.names
+    db.execute(f"CREATE TABLE changes ({', '.join(names)})")
     db.executemany(
-        f"INSERT INTO changes VALUES ({', '.join('?' * len(CHANGES.names))})",  # noqa: S608 (our own names)
-        [[_plain(one.get(name)) for name in CHANGES.names] for one in lines],
+        f"INSERT INTO changes VALUES ({', '.join('?' * len(names))})",  # noqa: S608 (our own names)
+        [[_plain(one.get(name)) for name in names] for one in lines],
     )
     before = ", ".join(
         f"lag({name}) OVER (PARTITION BY task_id, created_at ORDER BY version, sequence + 0)"

@@ -107,7 +107,7 @@ class World:
     @contextmanager
     def borrowed(self) -> Iterator[UseCases]:
         """Give an idle process, or a new one; one that dies does not come back."""
-        if self._idle and self.chance.random() < 0.9:
+        if self._idle and self.chance.random() < 0.96:
             use = self._idle.pop(self.chance.randrange(len(self._idle)))
         else:
             use = self.process()

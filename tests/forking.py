@@ -1,8 +1,8 @@
 """Run the tests in some processes: ``pytest -p tests.forking --processes 3``.
 
 The tests are collected once, and the process is forked then.  With pytest-xdist each process
-imports and collects all tests, which takes as long as half of them.  Each process takes the tests
-of one file after the other, and sends what came of each test to the process that prints.
+imports and collects all tests.  Each process takes a few tests at a time, and sends their reports
+to the process that prints.
 """
 
 import os
@@ -10,12 +10,14 @@ import signal
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import groupby
+from itertools import groupby, islice
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, Final, NoReturn
 
 import pytest
 
+_AT_ONCE: Final = 8
+"""The most tests, all of one file, that a process takes at a time."""
 _NUMBER: Final = 4  # bytes
 
 
@@ -31,12 +33,11 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     stays = session.config.option.collectonly or session.config.option.usepdb
     if number < 2 or len(session.items) < 2 or session.testsfailed or stays:
         return None
-    files = [list(items) for _, items in groupby(session.items, lambda item: item.path)]
-    files.sort(key=len, reverse=True)
-    assert len(files) * _NUMBER < 65_536, "a pipe holds no more"
+    parts = list(_parts(session.items))
+    assert len(parts) * _NUMBER < 65_536, "a pipe holds no more"
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # noqa: SLF001  one folder for all
     queue, numbers = os.pipe()
-    os.write(numbers, b"".join(n.to_bytes(_NUMBER, "big") for n in range(len(files))))
+    os.write(numbers, b"".join(n.to_bytes(_NUMBER, "big") for n in range(len(parts))))
     os.close(numbers)
     children: dict[Connection, int] = {}
     try:
@@ -46,7 +47,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
             if not child:
                 for inherited in (*children, reports):
                     inherited.close()  # so that a report fails when nobody reads it any more
-                _run(session, _taken(files, queue), out)
+                _run(session, _taken(parts, queue), out)
             children[reports] = child
             out.close()
         os.close(queue)
@@ -58,9 +59,15 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
-def _taken(files: Sequence[list[pytest.Item]], queue: int) -> Iterator[pytest.Item]:
+def _parts(tests: Sequence[pytest.Item]) -> Iterator[list[pytest.Item]]:
+    for _, of_file in groupby(tests, lambda item: item.path):
+        while part := list(islice(of_file, _AT_ONCE)):
+            yield part
+
+
+def _taken(parts: Sequence[list[pytest.Item]], queue: int) -> Iterator[pytest.Item]:
     while number := os.read(queue, _NUMBER):
-        yield from files[int.from_bytes(number, "big")]
+        yield from parts[int.from_bytes(number, "big")]
 
 
 def _run(session: pytest.Session, items: Iterator[pytest.Item], out: Connection) -> NoReturn:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.domain import limits
@@ -92,6 +92,7 @@ WHERE = st.builds(
 )
 
 
+@settings(max_examples=30)
 @given(WHERE, st.none() | NAMES)
 def test_what_is_written_is_read_again_as_it_was(where: TaskFilter, queue: str | None) -> None:
     query = Query(where, queue)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.domain.errors import InvalidRequest
@@ -27,6 +27,7 @@ values = st.recursive(
 spaces = st.text(alphabet=" \t\r\n", max_size=3)
 
 
+@settings(max_examples=30)
 @given(value=values, ascii_only=st.booleans(), space=spaces, indent=st.none() | st.just(1))
 @example(value="\ud83d\ude00", ascii_only=True, space="", indent=None)
 @example(value={'"': "\\"}, ascii_only=False, space=" ", indent=None)
@@ -102,6 +103,7 @@ def test_objects_of_ours_are_bounded(frame: str) -> None:
         decode(frame % _members(MEMBERS + 1))
 
 
+@settings(max_examples=30)
 @given(value=values, ascii_only=st.booleans(), space=spaces, indent=st.none() | st.just(1))
 @example(value="\U0001f600", ascii_only=True, space="", indent=None)
 @example(value={'a "\\ ': "\\n  "}, ascii_only=False, space=" ", indent=1)

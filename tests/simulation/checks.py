@@ -325,6 +325,14 @@ def one_live_task_has_a_dedupe_key(world: World, _played: Scenario, _facts: Fact
 
 
 @check
+def ended_tasks_hold_no_dedupe_key(world: World, played: Scenario, _facts: Facts) -> Iterator[str]:
+    """The lock of a dedupe key is removed when its holder ends."""
+    for queue in played.queues:
+        for key, holder in world.store.key_locks(f"dedupe:{queue}").items():
+            yield f"{holder} has ended and still holds {key} in {queue}"
+
+
+@check
 def a_purge_takes_what_was_there(  # noqa: C901 (one walk over the log)
     world: World, played: Scenario, facts: Facts
 ) -> Iterator[str]:

@@ -118,9 +118,7 @@ class TaskSpec:
 
     def takes_turn(self, queue: Queue, now: datetime) -> bool:
         """Tell whether the task waits for its group's turn in *queue*: if it is due already."""
-        if queue.settings.groups is None or self.delay_in_seconds:
-            return False
-        return self.scheduled_at is None or self.scheduled_at <= now
+        return queue.settings.groups is not None and self.due_at(now) <= now
 
 
 def holder(queue: str, dedupe_key: str, *, value: str | None, expects: str | None) -> KeyLock:
@@ -132,14 +130,9 @@ def freed(task: Task) -> tuple[KeyLock, ...]:
     """Return the key lock to take away when *task* no longer lives in its queue, if it has one."""
     if task.dedupe_key is None or task.state not in (State.ENQUEUED, State.INFLIGHT):
         return ()
-    if task.dedupe_until is DedupeUntil.START and _was_delivered(task):
+    if task.dedupe_until is DedupeUntil.START and task.state is State.INFLIGHT:
         return ()
     return (holder(task.queue, task.dedupe_key, value=None, expects=task.id),)
-
-
-def _was_delivered(task: Task) -> bool:
-    """Tell whether *task* was delivered in its present life."""
-    return task.started_at is not None and task.started_at >= task.enqueued_at
 
 
 def release_at_start(task: Task) -> KeyLock | None:

@@ -19,6 +19,7 @@ import copy
 import functools
 import gc
 import importlib
+import io
 import os
 import random
 import resource
@@ -26,6 +27,7 @@ import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
@@ -199,7 +201,8 @@ def main() -> int:
     known = Tests(DATA)
     tests = {mutant: known.of(mutant) for mutant in sorted(chosen, key=lambda one: one.number)}
     files = {test.partition("::")[0] for some in tests.values() for test in some}
-    pytest.main([*OPTIONS, "--collect-only", "-qq", *sorted(files)])
+    with redirect_stdout(io.StringIO()):  # a list of all tests
+        pytest.main([*OPTIONS, "--collect-only", *sorted(files)])
     if not passes(None, sorted({test for some in tests.values() for test in some[:1]})):
         print("the tests fail without a mutant, or were renamed since make coverage")
         return 2

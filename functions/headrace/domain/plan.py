@@ -34,7 +34,6 @@ from headrace.domain.queue import Queue, place_in, waiting
 from headrace.domain.retry import RetryStrategy, Seconds
 from headrace.domain.slots import Reservation
 from headrace.domain.task import (
-    TURN_LANE,
     DeadReason,
     DedupeUntil,
     Membership,
@@ -264,7 +263,7 @@ def dequeue(
         entry.task_id,
         when=(
             In(queue.name, State.ENQUEUED),
-            AtMost("due_at" if entry.place.lane == TURN_LANE else "scheduled_at", now),
+            AtMost("due_at", now),
             UnsetOrAfter("expires_at", now),
             *assumed,
         ),
@@ -365,28 +364,26 @@ def unchanged(task: Task) -> tuple[Condition, ...]:
 def purge(of: Entry | Task) -> Change:
     """Plan a removal from the state in which a task was read, in this very life of it.
 
-    Of a finished one an index entry will do: its time is that of its finish.
+    Of a finished one an index entry will do: its time is that of its finish, which freed its key.
     """
     row = rule(Action.PURGE, of.place.state, None)
     if isinstance(of, Task):
         here = (*still_there(of), Equals("enqueued_at", of.enqueued_at))
         return parted(Change(row, of.id, when=here, gone=True), of)
     there = (In(of.place.queue, of.place.state), Equals("scheduled_at", of.scheduled_at))
-    return parted(Change(row, of.task_id, when=there, gone=True), of)
+    return Change(row, of.task_id, when=there, gone=True)
 
 
-def parted(change: Change, of: "Entry | Task | None") -> Change:
+def parted(change: Change, of: Task | None) -> Change:
     """Complete a change by which a task stops living in its queue.
 
     With it goes the key lock of the dedupe key.  That there is none is assumed of a task that was
     not read: then the condition is the write's.
     """
-    if isinstance(of, Task):
-        locks = freed(of)
-        return change.together(*locks, seen=of) if locks else change
-    if change.rule.source in (State.SUCCEEDED, State.DEAD):
-        return change  # whoever ended it freed its key
-    return altered(change, when=(*change.when, _KEYLESS))
+    if of is None:
+        return altered(change, when=(*change.when, _KEYLESS))
+    locks = freed(of)
+    return change.together(*locks, seen=of) if locks else change
 
 
 def end(
@@ -411,7 +408,6 @@ def end(
     if of is None:
         if retention < limits.MEMBER_SECONDS:
             when = (*when, Unset("batches"))
-        when = (*when, _KEYLESS)
     elif of.batches is not None:
         retention = max(retention, limits.MEMBER_SECONDS)
     place = place_in(queue, target, change.task_id)
@@ -428,7 +424,7 @@ def end(
     else:
         put = {**change.put, "place": place, "scheduled_at": now, **finish}
         ended = altered(change, when=when, put=put, clear=LEASE)
-    return ended if of is None else parted(ended, of)
+    return parted(ended, of)
 
 
 def dead_retention(queue: Queue) -> Seconds:

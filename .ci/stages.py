@@ -110,7 +110,7 @@ def nightly() -> list[Stage]:
         Stage("test-spark-4.0", needs=[SPARK, NODE]),
         Stage("test-spark-4.1", needs=["test-spark-4.0"]),
         Stage("test-pythons", needs=["build"]),  # compiles the functions, which the build copies
-        Stage("coverage", needs=[PYTHON]),
+        Stage("coverage", needs=[PYTHON, NODE]),
         Stage("mutation", needs=["coverage"]),
         Stage("test-peers", needs=[PYTHON]),
         Stage("test-generators", needs=[PYTHON]),

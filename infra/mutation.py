@@ -129,7 +129,8 @@ def install(paths: Sequence[Path]) -> list[Mutant]:
     found: list[Mutant] = []
     code = {}
     for path in paths:
-        tree = Switches(path, found).visit(ast.parse(path.read_text()))
+        tree = ast.parse(path.read_text())
+        Switches(path, found).visit(tree)
         name = ".".join(path.relative_to(PRODUCT.parent).with_suffix("").parts)
         code[name] = compile(ast.fix_missing_locations(tree), str(path), "exec")
     vars(builtins)[ACTIVE] = 0
@@ -195,7 +196,9 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=500, help="size of the sample")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))  # noqa: S311
     options = parser.parse_args()
-    every = install(sorted(one for files in options.files or TARGETS for one in PRODUCT.glob(files)))
+    every = install(
+        sorted(one for files in options.files or TARGETS for one in PRODUCT.glob(files))
+    )
     chosen = random.Random(options.seed).sample(every, min(options.most, len(every)))  # noqa: S311
     print(f"{len(chosen)} of {len(every)} mutants, --seed {options.seed}", flush=True)
     known = Tests(DATA)

@@ -30,6 +30,7 @@ from headrace.store.sqlite.schema import (
     begin,
     bring_up_to_date,
     check_library,
+    empty_tables,
     roll_back,
 )
 
@@ -388,7 +389,10 @@ class Database:
         if self._writer is None:
             db = self._connected()
             try:
-                bring_up_to_date(db, self.name)
+                if self._path is None:
+                    empty_tables().backup(db)
+                else:
+                    bring_up_to_date(db, self.name)
                 db.execute("PRAGMA synchronous = FULL")
                 db.execute("PRAGMA fullfsync = ON")  # macOS: a sync that reaches the disk
                 db.execute("PRAGMA checkpoint_fullfsync = ON")

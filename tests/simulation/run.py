@@ -73,6 +73,7 @@ def _played(world: World, played: Scenario, facts: Facts) -> list[str]:
 def _drain(world: World, played: Scenario, facts: Facts, background: Background) -> None:
     """Let every task end: resume queues, end schedules, work; restart what halts its group."""
     for queue in played.queues:
+        _try(world, "POST", f"/v1/queues/{queue}/resume")
         shown = _try(world, "GET", f"/v1/queues/{queue}/schedules")
         for schedule in shown.get("schedules", ()):
             _try(world, "DELETE", f"/v1/queues/{queue}/schedules/{schedule['name']}")
@@ -96,7 +97,6 @@ def _drain(world: World, played: Scenario, facts: Facts, background: Background)
 
 
 def _work(world: World, played: Scenario, queue: str) -> None:
-    _try(world, "POST", f"/v1/queues/{queue}/resume")
     for _ in range(20):
         answer = _try(
             world, "POST", f"/v1/queues/{queue}/dequeue", {"batch_size": 25, "worker": "last"}

@@ -1,8 +1,8 @@
 """Text from outside costs time in proportion to its length, whatever it holds.
 
-Each parser reads 100 KB of what regular expressions with nested or adjacent repetitions are slow
-at: with the square of the length, such a text would take minutes.  CPU time of the thread counts,
-so that a busy machine changes nothing.
+Each parser reads 30 KB of what regular expressions with nested or adjacent repetitions are slow
+at: with the square of the length, such a text would take ten seconds and more.  CPU time of the
+thread counts, so that a busy machine changes nothing.
 """
 
 import enum
@@ -31,9 +31,9 @@ from headrace.domain.escaping import escape_unseen
 from headrace.domain.queue import QueueSettings
 from headrace.runtime.cron import read_cron
 
-LENGTH: Final = 100_000
-SECONDS: Final = 2.0
-"""Ten times what the slowest parser takes; the square of the length would be minutes."""
+LENGTH: Final = 30_000
+SECONDS: Final = 1.0
+"""Ten times what the slowest parser takes; the square of the length would be ten seconds."""
 
 PIECES: Final = (
     *("a", " ", '"', "\\", '\\"', '"\\', "a.", "a=", "a,", "a ", '"a', '""', "a=b,", '"a"="b",'),

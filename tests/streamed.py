@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.task import Place, State, Task
-from headrace.domain.write import StoredView, TaskView, TaskWrite
+from headrace.domain.write import TaskWrite
 from headrace.store.base import Record, Store
 from headrace.store.items import to_item
 from headrace.testing.stores import SHARD, Streamed
@@ -22,7 +22,7 @@ def stream_records(writes: Sequence[TaskWrite]) -> list[dict[str, Any]]:
 
 
 def _stream_record(write: TaskWrite) -> dict[str, Any]:
-    old, new = _image(write.before), _image(write.after)
+    old, new = (None if task is None else to_item(task) for task in (write.before, write.after))
     images = {"OldImage": old, "NewImage": new}
     record: dict[str, Any] = {
         "eventID": str(write.sequence),
@@ -37,13 +37,6 @@ def _stream_record(write: TaskWrite) -> dict[str, Any]:
     if write.forgotten:
         record["userIdentity"] = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
     return record
-
-
-def _image(side: TaskView | None) -> dict[str, Any] | None:
-    if side is None:
-        return None
-    assert isinstance(side, StoredView)
-    return to_item(side.task)
 
 
 class Unsure(WrappedStore):

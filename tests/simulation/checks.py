@@ -15,7 +15,7 @@ from typing import Any
 from headrace.domain.ids import group_of, shown_lease
 from headrace.domain.instants import micros_of
 from headrace.domain.task import FINISHED, State, Task
-from headrace.domain.write import Spot, TaskView, TaskWrite
+from headrace.domain.write import Spot, TaskWrite, last_spot_of, spot_of
 from headrace.history.changelog import line
 from headrace.history.proof_checks import REMEMBERED, conditions
 from headrace.history.transitions import transition
@@ -49,7 +49,7 @@ def spots(world: World) -> dict[str, Spot]:
     for write in world.writes():
         side = write.after or write.before
         assert side is not None
-        spot = None if write.after is None else write.after.spot
+        spot = spot_of(write.after)
         if spot is None:
             found.pop(side.id, None)
         else:
@@ -57,9 +57,10 @@ def spots(world: World) -> dict[str, Spot]:
     return found
 
 
-def seconds(micros: int | None) -> float:
-    """Return an instant of the log as virtual seconds since the start."""
-    return (micros or 0) / 1e6 - START.timestamp()
+def seconds(at: datetime | int | None) -> float:
+    """Return an instant of a task, or of the log, as virtual seconds since the start."""
+    micros = micros_of(at) if isinstance(at, datetime) else at or 0
+    return micros / 1e6 - START.timestamp()
 
 
 @check
@@ -120,7 +121,7 @@ def what_was_acknowledged_happened(world: World, _played: Scenario, facts: Facts
     leased: set[tuple[str, str | None]] = set()
     for write, _, after in _sides(world):
         if write.after is not None and after is not None and after[1] is State.INFLIGHT:
-            task = write.after.whole()
+            task = write.after
             leased |= {(task.id, shown_lease(task)), (task.id, group_of(task.lease_id))}
     for id_, lease, _ in facts.delivered:
         if (id_, lease) not in leased:
@@ -135,7 +136,7 @@ def limits_hold(world: World, played: Scenario, _facts: Facts) -> Iterator[str]:
         for spot, task, step in ((before, write.before, -1), (after, write.after, 1)):
             if spot is not None and spot[1] is State.INFLIGHT and task is not None:
                 inflight[spot[0]] += step
-                inflight[spot[0], _group(task)] += step
+                inflight[spot[0], task.group_key] += step
         if after is None or after[1] is not State.INFLIGHT or write.after is None:
             continue
         settings = played.queues.get(after[0], {})
@@ -144,8 +145,8 @@ def limits_hold(world: World, played: Scenario, _facts: Facts) -> Iterator[str]:
             yield f"{inflight[after[0]]} in flight in {after[0]} by {write.after.id}"
         groups = settings.get("groups", {})
         most = 1 if groups.get("mode") == "strict" else groups.get("max_inflight_per_group", 0)
-        if most and inflight[after[0], _group(write.after)] > most:
-            yield f"group {_group(write.after)} of {after[0]} has more than {most} in flight"
+        if most and inflight[after[0], write.after.group_key] > most:
+            yield f"group {write.after.group_key} of {after[0]} has more than {most} in flight"
 
 
 @check
@@ -240,7 +241,7 @@ def due_tasks_are_delivered_in_order(  # noqa: C901 (one walk over the log)
             if write.after is None or after is None or after[0] != queue:
                 continue
             if after[1] is State.ENQUEUED:
-                level = _LEVELS.get(str(task.whole().priority), 0)
+                level = _LEVELS.get(str(task.priority), 0)
                 due = seconds(task.due_at)
                 waits[task.id] = due - level * aging, max(due, at)
             elif after[1] is State.INFLIGHT and task.last_move == "dequeue" and was is not None:
@@ -276,9 +277,8 @@ def fair_groups_share(  # noqa: C901, PLR0912 (one walk over the log)
             in_turn.pop(task.id, None)
             if write.after is None or after is None or after[0] != queue:
                 continue
-            whole = task.whole()
-            group = whole.group_key
-            if after[1] is State.ENQUEUED and whole.turn is not None:
+            group = task.group_key
+            if after[1] is State.ENQUEUED and task.turn is not None:
                 if group not in in_turn.values():
                     waiting[task.id] = group, at, Counter()
                 in_turn[task.id] = group
@@ -293,23 +293,22 @@ def fair_groups_share(  # noqa: C901, PLR0912 (one walk over the log)
                             yield f"{task.id} of group {group} waits for {number} of {other}"
 
 
-def stands_in_turn(task: TaskView | None) -> bool:
+def stands_in_turn(task: Task | None) -> bool:
     """Tell whether a task waits for its group's turn."""
-    return task is not None and task.whole().turn is not None
+    return task is not None and task.turn is not None
 
 
 @check
 def one_live_task_has_a_dedupe_key(world: World, _played: Scenario, _facts: Facts) -> Iterator[str]:
     """At any moment at most one live task of a queue holds a key."""
-    holders: dict[tuple[str, str], dict[str, int | None]] = defaultdict(dict)
+    holders: dict[tuple[str, str], dict[str, datetime | None]] = defaultdict(dict)
     for write, before, after in _sides(world):
         for spot, task in ((before, write.before), (after, write.after)):
             if spot is None or task is None:
                 continue
-            whole = task.whole()
-            if whole.dedupe_key is None or whole.dedupe_until == "start":
+            if task.dedupe_key is None or task.dedupe_until == "start":
                 continue
-            key = spot[0], whole.dedupe_key
+            key = spot[0], task.dedupe_key
             if task is write.after and spot[1] in LIVE:
                 waits = spot[1] is State.ENQUEUED
                 holders[key][task.id] = task.expires_at if waits else None
@@ -318,7 +317,7 @@ def one_live_task_has_a_dedupe_key(world: World, _played: Scenario, _facts: Fact
             living = [
                 id_
                 for id_, until in holders[key].items()
-                if until is None or until > write.recorded_at
+                if until is None or micros_of(until) > write.recorded_at
             ]
             if len(living) > 1:
                 yield f"{living} hold {key}"
@@ -351,7 +350,7 @@ def a_purge_takes_what_was_there(  # noqa: C901 (one walk over the log)
         task = write.before
         if task is None or before is None or write.after is not None or write.forgotten:
             continue
-        if played.kind(before[0]) in ("forgetful", "evicting") or task.whole().schedule:
+        if played.kind(before[0]) in ("forgetful", "evicting") or task.schedule:
             continue
         if seconds(task.enqueued_at) > latest.get(before[0], -1.0):
             yield f"{task.id} was removed from {before[0]}, and entered after the last purge"
@@ -361,9 +360,10 @@ def a_purge_takes_what_was_there(  # noqa: C901 (one walk over the log)
         assert side is not None
         last[side.id] = write
     for id_, write in last.items():
-        if write.after is None or write.after.spot is None:
+        spot = spot_of(write.after)
+        if spot is None:
             continue
-        queue, state = write.after.spot
+        queue, state = spot
         for purge in facts.purges:
             if not purge.answered or purge.queue != queue or str(state) not in purge.states:
                 continue
@@ -380,9 +380,9 @@ def an_undo_restores_the_task(world: World, played: Scenario, _facts: Facts) -> 
             continue
         move = write.after.last_move
         if move in ("delete", "purge") and write.before is not None and before is not None:
-            deleted[write.after.id] = write.before.whole()
+            deleted[write.after.id] = write.before
         elif move == "undelete" and write.after.id in deleted:
-            was, now = deleted.pop(write.after.id), write.after.whole()
+            was, now = deleted.pop(write.after.id), write.after
             state, attempts, due = was.state, was.attempts, was.due_at
             changed = [name for name in _KEPT_BY_UNDO if getattr(was, name) != getattr(now, name)]
             if state is State.INFLIGHT:  # the delivery that the delete ended does not count
@@ -410,14 +410,14 @@ def each_end_is_notified_once(world: World, played: Scenario, _facts: Facts) -> 
     """As ``on_end`` asks for: one event for each end of a task in the queue."""
     ends: Counter[tuple[str, str, int]] = Counter()
     events: Counter[tuple[str, str, int]] = Counter()
-    for write, before, after in _sides(world):
+    for write, before, _ in _sides(world):
         task = write.after
         if task is None:
             continue
-        ended = (after or task.ended) if before is not None and before[1] in LIVE else None
+        ended = last_spot_of(task) if before is not None and before[1] in LIVE else None
         notifies = ended is not None and "on_end" in played.queues.get(ended[0], {})
         if ended is not None and notifies and ended[1] in FINISHED:
-            ends[task.id, f"task.{_ENDED[ended[1]]}", task.finished_at or 0] += 1
+            ends[task.id, f"task.{_ENDED[ended[1]]}", micros_of(task.finished_at or START)] += 1
         if write.before is None and '"type": "task.' in (task.payload or "").replace('":"', '": "'):
             body = json.loads(task.payload or "{}")
             at = micros_of(datetime.fromisoformat(body["timestamp"]))
@@ -435,10 +435,11 @@ def no_tick_is_missing(world: World, _played: Scenario, facts: Facts) -> Iterato
     """With ``missed: all`` every tick comes until the schedule is deleted."""
     dues: dict[tuple[str, str], set[int]] = defaultdict(set)
     for write in world.log:
-        if write.after and write.before is None and write.after.spot:
-            whole = write.after.whole()
-            if whole.schedule and not whole.id.startswith("tsk_"):
-                dues[write.after.spot[0], whole.schedule].add(write.after.due_at or 0)
+        task, spot = write.after, spot_of(write.after)
+        if task is None or spot is None or write.before is not None:
+            continue
+        if task.schedule and not task.id.startswith("tsk_"):
+            dues[spot[0], task.schedule].add(micros_of(task.due_at))
     for (queue, name), schedule in facts.schedules.items():
         if facts.puts[queue, name] > 1 or schedule["missed"] != "all" or "dedupe_key" in schedule:
             continue
@@ -508,11 +509,11 @@ def ticks_come_once(world: World, _played: Scenario, _facts: Facts) -> Iterator[
     for write, _, after in _sides(world):
         if write.after is None or after is None:
             continue
-        life = write.after.id, write.after.created_at
+        task = write.after
+        life = task.id, micros_of(task.created_at)
         if not write.before:
-            whole = write.after.whole()
-            if whole.schedule and not whole.id.startswith("tsk_"):
-                ticks[life] = after[0], whole.schedule, write.after.due_at or 0
+            if task.schedule and not task.id.startswith("tsk_"):
+                ticks[life] = after[0], task.schedule, micros_of(task.due_at)
         elif life in ticks and after[1] is State.INFLIGHT:
             delivered[ticks[life]].add(life)
     for tick, lives in delivered.items():
@@ -531,16 +532,15 @@ def batches_call_back_once_and_never_early(  # noqa: C901 (one walk over the log
     for write, _, after in _sides(world):
         task = write.after or write.before
         assert task is not None
-        if write.after and not write.before and write.after.spot:
-            whole = write.after.whole()
-            if whole.batch is not None and after and after[0] == ENDS:
-                batch = facts.batches.get(whole.batch.id)
-                event = (write.after.payload or whole.payload or "").strip('"')
-                calls[whole.batch.id][event or "?"] += 1
-                if batch and event in ("ended", "succeeded"):
-                    for member in batch.members:
-                        if member in state and not ended.get(member):
-                            yield f"{event} of {batch.id} while {member} had never ended"
+        new = bool(write.after and not write.before)
+        if new and task.batch is not None and after and after[0] == ENDS:
+            batch = facts.batches.get(task.batch.id)
+            event = (task.payload or "").strip('"')
+            calls[task.batch.id][event or "?"] += 1
+            if batch and event in ("ended", "succeeded"):
+                for member in batch.members:
+                    if member in state and not ended.get(member):
+                        yield f"{event} of {batch.id} while {member} had never ended"
         state[task.id] = after[1] if after else None
         if after is None or after[1] in FINISHED:
             ended[task.id] = True
@@ -578,19 +578,10 @@ def counters_converge(world: World, played: Scenario, _facts: Facts) -> Iterator
 
 def _sides(world: World) -> Iterator[tuple[TaskWrite, Spot | None, Spot | None]]:
     for write in world.log:
-        yield (
-            write,
-            None if write.before is None else write.before.spot,
-            None if write.after is None else write.after.spot,
-        )
+        yield write, spot_of(write.before), spot_of(write.after)
 
 
-def _deliveries(world: World, queue: str) -> Iterator[TaskView]:
+def _deliveries(world: World, queue: str) -> Iterator[Task]:
     for write, before, after in _sides(world):
         if write.after is not None and after == (queue, State.INFLIGHT) != before:
             yield write.after
-
-
-def _group(task: Any) -> str | None:
-    key: str | None = task.whole().group_key
-    return key

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import TypeGuard
 
 from headrace.domain.ids import group_of
-from headrace.domain.task import State
-from headrace.domain.write import TaskView, TaskWrite
+from headrace.domain.task import State, Task
+from headrace.domain.write import TaskWrite, last_spot_of
 from tests.simulation.checks import check, seconds
 from tests.simulation.facts import Facts
 from tests.simulation.scenario import Scenario
@@ -26,14 +26,14 @@ def no_task_is_made_twice(world: World, played: Scenario, _facts: Facts) -> Iter
         last[side.id] = write
         if before is None or write.after is None or write.after.last_move != "enqueue":
             continue
-        done = not removes if before.after is None else before.after.ended is not None
+        done = not removes if before.after is None else last_spot_of(before.after) is not None
         if side.id.startswith("tsk_") and done and not before.forgotten:
             yield f"{side.id} was made again after it was done"
 
 
-def _is_leased(task: TaskView | None) -> TypeGuard[TaskView]:
+def _is_leased(task: Task | None) -> TypeGuard[Task]:
     """Tell whether a task has a lease of its own: of a lease group the index may know late."""
-    if task is None or task.spot is None or task.spot[1] is not State.INFLIGHT:
+    if task is None or task.remains or task.state is not State.INFLIGHT:
         return False
     return group_of(task.lease_id) is None
 

@@ -259,12 +259,13 @@ class Task:
     due_at: datetime
     created_at: datetime
     enqueued_at: datetime
-    returned_at: datetime | None = None
     payload: str | None = None
+    expires_at: datetime | None = None
+    retained_until: datetime | None = None
+    returned_at: datetime | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     dedupe_key: str | None = None
     schedule: str | None = None
-    expires_at: datetime | None = None
     keepalive: Seconds | None = None
     retry: RetryStrategy | None = None
     attempts: int = 0
@@ -281,7 +282,6 @@ class Task:
     dead_reason: DeadReason | None = None
     errors: tuple[TaskError, ...] = ()
     trail: tuple[Hop, ...] = ()
-    retained_until: datetime | None = None
     settled_lease_id: str | None = None
     settled_status: str | None = None
     settled_digest: str | None = None

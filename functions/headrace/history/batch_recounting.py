@@ -26,7 +26,7 @@ from headrace.domain.batch import HASHES, BatchDelta, FoundMembers, TaskBatch, h
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.lifecycle import Action
 from headrace.domain.task import Membership, Place, State, Task
-from headrace.domain.write import TaskView, TaskWrite
+from headrace.domain.write import TaskWrite, last_spot_of
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.paging import Cursors
 from headrace.ops.tasks.batches import BatchOperations
@@ -158,8 +158,8 @@ def batch_deltas(write: TaskWrite) -> tuple[tuple[str, BatchDelta], ...]:
     A member that is removed after its end stays counted as it ended; only one that is removed
     before is a deleted one.
     """
-    was = () if write.before is None else write.before.memberships
-    now = () if write.after is None else write.after.memberships
+    was = (write.before and write.before.batches) or ()
+    now = (write.after and write.after.batches) or ()
     if not was and not now:  # as with most tasks
         return ()
     before, after = {one.batch: one for one in was}, {one.batch: one for one in now}
@@ -200,9 +200,9 @@ def _delta(
     return delta
 
 
-def _add_birth(delta: BatchDelta, task: TaskView, member: Membership) -> None:
+def _add_birth(delta: BatchDelta, task: Task, member: Membership) -> None:
     delta.created = 1
-    spot = task.spot or task.ended
+    spot = last_spot_of(task)
     delta.born, delta.queues = [task.id], [spot[0]] if spot else []
     if member.inherited:
         delta.owed = (delta.owed - hash_of(task.id)) % HASHES
@@ -210,12 +210,9 @@ def _add_birth(delta: BatchDelta, task: TaskView, member: Membership) -> None:
         delta.direct = 1
 
 
-def _standing(task: TaskView | None) -> str | None:
-    """Return the number that counts a task as it stands; one that is gone, as it has ended.
-
-    None is none: of one that was deleted, be it that an undo could bring it back.
-    """
-    spot = None if task is None else task.spot or task.ended
+def _standing(task: Task | None) -> str | None:
+    """Return the name of the number that counts *task*; None for a task that was deleted."""
+    spot = last_spot_of(task)
     if spot is None:
         return None
     return _STANDING.get(spot[1], _LIVE)

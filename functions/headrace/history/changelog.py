@@ -28,10 +28,12 @@ from typing import Any, Final, NamedTuple
 from headrace.domain.access import covers
 from headrace.domain.filters import MESSAGE
 from headrace.domain.ids import group_of, settled_under
+from headrace.domain.instants import micros_of
 from headrace.domain.lifecycle import Action
-from headrace.domain.task import State, Task
-from headrace.domain.write import Spot, TaskView, TaskWrite
-from headrace.history.transitions import MALFORMED, Transition, UnreadableImage
+from headrace.domain.limits import utf8_bytes
+from headrace.domain.task import OffloadedText, State, Task
+from headrace.domain.write import Spot, TaskWrite
+from headrace.history.transitions import Transition, UnreadableWrite
 from headrace.store.base import Lake
 
 RAW: Final = "raw"
@@ -54,45 +56,46 @@ def line(write: TaskWrite, change: Transition, *, shard: str, payload: bool) -> 
     """Return the lake's line for *change*, which was read from *write*.
 
     *shard* is the part of the store's log that the write is from; *payload* keeps a payload that
-    is new.  Raises UnreadableImage.
+    is new.  Raises UnreadableWrite.
     """
     old, new = write.before, write.after
-    last = new if new is not None and new.spot is None else None  # all that is left of it
-    if last is not None:
+    tombstone = new if new is not None and new.remains else None
+    if tombstone is not None:
         new = None
     task = new or old
     if task is None:
-        message = f"{write.sequence}: a change without images"
-        raise UnreadableImage(message)
-    try:
-        held = None if old is None else old.lease_id
-        lease = None if new is None else new.lease_id
-        entry: Line = {
-            "format": FORMAT,
-            "shard": shard,
-            "sequence": str(write.sequence),
-            "recorded_at": write.recorded_at,
-            "at": change.at,
-            "task_id": task.id,
-            "created_at": task.created_at,
-            "version": task.version + (new is None),
-            "move": _move(new or last, forgotten=write.forgotten),
-        }
-        _add_side(entry, _FROM, change.left, old, held)
-        _add_side(entry, _TO, change.entered, new, lease)
-        _add_lease(entry, new, held, lease)
-        _add_delivery(entry, old, new, change)
-        _add_set(entry, _OF_THE_TASK, task)
-        _add_error(entry, new)
-        _add_set(entry, _SIZES, task)
-        if payload and new is not None:
-            if old is None or old.payload != new.payload:
-                _add_set(entry, ("payload",), new)
-            if old is None or new.last_move in _GIVEN_ANEW:
-                _add_settings(entry, new.whole())
-    except MALFORMED as error:
-        message = f"{write.sequence}: not the image of a task: {type(error).__name__}: {error}"
-        raise UnreadableImage(message) from error
+        raise UnreadableWrite("a change without a task")
+    held = None if old is None else old.lease_id
+    lease = None if new is None else new.lease_id
+    entry: Line = {
+        "format": FORMAT,
+        "shard": shard,
+        "sequence": str(write.sequence),
+        "recorded_at": write.recorded_at,
+        "at": change.at,
+        "task_id": task.id,
+        "created_at": micros_of(task.created_at),
+        "version": task.version + (new is None),
+        "move": _move(new or tombstone, forgotten=write.forgotten),
+    }
+    _add_side(entry, _FROM, change.left, old, held)
+    _add_side(entry, _TO, change.entered, new, lease)
+    _add_lease(entry, new, held, lease)
+    _add_delivery(entry, old, new, change)
+    if task.finished_at is not None:
+        entry["finished_at"] = micros_of(task.finished_at)
+    if task.expires_at is not None:
+        entry["expires_at"] = micros_of(task.expires_at)
+    if task.dead_reason is not None:
+        entry["dead_reason"] = task.dead_reason
+    _add_error(entry, new)
+    _add_size(entry, "payload_bytes", task.payload, task.payload_ref, write.payload_bytes)
+    _add_size(entry, "result_bytes", task.result, task.result_ref)
+    if payload and new is not None:
+        if new.payload is not None and (old is None or old.payload != new.payload):
+            entry["payload"] = new.payload
+        if old is None or new.last_move in _GIVEN_ANEW:
+            _add_settings(entry, new)
     return entry
 
 
@@ -112,15 +115,20 @@ def _add_settings(entry: Line, task: Task) -> None:
     entry.update({name: value for name, value in given.items() if value is not None})
 
 
-_OF_THE_TASK: Final = ("finished_at", "expires_at", "dead_reason")
-_SIZES: Final = ("payload_bytes", "result_bytes")
-
-
-def _add_set(entry: Line, names: Sequence[str], task: TaskView) -> None:
-    """Add those of the fields *names* that are set."""
-    for name in names:
-        if (value := getattr(task, name)) is not None:
-            entry[name] = value
+def _add_size(
+    entry: Line,
+    name: str,
+    text: str | None,
+    reference: OffloadedText | None,
+    known: int | None = None,
+) -> None:
+    """Add the bytes of a text, be it kept elsewhere; *known* if the text was left out."""
+    if reference is not None:
+        entry[name] = reference.bytes
+    elif text is not None:
+        entry[name] = utf8_bytes(text)
+    elif known is not None:
+        entry[name] = known
 
 
 @lru_cache(_DIGESTS)
@@ -151,27 +159,24 @@ _TO: Final = _names_of("to")
 
 
 def _add_side(
-    entry: Line, names: _SideNames, spot: Spot | None, task: TaskView | None, lease: str | None
+    entry: Line, names: _SideNames, spot: Spot | None, task: Task | None, lease: str | None
 ) -> None:
     """Add where the task was before or after, as *names* say, with its *lease*."""
     if spot is None or task is None:
         return
     entry[names.queue], state = spot
     entry[names.state] = str(state)
-    if (due := task.due_at) is not None:
-        entry[names.due] = due
-    if (enqueued := task.enqueued_at) is not None:
-        entry[names.enqueued] = enqueued
-    if (attempts := task.attempts) is not None:
-        entry[names.attempts] = attempts
-    entry[names.hop] = task.hops
+    entry[names.due] = micros_of(task.due_at)
+    entry[names.enqueued] = micros_of(task.enqueued_at)
+    entry[names.attempts] = task.attempts
+    entry[names.hop] = len(task.trail)
     if lease is not None:
         entry[names.lease] = lease and digest(lease)
-    if (lease_end := task.lease_expires_at) is not None:
-        entry[names.lease_end] = lease_end
+    if task.lease_expires_at is not None:
+        entry[names.lease_end] = micros_of(task.lease_expires_at)
 
 
-def _add_lease(entry: Line, new: TaskView | None, held: str | None, lease: str | None) -> None:
+def _add_lease(entry: Line, new: Task | None, held: str | None, lease: str | None) -> None:
     """Add whose report this write was, and the group that its lease is under."""
     if new is not None and (settled := _settled(new.settled_lease_id, held)) is not None:
         entry["settled"] = settled
@@ -195,30 +200,29 @@ def _group(lease: str | None) -> str | None:
     return group and digest(group)
 
 
-def _add_delivery(
-    entry: Line, old: TaskView | None, new: TaskView | None, change: Transition
-) -> None:
+def _add_delivery(entry: Line, old: Task | None, new: Task | None, change: Transition) -> None:
     """Add worker and start of the delivery that the change begins, continues or ends."""
     for spot, task in ((change.left, old), (change.entered, new)):
         if spot is not None and spot[1] is State.INFLIGHT and task is not None:
-            if (worker := task.worker) is not None:
-                entry["worker"] = worker
-            if (started := task.started_at) is not None:
-                entry["started_at"] = started
+            if task.worker is not None:
+                entry["worker"] = task.worker
+            if task.started_at is not None:
+                entry["started_at"] = micros_of(task.started_at)
             return
 
 
-def _move(task: TaskView | None, *, forgotten: bool) -> str:
-    """Return the action that *task* names; of a task of which there is none, how it went."""
+def _move(task: Task | None, *, forgotten: bool) -> str:
+    """Return the action that *task* names; without a task, how it was removed."""
     if task is not None:
         return task.last_move
     return FORGET if forgotten else Action.DELETE
 
 
-def _add_error(entry: Line, new: TaskView | None) -> None:
+def _add_error(entry: Line, new: Task | None) -> None:
     """Add the error of the attempt that just failed."""
-    if new is None or new.last_move not in _FAILURES or (error := new.latest_error) is None:
+    if new is None or new.last_move not in _FAILURES or not new.errors:
         return
+    error = new.errors[-1]
     entry["error_kind"] = str(error.kind)[:MESSAGE]
     entry["error_type"] = error.type[:MESSAGE]
     entry["error_message"] = error.message[:MESSAGE]

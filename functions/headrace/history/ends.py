@@ -27,7 +27,7 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
 from headrace.domain.write import TaskWrite
-from headrace.history.transitions import MALFORMED, Event, Happening, Transition
+from headrace.history.transitions import Event, Happening, Transition
 from headrace.ops.shared.offloaded import OffloadedTexts
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.shared.stack_secret import DerivedIds
@@ -94,15 +94,7 @@ class EndWebhooks:
             ended = end_of(change)
             if ended is None:
                 continue
-            try:
-                webhook = self._webhook(write, ended)
-            except MALFORMED as error:
-                _log.error(
-                    "The end of a task is told to nobody: %s in write %s",
-                    type(error).__name__,
-                    write.sequence,
-                )
-                continue
+            webhook = self._webhook(write, ended)
             if webhook is not None:
                 told.append(webhook)
         if not told:
@@ -209,16 +201,15 @@ def end_of(change: Transition) -> Happening | None:
 
 
 def as_ended(write: TaskWrite) -> Task:
-    """Return the task that *write* ended, as it ended: of one that nobody keeps, as it was before.
+    """Return the task that *write* ended: if only a tombstone is kept, as the task was before.
 
-    Raises what a view raises that is none of a task.
+    Raises LookupError if the write left nothing.
     """
-    if write.after is None:
+    before, after = write.before, write.after
+    if after is None:
         raise LookupError("a task that is not there")
-    after = write.after.whole()
-    if after.spent is None or write.before is None:
+    if after.spent is None or before is None:
         return after
-    before = write.before.whole()
     last = {name: getattr(after, name) for name in ("result", "result_ref", "dead_reason")}
     return altered(
         before,

@@ -14,9 +14,8 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from headrace.domain.indexing import Match, needs_payload, terms_of
-from headrace.domain.task import State
-from headrace.domain.write import TaskView, TaskWrite
-from headrace.history.transitions import MALFORMED
+from headrace.domain.task import State, Task
+from headrace.domain.write import TaskWrite, spot_of
 from headrace.ops.shared.offloaded import OffloadedTexts
 from headrace.store.base import Store
 from headrace.store.records.indexes import every_index
@@ -28,9 +27,9 @@ _READ: Final = 50  # payloads at once
 
 
 class _Move(NamedTuple):
-    """That a task came into a queue's index, or left it."""
+    """A task that entered the index of a queue (``there``), or left it."""
 
-    view: TaskView
+    task: Task
     there: bool
 
 
@@ -51,10 +50,7 @@ class Matching:
             return
         moves: dict[tuple[str, str], _Move] = {}  # the last counts
         for write in writes:
-            try:
-                moves.update(_moves(write, fields))
-            except MALFORMED:  # told of by the recorder
-                continue
+            moves.update(_moves(write, fields))
         if not moves:
             return
         payloads = self._payloads(moves, fields)
@@ -62,7 +58,7 @@ class Matching:
         gone: list[Match] = []
         for (queue, task_id), move in moves.items():
             payload = payloads.get(task_id)
-            terms = terms_of(fields[queue], move.view.tags, payload)
+            terms = terms_of(fields[queue], move.task.tags, payload)
             matches = [Match(queue, term, task_id) for term in terms]
             if move.there:
                 there += matches
@@ -87,11 +83,11 @@ class Matching:
         for (queue, task_id), move in moves.items():
             if not needs_payload(fields[queue]):
                 continue
-            found[task_id] = move.view.payload
+            found[task_id] = move.task.payload
             if found[task_id] is None and move.there:
                 asked.append(task_id)
-            elif found[task_id] is None and move.view.offloaded:
-                (whole,) = self.texts.filled([move.view.whole()], ("payload",))
+            elif found[task_id] is None and move.task.offloaded:
+                (whole,) = self.texts.filled([move.task], ("payload",))
                 found[task_id] = whole.payload
         for start in range(0, len(asked), _READ):
             tasks = self.store.read(asked[start : start + _READ])
@@ -105,8 +101,7 @@ def _moves(
 ) -> Mapping[tuple[str, str], _Move]:
     """Return what *write* means to the indexes of the queues that have *fields*."""
     before, after = write.before, write.after
-    left = None if before is None else before.spot
-    entered = None if after is None else after.spot
+    left, entered = spot_of(before), spot_of(after)
     found: dict[tuple[str, str], _Move] = {}
     goes = left is not None and (entered is None or entered[0] != left[0])
     if before is not None and left is not None and goes and left[0] in fields:
@@ -118,7 +113,7 @@ def _moves(
     return found
 
 
-def _comes_to_wait(before: TaskView | None, after: TaskView) -> bool:
-    if before is None or before.spot is None or before.spot[1] is not State.ENQUEUED:
+def _comes_to_wait(before: Task | None, after: Task) -> bool:
+    if before is None or before.remains or before.state is not State.ENQUEUED:
         return True
-    return before.scheduled_at != after.scheduled_at or before.label != after.label
+    return before.scheduled_at != after.scheduled_at or before.place.label != after.place.label

@@ -34,10 +34,8 @@ from headrace.history.judging import IndexChange, Judging
 from headrace.history.matching import Matching
 from headrace.history.tally import MINUTE
 from headrace.history.transitions import (
-    MALFORMED,
     Event,
     Transition,
-    UnreadableImage,
     index_entry,
     transition,
 )
@@ -113,8 +111,8 @@ class Recording:
         for write in writes:
             try:
                 readings[write.sequence] = self._read(shard, write)
-            except UnreadableImage as error:
-                unreadable.append(str(error))
+            except ValueError as error:  # UnreadableWrite, or a text that is not valid Unicode
+                unreadable.append(f"{write.sequence}: {error}")
         ordered = [readings[sequence] for sequence in sorted(readings)]
         try:
             self._write(ordered)
@@ -227,16 +225,12 @@ class Recording:
             self.changelog.write([reading.line for reading in readings if reading.line])
 
     def _read(self, shard: str, write: TaskWrite) -> _WriteReading:
-        """Return the reading of *write*.  Raises UnreadableImage."""
-        try:
-            change = transition(write)
-            batches = batch_deltas(write)
-            for _, delta in batches:
-                delta.first_at = delta.last_at = change.at
-            let_go = _let_go(write)
-        except (UnreadableImage, *MALFORMED) as error:
-            message = f"{write.sequence}: {error}"
-            raise UnreadableImage(message) from error
+        """Return the reading of *write*.  Raises UnreadableWrite."""
+        change = transition(write)
+        batches = batch_deltas(write)
+        for _, delta in batches:
+            delta.first_at = delta.last_at = change.at
+        let_go = _let_go(write)
         spot = change.entered or change.left
         if self.changelog is None or spot is None:
             return _WriteReading(write, change, None, batches, let_go)
@@ -247,9 +241,9 @@ class Recording:
 
 def _let_go(write: TaskWrite) -> tuple[str, ...]:
     """Return the names of the objects that the task of *write* refers to no more."""
-    if write.before is None or not (before := write.before.offloaded):
+    if write.before is None or not (before := write.before.offloaded.values()):
         return ()
-    kept = () if write.after is None else write.after.offloaded
+    kept = () if write.after is None else write.after.offloaded.values()
     return tuple(one.name for one in before if one not in kept)
 
 

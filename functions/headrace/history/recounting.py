@@ -30,7 +30,6 @@ from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.ids import new_request_token
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import TURN_LANE, Place, State, Task, places_of
-from headrace.domain.write import StoredView
 from headrace.history.counter_buffer import Buffer, BufferedRecount
 from headrace.history.counters import Counters
 from headrace.history.faults import FaultChanges, FaultCount, Kinds
@@ -348,7 +347,7 @@ def _within(task: Task, place: Place, after: Position | None, last: Position | N
 
 
 def _count_fault(faults: FaultChanges, task: Task) -> None:
-    fault = standing_fault(StoredView(task))
+    fault = standing_fault(task)
     if fault is not None:
         at = task.errors[-1].at if task.errors else task.finished_at or task.scheduled_at
         kind = faults.count(task.queue, fault.fingerprint)

@@ -1,23 +1,18 @@
-"""What a write of a task means: read from the task before it and after it.
+"""What a write of a task means, read from the task before it and after it.
 
-``transition`` says from where to where the task went and what happened on the way.  It runs for
-each write of the whole table, so it looks at few fields.
-
-The task says when it happened, to the microsecond; only where it does not say it (a release, a
-delete) is it when the store's log saw the write, which DynamoDB's stream tells to the second.
+The time of a transition is the task's own, to the microsecond.  Where the task has none (a release,
+a delete), it is the time when the store's log saw the write; DynamoDB's stream has whole seconds.
 """
 
+from datetime import datetime
 from enum import StrEnum, auto
 from typing import Final, NamedTuple
 
-from headrace.domain.filters import fault_stands, fingerprint
+from headrace.domain.filters import fault_of, fault_stands, fingerprint
+from headrace.domain.instants import EPOCH, micros_of
 from headrace.domain.lifecycle import Action
-from headrace.domain.task import DeadReason, State
-from headrace.domain.write import Spot, TaskView, TaskWrite
-
-_LATEST: Final = 253_402_300_800_000_000  # the year 10,000 in microseconds
-MALFORMED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What a view raises that came from outside and is none of a task."""
+from headrace.domain.task import State, Task
+from headrace.domain.write import Spot, TaskWrite, last_spot_of, spot_of
 
 
 class IndexEntry(NamedTuple):
@@ -36,8 +31,8 @@ class IndexEntry(NamedTuple):
     fault: str = ""
 
 
-class UnreadableImage(ValueError):
-    """What a write shows is no task."""
+class UnreadableWrite(ValueError):
+    """A write whose tasks do not say what happened."""
 
 
 class Event(StrEnum):
@@ -92,73 +87,65 @@ class Transition(NamedTuple):
 def transition(write: TaskWrite) -> Transition:
     """Return the transition that *write* made.
 
-    What is left of a task that is gone says how it ended; one of which nothing is left was removed
-    by hand, or by the store.  That what was left is removed is nothing that happens to a task.
-    Raises UnreadableImage.
+    A tombstone says how its task ended; a task without one was removed by an operator or by the
+    store.  The removal of a tombstone is no event.  Raises UnreadableWrite.
     """
     old, new = write.before, write.after
-    try:
-        left = None if old is None else old.spot
-        if new is None:
-            change = Transition(write.recorded_at, left, None)
-        else:
-            change = _change(left, new, write.recorded_at)
-        was, failed = _failure(old, left)
-        now, fails = _failure(new, change.entered)
-        if was or now or failed or fails:
-            return change._replace(
-                was_cancelled=was, is_cancelled=now, old_fault=failed, new_fault=fails
-            )
-        return change
-    except MALFORMED as error:
-        message = f"not the image of a task: {type(error).__name__}: {error}"
-        raise UnreadableImage(message) from error
+    left = spot_of(old)
+    if new is None:
+        change = Transition(write.recorded_at, left, None)
+    else:
+        change = _change(left, new, write.recorded_at)
+    was, failed = _failure(old, left)
+    now, fails = _failure(new, change.entered)
+    if was or now or failed or fails:
+        return change._replace(
+            was_cancelled=was, is_cancelled=now, old_fault=failed, new_fault=fails
+        )
+    return change
 
 
-def index_entry(task: TaskView | None) -> IndexEntry | None:
-    """Return where *task*, of a write that transition() could read, stands in the index."""
-    spot = None if task is None else task.spot
+def index_entry(task: Task | None) -> IndexEntry | None:
+    """Return the entry of *task* in the index; None for a tombstone."""
+    spot = spot_of(task)
     if task is None or spot is None:
         return None
     cancelled, fault = _failure(task, spot)
     named = "" if fault is None else fault.fingerprint
-    return IndexEntry(*spot, task.label, task.scheduled_at, task.id, cancelled, named)
+    at = micros_of(task.scheduled_at)
+    return IndexEntry(*spot, task.place.label, at, task.id, cancelled, named)
 
 
-def standing_fault(task: TaskView) -> TaskFault | None:
-    """Return what *task* has failed of and is not past, None if there is nothing."""
-    return _failure(task, task.spot)[1]
+def standing_fault(task: Task) -> TaskFault | None:
+    """Return the fault that *task* ended with or is retried after; None without one."""
+    return _failure(task, spot_of(task))[1]
 
 
-def _failure(task: TaskView | None, spot: Spot | None) -> tuple[bool, TaskFault | None]:
-    """Tell of *task*, which stands at *spot*, whether it is dead because it was cancelled.
-
-    And what it has failed of and is not past.
-    """
+def _failure(task: Task | None, spot: Spot | None) -> tuple[bool, TaskFault | None]:
+    """Return whether *task*, which is at *spot*, was cancelled, and its fault."""
     if task is None or spot is None:
         return False, None
     dead = spot[1] is State.DEAD
-    cancelled = dead and task.dead_reason == DeadReason.CANCELLED
-    if not fault_stands(spot[1], task.attempts or 0, cancelled=cancelled):
+    cancelled = dead and task.cancelled
+    if not fault_stands(spot[1], task.attempts, cancelled=cancelled):
         return cancelled, None
-    error = task.latest_error
-    kind, message = ("", task.dead_reason or "") if error is None else (error.type, error.message)
+    kind, message = fault_of(task)
     fault = TaskFault(fingerprint(kind, message), dead, kind, message, task.id, task.worker or "")
     return cancelled, fault
 
 
-def _change(left: Spot | None, new: TaskView, recorded_at: int) -> Transition:
-    entered = new.spot
+def _change(left: Spot | None, new: Task, recorded_at: int) -> Transition:
+    entered = spot_of(new)
     if entered is not None:
         return _changed(left, entered, new, recorded_at)
-    ended = new.ended
-    if ended is None:  # hidden, for an undo to bring back
+    ended = last_spot_of(new)
+    if ended is None:  # hidden, for an undo to restore
         return Transition(recorded_at, left, None)
     return _changed(left, ended, new, recorded_at)._replace(entered=None)
 
 
-def _changed(left: Spot | None, entered: Spot, new: TaskView, recorded_at: int) -> Transition:
-    """Tell apart by the state that was entered, then by the action that is named."""
+def _changed(left: Spot | None, entered: Spot, new: Task, recorded_at: int) -> Transition:
+    """Decide by the entered state, then by the action that the task names."""
     queue, state = entered
     move = new.last_move
     if move == Action.UNDELETE or (state is State.INFLIGHT and move != Action.DEQUEUE):
@@ -185,7 +172,7 @@ _FAILURES: Final = (Action.FAIL, Action.RECLAIM)
 
 
 def _waiting(
-    left: Spot | None, entered: Spot, new: TaskView, move: str, recorded_at: int
+    left: Spot | None, entered: Spot, new: Task, move: str, recorded_at: int
 ) -> Transition:
     queue = entered[0]
     if left is None or move == Action.MOVE:
@@ -199,21 +186,20 @@ def _waiting(
         at = _instant(new.due_at, "due_at")
         return Transition(at, left, entered, (Happening(Event.ENQUEUED, queue, at),))
     if move in _FAILURES:
-        error = new.latest_error
-        at = _instant(None if error is None else error.at, "the latest error's at")
+        at = _instant(new.errors[-1].at if new.errors else None, "the latest error's at")
         failed = Happening(Event.FAILED, queue, at, _ran(new, at))
         return Transition(at, left, entered, (failed,))
     return Transition(recorded_at, left, entered)
 
 
-def _ran(task: TaskView, until: int) -> int | None:
-    """How long the latest delivery lasted; None for a task that was never delivered."""
+def _ran(task: Task, until: int) -> int | None:
+    """Return how long the latest delivery lasted; None for a task that was never delivered."""
     started = task.started_at
     return None if started is None else max(0, until - _instant(started, "started_at"))
 
 
-def _instant(micros: int | None, name: str) -> int:
-    if micros is None or not 0 <= micros < _LATEST:
-        message = f"{name} is not an instant: {micros}"
-        raise ValueError(message)
-    return micros
+def _instant(moment: datetime | None, name: str) -> int:
+    if moment is None or moment < EPOCH:
+        message = f"{name} is not an instant: {moment}"
+        raise UnreadableWrite(message)
+    return micros_of(moment)

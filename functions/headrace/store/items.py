@@ -130,6 +130,7 @@ class Form:
 
 
 TEXT: Final = Form(lambda text: {"S": str(text)}, lambda value: value["S"])
+INTEGER: Final = Form(lambda number: {"N": str(number)}, lambda value: int(value["N"]))
 NUMBER: Final = Form(lambda number: {"N": str(number)}, lambda value: _number(value["N"]))
 MICROS: Final = Form(
     lambda moment: {"N": str(micros_of(moment))}, lambda value: instant_of(int(value["N"]))
@@ -189,8 +190,8 @@ FIELDS: Final[dict[str, tuple[str, Form]]] = {
     "expires_at": (keys.EXPIRES_AT, MICROS),
     "keepalive": ("keepalive", NUMBER),
     "retry": ("retry", RETRY),
-    "attempts": ("attempts", NUMBER),
-    "version": ("version", NUMBER),
+    "attempts": ("attempts", INTEGER),
+    "version": ("version", INTEGER),
     "last_move": ("last_move", TEXT),
     "lease_id": ("lease.id", TEXT),
     "lease_expires_at": ("lease.expires_at", MICROS),

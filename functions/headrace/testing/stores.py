@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from headrace.domain.change import Change
+from headrace.domain.instants import micros_of
 from headrace.domain.task import Place, State, Task
 from headrace.domain.write import TaskWrite
 from headrace.store.base import EntryPage, Noting, Outcome, Position, Record, Store
@@ -76,7 +77,7 @@ class Streamed:
         """Add a write to those that taken() returns."""
         with self._lock:
             number = self._written = self._written + 1
-            write = TaskWrite.of(number, before, after, at=self._now(), forgotten=forgotten)
+            write = TaskWrite(number, micros_of(self._now()), before, after, forgotten)
             self.changes.append(write)
 
     def taken(self) -> list[TaskWrite]:

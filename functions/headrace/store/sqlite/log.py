@@ -1,6 +1,7 @@
-"""What each write did to its task, kept until the recorder has read it.
+"""The log of writes, kept until the recorder has read it.
 
-A side of a line is the task as a row, its payload left out and measured.
+A line holds the task before and after the write, as rows without their payloads but with the
+sizes of these.
 """
 
 import sqlite3
@@ -13,10 +14,10 @@ import msgspec
 
 from headrace.domain.instants import micros_of
 from headrace.domain.limits import utf8_bytes
+from headrace.domain.task import Task
 from headrace.domain.write import TaskWrite
 from headrace.store.sqlite.database import Database
-from headrace.store.sqlite.rows import Row, insert, rest_of
-from headrace.store.sqlite.views import RowView
+from headrace.store.sqlite.rows import Row, insert, task_of
 
 Line = tuple[Any, ...]
 _INTO_LOG: Final = "changes (at, forgotten, before, after, payload)"
@@ -26,7 +27,7 @@ _decode: Final = msgspec.json.Decoder(list).decode
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Writes lines; ``keeps`` tells of a queue whether payloads that are new stand in them."""
+    """Writes lines; ``keeps`` says for which queues the log keeps new payloads."""
 
     now: Callable[[], datetime]
     keeps: Callable[[str], bool] = lambda _queue: False
@@ -50,18 +51,21 @@ class LoggedWrites:
     _db: Database
 
     def writes(self, *, after: int, limit: int) -> list[TaskWrite]:
-        """Return up to *limit* writes behind number *after*, in order.  Raises Unavailable."""
+        """Return up to *limit* writes after number *after*, in order.  Raises Unavailable."""
         with self._db.reading() as db:
             rows = db.execute(
                 "SELECT number, at, before, after, payload, forgotten FROM changes"
                 " WHERE number > ? ORDER BY number LIMIT ?",
                 (after, limit),
             ).fetchall()
-        read = _Sides()
-        return [
-            TaskWrite(number, at, read.view(before), read.view(later, payload), bool(forgotten))
-            for number, at, before, later, payload, forgotten in rows
-        ]
+        sides = _SideReader()
+        writes = []
+        for number, at, old, new, payload, forgotten in rows:
+            was, old_bytes = sides.read(old)
+            now, new_bytes = sides.read(new, payload)
+            size = old_bytes if now is None or now.remains else new_bytes
+            writes.append(TaskWrite(number, at, was, now, bool(forgotten), size))
+        return writes
 
     def trim(self, through: int, limit: int = 5_000) -> int:
         """Drop up to *limit* writes with numbers to *through*; return how many they were.
@@ -81,21 +85,22 @@ class LoggedWrites:
         )
 
 
-class _Sides:
-    """Reads sides of lines: what a write left is mostly what the next one to its task found."""
+class _SideReader:
+    """Reads the tasks of lines.  Mostly, a write begins with the task that the last one left."""
 
     def __init__(self) -> None:
-        self._left: dict[str, RowView] = {}
+        self._known: dict[str, tuple[Task, int]] = {}
 
-    def view(self, side: str | None, payload: str | None = None) -> RowView | None:
+    def read(self, side: str | None, payload: str | None = None) -> tuple[Task | None, int]:
+        """Return the task of *side* with this *payload*, and the size of its stored payload."""
         if side is None:
-            return None
-        found = self._left.get(side) if payload is None else None
+            return None, 0
+        found = self._known.get(side) if payload is None else None
         if found is None:
-            *columns, rest, size = _decode(side)
-            found = RowView._make([*columns, rest_of(rest), size, payload])
+            *columns, size = _decode(side)
+            found = task_of((*columns, payload)), size
             if payload is None:
-                self._left[side] = found
+                self._known[side] = found
         return found
 
 

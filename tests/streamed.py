@@ -1,19 +1,104 @@
-"""Stores that fail when told, and what is done with streams in tests."""
+"""Stores that log their writes or fail when told, and records of a table's stream."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, cast
 
+from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
+from headrace.domain.instants import micros_of
 from headrace.domain.task import Place, State, Task
 from headrace.domain.write import TaskWrite
-from headrace.store.base import Record, Store
+from headrace.store.base import Noting, Outcome, Record, Store
 from headrace.store.items import to_item
-from headrace.testing.stores import SHARD, Streamed
 from tests.manual_clock import ManualClock
 from tests.wrapped_store import WrappedStore
 
-__all__ = ["SHARD", "Streamed", "Unsure", "a_task", "stream_records"]
+SHARD = "shardId-00000001"
+
+
+class Streamed:
+    """Passes everything on to *store*, one change at a time, and notes what each one did."""
+
+    def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
+        self._store = store
+        self._now = now
+        self._lock = threading.RLock()  # what was there before and after is one thread's doing
+        self._written = 0
+        self.changes: list[TaskWrite] = []
+
+    def __getattr__(self, name: str) -> Any:
+        """The attribute *name* of the store."""
+        return getattr(self._store, name)
+
+    def commit(
+        self,
+        changes: Sequence[Change],
+        *,
+        partly: bool = False,
+        noting: Noting | None = None,
+    ) -> list[Outcome]:
+        """Make each change on its own, as the store does; the first with what is *noting*."""
+        outcomes = []
+        for change in changes:
+            outcomes.append(self._commit(change, partly=partly, noting=noting))
+            noting = None
+        return outcomes
+
+    def _commit(self, change: Change, *, partly: bool, noting: Noting | None) -> Outcome:
+        ids = list(_ids(change))
+        with self._lock:
+            before = self._found(ids)
+            (outcome,) = self._store.commit([change], partly=partly, noting=noting)
+            after = self._found(ids)
+            for task_id in ids:
+                if before.get(task_id) != after.get(task_id):
+                    self.note(before.get(task_id), after.get(task_id))
+        return outcome
+
+    def put_records(
+        self, writes: Sequence[tuple[Record, int | None]], *, tasks: Sequence[Change] = ()
+    ) -> bool:
+        """Write records, and new tasks with them, as the store does."""
+        with self._lock:
+            made = self._store.put_records(writes, tasks=tasks)
+            for new in tasks if made else ():
+                self.note(None, new.insert)
+        return made
+
+    def _found(self, ids: Sequence[str]) -> dict[str, Task]:
+        """The items under *ids*, be it only what is left of a task."""
+        found = self._store.read(ids)
+        if left := [task_id for task_id in ids if task_id not in found]:
+            found = {**self._store.spent(left), **found}
+        return found
+
+    def note(self, before: Task | None, after: Task | None, *, forgotten: bool = False) -> None:
+        """Add a write to those that taken() returns."""
+        with self._lock:
+            number = self._written = self._written + 1
+            write = TaskWrite(number, micros_of(self._now()), before, after, forgotten)
+            self.changes.append(write)
+
+    def taken(self) -> list[TaskWrite]:
+        """Return the writes since the last call."""
+        with self._lock:
+            changes, self.changes = self.changes, []
+        return changes
+
+    @property
+    def store(self) -> Store:
+        """The same, for those who ask for a store."""
+        return cast("Store", self)
+
+
+def _ids(change: Change) -> Iterator[str]:
+    yield change.task_id
+    for also in change.also:
+        if isinstance(also, Change):
+            yield from _ids(also)
 
 
 def stream_records(writes: Sequence[TaskWrite]) -> list[dict[str, Any]]:

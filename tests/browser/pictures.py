@@ -16,11 +16,11 @@ from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
 from headrace.ops.delivery.reports import ReportStatus, WorkerError
 from headrace.runtime.wiring import Settings, build
-from headrace.store.memory import MemoryStore
-from headrace.testing.stores import Streamed
+from headrace.store.sqlite import SqliteStore
 from tests.browser.chrome import Colours, Window, chromium, opened
 from tests.console.conftest import HOST, KEY, SECRET, Browser
 from tests.manual_clock import ManualClock
+from tests.streamed import Streamed
 
 _INTO: Final = Path(__file__).parents[2] / "docs" / "pictures"
 _WORKERS: Final = ("worker-1.eu-south-2:4711", "worker-2.eu-south-2:90", "etl-7.internal:31337")
@@ -67,7 +67,7 @@ def hour() -> Browser:
     """Return a console over an hour of mail that begins to fail."""
     clock = ManualClock()
     settings = Settings(admin_key=KEY, settings_ttl_seconds=1, session_secret=SECRET)
-    stream = Streamed(MemoryStore(), clock)
+    stream = Streamed(SqliteStore(), clock)
     console = Browser(clock, build(settings, stream.store, now=clock), stream=stream).sign_in()
     twice = RetryStrategy(kind=Backoff.FIXED, max_retries=1, base_seconds=30, jitter=0)
     about = {"mail": "Outgoing mail, one task a message.",

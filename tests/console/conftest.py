@@ -29,9 +29,9 @@ from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.runtime.wiring import Settings, UseCases, build, using
 from headrace.store.sqlite import SqliteStore
-from headrace.testing.stores import SHARD, Streamed
 from headrace.testing.transport import HandlerContext
 from tests.manual_clock import ManualClock
+from tests.streamed import SHARD, Streamed
 
 KEY = "a-key-for-the-tests"
 SECRET = "a-secret-for-sessions-of-the-tests"

@@ -6,9 +6,9 @@ import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.task import State
-from headrace.testing.stores import SHARD
 from tests.console.conftest import Browser, Element, Shown
 from tests.console.test_selections import decide, to_the_end, token_of
+from tests.streamed import SHARD
 
 
 @pytest.fixture

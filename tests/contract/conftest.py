@@ -16,7 +16,6 @@ from headrace.ops.delivery.reports import ReportResult, ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
-from headrace.store.memory import MemoryStore
 from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
 from tests.wrapped_store import WrappedStore
@@ -73,7 +72,7 @@ _BOTH_SENDERS = frozenset(f"tests.contract.test_{about}" for about in ("dedupe",
 
 
 _STORES: dict[str, tuple[str, ...]] = {
-    "none": ("sqlite", "memory"),
+    "none": ("sqlite",),
     "sqlite": ("sqlite",),
     "dynamodb": ("batch", "single"),
 }
@@ -86,7 +85,7 @@ _TELLING_UNITS: dict[str, tuple[str, ...]] = {
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test on SQLite, at night in a dictionary too, or on DynamoDB Local."""
+    """Run each test on SQLite or on DynamoDB Local."""
     if "store" in metafunc.fixturenames:
         engine = metafunc.config.getoption("--engine")
         stores = _STORES[engine]
@@ -94,17 +93,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             stores = _TELLING_UNITS[engine]
         elif engine == "dynamodb" and metafunc.module.__name__ not in _BOTH_SENDERS:
             stores = stores[:1]
-        # Quick runs leave the dictionary out: SQLite in memory shows the same.
-        marks = {"memory": pytest.mark.slow}
-        params = [pytest.param(one, marks=marks.get(one, ())) for one in stores]
-        metafunc.parametrize("store", params, indirect=True)
+        metafunc.parametrize("store", stores, indirect=True)
 
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest) -> Store:
     """Give the store of this run."""
-    if request.param == "memory":
-        return MemoryStore()
     if request.param == "sqlite":
         return SqliteStore()
     tables: TableNames = request.getfixturevalue("tables")

@@ -17,10 +17,9 @@ from headrace.store.base import Store
 from headrace.store.call_scope import metered
 from headrace.store.objects import MemoryObjects
 from headrace.store.stream import writes_of
-from headrace.testing.stores import SHARD, Streamed
 from tests.contract.conftest import World
 from tests.manual_clock import ManualClock
-from tests.streamed import stream_records
+from tests.streamed import SHARD, Streamed, stream_records
 
 MOST = 1024
 SMALL = '{"small": true}'

@@ -5,9 +5,9 @@ import pytest
 from headrace.runtime.wiring import Settings, build
 from headrace.store.objects import MemoryObjects
 from headrace.store.sqlite import SqliteStore
-from headrace.testing.stores import SHARD, Streamed
 from tests.functional.conftest import KEY, Service
 from tests.manual_clock import ManualClock
+from tests.streamed import SHARD, Streamed
 
 LARGE = {"text": "é" * 3_000, "end": "of-the-payload"}
 RESULT = {"text": "r" * 3_000, "end": "of-the-result"}

@@ -143,7 +143,6 @@ def _history(service: MemoryService, rounds: int) -> MemoryService:
     with (
         faults.lose_answers(rate=0.1),
         faults.lose_requests(rate=0.05),
-        faults.slow_index(rate=0.1),
         faults.duplicate_delivery(rate=0.1),
         faults.lapse_leases(rate=0.05),
     ):

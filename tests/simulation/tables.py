@@ -8,7 +8,7 @@ from headrace.domain.change import Change
 from headrace.domain.write import TaskWrite
 from headrace.store.base import Noting, Outcome, Record
 from headrace.store.dynamo import DynamoStore
-from headrace.testing.stores import Streamed
+from tests.streamed import Streamed
 
 
 class LoggedTables:

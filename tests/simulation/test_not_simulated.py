@@ -47,11 +47,11 @@ from headrace.store.base import Done, EntryPage, Store
 from headrace.store.objects import MemoryObjects
 from headrace.store.records import keys as key_records
 from headrace.store.sqlite import SqliteStore
-from headrace.testing.stores import SHARD, Streamed
 from tests.contract.conftest import World, new_world
 from tests.every_task import everything
 from tests.manual_clock import ManualClock
 from tests.simulation.planted import planted
+from tests.streamed import SHARD, Streamed
 
 Story = Callable[[], None]
 STORIES: list[tuple[str, Story]] = []

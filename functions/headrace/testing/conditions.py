@@ -1,16 +1,15 @@
 """The conditions of a test: time that moves by hand, chance from a seed, and what goes wrong.
 
-Faults happen in production, here on request, drawn from a seed that is printed.  Answers and
-requests get lost, the service is away for a moment, leases lapse while their task is being worked
-on, the index lags.  All of it really happens to the service in memory: nothing is pretended to the
-code under test.
+A test asks for faults; they are drawn from a seed that is printed.  Answers and requests get lost,
+the service is unavailable for a moment, leases expire while a handler runs.  Each fault really
+happens to the service in memory.
 """
 
 import os
 import random
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, Self, TypeAlias
@@ -23,7 +22,6 @@ Kind: TypeAlias = Literal[
     "lost answer",
     "lost request",
     "lapsed lease",
-    "slow index",
     "unavailable",
 ]
 
@@ -133,7 +131,6 @@ class Faults:
         self.seed = chosen_seed() if seed is None else seed
         self.chance = random.Random(self.seed)  # noqa: S311 (to be repeated is its purpose)
         self.requested: list[Fault] = []
-        self.when_index_slows: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -180,16 +177,6 @@ class Faults:
         """Let calls be answered 503 with ``Retry-After``; they change nothing."""
         fault = self._ask("unavailable", times, rate, of)
         fault.retry_after_seconds = retry_after_seconds
-        return fault
-
-    def slow_index(self, *, times: int | None = None, rate: float | None = None) -> Fault:
-        """Let reads of the index see it as it was at the last read that was not slow.
-
-        At first that is as it is now.  So what is ready since is not found, what is finished
-        since is still listed and counted, and nothing is done wrongly for it.
-        """
-        fault = self._ask("slow index", times, rate)
-        self.when_index_slows()
         return fault
 
     def clear(self) -> None:

@@ -25,7 +25,7 @@ from headrace.ops.shared.leases import with_present_ends
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Lake
 from headrace.testing.conditions import Faults, ManualClock
-from headrace.testing.stores import SHARD, LaggingStore, Streamed
+from headrace.testing.stores import MemoryTables
 from headrace.testing.transport import faulty, responder
 from headrace.testing.work import LIMIT, Ran, Work
 
@@ -90,6 +90,8 @@ ADMIN_KEY: Final = "admin-key-of-a-test"
 REQUEST_TAKES: Final = timedelta(milliseconds=1)
 TIMERS_EVERY: Final = timedelta(minutes=1)
 _A_MOMENT: Final = timedelta(milliseconds=1)
+_SHARD: Final = "memory"
+_ALL_WRITES: Final = 2**31
 _RETRIES: Final = 30  # no try waits, and an unlucky seed should not end a story
 
 
@@ -130,8 +132,8 @@ class MemoryService:
         self.key = key
         self.clock = clock or ManualClock()
         self.faults = Faults(seed)
-        self.store = LaggingStore(self.faults)
-        self._stream = Streamed(self.store, self.clock)
+        self.store = MemoryTables(now=self.clock, keeps=lambda _queue: lake is not None)
+        self._recorded = -1
         self._served: list[App] = []
         self.use_cases = self._use_cases(lake)
         self._respond = responder(self.use_cases)
@@ -147,7 +149,7 @@ class MemoryService:
             settings_ttl_seconds=0,
             lake_payloads=("*",),
         )
-        use = build(settings, self._stream.store, now=self.clock, lake=lake)
+        use = build(settings, self.store, now=self.clock, lake=lake)
         chance = self.faults.chance
         use.deliveries.chance = use.deliveries.claims.chance = chance
         use.deliveries.limiting.slots.chance = chance
@@ -232,7 +234,10 @@ class MemoryService:
         """
         use = self.use_cases
         reaped, ticked = use.reaping.run(), use.ticking.run()
-        recorded = use.recording.record(SHARD, self._stream.taken())
+        writes = self.store.writes(after=self._recorded, limit=_ALL_WRITES)
+        recorded = use.recording.record(_SHARD, writes)
+        self._recorded = writes[-1].sequence if writes else self._recorded
+        self.store.trim(self._recorded, limit=_ALL_WRITES)
         use.recording.counters.post_left()
         if use.has_actions():
             use.action_work.run()

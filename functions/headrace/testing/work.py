@@ -28,7 +28,7 @@ from headrace.domain.errors import NotFound
 from headrace.domain.task import State, Task
 from headrace.ops.shared.queues import QueueOperations
 from headrace.testing.conditions import ManualClock
-from headrace.testing.stores import LaggingStore
+from headrace.testing.stores import MemoryTables
 from headrace.wire.tasks import LeasedTask, Reported
 
 NAME: Final = "test"
@@ -204,7 +204,7 @@ class Work:
         limit: int,
         *,
         clock: ManualClock,
-        store: LaggingStore,
+        store: MemoryTables,
         queues: QueueOperations,
         tick: Callable[[], object],
     ) -> None:

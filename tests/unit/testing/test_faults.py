@@ -77,7 +77,6 @@ def story(seed: int) -> list[object]:
         service.client.create_queue("mail", retry_strategy={"kind": "fixed", "base_seconds": 9})
         service.faults.duplicate_delivery(rate=0.3)
         service.faults.lose_answers(rate=0.3)
-        service.faults.slow_index(rate=0.3)
         reported: list[object] = []
         for number in range(40):
             service.client.enqueue("mail", number, id=f"task-{number:02}")

@@ -27,7 +27,7 @@ class TaskWrite(NamedTuple):
 
 def spot_of(task: Task | None) -> Spot | None:
     """Return the queue and the state of *task*; None for a tombstone."""
-    return None if task is None or task.remains else (task.place.queue, task.place.state)
+    return None if task is None or task.spent is not None else last_spot_of(task)
 
 
 def last_spot_of(task: Task | None) -> Spot | None:

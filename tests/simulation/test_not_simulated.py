@@ -13,10 +13,9 @@ from typing import Any, cast
 
 import pytest
 
-from headrace.domain import plan, settle
 from headrace.domain.access import Role
 from headrace.domain.batch import BatchDelta, TaskBatch, owed_for
-from headrace.domain.change import Change, Entry, Equals
+from headrace.domain.change import Change, Equals
 from headrace.domain.errors import KeyExists, Unavailable
 from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
 from headrace.domain.filters import TaskFilter
@@ -34,7 +33,6 @@ from headrace.domain.queue import (
 )
 from headrace.domain.repeat import KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.settle import Held
 from headrace.domain.task import State
 from headrace.ops.delivery.idempotency import DeliveryBatch
 from headrace.ops.delivery.indexing import Indexing
@@ -43,7 +41,7 @@ from headrace.ops.operators.action_work import CLAIMED_FOR
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.tasks.wait import Waiting
 from headrace.runtime.wiring import Settings, build
-from headrace.store.base import Done, EntryPage, Store
+from headrace.store.base import EntryPage, Store
 from headrace.store.objects import MemoryObjects
 from headrace.store.records import keys as key_records
 from headrace.store.sqlite import SqliteStore
@@ -313,41 +311,6 @@ def _missed(steps: int) -> set[str]:
     found = use.inspect.list(queue, TaskFilter(tags={"tenant": "a"}))
     assert found.by_creation
     return {task.id for task in use.inspect.list(queue).tasks} - {one.id for one in found.tasks}
-
-
-# -- in the simulation nothing happens within a call of the store ---------------------------------
-
-
-@finds("changes judged ahead are not judged again in their transaction")
-def a_task_is_taken_between_the_judging_and_the_transaction() -> None:
-    class Overtaken(SqliteStore):
-        foreseen_from = 1
-        meanwhile: Callable[[], object] | None = None
-
-        def _foreseen(self, changes: Sequence[Change]) -> Any:
-            foreseen = super()._foreseen(changes)
-            meanwhile, self.meanwhile = self.meanwhile, None
-            if meanwhile is not None:
-                meanwhile()
-            return foreseen
-
-    store = Overtaken()
-    world = world_over(store)
-    (task_id,) = world.put(world.queue())
-    queue, waits = world.use.queues.get("mail"), store.read([task_id])[task_id]
-    ours, theirs = (
-        plan.dequeue(
-            Entry.of(waits), queue, lease_id=who, now=world.clock(), worker=who, keepalive=None
-        )
-        for who in ("us", "them")
-    )
-    taken = theirs.apply(waits)
-    assert taken is not None
-    done = settle.succeed(Held.of(taken), queue, now=world.clock(), result="1")
-    store.meanwhile = lambda: store.commit([theirs, done])
-
-    assert not isinstance(store.commit([ours])[0], Done)
-    assert store.read([task_id])[task_id].state is State.SUCCEEDED
 
 
 # -- the simulation's log comes in one shard, in order ---------------------------------------------

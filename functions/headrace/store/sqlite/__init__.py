@@ -10,7 +10,6 @@ from headrace.store.sqlite.ends import TaskEnds
 from headrace.store.sqlite.lines import LineRecords
 from headrace.store.sqlite.log import Log, LoggedWrites
 from headrace.store.sqlite.matches import Matches
-from headrace.store.sqlite.rows import IndexEntries
 from headrace.store.sqlite.tasks import TaskTable
 from headrace.store.sqlite.upkeep import FileUpkeep
 
@@ -39,7 +38,6 @@ class SqliteStore(TaskTable, Control, LineRecords, Matches, FileUpkeep, LoggedWr
         self._log = Log(now, keeps)
         self._arrivals = ArrivalNumbers(self._db)
         self._ends = TaskEnds(self._db)
-        self._entries = IndexEntries()
 
     @property
     def arrivals(self) -> ArrivalNumbers:

@@ -1,9 +1,4 @@
-"""The changes of one call as one transaction: judged one after the other, then written together.
-
-Many are judged before the transaction, which others wait for: what comes of them hangs on nothing
-but their tasks.  Where these stand within the transaction as they were found, what was judged is
-written; where not, it is judged anew.
-"""
+"""The changes of one call in a transaction: checked one after the other, then written together."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +11,7 @@ from headrace.domain.task import LIVE, State, Task
 from headrace.store.base import Done, Outcome, Refused, refused
 from headrace.store.sqlite.arrivals import Arrived
 from headrace.store.sqlite.log import Line, Log
-from headrace.store.sqlite.rows import COLUMNS, Row, all_same, insert, read_rows, row_of, task_of
+from headrace.store.sqlite.rows import COLUMNS, Row, insert, read_rows, row_of, task_of
 from headrace.store.sqlite.units import change_units, key_lock_bytes, task_bytes
 
 _INTO_TASKS: Final = f"tasks ({COLUMNS})"
@@ -45,13 +40,11 @@ class MadeChanges:
 
 
 class Commit:
-    """The changes of one call: ``judge`` them, then write them with ``made``."""
+    """The changes of one call, within a transaction of *db*."""
 
     def __init__(self, db: sqlite3.Connection, log: Log) -> None:
-        """Look at tasks and key locks through *db*."""
         self._db = db
         self._log = log
-        self._found: dict[str, Row | None] = {}
         self._outcomes: list[Outcome] = []
         self._tasks: dict[str, Task | None] = {}
         self._rows: dict[str, Row | None] = {}
@@ -61,23 +54,12 @@ class Commit:
         self._ended: list[str] = []
         self._write = self._read = 0.0
 
-    def judge(self, changes: Sequence[Change]) -> None:
-        """See what comes of *changes*.
-
-        Nothing is written yet, except for key locks: with those it takes a transaction.
-        """
+    def make(self, changes: Sequence[Change]) -> MadeChanges:
+        """Make those of *changes* whose conditions hold."""
         wanted = list(_ids(changes))
-        self._found = {**dict.fromkeys(wanted), **read_rows(self._db, wanted)}
-        self._rows = dict(self._found)
+        self._rows = {**dict.fromkeys(wanted), **read_rows(self._db, wanted)}
         self._outcomes = [self._make(change) for change in changes]
-
-    def stands(self, db: sqlite3.Connection) -> bool:
-        """Tell whether all tasks are still as they were found, within a transaction."""
-        return all_same(db, self._found)
-
-    def made(self, db: sqlite3.Connection) -> MadeChanges:
-        """Write what was judged, within a transaction."""
-        self._flush(db)
+        self._flush()
         return MadeChanges(self._outcomes, self._write, self._read, self._arrived, self._ended)
 
     def _task(self, task_id: str) -> Task | None:
@@ -142,18 +124,13 @@ class Commit:
         elif new is None or new[2] not in LIVE:
             self._ended.append(task_id)
 
-    def _flush(self, db: sqlite3.Connection) -> None:
+    def _flush(self) -> None:
         puts = [row for id_ in self._written if (row := self._rows[id_]) is not None]
         gone = [(id_,) for id_ in self._written if self._rows[id_] is None]
-        insert(db, _INTO_TASKS, puts, _REPLACING)
+        insert(self._db, _INTO_TASKS, puts, _REPLACING)
         if gone:
-            db.executemany("DELETE FROM tasks WHERE id = ?", gone)
-        self._log.write(db, self._lines)
-
-
-def foreseeable(changes: Sequence[Change]) -> bool:
-    """Tell whether what comes of *changes* hangs on nothing but the tasks that they change."""
-    return not any(change.also for change in changes)
+            self._db.executemany("DELETE FROM tasks WHERE id = ?", gone)
+        self._log.write(self._db, self._lines)
 
 
 def _ids(changes: Iterable[KeyLock | Change]) -> Iterator[str]:

@@ -115,9 +115,7 @@ class Control:
             made = made and not read_rows(db, [new.task_id for new in tasks])
             units = 0.0 if made else float(len(tasks))
             if made and tasks:
-                commit = Commit(db, self._log)
-                commit.judge(tasks)
-                done = commit.made(db)
+                done = Commit(db, self._log).make(tasks)
                 arrived = self._arrivals.came(db, done.arrived, self._log.now)
                 units = done.write
             for before, (record, _) in zip(stored, writes, strict=True):

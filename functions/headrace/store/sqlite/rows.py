@@ -5,7 +5,7 @@ The payload stands beside it, exactly as it came in.
 
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, fields
 from datetime import datetime
 from functools import lru_cache
@@ -72,8 +72,7 @@ def _plain(value: object) -> str:
 
 
 _encode: Final = msgspec.json.Encoder(enc_hook=_plain).encode
-rest_of: Final[Callable[[str], Any]] = msgspec.json.Decoder(_Rest).decode
-"""Reads what stands in no column: the fields of a Task that are left."""
+_rest_of: Final[Callable[[str], Any]] = msgspec.json.Decoder(_Rest).decode
 
 
 class _OfGroup(msgspec.Struct):
@@ -110,7 +109,7 @@ def row_of(task: Task) -> Row:
 def task_of(row: Row) -> Task:
     """Return the task of a row."""
     id_, queue, state, label, scheduled_at, expires_at, retained_until, due_at, rest, payload = row
-    known = rest_of(rest)
+    known = _rest_of(rest)
     place = known.spent if queue is None else Place.labelled(queue, STATES[state], label)
     return Task(  # by position: with keywords it takes three times as long
         id_,
@@ -126,37 +125,11 @@ def task_of(row: Row) -> Task:
     )
 
 
-_MOST_ENTRIES: Final = 4_000  # about 2 MB
+def entry_of(place: Place, row: Row) -> Entry:
+    """Return the index entry of (id, scheduled_at, expires_at, retained_until, due_at, rest).
 
-
-class IndexEntries:
-    """Makes index entries of rows, and remembers them: who drains a queue with others reads again.
-
-    Of one place, the latest: that is where most is read.
+    The rest is None where the group does not matter.
     """
-
-    def __init__(self) -> None:
-        self._latest: tuple[Place | None, dict[Row, Entry]] = (None, {})
-
-    def of(self, place: Place, rows: Iterable[Row]) -> tuple[Entry, ...]:
-        """Return the entries of (id, scheduled_at, expires_at, retained_until, due_at, rest).
-
-        The rest only where the group matters: it stands in the table itself.
-        """
-        latest, known = self._latest
-        if latest != place or len(known) > _MOST_ENTRIES:
-            known = {}
-            self._latest = (place, known)
-        entries = []
-        for row in rows:
-            entry = known.get(row)
-            if entry is None:
-                entry = known[row] = _entry_of(place, row)
-            entries.append(entry)
-        return tuple(entries)
-
-
-def _entry_of(place: Place, row: Row) -> Entry:
     id_, scheduled_at, expires_at, retained_until, due_at, rest = row
     at = instant_of(scheduled_at)
     return Entry(
@@ -184,39 +157,6 @@ def read_rows(
         for row in db.execute(f"SELECT {columns} FROM tasks WHERE id IN ({marks})", some):
             found[row[0]] = row
     return found
-
-
-def all_same(db: sqlite3.Connection, rows: Mapping[str, Row | None]) -> bool:
-    """Tell whether each of *rows* still stands under its id; None: none does.
-
-    By few statements, each with one row for its answer, for what ``insert`` says.
-    """
-    there = [row for row in rows.values() if row is not None]
-    gone = [task_id for task_id, row in rows.items() if row is None]
-    same = 0
-    for start in range(0, len(there), _INSERTED_AT_ONCE):
-        some = there[start : start + _INSERTED_AT_ONCE]
-        values = [*chain.from_iterable(some)]
-        same += db.execute(_comparison(len(some)), values).fetchone()[0]
-    if same != len(there):
-        return False
-    for start in range(0, len(gone), _AT_A_TIME):
-        ids = gone[start : start + _AT_A_TIME]
-        marks = ",".join("?" * len(ids))
-        if db.execute(f"SELECT count(*) FROM tasks WHERE id IN ({marks})", ids).fetchone()[0]:
-            return False
-    return True
-
-
-@lru_cache
-def _comparison(rows: int) -> str:
-    names = COLUMNS.split(", ")
-    marks = f"({','.join('?' * len(names))})"
-    same = " AND ".join(f"t.{name} IS v.column{place}" for place, name in enumerate(names, 1))
-    return (
-        f"SELECT count(*) FROM (VALUES {','.join([marks] * rows)}) AS v"
-        f" CROSS JOIN tasks AS t ON t.id = v.column1 WHERE {same}"
-    )
 
 
 def insert(db: sqlite3.Connection, into: str, rows: Sequence[Row], then: str = "") -> None:

@@ -12,13 +12,13 @@ from headrace.domain.task import RETURN_LANE, TURN_LANE, Place, Task
 from headrace.store.base import CountPage, EntryPage, Noting, NotingRefused, Outcome, Position
 from headrace.store.call_scope import charge
 from headrace.store.sqlite.arrivals import ArrivalNumbers
-from headrace.store.sqlite.commits import Commit, MadeChanges, foreseeable
+from headrace.store.sqlite.commits import Commit, MadeChanges
 from headrace.store.sqlite.control import replaced_record
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.ends import TaskEnds
 from headrace.store.sqlite.log import Log
 from headrace.store.sqlite.pages import FilePages
-from headrace.store.sqlite.rows import IndexEntries, read_rows, task_of
+from headrace.store.sqlite.rows import entry_of, read_rows, task_of
 from headrace.store.sqlite.units import counted_bytes, entries_bytes, task_bytes
 
 _BEHIND_ALL: Final = "\x7f"  # of ids, which are ASCII
@@ -31,12 +31,8 @@ class TaskTable:
     _log: Log
     _arrivals: ArrivalNumbers
     _ends: TaskEnds
-    _entries: IndexEntries
 
     counted_at_once = 5_000  # about as many entries as DynamoDB reads for one request
-    foreseen_from = 4
-    """So many changes are judged ahead of their transaction; fewer are as quickly judged as looked
-    at once more."""
 
     def commit(
         self,
@@ -48,19 +44,13 @@ class TaskTable:
         if not changes and noting is None:
             return []
 
-        foreseen = self._foreseen(changes)
-
         def write(db: sqlite3.Connection) -> tuple[MadeChanges | None, bool, float]:
             units = 0.0
             if noting is not None:
                 noted, units = replaced_record(db, noting.record, noting.replaces)
                 if not noted:
                     return None, False, units
-            commit = foreseen
-            if commit is None or not commit.stands(db):
-                commit = Commit(db, self._log)
-                commit.judge(changes)
-            done = commit.made(db)
+            done = Commit(db, self._log).make(changes)
             return done, self._arrivals.came(db, done.arrived, self._log.now), units
 
         done, waiting, units = self._db.write(write)
@@ -74,15 +64,6 @@ class TaskTable:
             ended = done.ended
             self._db.once_it_stands(lambda: self._ends.ended(ended))
         return done.outcomes
-
-    def _foreseen(self, changes: Sequence[Change]) -> Commit | None:
-        """Judge many changes ahead of their transaction, so that it is short."""
-        if len(changes) < self.foreseen_from or not foreseeable(changes):
-            return None
-        with self._db.reading() as db:
-            commit = Commit(db, self._log)
-            commit.judge(changes)
-        return commit
 
     def read(
         self,
@@ -134,7 +115,7 @@ class TaskTable:
                 f" WHERE {where} ORDER BY scheduled_at {order}, id {order} LIMIT ?",
                 (*values, limit + 1),
             ).fetchall()
-        entries = self._entries.of(place, rows[:limit])
+        entries = tuple([entry_of(place, row) for row in rows[:limit]])
         size = entries_bytes(place, rows[:limit])
         charge(read=cost.read_units(size, consistent=False))
         if len(rows) <= limit:

@@ -1,8 +1,4 @@
-"""Dataclasses that a batch makes hundreds of: quick to make, and quick to copy.
-
-`quick` makes such a class, and `altered` does what `dataclasses.replace` does, in a fraction of its
-time.
-"""
+"""Dataclasses that are quick to make and to copy: a call makes hundreds of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -23,9 +19,9 @@ def quick(kind: type[T]) -> type[T]:
 
 
 def altered(one: T, /, **changes: Any) -> T:  # noqa: ANN401  as of dataclasses.replace
-    """Return a copy of *one* with these *changes*.
+    """Return a copy of *one* with these *changes*, faster than `dataclasses.replace`.
 
-    Raises TypeError for what is no field.
+    Raises TypeError for a name that is not a field.
     """
     kind = type(one)
     places, values_of = _known(kind)  # type: ignore[arg-type]  # a class can be hashed

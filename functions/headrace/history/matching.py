@@ -1,11 +1,11 @@
-"""Keeping the index of values, as the store's log shows the writes of tasks.
+"""Updates the index of values from the store's log of writes.
 
-A task comes into the index when it comes to a queue that has fields to index, and again whenever
-it comes to wait there; it goes when it leaves the queue.  That it comes again to wait is what makes
-a new field complete: whoever looks at the tasks of all states, waiting ones first, misses only
-those that have come to wait meanwhile, and these are written here (``ops.delivery.indexing``).
+A task enters the index when it enters a queue that has indexed fields, and again each time it is
+enqueued there; it leaves the index when it leaves the queue.  A rebuild of the index reads the
+tasks of all states, waiting tasks first (``ops.delivery.indexing``).  It misses only tasks that are
+enqueued again during the rebuild, and these are written here.
 
-Of queues without such fields nothing is read or written; which have some is read twice a minute.
+Queues without indexed fields cost nothing.  The settings are read twice a minute.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +44,7 @@ class Matching:
     _read_at: datetime | None = None
 
     def write(self, writes: Sequence[TaskWrite]) -> None:
-        """Bring the index up to *writes*, which may come again.  Raises Unavailable."""
+        """Update the index with *writes*; repeated writes change nothing.  Raises Unavailable."""
         fields = self._known()
         if not fields:
             return
@@ -77,7 +77,7 @@ class Matching:
     def _payloads(
         self, moves: Mapping[tuple[str, str], _Move], fields: Mapping[str, tuple[str, ...]]
     ) -> Mapping[str, str | None]:
-        """Return the payloads by which tasks are indexed, as far as they are to be had."""
+        """Return the payloads that are needed and still exist, by task id."""
         found: dict[str, str | None] = {}
         asked: list[str] = []
         for (queue, task_id), move in moves.items():
@@ -99,7 +99,7 @@ class Matching:
 def _moves(
     write: TaskWrite, fields: Mapping[str, tuple[str, ...]]
 ) -> Mapping[tuple[str, str], _Move]:
-    """Return what *write* means to the indexes of the queues that have *fields*."""
+    """Return how *write* changes the indexes of the queues that have *fields*."""
     before, after = write.before, write.after
     left, entered = spot_of(before), spot_of(after)
     found: dict[tuple[str, str], _Move] = {}

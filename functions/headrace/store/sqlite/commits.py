@@ -26,10 +26,10 @@ _REPLACING: Final = (
 
 @dataclass(slots=True)
 class MadeChanges:
-    """What became of the changes of one call, and what they cost.
+    """The outcomes of the changes of one call, and their cost in units.
 
-    ``arrived`` are the tasks that came to wait, by queue, each with the microsecond from which on;
-    ``ended`` are those that live no more.
+    ``arrived`` has the tasks that were enqueued, by queue, each with the microsecond when it is
+    due; ``ended`` has the tasks that ended.
     """
 
     outcomes: list[Outcome]
@@ -84,7 +84,7 @@ class Commit:
         return Refused(None) if last is None else Done(last)
 
     def _blocked(self, change: Change) -> tuple[int, ...]:
-        """Return the places of what may not be written with *change*."""
+        """Return the places in ``also`` of the writes that are not allowed."""
         return tuple(place for place, also in enumerate(change.also) if not self._open(also))
 
     def _open(self, also: KeyLock | Change) -> bool:
@@ -102,7 +102,7 @@ class Commit:
             self._put_also(inner, times)
 
     def _refuse(self, change: Change, outcome: Outcome) -> Outcome:
-        """Count what the refused write costs, and the look at what stands there instead."""
+        """Count the cost of the refused write, and of reading the task that refused it."""
         if change.also:
             self._write += cost.TRANSACTION * (1 + sum(1 for _ in _flat(change.also)))
         else:

@@ -1,7 +1,4 @@
-"""Tasks as rows: columns for what conditions and order need, the rest as one JSON text.
-
-The payload stands beside it, exactly as it came in.
-"""
+"""Tasks as rows: columns for conditions and order, the payload, and the other fields as JSON."""
 
 import sqlite3
 import sys
@@ -23,7 +20,7 @@ COLUMNS: Final = (
     "id, queue, state, label, scheduled_at, expires_at, retained_until, due_at, rest, payload"
 )
 MEASURED: Final = COLUMNS.replace("payload", "length(CAST(payload AS BLOB))")
-"""The same with the size of the payload in its place."""
+"""``COLUMNS`` with the size of the payload instead of the payload."""
 
 Row = tuple[Any, ...]
 """The values of ``COLUMNS``."""
@@ -65,7 +62,7 @@ _other_values: Final = attrgetter(*[field.name for field in fields(Task)[_FIRST:
 
 
 def _plain(value: object) -> str:
-    """A text of a type of its own, as bodies bring them, is the text."""
+    """Return the text of a subclass of str, as request bodies have them."""
     if isinstance(value, str):
         return str(value)
     raise NotImplementedError(type(value))
@@ -147,7 +144,7 @@ def entry_of(place: Place, row: Row) -> Entry:
 def read_rows(
     db: sqlite3.Connection, task_ids: Iterable[str], *, payload: bool = True
 ) -> dict[str, Row]:
-    """Return the rows of those tasks that exist, by id; without *payload* its size is in them."""
+    """Return the rows of the tasks that exist, by id; without *payload* with its size instead."""
     columns = COLUMNS if payload else MEASURED
     ids = list(dict.fromkeys(task_ids))
     found: dict[str, Row] = {}
@@ -160,9 +157,9 @@ def read_rows(
 
 
 def insert(db: sqlite3.Connection, into: str, rows: Sequence[Row], then: str = "") -> None:
-    """Insert *rows*, all with as many values, by few statements.
+    """Insert *rows*, which have the same number of values, by few statements.
 
-    Between two, other threads take Python's lock, and whoever waits for the file waits for them.
+    Between two statements other threads may run, while other processes wait for the file.
     """
     for start in range(0, len(rows), _INSERTED_AT_ONCE):
         some = rows[start : start + _INSERTED_AT_ONCE]

@@ -1,4 +1,4 @@
-"""TaskTable and their index: conditions are judged, and changes made, in one transaction."""
+"""The table of tasks and its index: each change is checked and made in one transaction."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -70,7 +70,7 @@ class TaskTable:
         task_ids: Iterable[str],
         *,
         payload: bool = True,
-        consistent: bool = True,  # it always is; what it costs hangs on that
+        consistent: bool = True,  # only the cost depends on it
     ) -> dict[str, Task]:
         found = self._found(task_ids, payload=payload, consistent=consistent)
         return {task.id: task for task in found if not task.remains}
@@ -150,7 +150,7 @@ class TaskTable:
         return CountPage(number, last and Position(instant_of(last[0]), last[1]))
 
     def pages(self) -> FilePages:
-        """Return the way to read the tasks in bulk."""
+        """Return a reader of all tasks in pages."""
         return FilePages(self._db)
 
 

@@ -50,11 +50,7 @@ run-dynamodb: $(VENV)/.ready node_modules/.ready ## Serve the API on http://127.
 ##@ Develop
 .PHONY: test
 test: $(VENV)/.ready ## Run the tests, a minute on two cores (some of them: make test ARGS='-k lease')
-	@$(PY) -m pytest -p no:xdist -p tests.forking --processes $(processes) -m "not slow" $(ARGS)
-
-# Each process waits for an eighth of its time: for clocks, locks and other processes.  In the CI
-# other stages use that.
-processes = $(shell $(PY) -c 'import os; n = os.cpu_count() or 1; print(min($(if $(CI),n,n + n // 2), 8))')
+	@$(PY) $(pytest) -m "not slow" $(ARGS)
 
 .PHONY: test-slow
 test-slow: $(VENV)/.ready ## Run the tests that take seconds, or start and kill services; random seeds of the simulation

@@ -1,15 +1,16 @@
-"""Counting a queue anew mends its counters, whatever the recorder has missed or is yet to hear."""
+"""A recount sets the counters of a queue, whatever the recorder has missed or not got yet."""
 
 from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
-from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.history.recounting import Recounted
 from headrace.store.base import Store
 from tests.contract.test_recording import Recorder, new_recorder
 from tests.manual_clock import ManualClock
+from tests.streamed import Unsure
 
 
 @pytest.fixture
@@ -137,3 +138,53 @@ def test_a_cursor_is_good_for_its_own_recount_only(it: Recorder) -> None:
     refused(lambda: step(queue, second.cursor))
     it.record()
     assert counts(it, queue) == TRUTH
+
+
+@pytest.mark.parametrize("written", [4, 8, 9])
+def test_a_recount_that_dies_while_it_sets_the_counters_changes_nothing(
+    store: Store, clock: ManualClock, written: int
+) -> None:
+    """And it can be started again: after half of the buffers, after all, and after the audit."""
+    unsure = Unsure(store)
+    it = new_recorder(unsure, clock)
+    queue = worked(it)
+    with unsure.failing(*[None] * written, *["lost"] * 20), pytest.raises(Unavailable):
+        recount(it, queue)
+    it.world.clock.forward(1)
+
+    it.record()
+
+    assert counts(it, queue) == TRUTH
+    assert recount(it, queue).exact
+    assert counts(it, queue) == TRUTH
+
+
+def test_the_last_step_can_be_repeated(it: Recorder) -> None:
+    queue = worked(it)
+    it.world.use.recounting.patience = -1
+    step = it.world.use.recounting.step(queue)
+    cursors = [step.cursor]
+    while step.cursor is not None:
+        step = it.world.use.recounting.step(queue, step.cursor)
+        cursors.append(step.cursor)
+
+    assert it.world.use.recounting.step(queue, cursors[-2]) == step
+    it.world.clock.forward(1)
+    it.record()
+    assert counts(it, queue) == TRUTH
+
+
+def test_faults_are_recounted(it: Recorder) -> None:
+    queue = worked(it)
+    it.world.put(queue)
+    it.world.say(it.world.take(queue)[0], "FAILED")
+    changes = it.stream.taken()
+    it.record(changes[:-1])  # the recorder gets the rest when the queue is recounted
+    it.world.clock.forward(1)
+    counters = it.world.use.recording.counters
+
+    for _ in range(2):
+        recount(it, queue)
+        kinds = counters.faults(queue, counters.buffers()).kinds.values()
+        assert sorted((kind.dead, kind.retried) for kind in kinds) == [(1, 1)]
+        it.record(changes)

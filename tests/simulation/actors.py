@@ -429,10 +429,13 @@ class Caller:
 
     def recount(self) -> None:
         queue, cursor = self.queue(), None
+        self.facts.inexact.append(queue)
         for _ in range(20):
             answer = self.call("POST", f"{self.path(queue)}/recount", {"cursor": cursor})
             cursor = answer["cursor"]
             if cursor is None:
+                if answer["exact"]:
+                    self.facts.inexact.remove(queue)
                 return
 
     def recount_batch(self) -> None:

@@ -67,3 +67,4 @@ class Facts:
     schedules_ended: float = 0.0
     changed: set[str] = field(default_factory=set)  # queues that had other settings for a while
     actions: list[str] = field(default_factory=list)
+    inexact: list[str] = field(default_factory=list)  # queues: recounts not known to be exact

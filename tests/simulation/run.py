@@ -94,6 +94,21 @@ def _drain(world: World, played: Scenario, facts: Facts, background: Background)
         if not _unfinished(world) and not _acting(world, facts):
             break
         world.stage.sleep(7.0)
+    for queue in sorted(set(facts.inexact)):
+        _recount(world, queue)
+
+
+def _recount(world: World, queue: str) -> None:
+    """Recount a queue at rest whose counters may be off since tasks changed in a recount."""
+    world.stage.sleep(1.0)
+    answer: dict[str, Any] = {"cursor": None, "exact": True}
+    while True:
+        answer = _try(world, "POST", f"/v1/queues/{queue}/recount", {"cursor": answer["cursor"]})
+        if not answer:  # the queue was deleted
+            return
+        if answer["cursor"] is None:
+            assert answer["exact"], f"{queue}: a recount at rest is not exact"
+            return
 
 
 def _work(world: World, played: Scenario, queue: str) -> None:

@@ -86,9 +86,9 @@ def close(session: CliSession, id: str, total: int) -> None:
 @click.argument("id")
 @click.pass_obj
 def recount(session: CliSession, id: str) -> None:
-    """Count the members of a batch anew; it ends, and calls back, if all of them have ended.
+    """Recount the members of a batch, so that it ends and calls back if all have ended.
 
-    For one that does not end after the recorder was away for more than six hours.
+    Use it if a batch does not end after the recorder was away for more than six hours.
     """
     with progress(session) as bar:
         seen = bar.add_task("Found", total=None)
@@ -101,7 +101,7 @@ def recount(session: CliSession, id: str) -> None:
     columns = ("State", "Members", "The batch said")
     answer(session, found, lambda: rows(columns, numbers, right=columns[1:]))
     refusal = found.refusal
-    session.note(f"The batch stays as it was: {refusal}." if refusal else "It says that now.")
+    session.note(f"The batch stays as it was: {refusal}." if refusal else "The batch is corrected.")
 
 
 @batch_command.command("cancel", example="headrace batch cancel wfl_01kc5m3v0e8x2r7n4q9w6y1z0a")

@@ -258,9 +258,9 @@ def reindex(session: CliSession, queue: str) -> None:
 @queue_argument
 @click.pass_obj
 def recount(session: CliSession, queue: str) -> None:
-    """Count a queue anew, and mend its counters where they are off.
+    """Recount a queue and correct its counters.
 
-    They are after the recorder was away for more than six hours. Workers need not stop for it.
+    Use it after the recorder was away for more than six hours. Workers may continue.
     """
     with progress(session) as bar:
         seen = bar.add_task("Counted", total=None)

@@ -1,20 +1,15 @@
-"""Counting the members of a batch: what a write of a task means, and a recount of them all.
+"""Batches in the recorder: what a write of a task changes in its batches, and recounts of a batch.
 
-Counting them anew, after the recorder has missed some of their changes.
+No index knows the members of a batch.  So a recount reads every task that has ended, step by step;
+what it has found is in the cursor.  The batch takes the numbers only if
 
-No index knows the members of a batch.  So every task that has ended is read, a step at a time, and
-all that was found so far is in the cursor.  What was found is the truth about the batch only when
-
-- it is all: as many members that nobody's report made as the total, and nothing owed;
+- all members are found: as many as the total that no report spawned, and no spawned one missing;
 - and each ended ``_SETTLED`` before the recount began.
 
-Then every change that was seen is older than ``_MARGIN`` before the beginning, and every other is
-later: the two times are so far apart that no clock, slow write or lag of the index is in between.
-So the batch takes these numbers, and from then on leaves out what the recorder comes to of the
-time before.  In every other case it stays as it is: nobody can tell a member that is not kept any
-more from one that never was, nor how it ended.
-
-What a write of a task means to the batches that count it.
+Every change of these members is then older than ``_MARGIN`` before the beginning, and every other
+change is later, whatever clocks, slow writes and the index are late by.  So from then on the batch
+skips changes from before that time, which the recorder may get later.  In every other case the
+batch stays as it is: a member that is not kept cannot be told from one that never was.
 """
 
 from collections.abc import Callable
@@ -42,9 +37,9 @@ _PAGE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class RecountedBatch:
-    """What a recount of a batch has come to: final without a ``cursor``.
+    """The progress of a recount of a batch: final without a ``cursor``.
 
-    ``was`` is the batch before.  ``refusal`` says why it stays as it was, None if it does not.
+    ``was`` is the batch before.  ``refusal`` says why it stays as it was, None if it is corrected.
     """
 
     found: FoundMembers
@@ -55,7 +50,7 @@ class RecountedBatch:
 
 @dataclass(slots=True, eq=False, repr=False)
 class BatchRecounting:
-    """The use case, with what it needs from outside; *patience* is seconds a step counts for."""
+    """The use case, with what it needs from outside; a step counts for *patience* seconds."""
 
     store: Store
     batches: BatchOperations
@@ -65,9 +60,9 @@ class BatchRecounting:
     patience: float = 5.0
 
     def step(self, batch_id: str, cursor: str | None = None) -> RecountedBatch:
-        """Begin to count the members of a batch anew, or go on; the last step mends the batch.
+        """Begin to recount the members of a batch, or continue; the last step corrects the batch.
 
-        Raises NotFound for the batch, and InvalidRequest for a cursor that is none.
+        Raises NotFound for the batch, and InvalidRequest for a cursor of another list.
         """
         was = self.batches.get(batch_id)
         scope = f"recount batch {was.key}"

@@ -1,69 +1,24 @@
 """One buffer of the counters: what was counted since it was last flushed; see ``counters``."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import blake2b
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from headrace.domain.batch import BatchDelta
 from headrace.domain.instants import micros_of
-from headrace.history.tally import Counts, Tally, counts_of
+from headrace.history.faults import QueueFaults, kinds_of
+from headrace.history.tally import Tally
+from headrace.history.transitions import Transition
 from headrace.store.base import Record
 
-KEPT: Final = timedelta(hours=26)
+BUFFER: Final = "recorder"
+STREAM_KEPT: Final = timedelta(hours=26)
 """A stream keeps its records for a day; what was not heard of for longer has nothing to repeat."""
-
-_FRESH_FAULTS: Final = 400
 
 WATCHED: Final = 16
 """Of how many batches a buffer knows how many members are live: the names take room."""
-
-
-@dataclass(slots=True)
-class BufferedRecount:
-    """What a buffer knows of a queue that is counted anew, or was; see ``recounting``.
-
-    *open* names the recount that is under way, and *fresh* what was counted that it has not seen,
-    *faults* likewise: how many tasks are dead and are tried again, by fingerprint.
-    Until *held*, in microseconds since 1970, nothing of the queue may be counted; later that says
-    when the recount was last heard of.  *done* names the last one that was finished, and *ended*
-    is when.
-    """
-
-    open: str = ""
-    held: int = 0
-    fresh: Counts = field(default_factory=counts_of)
-    done: str = ""
-    ended: int = 0
-    faults: dict[str, list[int]] = field(default_factory=dict)
-
-    def add_fault(self, fingerprint: str, step: int, *, dead: bool) -> None:
-        """Count *step* tasks more, or less, that the recount has not seen."""
-        crowded = len(self.faults) >= _FRESH_FAULTS
-        name = fingerprint if fingerprint in self.faults or not crowded else ""
-        self.faults.setdefault(name, [0, 0])[not dead] += step
-
-    def finish(self, ended: int) -> None:
-        """Note that the one under way is finished."""
-        self.done, self.ended = self.open, ended
-        self.give_up()
-
-    def give_up(self) -> None:
-        """Forget the one under way."""
-        self.open, self.fresh, self.faults = "", counts_of(), {}
-
-    def body(self) -> Sequence[Any]:
-        """Return it as JSON, none of it changed by what is counted later."""
-        faults = {name: [*numbers] for name, numbers in self.faults.items()}
-        return [self.open, self.held, [*self.fresh], self.done, self.ended, faults]
-
-    @classmethod
-    def of(cls, body: Sequence[Any]) -> Self:
-        """Return the recount that body() wrote."""
-        opened, held, fresh, done, ended, *more = body
-        faults = {name: [*numbers] for name, numbers in more[0].items()} if more else {}
-        return cls(opened, held, counts_of(fresh), done, ended, faults)
 
 
 @dataclass(slots=True)
@@ -72,8 +27,10 @@ class Buffer:
 
     ``as_of`` is the time of the latest change counted, in microseconds since 1970; ``opened`` the
     minute of the first batch since the flush; ``shards`` has for each the last sequence number and
-    the hour it was seen.  ``recounts`` has the queues that are or were counted anew, ``batches``
-    what is to be posted to batches.  ``live`` says of some batches how many of the members whose
+    the hour it was seen.  ``recounted`` has for queues the time of their last recount, in
+    microseconds since 1970, and ``early`` their numbers of tasks by changes up to that time, which
+    the recount has counted: they count only if it was not finished.  ``batches`` is what is to be
+    posted to batches.  ``live`` says of some batches how many of the members whose
     birth was counted here have not ended, or of how many more that was counted: never too many.
     """
 
@@ -84,7 +41,8 @@ class Buffer:
     closed: bool = False
     shards: dict[str, tuple[int, int]] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
-    recounts: dict[str, BufferedRecount] = field(default_factory=dict)
+    recounted: dict[str, int] = field(default_factory=dict)
+    early: Tally = field(default_factory=Tally)
     batches: dict[str, BatchDelta] = field(default_factory=dict)
     live: dict[str, int] = field(default_factory=dict)
 
@@ -92,6 +50,18 @@ class Buffer:
     def owed_to_batches(self) -> dict[str, BatchDelta]:
         """What batches must be told before anything is added: all of it in a closed buffer."""
         return {one: delta for one, delta in self.batches.items() if self.closed or delta.due}
+
+    def add(self, change: Transition) -> None:
+        """Count one write of a task."""
+        recounted = [queue for queue, until in self.recounted.items() if change.at <= until]
+        if not recounted:
+            self.tally.add(change)
+            return
+        counted = Tally()
+        counted.add(change)
+        for queue in recounted:
+            self.early.take_standing(counted, queue)
+        self.tally.merge(counted)
 
     def add_to_batch(
         self, batch_id: str, delta: BatchDelta, *, watch_from: int, failure_known: bool
@@ -122,19 +92,16 @@ class Buffer:
         self.shards = {
             key: (last, seen)
             for key, (last, seen) in self.shards.items()
-            if hour - seen <= KEPT.total_seconds() // 3600
+            if hour - seen <= STREAM_KEPT.total_seconds() // 3600
         }
 
     def forget_recounts(self, now: datetime) -> None:
         """Drop the recounts of which nothing can come any more."""
-        before = micros_of(now - KEPT)
-        self.recounts = {
-            queue: one for queue, one in self.recounts.items() if max(one.held, one.ended) > before
-        }
+        before = micros_of(now - STREAM_KEPT)
+        self.recounted = {queue: at for queue, at in self.recounted.items() if at > before}
 
     def body(self) -> dict[str, Any]:
         """Return it as JSON, none of it changed by what is counted later."""
-        recounts = {queue: recount.body() for queue, recount in self.recounts.items()}
         batches = {batch_id: delta.body() for batch_id, delta in self.batches.items()}
         return {
             "as_of": self.as_of,
@@ -142,18 +109,20 @@ class Buffer:
             "sealed": self.closed,
             "shards": {key: [str(last), seen] for key, (last, seen) in self.shards.items()},
             **self.tally.body(),
-            **({"recounts": recounts} if recounts else {}),
+            **({"recounted": dict(self.recounted)} if self.recounted else {}),
+            **({"early": self.early.body()} if self.early.counts else {}),
             **({"batches": batches} if batches else {}),
             **({"live": dict(self.live)} if self.live else {}),
         }
+
+    def record(self) -> Record:
+        """Return it as the record that holds it."""
+        return Record(BUFFER, str(self.number), self.body(), self.version)
 
     @classmethod
     def of(cls, record: Record) -> "Buffer":
         body = record.body
         shards = {key: (int(last), seen) for key, (last, seen) in body["shards"].items()}
-        recounts = {
-            queue: BufferedRecount.of(one) for queue, one in body.get("recounts", {}).items()
-        }
         return cls(
             int(record.name),
             record.version,
@@ -162,10 +131,34 @@ class Buffer:
             body["sealed"],
             shards,
             Tally.of(body),
-            recounts,
+            dict(body.get("recounted", {})),
+            Tally.of(body["early"]) if "early" in body else Tally(),
             {batch_id: BatchDelta.of(one) for batch_id, one in body.get("batches", {}).items()},
             dict(body.get("live", {})),
         )
+
+
+def parts_to_count(
+    body: Mapping[str, Any], queue: str, recounted: int
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the tallies in a buffer's *body* that hold what *queue* still has to count.
+
+    *recounted* is the time of the last recount of the queue that was finished.
+    """
+    yield body
+    if "early" in body and recounted < body.get("recounted", {}).get(queue, 0):
+        yield body["early"]
+
+
+def add_pending_faults(
+    faults: QueueFaults, queue: str, buffers: Iterable[Record], now: int
+) -> None:
+    """Add to the *faults* of a queue what *buffers*, read before them, have not posted yet."""
+    for buffer in buffers:
+        if faults.posted.get(buffer.name, 0) < buffer.version:
+            for part in parts_to_count(buffer.body, queue, faults.recounted):
+                if kinds := part.get("faults", {}).get(queue):
+                    faults.merge(kinds_of(kinds), now)
 
 
 def _shard_key(shard: str) -> str:

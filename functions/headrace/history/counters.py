@@ -38,8 +38,14 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.ids import new_chance
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import State
-from headrace.history.counter_buffer import Buffer
-from headrace.history.faults import FAULTS, Kinds, QueueFaults, change_faults, with_pending
+from headrace.history.counter_buffer import (
+    BUFFER,
+    STREAM_KEPT,
+    Buffer,
+    add_pending_faults,
+    parts_to_count,
+)
+from headrace.history.faults import FAULTS, Kinds, QueueFaults, change_faults
 from headrace.history.tally import (
     MINUTE,
     STATES,
@@ -57,7 +63,6 @@ from headrace.ops.tasks.batches import BatchOperations
 from headrace.store.base import Record, Store, every_record
 from headrace.store.call_scope import flat_rate
 
-BUFFER: Final = "recorder"
 TOTALS: Final = "totals"
 SERIES: Final = "series:"
 BUFFERS: Final = 8
@@ -203,48 +208,49 @@ class Counters:
 
         Raises Unavailable when too many others write to the same totals at once.
         """
+        stored = buffer.record()
         by_bucket: dict[int, Tally] = {}
-        for queue, counts in buffer.tally.counts.items():
-            by_bucket.setdefault(bucket_of(queue), Tally()).counts[queue] = counts
+        for queue in buffer.tally.counts.keys() | buffer.early.counts.keys():
+            by_bucket.setdefault(bucket_of(queue), Tally()).counts[queue] = counts_of()
         for queue, minutes in buffer.tally.minutes.items():
             by_bucket.setdefault(bucket_of(queue), Tally()).minutes[queue] = minutes
         for queue in buffer.tally.flows.by_target:
             part = by_bucket.setdefault(bucket_of(queue), Tally())
             part.flows.merge(buffer.tally.flows.to(queue))
         for bucket, tally in by_bucket.items():
-            self._add_to_totals(bucket, buffer, tally)
+            self._add_to_totals(bucket, stored, tally)
             for block, happened in _blocks(tally).items():
                 name = f"{_block_name(block)}.{buffer.number}.{buffer.version}"
                 until = instant_of((block + 1) * _BLOCK * MINUTE) + KEPT
                 body = {"minutes": happened.body()["minutes"]}
                 self.store.put_record(Record(_series(bucket), name, body, 1, until), replaces=None)
-        for queue, kinds in buffer.tally.faults.by_queue.items():
-            self._add_to_faults(queue, buffer, kinds)
-        buffer.tally, buffer.closed, buffer.opened = Tally(), False, 0
+        for queue in buffer.tally.faults.by_queue.keys() | buffer.early.faults.by_queue.keys():
+            self._add_to_faults(queue, stored)
+        buffer.tally, buffer.early = Tally(), Tally()
+        buffer.closed, buffer.opened = False, 0
 
-    def _add_to_faults(self, queue: str, buffer: Buffer, kinds: Kinds) -> None:
-        number, now = str(buffer.number), micros_of(self.now())
+    def _add_to_faults(self, queue: str, buffer: Record) -> None:
+        now = micros_of(self.now())
 
         def added(faults: QueueFaults) -> bool:
-            if faults.posted.get(number, 0) >= buffer.version:
+            if faults.posted.get(buffer.name, 0) >= buffer.version:
                 return False
-            faults.posted[number] = buffer.version
-            faults.merge(kinds, now)
+            add_pending_faults(faults, queue, [buffer], now)
+            faults.posted[buffer.name] = buffer.version
             return True
 
         self._attempt(lambda: change_faults(self.store, queue, added, now))
 
-    def _add_to_totals(self, bucket: int, buffer: Buffer, tally: Tally) -> None:
-        number = str(buffer.number)
-
+    def _add_to_totals(self, bucket: int, buffer: Record, tally: Tally) -> None:
         def added(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-            if body["posted"].get(number, 0) >= buffer.version:
+            if body["posted"].get(buffer.name, 0) >= buffer.version:
                 return None
+            counts = {queue: _counted(queue, body, [buffer]) for queue in tally.counts}
             flows, now = QueueFlows.of(body.get("moves", {})), micros_of(self.now())
             flows.merge(tally.flows)
             return {
-                "posted": {**body["posted"], number: buffer.version},
-                "counts": _with_counts(body, tally.counts),
+                **_with_counts(body, counts),
+                "posted": {**body["posted"], buffer.name: buffer.version},
                 "moves": flows.kept(now, FLOWS_BYTES).body(),
                 "pace": grown(body.get("pace", {}), tally.minutes, now, THROUGHPUT_BYTES),
             }
@@ -293,37 +299,45 @@ class Counters:
 
         self._attempt(attempt)
 
-    def mend(self, queue: str, by: Counts) -> None:
-        """Add *by* to the counts of *queue*.  Raises Unavailable."""
-        with flat_rate(write=1.0):  # queues share their buckets
-            self._change_totals(
-                bucket_of(queue), lambda body: {**body, "counts": _with_counts(body, {queue: by})}
-            )
+    def set_counts(self, queue: str, counts: Counts, faults: Kinds, until: int) -> Counts:
+        """Set what *queue* has to *counts* and *faults*, and return the counts before.
 
-    def post_faults(self, queue: str) -> None:
-        """Bring all that buffers have of the faults of *queue* into its record.
-
-        Raises Unavailable as flush() does.
+        They hold the changes up to *until*, in microseconds since 1970: buffers keep apart what
+        the recorder gets of that time later, and the totals say that it is counted.  So a call that
+        fails midway changes nothing, or all but the faults.  Raises Unavailable.
         """
 
-        def close(buffer: Buffer) -> None:
-            if queue in buffer.tally.faults.by_queue:
-                buffer.opened = 1  # a minute that is over
+        def mark(buffer: Buffer) -> None:
+            buffer.recounted[queue] = until
 
-        if any(queue in buffer.body.get("faults", {}) for buffer in self.buffers()):
-            self.change_buffers(close)
-            self.change_buffers(lambda _: None)  # who writes to a closed one flushes it
+        self.change_buffers(mark)
+        buffers, now = self.buffers(), micros_of(self.now())
+        oldest = micros_of(self.now() - STREAM_KEPT)
+        was = counts_of()
 
-    def mend_faults(self, queue: str, found: Kinds) -> None:
-        """Let *found* be what tasks of *queue* fail of, while buffers have nothing of that."""
-        now = micros_of(self.now())
+        def changed(body: Mapping[str, Any]) -> Mapping[str, Any]:
+            nonlocal was
+            was = _counted(queue, body, buffers)
+            before = body.get("recounted", {}).items()
+            recent = {name: at for name, at in before if at > oldest}
+            empty = {**body, "counts": {}, "recounted": {**recent, queue: until}}
+            pending = _counted(queue, empty, buffers)
+            stored = [right - later for right, later in zip(counts, pending, strict=True)]
+            return {**_with_counts(body, {queue: stored}), "recounted": empty["recounted"]}
 
-        def mended(faults: QueueFaults) -> bool:
-            faults.take(found, now)
+        def changed_faults(known: QueueFaults) -> bool:
+            known.recounted = until
+            pending = QueueFaults(dict(known.posted), recounted=until)
+            add_pending_faults(pending, queue, buffers, now)
+            if not (faults or known.kinds or pending.kinds):
+                return False
+            known.set_numbers(faults, pending.kinds, now)
             return True
 
-        with flat_rate(write=1.0):
-            self._attempt(lambda: change_faults(self.store, queue, mended, now))
+        with flat_rate(write=1.0):  # queues share their buckets
+            self._change_totals(bucket_of(queue), changed)
+            self._attempt(lambda: change_faults(self.store, queue, changed_faults, now))
+        return was
 
     def wait(self) -> None:
         """Let the one who was quicker finish."""
@@ -345,7 +359,7 @@ class Counters:
     def faults(self, queue: str, buffers: Sequence[Record]) -> QueueFaults:
         """Return what tasks of *queue* fail of."""
         faults = QueueFaults.of(self.store.record(FAULTS, queue))
-        with_pending(faults, queue, buffers, micros_of(self.now()))
+        add_pending_faults(faults, queue, buffers, micros_of(self.now()))
         return faults
 
     def totals(self) -> Totals:
@@ -401,19 +415,18 @@ class Counters:
 def _counted(queue: str, body: Mapping[str, Any], buffers: Sequence[Record]) -> Counts:
     """Return the counts of a queue by the *body* of its bucket and what is not flushed yet."""
     counts = counts_of(body["counts"].get(queue, ()))
+    recounted = body.get("recounted", {}).get(queue, 0)
     for buffer in buffers:
         if body["posted"].get(buffer.name, 0) < buffer.version:
-            add_counts(counts, buffer.body["counts"].get(queue, ()))
+            for part in parts_to_count(buffer.body, queue, recounted):
+                add_counts(counts, part["counts"].get(queue, ()))
     return counts
 
 
-def _with_counts(body: Mapping[str, Any], more: Mapping[str, Counts]) -> Mapping[str, Counts]:
-    """Return the counts of a bucket's *body* with *more* added, without queues that have none."""
-    counts: dict[str, Counts] = {**body["counts"]}
-    for queue, added in more.items():
-        counts[queue] = counts_of(counts.get(queue, ()))
-        add_counts(counts[queue], added)
-    return {queue: sums for queue, sums in counts.items() if any(sums)}
+def _with_counts(body: Mapping[str, Any], counts: Mapping[str, Counts]) -> Mapping[str, Any]:
+    """Return a bucket's *body* with these *counts*, without queues that have none."""
+    merged = {**body["counts"], **counts}
+    return {**body, "counts": {queue: sums for queue, sums in merged.items() if any(sums)}}
 
 
 def buffer_of(shard: str) -> int:

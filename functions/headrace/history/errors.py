@@ -10,14 +10,9 @@ from headrace.domain.access import Permission, Principal
 from headrace.domain.filters import standing_fault_of
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import State, Task
+from headrace.history.counter_buffer import add_pending_faults
 from headrace.history.counters import Counters
-from headrace.history.faults import (
-    FAULTS,
-    FaultCount,
-    QueueFaults,
-    newest_first,
-    with_pending,
-)
+from headrace.history.faults import FAULTS, FaultCount, QueueFaults, newest_first
 from headrace.history.recent import by_five_minutes, by_hour
 from headrace.history.tally import CANCELLED, STATES
 from headrace.store.base import every_record
@@ -102,7 +97,7 @@ class ErrorOperations:
             if only not in (None, queue):
                 continue
             faults = found.get(queue) or QueueFaults()
-            with_pending(faults, queue, totals.buffers, now)
+            add_pending_faults(faults, queue, totals.buffers, now)
             counts = totals.counts(queue)
             if faults.dead != counts[_DEAD] - counts[CANCELLED]:
                 uncounted.append(queue)

@@ -11,7 +11,7 @@ every other new kind while any of REST stands: what has a number of its own has 
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, Self
 
@@ -139,11 +139,6 @@ class FaultChanges:
         """Return the count of one kind, to be added to."""
         return self.by_queue.setdefault(queue, {}).setdefault(fingerprint, FaultCount())
 
-    def add(self, queue: str, fingerprint: str, step: int, *, dead: bool) -> None:
-        """Count *step* tasks more, or less, of which nothing else is known."""
-        more = FaultCount(dead=step) if dead else FaultCount(retried=step)
-        self.count(queue, fingerprint).merge(more)
-
     def merge(self, other: "FaultChanges") -> None:
         """Count everything that *other* has counted."""
         for queue, kinds in other.by_queue.items():
@@ -167,10 +162,15 @@ def seen_in(transition: Transition) -> bool:
 
 @dataclass(slots=True)
 class QueueFaults:
-    """What tasks of one queue fail of; ``posted`` is what of each buffer is in it."""
+    """The faults of one queue.
+
+    ``posted`` says for each buffer which version of it is in here.  ``recounted`` is the time of
+    the last recount, in microseconds since 1970, 0 for none.
+    """
 
     posted: dict[str, int] = field(default_factory=dict)
     kinds: Kinds = field(default_factory=dict)
+    recounted: int = 0
 
     @property
     def dead(self) -> int:
@@ -191,12 +191,20 @@ class QueueFaults:
         if REST in self.kinds and not self.kinds[REST].stands:
             del self.kinds[REST]
 
-    def take(self, found: Mapping[str, FaultCount], now: int) -> None:
-        """Have the numbers that were *found*; when a kind was seen stays known."""
+    def set_numbers(
+        self, found: Mapping[str, FaultCount], pending: Mapping[str, FaultCount], now: int
+    ) -> None:
+        """Replace the numbers of tasks by those *found*, less those *pending*, to be added later.
+
+        When each kind was seen stays known.
+        """
+        found = {name: replace(kind) for name, kind in found.items()}
+        for name, kind in pending.items():
+            found.setdefault(name, FaultCount()).merge(FaultCount(-kind.dead, -kind.retried))
         known = {name: kind for name, kind in self.kinds.items() if name}
         for kind in known.values():
             kind.dead = kind.retried = 0
-        # Those first that have numbers: what was told of is left out where there is no room.
+        # Kinds with numbers come first: if there is no room for all, those without are dropped.
         self.kinds = {name: known[name] for name in known.keys() & found.keys()}
         self.merge(found, now)
         quiet = {name: kind for name, kind in known.items() if name not in self.kinds}
@@ -224,22 +232,16 @@ class QueueFaults:
 
     def body(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return {"posted": self.posted, "kinds": body_of(self.kinds)}
+        kinds = body_of(self.kinds)
+        return {"posted": self.posted, "kinds": kinds, "recounted": self.recounted}
 
     @classmethod
     def of(cls, record: Record | None) -> Self:
         """Return what a record has; nothing where there is none."""
         if record is None:
             return cls()
-        return cls(dict(record.body["posted"]), kinds_of(record.body["kinds"]))
-
-
-def with_pending(faults: QueueFaults, queue: str, buffers: Iterable[Record], now: int) -> None:
-    """Add to the *faults* of a queue what *buffers*, read before them, have not posted yet."""
-    for buffer in buffers:
-        kinds = buffer.body.get("faults", {}).get(queue)
-        if kinds and faults.posted.get(buffer.name, 0) < buffer.version:
-            faults.merge(kinds_of(kinds), now)
+        body = record.body
+        return cls(dict(body["posted"]), kinds_of(body["kinds"]), body["recounted"])
 
 
 def change_faults(

@@ -10,8 +10,6 @@ tasks have let go of; see ``domain.offload``.
 Values that a queue indexes are noted then; see ``matching``.
 
 Before a batch counts, other queues are told of the tasks that it ends; see ``ends``.
-
-A queue that is counted anew gets what the new count has not seen; see ``recount``.
 """
 
 from collections import Counter, deque
@@ -30,22 +28,14 @@ from headrace.history.counter_buffer import Buffer
 from headrace.history.counters import BATCH_BYTES, Counters, buffer_of
 from headrace.history.ends import EndWebhooks
 from headrace.history.faults import FAULT_BYTES
-from headrace.history.judging import IndexChange, Judging
 from headrace.history.matching import Matching
 from headrace.history.tally import MINUTE
-from headrace.history.transitions import (
-    Event,
-    Transition,
-    index_entry,
-    transition,
-)
+from headrace.history.transitions import Event, Transition, transition
 from headrace.safe_logging import safe_logger
 
 _log: Final = safe_logger(__name__)
 
 _TRIES: Final = 20
-_HELD_TRIES: Final = 100  # longer than any buffer is held
-_HELD_SECONDS: Final = 0.25
 # What a record of a buffer takes for a queue or a minute besides the name, and for one duration.
 _ENTRY_BYTES: Final = 48
 _DURATION_BYTES: Final = 12
@@ -81,13 +71,6 @@ class _WriteReading(NamedTuple):
     batches: tuple[tuple[str, BatchDelta], ...] = ()
     let_go: tuple[str, ...] = ()
 
-    @property
-    def index_change(self) -> IndexChange:
-        """What it did to the index."""
-        before, after = self.write.before, self.write.after
-        version = after.version if after is not None else before.version + 1 if before else 0
-        return IndexChange(index_entry(before), index_entry(after), self.change.at, version)
-
 
 @dataclass(slots=True, eq=False, repr=False)
 class Recording:
@@ -98,11 +81,7 @@ class Recording:
     objects: ObjectStore | None = None
     ends: EndWebhooks | None = None
     matching: Matching | None = None
-    _judging: Judging = field(init=False)
     _buffers: dict[int, Buffer] = field(default_factory=dict)  # as last written by us
-
-    def __post_init__(self) -> None:
-        self._judging = Judging(self.counters)
 
     def record(self, shard: str, writes: Sequence[TaskWrite]) -> Recorded:
         """Count *writes* of one shard of the log, each once however often it comes."""
@@ -150,7 +129,7 @@ class Recording:
         Return how many were new.
         """
         number, told = buffer_of(shard), self.ends is None
-        for _ in range(_TRIES + _HELD_TRIES):
+        for _ in range(_TRIES):
             # Taken out until it is written: what is half done must not be gone on with.
             buffer = self._buffers.pop(number, None) or self.counters.buffer(number)
             done = buffer.done(shard)
@@ -164,13 +143,8 @@ class Recording:
                 told = True
             self.counters.make_ready(buffer)
             for reading in fresh:
-                buffer.tally.add(reading.change)
+                buffer.add(reading.change)
             self._add_to_batches(buffer, fresh)
-            if buffer.recounts and not self._judging.add(
-                buffer, [read.index_change for read in fresh]
-            ):
-                self.counters.sleep(_HELD_SECONDS)  # its queue is just being counted anew
-                continue
             buffer.as_of = max(buffer.as_of, *(reading.change.at for reading in fresh))
             buffer.reach(shard, fresh[-1].write.sequence, self.counters.now())
             if self.counters.keep(buffer):

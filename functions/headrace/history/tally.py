@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from headrace.domain.task import SHOWN_STATES, State
 from headrace.domain.write import Spot
-from headrace.history.faults import FaultChanges
+from headrace.history.faults import FaultChanges, FaultCount
 from headrace.history.recent import SLOT, Slots, add_slots, recent, slots_of, text_of
 from headrace.history.transitions import Event, Happening, Transition
 
@@ -301,9 +301,13 @@ class Tally:
         for happening in happenings:
             self._activity(happening.queue, happening.at // MINUTE).add(happening)
 
-    def add_count(self, queue: str, place: int, step: int) -> None:
-        """Change by *step* the number at *place* of the counts of *queue*."""
-        self._counts(queue)[place] += step
+    def take_standing(self, other: "Tally", queue: str) -> None:
+        """Move the numbers of tasks of *queue*, by state and by fault, from *other* to here."""
+        add_counts(self._counts(queue), other.counts.pop(queue, ()))
+        for fingerprint, kind in other.faults.by_queue.get(queue, {}).items():
+            standing = FaultCount(dead=kind.dead, retried=kind.retried)
+            self.faults.count(queue, fingerprint).merge(standing)
+            kind.dead = kind.retried = 0
 
     def merge(self, other: "Tally") -> None:
         """Count everything that *other* has counted."""

@@ -15,22 +15,6 @@ from headrace.domain.task import State, Task
 from headrace.domain.write import Spot, TaskWrite, last_spot_of, spot_of
 
 
-class IndexEntry(NamedTuple):
-    """Where a task stands in the index; *at* in microseconds since 1970.
-
-    ``cancelled`` and ``fault`` the index does not tell: whether the task came to be dead so, and
-    the fingerprint of what it has ended of or is tried again after, else empty.
-    """
-
-    queue: str
-    state: State
-    label: int
-    at: int
-    task_id: str
-    cancelled: bool = False
-    fault: str = ""
-
-
 class UnreadableWrite(ValueError):
     """A write whose tasks do not say what happened."""
 
@@ -103,17 +87,6 @@ def transition(write: TaskWrite) -> Transition:
             was_cancelled=was, is_cancelled=now, old_fault=failed, new_fault=fails
         )
     return change
-
-
-def index_entry(task: Task | None) -> IndexEntry | None:
-    """Return the entry of *task* in the index; None for a tombstone."""
-    spot = spot_of(task)
-    if task is None or spot is None:
-        return None
-    cancelled, fault = _failure(task, spot)
-    named = "" if fault is None else fault.fingerprint
-    at = micros_of(task.scheduled_at)
-    return IndexEntry(*spot, task.place.label, at, task.id, cancelled, named)
 
 
 def standing_fault(task: Task) -> TaskFault | None:

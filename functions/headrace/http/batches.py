@@ -347,22 +347,22 @@ def cancel(
 
 @router.post(
     "/v1/batches/<id>/recount",
-    summary="Count the members of a batch anew and mend its numbers",
+    summary="Recount the members of a batch and correct its numbers",
     description=(
-        "For when the recorder was away for more than six hours, and a batch does not end. "
-        "Each call reads tasks that have ended for some seconds; while there is a "
-        "`cursor`, send it for the next step. The last one mends the batch, which then calls back, "
-        "if every member is kept still and ended ten minutes before the recount or earlier. "
-        "Otherwise it stays as it is, and `refusal` says why."
+        "For a batch that does not end after the recorder was away for more than six hours. Each "
+        "call reads ended tasks for some seconds; while there is a `cursor`, send it for the next "
+        "step. If every member is still kept and ended at least ten minutes before the recount, "
+        "the last step corrects the batch, which then calls back. Otherwise the batch stays as it "
+        "is, and `refusal` says why."
     ),
     operation_id="recount_batch",
-    responses=answers(200, "What it has come to.", "BatchRecount"),
+    responses=answers(200, "The progress.", "BatchRecount"),
 )
 def recount(
     id: BatchInPath,
     body: Annotated[RecountBody | None, Body(openapi_examples=RECOUNT)] = None,
 ) -> Answered:
-    """Count a batch anew."""
+    """Recount a batch."""
     step = use_cases().batch_recounting.step(_own(id).id, body.cursor if body else None)
     answer = batch_wire.BatchRecount(
         succeeded=step.found.succeeded,

@@ -341,7 +341,7 @@ EmptyBody: TypeAlias = Annotated[ResumeBody | None, Body(title="Body")]
 
 
 class RecountBody(RequestBody):
-    """Where a recount goes on; nothing to begin one."""
+    """The cursor at which a recount continues; without it one begins."""
 
     cursor: Annotated[str, Field(max_length=CURSOR_LENGTH)] | None = None
 

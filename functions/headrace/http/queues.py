@@ -305,22 +305,22 @@ def purge(queue: QueueInPath, body: Annotated[PurgeBody, Body(openapi_examples=P
 
 @router.post(
     "/v1/queues/<queue>/recount",
-    summary="Count a queue anew and mend its counters",
+    summary="Recount a queue and correct its counters",
     description=(
-        "For when the recorder was away for more than six hours. Each call "
-        "counts for some seconds; while there is a `cursor`, send it for the next step. The last "
-        "step corrects the counters. If a task of the queue was written since the first step, "
-        "`exact` is false: the counters may be off by such tasks. A recount that is not continued "
-        "for an hour changes nothing."
+        "For when the recorder was away for more than six hours. Each call counts for some "
+        "seconds; while there is a `cursor`, send it for the next step. When all tasks are counted "
+        "the counters are set, and further steps compare. If a task of the queue was written since "
+        "the first step, `exact` is false: the counters may be off by such tasks. A cursor is good "
+        "for an hour."
     ),
     operation_id="recount_queue",
-    responses=answers(200, "What it has come to.", "Recount"),
+    responses=answers(200, "The progress.", "Recount"),
 )
 def recount(
     queue: QueueInPath,
     body: Annotated[RecountBody | None, Body(openapi_examples=RECOUNT)] = None,
 ) -> Answered:
-    """Count a queue anew."""
+    """Recount a queue."""
     cursor = body.cursor if body else None
     step = use_cases().recounting.step(queue_name(queue), cursor)
     return json_answer(recount_answer(step))

@@ -125,9 +125,9 @@ class BatchSteps(Answer, frozen=True, kw_only=True):
 
 
 class BatchRecount(Answer, frozen=True, kw_only=True):
-    """What a recount of a batch has come to; final when `cursor` is null.
+    """The progress of a recount of a batch; final when `cursor` is null.
 
-    `succeeded` and `dead` are members that were found ended.
+    `succeeded` and `dead` are the ended members that were found.
     """
 
     succeeded: int
@@ -136,7 +136,7 @@ class BatchRecount(Answer, frozen=True, kw_only=True):
     was_dead: Annotated[int, Meta(description="What the batch said before.")]
     refusal: Annotated[
         str | None,
-        Meta(description="Why the batch stays as it was; null: it says now what was found."),
+        Meta(description="Why the batch stays as it was; null if it has the numbers found."),
     ]
     cursor: Cursor = None
 

@@ -347,17 +347,18 @@ class Purged(Answer, frozen=True, kw_only=True):
 
 
 class Recount(Answer, frozen=True, kw_only=True):
-    """What a recount has come to, by stored state; final when `cursor` is null."""
+    """The progress of a recount, by stored state; final when `cursor` is null."""
 
     counts: Annotated[
         ByState,
         Meta(
-            description="Counted so far, in the order of the states; in the end what the counters "
-            "say from now on. With tasks past their retention, until the table removes them."
+            description="Counted so far, in the order of the states; in the end the counters are "
+            "set to it. With tasks past their retention, until the table removes them."
         ),
     ]
     was: Annotated[
-        ByState, Meta(description="What the counters say; in the end, what they said before.")
+        ByState,
+        Meta(description="What the counters say or, once they are set, what they said before."),
     ]
     cancelled: Annotated[int, Meta(description="How many of the dead in `counts` were.")] = 0
     was_cancelled: Annotated[int, Meta(description="How many of the dead in `was` were.")] = 0

@@ -154,7 +154,7 @@ def stats(smoke: Smoke) -> str:
 
 
 def recount(smoke: Smoke) -> str:
-    """Count the queue anew: it must come to what the recorder has counted of the stream."""
+    """Recount the queue: the result must be what the recorder has counted of the stream."""
     smoke.needs(*_COUNTED)
     steps = queues.recount_queue(smoke.name)
 

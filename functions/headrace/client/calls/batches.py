@@ -151,7 +151,7 @@ def batch_steps(id: str) -> ApiCall[BatchSteps]:
 
 
 def recount_batch(id: str) -> SteppedCall[BatchRecount]:
-    """Count the members of a batch anew and mend its numbers, step by step.
+    """Recount the members of a batch and correct its numbers, step by step.
 
     For when the recorder was away for too long.  ``refusal`` says why the batch stays as it was.
     Raises NotFound.

@@ -155,12 +155,11 @@ def reindex_queue(name: str) -> ApiCall[Queue]:
 
 
 def recount_queue(name: str) -> SteppedCall[Recount]:
-    """Count a queue anew by the index and mend its counters, step by step.
+    """Recount a queue by the index and correct its counters, step by step.
 
     For when the recorder was away for too long.  ``exact`` of the answer is false if a task of the
     queue was written since the first step: the counters may be off by such tasks.
-    Raises NotFound, and InvalidRequest when somebody
-    else has begun another recount of it meanwhile.
+    Raises NotFound, and InvalidRequest if another recount of the queue has begun since.
     """
 
     def at(cursor: str | None) -> ApiCall[Recount]:

@@ -146,7 +146,7 @@ def test_a_recount_that_dies_while_it_sets_the_counters_changes_nothing(
 ) -> None:
     """And it can be started again: after half of the buffers, after all, and after the audit."""
     unsure = Unsure(store)
-    it = new_recorder(unsure, clock)
+    it = new_recorder(unsure.store, clock)
     queue = worked(it)
     with unsure.failing(*[None] * written, *["lost"] * 20), pytest.raises(Unavailable):
         recount(it, queue)

@@ -4,8 +4,8 @@
   counted since it was last flushed, and how far each shard has been counted: both in one record,
   changed by version, so that a batch counts once.  It stays small whatever the number of queues.
 - When its minute is over the buffer is *closed* by the write that notices, and whoever writes to it
-  next must first *flush* it: counts, flows and throughputs are added to ``totals``, events become
-  blocks of ``series``.
+  next must first *flush* it: counts, flows and the minutes of the last hour are added to
+  ``totals``, and all minutes become blocks of ``series``.
   Both know by the buffer's version what they have already, so a flush may be repeated, and a crash
   anywhere loses and doubles nothing.
 - What it holds of **batches** is posted to them likewise, but at once when somebody may wait for
@@ -18,7 +18,7 @@ one for each queue in which tasks failed, or are no longer failed; see ``faults`
 
 No record outgrows DynamoDB's 400 KB: a buffer is closed at BUFFER_BYTES and a batch adds at most
 BATCH_BYTES; a block is a part of a buffer; a bucket of totals has room for 1,800 queues with the
-longest of names, besides FLOWS_BYTES of flows and THROUGHPUT_BYTES of throughputs, so all of them
+longest of names, besides FLOWS_BYTES of flows and MINUTES_BYTES of minutes, so all of them
 for 115,000.
 
 Long, because the order of these writes is the point: each may be the last before a crash.
@@ -57,7 +57,7 @@ from headrace.history.tally import (
     counts_of,
     minutes_of,
 )
-from headrace.history.throughput import Throughput, grown, throughput_of
+from headrace.history.throughput import Throughput, recent_minutes
 from headrace.ops.tasks.batch_names import Uncounted
 from headrace.ops.tasks.batches import BatchOperations
 from headrace.store.base import Record, Store, every_record
@@ -70,7 +70,7 @@ BUCKETS: Final = 64
 BUFFER_BYTES: Final = 128 * 1024
 BATCH_BYTES: Final = 192 * 1024
 FLOWS_BYTES: Final = 32 * 1024  # in each bucket, and so
-THROUGHPUT_BYTES: Final = 48 * 1024
+MINUTES_BYTES: Final = 48 * 1024
 KEPT: Final = timedelta(days=7)
 """How long the minutes of a queue can be looked at."""
 
@@ -79,7 +79,7 @@ _PAGE: Final = 200
 _TRIES: Final = 20
 
 
-_NOTHING: Final[Mapping[str, Any]] = {"posted": {}, "counts": {}}
+_NOTHING: Final[Mapping[str, Any]] = {"posted": {}, "counts": {}, "minutes": {}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +105,10 @@ class Totals:
     def throughput(self, queue: str) -> Throughput:
         """Return how busy *queue* is; nothing where hundreds of others are busier."""
         body = self.buckets.get(bucket_of(queue), _NOTHING)
-        throughput = throughput_of(body.get("pace", {}), queue)
+        throughput = Throughput(minutes_of(body, queue))
         for buffer in self.buffers:
             if body["posted"].get(buffer.name, 0) < buffer.version:
-                for minute, activity in minutes_of(buffer.body, queue).items():
-                    throughput.add(minute, activity)
+                throughput.add(minutes_of(buffer.body, queue))
         return throughput
 
     def flows(self) -> QueueFlows:
@@ -252,7 +251,7 @@ class Counters:
                 **_with_counts(body, counts),
                 "posted": {**body["posted"], buffer.name: buffer.version},
                 "moves": flows.kept(now, FLOWS_BYTES).body(),
-                "pace": grown(body.get("pace", {}), tally.minutes, now, THROUGHPUT_BYTES),
+                "minutes": recent_minutes(body, tally.minutes, now, MINUTES_BYTES),
             }
 
         self._change_totals(bucket, added)

@@ -4,9 +4,9 @@ A fault *stands* as long as a task has ended of it or is being tried again after
 are of each is a sum of steps, as counts of states are; how often it was *seen* is by five minutes
 and by the hour.
 
-What a queue has is one record of the control table, so it has room for FAULTS_BYTES of kinds.  A
-kind that comes when there is no room is counted together with others like it, as REST, and so is
-every other new kind while any of REST stands: what has a number of its own has the right one.
+A queue has one record of the control table, with room for KINDS of them.  Further kinds are
+counted together as REST, and so is every new kind while any of REST stands: each number that a kind
+has to itself is right.
 """
 
 import json
@@ -22,7 +22,9 @@ from headrace.store.base import Record, Store
 
 FAULTS: Final = "faults"
 REST: Final = ""
-FAULTS_BYTES: Final = 64 * 1024
+KINDS: Final = 100
+"""How many kinds a queue has by themselves: as a record at most 110 KB, usually 30 KB."""
+
 KEPT: Final = timedelta(days=7)
 """How long a kind is known of which nothing stands any more."""
 
@@ -33,7 +35,6 @@ _MESSAGE_BYTES: Final = 480
 _TYPE_BYTES: Final = 200
 _WORKER_BYTES: Final = 80
 _WORKERS: Final = 3
-_ROOM: Final = 24  # bytes that a kind takes besides its numbers and texts
 _SEEN: Final = frozenset({Event.FAILED, Event.DEAD})
 
 
@@ -180,13 +181,10 @@ class QueueFaults:
     def merge(self, more: Mapping[str, FaultCount], now: int) -> None:
         """Count *more* at an instant in microseconds since 1970, as far as there is room for it."""
         self._forget(now)
-        room = FAULTS_BYTES - sum(map(_bytes, self.kinds.values()))
         for fingerprint, added in more.items():
             known = self.kinds.get(fingerprint)
-            if known is None and REST not in self.kinds:
-                room = self._with_room(room, _bytes(added))
-                if room >= 0:
-                    known = self.kinds[fingerprint] = FaultCount()
+            if known is None and REST not in self.kinds and self._make_room():
+                known = self.kinds[fingerprint] = FaultCount()
             (self.kinds.setdefault(REST, FaultCount()) if known is None else known).merge(added)
         if REST in self.kinds and not self.kinds[REST].stands:
             del self.kinds[REST]
@@ -211,17 +209,14 @@ class QueueFaults:
         if REST not in self.kinds:
             self.merge(quiet, now)
 
-    def _with_room(self, room: int, needed: int) -> int:
-        """Return what room there is when so many bytes are taken, by forgetting what is past."""
-        left = room - needed
-        if left >= 0:
-            return left
+    def _make_room(self) -> bool:
+        """Return whether there is room for a new kind, after dropping an old one if need be."""
+        if len(self.kinds) < KINDS:
+            return True
         quiet = [name for name, kind in self.kinds.items() if name and not kind.stands]
-        for name in sorted(quiet, key=lambda name: self.kinds[name].last):
-            if left >= 0:
-                break
-            left += _bytes(self.kinds.pop(name))
-        return left
+        if quiet:
+            del self.kinds[min(quiet, key=lambda name: self.kinds[name].last)]
+        return bool(quiet)
 
     def _forget(self, now: int) -> None:
         before = now - KEPT.total_seconds() * 1e6
@@ -267,10 +262,6 @@ def cut(text: str, most: int) -> str:
     while len(json.dumps(text)) > most:
         text = text[: len(text) * 3 // 4]
     return text
-
-
-def _bytes(kind: FaultCount) -> int:
-    return len(json.dumps(kind.body())) + _ROOM
 
 
 def body_of(kinds: Mapping[str, FaultCount]) -> dict[str, list[Any]]:

@@ -241,9 +241,13 @@ class Activity:
 
     def merge(self, other: "Activity") -> None:
         """Count everything that *other* has counted."""
-        self.numbers = [mine + its for mine, its in zip(self.numbers, other.numbers, strict=True)]
+        self.merge_numbers(other)
         self.wait.merge(other.wait)
         self.run.merge(other.run)
+
+    def merge_numbers(self, other: "Activity") -> None:
+        """Count the events that *other* has counted, without durations."""
+        self.numbers = [mine + its for mine, its in zip(self.numbers, other.numbers, strict=True)]
         self.backlog += other.backlog
         self.moved += other.moved
 

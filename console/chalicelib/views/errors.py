@@ -71,7 +71,7 @@ class ErrorRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorsPage(Page):
-    """Groups of errors; ``uncounted`` links the queues whose errors must be counted anew.
+    """Groups of errors; ``uncounted`` links the queues that need a recount.
 
     ``search`` is the box that looks for some of them.
     """

@@ -28,7 +28,7 @@ DEAD_IDS: Final = 100
 """How many dead members a batch names."""
 
 FOUND_DEAD: Final = 20
-"""How many of them are named when it is counted anew: they travel in a cursor."""
+"""How many dead members a recount names: they travel in a cursor."""
 
 RESULTS: Final = 100
 """How many members a batch remembers, to show their results."""
@@ -196,7 +196,7 @@ class Fired:
 
 @dataclass(frozen=True, slots=True)
 class FoundMembers:
-    """Members of a batch that were found ended, when it is counted anew."""
+    """Ended members of a batch that a recount has found."""
 
     direct: int = 0
     owed: int = 0
@@ -236,8 +236,9 @@ class TaskBatch:
     ``deaths`` counts members that died, be they restarted since.
     ``members`` and ``dead_ids`` are the latest of those that are named; earlier ones are kept
     apart, of the dead ``dead_apart``.
-    Of one that was counted anew, changes up to ``recounted_until`` are in its numbers, whenever the
-    recorder comes to them; it is ``doubtful`` when some came that cannot be told from later ones.
+    After a recount the numbers hold all changes up to ``recounted_until``, so those that the
+    recorder gets later are skipped.  The batch is ``doubtful`` if the recorder got some of them
+    together with newer ones.
     """
 
     id: str

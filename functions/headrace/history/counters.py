@@ -1,27 +1,22 @@
-"""The counters that the recorder keeps in the control table, and how they are read.
+"""The counters that the recorder keeps in the control table: how they are written and read.
 
 - A **buffer** (``recorder``, one of a few, chosen by the shard of the stream) holds what was
-  counted since it was last flushed, and how far each shard has been counted: both in one record,
-  changed by version, so that a batch counts once.  It stays small whatever the number of queues.
-- When its minute is over the buffer is *closed* by the write that notices, and whoever writes to it
-  next must first *flush* it: counts, flows and the minutes of the last hour are added to
-  ``totals``, and all minutes become blocks of ``series``.
-  Both know by the buffer's version what they have already, so a flush may be repeated, and a crash
-  anywhere loses and doubles nothing.
-- What it holds of **batches** is posted to them likewise, but at once when somebody may wait for
-  it: not before that is a buffer added to.  Nobody waits for an end while more members are live
-  that were counted here: in bulk that is one post a minute and batch.
+  counted since its last flush, and how far each shard is counted.  Both are one record, changed by
+  version, so each batch of the stream counts once.
+- The first write after the buffer's minute *closes* it.  The next writer must first *flush* it: it
+  adds counts, flows and the last hour's minutes to ``totals``, and writes all minutes as blocks of
+  ``series``.  Both keep the buffer's version, so a flush may be repeated, and a crash between two
+  writes neither loses nor doubles anything.
+- The numbers of **batches** are posted to the batches in the same way.  If a callback may depend on
+  them, they are posted before the next write to the buffer, otherwise once a minute.
 
-Totals and series are spread over buckets by the queue's name: a queue is read from one bucket, and
-a flush takes at most two writes for each bucket with activity, however many queues there are, and
-one for each queue in which tasks failed, or are no longer failed; see ``faults``.
+Totals and series are in buckets, chosen by the queue's name.  A flush takes at most two writes for
+each bucket with activity, and one for each queue whose faults changed; see ``faults``.
 
-No record outgrows DynamoDB's 400 KB: a buffer is closed at BUFFER_BYTES and a batch adds at most
-BATCH_BYTES; a block is a part of a buffer; a bucket of totals has room for 1,800 queues with the
-longest of names, besides FLOWS_BYTES of flows and MINUTES_BYTES of minutes, so all of them
-for 115,000.
-
-Long, because the order of these writes is the point: each may be the last before a crash.
+No record outgrows DynamoDB's 400 KB: a buffer is closed at BUFFER_BYTES and a batch of the stream
+adds at most BATCH_BYTES; a block is a part of a buffer; a bucket of totals has room for 1,800
+queues with the longest names, besides FLOWS_BYTES of flows and MINUTES_BYTES of minutes.  So there
+is room for 115,000 queues.
 """
 
 import json
@@ -203,7 +198,7 @@ class Counters:
             yield Uncounted(record.name, record.version, as_of, deltas)
 
     def flush(self, buffer: Buffer) -> None:
-        """Add a closed buffer to the totals and series, and open it anew.
+        """Add a closed buffer to the totals and series, and open it again.
 
         Raises Unavailable when too many others write to the same totals at once.
         """

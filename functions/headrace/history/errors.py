@@ -57,8 +57,8 @@ class ErrorGroup:
 class Errors:
     """All groups of which something stands, the largest first.
 
-    ``dead`` is how many dead tasks they have.  ``uncounted`` are queues that have other numbers of
-    dead tasks than that says: their errors of before were not counted, until they are counted anew.
+    ``dead`` is how many dead tasks they have.  ``uncounted`` are queues that have more or fewer
+    dead tasks: not all of their errors were counted, so they need a recount.
     ``as_of`` is the latest change that was counted, None for none yet.
     """
 

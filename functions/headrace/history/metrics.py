@@ -14,7 +14,7 @@ from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.instants import MICROSECOND, micros_of
 from headrace.history import series
-from headrace.history.series import Illegible, Outdated, Span
+from headrace.history.series import Illegible, Span
 from headrace.history.tally import MINUTE, Activity
 from headrace.store.base import Lake
 
@@ -158,9 +158,6 @@ class Archive:
             return range(0)
         try:
             return Span.of(text).minutes
-        except Outdated as error:
-            message = "the lake's series are of an older version; headrace lake rollup renews them"
-            raise Unavailable(message) from error
         except Illegible as error:
             raise _illegible(series.SPAN) from error
 

@@ -44,10 +44,6 @@ class Illegible(ValueError):
     """A file that is not what is written here."""
 
 
-class Outdated(Illegible):
-    """A span of series as they were once, each in a file of its own."""
-
-
 @dataclass(frozen=True, slots=True)
 class Span:
     """The days that are rolled up: ``begin`` is the first, ``end`` the one after the last."""
@@ -62,21 +58,16 @@ class Span:
 
     def text(self) -> bytes:
         """Return it as it is kept."""
-        days = {"begin": str(self.begin), "end": str(self.end)}
-        return json.dumps({"format": _IN_FILES_OF_MANY, **days}).encode()
+        return json.dumps({"begin": str(self.begin), "end": str(self.end)}).encode()
 
     @classmethod
     def of(cls, text: bytes) -> "Span":
-        """Return the span that text() wrote.  Raises Illegible, or Outdated."""
+        """Return the span that text() wrote.  Raises Illegible."""
         try:
             body = json.loads(text)
-            span = cls(date.fromisoformat(body["begin"]), date.fromisoformat(body["end"]))
-            written = body.get("format")
+            return cls(date.fromisoformat(body["begin"]), date.fromisoformat(body["end"]))
         except _ODD as error:
             raise Illegible(SPAN) from error
-        if written != _IN_FILES_OF_MANY:
-            raise Outdated(SPAN)
-        return span
 
 
 def number_of(queue: str) -> int:

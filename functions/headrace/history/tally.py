@@ -252,20 +252,16 @@ class Activity:
         self.moved += other.moved
 
     def text(self) -> str:
-        """Return it as a short text: numbers, wait, run, backlog and, where there are, moved."""
-        last = [self.backlog, self.moved] if self.moved else [self.backlog]
-        parts = (self.numbers, self.wait.packed(), self.run.packed(), last)
+        """Return it as a short text: numbers, wait, run, backlog and moved."""
+        parts = (self.numbers, self.wait.packed(), self.run.packed(), (self.backlog, self.moved))
         return "|".join(" ".join(map(str, part)) for part in parts)
 
     @classmethod
     def of(cls, text: str) -> "Activity":
         """Return the activity that text() wrote."""
-        numbers, wait, run, *more = (
+        numbers, wait, run, (backlog, moved) = (
             [int(word) for word in part.split()] for part in text.split("|")
         )
-        last = more[0] if more else []  # written before there was one
-        backlog, moved, *_ = (*last, 0, 0)
-        numbers += [0] * (len(COUNTED) - len(numbers))  # likewise
         return cls(numbers, Histogram.unpacked(wait), Histogram.unpacked(run), backlog, moved)
 
 

@@ -331,7 +331,7 @@ def ended_tasks_hold_no_dedupe_key(world: World, played: Scenario, _facts: Facts
     """
     for queue in played.queues:
         for key, holder in world.store.key_locks(f"dedupe:{queue}").items():
-            tasks = [write.after.whole() for write in world.log if write.after]
+            tasks = [write.after for write in world.log if write.after]
             if all(one.dedupe_until != "start" for one in tasks if one.id == holder):
                 yield f"{holder} has ended and still holds {key} in {queue}"
 

@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from headrace.domain import plan
 from headrace.domain.change import Change
 from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
-from headrace.domain.operate import BulkAction, Unfit, operate, takes_turn
+from headrace.domain.operate import BulkAction, Unfit, acted, operate, takes_turn
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.task import Hop, State, Task
@@ -79,3 +80,22 @@ def test_a_task_that_is_moved_back_has_a_due_time_of_its_own() -> None:
         done = operate(BulkAction.MOVE, task, PLAIN, target=target, now=NOW)
         assert isinstance(done, Change)
         assert done.put["due_at"] == due_at
+
+
+@pytest.mark.parametrize(
+    ("action", "mark"),
+    [
+        (BulkAction.DELETE, {"deleted_by": "und_1"}),
+        (BulkAction.CANCEL, {"finished_at": NOW}),
+        (BulkAction.RUN, {"due_at": NOW}),
+        (BulkAction.RESTART, {"enqueued_at": NOW}),
+        (BulkAction.MOVE, {"trail": (Hop("fair", NOW),)}),
+    ],
+)
+def test_a_task_shows_the_action_that_was_done_to_it(
+    action: BulkAction, mark: dict[str, Any]
+) -> None:
+    task = replace(task_in(State.ENQUEUED, due_at=LATER), trail=(Hop("fair", BEFORE),))
+    assert acted(action, replace(task, **mark), [NOW], "und_1")
+    assert not acted(action, task, [NOW], "und_1")
+    assert not acted(action, task, [NOW], None)

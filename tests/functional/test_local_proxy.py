@@ -102,6 +102,7 @@ def test_every_link_and_redirect_of_the_console_is_under_the_prefix(proxy: Proxy
         assert proxy("GET", style.removeprefix("/tasks"))[0].status == 200
 
 
+@pytest.mark.slow
 def test_without_the_setting_nothing_of_it_is_believed(tmp_path: Path) -> None:
     with launched(data_dir=tmp_path) as service:
         answer, _ = Proxy(service)("GET", "/")

@@ -33,6 +33,7 @@ def children(service: Launched) -> set[int]:
     return {pid for pid, process in processes().items() if process.parent == service.pid}
 
 
+@pytest.mark.slow
 def test_however_many_wait_for_tasks_others_are_answered_and_each_gets_its_own() -> None:
     with running() as (service, client), ThreadPoolExecutor(64) as pool:
         client.create_queue("mail")

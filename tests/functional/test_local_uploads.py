@@ -4,6 +4,8 @@ import hashlib
 import http.client
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -167,3 +169,23 @@ def test_an_upload_that_breaks_off_leaves_nothing(
     assert client.enqueue(queue, payload_ref=grant.payload_ref).outcome == "CREATED"
     left = [one for one in Path(service.data).rglob("*.part") if one.stat().st_size > 0]
     assert left == []
+
+
+@pytest.mark.slow
+def test_the_command_uploads_a_file(
+    client: Client, queue: str, service: Launched, tmp_path: Path
+) -> None:
+    source = large(tmp_path / "source", 1)
+    command = [sys.executable, "-m", "headrace.cli.main", "enqueue", queue]
+    environment = {**os.environ, "HEADRACE_URL": service.url, "HEADRACE_KEY": KEY}
+    done = subprocess.run(
+        [*command, "--payload-file", str(source), "--id", "video-9"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout.strip()) == (0, "video-9"), done.stderr
+    (task,) = client.dequeue(queue).tasks
+    assert task.payload_bytes == MIB

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.waiting import until
 
 
+@pytest.mark.slow
 def test_a_saved_file_is_what_runs(tmp_path: Path) -> None:
     """The command itself: code that works, a syntax error, and code that works again."""
     app = tmp_path / "shop.py"

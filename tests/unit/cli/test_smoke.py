@@ -109,6 +109,7 @@ def test_an_operation_that_fails_is_reported_and_the_rest_goes_on(sound: SmokeDe
     assert ran.json["left_behind"] == []
 
 
+@pytest.mark.slow
 def test_jobs_that_do_not_run_are_reported(sound: SmokeDeployment) -> None:
     sound.timers = False
 
@@ -140,6 +141,7 @@ def without_stats(things: dict[str, Any]) -> str:
     return re.sub(r"stats=Stats\(.*?\), schedules", "schedules", repr(things))
 
 
+@pytest.mark.slow
 def test_nothing_of_others_is_touched(sound: SmokeDeployment) -> None:
     fill(sound.service)
     before = things_of(sound.service)
@@ -159,6 +161,7 @@ def test_ctrl_c_leaves_nothing() -> None:
     assert "left behind" not in ran.err
 
 
+@pytest.mark.slow
 def test_what_is_left_behind_is_told_with_the_command_that_removes_it(
     sound: SmokeDeployment,
 ) -> None:

@@ -19,12 +19,9 @@ from tests.contract.conftest import lease_name
 from tests.fleet import Fleet
 
 CROWDS = [  # the workers' batch sizes, and whether the workers name themselves
-    ((25,), True),
     ((1, 10, 25), True),
-    ((1, 10, 25), False),
-    pytest.param((10, 10, 10), False, marks=pytest.mark.slow),
+    pytest.param((1, 10, 25), False, marks=pytest.mark.slow),
     pytest.param((10,) * 6, True, marks=pytest.mark.slow),
-    ((1, 3, 10, 25, 1, 3), True),
 ]
 RELEASED = 0.1  # of the deliveries
 NEWCOMERS = 12

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.domain.retry import Backoff, RetryStrategy
@@ -79,6 +79,7 @@ tasks = st.builds(
 )
 
 
+@settings(max_examples=30)
 @given(tasks, st.dictionaries(texts, st.sampled_from([{"S": "x"}, {"N": "1"}, {"BOOL": True}])))
 def test_any_task_comes_back_as_it_was(task: Task, more: dict[str, Value]) -> None:
     """Also with attributes of a later version, and with numbers as the table writes them.

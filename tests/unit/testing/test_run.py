@@ -48,10 +48,10 @@ def test_a_schedule_is_seen_at_work(service: MemoryService) -> None:
     def daily(ctx: Context) -> None:
         seen.append(ctx.task.scheduled_at)
 
-    ran = service.run(app, seconds=timedelta(days=1))
+    ran = service.run(app, seconds=timedelta(hours=12))
 
-    assert ran.succeeded == 2
-    assert [at.hour for at in seen] == [19, 7]
+    assert ran.succeeded == 1
+    assert [at.hour for at in seen] == [19]
     assert len(service.run(app, until_settled=True)) == 0  # tomorrow's tick is not waited for
 
 

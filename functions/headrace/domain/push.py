@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
-from typing import Final, Self
+from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
 
 from headrace.domain import limits
 from headrace.domain.addresses import address_fault
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.retry import Seconds
+from headrace.domain.settings import setting
 
 MASK: Final = "********"
 """Stands for a header's value where it is shown to anybody but admins."""
@@ -74,8 +75,13 @@ class Target:
 
     url: str | None = None
     function: str | None = None
-    timeout_in_seconds: Seconds = 30
-    max_concurrency: int = 10
+    timeout_in_seconds: Annotated[
+        Seconds,
+        setting("Timeout", "For one request, the answer included.", limits.TARGET_TIMEOUT_SECONDS),
+    ] = 30
+    max_concurrency: Annotated[
+        int, setting("Concurrency", "Requests at the same time.", limits.TARGET_CONCURRENCY)
+    ] = 10
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property

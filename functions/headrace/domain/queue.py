@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from headrace.domain import limits
 from headrace.domain.fairness import GroupSettings, Turn
 from headrace.domain.ids import shard_of
-from headrace.domain.limits import SETTINGS_TTL_SECONDS
 from headrace.domain.on_end import OnEnd
 from headrace.domain.push import Target
 from headrace.domain.retry import DEFAULT_RETRY, RetryStrategy, Seconds
+from headrace.domain.settings import setting
 from headrace.domain.task import (
     LANES,
     ORDINARY,
@@ -24,13 +25,15 @@ from headrace.domain.task import (
     places_of,
 )
 
-AGREED_AFTER: Final = timedelta(seconds=SETTINGS_TTL_SECONDS[1] + 60)
+AGREED_AFTER: Final = timedelta(seconds=limits.SETTINGS_TTL_SECONDS[1] + 60)
 """So long after a change nobody acts on earlier settings any more, and the index shows it.
 
 A call may begin with settings as old as can be, and may take half a minute.
 """
 
 
+_TOKENS: Final = (1, limits.COUNT[1])
+_INTERVAL: Final = (1, limits.INTERVAL_UNITS)
 _TURN: Final = ("turn",)
 _PLACE: Final = ("after",)  # in a strict order
 _STEPS: Final = {LANES[Priority.HIGH]: -1, LANES[Priority.LOW]: 1}
@@ -48,16 +51,29 @@ class IntervalUnit(StrEnum):
 class RateLimiting:
     """A token bucket: full at first, refilled continuously, one token a delivery."""
 
-    max_tokens: int
-    interval: int
-    interval_unit: IntervalUnit = IntervalUnit.SECONDS
+    max_tokens: Annotated[int, setting("Deliveries", "Most deliveries in one interval.", _TOKENS)]
+    interval: Annotated[
+        int, setting("Interval", "Length of the interval, in its unit.", _INTERVAL)
+    ] = 1
+    interval_unit: Annotated[IntervalUnit, setting("Unit", "The unit of the interval.")] = (
+        IntervalUnit.SECONDS
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class DequeuingSettings:
     """What holds deliveries back; 0 and None mean no limit."""
 
-    max_inflight_tasks: int = 0
+    max_inflight_tasks: Annotated[
+        int,
+        setting(
+            "Max in flight",
+            "Tasks that may run at the same time.",
+            limits.INFLIGHT,
+            short="max_inflight",
+            zero="no limit",
+        ),
+    ] = 0
     rate_limiting: RateLimiting | None = None
     dequeuing_paused: bool = False
 
@@ -66,16 +82,44 @@ class DequeuingSettings:
 class DeadLetterConfig:
     """Whether tasks out of attempts are kept, how long (seconds) and how many (0: no limit)."""
 
-    enable: bool = True
-    retention_period_in_seconds: Seconds = 1_209_600
-    max_size: int = 0
+    enable: Annotated[
+        bool,
+        setting("Keep dead tasks", "Whether dead tasks are kept.", short="dead_letter"),
+    ] = True
+    retention_period_in_seconds: Annotated[
+        Seconds,
+        setting(
+            "Dead-letter retention",
+            "How long dead tasks are kept.",
+            limits.RETENTION_SECONDS,
+            short="dead_retention",
+            zero="not kept",
+        ),
+    ] = 1_209_600
+    max_size: Annotated[
+        int,
+        setting(
+            "Max dead tasks",
+            "How many dead tasks are kept.",
+            limits.COUNT,
+            short="dead_max_size",
+            zero="no limit",
+        ),
+    ] = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PrioritySettings:
     """How much a priority counts: by so many seconds a high task is ahead, a low one behind."""
 
-    aging_in_seconds: Seconds = 300
+    aging_in_seconds: Annotated[
+        Seconds,
+        setting(
+            "High tasks ahead by",
+            "A high task is ahead of a normal one by this time; a low task is behind by it.",
+            limits.AGING_SECONDS,
+        ),
+    ] = 300
 
 
 class Threshold(StrEnum):
@@ -95,9 +139,24 @@ class AlertSettings:
     """
 
     queue: str | None
-    oldest_ready_seconds: Seconds | None = None
-    dead_per_minute: int | None = None
-    no_workers_for_seconds: Seconds | None = None
+    oldest_ready_seconds: Annotated[
+        Seconds | None,
+        setting("Oldest ready", "Age of the oldest ready task.", limits.ALERT_AGE_SECONDS),
+    ] = None
+    dead_per_minute: Annotated[
+        int | None,
+        setting(
+            "Dead per minute",
+            "Tasks that died in a minute; cancelled ones are not counted.",
+            limits.ALERT_DEAD,
+        ),
+    ] = None
+    no_workers_for_seconds: Annotated[
+        Seconds | None,
+        setting(
+            "No workers for", "Time without a worker or a delivery.", limits.ALERT_SILENCE_SECONDS
+        ),
+    ] = None
 
     def limit(self, threshold: Threshold) -> float | None:
         """Return the limit of *threshold*; None: it has none."""
@@ -116,16 +175,64 @@ class AlertSettings:
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """What the owner of a queue decides.  Times are seconds; 0 for expiry means never."""
+    """The settings of a queue.  Times are seconds.
 
-    description: str = ""
-    keepalive_timeout_in_seconds: Seconds = 30
-    expires_in_seconds: Seconds = 1_209_600
+    This is the one declaration of each setting: the request body and its checks, the OpenAPI
+    document, the stored record, the SDK's checks, the CLI's options and the console's form are made
+    from it.  Type checkers need the name and the type of a setting twice more: in the answer
+    (``headrace.wire.queues.Queue``) and in the SDK's arguments (``QueueFields``).
+    """
+
+    description: Annotated[
+        str,
+        setting(
+            "Description",
+            "What the queue is for.",
+            (0, limits.DESCRIPTION_BYTES),
+            short="description",
+        ),
+    ] = ""
+    keepalive_timeout_in_seconds: Annotated[
+        Seconds,
+        setting(
+            "Lease",
+            "A worker that sends no heartbeat for this long loses the task.",
+            limits.KEEPALIVE_SECONDS,
+            short="keepalive",
+        ),
+    ] = 30
+    expires_in_seconds: Annotated[
+        Seconds,
+        setting(
+            "Expires after",
+            "A task that is not delivered within this time after it is due is dead.",
+            limits.EXPIRES_SECONDS,
+            short="expires",
+            zero="never",
+        ),
+    ] = 1_209_600
     retry_strategy: RetryStrategy = DEFAULT_RETRY
     dequeuing_settings: DequeuingSettings = field(default_factory=DequeuingSettings)
     dead_letter_queue_config: DeadLetterConfig = field(default_factory=DeadLetterConfig)
-    history_retention_in_seconds: Seconds = 86_400
-    shards: int = 1
+    history_retention_in_seconds: Annotated[
+        Seconds,
+        setting(
+            "History",
+            "How long succeeded tasks are kept.",
+            limits.RETENTION_SECONDS,
+            short="history",
+            zero="not kept",
+        ),
+    ] = 86_400
+    shards: Annotated[
+        int,
+        setting(
+            "Shards",
+            "Each takes about 500 tasks a second. With 1, tasks are delivered by due time.",
+            limits.SHARDS,
+            short="shards",
+        ),
+    ] = 1
     priority: PrioritySettings | None = None
     groups: GroupSettings | None = None
     target: Target | None = None

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
+
+from headrace.domain import limits
+from headrace.domain.settings import setting
 
 Seconds = int | float
 _DOUBLINGS: Final = 64  # of a microsecond are half a million years, past every cap
@@ -26,11 +29,35 @@ class RetryStrategy:
     ``jitter`` 0.1 spreads each wait evenly between 90 % and 110 % of itself.
     """
 
-    kind: Backoff = Backoff.EXPONENTIAL
-    max_retries: int = 5
-    base_seconds: Seconds = 20
-    max_delay_seconds: Seconds = 3600
-    jitter: int | float = 0.1
+    kind: Annotated[Backoff, setting("Backoff", "How the wait grows with each retry.")] = (
+        Backoff.EXPONENTIAL
+    )
+    max_retries: Annotated[
+        int,
+        setting("Retries", "Attempts after the first.", limits.MAX_RETRIES, short="max_retries"),
+    ] = 5
+    base_seconds: Annotated[
+        Seconds,
+        setting("Base", "The wait before the first retry.", limits.BASE_SECONDS, short="base"),
+    ] = 20
+    max_delay_seconds: Annotated[
+        Seconds,
+        setting(
+            "Longest wait",
+            "No wait between two attempts is longer.",
+            limits.RETRY_DELAY_SECONDS,
+            short="max_delay",
+        ),
+    ] = 3600
+    jitter: Annotated[
+        int | float,
+        setting(
+            "Jitter, 0 to 1",
+            "0.1 spreads each wait between 90 % and 110 % of itself.",
+            limits.JITTER,
+            short="jitter",
+        ),
+    ] = 0.1
     intervals: tuple[Seconds, ...] = ()
 
     def delay_seconds(self, retry: int, spread: float) -> float:

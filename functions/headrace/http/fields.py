@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, LiteralString, TypeAlias
+from typing import Annotated, Any, Final, LiteralString, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -21,6 +21,7 @@ from pydantic import (
     PlainValidator,
     ValidationError,
     WithJsonSchema,
+    create_model,
 )
 from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
@@ -28,6 +29,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 from headrace.domain import limits
 from headrace.domain.offload import Upload
 from headrace.domain.offload import read as read_upload
+from headrace.domain.settings import Kind, Setting, own_settings
 from headrace.domain.task import DedupeUntil, Priority
 from headrace.http.rawjson import JsonText, shortest
 from headrace.wire.base import JsonValue
@@ -145,7 +147,6 @@ def _tags(value: object) -> object:
     return value
 
 
-Description: TypeAlias = Annotated[str, TextWithin(limits.DESCRIPTION_BYTES)]
 WorkerName: TypeAlias = Annotated[str, TextWithin(limits.WORKER_BYTES)]
 LeaseId: TypeAlias = Annotated[str, TextWithin(_LEASE_BYTES)]
 GroupId: TypeAlias = Annotated[str, Field(pattern=f"^{limits.GROUP_ID}$")]
@@ -184,10 +185,12 @@ def _plain(value: float) -> int | float:
     return int(value) if value.is_integer() else value
 
 
-def _never_or(low: float) -> Callable[[int | float], int | float]:
+def _zero_or(low: float, zero: str) -> Callable[[int | float], int | float]:
+    """Return a check that a number is 0, which means *zero*, or at least *low*."""
+
     def check(value: float) -> int | float:
         if 0 < value < low:
-            raise wrong("must be 0 (never) or at least {low}", low=low)
+            raise wrong("must be 0 ({zero}) or at least {low}", zero=zero, low=low)
         return value
 
     return check
@@ -223,9 +226,8 @@ Expiry: TypeAlias = Annotated[
     float,
     _range((0, limits.EXPIRES_SECONDS[1]), "0: never."),
     PLAIN,
-    AfterValidator(_never_or(limits.EXPIRES_SECONDS[0])),
+    AfterValidator(_zero_or(limits.EXPIRES_SECONDS[0], "never")),
 ]
-Retention: TypeAlias = Annotated[float, _range(limits.RETENTION_SECONDS), PLAIN]
 Delay: TypeAlias = Annotated[float, _range(limits.DELAY_SECONDS), PLAIN]
 Wait: TypeAlias = Annotated[
     float, _range((0, limits.WAIT_SECONDS), "How long to wait for the first task."), PLAIN
@@ -238,11 +240,7 @@ UndoFor: TypeAlias = Annotated[
     ),
     PLAIN,
 ]
-BaseSeconds: TypeAlias = Annotated[float, _range(limits.BASE_SECONDS), PLAIN]
 RetryDelay: TypeAlias = Annotated[float, _range(limits.RETRY_DELAY_SECONDS), PLAIN]
-Jitter: TypeAlias = Annotated[
-    float, _range((0, 1), "0.1 spreads each wait between 90 % and 110 % of itself."), PLAIN
-]
 PauseLength: TypeAlias = Annotated[
     float, Field(gt=0, le=limits.PAUSE_SECONDS[1], allow_inf_nan=False), PLAIN
 ]
@@ -254,32 +252,10 @@ Reason: TypeAlias = Annotated[
 ]
 Overlap: TypeAlias = Annotated[float, _range(limits.OVERLAP_SECONDS), PLAIN]
 MaxRetries: TypeAlias = Annotated[int, _count(limits.MAX_RETRIES)]
-Aging: TypeAlias = Annotated[
-    float,
-    _range(limits.AGING_SECONDS, "By so much a high task is ahead of a normal one, a low behind."),
-    PLAIN,
-]
 Weight: TypeAlias = Annotated[float, _range(limits.WEIGHT), PLAIN]
-TargetTimeout: TypeAlias = Annotated[
-    float, _range(limits.TARGET_TIMEOUT_SECONDS, "For one request, the answer included."), PLAIN
-]
-TargetConcurrency: TypeAlias = Annotated[
-    int, _count(limits.TARGET_CONCURRENCY, "Requests under way at once.")
-]
-AlertAge: TypeAlias = Annotated[
-    float, _range(limits.ALERT_AGE_SECONDS, "Of the oldest task that is ready."), PLAIN
-]
-AlertDead: TypeAlias = Annotated[
-    int, _count(limits.ALERT_DEAD, "Tasks that died in a minute; cancelled ones are not counted.")
-]
-AlertSilence: TypeAlias = Annotated[
-    float, _range(limits.ALERT_SILENCE_SECONDS, "Without a worker or a delivery."), PLAIN
-]
 Level: TypeAlias = Annotated[Priority, Field(strict=False)]
 HeldUntil: TypeAlias = Annotated[DedupeUntil, Field(strict=False)]
 UniqueFor: TypeAlias = Annotated[float, _range(limits.UNIQUE_SECONDS), PLAIN]
-Shards: TypeAlias = Annotated[int, _count(limits.SHARDS)]
-Count: TypeAlias = Annotated[int, _count(limits.COUNT, "0: no limit.")]
 Inflight: TypeAlias = Annotated[
     int,
     Field(ge=0, description="0: no limit.", json_schema_extra={"maximum": limits.INFLIGHT[1]}),
@@ -290,10 +266,58 @@ GroupInflight: TypeAlias = Annotated[
 ]
 BatchTotal: TypeAlias = Annotated[int, _count(limits.BATCH_MEMBERS)]
 BatchLife: TypeAlias = Annotated[float, _range(limits.BATCH_EXPIRES_SECONDS), PLAIN]
-Tokens: TypeAlias = Annotated[int, _count((1, limits.COUNT[1]))]
-Interval: TypeAlias = Annotated[int, _count((1, limits.INTERVAL_UNITS))]
 Version: TypeAlias = Annotated[int, _count((1, 2**53))]
 BatchSize: TypeAlias = Annotated[int, _count((1, limits.BATCH))]
+
+
+# ------------------------------------------------------------------------------- queue settings
+
+_Body = TypeVar("_Body", bound=RequestBody)
+
+
+def with_settings_of(shape: type) -> Callable[[type[_Body]], type[_Body]]:
+    """Add the settings that *shape* declares to a body, except those that the body has itself."""
+
+    def add(body: type[_Body]) -> type[_Body]:
+        settings = {
+            one.name: setting_field(one)
+            for one in own_settings(shape)
+            if one.name not in body.model_fields
+        }
+        return create_model(
+            body.__name__,
+            __base__=body,
+            __module__=body.__module__,
+            __doc__=body.__doc__,
+            **settings,
+        )
+
+    return add
+
+
+def setting_field(setting: Setting) -> tuple[Any, Any]:
+    """Return the type and the default of *setting* in a body."""
+    checked = Annotated[(_type_of(setting), Field(description=setting.hint))]
+    if setting.nullable:
+        checked = checked | None
+    return checked, ... if setting.required else setting.default
+
+
+def _type_of(setting: Setting) -> Any:  # noqa: ANN401 (a type, with what checks it)
+    low, high = setting.about.within
+    match setting.kind:
+        case Kind.TEXT:
+            return Annotated[str, TextWithin(int(high), int(low))]
+        case Kind.FLAG:
+            return bool
+        case Kind.WORD:
+            return Annotated[(setting.words, Field(strict=False))]
+        case Kind.WHOLE:
+            return Annotated[int, _range(setting.within)]
+    number = Annotated[float, _range(setting.within), PLAIN]
+    if setting.within[0] < low:
+        return Annotated[number, AfterValidator(_zero_or(low, setting.about.zero))]
+    return number
 
 
 # ------------------------------------------------------------------------------- instants, JSON

@@ -10,59 +10,47 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.fairness import GroupMode, OnDead
 from headrace.domain.indexing import fields_fault, read_field
 from headrace.domain.push import Target, headers_faults
-from headrace.domain.queue import IntervalUnit, PrioritySettings, QueueSettings
+from headrace.domain.queue import (
+    AlertSettings,
+    DeadLetterConfig,
+    PrioritySettings,
+    QueueSettings,
+    RateLimiting,
+    Threshold,
+)
 from headrace.domain.retry import DEFAULT_RETRY, Backoff, RetryStrategy
 from headrace.domain.task import FINISHED, SHOWN_STATES, State
 from headrace.http.fields import (
     CURSOR_LENGTH,
-    Aging,
-    AlertAge,
-    AlertDead,
-    AlertSilence,
-    BaseSeconds,
-    Count,
-    Description,
     Examples,
-    Expiry,
     GroupInflight,
     GroupKey,
     Ignored,
     Inflight,
-    Interval,
-    Jitter,
-    Keepalive,
     MaxRetries,
     Name,
     PauseLength,
     Reason,
     RequestBody,
-    Retention,
     RetryDelay,
-    Shards,
-    TargetConcurrency,
-    TargetTimeout,
-    Tokens,
     UndoFor,
     Version,
     Weight,
     contradiction,
     example,
     refusal,
+    with_settings_of,
     wrong,
 )
 from headrace.shapes import convert
 
-_DEFAULT = QueueSettings()
 
-
+@with_settings_of(RetryStrategy)
 class RetryStrategyBody(RequestBody):
     """How often and when a failed task is tried again."""
 
     kind: Annotated[Backoff, Field(strict=False)] = DEFAULT_RETRY.kind
     max_retries: MaxRetries = DEFAULT_RETRY.max_retries
-    base_seconds: BaseSeconds = DEFAULT_RETRY.base_seconds
-    max_delay_seconds: RetryDelay = DEFAULT_RETRY.max_delay_seconds
-    jitter: Jitter = DEFAULT_RETRY.jitter
     intervals: Annotated[list[RetryDelay], Field(max_length=limits.INTERVALS[1])] = Field(
         default=[]
     )
@@ -86,12 +74,9 @@ class RetryStrategyBody(RequestBody):
         return convert(self.model_dump(), RetryStrategy)
 
 
+@with_settings_of(RateLimiting)
 class RateLimitingBody(RequestBody):
     """A token bucket: full at first, refilled continuously, one token a delivery."""
-
-    max_tokens: Tokens
-    interval: Interval = 1
-    interval_unit: Annotated[IntervalUnit, Field(strict=False)] = IntervalUnit.SECONDS
 
 
 class DequeuingSettingsBody(RequestBody):
@@ -102,14 +87,9 @@ class DequeuingSettingsBody(RequestBody):
     dequeuing_paused: bool = False
 
 
+@with_settings_of(DeadLetterConfig)
 class DeadLetterBody(RequestBody):
     """Whether tasks out of attempts are kept, how long and how many."""
-
-    enable: bool = True
-    retention_period_in_seconds: Retention = (
-        _DEFAULT.dead_letter_queue_config.retention_period_in_seconds
-    )
-    max_size: Count = 0
 
 
 def _group_mode(value: str) -> str:
@@ -124,10 +104,9 @@ def _on_dead(value: str | None) -> str | None:
     return value
 
 
+@with_settings_of(PrioritySettings)
 class PriorityBody(RequestBody):
     """That tasks may have a priority, and how much it counts."""
-
-    aging_in_seconds: Aging = PrioritySettings().aging_in_seconds
 
 
 class GroupsBody(RequestBody):
@@ -167,6 +146,7 @@ class GroupsBody(RequestBody):
         return self
 
 
+@with_settings_of(Target)
 class TargetBody(RequestBody):
     """Where the service sends the tasks of the queue; either `url` or `lambda`."""
 
@@ -178,8 +158,6 @@ class TargetBody(RequestBody):
     function: str | None = Field(
         default=None, alias="lambda", description="The ARN of a function the deployment allows."
     )
-    timeout_in_seconds: TargetTimeout = Target().timeout_in_seconds
-    max_concurrency: TargetConcurrency = Target().max_concurrency
     headers: Annotated[
         dict[str, str],
         Field(
@@ -212,20 +190,17 @@ class OnEndBody(RequestBody):
     ] = Field(default=["SUCCEEDED", "DEAD"], description="Of which ends.")
 
 
+@with_settings_of(AlertSettings)
 class AlertsBody(RequestBody):
     """What is worth an alert, and who is told; at least one limit."""
 
     queue: Name | None = Field(
         description="Another queue; with a target, these are webhooks. null keeps the one there is."
     )
-    oldest_ready_seconds: AlertAge | None = None
-    dead_per_minute: AlertDead | None = None
-    no_workers_for_seconds: AlertSilence | None = None
 
     @model_validator(mode="after")
     def _has_a_limit(self) -> "AlertsBody":
-        limits_ = (self.oldest_ready_seconds, self.dead_per_minute, self.no_workers_for_seconds)
-        if all(limit is None for limit in limits_):
+        if all(getattr(self, name) is None for name in Threshold):
             raise contradiction(("oldest_ready_seconds", "must be there unless another limit is"))
         return self
 
@@ -242,17 +217,13 @@ IndexedFields: TypeAlias = Annotated[
 ]
 
 
+@with_settings_of(QueueSettings)
 class SettingsBody(RequestBody):
-    """What the owner of a queue decides; what is left out takes its default."""
+    """The settings of a queue; what is left out takes its default."""
 
-    description: Description = ""
-    keepalive_timeout_in_seconds: Keepalive = _DEFAULT.keepalive_timeout_in_seconds
-    expires_in_seconds: Expiry = _DEFAULT.expires_in_seconds
     retry_strategy: RetryStrategyBody = RetryStrategyBody()
     dequeuing_settings: DequeuingSettingsBody = DequeuingSettingsBody()
     dead_letter_queue_config: DeadLetterBody = DeadLetterBody()
-    history_retention_in_seconds: Retention = _DEFAULT.history_retention_in_seconds
-    shards: Shards = _DEFAULT.shards
     priority: PriorityBody | None = Field(
         default=None, description="null: no task of the queue has a priority."
     )

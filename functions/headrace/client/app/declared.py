@@ -19,8 +19,15 @@ from headrace.domain.fairness import GroupMode, OnDead
 from headrace.domain.indexing import fields_fault, read_field
 from headrace.domain.on_end import TYPES
 from headrace.domain.push import Target, headers_faults
-from headrace.domain.queue import IntervalUnit, PrioritySettings
+from headrace.domain.queue import (
+    AlertSettings,
+    PrioritySettings,
+    QueueSettings,
+    RateLimiting,
+    Threshold,
+)
 from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.settings import Kind, Setting, own_settings, settings_of
 from headrace.wire.base import JsonValue
 
 Declared: TypeAlias = Mapping[str, JsonValue]
@@ -113,21 +120,26 @@ def _completed(found: dict[str, JsonValue]) -> Declared:
     _complete_indexed(found)
     if found.get(_RATE):
         rate = found[_RATE]
-        usual = {"interval": 1, "interval_unit": str(IntervalUnit.SECONDS)}
-        found[_RATE] = {"max_tokens": rate["max_tokens"], **usual, **rate}
+        found[_RATE] = {"max_tokens": rate["max_tokens"], **_usual(RateLimiting), **rate}
     if found.get(_PRIORITY) is not None:
-        found[_PRIORITY] = msgspec.to_builtins(PrioritySettings()) | found[_PRIORITY]
+        found[_PRIORITY] = _usual(PrioritySettings) | found[_PRIORITY]
     if found.get(_GROUPS) is not None:
         groups = {**_USUAL_GROUPS, **found[_GROUPS]}
         if groups[_MODE] == GroupMode.STRICT:
             groups[_ON_DEAD] = groups[_ON_DEAD] or str(OnDead.CONTINUE)
         found[_GROUPS] = groups
     if found.get(_TARGET) is not None:
-        found[_TARGET] = {**_USUAL_TARGET, **found[_TARGET]}
+        found[_TARGET] = {
+            "url": None,
+            "lambda": None,
+            "headers": {},
+            **_usual(Target),
+            **found[_TARGET],
+        }
     if found.get(_ON_END) is not None:
         found[_ON_END] = {"states": list(map(str, TYPES)), **found[_ON_END]}
     if found.get(_ALERTS) is not None:
-        found[_ALERTS] = {**dict.fromkeys(_ALERT_LIMITS), **found[_ALERTS]}
+        found[_ALERTS] = {**_usual(AlertSettings), **found[_ALERTS]}
     return found
 
 
@@ -158,9 +170,62 @@ def _plain(value: object) -> JsonValue:
 # -------------------------------------------------------------------------------------- the fields
 
 
-def _number(bounds: limits.Bounds, *, whole: bool = False) -> Fault:
-    unit = "" if whole else "seconds"
-    return partial(limits.number_fault, bounds=bounds, whole=whole, unit=unit)
+def _fault_of(setting: Setting) -> Fault:
+    """Return the check of a value by the declaration of its setting."""
+    within = setting.about.within
+    match setting.kind:
+        case Kind.TEXT:
+            return partial(limits.text_fault, most=int(within[1]), least=int(within[0]))
+        case Kind.FLAG:
+            return _yes_or_no
+        case Kind.WORD:
+            return _one_of(*setting.words or ())
+        case Kind.WHOLE:
+            check = partial(limits.number_fault, bounds=within, whole=True)
+        case Kind.NUMBER:
+            check = partial(limits.number_fault, bounds=within)
+        case _:
+            check = partial(limits.number_fault, bounds=within, unit="seconds")
+    if setting.within != within:
+        return _or_zero(check, setting.about.zero)
+    return _or_none(check) if setting.nullable else check
+
+
+def _or_zero(check: Fault, zero: str) -> Fault:
+    def fault(value: object) -> str | None:
+        if value == 0 and not isinstance(value, bool):
+            return None
+        found = check(value)
+        return found and f"{found}; 0 is {zero}"
+
+    return fault
+
+
+def _or_none(check: Fault) -> Fault:
+    return lambda value: None if value is None else check(value)
+
+
+def _object(shape: type, **others: Fault) -> Fault:
+    """Return the check of an object with *others* and the settings of *shape*, or None."""
+    settings = own_settings(shape)
+    needed = {one.name for one in settings if one.required}
+    checks = {**others, **{one.name: _fault_of(one) for one in settings}}
+
+    def fault(value: object) -> str | None:
+        if value is None:
+            return None
+        if not isinstance(value, dict) or not needed <= value.keys() <= checks.keys():
+            return f"must be None or have {', '.join(checks)}, not {value!r:.140}"
+        faults = ((name, checks[name](one)) for name, one in value.items())
+        return next((f"{name} {fault}" for name, fault in faults if fault), None)
+
+    return fault
+
+
+def _usual(shape: type) -> dict[str, JsonValue]:
+    """Return the defaults of the settings of *shape*."""
+    found = {one.name: one.default for one in own_settings(shape) if not one.required}
+    return dict(_plain(found))
 
 
 def _one_of(*words: str) -> Fault:
@@ -174,13 +239,6 @@ def _yes_or_no(value: object) -> str | None:
     return None if isinstance(value, bool) else f"must be True or False, not {value!r:.140}"
 
 
-def _expiry(value: object) -> str | None:
-    if value == 0 and not isinstance(value, bool):
-        return None
-    fault = limits.number_fault(value, limits.EXPIRES_SECONDS, unit="seconds")
-    return fault and f"{fault}; 0 is never"
-
-
 def _intervals(value: object) -> str | None:
     if not isinstance(value, list):
         return f"must be a list of seconds, not {value!r:.140}"
@@ -190,24 +248,6 @@ def _intervals(value: object) -> str | None:
         limits.number_fault(each, limits.RETRY_DELAY_SECONDS, unit="seconds") for each in value
     )
     return next(filter(None, faults), None)
-
-
-def _rate(value: object) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, dict) or not {"max_tokens"} <= value.keys() <= _RATE_FIELDS.keys():
-        return f"must be None or have max_tokens, interval and interval_unit, not {value!r:.140}"
-    faults = ((name, _RATE_FIELDS[name](one)) for name, one in value.items())
-    return next((f"{name} {fault}" for name, fault in faults if fault), None)
-
-
-def _priority(value: object) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, dict) or not value.keys() <= {_AGING}:
-        return f"must be None or have {_AGING}, not {value!r:.140}"
-    fault = _number(limits.AGING_SECONDS)(value[_AGING]) if value else None
-    return fault and f"{_AGING} {fault}"
 
 
 def _groups(value: object) -> str | None:
@@ -224,15 +264,20 @@ def _groups(value: object) -> str | None:
     weights = value.get(_WEIGHTS, {})
     if not isinstance(weights, dict) or len(weights) > limits.WEIGHTS:
         return f"{_WEIGHTS} must be at most {limits.WEIGHTS} numbers by group key"
-    if fault := _number(limits.GROUP_INFLIGHT, whole=True)(value.get(_GROUP_LIMIT, 0)):
+    limit = value.get(_GROUP_LIMIT, 0)
+    if fault := limits.number_fault(limit, limits.GROUP_INFLIGHT, whole=True):
         return f"{_GROUP_LIMIT} {fault}"
     least, most = limits.GROUP_KEY_BYTES
     faults = (
         f"{_WEIGHTS}.{key!s:.60} {fault}"
         for key, weight in weights.items()
-        if (fault := limits.text_fault(key, most, least) or _number(limits.WEIGHT)(weight))
+        if (fault := limits.text_fault(key, most, least) or _weight_fault(weight))
     )
     return next(faults, None)
+
+
+def _weight_fault(weight: object) -> str | None:
+    return limits.number_fault(weight, limits.WEIGHT)
 
 
 def _order_fault(mode: object, on_dead: object) -> str | None:
@@ -247,18 +292,20 @@ def _order_fault(mode: object, on_dead: object) -> str | None:
 
 
 def _target(value: object) -> str | None:
-    if value is None:
-        return None
-    known = _USUAL_TARGET
-    if not isinstance(value, dict) or not value.keys() <= known.keys():
-        return f"must be None or have {', '.join(known)}, not {value!r:.140}"
-    if (value.get("url") is None) == (value.get("lambda") is None):
+    if isinstance(value, dict) and (value.get("url") is None) == (value.get("lambda") is None):
         return "must have either url or lambda"
-    faults = {name: _TARGET_FIELDS[name](one) for name, one in value.items() if one is not None}
-    return next((f"{name} {fault}" for name, fault in faults.items() if fault), None)
+    return _TARGET_FAULT(value)
 
 
-def _target_headers(value: object) -> str | None:
+def _address(value: object) -> str | None:
+    return None if value is None else limits.text_fault(value, limits.TARGET_URL_BYTES, 1)
+
+
+def _queue_name(value: object) -> str | None:
+    return limits.pattern_fault(value, limits.NAME_RE)
+
+
+def _headers(value: object) -> str | None:
     if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
         return f"must be names and values, not {value!r:.140}"
     return next((f"{name or ''} {fault}" for name, fault in headers_faults(value)), None)
@@ -269,7 +316,7 @@ def _on_end(value: object) -> str | None:
         return None
     if not isinstance(value, dict) or not {"queue"} <= value.keys() <= {"queue", "states"}:
         return f"must be None or have queue and perhaps states, not {value!r:.140}"
-    if fault := limits.pattern_fault(value["queue"], limits.NAME_RE):
+    if fault := _queue_name(value["queue"]):
         return f"queue {fault}"
     states, known = value.get("states", list(TYPES)), tuple(TYPES)
     if not isinstance(states, list | tuple) or not states or len(states) > len(known):
@@ -278,18 +325,12 @@ def _on_end(value: object) -> str | None:
 
 
 def _alerts(value: object) -> str | None:
-    if value is None:
-        return None
-    known = ", ".join(_ALERT_LIMITS)
-    if not isinstance(value, dict) or not {"queue"} <= value.keys() <= {"queue", *_ALERT_LIMITS}:
-        return f"must be None or have queue and some of {known}, not {value!r:.140}"
-    if fault := limits.pattern_fault(value["queue"], limits.NAME_RE):
-        return f"queue {fault}"
-    given = {name: value[name] for name in _ALERT_LIMITS if value.get(name) is not None}
-    if not given:
-        return f"must have at least one of {known}"
-    faults = ((name, _ALERT_LIMITS[name](one)) for name, one in given.items())
-    return next((f"{name} {fault}" for name, fault in faults if fault), None)
+    if isinstance(value, dict):
+        if "queue" not in value:
+            return "must have queue, which is notified"
+        if all(value.get(name) is None for name in Threshold):
+            return f"must have at least one of {', '.join(Threshold)}"
+    return _ALERTS_FAULT(value)
 
 
 def _indexed(value: object) -> str | None:
@@ -298,55 +339,19 @@ def _indexed(value: object) -> str | None:
     return fields_fault(value)
 
 
-_ALERT_LIMITS: Final[Mapping[str, Fault]] = {
-    "oldest_ready_seconds": _number(limits.ALERT_AGE_SECONDS),
-    "dead_per_minute": _number(limits.ALERT_DEAD, whole=True),
-    "no_workers_for_seconds": _number(limits.ALERT_SILENCE_SECONDS),
-}
 _MODE: Final = "mode"
 _WEIGHTS: Final = "weights"
 _GROUP_LIMIT: Final = "max_inflight_per_group"
 _ON_DEAD: Final = "on_dead"
 _USUAL_GROUPS: Final[Mapping[str, JsonValue]] = {_WEIGHTS: {}, _GROUP_LIMIT: 0, _ON_DEAD: None}
-_AGING: Final = "aging_in_seconds"
-_USUAL_TARGET: Final[Mapping[str, JsonValue]] = {
-    "url": None,
-    "lambda": None,
-    "timeout_in_seconds": Target().timeout_in_seconds,
-    "max_concurrency": Target().max_concurrency,
-    "headers": {},
-}
-_TARGET_FIELDS: Final[Mapping[str, Fault]] = {
-    "url": partial(limits.text_fault, most=limits.TARGET_URL_BYTES, least=1),
-    "lambda": partial(limits.text_fault, most=limits.TARGET_URL_BYTES, least=1),
-    "timeout_in_seconds": _number(limits.TARGET_TIMEOUT_SECONDS),
-    "max_concurrency": _number(limits.TARGET_CONCURRENCY, whole=True),
-    "headers": _target_headers,
-}
-_RATE_FIELDS: Final[Mapping[str, Fault]] = {
-    "max_tokens": _number((1, limits.COUNT[1]), whole=True),
-    "interval": _number((1, limits.INTERVAL_UNITS), whole=True),
-    "interval_unit": _one_of(*IntervalUnit),
-}
+_TARGET_FAULT: Final = _object(Target, url=_address, **{"lambda": _address}, headers=_headers)
+_ALERTS_FAULT: Final = _object(AlertSettings, queue=_queue_name)
 
 _FIELDS: Final[Mapping[str, Fault]] = {
-    "description": partial(limits.text_fault, most=limits.DESCRIPTION_BYTES),
-    "keepalive_timeout_in_seconds": _number(limits.KEEPALIVE_SECONDS),
-    "expires_in_seconds": _expiry,
-    _KIND: _one_of(*Backoff),
-    _RETRIES: _number(limits.MAX_RETRIES, whole=True),
-    "retry_strategy.base_seconds": _number(limits.BASE_SECONDS),
-    "retry_strategy.max_delay_seconds": _number(limits.RETRY_DELAY_SECONDS),
-    "retry_strategy.jitter": partial(limits.number_fault, bounds=limits.JITTER),
+    **{".".join(one.path): _fault_of(one) for one in settings_of(QueueSettings)},
     _INTERVALS: _intervals,
-    "dequeuing_settings.max_inflight_tasks": _number(limits.INFLIGHT, whole=True),
-    _RATE: _rate,
-    "dead_letter_queue_config.enable": _yes_or_no,
-    "dead_letter_queue_config.retention_period_in_seconds": _number(limits.RETENTION_SECONDS),
-    "dead_letter_queue_config.max_size": _number(limits.COUNT, whole=True),
-    "history_retention_in_seconds": _number(limits.RETENTION_SECONDS),
-    "shards": _number(limits.SHARDS, whole=True),
-    _PRIORITY: _priority,
+    _RATE: _object(RateLimiting),
+    _PRIORITY: _object(PrioritySettings),
     _GROUPS: _groups,
     _TARGET: _target,
     _ON_END: _on_end,

@@ -23,6 +23,7 @@ _SELDOM: Final = (
     "pause",
 )
 _LANES: Final = ("lanes_in_use", "lanes_ever")  # seldom others than the ordinary
+_EMPTY: Final = (None, "", [])  # settings that a record leaves out: their defaults say the same
 _FOUND_OUT: Final = ("shards_in_use", "lanes_in_use", "drained", "uncounted_since")
 """What is not decided by anybody, but found out once settings have been changed."""
 
@@ -33,11 +34,9 @@ def to_record(queue: Queue) -> Record:
     usual += [name for name in _SELDOM if not getattr(queue, name)]
     usual += [name for name in _LANES if getattr(queue, name) == ORDINARY]
     body = body_of(queue, "name", "version", *usual)
-    for seldom in ("priority", "groups", "target", "on_end", "alerts"):
-        if getattr(queue.settings, seldom) is None:
-            del body["settings"][seldom]
-    if not queue.settings.indexed_fields:
-        del body["settings"]["indexed_fields"]
+    body["settings"] = {
+        name: value for name, value in body["settings"].items() if value not in _EMPTY
+    }
     return Record(KIND, queue.name, body, queue.version)
 
 

@@ -7,6 +7,7 @@ import click
 from headrace.cli import params
 from headrace.cli.commands import (
     CliGroup,
+    Decorator,
     dry_run_option,
     group_options,
     groups_named,
@@ -34,7 +35,10 @@ from headrace.cli.queue_shown import limits_of, show_queue
 from headrace.cli.session import CliSession
 from headrace.cli.target import alerts_of, secret_command, take_target, target_options
 from headrace.client.calls.queues import merged, recount_queue
+from headrace.domain.durations import written
 from headrace.domain.errors import QueueExists
+from headrace.domain.queue import QueueSettings
+from headrace.domain.settings import Kind, Setting, declared_settings
 from headrace.domain.task import SHOWN_STATES
 
 _STATES: Final = tuple(map(str, SHOWN_STATES))
@@ -42,47 +46,46 @@ NOT_SETTINGS: Final = ("name", "created_at", "updated_at", "version", "pause", "
                       "schedules", "schedules_cursor")  # fmt: skip
 """What a queue shows besides its settings: its own story."""
 
-_SETTINGS: Final[dict[str, tuple[str, ...]]] = {
-    "description": ("description",),
-    "keepalive": ("keepalive_timeout_in_seconds",),
-    "expires": ("expires_in_seconds",),
-    "history": ("history_retention_in_seconds",),
-    "shards": ("shards",),
+_OPTIONS: Final = tuple(one for one in declared_settings(QueueSettings) if one.about.short)
+_PATHS: Final[dict[str, tuple[str, ...]]] = {
+    **{one.about.short: one.path for one in _OPTIONS},
     "backoff": ("retry_strategy", "kind"),
-    "max_retries": ("retry_strategy", "max_retries"),
-    "base": ("retry_strategy", "base_seconds"),
-    "max_delay": ("retry_strategy", "max_delay_seconds"),
-    "jitter": ("retry_strategy", "jitter"),
     "intervals": ("retry_strategy", "intervals"),
     "group_limit": ("groups", "max_inflight_per_group"),
     "on_dead": ("groups", "on_dead"),
-    "max_inflight": ("dequeuing_settings", "max_inflight_tasks"),
-    "dead_letter": ("dead_letter_queue_config", "enable"),
-    "dead_retention": ("dead_letter_queue_config", "retention_period_in_seconds"),
-    "dead_max_size": ("dead_letter_queue_config", "max_size"),
 }
-"""Where each option stands in a queue's settings."""
+"""The path of each option in the settings of a queue."""
+
+
+def _option(setting: Setting) -> Decorator:
+    """Return the option that the declaration of *setting* describes."""
+    name, usual = f"--{setting.about.short.replace('_', '-')}", setting.default
+    if setting.kind is Kind.SECONDS:
+        usual = written(usual)
+    elif setting.kind is Kind.FLAG:
+        usual = "yes" if usual else "no"
+    help_ = f"{setting.hint} Default: {usual}." if usual else setting.hint
+    match setting.kind:
+        case Kind.FLAG:
+            return click.option(f"{name}/--no-{name[2:]}", default=None, help=help_)
+        case Kind.SECONDS:
+            return click.option(name, **TIME, help=help_)
+        case Kind.WHOLE:
+            return click.option(name, type=int, metavar="N", help=help_)
+        case Kind.NUMBER:
+            return click.option(name, type=float, metavar="NUMBER", help=help_)
+    return click.option(name, metavar="TEXT", help=help_)
 
 
 settings_options: Final = options(
-    click.option("--description", metavar="TEXT", help="For people."),
-    click.option("--keepalive", **TIME, help="How long a lease lasts: 30s."),
-    click.option("--expires", **TIME, help="Tasks not run by then are dead: 14d; 0 is never."),
-    click.option("--history", **TIME, help="How long tasks that succeeded are kept: 1d; 0 none."),
-    click.option("--max-retries", type=int, metavar="N", help="Tries after the first: 5."),
+    *map(_option, _OPTIONS),
     click.option(
         "--backoff",
         type=click.Choice(["exponential", "linear", "quadratic", "fixed"]),
         help="How the wait before a retry grows: exponential.",
     ),
-    click.option("--base", **TIME, help="The wait before the first retry: 20s."),
-    click.option("--max-delay", **TIME, help="No wait is longer: 1h."),
-    click.option("--jitter", type=float, metavar="SHARE", help="Random part of each wait: 0.1."),
     click.option(
         "--intervals", type=params.numbers, metavar="T,T,…", help="The waits one by one: 10,1m,1h."
-    ),
-    click.option(
-        "--max-inflight", type=int, metavar="N", help="Tasks run at once, up to 10000; 0 is any."
     ),
     click.option(
         "--rate",
@@ -90,9 +93,6 @@ settings_options: Final = options(
         metavar="N/TIME",
         help="Deliveries, such as 50/s, 100/10s, 3000/m; or none.",
     ),
-    click.option("--dead-letter/--no-dead-letter", default=None, help="Keep what failed: yes."),
-    click.option("--dead-retention", **TIME, help="How long: 14d."),
-    click.option("--dead-max-size", type=int, metavar="N", help="How many; 0 is any."),
     click.option(
         "--aging",
         type=params.aging,
@@ -101,9 +101,6 @@ settings_options: Final = options(
     ),
     group_options,
     target_options,
-    click.option(
-        "--shards", type=int, metavar="N", help="With 1 tasks go by due time; 500 tasks/s each."
-    ),
     click.option(
         "--index",
         "indexed",
@@ -387,7 +384,7 @@ def settings_of(given: dict[str, Any]) -> dict[str, Any]:
     if given["indexed"]:
         named = given["indexed"] != ("none",)
         params.put_at(fields, ("indexed_fields",), [*given["indexed"]] if named else [])
-    for name, path in _SETTINGS.items():
+    for name, path in _PATHS.items():
         if given[name] is not None:
             params.put_at(fields, path, given[name])
     for path, value in given["assigned"]:

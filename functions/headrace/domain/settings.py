@@ -5,17 +5,12 @@ A setting is a field of ``QueueSettings`` or of a dataclass in it.  Its annotati
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
-from typing import Any, Final
-
-from msgspec import NODEFAULT, Meta, inspect
+from typing import Any, Final, get_args, get_type_hints
 
 from headrace.domain.limits import Bounds
-
-_KEY: Final = "setting"
 
 
 class Kind(StrEnum):
@@ -87,63 +82,51 @@ def setting(
     *,
     short: str = "",
     zero: str = "",
-) -> Meta:
-    """Return the annotation of a setting.
+) -> About:
+    """Return the annotation of a setting, see ``About``.
 
-    The limits are not msgspec's ``ge`` and ``le``: what is stored, and what another version of the
-    service answers, is read whatever its limits were.
+    msgspec does not know it, which is intended: stored settings, and those that another version of
+    the service answers, are read whatever their limits were.
     """
-    return Meta(extra={_KEY: About(title, help_, within, short, zero)})
+    return About(title, help_, within, short, zero)
 
 
 @cache
-def settings_of(shape: type) -> tuple[Setting, ...]:
+def declared_settings(shape: type) -> tuple[Setting, ...]:
     """Return the settings that *shape*, a dataclass, and the dataclasses in it declare.
 
     Objects that may be null are left out, and so are fields that ``setting`` does not annotate.
     """
-    return tuple(_settings(inspect.type_info(shape), ()))
+    return tuple(_settings(shape, ()))
 
 
 def own_settings(shape: type) -> tuple[Setting, ...]:
     """Return the settings of *shape* itself, not those of the dataclasses in it."""
-    return tuple(one for one in settings_of(shape) if len(one.path) == 1)
+    return tuple(one for one in declared_settings(shape) if len(one.path) == 1)
 
 
-def _settings(shape: inspect.Type, path: tuple[str, ...]) -> "list[Setting]":
+_KINDS: Final[dict[type, Kind]] = {bool: Kind.FLAG, str: Kind.TEXT, int: Kind.WHOLE}
+
+
+def _settings(shape: Any, path: tuple[str, ...]) -> list[Setting]:  # noqa: ANN401 (a dataclass)
     found: list[Setting] = []
-    if not isinstance(shape, inspect.DataclassType):
-        return found
-    for field in shape.fields:
-        here = (*path, field.encode_name)
-        if isinstance(field.type, inspect.DataclassType):
-            found += _settings(field.type, here)
-        elif isinstance(field.type, inspect.Metadata) and _KEY in (field.type.extra or {}):
-            found.append(_setting(here, field, field.type))
+    hints = get_type_hints(shape, include_extras=True)
+    for field in fields(shape):
+        hint, here = hints[field.name], (*path, field.name)
+        if is_dataclass(hint):
+            found += _settings(hint, here)
+        for about in getattr(hint, "__metadata__", ()):
+            found.append(_setting(here, field, hint.__origin__, about))
     return found
 
 
-_KINDS: Final[Mapping[type[inspect.Type], Kind]] = {
-    inspect.StrType: Kind.TEXT,
-    inspect.BoolType: Kind.FLAG,
-    inspect.EnumType: Kind.WORD,
-    inspect.IntType: Kind.WHOLE,
-}
-
-
-def _setting(path: tuple[str, ...], field: inspect.Field, annotated: inspect.Metadata) -> Setting:
-    inner = annotated.type
-    types = inner.types if isinstance(inner, inspect.UnionType) else (inner,)
-    if any(isinstance(one, inspect.FloatType) for one in types):
+def _setting(path: tuple[str, ...], field: Field[Any], hint: Any, about: About) -> Setting:  # noqa: ANN401
+    types = get_args(hint) or (hint,)
+    words = types[0] if issubclass(types[0], StrEnum) else None
+    if float in types:
         kind = Kind.SECONDS if path[-1].endswith("_seconds") else Kind.NUMBER
     else:
-        kind = _KINDS[type(types[0])]
-    return Setting(
-        path,
-        kind,
-        (annotated.extra or {})[_KEY],
-        field.default if field.default is not NODEFAULT else None,
-        required=field.required,
-        nullable=any(isinstance(one, inspect.NoneType) for one in types),
-        words=types[0].cls if isinstance(types[0], inspect.EnumType) else None,  # type: ignore[arg-type]
-    )
+        kind = Kind.WORD if words else _KINDS[types[0]]
+    required = field.default is MISSING
+    default = None if required else field.default
+    return Setting(path, kind, about, default, required, type(None) in types, words)

@@ -279,7 +279,7 @@ def with_settings_of(shape: type) -> Callable[[type[_Body]], type[_Body]]:
     """Add the settings that *shape* declares to a body, except those that the body has itself."""
 
     def add(body: type[_Body]) -> type[_Body]:
-        settings = {
+        settings: dict[str, Any] = {
             one.name: setting_field(one)
             for one in own_settings(shape)
             if one.name not in body.model_fields
@@ -297,10 +297,10 @@ def with_settings_of(shape: type) -> Callable[[type[_Body]], type[_Body]]:
 
 def setting_field(setting: Setting) -> tuple[Any, Any]:
     """Return the type and the default of *setting* in a body."""
-    checked = Annotated[(_type_of(setting), Field(description=setting.hint))]
-    if setting.nullable:
-        checked = checked | None
-    return checked, ... if setting.required else setting.default
+    checked: Any = Annotated[(_type_of(setting), Field(description=setting.hint))]
+    return checked | None if setting.nullable else checked, (
+        ... if setting.required else setting.default
+    )
 
 
 def _type_of(setting: Setting) -> Any:  # noqa: ANN401 (a type, with what checks it)

@@ -27,7 +27,7 @@ from headrace.domain.queue import (
     Threshold,
 )
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.settings import Kind, Setting, own_settings, settings_of
+from headrace.domain.settings import Kind, Setting, declared_settings, own_settings
 from headrace.wire.base import JsonValue
 
 Declared: TypeAlias = Mapping[str, JsonValue]
@@ -348,7 +348,7 @@ _TARGET_FAULT: Final = _object(Target, url=_address, **{"lambda": _address}, hea
 _ALERTS_FAULT: Final = _object(AlertSettings, queue=_queue_name)
 
 _FIELDS: Final[Mapping[str, Fault]] = {
-    **{".".join(one.path): _fault_of(one) for one in settings_of(QueueSettings)},
+    **{".".join(one.path): _fault_of(one) for one in declared_settings(QueueSettings)},
     _INTERVALS: _intervals,
     _RATE: _object(RateLimiting),
     _PRIORITY: _object(PrioritySettings),

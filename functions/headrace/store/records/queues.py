@@ -23,7 +23,11 @@ _SELDOM: Final = (
     "pause",
 )
 _LANES: Final = ("lanes_in_use", "lanes_ever")  # seldom others than the ordinary
-_EMPTY: Final = (None, "", [])  # settings that a record leaves out: their defaults say the same
+_EMPTY: Final[tuple[object, ...]] = (
+    None,
+    "",
+    [],
+)  # settings that a record leaves out: their defaults say the same
 _FOUND_OUT: Final = ("shards_in_use", "lanes_in_use", "drained", "uncounted_since")
 """What is not decided by anybody, but found out once settings have been changed."""
 

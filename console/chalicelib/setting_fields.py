@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from headrace.domain import durations, limits
-from headrace.domain.durations import EXAMPLES, written
+from headrace.domain.durations import written
 from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
 from headrace.domain.indexing import fields_fault, read_field
 from headrace.domain.payload_paths import QUOTED
@@ -22,6 +22,7 @@ from headrace.domain.queue import (
     RateLimiting,
 )
 from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.settings import Kind, declared_settings
 
 from .forms import FormErrors
 from .push_fields import (
@@ -34,7 +35,7 @@ from .push_fields import (
     read_on_end,
     read_target,
 )
-from .typed_settings import Setting, Typed, read_number, text_of
+from .typed_settings import Setting, Typed, read_number, rows_of, text_of, texts_in
 
 KINDS: Final = (
     (Backoff.EXPONENTIAL.value, "exponential: base · 2ⁿ⁻¹"),
@@ -45,10 +46,7 @@ KINDS: Final = (
 )
 RETRIES: Final = (
     Setting("retry_kind", "Backoff", kind="select", options=KINDS),
-    Setting("max_retries", "Retries", "0 is none."),
-    Setting("base_seconds", "Base", f"As all lengths of time: {EXAMPLES}."),
-    Setting("max_delay", "Longest wait"),
-    Setting("jitter", "Jitter, 0 to 1", "0.1 is 10 % more or less."),
+    *rows_of(RetryStrategy),
     Setting("intervals", "Waits", "For a list of waits: 10s, 1m, 10m", width="l"),
 )
 
@@ -57,10 +55,7 @@ def retry_texts(retry: RetryStrategy) -> dict[str, str]:
     """Return the text of each field."""
     return {
         "retry_kind": retry.kind.value,
-        "max_retries": str(retry.max_retries),
-        "base_seconds": written(retry.base_seconds),
-        "max_delay": written(retry.max_delay_seconds),
-        "jitter": text_of(retry.jitter),
+        **texts_in(retry),
         "intervals": ", ".join(map(written, retry.intervals)),
     }
 
@@ -82,35 +77,23 @@ def read_retry(texts: Mapping[str, str], errors: FormErrors) -> RetryStrategy:
     typed = Typed(texts, errors)
     kind = Backoff(typed.choice("retry_kind", tuple(kind for kind, _ in KINDS)))
     intervals = typed.intervals()
-    retries = typed.whole("max_retries", limits.MAX_RETRIES)
-    listed = kind is Backoff.INTERVALS
-    return RetryStrategy(
-        kind=kind,
-        max_retries=len(intervals) if listed else retries,
-        base_seconds=typed.length("base_seconds", limits.BASE_SECONDS),
-        max_delay_seconds=typed.length("max_delay", limits.RETRY_DELAY_SECONDS),
-        jitter=float(typed.number("jitter", (0, 1))),
-        intervals=intervals if listed else (),
-    )
+    retry = RetryStrategy(kind=kind, **typed.settings(RetryStrategy))
+    if kind is Backoff.INTERVALS:
+        return replace(retry, max_retries=len(intervals), intervals=intervals)
+    return retry
 
 
 _INTERVAL: Final = (1, 86_400)
 
-INFLIGHT_HINT: Final = "Up to 10,000; 0 is no limit."
-
 GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
     ("In general", (
-        Setting("description", "Description", width="l"),
-        Setting("keepalive", "Lease", f"A silent worker loses the task. {EXAMPLES}."),
-        Setting("expires", "Expires after", "From when it is due; 0 is never."),
-        Setting("history", "History", "How long the succeeded are kept; 0 keeps none."),
-        Setting("shards", "Shards", "1 keeps the order."),
+        *rows_of(QueueSettings),
         Setting("indexed_fields", "Indexed",
                 "Found in one look, 3 of each kind: tag:tenant payload.order", width="l"),
     )),
     ("Retries", RETRIES),
     ("Deliveries", (
-        Setting("max_inflight", "Most in flight", INFLIGHT_HINT),
+        *rows_of(DequeuingSettings),
         Setting("rate_tokens", "Deliveries at most", "Empty is no limit."),
         Setting("rate_interval", "In how many"),
         Setting("rate_unit", "Of these", kind="select",
@@ -129,12 +112,7 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
         Setting("group_weights", "Weights", "Of those that have not 1: acme=4, beta=0.5",
                 width="l"),
     )),
-    ("The dead", (
-        Setting("dead_enable", "Keep the dead", kind="select",
-                options=(("yes", "yes"), ("no", "no, they are gone"))),
-        Setting("dead_retention", "How long"),
-        Setting("dead_most", "How many at most", "0 is no limit."),
-    )),
+    ("Dead tasks", rows_of(DeadLetterConfig)),
     ("Target", TARGET),
     ("Told of ends", ON_END),
     ("Told of alerts", ALERTS),
@@ -142,13 +120,8 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
 
 DURATIONS: Final = frozenset(
     {
-        "keepalive",
-        "expires",
-        "history",
-        "base_seconds",
-        "max_delay",
+        *(one.about.short for one in declared_settings(QueueSettings) if one.kind is Kind.SECONDS),
         "aging",
-        "dead_retention",
         "target_timeout",
         "alert_oldest",
         "alert_silence",
@@ -175,24 +148,18 @@ def as_shown(name: str, text: str) -> str:
 def texts_of(settings: QueueSettings) -> dict[str, str]:
     """Return the text of each field."""
     dequeuing = settings.dequeuing_settings
-    rate, dead = dequeuing.rate_limiting, settings.dead_letter_queue_config
+    rate = dequeuing.rate_limiting
     return {
-        "description": settings.description,
-        "keepalive": written(settings.keepalive_timeout_in_seconds),
-        "expires": written(settings.expires_in_seconds),
-        "history": written(settings.history_retention_in_seconds),
-        "shards": str(settings.shards),
+        **texts_in(settings),
         "indexed_fields": " ".join(settings.indexed_fields),
         **retry_texts(settings.retry_strategy),
-        "max_inflight": str(dequeuing.max_inflight_tasks),
+        **texts_in(dequeuing),
         "rate_tokens": str(rate.max_tokens) if rate else "",
         "rate_interval": str(rate.interval) if rate else "1",
         "rate_unit": rate.interval_unit.value if rate else IntervalUnit.SECONDS.value,
         "aging": written(settings.priority.aging_in_seconds) if settings.priority else "",
         **_group_texts(settings.groups),
-        "dead_enable": "yes" if dead.enable else "no",
-        "dead_retention": written(dead.retention_period_in_seconds),
-        "dead_most": str(dead.max_size),
+        **texts_in(settings.dead_letter_queue_config),
         **push_texts(settings.target, settings.on_end),
         **alert_texts(settings.alerts),
     }
@@ -269,7 +236,6 @@ def read_settings(
 ) -> QueueSettings:
     """Return *old* with what *texts* say; what is wrong goes to *errors*, by field."""
     typed = Typed(texts, errors)
-    description = errors.text("description", texts["description"], limits.DESCRIPTION_BYTES)
     rate = None
     if texts["rate_tokens"]:
         unit = typed.choice("rate_unit", tuple(unit.value for unit in IntervalUnit))
@@ -286,22 +252,14 @@ def read_settings(
             errors.add("aging", "must be empty: the queue has groups, which take turns")
     return replace(
         old,
-        description=description or "",
-        keepalive_timeout_in_seconds=typed.length("keepalive", limits.KEEPALIVE_SECONDS),
-        expires_in_seconds=typed.length("expires", (0, limits.EXPIRES_SECONDS[1])),
+        **typed.settings(QueueSettings),
         retry_strategy=read_retry(texts, errors),
         dequeuing_settings=DequeuingSettings(
-            max_inflight_tasks=typed.whole("max_inflight", limits.INFLIGHT),
+            **typed.settings(DequeuingSettings),
             rate_limiting=rate,
             dequeuing_paused=old.dequeuing_settings.dequeuing_paused,
         ),
-        dead_letter_queue_config=DeadLetterConfig(
-            enable=typed.choice("dead_enable", ("yes", "no")) == "yes",
-            retention_period_in_seconds=typed.length("dead_retention", limits.RETENTION_SECONDS),
-            max_size=typed.whole("dead_most", limits.COUNT),
-        ),
-        history_retention_in_seconds=typed.length("history", limits.RETENTION_SECONDS),
-        shards=typed.whole("shards", limits.SHARDS),
+        dead_letter_queue_config=DeadLetterConfig(**typed.settings(DeadLetterConfig)),
         indexed_fields=_read_indexed(texts["indexed_fields"], errors),
         priority=priority,
         groups=groups,

@@ -1,12 +1,14 @@
-"""What forms of settings are made of: a field, and the values that were typed into many."""
+"""Forms of settings: a field, the text of a value, and how typed texts are read."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from headrace.domain import durations, limits
 from headrace.domain.retry import Backoff, Seconds
+from headrace.domain.settings import Kind, own_settings
+from headrace.domain.settings import Setting as Declared
 
 from .forms import FormErrors
 from .parts import Field, Option
@@ -39,6 +41,44 @@ def text_of(value: float) -> str:
     return str(int(value)) if value == int(value) else str(value)
 
 
+def rows_of(shape: type) -> tuple[Setting, ...]:
+    """Return a field for each setting that *shape* declares with a short name."""
+    return tuple(map(_row_of, declared_with_names(shape)))
+
+
+def declared_with_names(shape: type) -> tuple[Declared, ...]:
+    """Return the settings of *shape* that have a short name, which is that of their field."""
+    return tuple(one for one in own_settings(shape) if one.about.short)
+
+
+def _row_of(setting: Declared) -> Setting:
+    about = setting.about
+    if setting.kind is Kind.FLAG:
+        options = (("yes", "yes"), ("no", "no"))
+        return Setting(about.short, about.title, kind="select", options=options)
+    width = "l" if setting.kind is Kind.TEXT else "m"
+    return Setting(about.short, about.title, setting.hint, width=width)
+
+
+def texts_in(settings: object) -> dict[str, str]:
+    """Return the texts of those settings of *settings*, by field."""
+    return {
+        one.about.short: _text(one.kind, getattr(settings, one.name))
+        for one in declared_with_names(type(settings))
+    }
+
+
+def _text(kind: Kind, value: Any) -> str:  # noqa: ANN401 (of whatever type the setting has)
+    match kind:
+        case Kind.SECONDS:
+            return durations.written(value)
+        case Kind.FLAG:
+            return "yes" if value else "no"
+        case Kind.TEXT:
+            return str(value)
+    return text_of(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Typed:
     """The values of the form; errors are collected by field."""
@@ -67,6 +107,23 @@ class Typed:
         if not self.texts[name]:
             self.errors.add(name, str(limits.number_fault("", within, whole=True)))
         return self.errors.whole(name, self.texts[name], within) or within[0]
+
+    def settings(self, shape: type) -> dict[str, Any]:
+        """Read the settings of *shape* that have a field, by their names in the API."""
+        return {one.name: self._setting(one) for one in declared_with_names(shape)}
+
+    def _setting(self, setting: Declared) -> Any:  # noqa: ANN401 (of whatever type it has)
+        name, (low, high) = setting.about.short, setting.within
+        match setting.kind:
+            case Kind.TEXT:
+                return self.errors.text(name, self.texts[name], int(high)) or ""
+            case Kind.FLAG:
+                return self.choice(name, ("yes", "no")) == "yes"
+            case Kind.WHOLE:
+                return self.whole(name, (int(low), int(high)))
+            case Kind.SECONDS:
+                return self.length(name, (low, high))
+        return self.number(name, (low, high))
 
     def choice(self, name: str, values: tuple[str, ...]) -> str:
         """Read one of *values*."""

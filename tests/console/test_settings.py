@@ -206,7 +206,7 @@ def test_lengths_of_time_are_typed_as_people_write_them(admin: Browser) -> None:
     assert saved.history_retention_in_seconds == 1_209_600
     assert saved.retry_strategy.intervals == (10, 60, 600)
     assert "Lease 1h30m" in page.text
-    assert "Succeeded are kept 14d" in page.text
+    assert "History 14d" in page.text
     assert "Retries 3, after 10s, 1m, 10m" in page.text
     form = admin.get("/console/queues/mail/settings").page
     assert form.one("input", name="keepalive").attributes["value"] == "1h30m"

@@ -1,5 +1,6 @@
 """One queue: how it is doing, its tasks, its settings and schedules."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
@@ -7,7 +8,8 @@ from typing import ClassVar
 from headrace.domain.access import Permission
 from headrace.domain.durations import written
 from headrace.domain.fairness import GroupSettings, OnDead
-from headrace.domain.queue import Pause, Queue, Threshold
+from headrace.domain.queue import Pause, Queue, QueueSettings, Threshold
+from headrace.domain.settings import Kind, own_settings
 from headrace.domain.task import Status
 from headrace.history.listening import OnDuty
 from headrace.history.stats import GroupGlance, QueueStats
@@ -290,25 +292,34 @@ def _told(context: RequestContext, queue: Queue) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
+def _own_settings(settings: QueueSettings) -> Iterator[Fact]:
+    """Yield what the declared settings say; the description is under the heading."""
+    for one in own_settings(QueueSettings):
+        value = one.value_in(settings)
+        if one.kind is Kind.TEXT:
+            if value and one.name != "description":
+                yield Fact(one.about.title, value)
+        elif not value and one.about.zero:
+            yield Fact(one.about.title, one.about.zero)
+        else:
+            words = written if one.kind is Kind.SECONDS else formatting.number
+            yield Fact(one.about.title, words(value))
+
+
 def _settings(queue: Queue) -> tuple[Fact, ...]:
     settings = queue.settings
     config = settings.dead_letter_queue_config
     kept = written(config.retention_period_in_seconds)
     most = f", at most {formatting.number(config.max_size)}" if config.max_size else ""
-    history = settings.history_retention_in_seconds
-    expires = settings.expires_in_seconds
     return (
-        Fact("Lease", written(settings.keepalive_timeout_in_seconds)),
+        *_own_settings(settings),
         Fact("Retries", formatting.retries(settings.retry_strategy)),
-        Fact("Expires", f"{written(expires)} after it is due" if expires else "never"),
         Fact("Limits", limits_of(queue) or "none"),
         Fact("Dead are kept", f"{kept}{most}" if config.enable else "no"),
-        Fact("Succeeded are kept", written(history) if history else "no"),
         Fact("High tasks ahead by", written(settings.priority.aging_in_seconds))
         if settings.priority
         else Fact("Priorities", "none"),
         Fact("Groups", _shares(settings.groups) if settings.groups else "none"),
-        Fact("Shards", formatting.number(settings.shards)),
         Fact("Version", formatting.number(queue.version)),
         Fact("Created", at=queue.created_at),
         Fact("Changed", at=queue.updated_at),

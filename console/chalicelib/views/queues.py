@@ -1,16 +1,15 @@
 """All queues at a glance, and the form that creates one."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from headrace.domain import limits
 from headrace.domain.access import Permission
-from headrace.domain.durations import EXAMPLES, written
+from headrace.domain.durations import written
 from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.queue import Pause, Queue, QueueSettings, Threshold
+from headrace.domain.settings import Kind, declared_settings
 from headrace.domain.task import Status
 from headrace.history.stats import EventRates, Glance
 from headrace.ops.operators import visibility
@@ -22,8 +21,8 @@ from ..pages import Flash, Page
 from ..parts import Age, AlertNote, Empty, Field, Heading, Pager, SearchBox
 from ..request_context import RequestContext, each
 from ..routes import Redirect, Reply, routes
-from ..setting_fields import DURATIONS, INFLIGHT_HINT, read_settings, texts_of
-from ..typed_settings import Setting
+from ..setting_fields import DURATIONS, GROUPS, read_settings, texts_of
+from ..typed_settings import rows_of
 from .columns import Column, Columns, numbers
 from .confirm import ConfirmPage, Question, ask
 from .list_search import ListSearch
@@ -40,26 +39,21 @@ if TYPE_CHECKING:
 _TROUBLES: Final = 12
 _DEFAULTS: Final = QueueSettings()
 _USUAL: Final = texts_of(_DEFAULTS)
-_NUMBER: Final = partial(Setting, kind="number", width="s")
-_LENGTH: Final = partial(Setting, width="s")
+_ASKED: Final = (
+    "keepalive", "max_retries", "expires", "dead_retention", "history", "max_inflight",
+)  # fmt: skip
+_DECLARED: Final = {one.about.short: one for one in declared_settings(QueueSettings)}
 _FIELDS: Final = (
-    Setting("description", "Description", width="l"),
-    _LENGTH("keepalive", "Lease", f"A silent worker loses the task. {EXAMPLES}."),
-    _NUMBER("max_retries", "Retries", "How often a failed task is tried again."),
-    _LENGTH("expires", "Expires after", "Counted from when it is due; 0 is never."),
-    _LENGTH("dead_retention", "Keep the dead for", "0 keeps none."),
-    _LENGTH("history", "Keep the succeeded for", "0 keeps none."),
-    _NUMBER("max_inflight", "Most in flight", INFLIGHT_HINT),
+    *(one for one in rows_of(QueueSettings) if _DECLARED[one.name].kind is Kind.TEXT),
+    *(
+        replace(one, width="s", kind="text" if one.name in DURATIONS else "number")
+        for name in _ASKED
+        for _, group in GROUPS
+        for one in group
+        if one.name == name
+    ),
 )
-_WHOLE: Final = {
-    "keepalive": limits.KEEPALIVE_SECONDS,
-    "max_retries": limits.MAX_RETRIES,
-    "expires": (0, limits.EXPIRES_SECONDS[1]),
-    "dead_retention": limits.RETENTION_SECONDS,
-    "history": limits.RETENTION_SECONDS,
-    "max_inflight": limits.INFLIGHT,
-}
-"""The numbers of a new queue, which are whole."""
+"""The fields of a new queue: all texts, and those numbers that many queues need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,10 +309,12 @@ def ask_new(context: RequestContext, errors: FormErrors = NO_ERRORS) -> ConfirmP
 
 def _settings(context: RequestContext, errors: FormErrors) -> QueueSettings:
     """Return the settings that were typed, the usual where a field is empty."""
-    texts = {**_USUAL, "description": context.request.given("description")}
-    for name, within in _WHOLE.items():
+    texts = {**_USUAL}
+    for name in (one.name for one in _FIELDS):
         text = context.request.given(name).strip()
-        read = errors.whole_seconds if name in DURATIONS else errors.whole
-        read(name, text, within)
+        if name in _ASKED:
+            low, high = _DECLARED[name].within
+            read = errors.whole_seconds if name in DURATIONS else errors.whole
+            read(name, text, (int(low), int(high)))
         texts[name] = text or _USUAL[name]
     return read_settings(texts, _DEFAULTS, errors)

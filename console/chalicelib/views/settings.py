@@ -142,7 +142,7 @@ def _check(
 def _base(context: RequestContext) -> Texts:
     """Return the form's values when it was opened: only to see what was edited, not trusted."""
     try:
-        found = json.loads(context.request.given("base") or "{}")
+        found = json.loads(context.request.given("opened_with") or "{}")
     except ValueError:
         return {}
     if not isinstance(found, dict):
@@ -171,7 +171,7 @@ def _form(
 
 def _carried(base: Texts, version: int) -> tuple[Hidden, ...]:
     text = json.dumps({**base}, ensure_ascii=False, separators=(",", ":"))
-    return Hidden("base", text), Hidden("version", str(version))
+    return Hidden("opened_with", text), Hidden("version", str(version))
 
 
 def _diff(

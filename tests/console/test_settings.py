@@ -17,6 +17,7 @@ from headrace.domain.queue import (
     RateLimiting,
 )
 from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.settings import Kind, Setting, declared_settings
 from headrace.domain.task import State
 from tests.console.conftest import Browser, Shown, typed_in
 
@@ -62,6 +63,29 @@ def test_every_setting_goes_through_the_form_unchanged(
     assert replace(saved, dequeuing_settings=limited) == replace(
         settings, history_retention_in_seconds=60
     )
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [one for one in declared_settings(QueueSettings) if one.about.short],
+    ids=lambda one: one.about.short,
+)
+def test_every_declared_setting_with_a_short_name_has_a_field(
+    admin: Browser, setting: Setting
+) -> None:
+    typed, value = {
+        Kind.TEXT: ("<one>", "<one>"),
+        Kind.FLAG: ("no", False),
+        Kind.NUMBER: ("0.5", 0.5),
+        Kind.SECONDS: ("2m", 120),
+        Kind.WHOLE: ("7", 7),
+    }[setting.kind]
+    admin.queue("mail")
+    admin.save("mail", **{setting.about.short: typed})
+
+    assert setting.value_in(admin.settings("mail")) == value
+    if setting.kind is Kind.TEXT:
+        assert "<one>" in admin.get("/console/queues/mail").text
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,7 @@ class QueueFields(TypedDict, total=False):
     """The settings of a queue; times are seconds."""
 
     description: str
+    owner: str
     keepalive_timeout_in_seconds: float
     expires_in_seconds: float
     retry_strategy: RetryFields | RetryStrategy

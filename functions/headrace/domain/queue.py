@@ -192,6 +192,15 @@ class QueueSettings:
             short="description",
         ),
     ] = ""
+    owner: Annotated[
+        str,
+        setting(
+            "Owner",
+            "The team or person responsible for the queue.",
+            (0, 128),
+            short="owner",
+        ),
+    ] = ""
     keepalive_timeout_in_seconds: Annotated[
         Seconds,
         setting(

@@ -293,6 +293,7 @@ class Queue(Answer, frozen=True, kw_only=True):
 
     name: str
     description: str
+    owner: str = ""
     keepalive_timeout_in_seconds: float
     expires_in_seconds: float
     retry_strategy: RetryStrategy

@@ -95,6 +95,7 @@ def test_a_queue_is_shown_with_the_defaults_of_the_contract_and_may_be_sent_back
     assert json.loads(text) == {
         "name": "mail",
         "description": "",
+        "owner": "",
         "keepalive_timeout_in_seconds": 30,
         "expires_in_seconds": 1209600,
         "retry_strategy": {

@@ -109,6 +109,16 @@ def test_the_first_dead_member_is_told_at_once(recorded: Recorded) -> None:
     assert recorded.see().dead_ids == (task.id,)
 
 
+def test_a_dead_member_that_is_restarted_before_it_is_counted_is_told(recorded: Recorded) -> None:
+    recorded.batch(FAILED)
+    (task_id,) = recorded.world.put("work", batches=("b",))
+    recorded.finish(status="FAILED", retryable=False)
+    recorded.use.bulk.by_ids("work", BulkAction.RESTART, [task_id])
+    recorded.record()
+
+    assert [task.payload for task in recorded.told()] == ['"failed"']
+
+
 def test_a_restart_lets_it_succeed_after_all(recorded: Recorded) -> None:
     recorded.batch(ENDED, SUCCEEDED, total=1)
     (task_id,) = recorded.world.put("work", batches=("b",))

@@ -71,6 +71,18 @@ def test_what_the_recorder_is_yet_to_hear_counts_once(it: Recorder) -> None:
     assert counts(it, queue) == TRUTH
 
 
+def test_finished_tasks_count_until_they_are_removed(it: Recorder) -> None:
+    """Also after their retention: the database removes them some time later."""
+    queue = it.world.queue("mail", history_retention_in_seconds=60)
+    it.world.put(queue)
+    it.world.say(it.world.take(queue)[0], "SUCCEEDED")
+    it.record()
+    before = counts(it, queue)
+    it.world.clock.forward(120)
+
+    assert recount(it, queue).counts == before == counts(it, queue)
+
+
 def in_steps(it: Recorder, queue: str, act: Callable[[], object]) -> list[bool]:
     """Return whether each step of a recount is exact; *act* comes after the first places."""
     it.world.use.recounting.patience = -1

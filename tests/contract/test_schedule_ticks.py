@@ -140,6 +140,15 @@ def test_a_tick_that_comes_after_its_expiry_is_a_dead_letter(world: World) -> No
     assert world.use.schedules.run(queue, NAME).outcome is EnqueueOutcome.CREATED
 
 
+def test_a_schedule_without_an_expiry_overrides_that_of_its_queue(world: World) -> None:
+    queue = world.queue(expires_in_seconds=60)
+    schedule(world, queue, "*/10 * * * *", expires_in_seconds=0)
+    world.clock.forward(600)
+    world.use.ticking.run()
+
+    assert world.see(id_of_tick(world, queue, at("08:10:00"))).expires_at is None
+
+
 @pytest.mark.parametrize(
     ("missed", "made"),
     [

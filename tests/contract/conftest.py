@@ -1,7 +1,7 @@
 """The stores that must keep every promise of this folder, and the use cases over each."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
@@ -127,9 +127,6 @@ def world(store: Store, clock: ManualClock) -> World:
 def new_world(store: Store, clock: ManualClock) -> World:
     """Build the use cases so that sleeping moves the clock."""
     use = build(Settings(admin_key="test", poll_after_seconds=0.02), store, now=clock)
-    # A purge pauses to be out of step with workers; here none works at the same time.
-    steady = replace(use.queues.removals, sleep=lambda _: None)
-    use.queues.removals = use.reaping.removals = steady
     use.deliveries.sleep = clock.forward
     use.waiting.sleep = clock.forward
     use.deliveries.arrivals = None  # who waits for them waits by the real clock

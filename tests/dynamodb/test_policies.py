@@ -41,7 +41,7 @@ from headrace.ops.operators.keys import BOOTSTRAP, acting
 from headrace.ops.shared.audit import AuditFilter
 from headrace.store.dynamo import DynamoStore
 from headrace.store.records import schedules as schedule_records
-from headrace.store.records.queues import Removal
+from headrace.store.records.jobs import Job, JobKind, deletion_of
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed
@@ -294,7 +294,14 @@ def the_reaper(of: Stories) -> None:
     # The API began to delete a queue, and its time was over.
     before.put(queue, *["{}"] * 3)
     before.put(queue, "{}", dedupe_key="d")
-    left = Removal(queue, EVERYTHING, of.clock(), shards=2, deletes_queue=True)
+    left = Job(
+        name=deletion_of(queue),
+        kind=JobKind.DELETE_QUEUE,
+        queue=queue,
+        as_of=of.clock(),
+        states=EVERYTHING,
+        shards=2,
+    )
     before.store.drop_record("queue", queue)
     before.store.put_record(left.record(), replaces=None)
     of.clock.forward(60)

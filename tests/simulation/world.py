@@ -11,7 +11,7 @@ import random
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 from urllib.parse import urlencode
@@ -98,8 +98,7 @@ class World:
             settings_ttl_seconds=SETTINGS_TTL,
         )
         use, sleep = build(settings, far.store, now=self.stage.now), self.stage.sleep
-        use = use.but(_removals=replace(use._removals, sleep=sleep))  # noqa: SLF001 (pauses pass on the stage)
-        use._counters.sleep = sleep  # noqa: SLF001 (likewise)
+        use._counters.sleep = sleep  # noqa: SLF001 (pauses pass on the stage)
         use.deliveries.sleep = use.waiting.sleep = sleep
         use.push.monotonic = self.stage.monotonic
         return use

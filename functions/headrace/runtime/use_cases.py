@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from headrace.ops.scheduling.ticking import Ticking
     from headrace.ops.shared.audit import Audit
     from headrace.ops.shared.group_limits import GroupLimits
+    from headrace.ops.shared.jobs import Jobs
     from headrace.ops.shared.leases import Leases
     from headrace.ops.shared.limiting import Limiting
     from headrace.ops.shared.lines import Lines
@@ -138,6 +139,7 @@ class UseCases:
             self._tables,
             self.now,
             self._cursors,
+            self._jobs,
             self._removals,
             self.audit,
             ttl,
@@ -495,13 +497,15 @@ class UseCases:
     def reaping(self) -> "Reaper":
         from headrace.ops.delivery.reaper import Reaper
         from headrace.ops.delivery.reaping import Upkeep
+        from headrace.store.records.jobs import JobKind
 
         return Reaper(
             store=self._store,
             now=self.now,
             watch=self._watch,
             queues=self.queues,
-            removals=self._removals,
+            jobs=self._jobs,
+            visitors={JobKind.PURGE: self._removals, JobKind.DELETE_QUEUE: self._removals},
             leases=self.leases,
             upkeep=Upkeep(self._store, self._slots, self.now),
             alerts=lambda: self.alerts.look().judge,
@@ -651,7 +655,13 @@ class UseCases:
     def _removals(self) -> "Removals":
         from headrace.ops.shared.removals import Removals
 
-        return Removals(self._store, self.now, self._limiting, self.audit, self._undos)
+        return Removals(self._store, self.now, self._limiting, self._undos)
+
+    @_once
+    def _jobs(self) -> "Jobs":
+        from headrace.ops.shared.jobs import Jobs
+
+        return Jobs(self._store, self.now, self.audit)
 
     @_once
     def _undos(self) -> "Undos":

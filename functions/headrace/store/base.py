@@ -6,7 +6,7 @@ Long, because it is a list of promises: nothing is decided here.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from headrace.domain.change import Change, Entry, KeyLock
@@ -65,6 +65,16 @@ class Position:
 
     scheduled_at: datetime
     task_id: str
+
+    def state(self) -> list[str]:
+        """Return the position as JSON for a cursor."""
+        return [self.scheduled_at.isoformat(), self.task_id]
+
+    @classmethod
+    def read(cls, state: Sequence[str]) -> "Position":
+        """Return the position that state() wrote."""
+        scheduled_at, task_id = state
+        return cls(datetime.fromisoformat(scheduled_at).astimezone(UTC), task_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,6 @@ def everything(service: FaultyService) -> list[Answer]:
         item
         for table in (service.tables.tasks, service.tables.control)
         for item in scan(TableName=table)["Items"]
-        if not re.match("chore", item.get(keys.PK, {"S": ""})["S"])
+        if not re.match("job$", item.get(keys.PK, {"S": ""})["S"])
     ]
     return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))

@@ -72,7 +72,7 @@ def test_removals_and_closings_have_their_share_of_a_busy_minute(there: ReaperDe
         there.leased(there.queue(f"q{number:02}"), 2_000)
     there.leased(there.queue("gone"), 5_000)
     world = there.container()
-    world.use.queues.removals = replace(world.use.queues.removals, patience=0)
+    world.use.queues.jobs = replace(world.use.queues.jobs, patience=0)
     assert not world.use.queues.delete("gone")
     group = world.use.leases.open("stage", keepalive=60)
     there.grouped("q00", 3_000, group)

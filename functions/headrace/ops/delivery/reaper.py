@@ -1,6 +1,6 @@
 """The reaper's pass over everything, once a minute: in a budget of time, fairly divided.
 
-Queues, removals and closings share the time of a pass, and queues divide theirs evenly, page by
+Queues, jobs and closings share the time of a pass, and queues divide theirs evenly, page by
 page: one with a million lapsed leases, or one whose partition is slow, costs the others nothing.  A
 queue that is throttled is left alone until the next pass.  Where time is over before everything is
 done, the next pass begins with whose turn it was, and is divided by shard among several at a time.
@@ -20,12 +20,13 @@ from headrace.domain.lifecycle import Action
 from headrace.domain.queue import Queue
 from headrace.domain.task import TURN_LANE, Place, State
 from headrace.ops.delivery.reaping import Job, Reaping, Scan, Turns, Upkeep
+from headrace.ops.shared.jobs import Jobs, JobVisitor
 from headrace.ops.shared.leases import GroupStatuses, Leases
 from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.shared.removals import Removals
 from headrace.ops.tasks.walks import counted
 from headrace.store.base import Done, Position
-from headrace.store.records.queues import Removal
+from headrace.store.records import jobs as job_records
+from headrace.store.records.jobs import JobKind
 from headrace.store.records.reaper import COMFORT, KIND, PARTS, Left, ReaperPart, parts_for
 
 _LONG: Final = timedelta(hours=1)
@@ -70,7 +71,8 @@ class Reaper(Reaping):
     """The use case, with what it needs from outside."""
 
     queues: QueueOperations
-    removals: Removals
+    jobs: Jobs
+    visitors: Mapping[JobKind, JobVisitor]
     leases: Leases
     upkeep: Upkeep
     alerts: Callable[[], JudgeAlerts] | None = None
@@ -100,7 +102,7 @@ class Reaper(Reaping):
 
 _PAGE: Final = 100
 _QUEUES: Final = 250
-_SHARES: Final = {"queues": 3.0, "removals": 1.0, "closings": 1.0}
+_SHARES: Final = {"queues": 3.0, "jobs": 1.0, "closings": 1.0}
 _STOPS_AFTER: Final = 3  # queues that are throttled one after the other: then it is the table
 _MINUTES: Final = 60  # in which each partition is looked through for expired tasks
 _SCANS: Final = 1_000  # kept in a record, which has room for 2,000
@@ -140,7 +142,7 @@ class Pass:
         self.reaped.parts = self.mine[0].parts
         self.starts = {place: at for one in left for place, at in one.scans.items()}
         queues = Turns(self._queue_jobs(self._first(left)), self.reaper.now)
-        parts = {"closings": self._closings(), "queues": queues, "removals": self._removals()}
+        parts = {"closings": self._closings(), "queues": queues, "jobs": self._pending()}
         work = Turns(
             [Job(name, iter(steps), _SHARES[name]) for name, steps in parts.items()],
             self.reaper.now,
@@ -364,22 +366,18 @@ class Pass:
 
         yield from self._guarded(self._turns(jobs))
 
-    def _removals(self) -> Iterator[None]:
-        removals = self.reaper.removals
+    def _pending(self) -> Iterator[None]:
+        """Resume the jobs that calls have begun."""
 
-        def remove(removal: Removal) -> Iterator[None]:
-            gone: set[str] = set()
-            known = 0
-            for _ in removals.pages(removal, gone):
-                self.reaped.purged += len(gone) - known
-                known = len(gone)
+        def resume(job: job_records.Job) -> Iterator[None]:
+            for count in self.reaper.jobs.pages(job, self.reaper.visitors[job.kind]):
+                self.reaped.purged += count
                 yield
-            self.reaped.purged += len(gone) - known
 
         def jobs() -> Iterator[Job]:
-            for removal in removals.pending():
-                if self._holds(removal.key):
-                    yield Job(removal.key, self._guarded(remove(removal)))
+            for job in self.reaper.jobs.pending():
+                if self._holds(job.name):
+                    yield Job(job.name, self._guarded(resume(job)))
 
         yield from self._guarded(self._turns(jobs))
 

@@ -70,7 +70,7 @@ class Undoing:
             message = f"queue {queue.name} was deleted since, and its tasks with it"
             raise NotFound(message)
         if ids is None:
-            self.queues.removals.give_up(undo.id)
+            self.queues.jobs.give_up(undo.id)
             self.give_up(undo.id)
         scope = f"undo {undo_id}"
         start = None if cursor is None else self.cursors.read(scope, cursor)

@@ -1,7 +1,7 @@
 """What people do with queues: create, look, change, pause, purge, delete.
 
-Purge and delete write down what is to be done (a *removal*) before the first task is touched, so
-that the reaper goes on with it should this process end; see ``removals``.
+Purge and delete begin a job before they remove the first task, and the reaper resumes the job if
+this process ends; see ``jobs`` and ``removals``.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,15 @@ from headrace.domain.errors import (
     VersionMismatch,
 )
 from headrace.domain.fairness import OnDead
+from headrace.domain.ids import new_request_token
 from headrace.domain.limits import NAME, NAME_RE, pattern_in_words
 from headrace.domain.push import PushRules
 from headrace.domain.queue import Pause, Queue, QueueSettings
 from headrace.domain.retry import Seconds
 from headrace.domain.task import ORDINARY, State
 from headrace.domain.undo import Undo
-from headrace.ops.shared.audit import Audit, changed_settings, checked_reason
+from headrace.ops.shared.audit import ActionOutcome, Audit, changed_settings, checked_reason
+from headrace.ops.shared.jobs import Jobs
 from headrace.ops.shared.paging import Cursors, Found, seek
 from headrace.ops.shared.removals import Removals
 from headrace.store.base import Store
@@ -32,7 +34,7 @@ from headrace.store.call_scope import caller, visible
 from headrace.store.records import queues as queue_records
 from headrace.store.records import schedules as schedule_records
 from headrace.store.records.indexes import build_anew, change_index
-from headrace.store.records.queues import Removal
+from headrace.store.records.jobs import Job, JobKind, deletion_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class QueueOperations:
     store: Store
     now: Callable[[], datetime]
     cursors: Cursors
+    jobs: Jobs
     removals: Removals
     audit: Audit
     cache_seconds: float = 1.0
@@ -69,8 +72,8 @@ class QueueOperations:
         if not NAME_RE.fullmatch(name):
             raise InvalidRequest.of("name", pattern_in_words(NAME))
         settings = self.checked(name, settings, None)
-        before = self.removals.deletion(name)
-        if before is not None and not before.swept:
+        before = self.jobs.find(deletion_of(name))
+        if before is not None and not before.rounds:
             message = f"queue {name} is still being deleted; try again later"
             raise QueueExists(message)
         now = self.now()
@@ -239,18 +242,18 @@ class QueueOperations:
         what brings the tasks back within *undo_in_seconds*; 0: nothing.
         """
         queue = self._stored(name)
-        removal = self._removal(queue, states, deletes_queue=False)
         where = {"state": ",".join(states)}
-        gone: set[str] = set()
         with self.audit.action("purge", queue=name, where=where, by_parts=True) as outcome:
             undo = self.removals.undos.begin(name, undo_in_seconds)
-            undo_id = None if undo is None else undo.id
-            removal = replace(removal, noted=outcome.entry, undo=undo_id)
-            try:
-                finished = self.removals.begin(removal, gone)
-            finally:
-                outcome.matched = outcome.changed = len(gone)
-        return PurgeResult(len(gone), finished, undo)
+            job = replace(
+                self._removal(queue, JobKind.PURGE, states),
+                name=f"{JobKind.PURGE}:{name}:{new_request_token()}",
+                audit=outcome.entry,
+                undo=None if undo is None else undo.id,
+            )
+            self.jobs.begin(job)
+            finished = self.jobs.work(job, self.removals, outcome)
+        return PurgeResult(outcome.changed, finished, undo)
 
     def delete(self, name: str) -> bool:
         """Remove a queue and all its tasks; tell whether that is finished.  Raises NotFound.
@@ -258,15 +261,15 @@ class QueueOperations:
         Nothing of the queue can be reached from the moment its record is gone.
         """
         queue = self._stored(name)
-        removal = self._removal(queue, tuple(State), deletes_queue=True)
+        job = self._removal(queue, JobKind.DELETE_QUEUE, tuple(State))
         with self.audit.action("delete_queue", queue=name):
-            self.removals.write(removal)
+            self.jobs.begin(job)
             self.store.drop_record(queue_records.KIND, name)
             schedule_records.drop_all(self.store, name)
             if queue.alerts_since is not None:
                 self.store.drop_record(queue_records.ALERTS, name)
             self._cache.pop(name, None)
-            return self.removals.work(removal, set())
+            return self.jobs.work(job, self.removals, ActionOutcome(0, 0))
 
     def _with_target(self, settings: QueueSettings, before: Queue | None) -> QueueSettings:
         """Return *settings* with what their target masks; *before* is the queue as it stands."""
@@ -318,13 +321,14 @@ class QueueOperations:
             return False
         return True
 
-    def _removal(self, queue: Queue, states: tuple[State, ...], *, deletes_queue: bool) -> Removal:
-        return Removal(
-            queue.name,
-            states,
-            self.now(),
-            queue.shards_ever,
-            deletes_queue=deletes_queue,
+    def _removal(self, queue: Queue, kind: JobKind, states: tuple[State, ...]) -> Job:
+        return Job(
+            name=deletion_of(queue.name),
+            kind=kind,
+            queue=queue.name,
+            as_of=self.now(),
+            states=states,
+            shards=queue.shards_ever,
             lanes=queue.lanes_ever,
         )
 

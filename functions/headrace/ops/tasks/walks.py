@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from headrace.domain.change import Entry
@@ -51,10 +51,7 @@ class Walk:
         """Return the walk as JSON for a cursor."""
         if self.narrow:
             return [self.as_of.isoformat(), self.last_id]
-        seen = {
-            label: [position.scheduled_at.isoformat(), position.task_id]
-            for label, position in self.seen.items()
-        }
+        seen = {label: position.state() for label, position in self.seen.items()}
         return [self.as_of.isoformat(), self.span, seen]
 
     @classmethod
@@ -64,10 +61,7 @@ class Walk:
             as_of, last_id = state
             return cls(datetime.fromisoformat(as_of), narrow=True, last_id=last_id)
         as_of, span, seen = state
-        positions = {
-            int(label): Position(datetime.fromisoformat(at).astimezone(UTC), task_id)
-            for label, (at, task_id) in seen.items()
-        }
+        positions = {int(label): Position.read(position) for label, position in seen.items()}
         return cls(datetime.fromisoformat(as_of), span, positions)
 
 
@@ -128,13 +122,12 @@ class CountPosition:
 
     def state(self) -> list[Any]:
         """Return the position as JSON for a cursor."""
-        after = self.after and [self.after.scheduled_at.isoformat(), self.after.task_id]
+        after = self.after and self.after.state()
         return [self.as_of.isoformat(), self.span, self.label, after]
 
     @classmethod
     def read(cls, state: list[Any]) -> "CountPosition":
         """Return the position that state() wrote."""
         as_of, span, label, after = state
-        if after is not None:
-            after = Position(datetime.fromisoformat(after[0]).astimezone(UTC), after[1])
-        return cls(datetime.fromisoformat(as_of), span, label, after)
+        position = None if after is None else Position.read(after)
+        return cls(datetime.fromisoformat(as_of), span, label, position)

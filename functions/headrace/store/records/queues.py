@@ -1,13 +1,11 @@
-"""Records of a queue, and of its removals: what is to be removed, and how far that is."""
+"""Records of queues."""
 
 import json
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 from headrace.domain.queue import Queue
-from headrace.domain.task import ORDINARY, State
-from headrace.store.base import Position, Record
+from headrace.domain.task import ORDINARY
+from headrace.store.base import Record
 from headrace.store.records import body_of, read_body
 
 KIND: Final = "queue"
@@ -66,70 +64,3 @@ def _found_out(record: Record) -> dict[str, Any]:
     if note.get("version") != record.version:
         return {}
     return {name: note[name] for name in _FOUND_OUT if name in note}
-
-
-REMOVALS: Final = "chore"
-_PURGE: Final = "purge:"
-_DELETE: Final = "delete:"
-
-
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """Remove the tasks in *states* of *queue* whose life there began by *requested_at*.
-
-    They are on ``shards`` and in ``lanes`` at the most.
-    ``swept``: that is done as far as the index showed, and is looked at once more later.
-    ``at`` and ``after`` are where the look that is under way has come to: which of its places, and
-    what was seen last there.  ``quiet`` is how many looks in a row have found nothing; it is below
-    zero while one is under way that has found something.  ``away`` are tasks that workers changed
-    each time the removal tried to take them.  ``removed`` is how many are gone, for the audit's
-    entry *noted*; ``undo`` is what they may be brought back by.
-    """
-
-    queue: str
-    states: tuple[State, ...]
-    requested_at: datetime
-    shards: int
-    deletes_queue: bool
-    name: str = ""
-    swept: bool = False
-    at: int = 0
-    after: Position | None = None
-    quiet: int = 0
-    away: frozenset[str] = frozenset()
-    removed: int = 0
-    noted: str | None = None
-    undo: str | None = None
-    version: int = 1
-    lanes: frozenset[int] = ORDINARY
-
-    @property
-    def key(self) -> str:
-        """The name of the record: one per deleted queue, any number of purges."""
-        if self.deletes_queue:
-            return deletion(self.queue)
-        return f"{_PURGE}{self.queue}:{self.name}"
-
-    def record(self) -> Record:
-        """Return the removal as a record."""
-        usual = ["lanes"] if self.lanes == ORDINARY else []
-        usual += ["undo"] if self.undo is None else []
-        body = body_of(self, "name", "requested_at", "version", *usual)
-        body["asked_at"] = self.requested_at.isoformat()
-        body["after"] = self.after and [*body["after"].values()]
-        return Record(REMOVALS, self.key, body, self.version)
-
-    @classmethod
-    def of(cls, record: Record) -> "Removal":
-        """Return the removal of *record*.  Raises NewerRecord."""
-        body = {**record.body}
-        body["requested_at"] = body.pop("asked_at")
-        if body["after"]:
-            body["after"] = dict(zip(("scheduled_at", "task_id"), body["after"], strict=True))
-        name = record.name.rpartition(":")[2]
-        return read_body(body, cls, name=name, version=record.version)
-
-
-def deletion(queue: str) -> str:
-    """Return the name of the record of *queue*'s deletion."""
-    return f"{_DELETE}{queue}"

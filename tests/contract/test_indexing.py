@@ -6,10 +6,9 @@ import pytest
 
 from headrace.domain.filters import TaskFilter
 from headrace.domain.queue import QueueSettings
-from headrace.ops.delivery.indexing import KNOWN_AFTER
 from headrace.ops.tasks.inspect import TaskListing
 from headrace.store.base import Store
-from headrace.store.records.indexes import every_index
+from headrace.store.records.indexes import KNOWN_AFTER, every_index
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed
@@ -37,7 +36,7 @@ class Indexed:
         self.record()
         self.clock.forward(KNOWN_AFTER.total_seconds() + 1)
         self.record()
-        self.world.use.indexing.run()
+        self.world.use.reaping.run()
 
     def listed(self, where: TaskFilter = ACME, queue: str = "mail", **more: Any) -> TaskListing:
         return self.world.use.inspect.list(queue, where, **more)
@@ -105,7 +104,7 @@ def test_an_index_that_lacks_tasks_is_built_anew(it: Indexed) -> None:
         it.build()
     assert it.found() == {unseen}
     (index,) = every_index(it.world.store).values()
-    assert (index.built, index.wanted, index.looked_at) == (True, FIELDS, 1)
+    assert (index.built, index.wanted) == (True, FIELDS)
 
 
 def test_counts_and_actions_do_without_what_may_lag(it: Indexed) -> None:

@@ -29,7 +29,6 @@ class Background:
             "recorder": (3.0, self.record),
             "actions": (3.0, self.act),
             "counters": (30.0, lambda use: use.recording.counters.post_left()),
-            "indexes": (30.0, lambda use: use.indexing.run()),
             "broom": (60.0, lambda _: self.world.store.forget()),
         }
         for name, (every, work) in jobs.items():

@@ -87,7 +87,6 @@ def _drain(world: World, played: Scenario, facts: Facts, background: Background)
             lambda use: use.ticking.run(),
             background.act,
             background.push_once,
-            lambda use: use.indexing.run(),
             background.record_all,
         ):
             background.attempt(job)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
 from threading import Event
 from typing import Any, cast
 
@@ -35,7 +36,6 @@ from headrace.domain.repeat import KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
 from headrace.ops.delivery.idempotency import DeliveryBatch
-from headrace.ops.delivery.indexing import Indexing
 from headrace.ops.delivery.push import PushRun
 from headrace.ops.operators.action_work import CLAIMED_FOR
 from headrace.ops.operators.keys import BOOTSTRAP
@@ -287,11 +287,13 @@ def _missed(steps: int) -> set[str]:
     queue = world.queue(retry_strategy=at_once, keepalive_timeout_in_seconds=600)
     use = world.use
 
-    def tick() -> datetime:
-        clock.forward(0.005)  # so that a run is over after a step or two
-        return clock()
+    indexing, jobs = replace(use.indexing, page=2), use.queues.jobs
 
-    building = Indexing(use.indexing.store, use.queues, use.inspect, use.texts, tick, 0.015, 2)
+    def build(pages: int) -> None:
+        for job in jobs.pending():
+            for _ in islice(jobs.pages(job, indexing), pages):
+                clock.forward(0.005)
+
     for _ in range(3):
         world.put(queue, tags={"tenant": "a"})
     leased = world.take(queue, 2)
@@ -301,13 +303,11 @@ def _missed(steps: int) -> set[str]:
     )
     use.queues.replace(queue, settings)
     clock.forward(95)
-    for _ in range(steps):
-        building.run()
+    build(steps)
     for task in leased:
         world.say(task, "RELEASED")
     use.recording.record(SHARD, stream.taken())
-    for _ in range(10):
-        building.run()
+    build(20)
     found = use.inspect.list(queue, TaskFilter(tags={"tenant": "a"}))
     assert found.by_creation
     return {task.id for task in use.inspect.list(queue).tasks} - {one.id for one in found.tasks}

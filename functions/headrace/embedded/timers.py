@@ -81,7 +81,6 @@ class EmbeddedTimers:
             "scheduler": every(MINUTE, self._use.ticking.run),
             "actions": every(_LOOK_FOR_ACTIONS, self._act),
             "orphans": every(MINUTE, self._use.orphans.sweep),
-            "indexes": every(MINUTE, self._use.indexing.run),
             "recorder": self._recorder.step,
             "push": self._push.step,
             "batches": every(MINUTE, self._use.recording.counters.post_left),

@@ -51,7 +51,6 @@ def _pass(context: LambdaContext, event: Mapping[str, Any]) -> dict[str, float]:
             try:
                 use.recording.counters.post_left()
                 use.orphans.sweep()
-                use.indexing.run()
             except Unavailable:  # the next minute's
                 reaped["throttled"] = True
     logger.info("reaped", extra=reaped)

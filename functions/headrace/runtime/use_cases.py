@@ -505,7 +505,11 @@ class UseCases:
             watch=self._watch,
             queues=self.queues,
             jobs=self._jobs,
-            visitors={JobKind.PURGE: self._removals, JobKind.DELETE_QUEUE: self._removals},
+            visitors={
+                JobKind.PURGE: self._removals,
+                JobKind.DELETE_QUEUE: self._removals,
+                JobKind.BUILD_INDEX: self.indexing,
+            },
             leases=self.leases,
             upkeep=Upkeep(self._store, self._slots, self.now),
             alerts=lambda: self.alerts.look().judge,

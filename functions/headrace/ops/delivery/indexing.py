@@ -1,21 +1,19 @@
-"""Making an index of values complete: a look at all tasks that were there before it was asked for.
+"""The job that completes an index of values: it visits all tasks that were there before the call.
 
-From when fields are named, the recorder writes what comes to a queue (``history.matching``).  What
-was there before is looked at once everybody knows of it: state after state, in the order in which
-tasks go through them, waiting ones first.  A task is missed only if it went against that order
-meanwhile, to wait again, and then the recorder has written it.
+From when fields are named, the recorder writes what comes to a queue (``history.matching``).  Once
+every process knows the fields, the job visits the tasks that were there before: state after state,
+in the order in which tasks go through them, waiting ones first.  It misses only a task that moved
+against that order, to wait again, and the recorder has written that move.
 
-An index that lacks tasks, as after the recorder was away for too long, is built anew: nothing is
-written into it for a while, all of it is taken out, and its fields are named again.
-
-It goes on with each pass of the reaper where the one before has stopped, and may be done by two at
-once.  Fields that are named no more are taken out, and a queue that is gone with all of them.
+An index that lacks tasks, as after the recorder was away for too long, is rebuilt: for a while
+nothing is written into it, the job empties it, and its fields are named again.  The job also takes
+out fields that are no longer named, and the whole index of a deleted queue.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
+from typing import Any, Final
 
 from headrace.domain.errors import NotFound
 from headrace.domain.filters import EVERY_TASK
@@ -27,42 +25,48 @@ from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.tasks.inspect import Inspect
 from headrace.ops.tasks.walks import Walk
 from headrace.store.base import Store
-from headrace.store.records.indexes import KIND, QueueIndex, every_index, save_index
-
-KNOWN_AFTER: Final = timedelta(seconds=90)
-"""So long after fields are named every recorder knows of it, with a batch under way."""
+from headrace.store.records.indexes import KIND, KNOWN_AFTER, QueueIndex, index_of, save_index
+from headrace.store.records.jobs import Job
 
 _READ: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Indexing:
-    """The use case, with what it needs from outside; *patience* is seconds of one run."""
+    """Visits the tasks of queues whose index is to be built; *page* is tasks, or entries."""
 
     store: Store
     queues: QueueOperations
     inspect: Inspect
     texts: OffloadedTexts
     now: Callable[[], datetime]
-    patience: float = 10.0
-    at_once: int = 250  # tasks, or entries
+    page: int = 250
 
-    def run(self) -> int:
-        """Go on with what is to do; return how many queues have still something to do.
-
-        Raises Unavailable.
-        """
-        until = self.now() + timedelta(seconds=self.patience)
-        left = 0
-        for index in every_index(self.store).values():
-            queue = self._queue(index.queue)
-            at: QueueIndex | None = index
+    def visit(self, job: Job) -> Iterator[tuple[Any, int]]:
+        """Empty or complete the index of a queue page by page; see JobVisitor."""
+        position = job.position
+        while (index := index_of(self.store, job.queue)) is not None:
+            queue, count = self._queue(job.queue), 0
+            if self.now() < index.since + KNOWN_AFTER:
+                return
             if queue is None and index.wanted:
-                at = self._saved(index.changed((), self.now()))
-            while at is not None and self.now() < until and not self._over(at, queue):
-                at = self._step(at, queue)
-            left += at is not None and not at.built
-        return left
+                save_index(self.store, index.changed((), self.now()))
+            elif index.gone:
+                self._take_out(index)
+            elif queue is None:
+                self.store.drop_record(KIND, index.queue, version=index.version)
+            elif index.again:
+                save_index(self.store, index.changed(index.again, self.now()))
+            elif not index.built:
+                position, count = self._add(index, queue, position)
+            else:
+                return
+            yield position, count
+
+    def next_round(self, job: Job) -> datetime | None:
+        """Return when every process knows the fields; see JobVisitor."""
+        index = index_of(self.store, job.queue)
+        return None if index is None or index.built else index.since + KNOWN_AFTER
 
     def _queue(self, name: str) -> Queue | None:
         try:
@@ -70,36 +74,24 @@ class Indexing:
         except NotFound:
             return None
 
-    def _over(self, index: QueueIndex, queue: Queue | None) -> bool:
-        if index.built and (index.fields or queue is not None):
-            return True
-        return self.now() < index.since + KNOWN_AFTER
+    def _take_out(self, index: QueueIndex) -> None:
+        field, *rest = index.gone
+        if not self.store.drop_matches(index.queue, field_digest(field), limit=self.page):
+            save_index(self.store, replace(index, gone=tuple(rest)))
 
-    def _step(self, index: QueueIndex, queue: Queue | None) -> QueueIndex | None:
-        """Do a part of what is to do; return what is left then, None where others are at it."""
-        if index.gone:
-            field, *rest = index.gone
-            more = self.store.drop_matches(index.queue, field_digest(field), limit=self.at_once)
-            return index if more else self._saved(replace(index, gone=tuple(rest)))
-        if queue is None:
-            self.store.drop_record(KIND, index.queue, version=index.version)
-            return None
-        if index.again:
-            return self._saved(index.changed(index.again, self.now()))
-        return self._saved(self._look(index, queue))
-
-    def _look(self, index: QueueIndex, queue: Queue) -> QueueIndex:
-        """Look at more tasks, and write what the index has to know of them."""
-        walk = Walk.read(index.walk) if index.walk else Walk(self.now())
-        looked_at, seen, over = index.looked_at, list[Task](), True
+    def _add(self, index: QueueIndex, queue: Queue, position: list[Any] | None) -> tuple[Any, int]:
+        """Add more tasks to the index; return the next position, and how many tasks were read."""
+        walk, seen = Walk.read(position) if position else Walk(self.now()), list[Task]()
         payload = needs_payload(index.fields)
         for task, after in self.inspect.walk(queue, EVERY_TASK, walk, page=_READ, payload=payload):
             walk = after
             if task is not None:
                 seen.append(task)
-            if walk.looked_at >= self.at_once:
-                over = False
+            if walk.looked_at >= self.page:
+                position = walk.state()
                 break
+        else:
+            position = None
         tasks = self.texts.filled(seen, ("payload",)) if payload else seen
         self.store.note_matches(
             [
@@ -109,11 +101,6 @@ class Indexing:
             ],
             (),
         )
-        looked_at += walk.looked_at
-        if over:
-            return replace(index, ready=index.fields, walk=None, looked_at=looked_at)
-        return replace(index, walk=walk.state(), looked_at=looked_at)
-
-    def _saved(self, index: QueueIndex) -> QueueIndex | None:
-        saved = save_index(self.store, index)
-        return replace(index, version=index.version + 1) if saved else None
+        if position is None:
+            save_index(self.store, replace(index, ready=index.fields))
+        return position, walk.looked_at

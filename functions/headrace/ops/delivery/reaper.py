@@ -371,7 +371,7 @@ class Pass:
 
         def resume(job: job_records.Job) -> Iterator[None]:
             for count in self.reaper.jobs.pages(job, self.reaper.visitors[job.kind]):
-                self.reaped.purged += count
+                self.reaped.purged += count if job.kind is not JobKind.BUILD_INDEX else 0
                 yield
 
         def jobs() -> Iterator[Job]:

@@ -62,7 +62,8 @@ class Jobs:
         """
         for job in self.pending():
             if job.undo == undo_id:
-                self._end(job)
+                self.store.drop_record(KIND, job.name)
+                self._revise(job)
 
     def work(self, job: Job, visitor: JobVisitor, outcome: ActionOutcome) -> bool:
         """Work on *job* until *patience* ends; return whether a round is complete.
@@ -98,7 +99,8 @@ class Jobs:
             yield count
         not_before = visitor.next_round(job)
         if not_before is None:
-            self._end(job)
+            self.store.drop_record(KIND, job.name, version=job.version)
+            self._revise(job)
             return
         job = replace(job, position=None, rounds=job.rounds + 1, not_before=not_before)
         saved = self._save(job, unsaved)
@@ -120,10 +122,6 @@ class Jobs:
             if stored is None or stored == saved:  # the answer to an earlier try was lost
                 return stored
             job = replace(job, count=stored.count + unsaved, version=stored.version)
-
-    def _end(self, job: Job) -> None:
-        self.store.drop_record(KIND, job.name)
-        self._revise(job)
 
     def _revise(self, job: Job) -> None:
         if job.audit is not None:

@@ -33,7 +33,7 @@ from headrace.store.base import Store
 from headrace.store.call_scope import caller, visible
 from headrace.store.records import queues as queue_records
 from headrace.store.records import schedules as schedule_records
-from headrace.store.records.indexes import build_anew, change_index
+from headrace.store.records.indexes import KNOWN_AFTER, build_anew, change_index, index_of
 from headrace.store.records.jobs import Job, JobKind, deletion_of
 
 
@@ -98,7 +98,7 @@ class QueueOperations:
                 message = f"queue {name} exists"
                 raise QueueExists(message)
             if settings.indexed_fields:
-                change_index(self.store, name, settings.indexed_fields, now)
+                self._index(name, settings.indexed_fields)
         return self._remember(queue)
 
     def get(self, name: str) -> Queue:
@@ -166,7 +166,7 @@ class QueueOperations:
             old, new = changed_settings(seen[-1], changed.settings)
             outcome.before, outcome.after = old or None, new or None
             if settings.indexed_fields or stored.settings.indexed_fields:
-                change_index(self.store, name, settings.indexed_fields, self.now())
+                self._index(name, settings.indexed_fields)
             return changed
 
     def checked(self, name: str, settings: QueueSettings, before: Queue | None) -> QueueSettings:
@@ -214,7 +214,9 @@ class QueueOperations:
             )
             raise Conflict(message)
         with self.audit.action("reindex", queue=name):
-            build_anew(self.store, name, self.now())
+            now = self.now()
+            self._begin_index(name, now)
+            build_anew(self.store, name, now)
         return queue
 
     def rotate_signing(self, name: str) -> Queue:
@@ -264,6 +266,8 @@ class QueueOperations:
         job = self._removal(queue, JobKind.DELETE_QUEUE, tuple(State))
         with self.audit.action("delete_queue", queue=name):
             self.jobs.begin(job)
+            if index_of(self.store, name) is not None:
+                self._begin_index(name, job.as_of)
             self.store.drop_record(queue_records.KIND, name)
             schedule_records.drop_all(self.store, name)
             if queue.alerts_since is not None:
@@ -320,6 +324,20 @@ class QueueOperations:
         except NotFound:
             return False
         return True
+
+    def _index(self, name: str, fields: tuple[str, ...]) -> None:
+        """Index *fields* and no others; the job begins first, so that no crash leaves it out."""
+        index, now = index_of(self.store, name), self.now()
+        if fields != (() if index is None else index.wanted):
+            self._begin_index(name, now)
+            change_index(self.store, name, fields, now)
+
+    def _begin_index(self, name: str, now: datetime) -> None:
+        job = JobKind.BUILD_INDEX
+        not_before = now + KNOWN_AFTER
+        self.jobs.begin(
+            Job(name=f"{job}:{name}", kind=job, queue=name, as_of=now, not_before=not_before)
+        )
 
     def _removal(self, queue: Queue, kind: JobKind, states: tuple[State, ...]) -> Job:
         return Job(

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any, Final
+from datetime import datetime, timedelta
+from typing import Final
 
 from headrace.store.base import Record, Store, every_record
 from headrace.store.records import body_of, read_body
@@ -11,14 +11,16 @@ from headrace.store.records import body_of, read_body
 KIND: Final = "index"
 _PAGE: Final = 100
 
+KNOWN_AFTER: Final = timedelta(seconds=90)
+"""So long after fields are named every recorder knows of it, with a batch under way."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueueIndex:
     """The fields of a queue that are indexed, ``since`` they were last changed.
 
-    Of ``ready`` ones the index knows all tasks; ``gone`` are to be taken out of it.  ``walk`` is
-    how far the look at the tasks is that were there before; ``looked_at`` how many it has seen.
-    ``again`` are to be indexed anew, once all that the index had of them is taken out.
+    Of ``ready`` fields the index has all tasks; ``gone`` fields are to be taken out of it.  Fields
+    in ``again`` are indexed again once all of their entries are taken out.
     """
 
     queue: str
@@ -26,8 +28,6 @@ class QueueIndex:
     since: datetime
     ready: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
-    walk: Any = None
-    looked_at: int = 0
     version: int = 1
     again: tuple[str, ...] = ()
 
@@ -41,8 +41,6 @@ class QueueIndex:
             since=now,
             ready=ready,
             gone=tuple(sorted(gone)),
-            walk=None,
-            looked_at=0,
             again=(),
         )
 

@@ -17,6 +17,7 @@ class JobKind(StrEnum):
 
     PURGE = "purge"
     DELETE_QUEUE = "delete_queue"
+    BUILD_INDEX = "build_index"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,7 @@ def test_a_task_keeps_its_upload_through_retries_moves_and_restarts(world: Offlo
     world.say(world.one("post"), "RELEASED")
     world.record()
     world.clock.forward((ORPHAN_AGE + ROUND).total_seconds())
-    world.use.orphans.sweep()
+    world.use.reaping.run()
 
     assert world.one("post").uploaded == upload.text
     assert world.objects.names() == [upload.name]
@@ -121,6 +121,6 @@ def test_a_late_recorder_takes_no_upload_from_a_task_made_anew(world: OffloadWor
     world.use.tasks.delete(upload.task_id)
     enqueue(world, spec(upload))
     world.record()
-    world.use.orphans.sweep()
+    world.use.reaping.run()
     assert world.one("mail").uploaded == upload.text
     assert world.objects.names() == [upload.name], "a task has lost its payload"

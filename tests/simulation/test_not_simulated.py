@@ -170,7 +170,7 @@ def a_task_with_a_large_payload_is_deleted_and_restored() -> None:
     undo = use.tasks.delete(task_id, undo_in_seconds=600)
     assert undo is not None
     use.recording.record(SHARD, stream.taken())
-    use.orphans.sweep()
+    use.reaping.run()
     use.undoing.undo(undo.id)
     assert [task.payload for task in world.take("mail")] == [payload], "the payload is lost"
 

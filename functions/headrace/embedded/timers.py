@@ -80,7 +80,6 @@ class EmbeddedTimers:
             "reaper": every(MINUTE, self._use.reaping.run),
             "scheduler": every(MINUTE, self._use.ticking.run),
             "actions": every(_LOOK_FOR_ACTIONS, self._act),
-            "orphans": every(MINUTE, self._use.orphans.sweep),
             "recorder": self._recorder.step,
             "push": self._push.step,
             "batches": every(MINUTE, self._use.recording.counters.post_left),

@@ -50,7 +50,6 @@ def _pass(context: LambdaContext, event: Mapping[str, Any]) -> dict[str, float]:
         if part is None and not reaped["throttled"]:
             try:
                 use.recording.counters.post_left()
-                use.orphans.sweep()
             except Unavailable:  # the next minute's
                 reaped["throttled"] = True
     logger.info("reaped", extra=reaped)

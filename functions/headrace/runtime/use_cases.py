@@ -20,6 +20,8 @@ from headrace.runtime.settings import Settings
 from headrace.store.base import Lake, Store
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from headrace.history.alerts import AlertJudging
     from headrace.history.batch_recounting import BatchRecounting
     from headrace.history.counters import Counters
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
     from headrace.ops.scheduling.ticking import Ticking
     from headrace.ops.shared.audit import Audit
     from headrace.ops.shared.group_limits import GroupLimits
-    from headrace.ops.shared.jobs import Jobs
+    from headrace.ops.shared.jobs import Jobs, JobVisitor
     from headrace.ops.shared.leases import Leases
     from headrace.ops.shared.limiting import Limiting
     from headrace.ops.shared.lines import Lines
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from headrace.ops.tasks.inspect import Inspect
     from headrace.ops.tasks.uploads import Uploads
     from headrace.ops.tasks.wait import Waiting
+    from headrace.store.records.jobs import Job, JobKind
 
 _T = TypeVar("_T")
 _BUILDING: Final = RLock()
@@ -497,7 +500,6 @@ class UseCases:
     def reaping(self) -> "Reaper":
         from headrace.ops.delivery.reaper import Reaper
         from headrace.ops.delivery.reaping import Upkeep
-        from headrace.store.records.jobs import JobKind
 
         return Reaper(
             store=self._store,
@@ -505,16 +507,28 @@ class UseCases:
             watch=self._watch,
             queues=self.queues,
             jobs=self._jobs,
-            visitors={
-                JobKind.PURGE: self._removals,
-                JobKind.DELETE_QUEUE: self._removals,
-                JobKind.BUILD_INDEX: self.indexing,
-            },
+            visitors=self._visitors,
+            standing_jobs=self._standing_jobs,
             leases=self.leases,
             upkeep=Upkeep(self._store, self._slots, self.now),
             alerts=lambda: self.alerts.look().judge,
             dead_counts=lambda: self._counters.totals().dead,
         )
+
+    def _visitors(self) -> "Mapping[JobKind, JobVisitor]":
+        from headrace.store.records.jobs import JobKind
+
+        return {
+            JobKind.PURGE: self._removals,
+            JobKind.DELETE_QUEUE: self._removals,
+            JobKind.BUILD_INDEX: self.indexing,
+            JobKind.DROP_ORPHANS: self.orphans,
+        }
+
+    def _standing_jobs(self) -> "Sequence[Job]":
+        from headrace.ops.delivery.orphans import EVERY_OBJECT
+
+        return () if self._objects is None else (EVERY_OBJECT,)
 
     @_once
     def alerts(self) -> "AlertJudging":

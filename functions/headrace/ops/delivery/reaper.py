@@ -72,9 +72,10 @@ class Reaper(Reaping):
 
     queues: QueueOperations
     jobs: Jobs
-    visitors: Mapping[JobKind, JobVisitor]
+    visitors: Callable[[], Mapping[JobKind, JobVisitor]]
     leases: Leases
     upkeep: Upkeep
+    standing_jobs: Callable[[], Sequence[job_records.Job]]
     alerts: Callable[[], JudgeAlerts] | None = None
     dead_counts: Callable[[], DeadCount] | None = None
 
@@ -367,15 +368,21 @@ class Pass:
         yield from self._guarded(self._turns(jobs))
 
     def _pending(self) -> Iterator[None]:
-        """Resume the jobs that calls have begun."""
+        """Resume the jobs that calls have begun, and begin those that never end."""
+        engine, visitors = self.reaper.jobs, self.reaper.visitors()
 
         def resume(job: job_records.Job) -> Iterator[None]:
-            for count in self.reaper.jobs.pages(job, self.reaper.visitors[job.kind]):
-                self.reaped.purged += count if job.kind is not JobKind.BUILD_INDEX else 0
+            for count in engine.pages(job, visitors[job.kind]):
+                self.reaped.purged += count if job.kind in job_records.REMOVALS else 0
                 yield
 
         def jobs() -> Iterator[Job]:
-            for job in self.reaper.jobs.pending():
+            pending = {job.name: job for job in engine.pending()}
+            for job in self.reaper.standing_jobs():
+                if job.name not in pending and self._holds(job.name):
+                    engine.begin(job)
+                    pending[job.name] = job
+            for job in pending.values():
                 if self._holds(job.name):
                     yield Job(job.name, self._guarded(resume(job)))
 

@@ -1,4 +1,4 @@
-"""Records of jobs: work on the tasks of a queue that outlives the call that began it."""
+"""Records of jobs: work on many tasks that outlives the call that began it."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +18,10 @@ class JobKind(StrEnum):
     PURGE = "purge"
     DELETE_QUEUE = "delete_queue"
     BUILD_INDEX = "build_index"
+    DROP_ORPHANS = "drop_orphans"
+
+
+REMOVALS: Final = frozenset({JobKind.PURGE, JobKind.DELETE_QUEUE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +31,8 @@ class Job:
     ``as_of`` is the time of the call that began it.  The tasks are in at most ``shards`` and
     ``lanes``.  The next page begins at ``position``; None is the beginning.  ``rounds`` is the
     number of complete visits of all tasks, and the next round begins at ``not_before``.
-    ``count`` is the number of tasks that were dealt with, which the audit entry ``audit`` shows in
-    the end.  ``undo`` is the id of the undo that brings the tasks back.
+    ``count`` is the number of tasks, or objects, that were dealt with; the audit entry ``audit``
+    shows it in the end.  ``undo`` is the id of the undo that brings the tasks back.
     """
 
     name: str

@@ -1,7 +1,6 @@
 """Delete, restart, run now, move or cancel many tasks: by their ids, or exactly the filtered set.
 
-One task at a time, atomically, each only if nobody touched it since it was looked at.  A page is
-collected before it is acted on, so that what changes its place is not met twice.
+One task at a time, atomically, each only if nobody touched it since it was looked at.
 
 Long, because by ids, by filter and as seen it is one way to act on a task.
 """
@@ -248,26 +247,19 @@ class BulkOperations:
         scope: str,
         outcome: ActionOutcome,
     ) -> BulkAnswer:
-        """Act page after page, counting in *outcome* what is done."""
+        """Act on one task after the other, counting in *outcome* what is done."""
         until = self.now() + timedelta(seconds=self.patience)
         taken = replace(where, states=where.states or tuple(map(str, STATES_BY_ACTION[job.action])))
-        wanted = _PAGE if limit is None else min(_PAGE, limit)
-        while True:
-            page, walk, more = self._page(job.queue, taken, walk, wanted, until)
-            for task, after in page:
-                if _came_later(task, walk.as_of):
-                    continue  # or a restart would meet again what it has restarted itself
+        page = _PAGE if limit is None else min(_PAGE, limit)
+        for task, after in self.inspect.walk(job.queue, taken, walk, page=page):
+            # A restart would meet again what it has restarted itself.
+            if task is not None and not _came_later(task, walk.as_of):
                 result = self._one(job, task.id, task, partial(_meant_by, taken))
                 _count(result, job, outcome)
-                if outcome.matched == limit:
-                    cursor = self._cursor(scope, after, job)
-                    return BulkAnswer(outcome.matched, outcome.changed, (), cursor)
-            if not more:
-                return BulkAnswer(outcome.matched, outcome.changed)
-            if self.now() > until:
-                cursor = self._cursor(scope, walk, job)
+            if outcome.matched == limit or self.now() > until:
+                cursor = self._cursor(scope, after, job)
                 return BulkAnswer(outcome.matched, outcome.changed, (), cursor)
-            wanted = min(_PAGE, 2 * wanted)  # where few of what is found are taken
+        return BulkAnswer(outcome.matched, outcome.changed)
 
     def _cursor(self, scope: str, walk: Walk, job: _Job) -> str:
         return self.cursors.write(scope, [*walk.state(), job.undo and job.undo.id])
@@ -296,22 +288,6 @@ class BulkOperations:
             return task
         change = self._planned(job, task, None)
         return change.apply(task) if isinstance(change, Change) else task
-
-    def _page(
-        self, queue: Queue, where: TaskFilter, walk: Walk, wanted: int, until: datetime
-    ) -> tuple[list[tuple[Task, Walk]], Walk, bool]:
-        """Collect up to *wanted* tasks, each with where it leads, while there is time.
-
-        Also say where the last of what was looked at leads, and whether there is more.
-        """
-        found: list[tuple[Task, Walk]] = []
-        for task, after in self.inspect.walk(queue, where, walk, page=wanted):
-            walk = after
-            if task is not None:
-                found.append((task, walk))
-            if len(found) == wanted or (task is None and self.now() > until):
-                return found, walk, True
-        return found, walk, False
 
     def _one(
         self, job: _Job, task_id: str, task: Task | None, meant: _Meant | None = None

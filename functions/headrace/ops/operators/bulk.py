@@ -5,11 +5,11 @@ One task at a time, atomically, each only if nobody touched it since it was look
 Long, because by ids, by filter and as seen it is one way to act on a task.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import FieldError, InvalidRequest
@@ -251,18 +251,19 @@ class BulkOperations:
         until = self.now() + timedelta(seconds=self.patience)
         taken = replace(where, states=where.states or tuple(map(str, STATES_BY_ACTION[job.action])))
         page = _PAGE if limit is None else min(_PAGE, limit)
-        for task, after in self.inspect.walk(job.queue, taken, walk, page=page):
-            # A restart would meet again what it has restarted itself.
-            if task is not None and not _came_later(task, walk.as_of):
-                result = self._one(job, task.id, task, partial(_meant_by, taken))
-                _count(result, job, outcome)
-            if outcome.matched == limit or self.now() > until:
-                cursor = self._cursor(scope, after, job)
-                return BulkAnswer(outcome.matched, outcome.changed, (), cursor)
-        return BulkAnswer(outcome.matched, outcome.changed)
 
-    def _cursor(self, scope: str, walk: Walk, job: _Job) -> str:
-        return self.cursors.write(scope, [*walk.state(), job.undo and job.undo.id])
+        def visit() -> Iterator[list[Any]]:
+            for task, after in self.inspect.walk(job.queue, taken, walk, page=page):
+                # A restart would meet again what it has restarted itself.
+                if task is not None and not _came_later(task, walk.as_of):
+                    result = self._one(job, task.id, task, partial(_meant_by, taken))
+                    _count(result, job, outcome)
+                yield [*after.state(), job.undo and job.undo.id]
+
+        cursor = self.cursors.walk(
+            scope, visit(), lambda: outcome.matched == limit or self.now() > until
+        )
+        return BulkAnswer(outcome.matched, outcome.changed, (), cursor)
 
     def _each(
         self, job: _Job, ids: Sequence[str], found: dict[str, Task], outcome: ActionOutcome

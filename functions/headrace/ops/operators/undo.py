@@ -76,19 +76,22 @@ class Undoing:
         start = None if cursor is None else self.cursors.read(scope, cursor)
         results: list[BulkOutcome] = []
         until = self.now() + timedelta(seconds=self.patience)
-        rest = None
-        noted = {"undo": undo_id}
-        with self.audit.action("undo", queue=queue.name, where=noted, by_parts=True) as outcome:
-            pages = self._named(queue, undo, ids) if ids is not None else None
-            for page, rest in pages or self._found(queue, undo, start):  # noqa: B007  the last one
-                results += page
+        with self.audit.action(
+            "undo", queue=queue.name, where={"undo": undo_id}, by_parts=True
+        ) as outcome:
+            if ids is None:
+                positions = self._visit(queue, undo, start, results)
+            else:
+                positions = iter(())
+                results += self._named(queue, undo, ids)
+            try:
+                after = self.cursors.walk(
+                    scope, positions, lambda: len(results) >= _MOST or self.now() > until
+                )
+            finally:
                 outcome.matched = len(results)
                 outcome.changed = sum(one.outcome == _RESTORED for one in results)
-                if len(results) >= _MOST or self.now() > until:
-                    break
-        after = None if rest is None else self.cursors.write(scope, rest)
-        changed = sum(one.outcome == _RESTORED for one in results)
-        return BulkAnswer(len(results), changed, tuple(results), after)
+        return BulkAnswer(outcome.matched, outcome.changed, tuple(results), after)
 
     def remains(self, undo_id: str) -> bool:
         """Tell whether *undo_id* still has tasks that it could bring back."""
@@ -109,49 +112,38 @@ class Undoing:
             for place in queue.places(State.DELETED)
         )
 
-    def _named(
-        self, queue: Queue, undo: Undo, ids: tuple[str, ...]
-    ) -> Iterator[tuple[list[BulkOutcome], Any]]:
-        """Restore tasks that are known by their ids, at once."""
+    def _named(self, queue: Queue, undo: Undo, ids: tuple[str, ...]) -> Iterator[BulkOutcome]:
+        """Restore tasks that are known by their ids."""
         deleted, there = self.store.spent(ids), self.store.read(ids, payload=False)
-        results = []
         for task_id in ids:
             task = deleted.get(task_id)
             if task is not None and task.deleted_by == undo.id:
-                results.append(self._restored(queue, task))
+                yield self._restored(queue, task)
             elif task_id in there:
                 again = there[task_id].created_at > undo.at
                 detail = "the id is in use: it was enqueued again" if again else BACK_ALREADY
-                results.append(BulkOutcome(task_id, "SKIPPED", detail))
+                yield BulkOutcome(task_id, "SKIPPED", detail)
             else:
-                results.append(BulkOutcome(task_id, "NOT_FOUND"))
-        yield results, None
+                yield BulkOutcome(task_id, "NOT_FOUND")
 
-    def _found(
-        self, queue: Queue, undo: Undo, start: list[Any] | None
-    ) -> Iterator[tuple[list[BulkOutcome], Any]]:
-        """Restore what the index shows, page after page, each with where it goes on."""
+    def _visit(
+        self, queue: Queue, undo: Undo, start: list[Any] | None, results: list[BulkOutcome]
+    ) -> Iterator[list[Any]]:
+        """Restore what the index shows, page after page; yield the position of the next page."""
         places = queue.places(State.DELETED)
-        label, last = (0, None) if start is None else start
-        for place in places[label:]:
-            label += 1
+        at, last = start or (0, None)
+        while at < len(places):
             after = None if last is None else Position(undo.at, last)
-            last = None
-            while True:
-                page = self.store.entries(
-                    place, since=undo.at, until=undo.at, after=after, limit=_PAGE
-                )
-                tasks = self.store.spent(entry.task_id for entry in page.entries)
-                results = [
-                    self._restored(queue, task)
-                    for task in tasks.values()
-                    if task.deleted_by == undo.id
-                ]
-                after = page.last
-                if after is None:
-                    break
-                yield results, [label - 1, after.task_id]
-            yield results, [label, None] if label < len(places) else None
+            page = self.store.entries(
+                places[at], since=undo.at, until=undo.at, after=after, limit=_PAGE
+            )
+            tasks = self.store.spent(entry.task_id for entry in page.entries)
+            results += [
+                self._restored(queue, task) for task in tasks.values() if task.deleted_by == undo.id
+            ]
+            at, last = (at, page.last.task_id) if page.last else (at + 1, None)
+            if at < len(places):
+                yield [at, last]
 
     def _restored(self, queue: Queue, task: Task) -> BulkOutcome:
         """Bring one task back, unless its key is held or its retention over."""

@@ -51,6 +51,18 @@ class Cursors:
             raise _bad_cursor()
         return json.loads(body)
 
+    def walk(
+        self, scope: str, positions: Iterable[object], is_over: Callable[[], bool]
+    ) -> str | None:
+        """Go through *positions* until the call is over; return the cursor that continues there.
+
+        None: the walk has reached its end.
+        """
+        for position in positions:
+            if is_over():
+                return self.write(scope, position)
+        return None
+
     def _mark(self, scope: str, body: bytes) -> bytes:
         return self._keyed(b"mark", scope.encode() + b"\0" + body, _MARK_BYTES)
 

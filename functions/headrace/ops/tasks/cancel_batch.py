@@ -76,13 +76,12 @@ class BatchCancelling:
         parts = self._parts(whole)
         with self.audit.action("cancel", where={"batch": batch_id}, by_parts=True) as outcome:
             if at == _BEGIN:
-                at = self._begin(whole, parts, until, outcome)
-            if at is not None and at != _BEGIN and (cursor or self.now() <= until):
-                keys = {whole.key, *(part.key for part in parts.values())}
-                at = self._every(keys, at, until, outcome)
+                positions = self._begin(whole, parts, outcome)
+            else:
+                positions = self._every((whole, *parts.values()), at, outcome)
+            after = self.cursors.walk(scope, positions, lambda: self.now() > until)
             outcome.matched = outcome.changed
-        cursor = None if at is None else self.cursors.write(scope, at)
-        return CancelledBatch(outcome.changed, cursor)
+        return CancelledBatch(outcome.changed, after)
 
     def _parts(self, whole: TaskBatch) -> dict[str, TaskBatch]:
         """Return all that stands within *whole*, by id."""
@@ -104,22 +103,14 @@ class BatchCancelling:
         return found
 
     def _begin(
-        self,
-        whole: TaskBatch,
-        parts: dict[str, TaskBatch],
-        until: datetime,
-        outcome: ActionOutcome,
-    ) -> _At | None:
-        """Stop the parts, cancel the batch and the members whose ids are known.
-
-        Returns where to go on; None: those were all.
-        """
+        self, whole: TaskBatch, parts: dict[str, TaskBatch], outcome: ActionOutcome
+    ) -> Iterator[_At]:
+        """Stop the parts, cancel the batch and all members; yield where to resume."""
         for part in parts.values():
             if not part.stopped and any(event not in part.fired for event in part.on):
                 stopped = self.batches.change(part.id, lambda one: replace(one, stopped=True))
                 parts[part.id] = stopped or part
-                if self.now() > until:
-                    return _BEGIN
+                yield _BEGIN
         made, never_made = self._callbacks(parts)
         now = self.now()
         cancelled = self.batches.change(
@@ -139,23 +130,30 @@ class BatchCancelling:
         for task in self._members(ids, every.values()):
             if task.state in _PENDING_STATES:
                 outcome.changed += self.cancelling.end(task.id)
-            if self.now() > until:
-                return _FIRST_QUEUE
-        members = list(
-            self._members(ids, every.values())
-        )  # as they are now: some may have ended, and made others
+            yield _FIRST_QUEUE
+        if not self._all_known(ids, whole, every, never_made):
+            yield _FIRST_QUEUE
+            yield from self._every(every.values(), _FIRST_QUEUE, outcome)
+
+    def _all_known(
+        self,
+        ids: Iterable[str],
+        whole: TaskBatch,
+        every: Mapping[str, TaskBatch],
+        never_made: Counter[str],
+    ) -> bool:
+        """Tell whether *ids* are all members: some may have ended, and spawned others."""
         direct: Counter[str] = Counter()
-        for task in members:
+        for task in self._members(ids, every.values()):
             for one in task.batches or ():
                 if one.inherited or one.spawned:
-                    return _FIRST_QUEUE
+                    return False
                 direct[one.batch_id] += 1
-        known = all(
+        return all(
             one.total is not None
             and direct[one.id] + (never_made[one.id] if one is not whole else 0) == one.total
             for one in every.values()
         )
-        return None if known else _FIRST_QUEUE
 
     def _callbacks(self, parts: Mapping[str, TaskBatch]) -> tuple[Counter[str], Counter[str]]:
         """Return for each batch how many members parts have made, and how many never will be."""
@@ -178,27 +176,25 @@ class BatchCancelling:
                 yield task
 
     def _every(
-        self, keys: set[str], at: _At, until: datetime, outcome: ActionOutcome
-    ) -> _At | None:
-        """Look at every task that has not ended, from *at* on; return where to go on."""
-        name, state = at
+        self, batches: Iterable[TaskBatch], at: _At, outcome: ActionOutcome
+    ) -> Iterator[_At]:
+        """Cancel the members among all tasks that have not ended; yield where to resume."""
+        keys, (name, state) = {one.key for one in batches}, at
         while True:
             if state is None:
                 found = self._next_queue(name)
                 if found is None:
-                    return None
+                    return
                 name, state = found, Walk(self.now()).state()
             try:
                 queue = self.queues.cached(name)
             except NotFound:  # it was deleted meanwhile
                 state = None
                 continue
-            walk = Walk.read(state)
-            for task, after in self.inspect.walk(queue, _PENDING, walk, page=_PAGE):
+            for task, after in self.inspect.walk(queue, _PENDING, Walk.read(state), page=_PAGE):
                 if task is not None and not keys.isdisjoint(task.batch_keys):
                     outcome.changed += self.cancelling.end(task.id)
-                if self.now() > until:
-                    return [name, after.state()]
+                yield [name, after.state()]
             state = None
 
     def _next_queue(self, after: str) -> str | None:

@@ -4,16 +4,15 @@ What a target's headers say is masked in the form, also to those who may know it
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
-from headrace.domain import limits
-from headrace.domain.durations import written
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.on_end import TYPES, OnEnd
 from headrace.domain.push import MASK, Target, headers_faults
-from headrace.domain.queue import AlertSettings, Threshold
+from headrace.domain.queue import AlertSettings
 
-from .typed_settings import Setting, Typed
+from .typed_settings import Setting, Typed, rows_of, texts_in
 
 _STATES: Final = {
     " and ".join(state.lower() for state in states): states
@@ -24,8 +23,7 @@ TARGET: Final = (
     Setting("target_url", "Address", "The service sends the tasks there. Empty: workers get them.",
             width="l"),
     Setting("target_lambda", "Or ARN of a Lambda function", width="l"),
-    Setting("target_timeout", "Time for one request"),
-    Setting("target_concurrency", "Requests at once"),
+    *rows_of(Target),
     Setting("target_headers", "Its headers",
             f"One a line, as Name: value; {MASK} stays as it is.", "textarea", width="l"),
 )  # fmt: skip
@@ -39,15 +37,8 @@ ON_END: Final = (
 ALERTS: Final = (
     Setting("alert_queue", "Queue that is told", f"Empty: none. {MASK} is a queue of others.",
             width="l"),
-    Setting("alert_oldest", "Oldest task ready for", "Empty: no alert; so below."),
-    Setting("alert_dead", "Tasks dead in a minute"),
-    Setting("alert_silence", "No worker for", "And nobody else who takes tasks."),
+    *(replace(one, hint=f"{one.hint} Empty: no alert.") for one in rows_of(AlertSettings)),
 )  # fmt: skip
-_LIMITS: Final = {
-    "alert_oldest": Threshold.OLDEST_READY,
-    "alert_dead": Threshold.DEAD,
-    "alert_silence": Threshold.NO_WORKERS,
-}
 
 FIELDS: Final = {
     "alerts.queue": "alert_queue",
@@ -69,8 +60,7 @@ def push_texts(target: Target | None, on_end: OnEnd | None) -> dict[str, str]:
     return {
         "target_url": shown.url or "",
         "target_lambda": shown.function or "",
-        "target_timeout": written(shown.timeout_in_seconds),
-        "target_concurrency": str(shown.max_concurrency),
+        **texts_in(shown),
         "target_headers": "\n".join(f"{name}: {MASK}" for name in shown.headers),
         "told_queue": MASK if told.queue is None else told.queue,
         "told_states": next(text for text, of in _STATES.items() if set(of) == set(told.states)),
@@ -80,49 +70,35 @@ def push_texts(target: Target | None, on_end: OnEnd | None) -> dict[str, str]:
 def alert_texts(alerts: AlertSettings | None) -> dict[str, str]:
     """Return the text of each field; who is told is masked unless *alerts* names it."""
     shown = AlertSettings("") if alerts is None else alerts
-    values = {name: shown.limit(threshold) for name, threshold in _LIMITS.items()}
-    limits_ = {
-        name: "" if value is None else str(value) if name == "alert_dead" else written(value)
-        for name, value in values.items()
-    }
-    return {"alert_queue": MASK if shown.queue is None else shown.queue, **limits_}
+    return {"alert_queue": MASK if shown.queue is None else shown.queue, **texts_in(shown)}
 
 
 def read_alerts(typed: Typed) -> AlertSettings | None:
     """Return what is worth an alert as was typed; its queue as in read_on_end()."""
-    given = {name: bool(typed.texts[name]) for name in _LIMITS}
-    oldest = (
-        typed.length("alert_oldest", limits.ALERT_AGE_SECONDS) if given["alert_oldest"] else None
-    )
-    dead = typed.whole("alert_dead", limits.ALERT_DEAD) if given["alert_dead"] else None
-    silence = (
-        typed.length("alert_silence", limits.ALERT_SILENCE_SECONDS)
-        if given["alert_silence"]
-        else None
-    )
+    given = any(typed.texts[one.name] for one in rows_of(AlertSettings))
+    limits = typed.settings(AlertSettings)
     told = typed.texts["alert_queue"]
-    if not any(given.values()) and not told:
+    if not given and not told:
         return None
-    if not any(given.values()):
+    if not given:
         typed.errors.add("alert_oldest", "must be there unless another limit is, or nobody is told")
     if not told:
         typed.errors.add("alert_queue", "must be there: who is told when a limit is reached")
     elif told != MASK:
         typed.errors.name("alert_queue", told)
-    return AlertSettings(None if told == MASK else told, oldest, dead, silence)
+    return AlertSettings(None if told == MASK else told, **limits)
 
 
 def read_target(typed: Typed, old: Target | None) -> Target | None:
     """Return the target that was typed, with the headers of *old* that are still named."""
     url, function = typed.texts["target_url"], typed.texts["target_lambda"]
-    timeout = typed.length("target_timeout", limits.TARGET_TIMEOUT_SECONDS)
-    concurrency = typed.whole("target_concurrency", limits.TARGET_CONCURRENCY)
+    requests = typed.settings(Target)
     if url and function:
         typed.errors.add("target_lambda", "must be empty: the tasks are sent to the address")
     if not url and not function:
         return None
     headers = _read_headers(typed, old)
-    return Target(url or None, function or None, timeout, concurrency, headers)
+    return Target(url or None, function or None, headers=headers, **requests)
 
 
 def _read_headers(typed: Typed, old: Target | None) -> Mapping[str, str]:

@@ -13,10 +13,11 @@ from headrace.domain.durations import written
 from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
 from headrace.domain.indexing import fields_fault, read_field
 from headrace.domain.payload_paths import QUOTED
+from headrace.domain.push import Target
 from headrace.domain.queue import (
+    AlertSettings,
     DeadLetterConfig,
     DequeuingSettings,
-    IntervalUnit,
     PrioritySettings,
     QueueSettings,
     RateLimiting,
@@ -83,8 +84,6 @@ def read_retry(texts: Mapping[str, str], errors: FormErrors) -> RetryStrategy:
     return retry
 
 
-_INTERVAL: Final = (1, 86_400)
-
 GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
     ("In general", (
         *rows_of(QueueSettings),
@@ -94,10 +93,8 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
     ("Retries", RETRIES),
     ("Deliveries", (
         *rows_of(DequeuingSettings),
-        Setting("rate_tokens", "Deliveries at most", "Empty is no limit."),
-        Setting("rate_interval", "In how many"),
-        Setting("rate_unit", "Of these", kind="select",
-                options=tuple((unit.value, unit.value.lower()) for unit in IntervalUnit)),
+        *(replace(one, hint=f"{one.hint} Empty: no limit.") if one.name == "rate_tokens" else one
+          for one in rows_of(RateLimiting)),
         Setting("aging", "High tasks ahead by",
                 "Tasks may then have a priority; low ones are behind by as much. Empty: none has."),
     )),
@@ -119,13 +116,10 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
 )  # fmt: skip
 
 DURATIONS: Final = frozenset(
-    {
-        *(one.about.short for one in declared_settings(QueueSettings) if one.kind is Kind.SECONDS),
-        "aging",
-        "target_timeout",
-        "alert_oldest",
-        "alert_silence",
-    }
+    one.about.short
+    for shape in (QueueSettings, PrioritySettings, Target, AlertSettings)
+    for one in declared_settings(shape)
+    if one.kind is Kind.SECONDS
 )
 """The fields that are lengths of time; ``intervals`` are several."""
 
@@ -154,9 +148,7 @@ def texts_of(settings: QueueSettings) -> dict[str, str]:
         "indexed_fields": " ".join(settings.indexed_fields),
         **retry_texts(settings.retry_strategy),
         **texts_in(dequeuing),
-        "rate_tokens": str(rate.max_tokens) if rate else "",
-        "rate_interval": str(rate.interval) if rate else "1",
-        "rate_unit": rate.interval_unit.value if rate else IntervalUnit.SECONDS.value,
+        **(texts_in(rate) if rate else {**texts_in(RateLimiting(1)), "rate_tokens": ""}),
         "aging": written(settings.priority.aging_in_seconds) if settings.priority else "",
         **_group_texts(settings.groups),
         **texts_in(settings.dead_letter_queue_config),
@@ -238,16 +230,11 @@ def read_settings(
     typed = Typed(texts, errors)
     rate = None
     if texts["rate_tokens"]:
-        unit = typed.choice("rate_unit", tuple(unit.value for unit in IntervalUnit))
-        rate = RateLimiting(
-            typed.whole("rate_tokens", (1, limits.COUNT[1])),
-            typed.whole("rate_interval", _INTERVAL),
-            IntervalUnit(unit),
-        )
+        rate = RateLimiting(**typed.settings(RateLimiting))
     priority = None
     groups = _read_groups(typed, old.groups, errors)
     if texts["aging"]:
-        priority = PrioritySettings(typed.length("aging", limits.AGING_SECONDS))
+        priority = PrioritySettings(**typed.settings(PrioritySettings))
         if groups is not None:
             errors.add("aging", "must be empty: the queue has groups, which take turns")
     return replace(

@@ -56,6 +56,9 @@ def _row_of(setting: Declared) -> Setting:
     if setting.kind is Kind.FLAG:
         options = (("yes", "yes"), ("no", "no"))
         return Setting(about.short, about.title, kind="select", options=options)
+    if setting.words is not None:
+        words = tuple((one.value, one.value.lower()) for one in setting.words)
+        return Setting(about.short, about.title, kind="select", options=words)
     width = "l" if setting.kind is Kind.TEXT else "m"
     return Setting(about.short, about.title, setting.hint, width=width)
 
@@ -69,12 +72,14 @@ def texts_in(settings: object) -> dict[str, str]:
 
 
 def _text(kind: Kind, value: Any) -> str:  # noqa: ANN401 (of whatever type the setting has)
+    if value is None:
+        return ""
     match kind:
         case Kind.SECONDS:
             return durations.written(value)
         case Kind.FLAG:
             return "yes" if value else "no"
-        case Kind.TEXT:
+        case Kind.TEXT | Kind.WORD:
             return str(value)
     return text_of(value)
 
@@ -114,6 +119,10 @@ class Typed:
 
     def _setting(self, setting: Declared) -> Any:  # noqa: ANN401 (of whatever type it has)
         name, (low, high) = setting.about.short, setting.within
+        if setting.nullable and not self.texts[name]:
+            return None
+        if setting.words is not None:
+            return setting.words(self.choice(name, tuple(setting.words)))
         match setting.kind:
             case Kind.TEXT:
                 return self.errors.text(name, self.texts[name], int(high)) or ""
@@ -121,9 +130,8 @@ class Typed:
                 return self.choice(name, ("yes", "no")) == "yes"
             case Kind.WHOLE:
                 return self.whole(name, (int(low), int(high)))
-            case Kind.SECONDS:
-                return self.length(name, (low, high))
-        return self.number(name, (low, high))
+        read = self.length if setting.kind is Kind.SECONDS else self.number
+        return read(name, (low, high))
 
     def choice(self, name: str, values: tuple[str, ...]) -> str:
         """Read one of *values*."""

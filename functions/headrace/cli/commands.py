@@ -13,7 +13,9 @@ from click.shell_completion import CompletionItem
 
 from headrace.cli import params
 from headrace.cli.session import CliSession
+from headrace.domain.durations import written
 from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.settings import Kind, Setting
 
 _COMPLETE_WITHIN: Final = 2.0  # seconds a shell may wait for names of queues
 
@@ -178,6 +180,26 @@ def options(*decorators: Decorator) -> Decorator:
         return function
 
     return decorate
+
+
+def setting_option(setting: Setting) -> Decorator:
+    """Return the option that the declaration of *setting* describes."""
+    name, usual = f"--{setting.about.short.replace('_', '-')}", setting.default
+    if setting.kind is Kind.SECONDS:
+        usual = written(usual)
+    elif setting.kind is Kind.FLAG:
+        usual = "yes" if usual else "no"
+    help_ = f"{setting.hint} Default: {usual}." if usual else setting.hint
+    match setting.kind:
+        case Kind.FLAG:
+            return click.option(f"{name}/--no-{name[2:]}", default=None, help=help_)
+        case Kind.SECONDS:
+            return click.option(name, **params.TIME, help=help_)
+        case Kind.WHOLE:
+            return click.option(name, type=int, metavar="N", help=help_)
+        case Kind.NUMBER:
+            return click.option(name, type=float, metavar="NUMBER", help=help_)
+    return click.option(name, metavar="TEXT", help=help_)
 
 
 yes_option: Final = click.option("--yes", "-y", is_flag=True, help="Do not ask.")

@@ -7,13 +7,13 @@ import click
 from headrace.cli import params
 from headrace.cli.commands import (
     CliGroup,
-    Decorator,
     dry_run_option,
     group_options,
     groups_named,
     options,
     queue_argument,
     reason_option,
+    setting_option,
     split,
     undo_option,
     yes_option,
@@ -35,10 +35,9 @@ from headrace.cli.queue_shown import limits_of, show_queue
 from headrace.cli.session import CliSession
 from headrace.cli.target import alerts_of, secret_command, take_target, target_options
 from headrace.client.calls.queues import merged, recount_queue
-from headrace.domain.durations import written
 from headrace.domain.errors import QueueExists
 from headrace.domain.queue import QueueSettings
-from headrace.domain.settings import Kind, Setting, declared_settings
+from headrace.domain.settings import declared_settings
 from headrace.domain.task import SHOWN_STATES
 
 _STATES: Final = tuple(map(str, SHOWN_STATES))
@@ -57,28 +56,8 @@ _PATHS: Final[dict[str, tuple[str, ...]]] = {
 """The path of each option in the settings of a queue."""
 
 
-def _option(setting: Setting) -> Decorator:
-    """Return the option that the declaration of *setting* describes."""
-    name, usual = f"--{setting.about.short.replace('_', '-')}", setting.default
-    if setting.kind is Kind.SECONDS:
-        usual = written(usual)
-    elif setting.kind is Kind.FLAG:
-        usual = "yes" if usual else "no"
-    help_ = f"{setting.hint} Default: {usual}." if usual else setting.hint
-    match setting.kind:
-        case Kind.FLAG:
-            return click.option(f"{name}/--no-{name[2:]}", default=None, help=help_)
-        case Kind.SECONDS:
-            return click.option(name, **TIME, help=help_)
-        case Kind.WHOLE:
-            return click.option(name, type=int, metavar="N", help=help_)
-        case Kind.NUMBER:
-            return click.option(name, type=float, metavar="NUMBER", help=help_)
-    return click.option(name, metavar="TEXT", help=help_)
-
-
 settings_options: Final = options(
-    *map(_option, _OPTIONS),
+    *map(setting_option, _OPTIONS),
     click.option(
         "--backoff",
         type=click.Choice(["exponential", "linear", "quadratic", "fixed"]),

@@ -6,27 +6,20 @@ from typing import Any, Final
 import click
 
 from headrace.cli import params
-from headrace.cli.commands import CliCommand, options
+from headrace.cli.commands import CliCommand, options, setting_option
 from headrace.cli.output import answer, span, when
-from headrace.cli.params import TIME
 from headrace.cli.session import CliSession
+from headrace.domain.push import Target
+from headrace.domain.settings import own_settings
 from headrace.wire.queues import AlertOn, Queue, SigningSecret
 
-_NAMES: Final = (
-    "target_url",
-    "target_lambda",
-    "target_timeout",
-    "target_concurrency",
-    "target_header",
-    "no_target",
-)
+_NAMES: Final = ("target_url", "target_lambda", "target_header", "no_target")
 _STATES: Final = ("SUCCEEDED", "DEAD")
 
 target_options: Final = options(
     click.option("--target-url", metavar="URL", help="Send the tasks there, as POST requests."),
     click.option("--target-lambda", metavar="ARN", help="Call that Lambda function with them."),
-    click.option("--target-timeout", **TIME, help="For one request: 30s."),
-    click.option("--target-concurrency", type=int, metavar="N", help="Requests at once: 10."),
+    *map(setting_option, own_settings(Target)),
     click.option(
         "--target-header",
         type=params.tag,
@@ -51,16 +44,16 @@ target_options: Final = options(
 
 def take_target(fields: dict[str, Any], given: dict[str, Any]) -> None:
     """Take these options out of *given* and put what they say into *fields*."""
-    url, arn, timeout, concurrency, headers, none = (given.pop(name) for name in _NAMES)
+    url, arn, headers, none = (given.pop(name) for name in _NAMES)
     said: dict[str, Any] = {}
     if url is not None:
         said |= {"url": url, "lambda": arn}
     elif arn is not None:
         said |= {"url": None, "lambda": arn}
-    if timeout is not None:
-        said["timeout_in_seconds"] = timeout
-    if concurrency is not None:
-        said["max_concurrency"] = concurrency
+    for setting in own_settings(Target):
+        value = given.pop(setting.about.short)
+        if value is not None:
+            said[setting.name] = value
     if headers:
         said["headers"] = dict(headers)
     if none and said:

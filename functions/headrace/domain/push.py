@@ -77,10 +77,21 @@ class Target:
     function: str | None = None
     timeout_in_seconds: Annotated[
         Seconds,
-        setting("Timeout", "For one request, the answer included.", limits.TARGET_TIMEOUT_SECONDS),
+        setting(
+            "Timeout",
+            "For one request, the answer included.",
+            limits.TARGET_TIMEOUT_SECONDS,
+            short="target_timeout",
+        ),
     ] = 30
     max_concurrency: Annotated[
-        int, setting("Concurrency", "Requests at the same time.", limits.TARGET_CONCURRENCY)
+        int,
+        setting(
+            "Concurrency",
+            "Requests at the same time.",
+            limits.TARGET_CONCURRENCY,
+            short="target_concurrency",
+        ),
     ] = 10
     headers: Mapping[str, str] = field(default_factory=dict)
 

@@ -51,13 +51,24 @@ class IntervalUnit(StrEnum):
 class RateLimiting:
     """A token bucket: full at first, refilled continuously, one token a delivery."""
 
-    max_tokens: Annotated[int, setting("Deliveries", "Most deliveries in one interval.", _TOKENS)]
+    max_tokens: Annotated[
+        int,
+        setting(
+            "Deliveries per interval",
+            "Most deliveries in one interval.",
+            _TOKENS,
+            short="rate_tokens",
+        ),
+    ]
     interval: Annotated[
-        int, setting("Interval", "Length of the interval, in its unit.", _INTERVAL)
+        int,
+        setting(
+            "Interval", "Length of the interval, in its unit.", _INTERVAL, short="rate_interval"
+        ),
     ] = 1
-    interval_unit: Annotated[IntervalUnit, setting("Unit", "The unit of the interval.")] = (
-        IntervalUnit.SECONDS
-    )
+    interval_unit: Annotated[
+        IntervalUnit, setting("Unit", "The unit of the interval.", short="rate_unit")
+    ] = IntervalUnit.SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +129,7 @@ class PrioritySettings:
             "High tasks ahead by",
             "A high task is ahead of a normal one by this time; a low task is behind by it.",
             limits.AGING_SECONDS,
+            short="aging",
         ),
     ] = 300
 
@@ -141,7 +153,12 @@ class AlertSettings:
     queue: str | None
     oldest_ready_seconds: Annotated[
         Seconds | None,
-        setting("Oldest ready", "Age of the oldest ready task.", limits.ALERT_AGE_SECONDS),
+        setting(
+            "Oldest ready",
+            "Age of the oldest ready task.",
+            limits.ALERT_AGE_SECONDS,
+            short="alert_oldest",
+        ),
     ] = None
     dead_per_minute: Annotated[
         int | None,
@@ -149,12 +166,16 @@ class AlertSettings:
             "Dead per minute",
             "Tasks that died in a minute; cancelled ones are not counted.",
             limits.ALERT_DEAD,
+            short="alert_dead",
         ),
     ] = None
     no_workers_for_seconds: Annotated[
         Seconds | None,
         setting(
-            "No workers for", "Time without a worker or a delivery.", limits.ALERT_SILENCE_SECONDS
+            "No workers for",
+            "Time without a worker or a delivery.",
+            limits.ALERT_SILENCE_SECONDS,
+            short="alert_silence",
         ),
     ] = None
 

@@ -94,8 +94,7 @@ class DeadLetterConfig:
     """Whether tasks out of attempts are kept, how long (seconds) and how many (0: no limit)."""
 
     enable: Annotated[
-        bool,
-        setting("Keep dead tasks", "Whether dead tasks are kept.", short="dead_letter"),
+        bool, setting("Keep dead tasks", "Whether dead tasks are kept.", short="dead_letter")
     ] = True
     retention_period_in_seconds: Annotated[
         Seconds,
@@ -215,12 +214,7 @@ class QueueSettings:
     ] = ""
     owner: Annotated[
         str,
-        setting(
-            "Owner",
-            "The team or person responsible for the queue.",
-            (0, 128),
-            short="owner",
-        ),
+        setting("Owner", "The team or person responsible for the queue.", (0, 128), short="owner"),
     ] = ""
     keepalive_timeout_in_seconds: Annotated[
         Seconds,

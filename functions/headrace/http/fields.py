@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, LiteralString, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, LiteralString, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -21,7 +21,6 @@ from pydantic import (
     PlainValidator,
     ValidationError,
     WithJsonSchema,
-    create_model,
 )
 from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
@@ -29,7 +28,6 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 from headrace.domain import limits
 from headrace.domain.offload import Upload
 from headrace.domain.offload import read as read_upload
-from headrace.domain.settings import Kind, Setting, own_settings
 from headrace.domain.task import DedupeUntil, Priority
 from headrace.http.rawjson import JsonText, shortest
 from headrace.wire.base import JsonValue
@@ -185,7 +183,7 @@ def _plain(value: float) -> int | float:
     return int(value) if value.is_integer() else value
 
 
-def _zero_or(low: float, zero: str) -> Callable[[int | float], int | float]:
+def zero_or(low: float, zero: str) -> Callable[[int | float], int | float]:
     """Return a check that a number is 0, which means *zero*, or at least *low*."""
 
     def check(value: float) -> int | float:
@@ -196,7 +194,8 @@ def _zero_or(low: float, zero: str) -> Callable[[int | float], int | float]:
     return check
 
 
-def _range(bounds: tuple[float, float], description: str | None = None) -> FieldInfo:
+def within(bounds: tuple[float, float], description: str | None = None) -> FieldInfo:
+    """Return the limits of a number, with what the OpenAPI document says of it."""
     made: FieldInfo = Field(
         ge=bounds[0], le=bounds[1], allow_inf_nan=False, description=description
     )
@@ -221,26 +220,26 @@ def _inflight(value: int) -> int:
 
 PLAIN: Final = AfterValidator(_plain)
 
-Keepalive: TypeAlias = Annotated[float, _range(limits.KEEPALIVE_SECONDS), PLAIN]
+Keepalive: TypeAlias = Annotated[float, within(limits.KEEPALIVE_SECONDS), PLAIN]
 Expiry: TypeAlias = Annotated[
     float,
-    _range((0, limits.EXPIRES_SECONDS[1]), "0: never."),
+    within((0, limits.EXPIRES_SECONDS[1]), "0: never."),
     PLAIN,
-    AfterValidator(_zero_or(limits.EXPIRES_SECONDS[0], "never")),
+    AfterValidator(zero_or(limits.EXPIRES_SECONDS[0], "never")),
 ]
-Delay: TypeAlias = Annotated[float, _range(limits.DELAY_SECONDS), PLAIN]
+Delay: TypeAlias = Annotated[float, within(limits.DELAY_SECONDS), PLAIN]
 Wait: TypeAlias = Annotated[
-    float, _range((0, limits.WAIT_SECONDS), "How long to wait for the first task."), PLAIN
+    float, within((0, limits.WAIT_SECONDS), "How long to wait for the first task."), PLAIN
 ]
 UndoFor: TypeAlias = Annotated[
     float,
-    _range(
+    within(
         limits.UNDO_SECONDS,
         "For how long `POST /v1/undos/{id}` may bring back what this deletes; 0: it is gone.",
     ),
     PLAIN,
 ]
-RetryDelay: TypeAlias = Annotated[float, _range(limits.RETRY_DELAY_SECONDS), PLAIN]
+RetryDelay: TypeAlias = Annotated[float, within(limits.RETRY_DELAY_SECONDS), PLAIN]
 PauseLength: TypeAlias = Annotated[
     float, Field(gt=0, le=limits.PAUSE_SECONDS[1], allow_inf_nan=False), PLAIN
 ]
@@ -250,12 +249,12 @@ Reason: TypeAlias = Annotated[
     WithJsonSchema({"type": "string", "maxLength": limits.REASON_BYTES}),
     Field(description="Why, in your words, for others to read."),
 ]
-Overlap: TypeAlias = Annotated[float, _range(limits.OVERLAP_SECONDS), PLAIN]
+Overlap: TypeAlias = Annotated[float, within(limits.OVERLAP_SECONDS), PLAIN]
 MaxRetries: TypeAlias = Annotated[int, _count(limits.MAX_RETRIES)]
-Weight: TypeAlias = Annotated[float, _range(limits.WEIGHT), PLAIN]
+Weight: TypeAlias = Annotated[float, within(limits.WEIGHT), PLAIN]
 Level: TypeAlias = Annotated[Priority, Field(strict=False)]
 HeldUntil: TypeAlias = Annotated[DedupeUntil, Field(strict=False)]
-UniqueFor: TypeAlias = Annotated[float, _range(limits.UNIQUE_SECONDS), PLAIN]
+UniqueFor: TypeAlias = Annotated[float, within(limits.UNIQUE_SECONDS), PLAIN]
 Inflight: TypeAlias = Annotated[
     int,
     Field(ge=0, description="0: no limit.", json_schema_extra={"maximum": limits.INFLIGHT[1]}),
@@ -265,59 +264,9 @@ GroupInflight: TypeAlias = Annotated[
     int, _count(limits.GROUP_INFLIGHT, "Of each group; 0: no limit.")
 ]
 BatchTotal: TypeAlias = Annotated[int, _count(limits.BATCH_MEMBERS)]
-BatchLife: TypeAlias = Annotated[float, _range(limits.BATCH_EXPIRES_SECONDS), PLAIN]
+BatchLife: TypeAlias = Annotated[float, within(limits.BATCH_EXPIRES_SECONDS), PLAIN]
 Version: TypeAlias = Annotated[int, _count((1, 2**53))]
 BatchSize: TypeAlias = Annotated[int, _count((1, limits.BATCH))]
-
-
-# ------------------------------------------------------------------------------- queue settings
-
-_Body = TypeVar("_Body", bound=RequestBody)
-
-
-def with_settings_of(shape: type) -> Callable[[type[_Body]], type[_Body]]:
-    """Add the settings that *shape* declares to a body, except those that the body has itself."""
-
-    def add(body: type[_Body]) -> type[_Body]:
-        settings: dict[str, Any] = {
-            one.name: setting_field(one)
-            for one in own_settings(shape)
-            if one.name not in body.model_fields
-        }
-        return create_model(
-            body.__name__,
-            __base__=body,
-            __module__=body.__module__,
-            __doc__=body.__doc__,
-            **settings,
-        )
-
-    return add
-
-
-def setting_field(setting: Setting) -> tuple[Any, Any]:
-    """Return the type and the default of *setting* in a body."""
-    checked: Any = Annotated[(_type_of(setting), Field(description=setting.hint))]
-    return checked | None if setting.nullable else checked, (
-        ... if setting.required else setting.default
-    )
-
-
-def _type_of(setting: Setting) -> Any:  # noqa: ANN401 (a type, with what checks it)
-    low, high = setting.about.within
-    match setting.kind:
-        case Kind.TEXT:
-            return Annotated[str, TextWithin(int(high), int(low))]
-        case Kind.FLAG:
-            return bool
-        case Kind.WORD:
-            return Annotated[(setting.words, Field(strict=False))]
-        case Kind.WHOLE:
-            return Annotated[int, _range(setting.within)]
-    number = Annotated[float, _range(setting.within), PLAIN]
-    if setting.within[0] < low:
-        return Annotated[number, AfterValidator(_zero_or(low, setting.about.zero))]
-    return number
 
 
 # ------------------------------------------------------------------------------- instants, JSON

@@ -20,6 +20,7 @@ from headrace.domain.queue import (
 )
 from headrace.domain.retry import DEFAULT_RETRY, Backoff, RetryStrategy
 from headrace.domain.task import FINISHED, SHOWN_STATES, State
+from headrace.http.declared_fields import with_settings_of
 from headrace.http.fields import (
     CURSOR_LENGTH,
     Examples,
@@ -39,7 +40,6 @@ from headrace.http.fields import (
     contradiction,
     example,
     refusal,
-    with_settings_of,
     wrong,
 )
 from headrace.shapes import convert

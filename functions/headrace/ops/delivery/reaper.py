@@ -109,6 +109,7 @@ _MINUTES: Final = 60  # in which each partition is looked through for expired ta
 _SCANS: Final = 1_000  # kept in a record, which has room for 2,000
 _PAGES_OF_TURNS: Final = 10  # that hold nothing expired
 _SLICE: Final = timedelta(seconds=1)
+_SLOW_JOB: Final = timedelta(seconds=10)  # of one pass, for a job that nobody waits for
 
 
 @dataclass(slots=True)
@@ -372,8 +373,12 @@ class Pass:
         engine, visitors = self.reaper.jobs, self.reaper.visitors()
 
         def resume(job: job_records.Job) -> Iterator[None]:
+            until = self.reaper.now() + _SLOW_JOB
             for count in engine.pages(job, visitors[job.kind]):
-                self.reaped.purged += count if job.kind in job_records.REMOVALS else 0
+                if job.kind in job_records.REMOVALS:
+                    self.reaped.purged += count
+                elif self.reaper.now() >= until:
+                    return
                 yield
 
         def jobs() -> Iterator[Job]:

@@ -15,7 +15,7 @@ from headrace.store.records import readable
 from headrace.store.records.jobs import KIND, Job
 
 _PAGE: Final = 250
-_SAVED_EVERY: Final = 20  # pages that changed nothing
+_SAVED_EVERY: Final = timedelta(seconds=2)  # where pages change nothing
 
 
 class JobVisitor(Protocol):
@@ -87,15 +87,15 @@ class Jobs:
         stored = self._stored(job)
         if stored is None or (stored.not_before and self.now() < stored.not_before):
             return
-        job, unsaved, pages = stored, 0, 0
+        job, unsaved, saved_at = stored, 0, self.now()
         for position, count in visitor.visit(job):
             job = replace(job, position=position, count=job.count + count)
-            unsaved, pages = unsaved + count, pages + 1
-            if count or pages % _SAVED_EVERY == 0:
+            unsaved += count
+            if count or self.now() >= saved_at + _SAVED_EVERY:
                 saved = self._save(job, unsaved)
                 if saved is None:
                     return
-                job, unsaved = saved, 0
+                job, unsaved, saved_at = saved, 0, self.now()
             yield count
         not_before = visitor.next_round(job)
         if not_before is None:

@@ -48,3 +48,19 @@ def test_a_job_is_resumed_where_slow_pages_that_change_nothing_were_cut() -> Non
     clock.forward(60)
     list(jobs.pages(job, visitor))
     assert jobs.pending() == []
+
+
+def test_a_slower_process_does_not_begin_a_completed_round_again() -> None:
+    clock = ManualClock()
+    jobs = build(Settings(admin_key="test"), SqliteStore(), now=clock).queues.jobs
+    job = Job(name="one", kind=JobKind.PURGE, queue="mail", as_of=clock(), states=(State.DEAD,))
+    jobs.begin(job)
+    slower = jobs.pages(job, SlowVisitor(clock))
+    next(slower)
+
+    list(jobs.pages(job, SlowVisitor(clock)))
+    assert len(list(slower)) < PAGES
+
+    (stored,) = jobs.pending()
+    assert (stored.rounds, stored.position) == (1, None)
+    assert stored.not_before is not None

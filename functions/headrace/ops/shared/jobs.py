@@ -93,7 +93,7 @@ class Jobs:
             unsaved += count
             if count or self.now() >= saved_at + _SAVED_EVERY:
                 saved = self._save(job, unsaved)
-                if saved is None:
+                if saved is None or saved.rounds > job.rounds:
                     return
                 job, unsaved, saved_at = saved, 0, self.now()
             yield count
@@ -113,7 +113,10 @@ class Jobs:
         return stored if stored is not None and stored.as_of == job.as_of else None
 
     def _save(self, job: Job, unsaved: int) -> Job | None:
-        """Save *job*, of whose count *unsaved* are new; return it as stored, None after its end."""
+        """Save *job*, of whose count *unsaved* are new; return it as stored, None after its end.
+
+        Where another process has completed the round, the job keeps the position of that process.
+        """
         while True:
             saved = replace(job, version=job.version + 1)
             if self.store.put_record(saved.record(), replaces=job.version):
@@ -121,7 +124,8 @@ class Jobs:
             stored = self._stored(job)
             if stored is None or stored == saved:  # the answer to an earlier try was lost
                 return stored
-            job = replace(job, count=stored.count + unsaved, version=stored.version)
+            furthest = stored if stored.rounds > job.rounds else job
+            job = replace(furthest, count=stored.count + unsaved, version=stored.version)
 
     def _revise(self, job: Job) -> None:
         if job.audit is not None:

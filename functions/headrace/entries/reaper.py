@@ -1,4 +1,4 @@
-"""Lambda entry point: end lapsed leases, expire tasks, finish purges, once a minute.
+"""Lambda entry point: end lapsed leases, expire tasks, resume jobs, once a minute.
 
 Where that takes more than one pass a minute, the timer's invokes others, each with its part; and
 one for actions on many tasks, if any is under way.  Whoever begins an action invokes that at once.

@@ -1,1 +1,1 @@
-"""What several use cases have in common: queues, leases, limits, removals, audit, cursors."""
+"""What several use cases have in common: queues, leases, limits, jobs, audit, cursors."""

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.domain import limits
 from headrace.domain.batch import DEAD_IDS, RESULTS, BatchEvent, Callback, TaskBatch
-from headrace.domain.errors import BatchFinished, NotFound
+from headrace.domain.errors import BatchExists, BatchFinished, InvalidRequest, NotFound
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
@@ -422,3 +422,17 @@ def test_a_hundred_members_have_a_hundred_results_however_they_come(
     assert numbers(recorded.see()) == (100, 0, 100, 0, 0)
     assert len(recorded.use.task_batches.results("b")) == 100
     assert [task.payload for task in recorded.told()] == ['"ended"']
+
+
+def test_a_batch_is_created_once(recorded: Recorded) -> None:
+    batch = recorded.batch()
+
+    again = recorded.batch()
+
+    assert again == batch
+    with pytest.raises(BatchExists):
+        recorded.batch(total=5)
+    with pytest.raises(InvalidRequest, match=r"on\.ended\.queue"):
+        recorded.use.task_batches.create({ENDED: Callback("nowhere", TaskSpec("1"))})
+    with pytest.raises(InvalidRequest, match=r"on\.ended\.batches\[0\]"):
+        recorded.use.task_batches.create({ENDED: Callback("told", TaskSpec("1", batches=("no",)))})

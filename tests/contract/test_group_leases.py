@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.domain.errors import LeaseLost
+from headrace.domain.errors import LeaseLost, NotFound
 from headrace.domain.lease import GroupState, lapse
 from headrace.domain.task import ErrorKind, State
 from headrace.ops.delivery.reports import ReportOutcome
@@ -181,3 +181,16 @@ def test_a_name_is_taken_until_a_day_after_the_end(world: World) -> None:
     with pytest.raises(LeaseLost):
         world.use.leases.extend(group)
     assert world.use.leases.extend(again).id == again
+
+
+def test_an_unknown_group_is_no_lease(world: World) -> None:
+    queue = world.queue()
+    stranger = opened(world)[:-1] + "!"
+
+    with pytest.raises(LeaseLost):
+        world.use.leases.extend(stranger)
+    with pytest.raises(LeaseLost):
+        world.take(queue, lease_id=stranger)
+    with pytest.raises(NotFound):
+        world.use.leases.close(stranger)
+    assert held(world, stranger, queue) == []

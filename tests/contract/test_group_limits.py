@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from headrace.domain.change import Entry
 from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import Task
+from headrace.domain.task import State, Task
 from headrace.store.call_scope import metered
 from tests.contract.conftest import World
 
@@ -82,3 +83,23 @@ def test_a_delivery_costs_a_write_more_and_about_two_reads(world: World) -> None
     if usual.write:  # in memory nothing costs
         assert {write - usual.write for write, _ in spent} == {1}
         assert max(read - usual.read for _, read in spent) <= 2.5
+
+
+def waiting(world: World, queue: str) -> list[Entry]:
+    places = world.use.queues.get(queue).places(State.ENQUEUED)
+    return [entry for place in places for entry in world.store.entries(place, limit=9).entries]
+
+
+def test_explain_says_that_a_group_is_at_its_limit_and_by_what(world: World) -> None:
+    queue = limited(world)
+    world.put(queue, *(["1"] * 2), group_key="a")
+    task = world.one(queue)
+    (free,) = world.put(queue, group_key="b")
+    (other,) = (one.task_id for one in waiting(world, queue) if one.group_key == "a")
+
+    reason = world.use.explain.reasons(world.see(other))[0]
+    assert reason.code == "group_limited"
+    assert reason.detail == (f"group a has 1 in flight, as many as allowed: {task.id} is in flight")
+    assert reason.until == task.lease_expires_at
+    codes = [one.code for one in world.use.explain.reasons(world.see(free))]
+    assert "group_limited" not in codes

@@ -1,5 +1,6 @@
 """Fields that a queue indexes: tasks are found by them in one look, whenever they came."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -112,3 +113,26 @@ def test_counts_and_actions_do_without_what_may_lag(it: Indexed) -> None:
     it.world.put("mail", tags={"tenant": "acme"})  # not recorded yet
 
     assert it.world.use.inspect.count("mail", ACME).count == 1
+
+
+def test_of_state_and_indexed_value_the_one_with_fewer_tasks_is_read(it: Indexed) -> None:
+    """The value's index is in order of creation, so the dead may be behind all that it shows."""
+    it.build()
+    dead = it.world.put("mail", *["{}"] * 6, tags={"tenant": "acme"})
+    for task in it.world.take("mail", 6):
+        it.world.say(task, "FAILED", retryable=False)
+    for _ in range(6):
+        it.clock.forward(1)
+        it.world.put("mail", *["{}"] * 20, tags={"tenant": "acme"})
+    (few,) = it.world.put("mail", tags={"tenant": "tiny"})
+    it.record()
+
+    listed = it.listed(replace(ACME, states=("DEAD",)), look_at=20, descending=True)
+    assert {task.id for task in listed.tasks} == {*dead}
+    assert (listed.cursor, listed.by_state, listed.by_creation) == (None, True, False)
+    assert listed.looked_at <= 6 + 1
+    none = it.listed(replace(ACME, states=("SUCCEEDED",)), look_at=20, descending=True)
+    assert (none.tasks, none.cursor) == ((), None)
+    waiting = TaskFilter(states=("ENQUEUED",), tags={"tenant": "tiny"})
+    found = it.listed(waiting, look_at=20, descending=True)
+    assert ([task.id for task in found.tasks], found.by_creation) == ([few], True)

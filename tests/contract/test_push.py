@@ -8,6 +8,7 @@ from headrace.domain.push import Target
 from headrace.domain.push_answers import TargetAnswer
 from headrace.domain.task import State
 from headrace.ops.delivery.push import PushRun
+from headrace.ops.tasks.explain import ReasonCode
 from tests.contract.conftest import World
 
 TARGET = Target(url="https://a.example/", max_concurrency=10)
@@ -98,3 +99,18 @@ def test_a_target_that_was_away_for_a_minute_is_found_again_within_five_seconds(
     assert 30 <= asked <= 250
     for task in map(world.see, ids):
         assert (task.attempts, task.errors) == (task.state is State.SUCCEEDED, ())
+
+
+def test_a_busy_target_is_shown_and_explained(world: World, run: PushRun) -> None:
+    world.put("hooks", *["1"] * 20)
+    assert answered(world, run, TargetAnswer(503, retry_after="60")) == 10
+    world.clock.forward(1)
+    run.renew()
+    waiting = world.put("hooks")[0]
+    world.clock.forward(0.001)
+    reasons = world.use.explain.reasons(world.see(waiting))
+    assert ReasonCode.TARGET_BACKING_OFF in [reason.code for reason in reasons]
+    status = world.use.push_looks.of(world.use.queues.get("hooks"))
+    assert status is not None
+    assert (status.busy, dict(status.codes), status.p50) == ("503", {"503": 10}, 0.05)
+    assert status.allowed < status.most == 10

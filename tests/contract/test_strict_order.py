@@ -274,3 +274,15 @@ def test_a_delivery_in_strict_order_costs_a_write_and_two_reads_more(world: Worl
         more = [read - usual.read for _, read in spent]
         assert sorted(more)[len(more) // 2] <= 2
         assert max(more) <= 2.5  # now and then another look at the index
+
+
+def test_moves_without_a_key_or_with_a_delay_are_refused(world: World) -> None:
+    queue, other = strict(world), world.queue("other", groups=GroupSettings(GroupMode.FAIR))
+    world.put(other)
+    world.put(other, group_key="a")
+    for task in world.take(other, 5):
+        delay = {"delay_in_seconds": 5} if task.group_key else {}
+        result = world.say(task, "MOVED", to_queue=queue, **delay)
+        assert result.outcome == "INVALID"
+        named = "delay_in_seconds" if task.group_key else "group_key"
+        assert str(result.detail).startswith(named)

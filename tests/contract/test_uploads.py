@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from headrace.domain import limits
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.offload import Upload
 from headrace.domain.plan import TaskSpec
+from headrace.domain.push import Target
 from headrace.ops.delivery.orphans import ORPHAN_AGE, ROUND
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from headrace.store.base import Store
@@ -124,3 +126,30 @@ def test_a_late_recorder_takes_no_upload_from_a_task_made_anew(world: OffloadWor
     world.use.reaping.run()
     assert world.one("mail").uploaded == upload.text
     assert world.objects.names() == [upload.name], "a task has lost its payload"
+
+
+def test_a_report_spawns_a_task_of_an_upload_or_says_what_is_wrong(world: OffloadWorld) -> None:
+    world.queue("post")
+    world.put("mail", "1")
+    parent = world.one("mail")
+    missing = granted(world, "post")
+    refused = world.say(parent, "SUCCEEDED", spawn=(("post", spec(missing)),))
+    assert refused.outcome == "INVALID"
+    assert "spawn[0].payload_ref was not uploaded" in (refused.detail or "")
+    upload = uploaded(world, "post")
+    for _ in range(2):
+        world.say(parent, "SUCCEEDED", spawn=(("post", spec(upload)),))
+
+    assert [task.uploaded for task in world.take("post", 5)] == [upload.text]
+
+
+def test_a_queue_that_pushes_takes_none(world: OffloadWorld) -> None:
+    target = Target(url="https://example.com/hook")
+    before = uploaded(world, "mail")
+    queue = world.use.queues.get("mail")
+    world.use.queues.replace("mail", replace(queue.settings, target=target))
+    world.clock.forward(60)
+
+    with pytest.raises(InvalidRequest, match="queue mail pushes payloads to a target"):
+        granted(world)
+    assert "payload_ref has no meaning here" in invalid(world, spec(before))

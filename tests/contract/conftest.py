@@ -146,5 +146,16 @@ def hooked(world: World, **hooks: Callable[[], object]) -> World:
     return new_world(cast("Store", WrappedStore(world.store, around)), world.clock)
 
 
+def overtaken(world: World, call: str, meanwhile: Callable[[], object]) -> World:
+    """Return another process on the same store, where *meanwhile* is done before each *call*."""
+
+    def around(name: str, method: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        if name == call:
+            meanwhile()
+        return method(*args, **named)
+
+    return new_world(cast("Store", WrappedStore(world.store, around)), world.clock)
+
+
 def dies() -> None:
     raise Unavailable("the process ends here")

@@ -5,15 +5,18 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.errors import Conflict
+from headrace.domain.access import Role
+from headrace.domain.errors import Conflict, Unavailable
 from headrace.domain.filters import NewerRecord, TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
+from headrace.ops.operators.keys import BOOTSTRAP
+from headrace.ops.operators.selections import SNAPSHOTS
 from headrace.ops.shared.audit import AuditFilter
 from headrace.ops.shared.sentences import sentence
 from headrace.store.call_scope import Caller, calling
 from headrace.store.records.actions import ActionRun
-from tests.contract.conftest import World
+from tests.contract.conftest import World, dies, hooked
 from tests.contract.test_selections import kill, look
 
 WAITING = TaskFilter(states=("ENQUEUED",))
@@ -155,3 +158,85 @@ def test_an_action_of_a_newer_version_waits_and_holds_up_no_other(
     assert "newer version" in caplog.text
     with pytest.raises(NewerRecord, match=r"where\.note"):
         world.use.actions.get(newer.id)
+
+
+def test_an_action_that_was_cut_off_before_it_was_written_leaves_no_mark(world: World) -> None:
+    run = begin(world, waiting(world, 1), BulkAction.DELETE, WAITING)
+    world.store.drop_record("action", run.id)
+    world.use.action_work.run()
+    assert world.use.has_actions()
+
+    world.clock.forward(24 * 3600)
+    world.use.action_work.run()
+    assert not world.use.has_actions()
+
+
+def test_an_action_waits_when_the_key_it_works_for_is_revoked(world: World) -> None:
+    queue = waiting(world, 2)
+    key = world.use.keys.create(BOOTSTRAP, "ops", Role.ADMIN, ("*",)).key
+    with calling(Caller("ops", "req-1", key.id)):
+        run = begin(world, queue, BulkAction.DELETE, WAITING)
+    world.use.keys.revoke(BOOTSTRAP, key.id)
+    world.clock.forward(3600)
+    world.use.action_work.run()
+
+    rests = world.use.actions.get(run.id)
+    assert (rests.status, rests.changed) == ("PAUSED", 0)
+    assert "is revoked or has expired" in rests.trouble
+    assert world.use.inspect.count(queue).count == 2
+
+
+def test_an_action_whose_set_is_not_kept_fails(world: World) -> None:
+    queue = waiting(world, 2)
+    run = begin(world, queue, BulkAction.DELETE, WAITING)
+    while (run := a_part(world, run)).status == "LOOKING":
+        pass
+    world.store.drop_record(SNAPSHOTS, f"{run.set_name}:000000")
+    world.use.action_work.run()
+    world.use.action_work.run()
+
+    over = world.use.actions.get(run.id)
+    assert (over.status, over.over) == ("FAILED", True)
+    assert over.trouble == "the tasks that it is about are not known any more"
+    assert world.use.inspect.count(queue).count == 2
+
+
+def cut_off_in_a_part(world: World, run: ActionRun) -> None:
+    """Have a worker die once its first part is acted on, before that is written down."""
+    while (run := a_part(world, run)).status == "LOOKING":
+        pass
+    worker = hooked(world, after_commit=dies)
+    worker.use.action_work.part = PART
+    with pytest.raises(Unavailable):
+        worker.use.action_work.go_on(run.mark(), time_left=lambda: 0.0)
+
+
+def test_what_a_worker_had_done_when_it_died_is_counted_of_a_cancelled_action(
+    world: World,
+) -> None:
+    queue = waiting(world, 2 * PART)
+    run = begin(world, queue, BulkAction.CANCEL, WAITING)
+    cut_off_in_a_part(world, run)
+    world.use.actions.cancel(run.id)
+    world.clock.forward(3600)
+    world.use.action_work.run()
+
+    over = world.use.actions.get(run.id)
+    assert (over.status, over.over) == ("CANCELLED", True)
+    assert over.changed == PART
+    assert world.use.inspect.count(queue, WAITING).count == PART
+
+
+def test_a_part_that_can_no_longer_be_undone_fails_and_what_was_done_is_counted(
+    world: World,
+) -> None:
+    queue = waiting(world, 2 * PART)
+    run = begin(world, queue, BulkAction.DELETE, WAITING, undo_in_seconds=60)
+    cut_off_in_a_part(world, run)
+    world.clock.forward(3600)
+    world.use.action_work.run()
+    world.use.action_work.run()
+
+    over = world.use.actions.get(run.id)
+    assert (over.status, over.over) == ("FAILED", True)
+    assert over.trouble == "the time in which it could be undone is over"

@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from headrace.domain import limits
-from headrace.domain.batch import DEAD_IDS, RESULTS, BatchEvent, Callback, TaskBatch
-from headrace.domain.errors import BatchExists, BatchFinished, InvalidRequest, NotFound
+from headrace.domain.batch import DEAD_IDS, RESULTS, BatchEvent, Callback, FoundMembers, TaskBatch
+from headrace.domain.errors import (
+    BatchExists,
+    BatchFinished,
+    InvalidRequest,
+    NotFound,
+    Unavailable,
+)
+from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
@@ -21,7 +28,7 @@ from headrace.store.base import Store
 from headrace.store.call_scope import metered
 from headrace.store.records.batches import from_record
 from headrace.store.sqlite import SqliteStore
-from tests.contract.conftest import lease_name, new_world
+from tests.contract.conftest import hooked, lease_name, new_world, overtaken
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed
 
@@ -436,3 +443,94 @@ def test_a_batch_is_created_once(recorded: Recorded) -> None:
         recorded.use.task_batches.create({ENDED: Callback("nowhere", TaskSpec("1"))})
     with pytest.raises(InvalidRequest, match=r"on\.ended\.batches\[0\]"):
         recorded.use.task_batches.create({ENDED: Callback("told", TaskSpec("1", batches=("no",)))})
+
+
+def test_a_callback_that_its_queue_would_not_take_is_refused(recorded: Recorded) -> None:
+    recorded.world.queue("strict", groups=GroupSettings(GroupMode.STRICT))
+    for queue, new, field in (
+        ("told", TaskSpec("1", priority=3), "priority"),
+        ("strict", TaskSpec("1"), "group_key"),
+        ("strict", TaskSpec("1", group_key="a"), "queue"),
+    ):
+        with pytest.raises(InvalidRequest, match=rf"on\.ended\.{field}"):
+            recorded.use.task_batches.create({ENDED: Callback(queue, new)})
+
+
+def test_what_is_said_of_a_batch_that_is_not_there_is_refused(recorded: Recorded) -> None:
+    batches = recorded.use.task_batches
+    for call in (
+        lambda: batches.close("b", 1),
+        lambda: batches.get("no batch's id"),
+        lambda: batches.delete("b"),
+        lambda: batches.recount("b", FoundMembers(), recorded.clock()),
+    ):
+        with pytest.raises(NotFound):
+            call()
+
+
+def test_a_batch_made_by_two_at_once_is_one(recorded: Recorded) -> None:
+    """The one is told of the other's, or that another is being made."""
+    on = {ENDED: Callback("told", TaskSpec('"ended"'))}
+    first = hooked(recorded.world, before_put_record=recorded.batch)
+    with pytest.raises(Unavailable, match="another call creates this batch"):
+        first.use.task_batches.create(on, batch_id="b")
+    bare = hooked(
+        recorded.world, before_put_record=lambda: recorded.use.task_batches.create({}, batch_id="c")
+    )
+    assert not bare.use.task_batches.create({}, batch_id="c").new
+    with pytest.raises(BatchExists, match="was created otherwise"):
+        recorded.use.task_batches.create({}, batch_id="c", total=1)
+
+
+def test_a_batch_that_too_many_change_at_once_is_unavailable(recorded: Recorded) -> None:
+    recorded.batch()
+    totals = iter(range(1, 1000))
+    other = overtaken(
+        recorded.world,
+        "put_record",
+        lambda: recorded.use.task_batches.close("b", next(totals)),
+    )
+    with pytest.raises(Unavailable, match="too many others count this batch at once"):
+        other.use.task_batches.close("b", 5000)
+
+
+def test_nobody_joins_a_batch_that_was_cancelled(recorded: Recorded) -> None:
+    recorded.batch()
+    while recorded.use.batch_cancelling.step("b").cursor:
+        pass
+    recorded.world.put("work", "1")
+    (result,) = recorded.use.tasks.enqueue("work", [TaskSpec("1", batches=("b",))])
+    assert result.outcome is EnqueueOutcome.INVALID
+    assert "batch b was cancelled" in str(result.detail)
+    (task,) = recorded.world.take("work")
+    spawn = (("work", TaskSpec("2", batches=("b",))),)
+    refused = recorded.world.say(task, "SUCCEEDED", spawn=spawn)
+    assert "spawn[0].batches[0]: batch b was cancelled" in str(refused.detail)
+
+
+def test_a_callback_whose_queue_is_deleted_is_told_to_nobody(recorded: Recorded) -> None:
+    recorded.batch(total=1)
+    recorded.world.put("work", batches=("b",))
+    recorded.use.queues.delete("told")
+    recorded.clock.forward(60)
+    recorded.finish()
+    recorded.record()
+
+    assert recorded.see().fired[ENDED].task_id is None
+
+
+def test_a_restart_takes_a_dead_member_from_names_that_are_kept_apart(recorded: Recorded) -> None:
+    recorded.batch(total=RESULTS + 50)
+    ids = []
+    for _ in range((RESULTS + 50) // 25):
+        ids += recorded.world.put("work", *["1"] * 25, batches=("b",))
+        recorded.finish(25, "FAILED", retryable=False)
+    recorded.record()
+    dead = recorded.see().dead_ids
+    recorded.use.bulk.by_ids("work", BulkAction.RESTART, dead[:2])
+    recorded.record()
+
+    assert recorded.see().dead_ids[: len(dead) - 2] == dead[2:]
+    recorded.use.task_batches.delete("b")
+    with pytest.raises(NotFound):
+        recorded.see()

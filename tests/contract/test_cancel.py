@@ -1,12 +1,15 @@
 """What every store promises about cancelling: a task ends where it is, once, and nobody has it."""
 
+from datetime import timedelta
+
 import pytest
 
+from headrace.domain.errors import Finished, Unavailable
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import DequeuingSettings
 from headrace.domain.task import DeadReason, State
 from headrace.ops.delivery.reports import ReportOutcome
-from tests.contract.conftest import World
+from tests.contract.conftest import World, overtaken
 from tests.contract.groups import opened
 
 CANCEL = BulkAction.CANCEL
@@ -102,3 +105,39 @@ def test_the_holder_of_a_group_hears_which_of_its_tasks_were_cancelled(world: Wo
     assert world.use.leases.extend(group).cancelled == expected
     assert world.use.leases.extend(group).cancelled == expected, "until the group ends"
     assert world.say(tasks[2], "SUCCEEDED").outcome is ReportOutcome.OK
+
+
+def test_a_task_that_keeps_changing_is_cancelled_by_nobody(world: World) -> None:
+    """It is leased or released between each look at it and each try to end it."""
+    queue = world.queue()
+    (task_id,) = world.put(queue)
+
+    def changes() -> None:
+        task = world.see(task_id)
+        if task.state is State.ENQUEUED:
+            world.one(queue)
+        else:
+            world.say(task, "RELEASED")
+
+    other = overtaken(world, "commit", changes)
+
+    for cancelling in (other.use.cancelling.cancel, other.use.cancelling.end):
+        with pytest.raises(Unavailable, match="the task keeps changing; try again"):
+            cancelling(task_id)
+    (outcome,) = other.use.bulk.by_ids(queue, CANCEL, [task_id]).results
+    assert (outcome.outcome, outcome.detail) == ("SKIPPED", "the task keeps changing; try again")
+    assert world.see(task_id).dead_reason is None
+
+
+def test_what_has_expired_or_is_gone_is_not_cancelled(world: World) -> None:
+    queue = world.queue()
+    (task_id,) = world.put(queue, expires_at=world.clock() + timedelta(seconds=10))
+    world.clock.forward(10)
+
+    with pytest.raises(Finished, match="has expired"):
+        cancel(world, task_id)
+    assert not world.use.cancelling.end(task_id)
+    assert not world.use.cancelling.end("nobody")
+    (other,) = world.put(queue)
+    assert world.use.cancelling.end(other)
+    assert not world.use.cancelling.end(other)

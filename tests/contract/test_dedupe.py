@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.domain import limits
+from headrace.domain.errors import Unavailable
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import RetryStrategy
@@ -14,7 +15,7 @@ from headrace.domain.task import DeadReason, DedupeUntil, State
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from headrace.store.sqlite import SqliteStore
-from tests.contract.conftest import World, new_world
+from tests.contract.conftest import World, new_world, overtaken
 
 CREATED, DUPLICATE = EnqueueOutcome.CREATED, EnqueueOutcome.DUPLICATE
 
@@ -24,6 +25,21 @@ def put(
 ) -> EnqueueResult:
     entry = TaskSpec(payload, dedupe_key=key, **fields)
     return world.use.tasks.enqueue(queue, [entry])[0]
+
+
+def with_fickle_key(world: World, queue: str) -> World:
+    """Return another process that finds the key held at each write, and free when it looks."""
+    held: list[EnqueueResult] = []
+
+    def frees() -> None:
+        if held:
+            world.use.tasks.delete(str(held.pop().id))
+
+    def takes() -> None:
+        frees()
+        held.append(put(world, queue))
+
+    return overtaken(overtaken(world, "commit", takes), "key_lock", frees)
 
 
 @pytest.mark.gate
@@ -254,3 +270,19 @@ def test_a_spawned_task_is_unique_in_its_window_too(world: World) -> None:
     assert [child.outcome for child in second.spawned] == [EnqueueOutcome.EXISTING]
     assert [child.id for child in again.spawned] == [child.id for child in first.spawned]
     assert world.use.inspect.count("left").count == 1
+
+
+def test_what_would_expire_before_it_is_due_is_not_overwritten(world: World) -> None:
+    queue = world.queue()
+    first = put(world, queue, '"old"', expires_at=world.clock() + timedelta(seconds=60))
+
+    wrong = put(world, queue, '"new"', delay_in_seconds=100, overwrite=frozenset({"scheduled_at"}))
+
+    assert (wrong.outcome, wrong.id) == (EnqueueOutcome.INVALID, first.id)
+    assert "expires_at would not be after scheduled_at" in str(wrong.detail)
+
+
+def test_a_task_whose_key_keeps_changing_hands_is_not_enqueued(world: World) -> None:
+    queue = world.queue()
+    with pytest.raises(Unavailable, match="the dedupe key keeps changing hands; try again"):
+        put(with_fickle_key(world, queue), queue, "1")

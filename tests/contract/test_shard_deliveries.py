@@ -4,7 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.domain.errors import NotFound
+from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.push import Target
+from headrace.domain.queue import DequeuingSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.shard_deliveries import ShardDeliveries
@@ -84,3 +86,58 @@ def test_something_is_due_when_it_waits_or_its_lease_has_lapsed(
     assert not shards.due("mail")
     world.clock.forward(31)
     assert shards.due("mail")
+
+
+def test_a_paused_queue_hands_out_no_shard_and_nothing_is_due(
+    world: World, shards: ShardDeliveries
+) -> None:
+    world.put(world.queue(), "1")
+    world.clock.forward(1)
+    assert shards.contended("mail", 0)
+    world.use.queues.pause("mail")
+    world.clock.forward(60)
+
+    assert not shards.due("mail")
+    assert taken(world, shards) == []
+    assert not shards.contended("mail", 0)
+
+
+def test_a_shard_tells_how_many_tasks_wait_in_it(world: World, shards: ShardDeliveries) -> None:
+    world.put(world.queue(), "1", "2")
+    world.put("mail", "3", delay_in_seconds=600)
+    world.clock.forward(1)
+
+    assert shards.waiting("mail") == [2]
+    assert shards.queries("mail") >= 1
+
+
+def test_the_shards_of_a_queue_that_pushes_are_handed_out_to_nobody(
+    world: World, shards: ShardDeliveries
+) -> None:
+    world.queue(target=Target(url="https://example.com/hook"))
+    with pytest.raises(InvalidRequest, match="queue mail has a target"):
+        shards.due("mail")
+
+
+def test_a_task_of_a_shard_that_has_expired_is_dead_lettered(
+    world: World, shards: ShardDeliveries
+) -> None:
+    world.queue()
+    (late,) = world.put("mail", "1", expires_at=world.clock() + timedelta(seconds=10))
+    (good,) = world.put("mail", "2")
+    world.clock.forward(20)
+
+    pages = taken(world, shards)
+
+    assert [task.id for page in pages for task in page] == [good]
+    assert world.see(late).state is State.DEAD
+
+
+def test_a_shard_of_a_queue_whose_limit_is_reached_gives_no_more(
+    world: World, shards: ShardDeliveries
+) -> None:
+    world.queue(dequeuing_settings=DequeuingSettings(max_inflight_tasks=2))
+    world.put("mail", *"1234")
+
+    assert [len(page) for page in taken(world, shards)] == [2]
+    assert not shards.contended("mail", 0)

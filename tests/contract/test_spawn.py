@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
+from headrace.domain.errors import Unavailable
+from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportResult
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from tests.contract.conftest import World
+from tests.contract.test_dedupe import with_fickle_key
 
 CREATED, EXISTING = EnqueueOutcome.CREATED, EnqueueOutcome.EXISTING
 
@@ -128,3 +131,52 @@ def test_a_pipeline_may_loop_and_fork_and_end(world: World) -> None:
 
     assert [hop.queue for hop in world.see(task.id).trail] == ["source", "left"] * 3
     assert [child.payload for child in world.take("right", 9)] == ["0", "1", "2"]
+
+
+def test_a_child_takes_the_key_of_a_dead_holder(world: World) -> None:
+    task = parent(world)
+    world.put("left", dedupe_key="k")
+    world.say(world.one("left"), "FAILED", retryable=False)
+
+    result = world.say(task, "SUCCEEDED", spawn=(("left", TaskSpec("1", dedupe_key="k")),))
+
+    assert outcomes(result) == [CREATED]
+    assert world.one("left").payload == "1"
+
+
+def test_a_child_takes_the_key_of_its_parent(world: World) -> None:
+    task = parent(world, dedupe_key="k")
+    result = world.say(task, "SUCCEEDED", spawn=(("source", TaskSpec("1", dedupe_key="k")),))
+    assert outcomes(result) == [CREATED]
+    assert world.one("source").dedupe_key == "k"
+
+
+def test_children_of_one_key_with_ids_that_exist_count_as_done(world: World) -> None:
+    task = parent(world)
+    world.put("left", '"there"', id="there")
+    spawn = tuple(("left", TaskSpec("1", id=one, dedupe_key="k")) for one in ("there", "new"))
+    assert outcomes(world.say(task, "SUCCEEDED", spawn=spawn)) == [EXISTING, CREATED]
+
+
+def test_the_place_of_a_child_that_exists_is_waited_for_by_nobody(world: World) -> None:
+    task = parent(world)
+    world.queue("strict", groups=GroupSettings(GroupMode.STRICT))
+    world.put("strict", "1", id="first", group_key="a")
+    spawn = tuple(("strict", TaskSpec("2", id=one, group_key="a")) for one in ("first", "second"))
+    assert outcomes(world.say(task, "SUCCEEDED", spawn=spawn)) == [EXISTING, CREATED]
+
+    done = []
+    for _ in range(2):
+        world.clock.forward(2)
+        done.append(world.one("strict"))
+        world.say(done[-1], "SUCCEEDED")
+    assert [one.id for one in done] == ["first", "second"]
+
+
+def test_a_child_whose_key_keeps_changing_hands_is_to_be_reported_again(world: World) -> None:
+    task = parent(world)
+    spawn = (("left", TaskSpec("1", dedupe_key="k")),)
+
+    with pytest.raises(Unavailable, match="dedupe keys keep changing hands; report again"):
+        with_fickle_key(world, "left").say(task, "SUCCEEDED", spawn=spawn)
+    assert world.see(task.id).state is State.INFLIGHT

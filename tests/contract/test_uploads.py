@@ -4,18 +4,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
 from headrace.domain import limits
-from headrace.domain.errors import InvalidRequest
+from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.offload import Upload
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
 from headrace.ops.delivery.orphans import ORPHAN_AGE, ROUND
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
+from headrace.ops.tasks.uploads import PATH
 from headrace.store.base import Store
-from tests.contract.conftest import World
+from tests.contract.conftest import World, new_world
 from tests.contract.test_offload import OffloadWorld, offload_world
 from tests.manual_clock import ManualClock
 
@@ -153,3 +155,35 @@ def test_a_queue_that_pushes_takes_none(world: OffloadWorld) -> None:
     with pytest.raises(InvalidRequest, match="queue mail pushes payloads to a target"):
         granted(world)
     assert "payload_ref has no meaning here" in invalid(world, spec(before))
+
+
+def test_nothing_is_uploaded_where_payloads_stay_in_the_table(
+    store: Store, clock: ManualClock
+) -> None:
+    upload = uploaded(offload_world(store, clock))
+    bare = new_world(store, clock)
+    with pytest.raises(InvalidRequest, match="payloads are not kept outside the table here"):
+        granted(bare)
+    with pytest.raises(Unavailable, match="payloads are kept elsewhere"):
+        bare.use.uploads.url_of(upload.text, "http://here")
+    with pytest.raises(Unavailable, match="payloads are not kept by this service"):
+        _ = bare.use.uploads.own_objects
+    assert invalid(bare, spec(upload)) == "payload_ref is of a service that keeps payloads"
+
+
+def test_a_url_of_an_upload_is_good_for_its_method_and_its_time(world: OffloadWorld) -> None:
+    upload = granted(world)
+    url = world.use.uploads.grant(
+        "mail", size=1, digest=sha256(b"x").hexdigest(), task_id="t", origin="http://here"
+    ).url
+    name, query = unquote(urlsplit(url).path).split(PATH, 1)[1], parse_qs(urlsplit(url).query)
+    own = world.use.uploads.own
+
+    allowed = own("PUT", name, query)
+    assert allowed is not None
+    assert allowed.task_id == "t"
+    assert own("GET", name, query) is None
+    assert own("PUT", upload.name, query) is None
+    assert own("PUT", name, {**query, "until": ["soon"]}) is None
+    world.clock.forward(limits.UPLOAD_SECONDS)
+    assert own("PUT", name, query) is None

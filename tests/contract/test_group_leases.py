@@ -194,3 +194,10 @@ def test_an_unknown_group_is_no_lease(world: World) -> None:
     with pytest.raises(NotFound):
         world.use.leases.close(stranger)
     assert held(world, stranger, queue) == []
+
+
+def test_a_lease_that_is_not_there_is_not_found_and_holds_nothing(world: World) -> None:
+    world.queue()
+    with pytest.raises(NotFound, match="there is no such lease"):
+        world.use.leases.close("nothing")
+    assert held(world, "nothing", "mail") == []

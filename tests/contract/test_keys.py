@@ -14,10 +14,11 @@ from headrace.domain.errors import (
     KeyExists,
     NotFound,
     Unauthenticated,
+    Unavailable,
 )
 from headrace.ops.operators.keys import BOOTSTRAP, KeyOperations
 from headrace.store.call_scope import metered
-from tests.contract.conftest import World, dies, hooked, new_world
+from tests.contract.conftest import World, dies, hooked, new_world, overtaken
 
 HOUR = 3600
 
@@ -253,3 +254,25 @@ def test_revoking_ends_both_secrets(world: World) -> None:
 
     assert not _works(keys, first.secret)
     assert not _works(keys, second.secret)
+
+
+def test_an_expired_key_is_not_rotated_and_a_missing_one_not_revoked(world: World) -> None:
+    until = world.clock() + timedelta(hours=1)
+    made = world.use.keys.create(BOOTSTRAP, "brief", Role.PRODUCER, expires_at=until)
+    world.clock.forward(3600)
+    with pytest.raises(NotFound, match="has expired: make another"):
+        world.use.keys.rotate(BOOTSTRAP, made.key.id, overlap=timedelta(0))
+    world.use.keys.revoke(BOOTSTRAP, made.key.id)
+    with pytest.raises(NotFound):
+        world.use.keys.revoke(BOOTSTRAP, made.key.id)
+
+
+def test_a_key_that_others_keep_rotating_is_unavailable(world: World) -> None:
+    made = world.use.keys.create(BOOTSTRAP, "busy", Role.PRODUCER)
+
+    def rotated() -> None:
+        world.use.keys.rotate(BOOTSTRAP, made.key.id, overlap=timedelta(0))
+
+    other = overtaken(world, "put_record", rotated)
+    with pytest.raises(Unavailable, match="others are changing this key too"):
+        other.use.keys.rotate(BOOTSTRAP, made.key.id, overlap=timedelta(0))

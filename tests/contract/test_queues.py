@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from headrace.domain.errors import InvalidRequest, NotFound, QueueExists, VersionMismatch
+from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
 from headrace.domain.filters import TaskFilter
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue import DeadLetterConfig, QueueSettings
 from headrace.domain.task import SHOWN_STATES, State
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.inspect import TaskListing
@@ -268,3 +269,14 @@ def test_what_was_leased_meanwhile_goes_back_with_no_attempt_used(world: World) 
     assert found.tasks == ()
     assert {world.see(one).state for one in ids} == {State.ENQUEUED}
     assert [(task.id, task.attempts) for task in world.take(queue, 3)] == [(one, 1) for one in ids]
+
+
+def test_settings_of_groups_that_cannot_be_are_refused(world: World) -> None:
+    halting = GroupSettings(GroupMode.STRICT, on_dead=OnDead.HALT)
+    with pytest.raises(InvalidRequest, match=r"groups\.on_dead"):
+        world.queue(groups=halting, dead_letter_queue_config=DeadLetterConfig(enable=False))
+    with pytest.raises(InvalidRequest, match="name"):
+        world.queue("no name")
+    world.queue("plain")
+    with pytest.raises(InvalidRequest, match=r"groups\.mode"):
+        world.use.queues.replace("plain", QueueSettings(groups=halting))

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.domain.errors import NotFound
+from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.operate import BulkAction
+from headrace.domain.schedule import ScheduleSettings
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store.records import schedules as schedule_records
 from tests.contract.conftest import World
@@ -124,3 +126,16 @@ def test_a_schedule_that_cannot_be_read_does_not_hold_up_the_others(world: World
     ticked = world.use.ticking.run()
 
     assert (ticked.schedules, ticked.enqueued, ticked.unreadable) == (2, 1, 1)
+
+
+def test_a_schedule_that_could_not_work_is_refused(world: World) -> None:
+    queue = world.queue()
+    world.queue("strict", groups=GroupSettings(GroupMode.STRICT))
+    settings = ScheduleSettings(cron="* * * * *")
+    for place, name, given, field in (
+        (queue, "no name", settings, "name"),
+        ("strict", "a", settings, "queue"),
+        (queue, "a", replace(settings, priority=3), "priority"),
+    ):
+        with pytest.raises(InvalidRequest, match=field):
+            world.use.schedules.put(place, name, given)

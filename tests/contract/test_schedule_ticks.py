@@ -10,7 +10,7 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DeadReason, Missed, OnExpiry, State
 from headrace.ops.tasks.enqueue import EnqueueOutcome
-from tests.contract.conftest import World, dies
+from tests.contract.conftest import World, dies, overtaken
 from tests.contract.scheduling import (
     NAME,
     at,
@@ -21,6 +21,7 @@ from tests.contract.scheduling import (
     schedule,
     waiting,
 )
+from tests.contract.test_dedupe import with_fickle_key
 
 
 @pytest.mark.gate
@@ -300,3 +301,23 @@ def test_a_tick_whose_id_another_task_holds_is_made_once_under_another_id(
     assert last is not None
     assert last.task is not None
     assert last.task.id == made[2].id
+
+
+def test_a_run_by_hand_whose_key_keeps_changing_hands_is_unavailable(world: World) -> None:
+    queue = schedule(world, world.queue(), dedupe_key="k")
+    world.use.queues.purge(queue, (State.ENQUEUED,))
+    other = with_fickle_key(world, queue)
+    with pytest.raises(Unavailable, match="the dedupe key keeps changing hands"):
+        other.use.schedules.run(queue, NAME)
+
+
+def test_a_schedule_that_too_many_run_while_it_is_changed_is_unavailable(world: World) -> None:
+    queue = schedule(world, world.queue())
+
+    def runs() -> None:
+        world.clock.forward(1)
+        world.use.schedules.run(queue, NAME)
+
+    other = overtaken(world, "set_key_lock", runs)
+    with pytest.raises(Unavailable, match="is being changed by too many at once"):
+        schedule(other, queue, payload='"mine"')

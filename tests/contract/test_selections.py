@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.errors import Forbidden
+from headrace.domain.errors import Forbidden, Unavailable
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import WorkerError
 from headrace.store.records.actions import ActionRun
 from headrace.store.records.selections import TaskSelection
-from tests.contract.conftest import World
+from tests.contract.conftest import World, dies, hooked
 
 DEAD = TaskFilter(states=("DEAD",))
 
@@ -103,3 +103,40 @@ def test_a_set_is_checked_each_time_it_is_read_and_with_the_target_it_is_to_have
         with pytest.raises(Forbidden):
             step(found.name, check=check)
     assert sets.get(found.name).at == 1
+
+
+def test_a_look_that_was_cut_off_is_gone_on_with_and_by_one_caller_at_a_time(world: World) -> None:
+    queue = world.queue()
+    for _ in range(32):
+        world.put(queue, *["{}"] * 25)
+    waiting = TaskFilter(states=("ENQUEUED",))
+    call = {"queues": [queue], "where": waiting, "action": BulkAction.DELETE, "by": "ada"}
+    world.clock.forward(1)
+    found = world.use.selections.look(**call)
+    assert found.looking
+    dying = hooked(world, after_put_record=dies)
+    with pytest.raises(Unavailable):
+        dying.use.selections.go_on(found.name)
+    busy = world.use.selections.go_on(found.name)
+    assert (busy.looking, busy.count) == (True, found.count)
+    world.clock.forward(600)
+
+    assert all_of(world, world.use.selections.go_on(found.name)).count == 800
+
+
+def test_a_queue_that_is_deleted_while_it_is_looked_at_is_told_as_trouble(world: World) -> None:
+    queue = world.queue()
+    for _ in range(32):
+        world.put(queue, *["{}"] * 25)
+    world.clock.forward(1)
+    found = world.use.selections.look(
+        queues=[queue],
+        where=TaskFilter(states=("ENQUEUED",)),
+        action=BulkAction.DELETE,
+        by="ada",
+    )
+    world.use.queues.delete(queue)
+    world.clock.forward(60)
+    stopped = world.use.selections.go_on(found.name)
+    assert (stopped.looking, stopped.busy_until) == (True, None)
+    assert f"no queue {queue}" in stopped.trouble

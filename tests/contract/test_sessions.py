@@ -1,16 +1,17 @@
 """What every store promises about sessions in the console: whoever ends one has ended it."""
 
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 
 from headrace.domain.access import Role
-from headrace.domain.errors import RateLimited, Unauthenticated
+from headrace.domain.errors import RateLimited, Unauthenticated, Unavailable
 from headrace.ops.operators.keys import BOOTSTRAP
-from headrace.ops.operators.sessions import Sessions
+from headrace.ops.operators.sessions import Sessions, source_of
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.store.records.keys import IDLE, LASTS, SESSIONS, Session
-from tests.contract.conftest import World, hooked, new_world
+from tests.contract.conftest import World, dies, hooked, new_world, overtaken
 
 SOURCE = "192.0.2.7"
 MINUTE = timedelta(minutes=1)
@@ -144,3 +145,37 @@ def test_whoever_is_slowed_down_does_not_fill_the_audit(world: World) -> None:
         refusals.append(refusal.type)
 
     assert refusals.count(Unauthenticated) == len(audited(world)) == 10
+
+
+@pytest.mark.parametrize(
+    ("address", "source"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+        ("not an address", "unknown"),
+    ],
+)
+def test_wrong_keys_are_counted_by_address_or_network(address: str, source: str) -> None:
+    assert source_of(address) == source
+
+
+def test_a_sign_in_that_failed_for_another_reason_than_the_key_does_not_count(
+    world: World,
+) -> None:
+    _, secret = key(world)
+    broken = hooked(world, before_record=dies)
+    with pytest.raises(Unavailable):
+        sign_in(broken, secret)
+    for _ in range(20):
+        assert sign_in(world, secret)
+
+
+def test_too_many_sign_ins_from_one_address_at_once_are_refused(world: World) -> None:
+    def wrong() -> None:
+        with suppress(Unauthenticated, RateLimited):
+            sign_in(world, "wrong")
+        world.clock.forward(3600)
+
+    other = overtaken(world, "put_record", wrong)
+    with pytest.raises(RateLimited, match="too many"):
+        sign_in(other)

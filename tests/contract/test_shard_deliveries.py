@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.push import Target
 from headrace.domain.queue import DequeuingSettings
 from headrace.domain.retry import Backoff, RetryStrategy
@@ -141,3 +142,16 @@ def test_a_shard_of_a_queue_whose_limit_is_reached_gives_no_more(
 
     assert [len(page) for page in taken(world, shards)] == [2]
     assert not shards.contended("mail", 0)
+
+
+def test_what_is_due_in_a_fair_queue_is_found_behind_what_is_not(
+    world: World, shards: ShardDeliveries
+) -> None:
+    world.queue(groups=GroupSettings(GroupMode.FAIR))
+    world.put("mail", "1", group_key="a")
+    world.clock.forward(10)
+    before = world.clock() - timedelta(hours=1)
+
+    assert shards.due("mail")
+    assert not shards.due("mail", by=before)
+    assert shards.waiting("mail") == [1]

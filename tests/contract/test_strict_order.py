@@ -286,3 +286,17 @@ def test_moves_without_a_key_or_with_a_delay_are_refused(world: World) -> None:
         assert result.outcome == "INVALID"
         named = "delay_in_seconds" if task.group_key else "group_key"
         assert str(result.detail).startswith(named)
+
+
+def test_a_task_moves_into_a_strict_order_only_at_once_and_with_a_key(world: World) -> None:
+    queue, plain = strict(world), world.queue("plain")
+    world.put(plain)
+    task = world.one(plain)
+
+    late = world.say(task, "MOVED", to_queue=queue, delay_in_seconds=60)
+    keyless = world.say(task, "MOVED", to_queue=queue)
+
+    assert (late.outcome, keyless.outcome) == ("INVALID", "INVALID")
+    assert "delay_in_seconds" in str(late.detail)
+    assert "group_key must be given" in str(keyless.detail)
+    assert world.see(task.id).state is State.INFLIGHT

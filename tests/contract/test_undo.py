@@ -272,3 +272,36 @@ def test_an_undo_costs_one_write_unit_more_for_each_task(world: World) -> None:
     # And one for the record of all; none where nobody counts them: in memory, and DynamoDB Local
     # of statements.
     assert kept.write - plain.write in (0, 1, 10 + 1)
+
+
+def test_a_key_whose_new_holder_has_died_goes_back_to_what_is_undone(world: World) -> None:
+    queue = world.queue(retry_strategy=RetryStrategy(max_retries=0))
+    (task_id,) = world.put(queue, dedupe_key="k")
+    undo = delete(world, task_id)
+    world.put(queue, dedupe_key="k")
+    world.say(world.one(queue), "FAILED", retryable=False)
+
+    assert outcomes(back(world, undo)) == ["RESTORED"]
+    assert world.put(queue, dedupe_key="k") == [task_id]
+
+
+def test_an_undo_tells_whether_anything_is_left_of_it(world: World) -> None:
+    queue, other = world.queue(), world.queue("other")
+    remains = world.use.undoing.remains
+    world.put(other)
+    named = delete(world, *world.put(queue))
+    purged = world.use.queues.purge(other, (State.ENQUEUED,), undo_in_seconds=DAY).undo
+    assert purged is not None
+    assert not remains("und_nothing")
+    assert remains(named)
+    assert remains(purged.id)
+
+    back(world, named)
+    world.use.queues.delete(other)
+
+    assert not remains(named)
+    assert not remains(purged.id)
+    world.clock.forward(120)
+    world.use.reaping.run()
+    world.queue(other)
+    assert not remains(purged.id)

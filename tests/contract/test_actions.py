@@ -240,3 +240,24 @@ def test_a_part_that_can_no_longer_be_undone_fails_and_what_was_done_is_counted(
     over = world.use.actions.get(run.id)
     assert (over.status, over.over) == ("FAILED", True)
     assert over.trouble == "the time in which it could be undone is over"
+
+
+def test_what_is_sent_twice_is_begun_once(world: World) -> None:
+    queue = world.queue()
+    kill(world, queue, 3)
+    found = look(world, queue)
+    world.use.actions.begin(found.name, at=0)
+    with pytest.raises(Conflict, match="it has gone on meanwhile"):
+        world.use.actions.begin(found.name, at=0)
+
+
+def test_actions_are_listed_page_by_page(world: World) -> None:
+    queue = waiting(world, 1)
+    begun = set()
+    for _ in range(3):
+        begun.add(begin(world, queue, BulkAction.DELETE, WAITING).id)
+        world.clock.forward(1)
+    first = world.use.actions.list(limit=2)
+    rest = world.use.actions.list(limit=2, cursor=first.cursor)
+    assert (len(first.shown), len(rest.shown), rest.cursor) == (2, 1, None)
+    assert {one.id for one in (*first.shown, *rest.shown)} == begun

@@ -13,6 +13,7 @@ from headrace.domain.batch import DEAD_IDS, RESULTS, BatchEvent, Callback, Found
 from headrace.domain.errors import (
     BatchExists,
     BatchFinished,
+    Forbidden,
     InvalidRequest,
     NotFound,
     Unavailable,
@@ -25,7 +26,7 @@ from headrace.domain.task import BatchEnd, State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store.base import Store
-from headrace.store.call_scope import metered
+from headrace.store.call_scope import metered, restricted_to
 from headrace.store.records.batches import from_record
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import hooked, lease_name, new_world, overtaken
@@ -534,3 +535,55 @@ def test_a_restart_takes_a_dead_member_from_names_that_are_kept_apart(recorded: 
     recorded.use.task_batches.delete("b")
     with pytest.raises(NotFound):
         recorded.see()
+
+
+def test_a_batch_is_cancelled_with_its_parts_and_no_other(recorded: Recorded) -> None:
+    recorded.batch()
+    part = {ENDED: Callback("told", TaskSpec('"part"', batches=("b",)))}
+    recorded.use.task_batches.create(part, batch_id="b-1")
+    recorded.batch(id="b-own")
+    ids = [
+        recorded.world.put("work", f'"{batch}"', batches=(batch,))[0]
+        for batch in ("b", "b-1", "b-own")
+    ]
+    cancelling = recorded.use.batch_cancelling
+    step = cancelling.step("b")
+    while step.cursor:
+        step = cancelling.step("b", step.cursor)
+
+    assert [recorded.world.see(one).cancelled for one in ids] == [True, True, False]
+    assert recorded.see("b-1").stopped
+    assert not recorded.see("b-own").stopped
+
+
+def test_a_queue_that_is_deleted_while_a_batch_is_cancelled_is_passed_by(
+    recorded: Recorded,
+) -> None:
+    recorded.batch()
+    recorded.world.queue("also")
+    for _ in range(3):
+        recorded.world.put("also", *["1"] * 25, batches=("b",))
+    (last,) = recorded.world.put("work", batches=("b",))
+    cancelling = recorded.use.batch_cancelling
+    cancelling.patience = -1
+    step = cancelling.step("b")
+    recorded.use.queues.delete("also")
+    recorded.clock.forward(60)
+    while step.cursor:
+        step = cancelling.step("b", step.cursor)
+
+    assert recorded.world.see(last).cancelled
+
+
+def test_a_workflow_with_steps_that_the_caller_may_not_know_of_is_not_cancelled(
+    recorded: Recorded,
+) -> None:
+    recorded.world.queue("secret")
+    recorded.batch()
+    hidden = {ENDED: Callback("secret", TaskSpec('"part"', batches=("b",)))}
+    recorded.use.task_batches.create(hidden, batch_id="b-1")
+    (member,) = recorded.world.put("work", batches=("b",))
+
+    with restricted_to(lambda queue: queue != "secret"), pytest.raises(Forbidden):
+        recorded.use.batch_cancelling.step("b")
+    assert not recorded.world.see(member).cancelled

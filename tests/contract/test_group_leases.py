@@ -4,8 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.domain.errors import LeaseLost, NotFound
+from headrace.domain.errors import InvalidRequest, LeaseLost, NotFound
 from headrace.domain.lease import GroupState, lapse
+from headrace.domain.limits import LEASE_QUEUES
 from headrace.domain.task import ErrorKind, State
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.store.call_scope import metered
@@ -201,3 +202,12 @@ def test_a_lease_that_is_not_there_is_not_found_and_holds_nothing(world: World) 
     with pytest.raises(NotFound, match="there is no such lease"):
         world.use.leases.close("nothing")
     assert held(world, "nothing", "mail") == []
+
+
+def test_a_lease_takes_tasks_of_so_many_queues_and_no_more(world: World) -> None:
+    group = opened(world)
+    names = [f"q{number}" for number in range(LEASE_QUEUES + 1)]
+    for name in names:
+        world.queue(name)
+    with pytest.raises(InvalidRequest, match="a lease takes tasks of at most"):
+        world.use.leases.open_for(group, *names)

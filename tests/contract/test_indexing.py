@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import TaskFilter
 from headrace.domain.queue import QueueSettings
 from headrace.ops.tasks.inspect import TaskListing
@@ -136,3 +137,14 @@ def test_of_state_and_indexed_value_the_one_with_fewer_tasks_is_read(it: Indexed
     waiting = TaskFilter(states=("ENQUEUED",), tags={"tenant": "tiny"})
     found = it.listed(waiting, look_at=20, descending=True)
     assert ([task.id for task in found.tasks], found.by_creation) == ([few], True)
+
+
+def test_a_page_of_an_index_that_is_gone_is_not_gone_on_with(it: Indexed) -> None:
+    it.build()
+    it.world.put("mail", *["{}"] * 3, tags={"tenant": "acme"})
+    it.record()
+    cursor = it.listed(limit=1).cursor
+    it.index()
+    it.build()
+    with pytest.raises(InvalidRequest, match="is of an index that is gone; begin anew"):
+        it.listed(limit=1, cursor=cursor)

@@ -277,3 +277,28 @@ def test_audit_pages_and_filters(world: World) -> None:
     assert len(world.use.audit.list(AuditFilter(queue="q3")).shown) == 1
     world.clock.forward(91 * 86_400)
     assert world.use.audit.list(AuditFilter()).shown == ()
+
+
+def test_a_restart_takes_the_key_of_a_dead_holder_and_of_no_living_one(world: World) -> None:
+    queue = world.queue()
+    (first,) = world.put(queue, dedupe_key="k")
+    world.say(world.one(queue), "FAILED", retryable=False)
+    (second,) = world.put(queue, dedupe_key="k")
+    by_ids = world.use.bulk.by_ids
+    for dry_run in (True, False):
+        (held,) = by_ids(queue, BulkAction.RESTART, [first], dry_run=dry_run).results
+        assert (held.outcome, held.detail) == ("SKIPPED", "dedupe_conflict")
+    world.say(world.one(queue), "FAILED", retryable=False)
+
+    foreseen = by_ids(queue, BulkAction.RESTART, [first, first], dry_run=True)
+    assert [one.outcome for one in foreseen.results] == ["RESTARTED", "SKIPPED"]
+    assert by_ids(queue, BulkAction.RESTART, [first]).changed == 1
+    assert world.see(first).state is State.ENQUEUED
+    assert world.see(second).state is State.DEAD
+
+
+def test_a_span_of_the_audit_ends_after_it_begins(world: World) -> None:
+    now = world.clock()
+    AuditFilter(since=now, before=now + timedelta(seconds=1)).check_span()
+    with pytest.raises(InvalidRequest, match="from must be before to"):
+        AuditFilter(since=now, before=now).check_span()

@@ -9,7 +9,7 @@ from headrace.domain.push_answers import TargetAnswer
 from headrace.domain.task import State
 from headrace.ops.delivery.push import PushRun
 from headrace.ops.tasks.explain import ReasonCode
-from tests.contract.conftest import World
+from tests.contract.conftest import World, dies, hooked
 
 TARGET = Target(url="https://a.example/", max_concurrency=10)
 
@@ -114,3 +114,61 @@ def test_a_busy_target_is_shown_and_explained(world: World, run: PushRun) -> Non
     assert status is not None
     assert (status.busy, dict(status.codes), status.p50) == ("503", {"503": 10}, 0.05)
     assert status.allowed < status.most == 10
+
+
+def test_the_dispatcher_of_a_queue_that_is_deleted_ends(world: World, run: PushRun) -> None:
+    world.put("hooks", "1", "2")
+    world.clock.forward(0.001)
+    tasks = run.fetch()
+    world.use.queues.delete("hooks")
+    world.clock.forward(60)
+
+    run.settle([(task, TargetAnswer(200), 0.1) for task in tasks])
+    assert world.use.push.target_of("hooks") is None
+    assert world.use.push.seconds_to_work("hooks") is None
+    assert run.fetch() == ()
+    assert not run.holds
+
+
+def test_it_is_known_when_a_queue_that_pushes_has_work(world: World, run: PushRun) -> None:
+    work = world.use.push.seconds_to_work
+    assert work("hooks") is None
+    world.put("hooks", delay_in_seconds=60)
+    assert work("hooks") == 60
+    world.clock.forward(60)
+    assert work("hooks") == 0
+    world.use.queues.pause("hooks")
+    world.clock.forward(60)
+    assert work("hooks") is None
+
+
+def test_reports_wait_where_the_table_is_away_and_are_made_once_it_is_back(
+    world: World, run: PushRun
+) -> None:
+    (one,) = world.put("hooks")
+    world.clock.forward(0.001)
+    tasks = run.fetch()
+    reports = run.dispatch.reports
+    run.dispatch.reports = hooked(world, before_commit=dies).use.reports
+    run.settle([(task, TargetAnswer(200), 0.1) for task in tasks])
+    assert world.see(one).state is State.INFLIGHT
+
+    run.dispatch.reports = reports
+    run.renew()
+    assert world.see(one).state is State.SUCCEEDED
+
+
+def test_dispatchers_are_woken_for_queues_that_push_and_once_a_second(
+    world: World, run: PushRun
+) -> None:
+    world.queue("plain")
+    waking = world.use.push_waking
+    assert list(waking.for_arrivals(["hooks", "plain", "nowhere"])) == [("hooks", 0)]
+    assert list(waking.for_arrivals(["hooks"])) == []
+    assert list(waking.for_timer()) == []
+    world.put("hooks")
+    world.clock.forward(1)
+    assert list(waking.for_arrivals(["hooks"])) == [("hooks", 0)]
+    assert list(waking.for_timer()) == [("hooks", 0)]
+    assert waking.backing_off(["hooks", "plain"]) == 0
+    assert run.holds

@@ -139,3 +139,18 @@ def test_a_schedule_that_could_not_work_is_refused(world: World) -> None:
     ):
         with pytest.raises(InvalidRequest, match=field):
             world.use.schedules.put(place, name, given)
+
+
+def test_a_run_whose_task_has_moved_on_is_shown_without_it(world: World) -> None:
+    queue, other = schedule(world, world.queue()), world.queue("other")
+    world.clock.forward(1)
+    world.use.schedules.run(queue, NAME)
+    (seen,) = world.use.schedules.of_queue(world.use.queues.get(queue))
+    run = world.use.schedules.last_run(seen.schedule)
+    assert run is not None
+    assert run.task is not None
+    world.say(world.one(queue), "MOVED", to_queue=other)
+
+    moved = world.use.schedules.last_run(seen.schedule)
+    assert moved is not None
+    assert (moved.by_hand, moved.task) == (True, None)

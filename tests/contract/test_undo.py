@@ -15,7 +15,7 @@ from headrace.domain.undo import Undo
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.operators.bulk import BulkAnswer
 from headrace.store.call_scope import metered
-from tests.contract.conftest import World
+from tests.contract.conftest import World, hooked
 
 DAY = 86_400
 ALL = TaskFilter()
@@ -305,3 +305,17 @@ def test_an_undo_tells_whether_anything_is_left_of_it(world: World) -> None:
     world.use.reaping.run()
     world.queue(other)
     assert not remains(purged.id)
+
+
+def test_a_task_that_moves_while_it_is_deleted_comes_back_where_it_was(world: World) -> None:
+    queue, other = world.queue(), world.queue("other")
+    (task_id,) = world.put(queue)
+    task = world.one(queue)
+    late = hooked(world, before_commit=lambda: world.say(task, "MOVED", to_queue=other))
+
+    undo = late.use.tasks.delete(task_id, undo_in_seconds=DAY)
+
+    assert undo is not None
+    assert undo.queue == other
+    assert outcomes(back(world, undo.id)) == ["RESTORED"]
+    assert world.see(task_id).queue == other

@@ -78,7 +78,8 @@ class FileUpkeep:
         """
 
         def write(db: sqlite3.Connection) -> int:
-            db.execute(f"PRAGMA incremental_vacuum({int(pages)})").fetchall()
+            for _ in range(pages):  # sqlite3 ends the statement behind its first page
+                db.execute("PRAGMA incremental_vacuum(1)")
             (left,) = db.execute("PRAGMA freelist_count").fetchone()
             return int(left)
 

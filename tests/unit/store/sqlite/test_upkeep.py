@@ -1,6 +1,7 @@
 """Removal of what is kept no longer, backups, and damaged files."""
 
 import json
+import os
 import stat
 from collections.abc import Iterator
 from datetime import timedelta
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.runtime.wiring import Settings, UseCases, build
@@ -75,6 +77,16 @@ def test_what_is_past_its_time_goes_in_steps_and_the_rest_stays(
     assert list(store.read([fresh])) == [fresh]
 
 
+def test_a_trial_write_leaves_pages_that_are_given_back_in_steps(store: SqliteStore) -> None:
+    store.try_write()
+
+    assert not store.records("trial", limit=10)[0]
+    left = store.vacuum(10)
+    assert left > 0
+    assert store.vacuum(10) == left - 10
+    assert store.vacuum(1_000) == 0
+
+
 # -- backup ----------------------------------------------------------------------------------------
 
 
@@ -90,6 +102,38 @@ def test_a_backup_is_a_file_like_any_other_and_its_owners_alone(
     copy = SqliteStore(str(tmp_path / "copy.db"))
     assert sorted(copy.read(ids)) == sorted(ids)
     assert copy.check() == ()
+    copy.close()
+
+
+def test_a_backup_replaces_no_file(store: SqliteStore, path: Path, tmp_path: Path) -> None:
+    (tmp_path / "copy.db").write_bytes(b"mine")
+
+    with pytest.raises(Conflict, match="a backup replaces no file"):
+        store.backup(str(tmp_path / "copy.db"))
+
+    assert (tmp_path / "copy.db").read_bytes() == b"mine"
+
+
+def test_a_backup_to_where_no_file_can_be_is_refused(store: SqliteStore, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="must be in a folder that exists"):
+        store.backup(str(tmp_path / "none" / "copy.db"))
+    with pytest.raises(Unusable, match="File name too long"):
+        store.backup(str(tmp_path / ("n" * 300)))
+
+
+def test_a_backup_is_made_where_a_file_has_one_name_only(
+    use: UseCases, store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = enqueue(use, 3)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", refuse)
+    store.backup(str(tmp_path / "copy.db"))
+
+    copy = SqliteStore(str(tmp_path / "copy.db"))
+    assert sorted(copy.read(ids)) == sorted(ids)
     copy.close()
 
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto import mock_aws
 
-from headrace.domain.errors import Unavailable
+from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.history.changelog import Changelog
 from headrace.history.recorder import Recorded
-from headrace.store.base import Lake, Store
-from headrace.store.lake import FolderLake, lake_at
+from headrace.store.base import Lake, PieceLake, Store
+from headrace.store.lake import FolderLake, S3Access, lake_at
 from tests.contract.test_recording import Recorder, new_recorder
 from tests.manual_clock import ManualClock
 
@@ -22,7 +23,7 @@ from tests.manual_clock import ManualClock
 @pytest.fixture(params=["folder", "s3"])
 def lake(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Lake]:
+) -> Iterator[PieceLake]:
     if request.param == "folder":
         yield lake_at(str(tmp_path / "lake"))
         return
@@ -43,6 +44,63 @@ def test_a_file_holds_what_was_written_last(lake: Lake) -> None:
     within = [range(2), range(1, 9), range(3, 9)]
     assert [lake.get("state/x.json", part) for part in within] == [b"tw", b"wo", b""]
     assert lake.get("state/y.json", range(2)) is None
+
+
+def test_a_file_is_read_in_pieces_and_listed_by_the_beginning_of_its_name(lake: PieceLake) -> None:
+    content = b"x" * 1_500_000
+    for name, text in (("raw/b", content), ("raw/a", b"1"), ("state/c", b"")):
+        lake.put(name, text)
+
+    with lake.pieces("raw/b") as pieces, lake.pieces("raw/none") as none:
+        assert pieces is not None
+        assert b"".join(pieces) == content
+        assert none is None
+    assert [(one.name, one.size) for one in lake.list("raw/")] == [
+        ("raw/a", 1),
+        ("raw/b", 1_500_000),
+    ]
+    assert [one.name for one in lake.list("raw/a")] == ["raw/a"]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_bucket_that_does_not_exist_is_no_outage(
+    monkeypatch: pytest.MonkeyPatch, *, whole: bool
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    lake = lake_at("s3://nowhere")
+
+    def read() -> None:
+        if whole:
+            lake.get("x")
+        else:
+            with lake.pieces("x"):
+                pass
+
+    with mock_aws(), pytest.raises(ClientError, match="NoSuchBucket"):
+        read()
+
+
+def test_a_lake_is_reached_in_the_region_and_as_the_role_that_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    access = S3Access("arn:aws:iam::123456789012:role/lake", "eu-west-1")
+    with mock_aws():
+        where = {"LocationConstraint": "eu-west-1"}
+        client = boto3.client("s3", region_name="eu-west-1")
+        client.create_bucket(Bucket="a-lake", CreateBucketConfiguration=where)
+        lake = lake_at("s3a://a-lake", access=access)
+        lake.put("x", b"one")
+
+        assert lake.get("x") == b"one"
+
+
+def test_an_address_of_another_kind_is_no_lake() -> None:
+    with pytest.raises(InvalidRequest, match="must be s3://bucket/prefix or the path of a folder"):
+        lake_at("gs://a-lake")
 
 
 def test_a_bucket_away_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:

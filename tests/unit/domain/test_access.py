@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.domain.access import Permission, Principal, Role, as_seen_by, covers, may
+from headrace.domain.access import (
+    Permission,
+    Principal,
+    Role,
+    as_seen_by,
+    common_head,
+    covers,
+    key_name_fault,
+    may,
+)
 from headrace.domain.errors import Forbidden
 from headrace.domain.task import Place, State, Task
 
@@ -127,3 +136,26 @@ def test_a_viewer_sees_a_task_without_what_is_in_it() -> None:
 
     assert (seen.payload, seen.progress, seen.result) == (None, None, None)
     assert (seen.id, seen.state) == (TASK.id, TASK.state)
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        (" ", "must not be empty"),
+        ("k" * 300, "must be at most"),
+        ("a\u202eb", "no control characters"),
+        ("IAM", "is the name of whoever comes by IAM rights"),
+        ("ci", None),
+    ],
+)
+def test_a_name_that_no_key_may_have(name: str, fault: str | None) -> None:
+    found = key_name_fault(name)
+
+    assert (found is None) if fault is None else fault in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("given", "head"), [([], ""), (["mail"], "mail"), (["mail*", "main"], "mai"), (["*"], "")]
+)
+def test_the_text_that_all_names_of_patterns_begin_with(given: list[str], head: str) -> None:
+    assert common_head(given) == head

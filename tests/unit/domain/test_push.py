@@ -6,14 +6,18 @@ from typing import Any
 
 import pytest
 
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.lifecycle import Action
 from headrace.domain.push import (
     PushHosts,
+    PushRules,
+    Target,
     function_fault,
     headers_faults,
     url_fault,
 )
 from headrace.domain.push_answers import (
+    PushLimit,
     PushReport,
     TargetAnswer,
     report_of,
@@ -187,3 +191,67 @@ def test_any_other_answer_is_a_failure_that_may_mend(status: int) -> None:
 def test_retry_after(text: str | None, seconds: float | None) -> None:
     assert retry_after_seconds(text, NOW) == seconds
     assert retry_after_seconds(text, NOW + timedelta()) == seconds
+
+
+@pytest.mark.parametrize("text", ["a:x", "a/b", "user@host", "a..b", ":80"])
+def test_a_list_of_hosts_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be hosts with commas"):
+        PushHosts.parse(f"inside.example, {text}")
+
+
+def test_a_masked_target_gets_its_headers_back_from_what_it_was_before() -> None:
+    before = Target(url="https://example.com/", headers={"Authorization": "secret"})
+    masked = before.masked()
+
+    assert "secret" not in str(masked)
+    assert masked.unmasked(before) == before
+    with pytest.raises(InvalidRequest, match="is masked: say what it is"):
+        masked.unmasked(None)
+
+
+@pytest.mark.parametrize(
+    ("target", "field"),
+    [
+        (Target(), "target"),
+        (Target(url="https://example.com/", function=ARN), "target"),
+        (Target(url="https://example.com:0/"), "target.url"),
+        (Target(function="resize"), "target.lambda"),
+        (Target(function=ARN, headers={"a": "b"}), "target.headers"),
+        (Target(url="https://example.com/", headers={"host": "b"}), "target.headers.host"),
+        (Target(url="https://example.com/", headers={"a": "b" * 9_000}), "target.headers"),
+    ],
+)
+def test_a_target_that_is_wrong_names_the_field(target: Target, field: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        PushRules(functions=("*",)).check(target)
+
+    assert [error.field for error in refused.value.errors] == [field]
+
+
+def test_a_date_without_a_zone_is_utc() -> None:
+    assert retry_after_seconds("Mon, 23 Nov 2026 17:00:30 -0000", NOW) == 30
+
+
+def test_a_dispatcher_halves_once_and_grows_by_one_a_second() -> None:
+    limit = PushLimit(8)
+    limit.halve(10, sent_at=9)
+    limit.halve(10, sent_at=9)  # an answer to what was sent before it halved
+
+    assert (limit.allowed(10), limit.backs_off(10), limit.seconds_to_next(10)) == (4, True, 1.0)
+    assert limit.allowed(12.5) == 6
+    assert limit.seconds_to_next(12.5) == 0.5
+    assert (limit.allowed(14), limit.backs_off(14), limit.seconds_to_next(14)) == (8, False, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("halved", "most", "allowed"), [(False, 20, 20), (True, 20, 4), (True, 2, 2)]
+)
+def test_a_dispatcher_that_backs_off_goes_on_from_there_under_other_settings(
+    most: int, allowed: int, *, halved: bool
+) -> None:
+    limit = PushLimit(8)
+    if halved:
+        limit.halve(10, sent_at=9)
+    limit.change(most, 10)
+
+    assert limit.allowed(10) == allowed

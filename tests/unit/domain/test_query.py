@@ -1,5 +1,6 @@
 """The language of search boxes: what a text asks for, how it is written, and what is wrong."""
 
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import STATE_WORDS, TaskFilter
+from headrace.domain.indexing import fields_fault
 from headrace.domain.limits import QUERY
 from headrace.domain.payload_paths import path_of, read_payload, text_at
-from headrace.domain.query import Query, read, written
+from headrace.domain.query import Query, narrowed, read, written
 from headrace.domain.task import Priority
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -131,3 +133,83 @@ def test_a_path_leads_to_the_text_of_one_value(path: str, text: str | None) -> N
     )
 
     assert text_at(read_payload(payload), path) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("tag:a", 'tag must be tag:key=value, or tag:"a key"="a value"'),
+        (f"payload.{'a' * 300}:x", "payload path must be at most"),
+        ("payload.a:1 payload.a:2", "payload.a is named twice"),
+        (f"payload.a:{'x' * 1900}", "payload.a must be at most"),
+        (" ".join(f"payload.p{n}:1" for n in range(limits.TAGS + 1)), "payload must have at most"),
+        ("worker:a worker:b", "worker is named twice"),
+        ("queue:a queue:b", "queue is named twice"),
+        ("priority:huge", "priority must be one of"),
+        ("fingerprint:xyz", "fingerprint must be 16 digits from 0 to f"),
+        ("id:a/b", "id must be an id or how it begins"),
+        (f"worker:{'x' * 1900}", "worker must be at most"),
+        ('worker:""', "worker must not be empty"),
+    ],
+)
+def test_a_term_that_is_wrong_says_what_it_must_be(text: str, says: str) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(says)):
+        read(text)
+
+
+def test_a_query_narrows_what_the_request_names_already() -> None:
+    where = TaskFilter(tags={"b": "2"}, worker="w")
+
+    assert narrowed("tag:a=1 attempts:0 queue:mail", where, "mail") == TaskFilter(
+        tags={"a": "1", "b": "2"}, worker="w", min_attempts=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "queue", "says"),
+    [
+        ("queue:post", "mail", "names queue post, and the request queue mail"),
+        ("queue:post", None, "names queue post, and the request its queues in another way"),
+        ("worker:v", "mail", "names worker, which the request names besides"),
+        ("tag:b=3", "mail", "names a tag, which the request names besides"),
+    ],
+)
+def test_a_query_may_not_name_what_the_request_names_too(
+    text: str, queue: str | None, says: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=says):
+        narrowed(text, TaskFilter(tags={"b": "2"}, worker="w"), queue)
+
+
+@pytest.mark.parametrize("payload", [None, "{", "[" * 100_000])
+def test_a_payload_that_is_no_json_has_no_values(payload: str | None) -> None:
+    assert text_at(read_payload(payload), "a") is None
+
+
+def test_a_path_that_is_none_or_leads_into_a_text_leads_nowhere() -> None:
+    content = read_payload('{"a": "b"}')
+
+    assert text_at(content, "a..b") is None
+    assert text_at(content, "a.b") is None
+
+
+# -- fields that queues index ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        (["tag:tenant", "payload.order.id"], None),
+        (['tag:"a'], "in quotes as in JSON"),
+        ([f"tag:{'k' * 300}"], "must be at most"),
+        (["payload.a..b"], "must be payload. and names with dots between"),
+        ([f"payload.{'a' * 300}"], "must be at most"),
+        (["worker"], "must be tag:key or payload.path"),
+        (["tag:a", 'tag:"a"'], "must name each field once"),
+        ([f"tag:t{n}" for n in range(limits.INDEXED + 1)], f"at most {limits.INDEXED} tags"),
+    ],
+)
+def test_fields_that_cannot_be_indexed_are_refused(fields: list[str], fault: str | None) -> None:
+    found = fields_fault(fields)
+
+    assert (found is None) if fault is None else fault in (found or "")

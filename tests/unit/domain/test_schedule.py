@@ -1,13 +1,15 @@
 """Intervals of schedules, and what a change of a schedule keeps."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from zoneinfo import ZoneInfo
 
 from headrace.domain.schedule import (
     Schedule,
     ScheduleSettings,
 )
-from headrace.domain.ticks import interval_ticks, ticks
+from headrace.domain.ticks import cron_ticks, interval_ticks, ticks
 from headrace.runtime.cron import read_cron
 
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)  # a Saturday
@@ -44,3 +46,26 @@ def test_an_interval_that_stays_keeps_its_beat() -> None:
 
     assert (same.anchor, same.since, same.edition) == (NOW, later, "e2")
     assert (other.anchor, other.version) == (later, 2)
+
+
+def test_a_day_that_comes_every_few_years_is_found_between_changes_of_the_clock() -> None:
+    leap = schedule(cron="* 12 29 2 *", timezone="Europe/Madrid")
+
+    assert next(ticks(leap, read_cron, NOW)) == datetime(2028, 2, 29, 11, tzinfo=UTC)
+
+
+def test_a_cron_expression_without_a_date_left_has_no_ticks() -> None:
+    class Ended:
+        by_the_clock = True
+
+        def local_times(self, _after: datetime) -> Iterator[datetime]:
+            return iter(())
+
+    assert list(cron_ticks(Ended(), ZoneInfo("UTC"), NOW)) == []
+
+
+def test_a_change_of_the_clock_is_found_from_any_part_of_a_second() -> None:
+    before = datetime(2026, 10, 25, 0, 59, 59, 500_000, tzinfo=UTC)
+    hourly = cron_ticks(read_cron("30 * * * *"), ZoneInfo("Europe/Madrid"), before)
+
+    assert next(hourly) == datetime(2026, 10, 25, 1, 30, tzinfo=UTC)

@@ -1,5 +1,7 @@
 """Lambda functions: what a target's answers come to, and who starts dispatchers."""
 
+import threading
+
 import pytest
 
 from headrace.domain.push_answers import TargetAnswer
@@ -56,3 +58,23 @@ def test_a_function_that_is_throttled_is_busy_and_one_that_is_refused_fails(
     assert answer.busy is busy
     assert answer.label == ("429" if busy else code)
     assert len(api.received) == 1  # whether it is tried again the queue says
+
+
+def test_a_lambda_that_cannot_be_reached_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", "http://127.0.0.1:9")
+
+    assert call_function(ARN, b"{}", 5).label == "EndpointConnectionError"
+
+
+def test_a_function_that_is_too_slow_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    given, free = GivenAnswer(200, b"{}"), threading.Event()
+
+    def slow(_: object) -> GivenAnswer:
+        free.wait(10)
+        return given
+
+    with receiving(slow) as api:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", api.url.removesuffix("/hook"))
+        answer = call_function(ARN, b"{}", 0.05)
+        free.set()
+    assert (answer.label, answer.message) == ("Timeout", "no answer within 0.05 s")

@@ -1,18 +1,20 @@
 """What every place for texts of tasks promises: a folder, memory, S3."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.offload import ObjectStore
-from headrace.store.objects import FolderObjects, MemoryObjects, objects_at
+from headrace.store.objects import FolderObjects, MemoryObjects, objects_at, objects_beside
+from tests.unit.push.receiver import GivenAnswer, receiving
 
 
 def as_a_user_of_aws(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,6 +57,14 @@ def test_what_is_dropped_is_gone_and_may_be_dropped_again(objects: ObjectStore) 
     assert objects.get(["task-1/a", "task-1/b"]) == {"task-1/b": b"two"}
 
 
+def test_the_sizes_of_those_that_exist_are_known(objects: ObjectStore) -> None:
+    objects.put({"task-1/a": b"one", "task-1/b": b"four"})
+
+    assert objects.sizes(["task-1/a", "task-1/b", "task-9/z"]) == {"task-1/a": 3, "task-1/b": 4}
+    assert objects.sizes([]) == {}
+    assert not objects.unused()
+
+
 @pytest.mark.parametrize("page", [1, 7, 100])
 def test_a_list_goes_on_behind_what_was_seen_and_says_when_each_was_written(
     objects: ObjectStore, page: int
@@ -71,6 +81,30 @@ def test_a_list_goes_on_behind_what_was_seen_and_says_when_each_was_written(
 
     assert len(seen) == len(names)
     assert set(seen) == names
+
+
+@pytest.mark.parametrize("where", ["memory", "folder"])
+def test_what_is_received_in_parts_is_an_object_only_once_it_is_kept(
+    where: str, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "headrace.db")
+    objects = objects_beside(file, memory=file if where == "memory" else ":memory:")
+    assert isinstance(objects, FolderObjects | MemoryObjects)
+    assert objects.unused()
+    kept, abandoned = objects.receive("task-1/a"), objects.receive("task-1/b")
+    for one in (kept, abandoned):
+        one.write(b"on")
+        one.write(b"e")
+    assert objects.open("task-1/a") is None
+
+    kept.keep()
+    abandoned.abandon()
+
+    found = objects.open("task-1/a")
+    assert found is not None
+    with found:
+        assert found.read() == b"one"
+    assert objects.get(["task-1/a", "task-1/b"]) == {"task-1/a": b"one"}
 
 
 # -- a folder ------------------------------------------------------------------------------------
@@ -95,6 +129,12 @@ def test_a_folder_that_cannot_be_written_is_unavailable(tmp_path: Path) -> None:
         FolderObjects(tmp_path / "x").put({"task-1/a": b"one"})
 
 
+def test_a_file_in_place_of_the_folder_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"")
+    with pytest.raises(Unavailable, match="payloads beside the file cannot be written"):
+        FolderObjects(tmp_path / "x").put({"task-1/a": b"one"})
+
+
 # -- S3 ------------------------------------------------------------------------------------------
 
 
@@ -109,3 +149,43 @@ def test_an_s3_that_is_away_is_unavailable(
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     with pytest.raises(Unavailable, match="store of payloads cannot be reached"):
         getattr(objects_at("s3://payloads"), call)(names)
+
+
+@pytest.mark.parametrize(
+    ("call", "names"),
+    [
+        ("put", {"task-1/a": b"x"}),
+        ("get", ["task-1/a"]),
+        ("list", ["", 10]),
+    ],
+)
+def test_a_bucket_that_does_not_exist_is_no_outage(
+    call: str, names: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_a_user_of_aws(monkeypatch)
+    given = names if call == "list" else [names]
+    with mock_aws(), pytest.raises(ClientError, match="NoSuchBucket"):
+        getattr(objects_at("s3://payloads"), call)(*given)
+
+
+def answered(
+    monkeypatch: pytest.MonkeyPatch, given: GivenAnswer, call: Callable[[ObjectStore], object]
+) -> None:
+    """Make *call* where S3 answers what is *given*."""
+    as_a_user_of_aws(monkeypatch)
+    with receiving(lambda _: given) as s3:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3.url.removesuffix("/hook"))
+        call(objects_at("s3://payloads"))
+
+
+def test_an_object_that_s3_does_not_remove_makes_the_service_unavailable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    body = b"<DeleteResult><Error><Key>a</Key><Code>InternalError</Code></Error></DeleteResult>"
+    with pytest.raises(Unavailable, match="payloads cannot be removed: InternalError"):
+        answered(monkeypatch, GivenAnswer(200, body), lambda objects: objects.drop(["a"]))
+
+
+def test_an_s3_that_refuses_makes_the_service_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Unavailable, match="store of payloads does not answer: 403"):
+        answered(monkeypatch, GivenAnswer(403, b""), lambda objects: objects.drop(["a"]))

@@ -206,3 +206,52 @@ def test_forks_during_writes_and_reads_lose_nothing(notes: Notes) -> None:
 
     assert notes.count() == notes.acknowledged
     assert notes.count("child") == 20
+
+
+@pytest.mark.parametrize("place", [":memory:", "file"])
+def test_what_is_to_follow_a_write_follows_only_if_it_stands(place: str, path: Path) -> None:
+    db = Database(place if place == ":memory:" else str(path))
+    done: list[str] = []
+
+    def work(connection: sqlite3.Connection, *, fails: bool) -> None:
+        with db.joined(connection):
+            db.once_it_stands(lambda: done.append(f"fails: {fails}"))
+        if fails:
+            raise LookupError
+        assert done == []
+
+    with pytest.raises(LookupError):
+        db.write(partial(work, fails=True))
+    db.write(partial(work, fails=False))
+    db.once_it_stands(lambda: done.append("now"))
+
+    assert done == ["fails: False", "now"]
+    db.close()
+
+
+def test_where_no_thread_can_be_started_a_write_is_unavailable(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(Unavailable, match="start new thread"):
+            notes.put()
+
+    notes.put()
+    assert notes.count() == 1
+
+
+def test_a_write_within_a_write_that_sqlite_has_undone_is_refused(path: Path) -> None:
+    db = Database(str(path))
+
+    def work(connection: sqlite3.Connection) -> None:
+        with db.joined(connection):
+            connection.execute("ROLLBACK")
+            db.write(lambda within: within.execute("SELECT 1"))
+
+    with pytest.raises(Unavailable, match="all of a write is undone"):
+        db.write(work)
+    db.close()

@@ -1,11 +1,15 @@
 """A file that cannot be used is refused with one clear line, and stays as it is."""
 
+import json
 import os
+import re
+import shutil
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,9 +17,9 @@ from headrace.domain.errors import Unavailable
 from headrace.local.folder import temporary_folder
 from headrace.store.base import Record
 from headrace.store.sqlite import SqliteStore
-from headrace.store.sqlite.failures import Unusable
-from headrace.store.sqlite.location import refuse_network
-from headrace.store.sqlite.schema import VERSION
+from headrace.store.sqlite.failures import Unusable, errors
+from headrace.store.sqlite.location import file_system, refuse_network
+from headrace.store.sqlite.schema import APPLICATION_ID, MIGRATIONS, VERSION, check_library
 from tests.forked import in_children
 
 NOBODY = 65_534
@@ -80,6 +84,75 @@ def test_a_file_on_a_network_file_system_is_refused(path: Path, tmp_path: Path) 
         refuse_network(str(path), path, mounts)
 
 
+def test_the_file_system_of_a_path_is_that_of_the_folder_it_is_deepest_in(tmp_path: Path) -> None:
+    folder = tmp_path / "my data"
+    lines = (
+        "odd",
+        f"local {tmp_path} ext4 rw",
+        rf"server:/x {tmp_path}/my\040data nfs4 rw",
+        "a / xfs",
+    )
+
+    assert file_system("\n".join(lines), folder / "headrace.db") == "nfs4"
+    assert file_system("\n".join(lines), tmp_path / "headrace.db") == "ext4"
+    refuse_network("x", folder, tmp_path / "no mounts")  # which a Mac has none of
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("", "it is a folder; name a file in it"),
+        ("none/headrace.db", "there is no folder .*none; make it first"),
+        ("file/headrace.db", "Not a directory"),
+        ("n" * 300, "File name too long"),
+    ],
+)
+def test_a_path_where_no_file_can_be_is_refused(tmp_path: Path, name: str, says: str) -> None:
+    (tmp_path / "file").write_bytes(b"")
+
+    assert re.search(says, refusal(tmp_path / name))
+
+
+def test_text_in_place_of_a_database_is_refused_and_left_as_it_is(path: Path) -> None:
+    path.write_bytes(b"Dear diary, " * 1_000)
+
+    assert "it is no database: name another file, or restore a backup" in refusal(path)
+    assert path.read_bytes() == b"Dear diary, " * 1_000
+
+
+def test_a_file_of_the_first_version_is_brought_up_to_date(path: Path) -> None:
+    """Tasks and the log get the due time, which was among the other fields."""
+    side = json.dumps(["tsk_1", '{"due_at":"2026-11-21T08:00:00Z"}', 5])
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(MIGRATIONS[0])
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute("PRAGMA user_version = 1")
+        values = ("tsk_1", "mail", "READY", 0, 5, '{"due_at":"2026-11-21T08:00:00Z"}')
+        db.execute(
+            "INSERT INTO tasks (id, queue, state, shard, scheduled_at, rest)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            values,
+        )
+        db.execute("INSERT INTO changes (at, forgotten, after) VALUES (1, 0, ?)", (side,))
+        db.commit()
+
+    opens(path)
+
+    with closing(sqlite3.connect(path)) as db:
+        due = 1_795_248_000_000_000
+        assert db.execute("SELECT due_at FROM tasks").fetchall() == [(due,)]
+        ((before, after),) = db.execute("SELECT before, after FROM changes").fetchall()
+        assert before is None
+        assert json.loads(after)[:2] == ["tsk_1", due]
+        assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
+
+
+@pytest.mark.parametrize("version", [(3, 34, 1), (2, 8, 17)])
+def test_a_library_that_is_too_old_is_refused(version: tuple[int, int, int]) -> None:
+    with pytest.raises(Unusable, match=r"Headrace needs 3\.35\.0 or newer"):
+        check_library(version)
+
+
 # -- how it begins ---------------------------------------------------------------------------------
 
 
@@ -133,6 +206,63 @@ def test_a_file_that_may_not_be_written_or_read_is_refused(theirs: Path, mode: i
         assert "it may not be written to" in refusal(theirs)
 
     as_nobody(is_refused)
+
+
+def test_a_folder_that_may_not_be_written_is_refused(theirs: Path) -> None:
+    theirs.parent.chmod(0o500)
+
+    def is_refused() -> None:
+        assert "its folder may not be written to" in refusal(theirs)
+
+    as_nobody(is_refused)
+
+
+def test_a_folder_that_may_not_be_entered_is_refused(theirs: Path) -> None:
+    theirs.parent.chmod(0o000)
+
+    def is_refused() -> None:
+        assert "Permission denied; change the rights" in refusal(theirs)
+
+    as_nobody(is_refused)
+
+
+# -- what SQLite's errors mean ---------------------------------------------------------------------
+
+
+def failure(code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "says"),
+    [
+        (sqlite3.SQLITE_BUSY, Unavailable, "another process has held it for too long"),
+        (sqlite3.SQLITE_IOERR_READ, Unavailable, "the disk does not answer"),
+        (sqlite3.SQLITE_PERM, Unusable, "access is denied"),
+        (sqlite3.SQLITE_MISMATCH, Unusable, "disk I/O error"),
+    ],
+)
+def test_an_error_of_the_file_says_what_it_means(
+    path: Path, code: int, kind: type[Unavailable], says: str
+) -> None:
+    for place in (path, path / "none" / "headrace.db"):
+        with pytest.raises(kind, match=f"mail.db: .*{says}"), errors("mail.db", place):
+            raise failure(code)
+
+
+def test_an_error_of_a_disk_without_room_asks_to_make_room(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    with pytest.raises(Unavailable, match="make room on it"), errors("mail.db", path):
+        raise failure(sqlite3.SQLITE_IOERR_SHMSIZE)
+
+
+def test_a_wrong_statement_is_no_fault_of_the_file(path: Path) -> None:
+    with pytest.raises(sqlite3.ProgrammingError), errors("mail.db", path):
+        raise sqlite3.ProgrammingError
 
 
 # -- room ------------------------------------------------------------------------------------------

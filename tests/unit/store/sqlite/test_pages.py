@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from headrace.domain.instants import micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
+from headrace.domain.task import Place
 from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.store.items import EVER, Between
 from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
 
@@ -99,3 +102,73 @@ def test_no_page_is_much_larger_than_a_megabyte(use: UseCases, store: SqliteStor
     assert len(scan.rest("task_id", "payload")) == 25
     assert max(scan.sizes) < 1_300_000
     assert len(Scan(use, store, part).next("task_id")) == 25  # which needs no payload
+
+
+def test_a_file_without_tasks_has_parts_without_any(use: UseCases, store: SqliteStore) -> None:
+    parts = store.pages().parts(2)
+
+    assert parts == [(0, 0), (0, 0)]
+    assert Scan(use, store, parts[0]).rest() == []
+
+
+def entries(use: UseCases, store: SqliteStore, place: Place, between: Between) -> list[str]:
+    """Return the ids of the tasks of one partition of the index, read page by page."""
+    ids: list[str] = []
+    start: Any = None
+    while True:
+        text = store.pages().entries(place, now=use.tasks.now(), start=start, between=between)
+        page = json.loads(text)
+        ids += [item["task_id"]["S"] for item in page["Items"]]
+        start = page.get("LastEvaluatedKey")
+        if start is None:
+            return ids
+
+
+def test_a_partition_of_the_index_is_read_by_time(
+    use: UseCases, store: SqliteStore, clock: ManualClock
+) -> None:
+    payload = json.dumps("x" * 100_000)
+    (first,) = enqueue(use, 1, payload, queue="post")
+    place = store.read([first])[first].place
+    before = micros_of(clock())
+    clock.forward(1)
+    enqueue(use, 40, payload, queue="post")
+    here = [
+        one for one in store.read(sorted(everything(use, store))).values() if one.place == place
+    ]
+
+    assert sorted(entries(use, store, place, EVER)) == sorted(task.id for task in here)
+    assert entries(use, store, place, (0, before)) == [first]
+
+
+def everything(use: UseCases, store: SqliteStore) -> set[str]:
+    (part,) = store.pages().parts(1)
+    return {item["task_id"]["S"] for item in Scan(use, store, part).rest()}
+
+
+def test_tasks_are_read_by_their_ids_with_what_is_asked_for(
+    use: UseCases, store: SqliteStore, clock: ManualClock
+) -> None:
+    (there,) = enqueue(use, 1, '"letter"')
+
+    page = json.loads(
+        store.pages().tasks([there, "tsk_none"], attributes=("task_id", "payload", "state"))
+    )
+
+    (item,) = page["Items"]
+    assert (item["task_id"], item["payload"]) == ({"S": there}, {"S": '"letter"'})
+
+
+def test_tasks_with_a_time_limit_and_a_retention_show_both(
+    use: UseCases, store: SqliteStore
+) -> None:
+    use.queues.create("brief", QueueSettings(expires_in_seconds=10))
+    (cancelled, *_) = sorted(enqueue(use, 2, queue="brief"))
+    use.cancelling.cancel(cancelled)
+    (part,) = store.pages().parts(1)
+
+    items = Scan(use, store, part).rest("task_id", "expires_at", "ttl", "payload")
+
+    by_id = {item["task_id"]["S"]: item for item in items}
+    assert all("expires_at" in item for item in items)
+    assert "ttl" in by_id[cancelled]

@@ -1,6 +1,7 @@
 """A call that waits is woken by the commit that it waits for, in whatever process, every time."""
 
 import random
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -9,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from headrace.domain.errors import Unavailable
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import FINISHED
 from headrace.runtime.wiring import Settings, build
 from headrace.store.sqlite import SqliteStore
+from headrace.store.sqlite.touches import TouchWatch, touch
 from tests.forked import in_children
 
 LONG = 20.0  # seconds: a call that is woken never waits so long
@@ -138,3 +141,30 @@ def test_closing_the_store_wakes_whoever_waits(here: Process) -> None:
     with here.store.ends.told(here.put(), woken.set):
         here.store.close()
         assert woken.wait(LONG)
+
+
+def test_without_notices_of_the_system_a_long_poll_asks_for_tasks_of_other_processes(
+    here: Process, there: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "sunos")
+    with ThreadPoolExecutor(1) as pool:
+        arriving = pool.submit(there.put, after=0.05)
+        assert here.seconds_until_leased() < LONG / 4
+        arriving.result()
+
+
+def test_a_file_that_does_not_exist_is_touched_in_vain_and_cannot_be_watched(
+    tmp_path: Path,
+) -> None:
+    touch(tmp_path / "none")
+    with pytest.raises(OSError, match="No such file"):
+        TouchWatch(tmp_path / "none")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_long_poll_ends_with_an_error_once_the_store_is_closed(here: Process) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(here.seconds_until_leased)
+        threading.Timer(0.1, here.store.close).start()
+        with pytest.raises(Unavailable):
+            waiting.result()

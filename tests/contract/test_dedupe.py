@@ -286,3 +286,15 @@ def test_a_task_whose_key_keeps_changing_hands_is_not_enqueued(world: World) -> 
     queue = world.queue()
     with pytest.raises(Unavailable, match="the dedupe key keeps changing hands; try again"):
         put(with_fickle_key(world, queue), queue, "1")
+
+
+def test_a_holder_that_keeps_changing_is_not_overwritten_and_keeps_its_key(world: World) -> None:
+    queue = world.queue()
+    first = put(world, queue, '"old"')
+    other = overtaken(world, "commit", lambda: world.say(world.one(queue), "RELEASED"))
+
+    with pytest.raises(Unavailable, match="the dedupe key keeps changing hands; try again"):
+        put(other, queue, '"new"', overwrite=frozenset({"payload"}))
+
+    assert world.use.inspect.count(queue).count == 1
+    assert put(world, queue).id == first.id

@@ -305,7 +305,8 @@ class TaskOperations:
             if isinstance(outcome, Done) or outcome.task is not None:
                 return _enqueued(change, outcome, queue)
             key = entry.new.dedupe_key or ""
-            dead_holder, held = key_holder(self.store, queue.name, key, now)
+            holder, held = key_holder(self.store, queue.name, key, now)
+            dead_holder = holder if held is None else None
             result = held and self._duplicate(held, entry.new, queue, now)
             if result:
                 return result

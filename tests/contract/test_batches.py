@@ -587,3 +587,21 @@ def test_a_workflow_with_steps_that_the_caller_may_not_know_of_is_not_cancelled(
     with restricted_to(lambda queue: queue != "secret"), pytest.raises(Forbidden):
         recorded.use.batch_cancelling.step("b")
     assert not recorded.world.see(member).cancelled
+
+
+def test_names_of_the_dead_that_fill_a_record_are_kept_apart_until_they_are_restarted(
+    recorded: Recorded,
+) -> None:
+    recorded.batch(total=200)
+    for start in range(0, 200, 25):
+        for number in range(start, start + 25):
+            name = f"member-{number:03}-{'x' * 40}"
+            recorded.world.put("work", id=name, batches=("b",))
+        recorded.finish(25, "FAILED", retryable=False)
+        recorded.record()
+    dead = recorded.see().dead_ids
+    recorded.use.bulk.by_ids("work", BulkAction.RESTART, dead[:2])
+    recorded.record()
+
+    assert not set(recorded.see().dead_ids) & set(dead[:2])
+    assert set(recorded.see().dead_ids) >= set(dead[2:])

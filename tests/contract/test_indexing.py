@@ -148,3 +148,17 @@ def test_a_page_of_an_index_that_is_gone_is_not_gone_on_with(it: Indexed) -> Non
     it.build()
     with pytest.raises(InvalidRequest, match="is of an index that is gone; begin anew"):
         it.listed(limit=1, cursor=cursor)
+
+
+def test_the_index_of_a_queue_goes_with_it(it: Indexed) -> None:
+    it.build()
+    it.world.put("mail", tags={"tenant": "acme"})
+    it.record()
+    it.world.use.queues.delete("mail")
+    it.clock.forward(60)
+    for _ in range(3):
+        it.build()
+
+    it.world.queue(indexed_fields=FIELDS)
+    it.build()
+    assert it.found() == set()

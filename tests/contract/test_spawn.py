@@ -11,7 +11,7 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportResult
 from headrace.ops.tasks.enqueue import EnqueueOutcome
-from tests.contract.conftest import World
+from tests.contract.conftest import World, overtaken
 from tests.contract.test_dedupe import with_fickle_key
 
 CREATED, EXISTING = EnqueueOutcome.CREATED, EnqueueOutcome.EXISTING
@@ -133,10 +133,10 @@ def test_a_pipeline_may_loop_and_fork_and_end(world: World) -> None:
     assert [child.payload for child in world.take("right", 9)] == ["0", "1", "2"]
 
 
-def test_a_child_takes_the_key_of_a_dead_holder(world: World) -> None:
+def test_a_child_takes_the_key_of_a_holder_that_has_expired(world: World) -> None:
     task = parent(world)
-    world.put("left", dedupe_key="k")
-    world.say(world.one("left"), "FAILED", retryable=False)
+    world.put("left", dedupe_key="k", expires_at=world.clock() + timedelta(seconds=10))
+    world.clock.forward(10)
 
     result = world.say(task, "SUCCEEDED", spawn=(("left", TaskSpec("1", dedupe_key="k")),))
 
@@ -180,3 +180,17 @@ def test_a_child_whose_key_keeps_changing_hands_is_to_be_reported_again(world: W
     with pytest.raises(Unavailable, match="dedupe keys keep changing hands; report again"):
         with_fickle_key(world, "left").say(task, "SUCCEEDED", spawn=spawn)
     assert world.see(task.id).state is State.INFLIGHT
+
+
+def test_a_report_on_a_task_that_keeps_changing_creates_no_children(world: World) -> None:
+    """The worker's heartbeats come between each look at the task and each try to end it."""
+    task = parent(world)
+
+    def beats() -> None:
+        world.clock.forward(0.001)
+        world.say(task, "INFLIGHT")
+
+    other = overtaken(world, "commit", beats)
+    with pytest.raises(Unavailable, match="the task keeps changing; report again"):
+        other.say(task, "SUCCEEDED", spawn=(("left", TaskSpec("1")),))
+    assert world.use.inspect.count("left").count == 0

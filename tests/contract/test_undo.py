@@ -1,6 +1,7 @@
 """What every store promises of what is deleted with an undo: hidden, and back as it was."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -274,12 +275,12 @@ def test_an_undo_costs_one_write_unit_more_for_each_task(world: World) -> None:
     assert kept.write - plain.write in (0, 1, 10 + 1)
 
 
-def test_a_key_whose_new_holder_has_died_goes_back_to_what_is_undone(world: World) -> None:
-    queue = world.queue(retry_strategy=RetryStrategy(max_retries=0))
+def test_a_key_whose_new_holder_has_expired_goes_back_to_what_is_undone(world: World) -> None:
+    queue = world.queue()
     (task_id,) = world.put(queue, dedupe_key="k")
     undo = delete(world, task_id)
-    world.put(queue, dedupe_key="k")
-    world.say(world.one(queue), "FAILED", retryable=False)
+    world.put(queue, dedupe_key="k", expires_at=world.clock() + timedelta(seconds=10))
+    world.clock.forward(10)
 
     assert outcomes(back(world, undo)) == ["RESTORED"]
     assert world.put(queue, dedupe_key="k") == [task_id]

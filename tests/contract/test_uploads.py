@@ -187,3 +187,8 @@ def test_a_url_of_an_upload_is_good_for_its_method_and_its_time(world: OffloadWo
     assert own("PUT", name, {**query, "until": ["soon"]}) is None
     world.clock.forward(limits.UPLOAD_SECONDS)
     assert own("PUT", name, query) is None
+
+
+def test_memory_has_no_file_to_upload_to(world: OffloadWorld) -> None:
+    with pytest.raises(InvalidRequest, match="here is only memory"):
+        granted(world, origin=None)

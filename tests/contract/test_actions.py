@@ -261,3 +261,16 @@ def test_actions_are_listed_page_by_page(world: World) -> None:
     rest = world.use.actions.list(limit=2, cursor=first.cursor)
     assert (len(first.shown), len(rest.shown), rest.cursor) == (2, 1, None)
     assert {one.id for one in (*first.shown, *rest.shown)} == begun
+
+
+def test_an_action_that_failed_is_told_of_in_the_audit_with_why(world: World) -> None:
+    queue = waiting(world, 2)
+    run = begin(world, queue, BulkAction.DELETE, WAITING)
+    while (run := a_part(world, run)).status == "LOOKING":
+        pass
+    world.store.drop_record(SNAPSHOTS, f"{run.set_name}:000000")
+    world.use.action_work.run()
+    world.use.action_work.run()
+
+    [entry] = world.use.audit.list(AuditFilter(action="delete")).shown
+    assert "failed (the tasks that it is about are not known any more)" in sentence(entry)

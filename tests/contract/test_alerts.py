@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from headrace.domain.alerts import BEGAN, QUIET_FOR, Alert, AlertEvent
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.queue import AlertSettings, QueueSettings, Threshold
 from headrace.domain.retry import RetryStrategy
 from headrace.store.base import Store
 from headrace.store.call_scope import metered
 from headrace.store.sqlite import SqliteStore
-from tests.contract.conftest import new_world
+from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed
 
@@ -144,3 +145,15 @@ def test_an_alert_whose_id_another_task_holds_is_sent_under_another_id(
 
     assert [message["type"] for message in watched.messages()] == ["queue.alert.began"]
     assert f"Task {usual} in queue other has the id of an alert of queue work" in caplog.text
+
+
+def test_alerts_go_to_another_queue_that_is_there_and_not_strict(world: World) -> None:
+    world.queue("strict", groups=GroupSettings(GroupMode.STRICT))
+    for told, fault in (
+        (None, "must be named"),
+        ("mail", "must be another queue"),
+        ("nowhere", "is missing"),
+        ("strict", "must not be strict"),
+    ):
+        with pytest.raises(InvalidRequest, match=fault):
+            world.queue("mail", alerts=AlertSettings(queue=told, dead_per_minute=1))

@@ -11,6 +11,7 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import ErrorKind, State
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
+from headrace.store.call_scope import restricted_to
 from tests.contract.conftest import World, hooked, lease_name
 
 AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0)
@@ -323,3 +324,13 @@ def test_a_report_whose_result_cannot_be_kept_is_invalid_and_the_lease_stays(
     assert world.see(tasks[1].id) == tasks[1]
     assert world.say(tasks[1], "SUCCEEDED", result="9" * 5_000).outcome is ReportOutcome.OK
     assert world.see(tasks[1].id).state is State.SUCCEEDED
+
+
+def test_a_repeat_about_a_task_that_moved_out_of_sight_tells_nothing_of_it(world: World) -> None:
+    queue, hidden = world.queue(), world.queue("hidden")
+    world.put(queue)
+    task = world.one(queue)
+    assert world.say(task, "MOVED", to_queue=hidden).task is not None
+    with restricted_to(lambda name: name == queue):
+        again = world.say(task, "MOVED", to_queue=hidden)
+    assert (again.outcome, again.task) == (ReportOutcome.OK, None)

@@ -13,7 +13,9 @@ from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import WorkerError
 from headrace.ops.operators.bulk import BulkAnswer
+from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
+from headrace.store.call_scope import restricted_to
 from tests.contract.conftest import World, hooked
 
 DELETE, RESTART, RUN, MOVE = (
@@ -302,3 +304,26 @@ def test_a_span_of_the_audit_ends_after_it_begins(world: World) -> None:
     AuditFilter(since=now, before=now + timedelta(seconds=1)).check_span()
     with pytest.raises(InvalidRequest, match="from must be before to"):
         AuditFilter(since=now, before=now).check_span()
+
+
+def test_a_search_over_queues_finds_tasks_by_id_and_says_what_it_left(world: World) -> None:
+    for name in ("a", "b"):
+        world.queue(name)
+        world.put(name, *["1"] * 3)
+    world.put("a", id="order-1")
+    world.put("b", id="order-2")
+    across = world.use.search.across
+
+    whole = across(BOOTSTRAP, TaskFilter(id_prefix="order-1"))
+    assert ([task.id for task in whole.tasks], whole.more) == (["order-1"], False)
+    both = across(BOOTSTRAP, TaskFilter(id_prefix="order-"))
+    assert {task.id for task in both.tasks} == {"order-1", "order-2"}
+    first = across(BOOTSTRAP, TaskFilter(id_prefix="order-"), limit=1)
+    assert (len(first.tasks), first.more) == (1, True)
+    none = across(BOOTSTRAP, TaskFilter(id_prefix="order-", states=("DEAD",)))
+    assert none.tasks == ()
+    unknown = across(BOOTSTRAP, TaskFilter(tags={"tenant": "acme"}))
+    assert (unknown.tasks, unknown.left) == ((), ("a", "b"))
+    with restricted_to(lambda queue: queue == "b"):
+        seen = across(BOOTSTRAP, TaskFilter(id_prefix="order-"))
+    assert "order-2" in {task.id for task in seen.tasks}

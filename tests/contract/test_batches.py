@@ -605,3 +605,26 @@ def test_names_of_the_dead_that_fill_a_record_are_kept_apart_until_they_are_rest
 
     assert not set(recorded.see().dead_ids) & set(dead[:2])
     assert set(recorded.see().dead_ids) >= set(dead[2:])
+
+
+def test_names_of_members_are_kept_once_though_others_are_quicker(recorded: Recorded) -> None:
+    """Another takes the record of the first members, and the recorder looks at it again."""
+    batch = recorded.batch(total=50)
+    ids = recorded.world.put("work", *["1"] * 2, batches=("b",))
+    other = new_world(recorded.stream.store, recorded.clock)
+    late = hooked(
+        recorded.world, before_put_record=lambda: other.use.task_batches.remember(batch.key, ids)
+    )
+    late.use.task_batches.remember(batch.key, ids)
+
+    assert [task.id for task in recorded.use.task_batches.results("b")] == list(ids)
+    keep = overtaken(
+        recorded.world,
+        "put_record",
+        lambda: other.use.task_batches.remember(
+            batch.key, recorded.world.put("work", batches=("b",))
+        ),
+    )
+    more = recorded.world.put("work", "2", batches=("b",))
+    with pytest.raises(Unavailable, match="too many others count this batch at once"):
+        keep.use.task_batches.remember(batch.key, more)

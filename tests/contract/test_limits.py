@@ -12,7 +12,7 @@ from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
 from headrace.store.call_scope import metered
-from tests.contract.conftest import World
+from tests.contract.conftest import World, hooked, new_world
 
 AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0, max_retries=100)
 
@@ -142,3 +142,32 @@ def test_sixteen_callers_share_one_rate(store: Store) -> None:
 
     seconds = (datetime.now(UTC) - started).total_seconds()
     assert 20 <= taken <= 20 + 20 * seconds
+
+
+def test_a_token_of_a_delivery_that_came_too_late_is_free_for_all(world: World) -> None:
+    rate = RateLimiting(2, 1, IntervalUnit.HOURS)
+    queue = world.queue(dequeuing_settings=at_most(rate=rate))
+    (gone,) = world.put(queue)
+    late = hooked(world, before_commit=lambda: world.use.cancelling.cancel(gone))
+    assert late.take(queue) == ()
+
+    world.put(queue, "1", "2")
+    assert len(world.take(queue, 2)) == 2
+
+
+def test_a_rate_that_is_changed_while_tokens_are_drawn_holds_at_once(world: World) -> None:
+    queue = filled(world, 20, dequeuing_settings=at_most(rate=RateLimiting(10, 5)))
+    other = new_world(world.store, world.clock)
+    assert len(other.take(queue, 2)) == 2
+
+    def changed() -> None:
+        slower = QueueSettings(dequeuing_settings=at_most(rate=RateLimiting(3, 1)))
+        world.use.queues.replace(queue, slower)
+        world.take(queue)
+
+    drawing = hooked(world, before_draw=changed)
+    taken = drawing.take(queue, 10)
+    world.clock.forward(60)
+    assert len(taken) <= 8
+    assert len(drawing.take(queue, 10)) == 3
+    assert len(other.take(queue, 10)) == 0

@@ -97,8 +97,6 @@ class Uploads:
         Raises Unavailable when nobody can tell.
         """
         wanted = {one.upload.name: one.upload for one in new if one.upload is not None}
-        if not wanted:
-            return {}
         now = self.now()
         known = {name: one.fault(queue, now) for name, one in wanted.items()}
         faults = {name: f"{_FIELD} {fault}" for name, fault in known.items() if fault}

@@ -22,7 +22,7 @@ from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
-from headrace.domain.task import BatchEnd, State, Task
+from headrace.domain.task import BatchEnd, Priority, State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store.base import Store
@@ -449,7 +449,7 @@ def test_a_batch_is_created_once(recorded: Recorded) -> None:
 def test_a_callback_that_its_queue_would_not_take_is_refused(recorded: Recorded) -> None:
     recorded.world.queue("strict", groups=GroupSettings(GroupMode.STRICT))
     for queue, new, field in (
-        ("told", TaskSpec("1", priority=3), "priority"),
+        ("told", TaskSpec("1", priority=Priority.HIGH), "priority"),
         ("strict", TaskSpec("1"), "group_key"),
         ("strict", TaskSpec("1", group_key="a"), "queue"),
     ):

@@ -8,6 +8,7 @@ from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.operate import BulkAction
 from headrace.domain.schedule import ScheduleSettings
+from headrace.domain.task import Priority
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store.records import schedules as schedule_records
 from tests.contract.conftest import World
@@ -135,7 +136,7 @@ def test_a_schedule_that_could_not_work_is_refused(world: World) -> None:
     for place, name, given, field in (
         (queue, "no name", settings, "name"),
         ("strict", "a", settings, "queue"),
-        (queue, "a", replace(settings, priority=3), "priority"),
+        (queue, "a", replace(settings, priority=Priority.HIGH), "priority"),
     ):
         with pytest.raises(InvalidRequest, match=field):
             world.use.schedules.put(place, name, given)

@@ -110,7 +110,12 @@ def test_a_look_that_was_cut_off_is_gone_on_with_and_by_one_caller_at_a_time(wor
     for _ in range(32):
         world.put(queue, *["{}"] * 25)
     waiting = TaskFilter(states=("ENQUEUED",))
-    call = {"queues": [queue], "where": waiting, "action": BulkAction.DELETE, "by": "ada"}
+    call: dict[str, Any] = {
+        "queues": [queue],
+        "where": waiting,
+        "action": BulkAction.DELETE,
+        "by": "ada",
+    }
     world.clock.forward(1)
     found = world.use.selections.look(**call)
     assert found.looking

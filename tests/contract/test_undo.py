@@ -290,7 +290,8 @@ def test_an_undo_tells_whether_anything_is_left_of_it(world: World) -> None:
     queue, other = world.queue(), world.queue("other")
     remains = world.use.undoing.remains
     world.put(other)
-    named = delete(world, *world.put(queue))
+    (task_id,) = world.put(queue)
+    named = delete(world, task_id)
     purged = world.use.queues.purge(other, (State.ENQUEUED,), undo_in_seconds=DAY).undo
     assert purged is not None
     assert not remains("und_nothing")

@@ -10,12 +10,11 @@ import pytest
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, Unavailable
-from headrace.domain.offload import Upload
+from headrace.domain.offload import PATH, Upload
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
 from headrace.ops.delivery.orphans import ORPHAN_AGE, ROUND
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
-from headrace.ops.tasks.uploads import PATH
 from headrace.store.base import Store
 from tests.contract.conftest import World, new_world
 from tests.contract.test_offload import OffloadWorld, offload_world

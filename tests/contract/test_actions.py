@@ -273,4 +273,4 @@ def test_an_action_that_failed_is_told_of_in_the_audit_with_why(world: World) ->
     world.use.action_work.run()
 
     [entry] = world.use.audit.list(AuditFilter(action="delete")).shown
-    assert "failed (the tasks that it is about are not known any more)" in sentence(entry)
+    assert "failed (the tasks that it is about are not known any more)" in str(sentence(entry))

@@ -461,6 +461,7 @@ class Caller:
         self.facts.purges.append(Purge(queue, self.world.stage.passed, STATES))
         for name in [one for one in self.facts.schedules if one[0] == queue]:
             self.facts.schedules.pop(name)
+        self.facts.deleted.add(queue)
         self.call("DELETE", self.path(queue))
         for _ in range(20):
             try:

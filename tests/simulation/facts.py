@@ -66,5 +66,6 @@ class Facts:
     puts: Counter[tuple[str, str]] = field(default_factory=Counter)  # how often each was put
     schedules_ended: float = 0.0
     changed: set[str] = field(default_factory=set)  # queues that had other settings for a while
+    deleted: set[str] = field(default_factory=set)  # queues that were deleted and made again
     actions: list[str] = field(default_factory=list)
     inexact: list[str] = field(default_factory=list)  # queues: recounts not known to be exact

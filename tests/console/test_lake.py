@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from headrace.domain.access import Role
+from headrace.domain.transitions import Event, Happening
 from headrace.history.proof import LATEST
 from headrace.history.series import SPAN, Span, content_of, file_of, minute_of, put_together
 from headrace.history.tally import Activity
-from headrace.history.transitions import Event, Happening
 from headrace.runtime.wiring import build
 from headrace.store.lake import FolderLake
 from tests.console.conftest import Browser, Element

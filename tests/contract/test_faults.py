@@ -10,6 +10,7 @@ from headrace.domain.filters import fingerprint
 from headrace.domain.instants import micros_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
+from headrace.domain.transitions import TaskFault
 from headrace.history.faults import (
     FAULT_BYTES,
     KINDS,
@@ -18,7 +19,6 @@ from headrace.history.faults import (
     QueueFaults,
 )
 from headrace.history.recent import by_five_minutes, by_hour
-from headrace.history.transitions import TaskFault
 from headrace.ops.delivery.reports import WorkerError
 from headrace.store.base import Store
 from tests.contract.test_recording import Recorder, new_recorder

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from headrace.domain.errors import Unavailable
+from headrace.domain.transitions import Event, Happening
 from headrace.history.series import SPAN, Span, content_of, file_of, minute_of, put_together
 from headrace.history.tally import Activity
-from headrace.history.transitions import Event, Happening
 from headrace.store.lake import FolderLake
 from headrace.testing.conditions import ManualClock
 from headrace.testing.service import MemoryService

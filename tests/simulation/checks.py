@@ -15,10 +15,10 @@ from typing import Any
 from headrace.domain.ids import group_of, shown_lease
 from headrace.domain.instants import micros_of
 from headrace.domain.task import FINISHED, State, Task
+from headrace.domain.transitions import transition
 from headrace.domain.write import Spot, TaskWrite, last_spot_of, spot_of
 from headrace.history.changelog import line
 from headrace.history.proof_checks import REMEMBERED, conditions
-from headrace.history.transitions import transition
 from headrace.spark.lake.schemas import CHANGES
 from tests.simulation.facts import Facts
 from tests.simulation.faults import STALE_SECONDS

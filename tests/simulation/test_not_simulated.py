@@ -205,7 +205,7 @@ def two_timers_see_an_alert_and_one_of_them_dies() -> None:
 
     def look() -> None:
         with suppress(Unavailable):
-            new_world(world.store, world.clock).use.alerts.look().judge("work")
+            new_world(world.store, world.clock).use.alerts.begin_pass().check("work")
 
     store.meanwhile = look
     look()
@@ -222,7 +222,7 @@ def a_queue_with_an_alert_is_deleted_and_made_again() -> None:
     for _ in range(2):
         world.put(world.queue("work", alerts=alerts))
         world.clock.forward(61)
-        use.alerts.look().judge("work")
+        use.alerts.begin_pass().check("work")
         use.queues.delete("work")
         world.clock.forward(61)
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.domain.access import Permission
 from headrace.domain.task import Status
+from headrace.domain.transitions import Event
 from headrace.history.metrics import STEP_SECONDS, MetricSeries
 from headrace.history.stats import QueueStats
 from headrace.history.tally import Activity, Histogram
-from headrace.history.transitions import Event
 from headrace.ops.operators import visibility
 from headrace.ops.shared.audit import AuditFilter
 

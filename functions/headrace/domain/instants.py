@@ -5,6 +5,7 @@ from typing import Final
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
+MINUTE: Final = 60_000_000  # microseconds
 
 
 def micros_of(instant: datetime) -> int:

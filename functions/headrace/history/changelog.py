@@ -32,8 +32,8 @@ from headrace.domain.instants import micros_of
 from headrace.domain.lifecycle import Action
 from headrace.domain.limits import utf8_bytes
 from headrace.domain.task import OffloadedText, State, Task
+from headrace.domain.transitions import Transition, UnreadableWrite
 from headrace.domain.write import Spot, TaskWrite
-from headrace.history.transitions import Transition, UnreadableWrite
 from headrace.store.base import Lake
 
 RAW: Final = "raw"

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from headrace.domain.batch import BatchDelta
 from headrace.domain.instants import micros_of
+from headrace.domain.transitions import Transition
 from headrace.history.faults import QueueFaults, kinds_of
 from headrace.history.tally import Tally
-from headrace.history.transitions import Transition
 from headrace.store.base import Record
 
 BUFFER: Final = "recorder"

@@ -31,7 +31,7 @@ from typing import Any, Final
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import new_chance
-from headrace.domain.instants import instant_of, micros_of
+from headrace.domain.instants import MINUTE, instant_of, micros_of
 from headrace.domain.task import State
 from headrace.history.counter_buffer import (
     BUFFER,
@@ -42,7 +42,6 @@ from headrace.history.counter_buffer import (
 )
 from headrace.history.faults import FAULTS, Kinds, QueueFaults, change_faults
 from headrace.history.tally import (
-    MINUTE,
     STATES,
     Activity,
     Counts,

@@ -16,8 +16,8 @@ from datetime import timedelta
 from typing import Any, Final, Self
 
 from headrace.domain.instants import instant_of
+from headrace.domain.transitions import Event, TaskFault, Transition
 from headrace.history.recent import SLOT, Slots, add_slots, recent
-from headrace.history.transitions import Event, TaskFault, Transition
 from headrace.store.base import Record, Store
 
 FAULTS: Final = "faults"

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from headrace.domain.instants import micros_of
+from headrace.domain.instants import MINUTE, micros_of
 from headrace.domain.queue import Queue
+from headrace.domain.transitions import Event
 from headrace.domain.worker import QueueWorkers
 from headrace.history.counters import Counters
-from headrace.history.tally import MINUTE
-from headrace.history.transitions import Event
 from headrace.store.base import Store
 from headrace.store.call_scope import flat_rate
 from headrace.store.records.workers import KIND, from_record

@@ -12,10 +12,10 @@ from typing import Final
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, Unavailable
-from headrace.domain.instants import MICROSECOND, micros_of
+from headrace.domain.instants import MICROSECOND, MINUTE, micros_of
 from headrace.history import series
 from headrace.history.series import Illegible, Span
-from headrace.history.tally import MINUTE, Activity
+from headrace.history.tally import Activity
 from headrace.store.base import Lake
 
 POINTS: Final = 1_500

@@ -19,18 +19,18 @@ from typing import Final, NamedTuple
 
 from headrace.domain.batch import DEAD_IDS, QUEUES, BatchDelta
 from headrace.domain.errors import Unavailable
+from headrace.domain.instants import MINUTE
 from headrace.domain.offload import ObjectStore, may_come_again
 from headrace.domain.task import State
+from headrace.domain.transitions import Event, Transition, transition
 from headrace.domain.write import TaskWrite
 from headrace.history.batch_recounting import batch_deltas
 from headrace.history.changelog import Changelog, Line, line
 from headrace.history.counter_buffer import Buffer
 from headrace.history.counters import BATCH_BYTES, Counters, buffer_of
-from headrace.history.ends import EndWebhooks
 from headrace.history.faults import FAULT_BYTES
 from headrace.history.matching import Matching
-from headrace.history.tally import MINUTE
-from headrace.history.transitions import Event, Transition, transition
+from headrace.ops.delivery.end_webhooks import EndWebhooks
 from headrace.safe_logging import safe_logger
 
 _log: Final = safe_logger(__name__)
@@ -128,7 +128,7 @@ class Recording:
 
         Return how many were new.
         """
-        number, told = buffer_of(shard), self.ends is None
+        number, notified = buffer_of(shard), self.ends is None
         for _ in range(_TRIES):
             # Taken out until it is written: what is half done must not be gone on with.
             buffer = self._buffers.pop(number, None) or self.counters.buffer(number)
@@ -138,9 +138,9 @@ class Recording:
                 self.counters.post(buffer)  # whoever counted them may have come no further
                 self._buffers[number] = buffer
                 return 0
-            if self.ends is not None and not told:  # before: what counts has been told
-                self.ends.tell([(read.write, read.change) for read in fresh])
-                told = True
+            if self.ends is not None and not notified:  # before they are counted
+                self.ends.send([(read.write, read.change) for read in fresh])
+                notified = True
             self.counters.make_ready(buffer)
             for reading in fresh:
                 buffer.add(reading.change)

@@ -24,10 +24,10 @@ from headrace.domain.ids import new_request_token
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task, places_of
+from headrace.domain.transitions import standing_fault
 from headrace.history.counters import Counters
 from headrace.history.faults import FaultChanges, QueueFaults, body_of, kinds_of
 from headrace.history.tally import CANCELLED, STATES, Counts, counts_of
-from headrace.history.transitions import standing_fault
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.paging import Cursors
 from headrace.ops.shared.queues import QueueOperations

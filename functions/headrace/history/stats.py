@@ -21,15 +21,15 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.domain.change import Entry
-from headrace.domain.instants import MICROSECOND, instant_of, micros_of
+from headrace.domain.instants import MICROSECOND, MINUTE, instant_of, micros_of
 from headrace.domain.queue import Queue, Threshold
 from headrace.domain.task import State, Status, Task
+from headrace.domain.transitions import Event
 from headrace.history.counters import Counters, Totals
 from headrace.history.exact_counts import exact_counts
 from headrace.history.metrics import STEP_SECONDS, Archive, MetricSeries, Steps
-from headrace.history.tally import MINUTE, Activity, by_state, cancelled_of
+from headrace.history.tally import Activity, by_state, cancelled_of
 from headrace.history.throughput import Failing
-from headrace.history.transitions import Event
 from headrace.ops.shared.group_limits import Blocking
 from headrace.ops.shared.lanes import oldest_ready
 from headrace.ops.shared.queues import QueueOperations

@@ -17,11 +17,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from headrace.domain.instants import MINUTE
 from headrace.domain.task import SHOWN_STATES, State
+from headrace.domain.transitions import Event, Happening, Transition
 from headrace.domain.write import Spot
 from headrace.history.faults import FaultChanges, FaultCount
 from headrace.history.recent import SLOT, Slots, add_slots, recent, slots_of, text_of
-from headrace.history.transitions import Event, Happening, Transition
 
 RATIO: Final = 1.05
 _PER_NATURAL: Final = 1 / math.log(RATIO)
@@ -167,7 +168,6 @@ class QueueFlows:
         add_slots(self.by_target.setdefault(target, {}).setdefault(source, {}), slots)
 
 
-MINUTE: Final = 60_000_000  # in microseconds
 STATES: Final = SHOWN_STATES
 _PLACE: Final = {state: place for place, state in enumerate(STATES)}
 COUNTED: Final = (

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headrace.history.tally import MINUTE, Activity, minutes_of
-from headrace.history.transitions import Event
+from headrace.domain.instants import MINUTE
+from headrace.domain.transitions import Event
+from headrace.history.tally import Activity, minutes_of
 
 SLOT_MINUTES: Final = 5
 SLOTS: Final = 12  # an hour

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, TextIO
 
 if TYPE_CHECKING:
-    from headrace.history.transitions import Event
+    from headrace.domain.transitions import Event
 
 NAMESPACE: Final = "Headrace"
 DIMENSION: Final = "Stack"

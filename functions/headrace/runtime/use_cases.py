@@ -22,10 +22,8 @@ from headrace.store.base import Lake, Store
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headrace.history.alerts import AlertJudging
     from headrace.history.batch_recounting import BatchRecounting
     from headrace.history.counters import Counters
-    from headrace.history.ends import EndWebhooks
     from headrace.history.errors import ErrorOperations
     from headrace.history.flows import Flows
     from headrace.history.listening import Listening
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from headrace.history.recounting import Recounting
     from headrace.history.stats import StatsOperations
     from headrace.ops.delivery.dequeue import Deliveries
+    from headrace.ops.delivery.end_webhooks import EndWebhooks
     from headrace.ops.delivery.idempotency import DeliveryBatches
     from headrace.ops.delivery.indexing import Indexing
     from headrace.ops.delivery.orphans import Orphans
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from headrace.ops.operators.undo import Undoing
     from headrace.ops.operators.views import SavedViews
     from headrace.ops.operators.workers import WorkerOperations
+    from headrace.ops.scheduling.alerts import Alerts
     from headrace.ops.scheduling.schedules import Schedules
     from headrace.ops.scheduling.ticking import Ticking
     from headrace.ops.shared.audit import Audit
@@ -511,7 +511,7 @@ class UseCases:
             standing_jobs=self._standing_jobs,
             leases=self.leases,
             upkeep=Upkeep(self._store, self._slots, self.now),
-            alerts=lambda: self.alerts.look().judge,
+            alerts=lambda: self.alerts.begin_pass().check,
             dead_counts=lambda: self._counters.totals().dead,
         )
 
@@ -531,10 +531,10 @@ class UseCases:
         return () if self._objects is None else (EVERY_OBJECT,)
 
     @_once
-    def alerts(self) -> "AlertJudging":
-        from headrace.history.alerts import AlertJudging
+    def alerts(self) -> "Alerts":
+        from headrace.ops.scheduling.alerts import Alerts
 
-        return AlertJudging(
+        return Alerts(
             self._store,
             self.queues,
             self._counters,
@@ -556,7 +556,7 @@ class UseCases:
 
     @_once
     def end_webhooks(self) -> "EndWebhooks":
-        from headrace.history.ends import EndWebhooks
+        from headrace.ops.delivery.end_webhooks import EndWebhooks
 
         return EndWebhooks(
             self._store,

@@ -2,7 +2,7 @@
 
 import json
 
-from headrace.history.transitions import Event
+from headrace.domain.transitions import Event
 from headrace.local.tables import Template
 from headrace.runtime import telemetry
 

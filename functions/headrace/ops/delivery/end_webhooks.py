@@ -1,12 +1,12 @@
-"""Webhooks on end: who is told that a task has ended, as the store's log shows it.
+"""Webhooks on end: tasks that report the end of other tasks, created from the store's log.
 
-A webhook is a task in the queue that is told, made before its end counts as recorded, with an id
-that this end always gives.  A batch of the log that comes again after a crash makes the same ones
-again, which are there already; once it is counted it makes none.  So each end is told once, late at
-the worst, even where the webhook was delivered and is gone by then: its id stays taken.
+The webhook is a task in the queue that ``on_end`` names.  It is created before its end counts as
+recorded, under an id that is derived from that end.  If a batch of the log comes again after a
+crash, the same ids are refused as taken, also those of webhooks that were delivered and removed.
+A batch that was counted creates none.  So each end is reported once, in the worst case late.
 
-Where the queue that is told has groups, a webhook takes a turn of its task's group.  A batch that
-comes again takes its turns again, which are then nobody's.
+In a queue with groups, a webhook takes a turn of its task's group.  A batch that comes again takes
+turns again, and these stay unused.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,8 +26,8 @@ from headrace.domain.on_end import TYPES
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
+from headrace.domain.transitions import Event, Happening, Transition
 from headrace.domain.write import TaskWrite
-from headrace.history.transitions import Event, Happening, Transition
 from headrace.ops.shared.offloaded import OffloadedTexts
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.shared.stack_secret import DerivedIds
@@ -50,7 +50,7 @@ _log: Final = safe_logger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _Webhook:
-    """A task that is to be made in *queue*, to tell of the end of the task *tells_of*."""
+    """A task to create in *queue*, which reports the end of the task *tells_of*."""
 
     queue: Queue
     spec: TaskSpec
@@ -59,23 +59,24 @@ class _Webhook:
     version: int
     id: str
 
-    def birth(self, place: int, now: datetime, turn: Turn | None) -> Change:
-        """Plan it, as the one in *place* of those made at once."""
-        birth = plan.enqueue(
+    def creation(self, place: int, now: datetime, turn: Turn | None) -> Change:
+        """Plan the creation of this webhook; *place* is its place among those of one call."""
+        creation = plan.enqueue(
             self.spec,
             self.queue,
             task_id=self.id,
-            due_at=now + place * MICROSECOND,  # those without turns go in this order
+            due_at=now + place * MICROSECOND,  # webhooks without turns go in this order
             now=now,
-            token=new_request_token(),  # without one, any task of this id would count as it
+            token=new_request_token(),  # without one, any task of this id would pass for it
             turn=turn,
         )
-        return replace(birth, insert=birth.insert and replace(birth.insert, tells_of=self.tells_of))
+        insert = creation.insert and replace(creation.insert, tells_of=self.tells_of)
+        return replace(creation, insert=insert)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class EndWebhooks:
-    """The use case, with what it needs from outside."""
+    """Creates the webhooks of tasks that ended."""
 
     store: Store
     queues: QueueOperations
@@ -84,39 +85,29 @@ class EndWebhooks:
     now: Callable[[], datetime]
     ids: DerivedIds
 
-    def tell(self, writes: Iterable[tuple[TaskWrite, Transition]]) -> None:
-        """Make the webhooks of those of *writes* that end a task; again changes nothing.
+    def send(self, writes: Iterable[tuple[TaskWrite, Transition]]) -> None:
+        """Create the webhooks of those *writes* that end a task.  A repetition changes nothing.
 
-        Raises Unavailable, and some may be made then.
+        Raises Unavailable, also after some were created.
         """
-        told: list[_Webhook] = []
-        for write, change in writes:
-            ended = end_of(change)
-            if ended is None:
-                continue
-            webhook = self._webhook(write, ended)
-            if webhook is not None:
-                told.append(webhook)
-        if not told:
+        found = (self._webhook(write, change) for write, change in writes)
+        webhooks = [webhook for webhook in found if webhook is not None]
+        if not webhooks:
             return
         now = self.now()
-        turns = self._turns(told, now)
-        births = [one.birth(place, now, turns.get(place)) for place, one in enumerate(told)]
-        taken: list[int] = []
-        for start in range(0, len(births), limits.BATCH):
-            outcomes = self.store.commit(births[start : start + limits.BATCH])
-            taken += [
-                start + place
-                for place, outcome in enumerate(outcomes)
-                if _is_taken(outcome, told[start + place])
-            ]
-        for place in taken:
-            self._make_under_other_id(told[place], place, now, turns.get(place))
+        turns = self._turns(webhooks, now)
+        changes = [one.creation(place, now, turns.get(place)) for place, one in enumerate(webhooks)]
+        outcomes: list[Outcome] = []
+        for start in range(0, len(changes), limits.BATCH):
+            outcomes += self.store.commit(changes[start : start + limits.BATCH])
+        for place, (webhook, outcome) in enumerate(zip(webhooks, outcomes, strict=True)):
+            if _is_taken(outcome, webhook):
+                self._create_under_other_id(webhook, place, now, turns.get(place))
 
-    def _make_under_other_id(
+    def _create_under_other_id(
         self, webhook: _Webhook, place: int, now: datetime, turn: Turn | None
     ) -> None:
-        """Make *webhook*, whose id another task holds, under the next id that is free."""
+        """Create *webhook*, whose id another task has, under the next id that is free."""
         for number in range(1, _TRIES):
             other = replace(
                 webhook,
@@ -129,50 +120,50 @@ class EndWebhooks:
                 webhook.tells_of,
                 other.id,
             )
-            outcome = self.store.commit([other.birth(place, now, turn)])[0]
+            outcome = self.store.commit([other.creation(place, now, turn)])[0]
             if not _is_taken(outcome, other):
                 return
         raise Unavailable("the ids of an on_end event keep being taken")
 
     def _id(self, at: datetime, task_id: str, version: int, number: int = 0) -> str:
-        """Return the id of an event; *number* is 0 unless other tasks hold its first ids."""
+        """Return the id of an event; *number* is 0 unless other tasks have its first ids."""
         return self.ids.task_id(at, "end", task_id, version, number)
 
-    def _turns(self, told: Sequence[_Webhook], now: datetime) -> dict[int, Turn]:
-        """Return the turns of those of *told* whose queues have groups, by place."""
+    def _turns(self, webhooks: Sequence[_Webhook], now: datetime) -> dict[int, Turn]:
+        """Return the turns of the *webhooks* whose queues have groups, by place."""
         places: dict[str, list[int]] = {}
-        for place, one in enumerate(told):
+        for place, one in enumerate(webhooks):
             if one.queue.settings.groups is not None:
                 places.setdefault(one.queue.name, []).append(place)
         turns: dict[int, Turn] = {}
         for own in places.values():
-            new = [told[place].spec for place in own]
-            ids = [told[place].id for place in own]
-            taken = self.group_lines().take_for(told[own[0]].queue, new, ids, now)
+            new = [webhooks[place].spec for place in own]
+            ids = [webhooks[place].id for place in own]
+            taken = self.group_lines().take_for(webhooks[own[0]].queue, new, ids, now)
             turns |= {own[number]: turn for number, turn in taken.items()}
         return turns
 
-    def _webhook(self, write: TaskWrite, ended: Happening) -> _Webhook | None:
-        """Return the webhook of an end; None where nobody is told of it."""
-        state, after = _ENDS[ended.event], write.after
+    def _webhook(self, write: TaskWrite, change: Transition) -> _Webhook | None:
+        """Return the webhook for *write*; None if it ends no task or its queue sends none."""
+        ended, after = end_of(change), write.after
+        if ended is None or after is None or after.tells_of is not None:
+            return None  # a webhook's own end sends no webhook
         source = self._queue(ended.queue)
-        if source is None or after is None or not source.tells_of(state):
+        if source is None or not source.tells_of(_ENDS[ended.event]):
             return None
-        if after.tells_of is not None:
-            return None  # or there would be no end of it
         on_end = source.settings.on_end
-        told = None if on_end is None or on_end.queue is None else self._queue(on_end.queue)
-        if told is None:
-            _log.warning("Nobody is told of ends in %s: the queue for it is gone", source.name)
+        target = None if on_end is None or on_end.queue is None else self._queue(on_end.queue)
+        if target is None:
+            _log.warning("The on_end queue of queue %s does not exist", source.name)
             return None
         task = as_ended(write)
         if self.texts.objects is not None:
             task = self.texts.filled([task], ("result", "progress"))[0]
         at = instant_of(ended.at)
-        group_key = None if told.settings.groups is None else task.group_key
+        group_key = None if target.settings.groups is None else task.group_key
         return _Webhook(
-            told,
-            TaskSpec(message(task, source, at), group_key=group_key),
+            target,
+            TaskSpec(payload(task, source, at), group_key=group_key),
             at,
             task.id,
             after.version,
@@ -187,13 +178,13 @@ class EndWebhooks:
 
 
 def _is_taken(outcome: Outcome, webhook: _Webhook) -> bool:
-    """Tell whether a task that is not the event holds its id."""
+    """Return whether a task other than *webhook* has its id."""
     there = outcome.task if isinstance(outcome, Refused) else None
     return there is not None and there.tells_of != webhook.tells_of
 
 
 def end_of(change: Transition) -> Happening | None:
-    """Return how a task ended by *change*; None where it did not."""
+    """Return the event by which *change* ended a task; None if it ended none."""
     for happening in change.happenings:
         if happening.event in _ENDS:
             return happening
@@ -201,7 +192,7 @@ def end_of(change: Transition) -> Happening | None:
 
 
 def as_ended(write: TaskWrite) -> Task:
-    """Return the task that *write* ended: if only a tombstone is kept, as the task was before.
+    """Return the task that *write* ended: the task before, with its end, if only a tombstone stays.
 
     Raises LookupError if the write left nothing.
     """
@@ -226,13 +217,13 @@ def as_ended(write: TaskWrite) -> Task:
 
 
 def _shown(queue: str, patterns: Sequence[str]) -> str | None:
-    """Return the name of *queue* if one of *patterns* covers it, or there are none."""
+    """Return the name of *queue* if one of *patterns* covers it, or if there are none."""
     return queue if not patterns or any(covers(one, queue) for one in patterns) else None
 
 
-def message(task: Task, queue: Queue, at: datetime) -> str:
-    """Return the JSON that tells of *task* of *queue*, which ended at this instant."""
-    from headrace.wire import base, tasks  # noqa: PLC0415  few recorders need them
+def payload(task: Task, queue: Queue, at: datetime) -> str:
+    """Return the webhook's JSON: *task* of *queue*, which ended at this instant."""
+    from headrace.wire import base, tasks  # noqa: PLC0415  few functions send webhooks
 
     retries = queue.settings.retry_strategy.max_retries
     members = base.task_members(
@@ -244,9 +235,9 @@ def message(task: Task, queue: Queue, at: datetime) -> str:
         errors=[tasks.TaskError.of(error) for error in task.errors],
         batch=None if task.batch is None else tasks.BatchEnd.of(task.batch),
     )
-    told = {
+    body = {
         "type": TYPES[task.state],
         "timestamp": base.instant_text(at),
         "data": tasks.Task(**members),
     }
-    return base.to_json(told)
+    return base.to_json(body)

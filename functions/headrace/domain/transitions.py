@@ -1,7 +1,8 @@
 """What a write of a task means, read from the task before it and after it.
 
-The time of a transition is the task's own, to the microsecond.  Where the task has none (a release,
-a delete), it is the time when the store's log saw the write; DynamoDB's stream has whole seconds.
+The time of a transition is a time of the task, to the microsecond.  If the task has none (after a
+release or a delete), it is the time when the store's log saw the write; DynamoDB's stream has whole
+seconds.
 """
 
 from datetime import datetime
@@ -20,15 +21,15 @@ class UnreadableWrite(ValueError):
 
 
 class Event(StrEnum):
-    """What can happen to a task, for those who count: one a line of the metrics."""
+    """What can happen to a task, as the counters and the metrics see it."""
 
-    ENQUEUED = auto()  #: came into a queue: new, moved there, or restarted; not a retry
+    ENQUEUED = auto()  #: new in a queue, moved there, or restarted; not a retry
     STARTED = auto()  #: handed to a worker; ``micros`` is how long it was due
-    SUCCEEDED = auto()  #: reported SUCCEEDED; ``micros`` is how long the worker had it
-    FAILED = auto()  #: an attempt failed or its lease lapsed; ``micros`` likewise
-    DEAD = auto()  #: given up
-    CANCELLED = auto()  #: ended because nobody wants it done
-    MOVED = auto()  #: a worker moved it on to another queue; ``micros`` likewise
+    SUCCEEDED = auto()  #: reported SUCCEEDED; ``micros`` is how long the delivery lasted
+    FAILED = auto()  #: an attempt failed or its lease lapsed; ``micros`` as above
+    DEAD = auto()  #: ended without success
+    CANCELLED = auto()  #: ended by a cancel
+    MOVED = auto()  #: moved to another queue by its worker; ``micros`` as above
 
 
 class Happening(NamedTuple):
@@ -41,7 +42,7 @@ class Happening(NamedTuple):
 
 
 class TaskFault(NamedTuple):
-    """What a task has ended of (``dead``), or is tried again after."""
+    """The error that a task ended with (``dead``) or is retried after."""
 
     fingerprint: str
     dead: bool
@@ -52,10 +53,11 @@ class TaskFault(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """One write of one task: where it left, where it came to (None: nowhere), what happened.
+    """One write of one task: the spots that the task left and entered, and the events.
 
-    ``was_cancelled`` and ``is_cancelled`` say whether it was dead of a cancel where it left, and is
-    where it came to; ``old_fault`` and ``new_fault`` what it had failed of, and has.
+    A spot is None if the task was nowhere.  ``was_cancelled`` and ``is_cancelled`` say whether the
+    task was dead by a cancel before and after the write; ``old_fault`` and ``new_fault`` are its
+    standing errors before and after.
     """
 
     at: int
@@ -69,7 +71,7 @@ class Transition(NamedTuple):
 
 
 def transition(write: TaskWrite) -> Transition:
-    """Return the transition that *write* made.
+    """Return the transition of *write*.
 
     A tombstone says how its task ended; a task without one was removed by an operator or by the
     store.  The removal of a tombstone is no event.  Raises UnreadableWrite.
